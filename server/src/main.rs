@@ -1,0 +1,2 @@
+//! The `tidemark` binary.
+fn main() {}
