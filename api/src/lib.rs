@@ -1,1 +1,12 @@
-//! api
+//! What crosses a process boundary: ids, routes, requests, responses, problems.
+//!
+//! Rules: changes are additive; one file per resource; nothing here does IO. The server, the web
+//! front end, the command line and the tests all use these types and these paths.
+
+pub mod ids;
+pub mod problem;
+pub mod progress;
+pub mod routes;
+pub mod runs;
+pub mod timeline;
+pub mod view_state;

@@ -1,1 +1,15 @@
-//! trace
+//! What a GPU memory trace *is*, and the maths on it. No IO, no clock, no threads; native and wasm.
+//!
+//! ```text
+//! bytes -> reader (pickle | json) -> snapshot (columns, as the file has them)
+//!       -> replay (allocator rules) -> trace (blocks, four series, steps)
+//!       -> tiles (what a picture of a window needs) and stored (what a database keeps)
+//! ```
+
+pub mod pyramid;
+pub mod span;
+pub mod stacks;
+pub mod tiles;
+pub mod time;
+pub mod trace;
+pub mod units;

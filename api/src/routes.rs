@@ -1,0 +1,93 @@
+//! Every path of the API and of the pages, built in one place.
+
+use crate::ids::{RunId, UploadId};
+use trace::tiles::{GroupBy, TileId};
+use trace::trace::BlockIdx;
+use trace::units::EventIdx;
+
+/// The OpenAPI document.
+pub const OPENAPI: &str = "/api/openapi.json";
+/// `GET`: version, limits, whether a token is needed.
+pub const SERVER: &str = "/api/server";
+/// `POST {token}`: type the access token once; answers with a cookie. `DELETE`: forget it.
+pub const SESSION: &str = "/api/session";
+/// `GET`: server-sent [`crate::progress::ServerEvent`]s.
+pub const EVENTS: &str = "/api/events";
+/// `GET`: list of runs.
+pub const RUNS: &str = "/api/runs";
+/// `POST`: announce an upload.
+pub const UPLOADS: &str = "/api/uploads";
+/// `GET`: bundled sample runs.
+pub const SAMPLES: &str = "/api/samples";
+
+/// `PUT` with the file as body: upload and answer with the run, for `curl -T file URL/api/upload/`
+/// (curl appends the file's name to a URL that ends with a slash).
+pub fn upload_named(name: &str) -> String {
+    format!("/api/upload/{name}")
+}
+
+/// `PUT`: the body of an announced upload. `GET`: how it stands. `DELETE`: cancel it.
+pub fn upload(id: &UploadId) -> String {
+    format!("/api/uploads/{id}")
+}
+
+/// `GET`: server-sent [`crate::progress::UploadProgress`].
+pub fn upload_events(id: &UploadId) -> String {
+    format!("/api/uploads/{id}/events")
+}
+
+/// `POST`: make a run of a bundled sample.
+pub fn sample(name: &str) -> String {
+    format!("/api/samples/{name}")
+}
+
+/// `GET`: the run. `PATCH {name}`: rename it. `DELETE`: delete it, for a while undoable.
+pub fn run(id: &RunId) -> String {
+    format!("/api/runs/{id}")
+}
+
+/// `POST`: undo a deletion.
+pub fn run_restore(id: &RunId) -> String {
+    format!("/api/runs/{id}/restore")
+}
+
+/// `GET`: a series tile, binary (`trace::tiles`).
+pub fn series_tile(run: &RunId, device: u32, tile: TileId) -> String {
+    format!(
+        "/api/runs/{run}/devices/{device}/series/{}/{}",
+        tile.level, tile.index
+    )
+}
+
+/// `GET`: a mountain tile, binary (`trace::tiles`).
+pub fn mountain_tile(run: &RunId, device: u32, group: GroupBy, tile: TileId) -> String {
+    format!(
+        "/api/runs/{run}/devices/{device}/mountain/{}/{}/{}",
+        group.name(),
+        tile.level,
+        tile.index
+    )
+}
+
+/// `GET`: steps, annotation bands, capacity and OOM marks ([`crate::timeline::Marks`]).
+pub fn marks(run: &RunId, device: u32) -> String {
+    format!("/api/runs/{run}/devices/{device}/marks")
+}
+
+/// `GET`: one block ([`crate::timeline::BlockDetail`]).
+pub fn block(run: &RunId, device: u32, block: BlockIdx) -> String {
+    format!("/api/runs/{run}/devices/{device}/blocks/{}", block.0)
+}
+
+/// `GET`: one event and the four levels there ([`crate::timeline::Moment`]).
+pub fn moment(run: &RunId, device: u32, event: EventIdx) -> String {
+    format!("/api/runs/{run}/devices/{device}/events/{event}")
+}
+
+/// Page: list of runs.
+pub const RUNS_PAGE: &str = "/";
+
+/// Page: one run. The view state is its query.
+pub fn run_page(run: &RunId) -> String {
+    format!("/runs/{run}")
+}

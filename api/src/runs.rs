@@ -1,0 +1,163 @@
+//! Runs: what the list and the head of a run page show.
+
+use crate::ids::{RunId, UploadId};
+use serde::{Deserialize, Serialize};
+use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource};
+
+/// Where a run came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunSource {
+    /// An uploaded file.
+    Upload,
+    /// A bundled sample.
+    Sample,
+    /// The engine.
+    Engine,
+}
+
+/// One row of the list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// Its id: derived from the content, so equal bytes have equal ids.
+    pub id: RunId,
+    /// The name the user gave; at first the file's.
+    pub name: String,
+    /// Where it came from.
+    pub source: RunSource,
+    /// When it arrived, milliseconds since the epoch.
+    pub created_ms: i64,
+    /// Bytes of the file as uploaded.
+    pub file_bytes: u64,
+    /// BLAKE3 of the file as uploaded, hexadecimal.
+    pub content_hash: String,
+    /// Its devices.
+    pub devices: Vec<DeviceSummary>,
+    /// Steps of the device with most of them.
+    pub steps: u32,
+    /// Largest *allocated* of any device.
+    pub peak_allocated: u64,
+    /// Codes of the quality notes, for badges.
+    pub quality: Vec<String>,
+    /// Set while a deletion can be undone, milliseconds since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub deleted_ms: Option<i64>,
+}
+
+/// One device of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceSummary {
+    /// CUDA ordinal as the process saw it.
+    pub device: u32,
+    /// Events.
+    pub events: u32,
+    /// Allocations seen, pre-existing ones included.
+    pub blocks: u32,
+    /// Start, peak and end of requested, allocated, active, reserved, in that order.
+    pub series: [SeriesSummary; 4],
+    /// How well the allocator's rules reproduced the trace.
+    pub fidelity: Fidelity,
+    /// Frees of memory that the trace did not see allocated.
+    pub unmatched_frees: u64,
+    /// Where the steps come from.
+    pub step_source: StepSource,
+    /// Number of steps.
+    pub steps: u32,
+    /// Time of the first and last event, microseconds since the epoch; `None` without times.
+    pub time: Option<(i64, i64)>,
+    /// Events at which an allocation failed.
+    pub oom_events: Vec<u32>,
+}
+
+/// The head of a run page.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunDetail {
+    /// What the list shows.
+    #[serde(flatten)]
+    pub summary: RunSummary,
+    /// Pickle protocol; absent for JSON and recordings.
+    pub pickle_protocol: Option<u8>,
+    /// The torch versions that write such a file.
+    pub torch_guess: Option<String>,
+    /// Allocator settings, flattened.
+    pub settings: Vec<(String, String)>,
+    /// Findings about the data, in full.
+    pub quality_notes: Vec<QualityNote>,
+}
+
+/// `PATCH` of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RenameRun {
+    /// The new name; 1 to 200 characters.
+    pub name: String,
+}
+
+/// `POST` to announce an upload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnnounceUpload {
+    /// The file's name.
+    pub name: String,
+    /// Its size, so that the limit and the disk are checked before a byte is sent.
+    pub size: Option<u64>,
+}
+
+/// Answer to an announcement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnnouncedUpload {
+    /// Its id; `PUT` the body to [`crate::routes::upload`].
+    pub upload: UploadId,
+}
+
+/// Answer to a finished upload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FinishedUpload {
+    /// The run.
+    pub run: RunSummary,
+    /// Address of its page, absolute.
+    pub url: String,
+    /// Whether the same bytes were there before.
+    pub known: bool,
+}
+
+/// A bundled sample.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Name in the URL.
+    pub name: String,
+    /// What to call it.
+    pub title: String,
+    /// One sentence on what there is to see.
+    pub about: String,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+/// What the page needs to know of the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerInfo {
+    /// Version of the binary.
+    pub version: String,
+    /// Largest upload accepted, bytes.
+    pub upload_limit: u64,
+    /// Whether requests need a token, and this one had it.
+    pub access: Access,
+}
+
+/// Whether this client may read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// No token is configured: loopback only.
+    Open,
+    /// A token is needed and was sent.
+    Granted,
+    /// A token is needed: ask for it.
+    TokenNeeded,
+}
+
+/// `POST` of the access token.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenSession {
+    /// The configured token.
+    pub token: String,
+}

@@ -1,0 +1,115 @@
+//! What the timeline asks for besides tiles: marks, blocks, moments.
+
+use serde::{Deserialize, Serialize};
+use trace::span::Span;
+use trace::trace::{Action, Levels, Origin, PoolId, PoolSize, Step};
+use trace::units::{Bytes, DeviceAddr, EventIdx, Micros};
+
+/// Marks of one device, for bands and rules over the timeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marks {
+    /// The steps.
+    pub steps: Vec<Step>,
+    /// Named scopes, longest first, at most [`Marks::MAX_ANNOTATIONS`] of them.
+    pub annotations: Vec<AnnotationMark>,
+    /// Named scopes left out.
+    pub annotations_left_out: u64,
+    /// Failed allocations.
+    pub ooms: Vec<OomMark>,
+    /// Capacity of the device, when a failed allocation tells it (reserved + free then).
+    pub capacity: Option<Bytes>,
+}
+
+impl Marks {
+    /// Named scopes sent at most; the rest is counted.
+    pub const MAX_ANNOTATIONS: usize = 4000;
+}
+
+/// A named scope.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnnotationMark {
+    /// Its name.
+    pub name: String,
+    /// Its events.
+    pub events: Span<EventIdx>,
+    /// How many scopes enclose it.
+    pub depth: u16,
+}
+
+/// A failed allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OomMark {
+    /// The event.
+    pub event: EventIdx,
+    /// What could not be had.
+    pub size: Bytes,
+    /// What the driver had free.
+    pub device_free: Bytes,
+}
+
+/// One frame of a stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameText {
+    /// Function.
+    pub name: String,
+    /// File.
+    pub filename: String,
+    /// Line; 0 when unknown.
+    pub line: u32,
+}
+
+/// Everything about one block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockDetail {
+    /// Its index; with the run and device its identity.
+    pub block: u32,
+    /// Address.
+    pub addr: DeviceAddr,
+    /// Bytes asked for.
+    pub requested: Bytes,
+    /// Bytes of the block.
+    pub size: Bytes,
+    /// How it is known.
+    pub origin: Origin,
+    /// Event and time of its allocation; absent when before the trace.
+    pub alloc: Option<(EventIdx, Micros)>,
+    /// Event and time at which the program gave it back.
+    pub free_requested: Option<(EventIdx, Micros)>,
+    /// Event and time at which it became reusable.
+    pub free_completed: Option<(EventIdx, Micros)>,
+    /// Name of the step it was allocated in.
+    pub step: Option<String>,
+    /// Raw stream handle; 0 is the default stream.
+    pub stream: u64,
+    /// Pool.
+    pub pool: PoolId,
+    /// Small or large.
+    pub pool_size: PoolSize,
+    /// Compile context, metadata: shown as given.
+    pub notes: Vec<(String, String)>,
+    /// Allocation stack, innermost first; empty when none was captured.
+    pub alloc_stack: Vec<FrameText>,
+    /// Stack of the free, when captured.
+    pub free_stack: Vec<FrameText>,
+}
+
+/// One event and the levels there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// The event.
+    pub event: EventIdx,
+    /// What happened.
+    pub action: Action,
+    /// When.
+    pub time: Micros,
+    /// Address concerned; for `oom` absent.
+    pub addr: Option<DeviceAddr>,
+    /// Size of the event.
+    pub size: Bytes,
+    /// Block concerned.
+    pub block: Option<u32>,
+    /// Levels after the event: requested, allocated, active, reserved.
+    pub levels: Levels,
+    /// Name of the step it lies in.
+    pub step: Option<String>,
+}

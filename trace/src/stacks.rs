@@ -1,0 +1,299 @@
+//! Interned strings, frames and stacks.
+//!
+//! A snapshot repeats a few hundred distinct stacks millions of times. Each is kept once and
+//! named by a dense index that is only valid inside the trace that made it.
+
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+
+macro_rules! dense_index {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash,
+            Serialize, Deserialize,
+        )]
+        #[serde(transparent)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// As an index into a column.
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+pub(crate) use dense_index;
+
+dense_index!(
+    /// A string of a [`Strings`] table.
+    StrIdx
+);
+dense_index!(
+    /// A frame of a [`Stacks`] table.
+    FrameIdx
+);
+dense_index!(
+    /// A stack of a [`Stacks`] table; [`StackIdx::NONE`] is the empty one.
+    StackIdx
+);
+
+impl StackIdx {
+    /// The empty stack: no frames were captured.
+    pub const NONE: StackIdx = StackIdx(0);
+}
+
+/// A multiply-rotate hasher (the FxHash scheme of rustc). The tables are bounded by the reader's
+/// limits, so an attacker who makes keys collide gains little more than a slow upload.
+#[derive(Default, Clone, Copy)]
+pub struct FxHasher(u64);
+
+impl FxHasher {
+    fn add(&mut self, word: u64) {
+        const K: u64 = 0x517c_c1b7_2722_0a95;
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(K);
+    }
+}
+
+impl Hasher for FxHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let mut chunks = bytes.chunks_exact(8);
+        for chunk in &mut chunks {
+            self.add(u64::from_le_bytes(
+                chunk.try_into().expect("chunks of eight"),
+            ));
+        }
+        for &byte in chunks.remainder() {
+            self.add(u64::from(byte));
+        }
+    }
+    fn write_u8(&mut self, n: u8) {
+        self.add(u64::from(n));
+    }
+    fn write_u16(&mut self, n: u16) {
+        self.add(u64::from(n));
+    }
+    fn write_u32(&mut self, n: u32) {
+        self.add(u64::from(n));
+    }
+    fn write_u64(&mut self, n: u64) {
+        self.add(n);
+    }
+    fn write_usize(&mut self, n: usize) {
+        self.add(n as u64);
+    }
+    fn finish(&self) -> u64 {
+        // hashbrown takes the top seven bits as tag and the low bits as bucket: mix them.
+        self.0 ^ (self.0 >> 29)
+    }
+}
+
+/// A hash map keyed by small integers or tuples of them.
+pub type FxHashMap<K, V> = HashMap<K, V, BuildHasherDefault<FxHasher>>;
+
+pub(crate) fn fx_hash<T: Hash + ?Sized>(value: &T) -> u64 {
+    let mut hasher = FxHasher::default();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Every distinct string once, back to back in one buffer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Strings {
+    text: String,
+    ends: Vec<u32>,
+}
+
+impl Strings {
+    /// The string.
+    pub fn get(&self, idx: StrIdx) -> &str {
+        let start = match idx.index() {
+            0 => 0,
+            i => self.ends[i - 1] as usize,
+        };
+        &self.text[start..self.ends[idx.index()] as usize]
+    }
+
+    /// Appends without looking for an equal string.
+    pub fn push(&mut self, text: &str) -> StrIdx {
+        let idx = StrIdx(u32::try_from(self.ends.len()).expect("fewer than 2^32 strings"));
+        self.text.push_str(text);
+        self.ends
+            .push(u32::try_from(self.text.len()).expect("the reader limits text to 4 GiB"));
+        idx
+    }
+
+    /// Number of strings.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes of text in all.
+    pub fn text_len(&self) -> usize {
+        self.text.len()
+    }
+}
+
+/// One frame: function, file, line; as the file has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Frame {
+    /// Function name.
+    pub name: StrIdx,
+    /// File name: an absolute path for Python, often `??` or empty for C++.
+    pub filename: StrIdx,
+    /// Line, 0 when unknown.
+    pub line: u32,
+}
+
+/// Every distinct frame and stack once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stacks {
+    /// The strings that frames point into.
+    pub strings: Strings,
+    frames: Vec<Frame>,
+    /// Frame indexes of all stacks, innermost first, back to back.
+    members: Vec<FrameIdx>,
+    ends: Vec<u32>,
+}
+
+impl Default for Stacks {
+    fn default() -> Stacks {
+        Stacks {
+            strings: Strings::default(),
+            frames: Vec::new(),
+            members: Vec::new(),
+            ends: vec![0],
+        }
+    }
+}
+
+impl Stacks {
+    /// The frames of a stack, innermost first.
+    pub fn frames(&self, stack: StackIdx) -> &[FrameIdx] {
+        let start = match stack.index() {
+            0 => 0,
+            i => self.ends[i - 1] as usize,
+        };
+        &self.members[start..self.ends[stack.index()] as usize]
+    }
+
+    /// A frame's fields.
+    pub fn frame(&self, idx: FrameIdx) -> Frame {
+        self.frames[idx.index()]
+    }
+
+    /// A string of the table.
+    pub fn str(&self, idx: StrIdx) -> &str {
+        self.strings.get(idx)
+    }
+
+    /// Number of stacks, the empty one included.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Never: the empty stack is always there.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Number of distinct frames.
+    pub fn n_frames(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Adds a frame without looking for an equal one.
+    pub fn push_frame(&mut self, frame: Frame) -> FrameIdx {
+        let idx = FrameIdx(u32::try_from(self.frames.len()).expect("fewer than 2^32 frames"));
+        self.frames.push(frame);
+        idx
+    }
+
+    /// Adds a stack without looking for an equal one.
+    pub fn push_stack(&mut self, frames: &[FrameIdx]) -> StackIdx {
+        let idx = StackIdx(u32::try_from(self.ends.len()).expect("fewer than 2^32 stacks"));
+        self.members.extend_from_slice(frames);
+        let end = u32::try_from(self.members.len()).expect("the reader limits stack members");
+        self.ends.push(end);
+        idx
+    }
+
+    /// The innermost frame that a person would recognise: the first Python frame, else the first
+    /// C++ frame that is not plumbing, else the first frame at all. `None` for the empty stack.
+    pub fn headline(&self, stack: StackIdx) -> Option<Frame> {
+        let frames = self.frames(stack);
+        let frame = |idx: &FrameIdx| self.frame(*idx);
+        let python = frames
+            .iter()
+            .map(frame)
+            .find(|f| self.str(f.filename).ends_with(".py") && f.line > 0);
+        python
+            .or_else(|| frames.iter().map(frame).find(|f| !self.is_plumbing(*f)))
+            .or_else(|| frames.first().map(frame))
+    }
+
+    /// Frames that say nothing about the program; the list of MemoryViz
+    /// (`torch/cuda/_memory_viz.py`), for parity with what users know.
+    pub fn is_plumbing(&self, frame: Frame) -> bool {
+        const NAMES: [&str; 8] = [
+            "unwind::unwind",
+            "CapturedTraceback::gather",
+            "gather_with_cpp",
+            "_start",
+            "__libc_start_main",
+            "PyEval_",
+            "PyObject_",
+            "PyFunction_",
+        ];
+        const FILES: [&str; 10] = [
+            "core/boxing",
+            "/Register",
+            "/Redispatch",
+            "pythonrun.c",
+            "Modules/main.c",
+            "Objects/call.c",
+            "Objects/methodobject.c",
+            "pycore_ceval.h",
+            "ceval.c",
+            "cpython/abstract.h",
+        ];
+        let (name, file) = (self.str(frame.name), self.str(frame.filename));
+        NAMES.iter().any(|part| name.contains(part)) || FILES.iter().any(|part| file.contains(part))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_headline_is_the_first_python_frame() {
+        let mut stacks = Stacks::default();
+        let mut frame = |name: &str, file: &str, line| {
+            let (name, filename) = (stacks.strings.push(name), stacks.strings.push(file));
+            stacks.push_frame(Frame {
+                name,
+                filename,
+                line,
+            })
+        };
+        let gather = frame("torch::CapturedTraceback::gather()", "??", 0);
+        let native = frame("at::native::addmm_out", "??", 0);
+        let python = frame("forward", "/srv/model.py", 12);
+        let check = |stacks: &mut Stacks, frames: &[FrameIdx], expected: Option<FrameIdx>| {
+            let stack = stacks.push_stack(frames);
+            assert_eq!(stacks.headline(stack), expected.map(|f| stacks.frame(f)));
+        };
+        check(&mut stacks, &[gather, native, python], Some(python));
+        check(&mut stacks, &[gather, native], Some(native));
+        check(&mut stacks, &[gather], Some(gather));
+        assert_eq!(stacks.headline(StackIdx::NONE), None);
+    }
+}

@@ -1,0 +1,211 @@
+//! Tiles: what a picture of a window of events needs, small and immutable.
+//!
+//! **Grid.** A tile of level `l` has [`BUCKETS`] buckets of `2^l` events. Tile `i` starts at event
+//! `i · BUCKETS/2 · 2^l`: neighbours overlap by half, so that any window of at most half a tile
+//! lies inside a single tile and a picture never has a seam.
+//!
+//! **Lines.** A [`SeriesTile`] holds min, max and last of each series per bucket, plus the level
+//! before the tile; an empty bucket (past the end) repeats the last level.
+//!
+//! **Mountain.** A [`MountainTile`] describes live allocations, stacked. Each bucket is sampled at
+//! one event, the first at which *allocated* is highest in that bucket, so all bands of a bucket
+//! are simultaneous and their sum is exactly the bucket's maximum: no peak is hidden and none
+//! invented. Bands are groups (by stack, file, stream …), in the order of the group's first
+//! allocation in the whole trace; a group's band holds the allocations worth drawing one by one,
+//! oldest first, and then its rest. Zooming in turns rest into allocations inside the same band.
+//! What is live in the whole tile and small is one base band. Freed blocks that other streams
+//! still use leave their band at `free_requested` and form the *pending* band on top: the body
+//! sums to allocated, body and pending to active.
+
+use crate::span::Span;
+use crate::trace::BlockIdx;
+use crate::units::{Bytes, EventIdx, Micros};
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+/// Buckets of a tile.
+pub const BUCKETS: u32 = 2048;
+
+/// A tile's place in the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TileId {
+    /// Buckets hold `2^level` events.
+    pub level: u8,
+    /// Position; tiles overlap by half.
+    pub index: u32,
+}
+
+impl TileId {
+    /// Events per bucket.
+    pub const fn bucket_events(self) -> u64 {
+        1 << self.level
+    }
+
+    /// The first event of the tile.
+    pub const fn first_event(self) -> u64 {
+        self.index as u64 * (BUCKETS as u64 / 2) * self.bucket_events()
+    }
+
+    /// One past the last event the tile could hold (the trace may end before).
+    pub const fn end_event(self) -> u64 {
+        self.first_event() + BUCKETS as u64 * self.bucket_events()
+    }
+
+    /// The finest tile that holds `[start, end)` whole.
+    pub fn covering(start: u64, end: u64) -> TileId {
+        let mut level = 0;
+        loop {
+            let half = (u64::from(BUCKETS) / 2) << level;
+            let index = start / half;
+            if end <= (index + 2) * half {
+                return TileId {
+                    level,
+                    index: index as u32,
+                };
+            }
+            level += 1;
+        }
+    }
+}
+
+/// What a band of the mountain stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupBy {
+    /// The allocation's stack.
+    #[default]
+    Stack,
+    /// The file of the stack's headline frame.
+    File,
+    /// The stream.
+    Stream,
+    /// The memory pool.
+    Pool,
+    /// No groups: every allocation for itself, in allocation order.
+    None,
+}
+
+impl GroupBy {
+    /// All, in the order in which a menu offers them.
+    pub const ALL: [GroupBy; 5] = [
+        GroupBy::Stack,
+        GroupBy::File,
+        GroupBy::Stream,
+        GroupBy::Pool,
+        GroupBy::None,
+    ];
+
+    /// Lower-case name, as in URLs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            GroupBy::Stack => "stack",
+            GroupBy::File => "file",
+            GroupBy::Stream => "stream",
+            GroupBy::Pool => "pool",
+            GroupBy::None => "none",
+        }
+    }
+}
+
+/// A name that is no grouping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a grouping: use stack, file, stream, pool or none")]
+pub struct UnknownGroupBy;
+
+impl FromStr for GroupBy {
+    type Err = UnknownGroupBy;
+    fn from_str(name: &str) -> Result<GroupBy, UnknownGroupBy> {
+        GroupBy::ALL
+            .into_iter()
+            .find(|g| g.name() == name)
+            .ok_or(UnknownGroupBy)
+    }
+}
+
+/// Min, max and last level of one series in one bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// Lowest level at an event of the bucket.
+    pub min: Bytes,
+    /// Highest level at an event of the bucket.
+    pub max: Bytes,
+    /// Level at the last event of the bucket.
+    pub last: Bytes,
+}
+
+/// The four lines over a window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeriesTile {
+    /// Its place.
+    pub id: TileId,
+    /// Events of the whole device trace.
+    pub n_events: u32,
+    /// The four levels before the tile's first event, in the order of `Series::ALL`.
+    pub before: [Bytes; 4],
+    /// Per series (order of `Series::ALL`), per bucket. As long as the trace reaches into the
+    /// tile: `ceil((min(end, n_events) - first) / bucket_events)` buckets.
+    pub series: [Vec<Extent>; 4],
+    /// The time of each bucket's first event, then the time of the last event of the tile: one
+    /// more than there are buckets (none when there are no buckets).
+    pub times: Vec<Micros>,
+}
+
+/// Something left out of a drawing, stated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Blocks.
+    pub blocks: u64,
+    /// Their bytes: for a band live throughout its level, else the largest level it reaches.
+    pub bytes: Bytes,
+}
+
+/// One allocation worth drawing alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TileBlock {
+    /// Which one.
+    pub block: BlockIdx,
+    /// Index into [`MountainTile::groups`].
+    pub group: u16,
+    /// From its alloc event to its `free_requested`; the number of events when never. Starts at 0
+    /// for blocks that existed before the first event.
+    pub live: Span<EventIdx>,
+    /// Block size.
+    pub size: Bytes,
+}
+
+/// One band: a group of allocations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Identity of the group within the trace and grouping: a `StackIdx`, an index of a file,
+    /// stream or pool. Same key in every tile, so colour and order stay while zooming.
+    pub key: u32,
+    /// Rank among all groups of the trace by first allocation; bands are stacked by it.
+    pub order: u32,
+    /// What to call it: `forward model.py:12`, `stream 0`, `small pools`.
+    pub label: String,
+    /// Blocks of the group that are not drawn alone, in this window.
+    pub rest: LeftOut,
+    /// Their level at each bucket's sample.
+    pub rest_level: Vec<Bytes>,
+}
+
+/// Live allocations over a window, stacked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountainTile {
+    /// Its place.
+    pub id: TileId,
+    /// Events of the whole device trace.
+    pub n_events: u32,
+    /// What a band stands for.
+    pub group_by: GroupBy,
+    /// The event at which each bucket is sampled; as many as the series tile has buckets.
+    pub samples: Vec<EventIdx>,
+    /// Live in the whole window and too small to draw alone; always at the bottom.
+    pub base: LeftOut,
+    /// The largest groups, by `order`; a last one with key `u32::MAX` (`other`) may hold the rest.
+    pub groups: Vec<Group>,
+    /// Allocations drawn alone, by (group, block).
+    pub blocks: Vec<TileBlock>,
+    /// Freed but not yet reusable, at each sample.
+    pub pending: Vec<Bytes>,
+}

@@ -1,0 +1,122 @@
+//! Event times in four bytes each.
+
+use crate::units::Micros;
+
+/// A column of times, stored as differences.
+///
+/// Neighbouring events are microseconds apart, so a difference fits `u32`; one that does not (a
+/// pause of more than 71 minutes, a clock that jumps back) is kept beside the column. An anchor
+/// every [`ANCHOR_EVERY`] rows makes reading one row cheap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimeColumn {
+    deltas: Vec<u32>,
+    anchors: Vec<i64>,
+    /// Rows whose difference does not fit, by row, ascending.
+    wide: Vec<(u32, i64)>,
+    last: i64,
+}
+
+/// Rows between anchors.
+const ANCHOR_EVERY: usize = 256;
+/// Marks a row whose difference is in `wide`.
+const WIDE: u32 = u32::MAX;
+
+impl TimeColumn {
+    /// Appends a time.
+    pub fn push(&mut self, time: Micros) {
+        let row = self.deltas.len();
+        let delta = time.0.wrapping_sub(self.last);
+        if row.is_multiple_of(ANCHOR_EVERY) {
+            self.anchors.push(time.0);
+        }
+        match u32::try_from(delta) {
+            Ok(small) if small != WIDE => self.deltas.push(small),
+            _ => {
+                self.deltas.push(WIDE);
+                self.wide.push((row as u32, time.0));
+            }
+        }
+        self.last = time.0;
+    }
+
+    /// The time of a row.
+    pub fn get(&self, row: usize) -> Micros {
+        let anchor = row / ANCHOR_EVERY;
+        let mut time = self.anchors[anchor];
+        for at in anchor * ANCHOR_EVERY + 1..=row {
+            time = self.after(time, at);
+        }
+        Micros(time)
+    }
+
+    /// All times in order.
+    pub fn iter(&self) -> impl Iterator<Item = Micros> + '_ {
+        let mut time = 0;
+        (0..self.deltas.len()).map(move |row| {
+            time = self.after(time, row);
+            Micros(time)
+        })
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.deltas.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.deltas.is_empty()
+    }
+
+    /// The first row whose time is later than `time`, given times that never decrease.
+    pub fn first_after(&self, time: Micros) -> usize {
+        let anchor = self.anchors.partition_point(|&t| t <= time.0);
+        let mut row = anchor.saturating_sub(1) * ANCHOR_EVERY;
+        while row < self.len() && self.get(row) <= time {
+            row += 1;
+        }
+        row
+    }
+
+    fn after(&self, time: i64, row: usize) -> i64 {
+        match self.deltas[row] {
+            WIDE => {
+                let at = self.wide.partition_point(|&(r, _)| r < row as u32);
+                self.wide[at].1
+            }
+            delta => time + i64::from(delta),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn reads_back_what_was_pushed(
+            times in prop::collection::vec(
+                prop_oneof![0..5_000_i64, any::<i64>(), Just(1 << 40)], 0..700,
+            ),
+        ) {
+            let mut column = TimeColumn::default();
+            times.iter().for_each(|&t| column.push(Micros(t)));
+            prop_assert_eq!(column.iter().map(|t| t.0).collect::<Vec<_>>(), times.clone());
+            for (row, &time) in times.iter().enumerate() {
+                prop_assert_eq!(column.get(row).0, time);
+            }
+        }
+
+        #[test]
+        fn finds_the_first_later_row(
+            mut times in prop::collection::vec(0..3_000_i64, 0..700), at in 0..3_000_i64,
+        ) {
+            times.sort_unstable();
+            let mut column = TimeColumn::default();
+            times.iter().for_each(|&t| column.push(Micros(t)));
+            prop_assert_eq!(column.first_after(Micros(at)), times.partition_point(|&t| t <= at));
+        }
+    }
+}

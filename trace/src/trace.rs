@@ -1,0 +1,402 @@
+//! The trace: what everything after replay reasons about, as columns.
+//!
+//! An uploaded snapshot and an engine recording are the same thing from here on.
+//!
+//! **Positions.** Event `i` takes the device from the state before it to the state after it. The
+//! *level at* event `i` is the level after event `i`; the level before event 0 is the *start*.
+//! A block counts as allocated at event `i` when `alloc <= i < free_requested`, as active when
+//! `alloc <= i < free_completed`: half-open, with the number of events as "never".
+
+use crate::span::Span;
+use crate::stacks::{StackIdx, Stacks, StrIdx, dense_index};
+use crate::time::TimeColumn;
+use crate::units::{Bytes, DeviceAddr, EventIdx};
+use serde::{Deserialize, Serialize};
+
+dense_index!(
+    /// A block (one allocation's lifetime) of a [`DeviceTrace`].
+    BlockIdx
+);
+dense_index!(
+    /// A kind of block: everything about it but when and where.
+    KindIdx
+);
+
+/// What happened, as the snapshot names it (`TraceEntry::action`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Action {
+    /// A block was handed out.
+    Alloc,
+    /// The program gave the block back; other streams may still use it.
+    FreeRequested,
+    /// The block can be reused.
+    FreeCompleted,
+    /// `cudaMalloc`.
+    SegmentAlloc,
+    /// `cudaFree`.
+    SegmentFree,
+    /// `cuMemMap` on an expandable segment.
+    SegmentMap,
+    /// `cuMemUnmap` on an expandable segment.
+    SegmentUnmap,
+    /// A snapshot was taken.
+    Snapshot,
+    /// An allocation failed.
+    Oom,
+    /// A tensor was annotated (torch 2.14 and later).
+    Annotate,
+    /// An action this version does not know; counted in the quality record.
+    Unknown,
+}
+
+impl Action {
+    /// All, in the order of their stored byte.
+    pub const ALL: [Action; 11] = [
+        Action::Alloc,
+        Action::FreeRequested,
+        Action::FreeCompleted,
+        Action::SegmentAlloc,
+        Action::SegmentFree,
+        Action::SegmentMap,
+        Action::SegmentUnmap,
+        Action::Snapshot,
+        Action::Oom,
+        Action::Annotate,
+        Action::Unknown,
+    ];
+}
+
+/// Small or large pool of the caching allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolSize {
+    /// Requests up to 1 MiB, from 2 MiB segments.
+    Small,
+    /// Larger requests.
+    Large,
+}
+
+/// A pool: `(0, 0)` is the default one, others are graph or user pools.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+pub struct PoolId(pub u64, pub u64);
+
+/// Everything about a block but its time and address. Interned, because a training run repeats
+/// the same few thousand kinds for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct BlockKind {
+    /// Bytes the program asked for.
+    pub requested: Bytes,
+    /// Bytes of the block: rounded, and with the remainder that was too small to split off.
+    pub size: Bytes,
+    /// Raw stream handle; 0 is the default stream.
+    pub stream: u64,
+    /// Pool.
+    pub pool: PoolId,
+    /// Small or large.
+    pub pool_size: PoolSize,
+    /// Where it was allocated ([`StackIdx::NONE`]: unknown).
+    pub alloc_stack: StackIdx,
+    /// Where it was freed, when the trace has it.
+    pub free_stack: StackIdx,
+    /// `compile_context`, when there is one.
+    pub compile_context: Option<StrIdx>,
+    /// `user_metadata` or `category`, or an engine's description of the tensor.
+    pub metadata: Option<StrIdx>,
+}
+
+/// Where knowledge of a block comes from (snapshot-format: populations A, B, C).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// A: existed before the first event, freed inside the window.
+    FreedInWindow,
+    /// B: existed before the first event, still there at the end.
+    Preexisting,
+    /// C: allocated by an event.
+    Allocated,
+}
+
+/// All blocks of a device: first those that existed before the first event, then by alloc event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Blocks {
+    /// How many existed before the first event; their `alloc` is 0.
+    pub n_preexisting: u32,
+    /// The event that allocated it.
+    pub alloc: Vec<u32>,
+    /// The event at which the program gave it back; the number of events when never.
+    pub free_requested: Vec<u32>,
+    /// The event at which it became reusable; the number of events when never.
+    pub free_completed: Vec<u32>,
+    /// Address.
+    pub addr: Vec<DeviceAddr>,
+    /// Index into `kinds`.
+    pub kind: Vec<KindIdx>,
+    /// The distinct kinds.
+    pub kinds: Vec<BlockKind>,
+}
+
+impl Blocks {
+    /// Number of blocks.
+    pub fn len(&self) -> usize {
+        self.alloc.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.alloc.is_empty()
+    }
+
+    /// Everything about a block but its time and address.
+    pub fn kind(&self, block: BlockIdx) -> &BlockKind {
+        &self.kinds[self.kind[block.index()].index()]
+    }
+
+    /// Where knowledge of the block comes from; `n_events` of the same device.
+    pub fn origin(&self, block: BlockIdx, n_events: u32) -> Origin {
+        if block.0 >= self.n_preexisting {
+            Origin::Allocated
+        } else if self.free_completed[block.index()] < n_events {
+            Origin::FreedInWindow
+        } else {
+            Origin::Preexisting
+        }
+    }
+
+    /// Allocated blocks, oldest first: the block indexes whose alloc event lies in `events`,
+    /// the pre-existing ones left out.
+    pub fn allocated_in(&self, events: Span<EventIdx>) -> std::ops::Range<u32> {
+        let from = self.n_preexisting as usize;
+        let column = &self.alloc[from..];
+        let start = column.partition_point(|&e| e < events.start().0) + from;
+        let end = column.partition_point(|&e| e < events.end().0) + from;
+        start as u32..end as u32
+    }
+}
+
+/// A `segment_alloc`, `segment_free`, `segment_map` or `segment_unmap`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentEvent {
+    /// Base.
+    pub addr: DeviceAddr,
+    /// Bytes.
+    pub size: Bytes,
+    /// Raw stream handle.
+    pub stream: u64,
+    /// Stack of the call.
+    pub stack: StackIdx,
+}
+
+/// A `snapshot`, `oom`, `annotate` or unknown event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherEvent {
+    /// Address, or for `oom` the bytes that the driver had free.
+    pub addr_or_free: u64,
+    /// The event's size (for `oom` the bytes that could not be had).
+    pub size: Bytes,
+    /// Raw stream handle.
+    pub stream: u64,
+    /// Stack of the call.
+    pub stack: StackIdx,
+    /// `user_metadata`.
+    pub metadata: Option<StrIdx>,
+}
+
+/// No block, segment event or other event belongs to this event (a free of unknown memory, say).
+pub const NO_TARGET: u32 = u32::MAX;
+
+/// One row per event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Events {
+    /// What happened: an [`Action`] as its byte.
+    pub action: Vec<Action>,
+    /// Which row: a [`BlockIdx`] for alloc and frees, an index into `segments` or `others` for
+    /// the rest, or [`NO_TARGET`].
+    pub target: Vec<u32>,
+    /// When, in microseconds since the epoch; a label.
+    pub time: TimeColumn,
+    /// Rows of the segment events.
+    pub segments: Vec<SegmentEvent>,
+    /// Rows of the remaining events.
+    pub others: Vec<OtherEvent>,
+}
+
+impl Events {
+    /// Number of events.
+    pub fn len(&self) -> u32 {
+        self.action.len() as u32
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.action.is_empty()
+    }
+}
+
+/// The four series (snapshot-format §3.2). They are never mixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Series {
+    /// Σ of what the program asked for, of active blocks.
+    Requested,
+    /// Σ block sizes from alloc to `free_requested`: `torch.cuda.memory_allocated()`.
+    Allocated,
+    /// Σ block sizes from alloc to `free_completed`: allocated plus pending frees.
+    Active,
+    /// Σ segment sizes: `torch.cuda.memory_reserved()`.
+    Reserved,
+}
+
+impl Series {
+    /// All four, in the order in which [`Levels`] holds them.
+    pub const ALL: [Series; 4] = [
+        Series::Requested,
+        Series::Allocated,
+        Series::Active,
+        Series::Reserved,
+    ];
+
+    /// Lower-case name, as in JSON and URLs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Series::Requested => "requested",
+            Series::Allocated => "allocated",
+            Series::Active => "active",
+            Series::Reserved => "reserved",
+        }
+    }
+}
+
+/// The four levels at one moment, indexed by [`Series`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Levels(pub [Bytes; 4]);
+
+impl Levels {
+    /// One of them.
+    pub fn get(&self, series: Series) -> Bytes {
+        self.0[series as usize]
+    }
+
+    /// One of them, to change.
+    pub fn get_mut(&mut self, series: Series) -> &mut Bytes {
+        &mut self.0[series as usize]
+    }
+}
+
+/// Start, peak and end of one series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeriesSummary {
+    /// Before the first event.
+    pub start: Bytes,
+    /// The largest level, start included.
+    pub peak: Bytes,
+    /// The first event at which it stood; `None` when that was before the first event.
+    pub peak_event: Option<EventIdx>,
+    /// After the last event.
+    pub end: Bytes,
+}
+
+/// How well the allocator's rules reproduced the recorded addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fidelity {
+    /// Allocations in the trace.
+    pub allocs: u64,
+    /// Those whose address the simulated allocator would have chosen too.
+    pub predicted: u64,
+}
+
+/// Where the steps come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepSource {
+    /// Annotations name them.
+    Annotations,
+    /// Inferred from the repeating sequence of allocations.
+    Inferred,
+    /// There are none.
+    #[default]
+    None,
+}
+
+/// One training step, as the half-open interval of its events.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Position among the steps, from 0.
+    pub index: u32,
+    /// As annotated, or `step N` when inferred.
+    pub name: String,
+    /// Its events.
+    pub events: Span<EventIdx>,
+}
+
+/// A named scope (`record_function`), mapped to events.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Annotation {
+    /// Its name.
+    pub name: StrIdx,
+    /// The events inside it.
+    pub events: Span<EventIdx>,
+    /// How many scopes enclose it.
+    pub depth: u16,
+}
+
+/// One device of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceTrace {
+    /// CUDA ordinal as the process saw it.
+    pub device: u32,
+    /// Its events.
+    pub events: Events,
+    /// Its blocks.
+    pub blocks: Blocks,
+    /// Min, max and last of the four series over buckets of events.
+    pub pyramid: crate::pyramid::Pyramid,
+    /// Start, peak and end, in the order of [`Series::ALL`].
+    pub summary: [SeriesSummary; 4],
+    /// How well the allocator's rules reproduced the trace.
+    pub fidelity: Fidelity,
+    /// Frees whose block was not known: memory that existed before the first event.
+    pub unmatched_frees: u64,
+    /// Where the steps come from.
+    pub step_source: StepSource,
+    /// The steps.
+    pub steps: Vec<Step>,
+    /// Named scopes, by first event.
+    pub annotations: Vec<Annotation>,
+}
+
+/// A finding about the data itself, shown as a badge wherever the trace is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QualityNote {
+    /// Stable code, such as `ring_wrapped`.
+    pub code: String,
+    /// One sentence for a person.
+    pub detail: String,
+}
+
+/// What the file said of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormatInfo {
+    /// Pickle protocol; `None` for JSON and recordings.
+    pub pickle_protocol: Option<u8>,
+    /// The torch versions that write these keys, such as `2.10 to 2.11`.
+    pub torch_guess: Option<String>,
+    /// `allocator_settings`, flattened, in the file's order.
+    pub settings: Vec<(String, String)>,
+}
+
+/// A whole trace.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// What the file said of itself.
+    pub format: FormatInfo,
+    /// Strings, frames, stacks.
+    pub stacks: Stacks,
+    /// Devices that hold memory or events.
+    pub devices: Vec<DeviceTrace>,
+    /// Findings about the data.
+    pub quality: Vec<QualityNote>,
+}
