@@ -1,1 +1,2 @@
 //! web
+pub mod timeline;
