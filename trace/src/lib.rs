@@ -7,6 +7,8 @@
 //! ```
 
 pub mod pyramid;
+pub mod reader;
+pub mod snapshot;
 pub mod span;
 pub mod stacks;
 pub mod tiles;
