@@ -6,6 +6,7 @@
 //!       -> tiles (what a picture of a window needs) and stored (what a database keeps)
 //! ```
 
+pub mod levels;
 pub mod pyramid;
 pub mod span;
 pub mod stacks;
