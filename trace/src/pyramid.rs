@@ -226,3 +226,55 @@ fn merge(buckets: &[Bucket]) -> Option<Bucket> {
         })
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pyramid(levels: &[u64]) -> Pyramid {
+        let mut builder = PyramidBuilder::new(Levels([Bytes(7); 4]));
+        for &level in levels {
+            let active = Bytes(level * 2);
+            builder.push(Levels([Bytes(level), Bytes(level), active, Bytes::ZERO]));
+        }
+        builder.finish()
+    }
+
+    proptest! {
+        #[test]
+        fn buckets_and_peaks_equal_a_scan(
+            levels in prop::collection::vec(0..50_u64, 0..9_000),
+            level in BASE_LEVEL..20,
+            index in 0..40_u64,
+        ) {
+            let pyramid = pyramid(&levels);
+            let start = (index << level).min(levels.len() as u64) as usize;
+            let end = ((index + 1) << level).min(levels.len() as u64) as usize;
+            let bucket = &levels[start..end];
+            let expected = bucket.iter().max().map(|&max| Extent {
+                min: Bytes(*bucket.iter().min().unwrap()),
+                max: Bytes(max),
+                last: Bytes(*bucket.last().unwrap()),
+            });
+            prop_assert_eq!(pyramid.bucket(level, index).map(|b| b[0]), expected);
+            let bases = 1 << (level - BASE_LEVEL);
+            let first = index as usize * bases;
+            let peak = pyramid.peak(first, first + bases);
+            let highest = bucket.iter().max().map(|max| {
+                (start + bucket.iter().position(|l| l == max).unwrap(), *max)
+            });
+            let found = peak.map(|p| (p.event.index(), p.allocated.0));
+            prop_assert_eq!(found, highest);
+            prop_assert!(peak.is_none_or(|p| p.active.0 == p.allocated.0 * 2));
+        }
+    }
+
+    #[test]
+    fn no_events_leave_the_start() {
+        let pyramid = pyramid(&[]);
+        assert_eq!(pyramid.bucket(BASE_LEVEL, 0), None);
+        assert_eq!(pyramid.peak(0, 1), None);
+        assert_eq!(pyramid.before_base(0), Levels([Bytes(7); 4]));
+    }
+}
