@@ -148,7 +148,7 @@ pub fn guess(kind: &EventKind) -> PoolKey {
     } else {
         PoolSize::Large
     };
-    let pool = kind.pool.unwrap_or(PoolId::default());
+    let pool = kind.pool.unwrap_or_default();
     PoolKey {
         pool,
         size,
