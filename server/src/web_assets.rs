@@ -42,7 +42,6 @@ mod tests {
     fn every_asset_is_found_by_its_path() {
         for asset in ASSETS {
             assert_eq!(get(asset.path).unwrap().path, asset.path);
-            assert!(!asset.bytes.is_empty(), "{}", asset.path);
         }
         assert!(get("/nothing").is_none());
     }

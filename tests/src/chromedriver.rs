@@ -21,7 +21,7 @@ pub(crate) struct Chromedriver {
 impl Chromedriver {
     pub fn start() -> Self {
         let mut child = Command::new(places::program("CHROMEDRIVER", &["chromedriver"]))
-            .args(["--port=0", "--log-level=OFF"])
+            .arg("--port=0")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

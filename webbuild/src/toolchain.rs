@@ -2,8 +2,8 @@
 //!
 //! 1. the active one, when it has the target;
 //! 2. the active one after `rustup target add`, unless `RUSTUP_AUTO_INSTALL=0` forbids downloads;
-//! 3. any one on `PATH` that has the sources of std and an lld, such as Debian's `rustc-web`: std is
-//!    built once into a sysroot of ours;
+//! 3. any one on `PATH` that has the sources of std and an lld, such as Debian's `rustc-web`: std
+//!    is built once into a sysroot of ours;
 //! 4. none: [`Error::NoToolchain`].
 
 use std::collections::hash_map::DefaultHasher;
