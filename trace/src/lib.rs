@@ -9,6 +9,8 @@
 pub mod intervals;
 pub mod levels;
 pub mod pyramid;
+pub mod reader;
+pub mod snapshot;
 pub mod span;
 pub mod stacks;
 #[cfg(any(test, feature = "testing"))]
