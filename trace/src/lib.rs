@@ -22,3 +22,4 @@ pub mod tiles;
 pub mod time;
 pub mod trace;
 pub mod units;
+pub mod varint;
