@@ -42,7 +42,7 @@ pub enum Selection {
 }
 
 /// Everything that a link to a run page reopens.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ViewState {
     /// CUDA ordinal; `None`: the device with most events.
     pub device: Option<u32>,
@@ -56,19 +56,6 @@ pub struct ViewState {
     pub picture: Picture,
     /// What is selected.
     pub selection: Option<Selection>,
-}
-
-impl Default for ViewState {
-    fn default() -> ViewState {
-        ViewState {
-            device: None,
-            window: None,
-            axis: Axis::default(),
-            group_by: GroupBy::default(),
-            picture: Picture::default(),
-            selection: None,
-        }
-    }
 }
 
 /// A query that is no view state.
