@@ -87,22 +87,61 @@ impl DType {
     }
 }
 
+/// Most dimensions a tensor may have here; PyTorch allows 64, models use up to 5.
+const MAX_DIMS: usize = 6;
+
+/// One number for each dimension, held inline: a step makes tens of thousands of tensors.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Dims {
+    len: u8,
+    values: [u64; MAX_DIMS],
+}
+
+impl Dims {
+    /// The dimensions, or `None` for more than this engine handles.
+    pub fn new(values: &[u64]) -> Option<Dims> {
+        let mut dims = Dims {
+            len: u8::try_from(values.len()).ok()?,
+            values: [0; MAX_DIMS],
+        };
+        dims.values.get_mut(..values.len())?.copy_from_slice(values);
+        Some(dims)
+    }
+}
+
+impl std::ops::Deref for Dims {
+    type Target = [u64];
+    fn deref(&self) -> &[u64] {
+        &self.values[..usize::from(self.len)]
+    }
+}
+
+impl std::fmt::Debug for Dims {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
 /// Shape, strides and offset of a view, all counted in elements.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// Size of each dimension.
-    pub shape: Vec<u64>,
+    pub shape: Dims,
     /// Elements to skip for one step in each dimension.
-    pub stride: Vec<u64>,
+    pub stride: Dims,
     /// First element within the storage.
     pub offset: u64,
 }
 
 impl Layout {
     /// A row-major layout that starts at the beginning of its storage.
+    ///
+    /// # Panics
+    /// For more than six dimensions.
     pub fn contiguous(shape: &[u64]) -> Layout {
+        let shape = Dims::new(shape).expect("the models here have at most six dimensions");
         Layout {
-            shape: shape.to_vec(),
+            shape,
             stride: row_major(shape),
             offset: 0,
         }
@@ -119,7 +158,7 @@ impl Layout {
             return true;
         }
         let mut expected = 1;
-        for (&size, &stride) in self.shape.iter().zip(&self.stride).rev() {
+        for (&size, &stride) in self.shape.iter().zip(self.stride.iter()).rev() {
             if size == 1 {
                 continue;
             }
@@ -146,17 +185,19 @@ impl Layout {
         let reach: u64 = self
             .shape
             .iter()
-            .zip(&self.stride)
-            .map(|(&size, &stride)| (size - 1) * stride)
+            .zip(self.stride.iter())
+            .map(|(&size, &step)| (size - 1) * step)
             .sum();
         self.offset + reach + 1
     }
 }
 
-fn row_major(shape: &[u64]) -> Vec<u64> {
-    let mut stride = vec![1; shape.len()];
-    for dim in (1..shape.len()).rev() {
-        stride[dim - 1] = stride[dim] * shape[dim].max(1);
+fn row_major(shape: Dims) -> Dims {
+    let mut stride = shape;
+    let mut step = 1;
+    for (dim, &size) in shape.iter().enumerate().rev() {
+        stride.values[dim] = step;
+        step *= size.max(1);
     }
     stride
 }
@@ -236,8 +277,8 @@ mod tests {
 
     fn layout(shape: &[u64], stride: &[u64], offset: u64) -> Layout {
         Layout {
-            shape: shape.to_vec(),
-            stride: stride.to_vec(),
+            shape: Dims::new(shape).unwrap(),
+            stride: Dims::new(stride).unwrap(),
             offset,
         }
     }

@@ -189,7 +189,7 @@ impl<R: Runtime> OffloadActivations<R> {
             // stash protects this copy instead of the source it was made from.
             tensor = runtime.clone_contiguous(&tensor, stream)?;
         }
-        let layout = dedupe.then(|| runtime.saved(&tensor).layout.clone());
+        let layout = dedupe.then(|| runtime.saved(&tensor).layout);
         let host = runtime.copy_to_host(&tensor, shape, stream)?;
         self.state.tracker.insert(
             id,

@@ -10,7 +10,7 @@ use crate::offload::{
     Decision, KeyPlace, OffloadActivations, OffloadConfig, OffloadError, Origin, StorageKey,
     TensorId,
 };
-use crate::tensor::{DType, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
+use crate::tensor::{DType, Dims, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
 
 /// Replays all lines against one version.
 pub(super) fn drive(lines: &[Line], version: TapeVersion) -> Result<ReplayReport, TapeError> {
@@ -257,6 +257,9 @@ fn saved_tensor(number: usize, line: &PackLine) -> Result<SavedTensor, TapeError
     if line.shape.len() != line.stride.len() {
         return Err(malformed("shape and stride have different lengths".into()));
     }
+    let too_many = || malformed("a tensor of more dimensions than this reader handles".into());
+    let shape = Dims::new(&line.shape).ok_or_else(too_many)?;
+    let stride = Dims::new(&line.stride).ok_or_else(too_many)?;
     let class = match TensorClass::from_class_name(&line.class) {
         TensorClass::Plain if line.is_parameter => TensorClass::Parameter,
         class => class,
@@ -271,8 +274,8 @@ fn saved_tensor(number: usize, line: &PackLine) -> Result<SavedTensor, TapeError
             bytes: line.storage_bytes,
         },
         layout: Layout {
-            shape: line.shape.clone(),
-            stride: line.stride.clone(),
+            shape,
+            stride,
             offset: line.offset,
         },
         dtype,

@@ -103,7 +103,7 @@ impl Runtime for TapeRuntime {
 
     fn as_strided(&mut self, tensor: Rc<SavedTensor>, layout: &Layout) -> Rc<SavedTensor> {
         Rc::new(SavedTensor {
-            layout: layout.clone(),
+            layout: *layout,
             ..(*tensor).clone()
         })
     }
