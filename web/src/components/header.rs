@@ -4,6 +4,7 @@ use crate::app::Connection;
 use crate::components::file_picker::FilePicker;
 use crate::components::help::Help;
 use crate::components::icon::{Icon, IconView, LogoMark};
+use crate::components::token_dialog::TokenNeeded;
 use crate::theme::{self, Theme};
 use leptos::prelude::*;
 use leptos_router::components::A;
@@ -39,9 +40,11 @@ pub fn Header() -> impl IntoView {
 #[component]
 fn ConnectionChip() -> impl IntoView {
     let connection: RwSignal<Connection> = expect_context();
-    let text = move || match connection.get() {
-        Connection::There => None,
-        Connection::Lost => Some("Server not reachable, trying again…"),
+    let TokenNeeded(token_needed) = expect_context();
+    // Without a token the stream is refused; the dialog says so already.
+    let text = move || match (connection.get(), token_needed.get()) {
+        (Connection::Lost, false) => Some("Server not reachable, trying again…"),
+        (Connection::Lost, true) | (Connection::There, _) => None,
     };
     view! {
         <p class="connection-chip" role="status" class:shown=move || text().is_some()>{text}</p>

@@ -45,7 +45,6 @@ const SECTIONS: [(&str, &[Shortcut]); 3] = [
             key(&["drag"], "Pan"),
             key(&["W", "S"], "Zoom in, out"),
             key(&["A", "D"], "Pan left, right"),
-            key(&["Shift"], "Held: faster"),
             key(&["B"], "Zoom into a box: press, then drag"),
             key(&["F"], "Fit: the whole run, or the selection"),
             key(&["M"], "Mountain or lines"),

@@ -51,6 +51,26 @@ pub fn FirstSteps() -> impl IntoView {
     }
 }
 
+/// The same below a list of runs, folded away.
+#[component]
+pub fn MoreSteps() -> impl IntoView {
+    let opened = RwSignal::new(false);
+    let content = move || {
+        view! {
+            <div class="first-steps">
+                <Samples/>
+                <Recipes/>
+            </div>
+        }
+    };
+    view! {
+        <details class="more-steps" on:toggle=move |_| opened.set(true)>
+            <summary>"Samples, and how to record a snapshot"</summary>
+            <Show when=move || opened.get()>{content}</Show>
+        </details>
+    }
+}
+
 /// The bundled samples, one click away.
 #[component]
 pub fn Samples() -> impl IntoView {

@@ -10,7 +10,7 @@ mod toolbar;
 use crate::components::problem_note::ProblemNote;
 use crate::url_state::use_url_state;
 use api::runs::RunSummary;
-use empty::FirstSteps;
+use empty::{FirstSteps, MoreSteps};
 use leptos::prelude::*;
 use list_state::ListState;
 use store::{Loaded, RunsStore};
@@ -55,6 +55,7 @@ pub fn RunsPage() -> impl IntoView {
         Shown::List => view! {
             <Toolbar list=list shown=arranged/>
             <RunTable list=list runs=arranged/>
+            <MoreSteps/>
         }
         .into_any(),
         Shown::Failed(problem) => {

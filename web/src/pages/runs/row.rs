@@ -2,7 +2,6 @@
 
 use super::list_state::{Column, events};
 use super::store::RunsStore;
-use crate::clock::ticking;
 use crate::components::badge::{BadgeView, badge};
 use crate::components::icon::{Icon, IconView};
 use crate::components::toasts::Toasts;
@@ -15,7 +14,8 @@ use leptos::html;
 use leptos::prelude::*;
 use leptos_router::components::A;
 use std::time::Duration;
-use web_sys::KeyboardEvent;
+use wasm_bindgen::JsCast;
+use web_sys::{HtmlElement, KeyboardEvent};
 
 /// Longest name the server takes, characters.
 const NAME_LIMIT: &str = "200";
@@ -24,6 +24,7 @@ const NAME_LIMIT: &str = "200";
 #[derive(Clone, Copy)]
 struct Row {
     run: Memo<Option<RunSummary>>,
+    element: NodeRef<html::Tr>,
     renaming: RwSignal<bool>,
     store: RunsStore,
     toasts: Toasts,
@@ -34,6 +35,22 @@ impl Row {
         self.run
             .with(|run| run.as_ref().map(read))
             .unwrap_or_default()
+    }
+
+    /// Ends the editing and gives the focus back to the row.
+    fn return_focus(self) {
+        self.renaming.set(false);
+        // The link is there again when the effects of this change have run.
+        set_timeout(
+            move || {
+                let row = self.element.try_get_untracked().flatten();
+                let link = row.and_then(|row| row.query_selector(".run-link").ok().flatten());
+                if let Some(link) = link.and_then(|link| link.dyn_into::<HtmlElement>().ok()) {
+                    let _ = link.focus();
+                }
+            },
+            Duration::ZERO,
+        );
     }
 
     fn rename(self, name: &str) {
@@ -65,12 +82,15 @@ pub fn RunRow(
     id: RunId,
     /// The largest peak in the list: what a full bar means.
     largest: Memo<u64>,
+    /// For the age.
+    now: ReadSignal<UnixMillis>,
 ) -> impl IntoView {
     let store: RunsStore = expect_context();
     let uploads: Uploads = expect_context();
     let looked_up = id.clone();
     let row = Row {
         run: Memo::new(move |_| store.run(&looked_up)),
+        element: NodeRef::new(),
         renaming: RwSignal::new(false),
         store,
         toasts: expect_context(),
@@ -85,11 +105,11 @@ pub fn RunRow(
         _ => {}
     };
     view! {
-        <tr role="row" class="run" on:keydown=keys>
+        <tr role="row" class="run" node_ref=row.element on:keydown=keys>
             {name_cell(row, id, fresh)}
             {peak_cell(row, largest)}
             {number_cells(row)}
-            {age_cell(row)}
+            {age_cell(row, now)}
             {action_cell(row)}
         </tr>
     }
@@ -147,8 +167,11 @@ fn NameField(row: Row) -> impl IntoView {
     let keys = move |event: KeyboardEvent| {
         event.stop_propagation();
         match event.key().as_str() {
-            "Enter" => row.rename(&value()),
-            "Escape" => row.renaming.set(false),
+            "Enter" => {
+                row.rename(&value());
+                row.return_focus();
+            }
+            "Escape" => row.return_focus(),
             _ => {}
         }
     };
@@ -226,8 +249,7 @@ fn devices_text(run: &RunSummary) -> String {
     }
 }
 
-fn age_cell(row: Row) -> AnyView {
-    let now = ticking(Duration::from_secs(30));
+fn age_cell(row: Row, now: ReadSignal<UnixMillis>) -> AnyView {
     let created = Memo::new(move |_| UnixMillis(row.with(|run| run.created_ms)));
     view! {
         <td

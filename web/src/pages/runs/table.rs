@@ -2,16 +2,21 @@
 
 use super::list_state::{Column, ListState};
 use super::row::RunRow;
+use crate::clock::ticking;
 use crate::components::keys::is_shortcut;
 use crate::url_state::UrlState;
 use api::runs::RunSummary;
 use leptos::html;
 use leptos::prelude::*;
+use std::time::Duration;
 use wasm_bindgen::JsCast;
-use web_sys::{HtmlElement, KeyboardEvent};
+use web_sys::{HtmlElement, HtmlTableSectionElement, KeyboardEvent};
 
 /// Rows shown while the list is loading.
 const SKELETON_ROWS: usize = 6;
+
+/// How often ages are written anew.
+const AGES_EVERY: Duration = Duration::from_secs(30);
 
 /// The list as a table.
 #[component]
@@ -21,19 +26,23 @@ pub fn RunTable(list: UrlState<ListState>, runs: Memo<Vec<RunSummary>>) -> impl 
     });
     let ids = move || runs.with(|runs| runs.iter().map(|run| run.id.clone()).collect::<Vec<_>>());
     let none = move || runs.with(Vec::is_empty);
+    let now = ticking(AGES_EVERY);
     let body = NodeRef::<html::Tbody>::new();
     let keys = move |event: KeyboardEvent| {
-        let step = match event.key().as_str() {
-            "ArrowDown" => 1,
-            "ArrowUp" => -1,
-            _ => return,
+        let Some(body) = body.get_untracked().filter(|_| is_shortcut(&event)) else {
+            return;
         };
-        if is_shortcut(&event)
-            && let Some(body) = body.get_untracked()
-        {
-            event.prevent_default();
-            move_focus(&body, step);
+        match event.key().as_str() {
+            "ArrowDown" => focus_run(&body, focused_run(&body).map_or(0, |at| at + 1)),
+            "ArrowUp" => focus_run(&body, focused_run(&body).unwrap_or(0).saturating_sub(1)),
+            "Delete" => {
+                // The row deletes itself; the one that takes its place takes the focus.
+                let at = focused_run(&body).unwrap_or(0);
+                set_timeout(move || focus_run(&body, at), Duration::ZERO);
+            }
+            _ => return,
         }
+        event.prevent_default();
     };
     view! {
         <table class="runs" role="table" aria-label="Runs">
@@ -47,7 +56,7 @@ pub fn RunTable(list: UrlState<ListState>, runs: Memo<Vec<RunSummary>>) -> impl 
                 <For
                     each=ids
                     key=|id| id.clone()
-                    children=move |id| view! { <RunRow id=id largest=largest/> }
+                    children=move |id| view! { <RunRow id=id largest=largest now=now/> }
                 />
             </tbody>
         </table>
@@ -72,28 +81,20 @@ fn head(list: UrlState<ListState>, column: Column) -> impl IntoView {
     }
 }
 
-/// Moves the focus to the next or previous run.
-fn move_focus(body: &web_sys::HtmlTableSectionElement, step: i32) {
+/// Position of the run that holds the focus.
+fn focused_run(body: &HtmlTableSectionElement) -> Option<u32> {
+    let row = document().active_element()?.closest("tr").ok().flatten()?;
+    let links = body.query_selector_all(".run-link").ok()?;
+    (0..links.length()).find(|i| links.get(*i).is_some_and(|link| row.contains(Some(&link))))
+}
+
+/// Gives the focus to the run at a position, or to the last one.
+fn focus_run(body: &HtmlTableSectionElement, at: u32) {
     let Ok(links) = body.query_selector_all(".run-link") else {
         return;
     };
-    let active = document().active_element();
-    let row = active.and_then(|active| active.closest("tr").ok().flatten());
-    let at = (0..links.length()).find(|i| {
-        links
-            .get(*i)
-            .is_some_and(|link| row.as_ref().is_some_and(|row| row.contains(Some(&link))))
-    });
-    let next = match at {
-        Some(at) => at
-            .saturating_add_signed(step)
-            .min(links.length().saturating_sub(1)),
-        None => 0,
-    };
-    if let Some(link) = links
-        .get(next)
-        .and_then(|link| link.dyn_into::<HtmlElement>().ok())
-    {
+    let link = links.get(at.min(links.length().saturating_sub(1)));
+    if let Some(link) = link.and_then(|link| link.dyn_into::<HtmlElement>().ok()) {
         // Fails only for an element that left the page meanwhile.
         let _ = link.focus();
     }
