@@ -6,9 +6,15 @@
 //!       -> tiles (what a picture of a window needs) and stored (what a database keeps)
 //! ```
 
+pub mod intervals;
+pub mod levels;
 pub mod pyramid;
+pub mod reader;
+pub mod snapshot;
 pub mod span;
 pub mod stacks;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod tiles;
 pub mod time;
 pub mod trace;
