@@ -16,6 +16,9 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// gzip expands at most 1032 times: unpacking this much at once makes at most 4 MiB.
 const GZIP_PIECE: usize = 4 << 10;
 
+/// Header and trailer of a gzip member, with nothing between.
+const GZIP_SHORTEST: u64 = 18;
+
 /// zstd unpacks into a buffer of this size.
 const ZSTD_PIECE: usize = 128 << 10;
 
@@ -291,10 +294,13 @@ impl State {
 
 fn gzip_error(error: &std::io::Error, offset: u64) -> DecompressError {
     match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => DecompressError::Truncated {
-            format: "gzip",
-            offset,
-        },
+        // A header cut short is reported as a wrong checksum.
+        kind if kind == std::io::ErrorKind::UnexpectedEof || offset < GZIP_SHORTEST => {
+            DecompressError::Truncated {
+                format: "gzip",
+                offset,
+            }
+        }
         _ => DecompressError::Damaged {
             format: "gzip",
             offset,
