@@ -16,9 +16,6 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// gzip expands at most 1032 times: unpacking this much at once makes at most 4 MiB.
 const GZIP_PIECE: usize = 4 << 10;
 
-/// Header and trailer of a gzip member, with nothing between.
-const GZIP_SHORTEST: u64 = 18;
-
 /// zstd unpacks into a buffer of this size.
 const ZSTD_PIECE: usize = 128 << 10;
 
@@ -44,7 +41,10 @@ pub enum DecompressError {
         detail: String,
     },
     /// The stream does not end.
-    #[error("the {format} stream ends too early, at byte {offset} of the file: it is truncated")]
+    #[error(
+        "the {format} stream does not end where the file does, at byte {offset}: it was truncated \
+         while being written or copied, or its end is damaged"
+    )]
     Truncated {
         /// `gzip` or `zstd`.
         format: &'static str,
@@ -166,7 +166,14 @@ impl Decompressor {
                 let ended = decoder.try_finish();
                 let rest = std::mem::take(decoder.get_mut());
                 self.produce("gzip", &rest, sink)?;
-                ended.map_err(|error| gzip_error(&error, offset).into())
+                // A trailer that is missing and one that is wrong look the same to the decoder.
+                ended.map_err(|_| {
+                    DecompressError::Truncated {
+                        format: "gzip",
+                        offset,
+                    }
+                    .into()
+                })
             }
             State::Zstd(zstd) if zstd.in_frame => Err(DecompressError::Truncated {
                 format: "zstd",
@@ -293,19 +300,10 @@ impl State {
 }
 
 fn gzip_error(error: &std::io::Error, offset: u64) -> DecompressError {
-    match error.kind() {
-        // A header cut short is reported as a wrong checksum.
-        kind if kind == std::io::ErrorKind::UnexpectedEof || offset < GZIP_SHORTEST => {
-            DecompressError::Truncated {
-                format: "gzip",
-                offset,
-            }
-        }
-        _ => DecompressError::Damaged {
-            format: "gzip",
-            offset,
-            detail: error.to_string(),
-        },
+    DecompressError::Damaged {
+        format: "gzip",
+        offset,
+        detail: error.to_string(),
     }
 }
 
