@@ -209,6 +209,11 @@ impl Stacks {
         self.frames.len()
     }
 
+    /// Frames of all stacks together.
+    pub fn n_members(&self) -> usize {
+        self.members.len()
+    }
+
     /// Adds a frame without looking for an equal one.
     pub fn push_frame(&mut self, frame: Frame) -> FrameIdx {
         let idx = FrameIdx(u32::try_from(self.frames.len()).expect("fewer than 2^32 frames"));

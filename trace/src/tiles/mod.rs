@@ -17,6 +17,17 @@
 //! still use leave their band at `free_requested` and form the *pending* band on top: the body
 //! sums to allocated, body and pending to active.
 
+mod codec;
+mod groups;
+mod mountain;
+mod series;
+#[cfg(test)]
+mod tests;
+
+pub use codec::{TileError, VERSION};
+pub use groups::{MountainIndex, OTHER, frame_label, stack_label};
+pub use mountain::{MAX_BLOCKS, MAX_GROUPS};
+
 use crate::span::Span;
 use crate::trace::BlockIdx;
 use crate::units::{Bytes, EventIdx, Micros};
@@ -25,6 +36,8 @@ use std::str::FromStr;
 
 /// Buckets of a tile.
 pub const BUCKETS: u32 = 2048;
+/// The coarsest level: one tile holds 2^32 events, more than any trace has.
+pub const MAX_LEVEL: u8 = 21;
 
 /// A tile's place in the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,0 +1,265 @@
+//! Bytes of a snapshot in, columns out, in one pass, while the bytes arrive.
+//!
+//! A push parser: [`Reader::push`] takes the file in pieces of any size, [`Reader::finish`] gives
+//! the [`Snapshot`]. It reads pickle protocols 2 to 5 and JSON of the same dictionary. It cannot
+//! execute anything: opcodes that import or call are refused with their byte offset, and there is
+//! no code for them to reach. Every limit is stated in [`Limits`].
+
+mod builder;
+mod json;
+mod keys;
+mod pickle;
+
+use crate::snapshot::Snapshot;
+use builder::Builder;
+use std::fmt;
+
+/// What a file may ask of the reader. A file that asks for more is refused, naming the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Nesting of marks, lists and dictionaries. PyTorch needs 6.
+    pub depth: usize,
+    /// Objects that the pickle remembers for later reference.
+    pub memo: usize,
+    /// Bytes of one string.
+    pub string: usize,
+    /// Frames of one stack.
+    pub stack_frames: usize,
+    /// Events, all devices together (indexes are 28 bits).
+    pub events: usize,
+    /// Bytes of memory for everything that is kept, estimated.
+    pub memory: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            depth: 256,
+            memo: 1 << 28,
+            string: 16 << 20,
+            stack_frames: 1 << 16,
+            events: (1 << 28) - 1,
+            memory: 4 << 30,
+        }
+    }
+}
+
+/// Why a file cannot be read, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadError {
+    /// Byte offset in the (decompressed) file.
+    pub offset: u64,
+    /// Why.
+    pub kind: ReadErrorKind,
+}
+
+/// Why a file cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadErrorKind {
+    /// No bytes at all.
+    Empty,
+    /// Neither pickle nor JSON; what it looks like instead.
+    NotASnapshot(&'static str),
+    /// The file ends before the document does.
+    Truncated,
+    /// A pickle opcode that would import or call code.
+    Code(&'static str),
+    /// A byte that is no opcode known here.
+    UnknownOpcode(u8),
+    /// A pickle protocol this reader does not know.
+    Protocol(u8),
+    /// A limit: its name and value.
+    Limit(&'static str, u64),
+    /// The bytes break the rules of pickle or JSON.
+    Malformed(&'static str),
+    /// Well-formed, but not shaped like a snapshot.
+    Shape(&'static str),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.offset;
+        match &self.kind {
+            ReadErrorKind::Empty => f.write_str(
+                "the file is empty (0 bytes); PyTorch leaves such a file when writing the \
+                 snapshot crashed, so dump it again",
+            ),
+            ReadErrorKind::NotASnapshot(what) => write!(
+                f,
+                "not a memory snapshot: byte {at} {what}; expected the pickle that \
+                 torch.cuda.memory._dump_snapshot writes, or the same as JSON"
+            ),
+            ReadErrorKind::Truncated => write!(
+                f,
+                "the file ends at byte {at} in the middle of the snapshot; it was cut off while \
+                 being written or copied, so copy or dump it again"
+            ),
+            ReadErrorKind::Code(name) => write!(
+                f,
+                "refused: opcode {name} at byte {at} would run code; a genuine memory snapshot \
+                 holds none, so do not open this file with pickle.load either"
+            ),
+            ReadErrorKind::UnknownOpcode(op) => {
+                write!(
+                    f,
+                    "byte {at} ({op:#04x}) is no pickle opcode; the file is damaged"
+                )
+            }
+            ReadErrorKind::Protocol(version) => write!(
+                f,
+                "pickle protocol {version} at byte {at} is not known here (2 to 5 are); dump it \
+                 with protocol=4"
+            ),
+            ReadErrorKind::Limit(name, value) => write!(
+                f,
+                "refused at byte {at}: {name} is limited to {value}, more than PyTorch ever writes"
+            ),
+            ReadErrorKind::Malformed(what) => {
+                write!(f, "the file is damaged at byte {at}: {what}")
+            }
+            ReadErrorKind::Shape(what) => {
+                write!(f, "not a memory snapshot: {what} (at byte {at})")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+enum Format {
+    Unknown,
+    Pickle(pickle::Machine),
+    Json(json::Parser),
+}
+
+/// The push parser.
+pub struct Reader {
+    format: Format,
+    builder: Builder,
+    limits: Limits,
+    /// Bytes pushed before the current piece.
+    offset: u64,
+}
+
+/// Bytes parsed between two looks at how much memory is in use.
+const PIECE: usize = 1 << 18;
+
+impl Reader {
+    /// A reader that has seen nothing.
+    pub fn new(limits: Limits) -> Reader {
+        Reader {
+            format: Format::Unknown,
+            builder: Builder::new(limits),
+            limits,
+            offset: 0,
+        }
+    }
+
+    /// Parses the next bytes of the file.
+    ///
+    /// # Errors
+    /// When the file cannot be read further; nothing more may be pushed then.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), ReadError> {
+        for piece in bytes.chunks(PIECE) {
+            self.push_piece(piece)?;
+            self.offset += piece.len() as u64;
+            let used = self.memory_used();
+            if used > self.limits.memory {
+                return Err(ReadError {
+                    offset: self.offset,
+                    kind: ReadErrorKind::Limit("memory in bytes", self.limits.memory as u64),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn push_piece(&mut self, mut piece: &[u8]) -> Result<(), ReadError> {
+        if let Format::Unknown = self.format {
+            let spaces = piece.iter().take_while(|b| b.is_ascii_whitespace()).count();
+            let Some(&first) = piece.get(spaces) else {
+                return Ok(());
+            };
+            let start = self.offset + spaces as u64;
+            self.format = match first {
+                0x80 => Format::Pickle(pickle::Machine::new(start, self.limits)),
+                b'{' => Format::Json(json::Parser::new(start, self.limits)),
+                _ => {
+                    return Err(ReadError {
+                        offset: start,
+                        kind: ReadErrorKind::NotASnapshot(looks_like(&piece[spaces..])),
+                    });
+                }
+            };
+            piece = &piece[spaces..];
+        }
+        match &mut self.format {
+            Format::Pickle(machine) => machine.push(piece, &mut self.builder),
+            Format::Json(parser) => parser.push(piece, &mut self.builder),
+            Format::Unknown => Ok(()),
+        }
+    }
+
+    /// Events read so far, for progress.
+    pub fn events_read(&self) -> u64 {
+        self.builder.events_read() as u64
+    }
+
+    /// Bytes of memory held, estimated from the lengths of the columns.
+    pub fn memory_used(&self) -> usize {
+        let parser = match &self.format {
+            Format::Pickle(machine) => machine.memory_used(),
+            Format::Json(parser) => parser.memory_used(),
+            Format::Unknown => 0,
+        };
+        parser + self.builder.memory_used()
+    }
+
+    /// The snapshot, once all bytes were pushed.
+    ///
+    /// # Errors
+    /// When the file ended early or is no snapshot.
+    pub fn finish(self) -> Result<Snapshot, ReadError> {
+        let (root, protocol, trailing) = match self.format {
+            Format::Pickle(machine) => machine.finish()?,
+            Format::Json(parser) => parser.finish()?,
+            Format::Unknown => {
+                return Err(ReadError {
+                    offset: 0,
+                    kind: ReadErrorKind::Empty,
+                });
+            }
+        };
+        let mut snapshot = self.builder.finish(root).map_err(|kind| ReadError {
+            offset: self.offset,
+            kind,
+        })?;
+        snapshot.pickle_protocol = protocol;
+        snapshot.trailing_bytes = trailing;
+        Ok(snapshot)
+    }
+}
+
+/// Reads a whole snapshot from memory.
+///
+/// # Errors
+/// As [`Reader::push`] and [`Reader::finish`].
+pub fn read(bytes: &[u8], limits: Limits) -> Result<Snapshot, ReadError> {
+    let mut reader = Reader::new(limits);
+    reader.push(bytes)?;
+    reader.finish()
+}
+
+/// Names a few things that people drop here by mistake.
+fn looks_like(start: &[u8]) -> &'static str {
+    match start {
+        [b'P', b'K', ..] => "starts a zip archive (a model saved with torch.save?)",
+        [0x1f, 0x8b, ..] => "starts gzip data inside the file",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "starts zstd data inside the file",
+        [0x89, b'H', b'D', b'F', ..] => "starts an HDF5 file",
+        [b'<', ..] => "starts HTML or XML (an error page saved by mistake?)",
+        [b'[', ..] => "starts a JSON list, not the snapshot's dictionary",
+        [b'(' | b'}' | b']', ..] => "may start a pickle of protocol 0 or 1, which no torch writes",
+        _ => "starts neither a pickle nor JSON",
+    }
+}

@@ -1,0 +1,511 @@
+//! The pickle machine: protocols 2 to 5, fed in pieces, without any opcode that calls.
+//!
+//! The opcode set is that of CPython's `pickle.py`, less everything that imports or builds
+//! objects. Memo entries are four bytes: a tag and the index of what the object became.
+
+use super::builder::{Builder, NO_MEMO, Value};
+use super::{Limits, ReadError, ReadErrorKind};
+use crate::stacks::{FrameIdx, StackIdx, StrIdx};
+
+/// What a memo entry names, in four bytes. Only what PyTorch's pickles refer to again keeps its
+/// meaning; an object that became a row is `SPENT`, and referring to it is an error.
+#[derive(Clone, Copy, Debug)]
+struct Memo(u32);
+
+const TAG_SHIFT: u32 = 28;
+const SPENT: u32 = 0;
+const STR: u32 = 1;
+const FRAME: u32 = 2;
+const STACK: u32 = 3;
+const PAIR: u32 = 4;
+const DICT: u32 = 5;
+const LIST: u32 = 6;
+const EMPTY_LIST: u32 = 7;
+
+impl Memo {
+    fn of(value: Value) -> Memo {
+        let (tag, index) = match value {
+            Value::Str(s) => (STR, s.0),
+            Value::Frame(frame) => (FRAME, frame.0),
+            Value::Stack(stack, _) => (STACK, stack.0),
+            Value::Pair(pair) => (PAIR, pair),
+            Value::Dict(dict) => (DICT, dict),
+            Value::List(list) => (LIST, list),
+            Value::OpenList(_) => (EMPTY_LIST, 0),
+            _ => (SPENT, 0),
+        };
+        // An index beyond 28 bits cannot occur below the memory limit; forget the object then.
+        if index >> TAG_SHIFT == 0 {
+            Memo(tag << TAG_SHIFT | index)
+        } else {
+            Memo(SPENT)
+        }
+    }
+
+    fn value(self) -> Option<Value> {
+        let index = self.0 & ((1 << TAG_SHIFT) - 1);
+        Some(match self.0 >> TAG_SHIFT {
+            STR => Value::Str(StrIdx(index)),
+            FRAME => Value::Frame(FrameIdx(index)),
+            STACK => Value::Stack(StackIdx(index), NO_MEMO),
+            PAIR => Value::Pair(index),
+            DICT => Value::Dict(index),
+            LIST => Value::List(index),
+            EMPTY_LIST => Value::OpenList(NO_MEMO),
+            _ => return None,
+        })
+    }
+}
+
+/// A pickle being read.
+pub struct Machine {
+    limits: Limits,
+    stack: Vec<Value>,
+    marks: Vec<usize>,
+    memo: Vec<Memo>,
+    protocol: Option<u8>,
+    root: Option<Value>,
+    /// The start of an opcode whose end has not arrived yet.
+    carry: Vec<u8>,
+    /// Bytes that the opcode at the start of `carry` needs.
+    needed: usize,
+    /// Offset in the file of the first byte not consumed.
+    offset: u64,
+    trailing: u64,
+}
+
+/// What one opcode did.
+enum Step {
+    /// Done; the next opcode starts this many bytes later.
+    Next(usize),
+    /// Needs at least this many bytes, which are not there.
+    More(usize),
+    /// The document is complete; bytes consumed.
+    Stop(usize),
+}
+
+type Result<T> = std::result::Result<T, ReadErrorKind>;
+
+const UNDERFLOW: ReadErrorKind = ReadErrorKind::Malformed("an opcode finds the stack empty");
+
+impl Machine {
+    /// A machine for a pickle that starts at `offset`.
+    pub fn new(offset: u64, limits: Limits) -> Machine {
+        Machine {
+            limits,
+            stack: Vec::new(),
+            marks: Vec::new(),
+            memo: Vec::new(),
+            protocol: None,
+            root: None,
+            carry: Vec::new(),
+            needed: 1,
+            offset,
+            trailing: 0,
+        }
+    }
+
+    pub fn memory_used(&self) -> usize {
+        self.stack.len() * 16 + self.marks.len() * 8 + self.memo.len() * 4 + self.carry.len()
+    }
+
+    /// Runs the next bytes.
+    pub fn push(
+        &mut self,
+        mut bytes: &[u8],
+        builder: &mut Builder,
+    ) -> std::result::Result<(), ReadError> {
+        while !self.carry.is_empty() && !bytes.is_empty() {
+            let missing = self.needed.saturating_sub(self.carry.len()).max(1);
+            let (now, later) = bytes.split_at(missing.min(bytes.len()));
+            bytes = later;
+            let mut carry = std::mem::take(&mut self.carry);
+            carry.extend_from_slice(now);
+            if carry.len() < self.needed {
+                self.carry = carry;
+                return Ok(());
+            }
+            let consumed = self.run(&carry, builder)?;
+            carry.drain(..consumed);
+            self.carry = carry;
+        }
+        let consumed = self.run(bytes, builder)?;
+        self.carry.extend_from_slice(&bytes[consumed..]);
+        Ok(())
+    }
+
+    fn run(&mut self, buf: &[u8], builder: &mut Builder) -> std::result::Result<usize, ReadError> {
+        let mut at = 0;
+        while self.root.is_none() && at < buf.len() {
+            match self.step(&buf[at..], builder) {
+                Ok(Step::Next(n)) => at += n,
+                Ok(Step::More(n)) => {
+                    self.needed = n;
+                    break;
+                }
+                Ok(Step::Stop(n)) => at += n,
+                Err(kind) => {
+                    return Err(ReadError {
+                        offset: self.offset + at as u64,
+                        kind,
+                    });
+                }
+            }
+        }
+        if self.root.is_some() {
+            self.trailing += (buf.len() - at) as u64;
+            at = buf.len();
+        }
+        self.offset += at as u64;
+        Ok(at)
+    }
+
+    // long because it is the opcode table: one arm per opcode, nothing shared between arms.
+    #[inline]
+    fn step(&mut self, buf: &[u8], builder: &mut Builder) -> Result<Step> {
+        macro_rules! args {
+            ($n:literal) => {
+                match buf.get(1..1 + $n) {
+                    Some(bytes) => <[u8; $n]>::try_from(bytes).expect("the slice has this length"),
+                    None => return Ok(Step::More(1 + $n)),
+                }
+            };
+        }
+        match buf[0] {
+            // BINGET, LONG_BINGET: more than half of all opcodes, so first.
+            b'h' => {
+                let [index] = args!(1);
+                self.get(usize::from(index))?;
+                return Ok(Step::Next(2));
+            }
+            b'j' => {
+                let index = u32::from_le_bytes(args!(4));
+                self.get(index as usize)?;
+                return Ok(Step::Next(5));
+            }
+            // MEMOIZE
+            0x94 => self.memoize(self.memo.len())?,
+            // MARK
+            b'(' => {
+                if self.marks.len() >= self.limits.depth {
+                    return Err(ReadErrorKind::Limit(
+                        "nesting depth",
+                        self.limits.depth as u64,
+                    ));
+                }
+                self.marks.push(self.stack.len());
+            }
+            // EMPTY_DICT, EMPTY_LIST
+            b'}' => self.stack.push(Value::OpenDict(NO_MEMO)),
+            b']' => self.stack.push(Value::OpenList(NO_MEMO)),
+            // SETITEMS, SETITEM
+            b'u' => {
+                let from = self.pop_mark()?;
+                self.set_items(from, builder)?;
+            }
+            b's' => {
+                let from = self.stack.len().checked_sub(2).ok_or(UNDERFLOW)?;
+                self.set_items(from, builder)?;
+            }
+            // APPENDS, APPEND
+            b'e' => {
+                let from = self.pop_mark()?;
+                self.append(from, builder)?;
+            }
+            b'a' => {
+                let from = self.stack.len().checked_sub(1).ok_or(UNDERFLOW)?;
+                self.append(from, builder)?;
+            }
+            // BININT, BININT1, BININT2
+            b'J' => {
+                self.stack
+                    .push(Value::Int(i64::from(i32::from_le_bytes(args!(4)))));
+                return Ok(Step::Next(5));
+            }
+            b'K' => {
+                let [n] = args!(1);
+                self.stack.push(Value::Int(i64::from(n)));
+                return Ok(Step::Next(2));
+            }
+            b'M' => {
+                self.stack
+                    .push(Value::Int(i64::from(u16::from_le_bytes(args!(2)))));
+                return Ok(Step::Next(3));
+            }
+            // LONG1, LONG4
+            0x8a => {
+                let [n] = args!(1);
+                return self.long(buf, 2, usize::from(n));
+            }
+            0x8b => {
+                let n = u32::from_le_bytes(args!(4));
+                return self.long(buf, 5, n as usize);
+            }
+            // SHORT_BINUNICODE, BINUNICODE, BINUNICODE8
+            0x8c => {
+                let [n] = args!(1);
+                return self.string(buf, 2, u64::from(n), builder);
+            }
+            b'X' => {
+                let n = u32::from_le_bytes(args!(4));
+                return self.string(buf, 5, u64::from(n), builder);
+            }
+            0x8d => {
+                let n = u64::from_le_bytes(args!(8));
+                return self.string(buf, 9, n, builder);
+            }
+            // BINFLOAT
+            b'G' => {
+                self.stack.push(Value::Float(f64::from_be_bytes(args!(8))));
+                return Ok(Step::Next(9));
+            }
+            // NEWTRUE, NEWFALSE, NONE
+            0x88 => self.stack.push(Value::Bool(true)),
+            0x89 => self.stack.push(Value::Bool(false)),
+            b'N' => self.stack.push(Value::None),
+            // EMPTY_TUPLE, TUPLE1, TUPLE2, TUPLE3, TUPLE
+            b')' => self.tuple(self.stack.len(), builder)?,
+            n @ 0x85..=0x87 => {
+                let items = usize::from(n - 0x84);
+                let from = self.stack.len().checked_sub(items).ok_or(UNDERFLOW)?;
+                self.tuple(from, builder)?;
+            }
+            b't' => {
+                let from = self.pop_mark()?;
+                self.tuple(from, builder)?;
+            }
+            // LIST, DICT: a mark's items at once
+            b'l' => {
+                let from = self.pop_mark()?;
+                self.stack.insert(from, Value::OpenList(NO_MEMO));
+                self.append(from + 1, builder)?;
+            }
+            b'd' => {
+                let from = self.pop_mark()?;
+                self.stack.insert(from, Value::OpenDict(NO_MEMO));
+                self.set_items(from + 1, builder)?;
+            }
+            // BINPUT, LONG_BINPUT
+            b'q' => {
+                let [index] = args!(1);
+                self.memoize(usize::from(index))?;
+                return Ok(Step::Next(2));
+            }
+            b'r' => {
+                let index = u32::from_le_bytes(args!(4));
+                self.memoize(index as usize)?;
+                return Ok(Step::Next(5));
+            }
+            // FRAME: a length that helps readers of files; ours is told how much there is.
+            0x95 => {
+                args!(8);
+                return Ok(Step::Next(9));
+            }
+            // PROTO
+            0x80 => {
+                let [version] = args!(1);
+                if !(2..=5).contains(&version) {
+                    return Err(ReadErrorKind::Protocol(version));
+                }
+                self.protocol = Some(version);
+                return Ok(Step::Next(2));
+            }
+            // POP, DUP, POP_MARK
+            b'0' => {
+                self.stack.pop().ok_or(UNDERFLOW)?;
+            }
+            b'2' => {
+                let top = *self.stack.last().ok_or(UNDERFLOW)?;
+                self.stack.push(top);
+            }
+            b'1' => {
+                let from = self.pop_mark()?;
+                self.stack.truncate(from);
+            }
+            // STOP
+            b'.' => {
+                self.root = Some(self.stack.pop().ok_or(UNDERFLOW)?);
+                return Ok(Step::Stop(1));
+            }
+            op => return Err(refused(op)),
+        }
+        Ok(Step::Next(1))
+    }
+
+    fn get(&mut self, index: usize) -> Result<()> {
+        let memo = self.memo.get(index).ok_or(ReadErrorKind::Malformed(
+            "it refers to an object that was never remembered",
+        ))?;
+        let value = memo.value().ok_or(ReadErrorKind::Shape(
+            "one event, block or segment is used in two places",
+        ))?;
+        self.stack.push(value);
+        Ok(())
+    }
+
+    fn memoize(&mut self, index: usize) -> Result<()> {
+        let top = self.stack.last_mut().ok_or(UNDERFLOW)?;
+        match top {
+            Value::OpenDict(memo) | Value::OpenList(memo) => *memo = index as u32,
+            _ => {}
+        }
+        let entry = Memo::of(*top);
+        // Picklers number what they remember 0, 1, 2 …: a jump ahead is an attempt on our memory.
+        match index.cmp(&self.memo.len()) {
+            std::cmp::Ordering::Less => self.memo[index] = entry,
+            std::cmp::Ordering::Equal if index < self.limits.memo => self.memo.push(entry),
+            std::cmp::Ordering::Equal => {
+                return Err(ReadErrorKind::Limit(
+                    "remembered objects",
+                    self.limits.memo as u64,
+                ));
+            }
+            std::cmp::Ordering::Greater => {
+                return Err(ReadErrorKind::Malformed(
+                    "it remembers objects out of order",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn pop_mark(&mut self) -> Result<usize> {
+        let mark = self
+            .marks
+            .pop()
+            .ok_or(ReadErrorKind::Malformed("a mark is missing"))?;
+        // An opcode may have eaten into what was below the mark.
+        if mark > self.stack.len() {
+            return Err(UNDERFLOW);
+        }
+        Ok(mark)
+    }
+
+    /// Stack entries from `from` on are pairs for the dictionary below them.
+    fn set_items(&mut self, from: usize, builder: &mut Builder) -> Result<()> {
+        let below = from.checked_sub(1).ok_or(UNDERFLOW)?;
+        let dict = self.stack[below];
+        let value = builder.set_items(dict, &self.stack[from..])?;
+        self.replace(below, dict, value);
+        Ok(())
+    }
+
+    /// Stack entries from `from` on are items for the list below them.
+    fn append(&mut self, from: usize, builder: &mut Builder) -> Result<()> {
+        let below = from.checked_sub(1).ok_or(UNDERFLOW)?;
+        let list = self.stack[below];
+        let value = builder.append(list, &self.stack[from..])?;
+        self.replace(below, list, value);
+        Ok(())
+    }
+
+    /// Puts `after` where `before` was, on the stack and in the memo, and drops what is above.
+    fn replace(&mut self, at: usize, before: Value, after: Value) {
+        self.stack.truncate(at + 1);
+        self.stack[at] = after;
+        if let Value::OpenDict(memo) | Value::OpenList(memo) | Value::Stack(_, memo) = before
+            && let Some(entry) = self.memo.get_mut(memo as usize)
+        {
+            *entry = Memo::of(after);
+        }
+    }
+
+    fn tuple(&mut self, from: usize, builder: &mut Builder) -> Result<()> {
+        let value = builder.tuple(&self.stack[from..]);
+        self.stack.truncate(from);
+        self.stack.push(value);
+        Ok(())
+    }
+
+    /// A little-endian two's complement integer of `n` bytes after `head` bytes of opcode.
+    fn long(&mut self, buf: &[u8], head: usize, n: usize) -> Result<Step> {
+        // Nine bytes happen: a pointer of 2^63 or more, with a zero byte for the sign (#115234).
+        if n > 9 {
+            return Err(ReadErrorKind::Malformed(
+                "an integer is longer than 64 bits",
+            ));
+        }
+        let Some(bytes) = buf.get(head..head + n) else {
+            return Ok(Step::More(head + n));
+        };
+        let mut word = [0_u8; 16];
+        word[..n].copy_from_slice(bytes);
+        if bytes.last().is_some_and(|b| b & 0x80 != 0) {
+            word[n..].fill(0xff);
+        }
+        let number = i128::from_le_bytes(word);
+        let value = match (i64::try_from(number), u64::try_from(number)) {
+            (Ok(small), _) => Value::Int(small),
+            (_, Ok(big)) => Value::Big(big),
+            _ => {
+                return Err(ReadErrorKind::Malformed(
+                    "an integer is longer than 64 bits",
+                ));
+            }
+        };
+        self.stack.push(value);
+        Ok(Step::Next(head + n))
+    }
+
+    fn string(&mut self, buf: &[u8], head: usize, n: u64, builder: &mut Builder) -> Result<Step> {
+        if n > self.limits.string as u64 {
+            return Err(ReadErrorKind::Limit(
+                "length of a string",
+                self.limits.string as u64,
+            ));
+        }
+        let end = head + n as usize;
+        let Some(bytes) = buf.get(head..end) else {
+            return Ok(Step::More(end));
+        };
+        // Python may write lone surrogates, which are no UTF-8: show them as replacements.
+        let idx = match std::str::from_utf8(bytes) {
+            Ok(text) => builder.string(text),
+            Err(_) => builder.string(&String::from_utf8_lossy(bytes)),
+        };
+        self.stack.push(Value::Str(idx));
+        Ok(Step::Next(end))
+    }
+
+    /// The document's root, its protocol, and how many bytes followed it.
+    ///
+    /// # Errors
+    /// When the pickle is not complete.
+    pub fn finish(self) -> std::result::Result<(Value, Option<u8>, u64), ReadError> {
+        match self.root {
+            Some(root) => Ok((root, self.protocol, self.trailing)),
+            None => Err(ReadError {
+                offset: self.offset + self.carry.len() as u64,
+                kind: ReadErrorKind::Truncated,
+            }),
+        }
+    }
+}
+
+/// Why an opcode is not in the table above.
+fn refused(op: u8) -> ReadErrorKind {
+    ReadErrorKind::Code(match op {
+        b'c' => "GLOBAL",
+        0x93 => "STACK_GLOBAL",
+        b'R' => "REDUCE",
+        b'b' => "BUILD",
+        b'i' => "INST",
+        b'o' => "OBJ",
+        0x81 => "NEWOBJ",
+        0x92 => "NEWOBJ_EX",
+        0x82 => "EXT1",
+        0x83 => "EXT2",
+        0x84 => "EXT4",
+        b'P' => "PERSID",
+        b'Q' => "BINPERSID",
+        b'C' | b'B' | 0x8e | 0x96 | b'T' | b'U' => {
+            return ReadErrorKind::Shape("raw bytes, which no snapshot holds");
+        }
+        0x97 | 0x98 => return ReadErrorKind::Shape("out-of-band buffers, which no snapshot holds"),
+        0x8f..=0x91 => return ReadErrorKind::Shape("a set, which no snapshot holds"),
+        b'F' | b'I' | b'L' | b'S' | b'V' | b'g' | b'p' => {
+            return ReadErrorKind::Malformed("text opcodes of protocol 0, which no torch writes");
+        }
+        other => return ReadErrorKind::UnknownOpcode(other),
+    })
+}

@@ -1,0 +1,143 @@
+//! The snapshot as the file has it, in columns: what the reader makes and replay consumes.
+
+use crate::stacks::{StackIdx, Stacks, StrIdx};
+use crate::time::TimeColumn;
+use crate::trace::{Action, PoolId, PoolSize};
+use crate::units::{Bytes, DeviceAddr, Micros};
+use std::ops::Range;
+
+/// Everything about an event but its address and time; interned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EventKind {
+    /// What happened.
+    pub action: Action,
+    /// As the file has it: requested bytes for alloc and frees, true bytes for segments.
+    pub size: Bytes,
+    /// Raw stream handle.
+    pub stream: u64,
+    /// `frames`.
+    pub stack: StackIdx,
+    /// `forward_frames`, as a stack of nameless files.
+    pub forward_stack: StackIdx,
+    /// `pool_id` (torch 2.12 and later).
+    pub pool: Option<PoolId>,
+    /// `compile_context`, unless empty or `N/A`.
+    pub compile_context: Option<StrIdx>,
+    /// `user_metadata`, unless empty; else `category` or `internal_metadata`.
+    pub metadata: Option<StrIdx>,
+}
+
+/// The trace of one device, as recorded: one row per event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RawEvents {
+    /// Index into [`Snapshot::kinds`].
+    pub kind: Vec<u32>,
+    /// `addr`, or `device_free` for `oom`.
+    pub addr: Vec<u64>,
+    /// `time_us`; 0 where the file has none.
+    pub time: TimeColumn,
+}
+
+/// State of a block in the final segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockState {
+    /// In use.
+    ActiveAllocated,
+    /// Given back, but other streams may still use it.
+    PendingFree,
+    /// Free.
+    Inactive,
+}
+
+/// A block of the final segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawBlock {
+    /// Base; torch 2.0 has none and it is derived from the segment's.
+    pub addr: DeviceAddr,
+    /// Bytes of the block.
+    pub size: Bytes,
+    /// Bytes asked for; stale when inactive.
+    pub requested: Bytes,
+    /// In use, pending or free.
+    pub state: BlockState,
+    /// Where it was allocated.
+    pub stack: StackIdx,
+}
+
+/// A segment at the moment of the dump.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawSegment {
+    /// CUDA ordinal.
+    pub device: u32,
+    /// Base.
+    pub addr: DeviceAddr,
+    /// Bytes obtained from the driver.
+    pub total_size: Bytes,
+    /// As the file states it: Σ sizes of allocated blocks.
+    pub allocated_size: Bytes,
+    /// Owner stream.
+    pub stream: u64,
+    /// Small or large.
+    pub pool_size: PoolSize,
+    /// Memory pool.
+    pub pool: PoolId,
+    /// One mapped range of an expandable segment.
+    pub is_expandable: bool,
+    /// Its blocks in [`Snapshot::blocks`], by address, tiling the segment.
+    pub blocks: Range<usize>,
+}
+
+/// Start or end of a named scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawAnnotation {
+    /// Name.
+    pub name: StrIdx,
+    /// Start or end.
+    pub stage: Stage,
+    /// CUDA ordinal it was recorded for.
+    pub device: u32,
+    /// When.
+    pub time: Micros,
+}
+
+/// Which end of a scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It begins.
+    Start,
+    /// It ends.
+    End,
+}
+
+/// Which optional keys a file has: they tell the torch version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeysSeen(pub(crate) u64);
+
+/// A whole snapshot.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Pickle protocol; `None` for JSON.
+    pub pickle_protocol: Option<u8>,
+    /// `allocator_settings`, flattened, in the file's order.
+    pub settings: Vec<(String, String)>,
+    /// Strings, frames, stacks.
+    pub stacks: Stacks,
+    /// The distinct kinds of event.
+    pub kinds: Vec<EventKind>,
+    /// `device_traces`: index is the CUDA ordinal.
+    pub devices: Vec<RawEvents>,
+    /// `segments`.
+    pub segments: Vec<RawSegment>,
+    /// Blocks of all segments.
+    pub blocks: Vec<RawBlock>,
+    /// `external_annotations`.
+    pub annotations: Vec<RawAnnotation>,
+    /// Keys that this version does not know, with how often they occurred.
+    pub unknown_keys: Vec<(String, u64)>,
+    /// `host_segments` and `host_traces` entries, which are not shown yet.
+    pub host_entries: u64,
+    /// Which optional keys there were.
+    pub keys_seen: KeysSeen,
+    /// Bytes after the end of the pickle or JSON document.
+    pub trailing_bytes: u64,
+}

@@ -1,0 +1,199 @@
+//! What bands there are: allocations grouped by stack, file, stream or pool.
+
+use super::GroupBy;
+use crate::intervals::LiveIndex;
+use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
+use crate::trace::{BlockKind, DeviceTrace, PoolId, PoolSize};
+use std::hash::Hash;
+
+/// The key of the group that holds what no other band shows.
+pub const OTHER: u32 = u32::MAX;
+/// The key, when grouping by file, of allocations without a stack.
+const NO_FILE: u32 = u32::MAX - 1;
+
+/// What mountain tiles of a device need to know besides its columns. Built once for each device
+/// and grouping (a pass over the blocks), then good for every tile: keep it.
+#[derive(Clone, Debug)]
+pub struct MountainIndex {
+    pub(super) group_by: GroupBy,
+    pub(super) live: LiveIndex,
+    /// Per kind, the group's position in `groups`.
+    pub(super) group_of_kind: Vec<u32>,
+    pub(super) groups: Vec<GroupName>,
+}
+
+/// Who a group is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GroupName {
+    pub key: u32,
+    /// Rank by first allocation.
+    pub order: u32,
+    pub label: String,
+}
+
+impl MountainIndex {
+    /// Indexes a device's blocks.
+    pub fn new(device: &DeviceTrace, group_by: GroupBy, stacks: &Stacks) -> MountainIndex {
+        let mut grouping = Grouping::default();
+        let group_of_kind = device
+            .blocks
+            .kinds
+            .iter()
+            .map(|kind| grouping.group_of(kind, group_by, stacks))
+            .collect();
+        let mut index = MountainIndex {
+            group_by,
+            live: LiveIndex::new(&device.blocks),
+            group_of_kind,
+            groups: grouping.groups,
+        };
+        index.rank_by_first_allocation(device);
+        index
+    }
+
+    /// What a band stands for.
+    pub fn group_by(&self) -> GroupBy {
+        self.group_by
+    }
+
+    fn rank_by_first_allocation(&mut self, device: &DeviceTrace) {
+        const UNSEEN: u32 = u32::MAX;
+        let mut rank = 0;
+        self.groups.iter_mut().for_each(|g| g.order = UNSEEN);
+        for kind in &device.blocks.kind {
+            let group = &mut self.groups[self.group_of_kind[kind.index()] as usize];
+            if group.order == UNSEEN {
+                group.order = rank;
+                rank += 1;
+                if rank as usize == self.groups.len() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Groups found so far.
+#[derive(Default)]
+struct Grouping {
+    groups: Vec<GroupName>,
+    by_stack: FxHashMap<StackIdx, u32>,
+    by_file: FxHashMap<String, u32>,
+    by_stream: FxHashMap<u64, u32>,
+    by_pool: FxHashMap<(PoolId, PoolSize), u32>,
+}
+
+impl Grouping {
+    fn group_of(&mut self, kind: &BlockKind, group_by: GroupBy, stacks: &Stacks) -> u32 {
+        let groups = &mut self.groups;
+        let next = groups.len() as u32;
+        match group_by {
+            GroupBy::Stack => find_or_add(&mut self.by_stack, kind.alloc_stack, groups, |_| {
+                let label = stack_label(stacks, kind.alloc_stack);
+                (kind.alloc_stack.0, label)
+            }),
+            GroupBy::File => {
+                let frame = stacks.headline(kind.alloc_stack);
+                let file = frame.map_or("", |f| stacks.str(f.filename)).to_owned();
+                find_or_add(&mut self.by_file, file, groups, |file| match frame {
+                    None => (NO_FILE, NO_STACK.to_owned()),
+                    Some(frame) => (frame.filename.0, file_label(file)),
+                })
+            }
+            GroupBy::Stream => find_or_add(&mut self.by_stream, kind.stream, groups, |&stream| {
+                (next, stream_label(stream))
+            }),
+            GroupBy::Pool => {
+                let pool = (kind.pool, kind.pool_size);
+                find_or_add(&mut self.by_pool, pool, groups, |&pool| {
+                    (next, pool_label(pool))
+                })
+            }
+            GroupBy::None => {
+                if groups.is_empty() {
+                    groups.push(group(0, "all allocations".to_owned()));
+                }
+                0
+            }
+        }
+    }
+}
+
+fn find_or_add<K: Hash + Eq>(
+    known: &mut FxHashMap<K, u32>,
+    what: K,
+    groups: &mut Vec<GroupName>,
+    name: impl FnOnce(&K) -> (u32, String),
+) -> u32 {
+    if let Some(&at) = known.get(&what) {
+        return at;
+    }
+    let (key, label) = name(&what);
+    let at = groups.len() as u32;
+    groups.push(group(key, label));
+    known.insert(what, at);
+    at
+}
+
+fn group(key: u32, label: String) -> GroupName {
+    GroupName {
+        key,
+        order: 0,
+        label,
+    }
+}
+
+const NO_STACK: &str = "no stack recorded";
+
+/// `forward model.py:12`; only the function where file or line are unknown.
+pub fn frame_label(stacks: &Stacks, frame: Frame) -> String {
+    let name = stacks.str(frame.name);
+    let file = last_components(stacks.str(frame.filename), 1);
+    match (file, frame.line) {
+        ("" | "??", _) => name.to_owned(),
+        (file, 0) => format!("{name} {file}"),
+        (file, line) => format!("{name} {file}:{line}"),
+    }
+}
+
+/// What to call a stack in one line: its headline frame.
+pub fn stack_label(stacks: &Stacks, stack: StackIdx) -> String {
+    match stacks.headline(stack) {
+        None => NO_STACK.to_owned(),
+        Some(frame) => frame_label(stacks, frame),
+    }
+}
+
+fn file_label(file: &str) -> String {
+    match file {
+        "" | "??" => "file unknown".to_owned(),
+        file => last_components(file, 2).to_owned(),
+    }
+}
+
+fn stream_label(stream: u64) -> String {
+    match stream {
+        // CUDA's handles of the legacy and the per-thread default stream are 0, 1 and 2;
+        // all others are pointers.
+        small @ 0..=2 => format!("stream {small}"),
+        handle => format!("stream {handle:#x}"),
+    }
+}
+
+fn pool_label((pool, size): (PoolId, PoolSize)) -> String {
+    let size = match size {
+        PoolSize::Small => "small",
+        PoolSize::Large => "large",
+    };
+    match pool {
+        PoolId(0, 0) => format!("{size} pool"),
+        PoolId(owner, user) => format!("private {size} pool ({owner}, {user})"),
+    }
+}
+
+/// The last components of a path, whichever way its slashes lean.
+fn last_components(path: &str, count: usize) -> &str {
+    path.rmatch_indices(['/', '\\'])
+        .nth(count - 1)
+        .map_or(path, |(at, _)| &path[at + 1..])
+}
