@@ -1,6 +1,7 @@
 //! The same dictionary as JSON (tuples as arrays), fed in pieces, driving the same builder.
 
-use super::builder::{Builder, NO_MEMO, Value};
+use super::builder::Builder;
+use super::values::{NO_MEMO, Value};
 use super::{Limits, ReadError, ReadErrorKind};
 
 type Result<T> = std::result::Result<T, ReadErrorKind>;
@@ -116,7 +117,7 @@ impl Parser {
                     self.text.extend_from_slice(&bytes[..at]);
                     self.token = Token::None;
                     let text = std::mem::take(&mut self.text);
-                    let value = Value::Str(b.string(&unescaped(&text)?));
+                    let value = b.string(&unescaped(&text)?)?;
                     self.text = text;
                     self.text.clear();
                     self.value(value, b)?;
