@@ -288,3 +288,6 @@ fn looks_like(start: &[u8]) -> &'static str {
         _ => "starts neither a pickle nor JSON",
     }
 }
+
+#[cfg(test)]
+mod tests;
