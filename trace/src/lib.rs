@@ -13,6 +13,7 @@ pub mod reader;
 pub mod snapshot;
 pub mod span;
 pub mod stacks;
+pub mod stored;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tiles;
