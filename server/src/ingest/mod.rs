@@ -1,0 +1,3 @@
+//! From bytes to a stored run: the driver of the pure core.
+
+pub mod decompress;
