@@ -243,7 +243,7 @@ impl Parser {
     /// Appends waiting items to the innermost array once there are `enough`.
     fn flush(&mut self, enough: usize, builder: &mut Builder) -> Result<()> {
         if let Some(&(Container::Array, at)) = self.open.last()
-            && self.stack.len() - at - 1 >= enough
+            && self.stack.len() - at > enough
         {
             self.stack[at] = builder.append(self.stack[at], &self.stack[at + 1..])?;
             self.stack.truncate(at + 1);
@@ -256,7 +256,7 @@ impl Parser {
         self.stack.push(value);
         self.expect = match (self.expect, self.open.last()) {
             (Expect::Key | Expect::KeyOrEnd, Some((Container::Object, at)))
-                if (self.stack.len() - at) % 2 == 0 =>
+                if (self.stack.len() - at).is_multiple_of(2) =>
             {
                 Expect::Colon
             }
