@@ -17,12 +17,14 @@
 //! still use leave their band at `free_requested` and form the *pending* band on top: the body
 //! sums to allocated, body and pending to active.
 
+mod codec;
 mod groups;
 mod mountain;
 mod series;
 #[cfg(test)]
 mod tests;
 
+pub use codec::{TileError, VERSION};
 pub use groups::{MountainIndex, OTHER, frame_label, stack_label};
 pub use mountain::{MAX_BLOCKS, MAX_GROUPS};
 
