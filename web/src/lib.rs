@@ -1,3 +1,5 @@
+//! web
+pub mod timeline;
 //! The front end of Tidemark: client-side rendered, compiled to WebAssembly.
 //!
 //! It holds no state worth keeping: everything comes from the server over [`client`] and
