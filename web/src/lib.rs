@@ -1,5 +1,3 @@
-//! web
-pub mod timeline;
 //! The front end of Tidemark: client-side rendered, compiled to WebAssembly.
 //!
 //! It holds no state worth keeping: everything comes from the server over [`client`] and
@@ -7,7 +5,7 @@ pub mod timeline;
 //! plain Rust with native tests; components only wire it to the page.
 //!
 //! Modules in reading order: the shell ([`app`]), the pages ([`pages`]), what they share
-//! ([`components`], [`upload`], [`format`]), and the edges to the browser ([`client`], [`events`],
+//! ([`components`], [`timeline`], [`upload`], [`format`]), and the edges to the browser ([`client`], [`events`],
 //! [`url_state`], [`theme`], [`clock`]).
 
 pub mod app;
@@ -18,6 +16,7 @@ pub mod events;
 pub mod format;
 pub mod pages;
 pub mod theme;
+pub mod timeline;
 pub mod upload;
 pub mod url_state;
 
