@@ -5,7 +5,7 @@
 //! plain Rust with native tests; components only wire it to the page.
 //!
 //! Modules in reading order: the shell ([`app`]), the pages ([`pages`]), what they share
-//! ([`components`], [`upload`], [`format`]), the [`timeline`], and the edges to the browser ([`client`], [`events`],
+//! ([`components`], [`timeline`], [`upload`], [`format`]), and the edges to the browser ([`client`], [`events`],
 //! [`url_state`], [`theme`], [`clock`]).
 
 pub mod app;
