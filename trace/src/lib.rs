@@ -17,9 +17,11 @@ pub mod snapshot;
 pub mod span;
 pub mod stacks;
 pub mod steps;
+pub mod stored;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tiles;
 pub mod time;
 pub mod trace;
 pub mod units;
+pub mod varint;

@@ -232,7 +232,7 @@ impl Simulator<'_> {
         let kind = &self.kinds[self.raw.kind[self.alloc_event(block)] as usize];
         // The default pool of the event's stream is right for nearly every allocation.
         let usual = PoolKey {
-            pool: kind.pool.unwrap_or(PoolId::default()),
+            pool: kind.pool.unwrap_or_default(),
             size: self.arena.config().pool_size(rounded),
             stream: kind.stream,
         };
