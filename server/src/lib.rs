@@ -8,4 +8,5 @@ mod clock;
 pub mod facts;
 mod identity;
 pub mod ingest;
+pub mod pictures;
 pub mod store;

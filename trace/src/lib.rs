@@ -15,6 +15,7 @@ pub mod replay;
 pub mod snapshot;
 pub mod span;
 pub mod stacks;
+pub mod stored;
 pub mod steps;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -1,0 +1,1 @@
+//! Packing blobs again, smaller, when nothing else is to be done.
