@@ -15,8 +15,8 @@ pub mod replay;
 pub mod snapshot;
 pub mod span;
 pub mod stacks;
-pub mod stored;
 pub mod steps;
+pub mod stored;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tiles;
