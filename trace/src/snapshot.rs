@@ -114,7 +114,7 @@ pub enum Stage {
 pub struct KeysSeen(pub(crate) u64);
 
 /// A whole snapshot.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Pickle protocol; `None` for JSON.
     pub pickle_protocol: Option<u8>,

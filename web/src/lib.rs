@@ -5,7 +5,7 @@
 //! plain Rust with native tests; components only wire it to the page.
 //!
 //! Modules in reading order: the shell ([`app`]), the pages ([`pages`]), what they share
-//! ([`components`], [`upload`], [`format`]), and the edges to the browser ([`client`], [`events`],
+//! ([`components`], [`timeline`], [`upload`], [`format`]), and the edges to the browser ([`client`], [`events`],
 //! [`url_state`], [`theme`], [`clock`]).
 
 pub mod app;
@@ -16,6 +16,7 @@ pub mod events;
 pub mod format;
 pub mod pages;
 pub mod theme;
+pub mod timeline;
 pub mod upload;
 pub mod url_state;
 

@@ -3,7 +3,8 @@
 //! The opcode set is that of CPython's `pickle.py`, less everything that imports or builds
 //! objects. Memo entries are four bytes: a tag and the index of what the object became.
 
-use super::builder::{Builder, NO_MEMO, Value};
+use super::builder::Builder;
+use super::values::{NO_MEMO, Value};
 use super::{Limits, ReadError, ReadErrorKind};
 use crate::stacks::{FrameIdx, StackIdx, StrIdx};
 
@@ -421,6 +422,11 @@ impl Machine {
     fn long(&mut self, buf: &[u8], head: usize, n: usize) -> Result<Step> {
         // Nine bytes happen: a pointer of 2^63 or more, with a zero byte for the sign (#115234).
         if n > 9 {
+            if self.stack.is_empty() && self.memo.is_empty() {
+                return Err(ReadErrorKind::Shape(
+                    "it starts with a number, like a model of an old torch.save",
+                ));
+            }
             return Err(ReadErrorKind::Malformed(
                 "an integer is longer than 64 bits",
             ));
@@ -459,11 +465,11 @@ impl Machine {
             return Ok(Step::More(end));
         };
         // Python may write lone surrogates, which are no UTF-8: show them as replacements.
-        let idx = match std::str::from_utf8(bytes) {
-            Ok(text) => builder.string(text),
-            Err(_) => builder.string(&String::from_utf8_lossy(bytes)),
+        let value = match std::str::from_utf8(bytes) {
+            Ok(text) => builder.string(text)?,
+            Err(_) => builder.string(&String::from_utf8_lossy(bytes))?,
         };
-        self.stack.push(Value::Str(idx));
+        self.stack.push(value);
         Ok(Step::Next(end))
     }
 

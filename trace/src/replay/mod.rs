@@ -276,3 +276,6 @@ fn measure(trace: &mut DeviceTrace, start: Levels) {
 fn addr(n: u64) -> DeviceAddr {
     DeviceAddr(n)
 }
+
+#[cfg(test)]
+mod tests;

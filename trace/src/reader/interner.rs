@@ -1,0 +1,202 @@
+//! Strings, frames and stacks, each kept once.
+//!
+//! A small direct-mapped cache answers nearly every question. What it misses goes to a map whose
+//! hash is keyed at random, so that a hostile file cannot choose names that collide.
+
+use super::keys::{ACTIONS, KEYS};
+use super::{Limits, ReadErrorKind};
+use crate::stacks::{Frame, FrameIdx, FxHasher, StackIdx, Stacks, StrIdx};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+type Result<T> = std::result::Result<T, ReadErrorKind>;
+
+/// Interns into a [`Stacks`].
+pub struct Interner {
+    pub stacks: Stacks,
+    keyed: RandomState,
+    /// Strings of at most eight bytes: these bytes, and the string.
+    short: Vec<(u64, StrIdx)>,
+    strings: HashMap<u64, StrIdx>,
+    frames: HashMap<Frame, FrameIdx>,
+    /// The stack last seen with a hash that ends in the slot's number.
+    recent: Vec<StackIdx>,
+    by_frames: HashMap<u64, StackIdx>,
+    /// A stack and the hash of what was appended to it, and the stack that this made.
+    extended: HashMap<(StackIdx, u64), StackIdx>,
+    max_frames: usize,
+    max_members: usize,
+}
+
+/// The string "".
+pub const EMPTY: StrIdx = StrIdx((KEYS.len() + ACTIONS.len()) as u32);
+/// The string "N/A", which torch writes where there is no compile context.
+pub const NOT_APPLICABLE: StrIdx = StrIdx(EMPTY.0 + 1);
+
+const SHORT_SLOTS: usize = 1 << 10;
+const RECENT_SLOTS: usize = 1 << 10;
+
+/// Where to look next when different things have the same hash.
+const NEXT: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Interner {
+    pub fn new(limits: Limits) -> Interner {
+        let mut interner = Interner {
+            stacks: Stacks::default(),
+            keyed: RandomState::new(),
+            short: Vec::new(),
+            strings: HashMap::new(),
+            frames: HashMap::new(),
+            recent: vec![StackIdx::NONE; RECENT_SLOTS],
+            by_frames: HashMap::new(),
+            extended: HashMap::new(),
+            max_frames: limits.stack_frames,
+            max_members: limits.memory / MEMBER_BYTES,
+        };
+        // Keys first: a key's place is its number.
+        for word in KEYS.iter().chain(&ACTIONS).chain(&["", "N/A"]) {
+            let idx = interner.stacks.strings.push(word);
+            interner.strings.insert(interner.keyed.hash_one(word), idx);
+        }
+        // Every slot must hold a string that exists.
+        interner.short = vec![(0, EMPTY); SHORT_SLOTS];
+        interner
+    }
+
+    /// Bytes held, estimated from lengths.
+    pub fn memory_used(&self) -> usize {
+        let strings = &self.stacks.strings;
+        strings.text_len()
+            + strings.len() * 32
+            + self.stacks.n_frames() * 48
+            + self.stacks.n_members() * MEMBER_BYTES
+            + self.stacks.len() * 32
+    }
+
+    /// Interns a string.
+    ///
+    /// # Errors
+    /// When all strings together exceed 4 GiB.
+    #[inline]
+    pub fn string(&mut self, text: &str) -> Result<StrIdx> {
+        if text.len() > 8 {
+            return self.hashed_string(text);
+        }
+        let mut word = [0_u8; 8];
+        word[..text.len()].copy_from_slice(text.as_bytes());
+        let word = u64::from_le_bytes(word);
+        let slot = (word.wrapping_mul(NEXT) >> 54) as usize % SHORT_SLOTS;
+        let (cached, idx) = self.short[slot];
+        // "a" and "a\0" are the same word: only the text tells.
+        if cached == word && self.stacks.strings.get(idx) == text {
+            return Ok(idx);
+        }
+        let idx = self.hashed_string(text)?;
+        self.short[slot] = (word, idx);
+        Ok(idx)
+    }
+
+    fn hashed_string(&mut self, text: &str) -> Result<StrIdx> {
+        let mut key = self.keyed.hash_one(text);
+        while let Some(&known) = self.strings.get(&key) {
+            if self.stacks.strings.get(known) == text {
+                return Ok(known);
+            }
+            key = key.wrapping_add(NEXT);
+        }
+        if self.stacks.strings.text_len() + text.len() > MAX_TEXT {
+            return Err(ReadErrorKind::Limit("text of all strings", MAX_TEXT as u64));
+        }
+        let idx = self.stacks.strings.push(text);
+        self.strings.insert(key, idx);
+        Ok(idx)
+    }
+
+    /// Interns a frame.
+    pub fn frame(&mut self, frame: Frame) -> FrameIdx {
+        let stacks = &mut self.stacks;
+        let known = self.frames.entry(frame);
+        *known.or_insert_with(|| stacks.push_frame(frame))
+    }
+
+    /// Interns a stack.
+    ///
+    /// # Errors
+    /// When it is longer than the limit, or all stacks together take too much memory.
+    pub fn stack(&mut self, frames: &[FrameIdx]) -> Result<StackIdx> {
+        let slot = cheap_hash(frames) as usize % RECENT_SLOTS;
+        let recent = self.recent[slot];
+        if self.stacks.frames(recent) == frames {
+            return Ok(recent);
+        }
+        let mut key = self.keyed.hash_one(frames);
+        let stack = loop {
+            match self.by_frames.get(&key) {
+                Some(&known) if self.stacks.frames(known) == frames => break known,
+                Some(_) => key = key.wrapping_add(NEXT),
+                None => {
+                    let new = self.new_stack(&[], frames)?;
+                    self.by_frames.insert(key, new);
+                    break new;
+                }
+            }
+        };
+        self.recent[slot] = stack;
+        Ok(stack)
+    }
+
+    /// Interns the stack `start` followed by `more`. Time and memory grow with `more` alone once
+    /// the result is known: a list that is built frame by frame must not cost its length squared.
+    ///
+    /// # Errors
+    /// As [`Interner::stack`].
+    pub fn extend(&mut self, start: StackIdx, more: &[FrameIdx]) -> Result<StackIdx> {
+        if start == StackIdx::NONE {
+            return self.stack(more);
+        }
+        let from = self.stacks.frames(start).len();
+        let mut key = self.keyed.hash_one(more);
+        while let Some(&known) = self.extended.get(&(start, key)) {
+            if self.stacks.frames(known)[from..] == *more {
+                return Ok(known);
+            }
+            key = key.wrapping_add(NEXT);
+        }
+        let before = self.stacks.frames(start).to_vec();
+        let new = self.new_stack(&before, more)?;
+        self.extended.insert((start, key), new);
+        Ok(new)
+    }
+
+    fn new_stack(&mut self, before: &[FrameIdx], more: &[FrameIdx]) -> Result<StackIdx> {
+        let n = before.len() + more.len();
+        if n > self.max_frames {
+            return Err(ReadErrorKind::Limit(
+                "frames of a stack",
+                self.max_frames as u64,
+            ));
+        }
+        // Checked here too, because a few bytes of the file may ask for many frames.
+        let members = self.stacks.n_members() + n;
+        if members > self.max_members || u32::try_from(members).is_err() {
+            return Err(ReadErrorKind::Limit(
+                "frames of all stacks",
+                self.max_members as u64,
+            ));
+        }
+        Ok(self.stacks.push_stack(&[before, more].concat()))
+    }
+}
+
+/// Bytes of all strings together: places in the text are 32 bits.
+const MAX_TEXT: usize = u32::MAX as usize;
+
+/// Bytes of one frame of one stack.
+const MEMBER_BYTES: usize = 4;
+
+/// For the cache only: collisions cost a look into the map.
+fn cheap_hash(frames: &[FrameIdx]) -> u64 {
+    let mut hasher = FxHasher::default();
+    frames.iter().for_each(|frame| hasher.write_u32(frame.0));
+    hasher.finish() >> 32
+}
