@@ -39,11 +39,16 @@ const MAX_SLOTS: usize = 32;
 
 const APPEND: u8 = b'a';
 const APPENDS: u8 = b'e';
+const BININT: u8 = b'J';
+const BININT1: u8 = b'K';
+const BININT2: u8 = b'M';
 const BINGET: u8 = b'h';
+const LONG1: u8 = 0x8a;
 const LONG_BINGET: u8 = b'j';
 const MARK: u8 = b'(';
 const MEMOIZE: u8 = 0x94;
 const SETITEMS: u8 = b'u';
+const SHORT_BINUNICODE: u8 = 0x8c;
 const TUPLE2: u8 = 0x86;
 
 impl EventShape {
@@ -172,7 +177,7 @@ struct Cursor<'a> {
 impl Cursor<'_> {
     fn event(&mut self, slots: &mut Vec<Slot>) -> Option<Value> {
         let mut fields = Fields::new();
-        let mut n_slots = 0;
+        let mut n_slots = self.usual(slots, &mut fields)?;
         let mut all_known = true;
         loop {
             let word = word_at(self.buf, self.at)?;
@@ -220,6 +225,84 @@ impl Cursor<'_> {
             unknown.for_each(|slot| *self.builder.unknown.entry(slot.name).or_default() += 1);
         }
         Some(row)
+    }
+
+    /// Keys in the order in which torch writes them, as far as they come. Each has its own place
+    /// in the code, so that the processor learns what usually stands there. How many came.
+    #[inline(always)]
+    fn usual(&mut self, slots: &[Slot], fields: &mut Fields) -> Option<usize> {
+        let mut next = 0;
+        if self.key(slots, &mut next, Key::Action) {
+            fields.kind.action = action_at(self.text()??.0);
+            fields.seen |= Key::Action.bit();
+        }
+        if self.key(slots, &mut next, Key::Addr) {
+            fields.addr = self.number()?;
+            fields.seen |= Key::Addr.bit();
+        }
+        if self.key(slots, &mut next, Key::Size) {
+            let size = self.number().filter(|&size| size <= MAX_SIZE)?;
+            fields.kind.size = Bytes(size);
+            fields.seen |= Key::Size.bit();
+        }
+        if self.key(slots, &mut next, Key::Stream) {
+            fields.kind.stream = self.number()?;
+            fields.seen |= Key::Stream.bit();
+        }
+        if self.key(slots, &mut next, Key::TimeUs) {
+            fields.time = Micros(self.number()? as i64);
+            fields.seen |= Key::TimeUs.bit();
+        }
+        if self.key(slots, &mut next, Key::CompileContext) {
+            fields.kind.compile_context = self.text()?.filter(says_something);
+            fields.seen |= Key::CompileContext.bit();
+        }
+        if self.key(slots, &mut next, Key::UserMetadata) {
+            fields.kind.metadata = self.text()?.filter(says_something);
+            fields.seen |= Key::UserMetadata.bit();
+        }
+        Some(next)
+    }
+
+    /// Steps over `key`, if that is the next slot's and is what comes.
+    #[inline(always)]
+    fn key(&mut self, slots: &[Slot], next: &mut usize, key: Key) -> bool {
+        if let Some(slot) = slots.get(*next)
+            && slot.key == Some(key)
+            && let Some(word) = word_at(self.buf, self.at)
+            && word & slot.mask == slot.opcode
+        {
+            self.at += slot.len;
+            *next += 1;
+            return true;
+        }
+        false
+    }
+
+    /// An integer, as its bits.
+    #[inline(always)]
+    fn number(&mut self) -> Option<u64> {
+        let word = word_at(self.buf, self.at)?;
+        let (number, len) = match word as u8 {
+            LONG1 => long1(self.buf, self.at)?,
+            BININT => (i64::from((word >> 8) as i32), 5),
+            BININT1 => (i64::from((word >> 8) as u8), 2),
+            BININT2 => (i64::from((word >> 8) as u16), 3),
+            _ => return self.value()?.number(),
+        };
+        self.at += len;
+        Some(number as u64)
+    }
+
+    /// A string, or something else.
+    #[inline(always)]
+    fn text(&mut self) -> Option<Option<StrIdx>> {
+        let word = word_at(self.buf, self.at)?;
+        if let Some((index, len)) = reference(word) {
+            self.at += len;
+            return Some(Word::of(*self.memo.get(index)?)?.str());
+        }
+        Some(self.value()?.str())
     }
 
     #[inline]
@@ -271,7 +354,7 @@ impl Cursor<'_> {
         })
     }
 
-    #[inline]
+    #[inline(never)]
     fn value(&mut self) -> Option<Word> {
         let word = word_at(self.buf, self.at)?;
         let (value, len) = match word as u8 {
@@ -279,21 +362,14 @@ impl Cursor<'_> {
                 let (index, len) = reference(word)?;
                 (Word::of(*self.memo.get(index)?)?, len)
             }
-            // LONG1, of the lengths that fit a word
-            0x8a => {
-                let n = (word >> 8) as u8 as usize;
-                if !(1..=8).contains(&n) {
-                    return None;
-                }
-                let shift = 64 - 8 * n;
-                let number = (word_at(self.buf, self.at + 2)? << shift) as i64 >> shift;
-                (Word::int(number), 2 + n)
+            LONG1 => {
+                let (number, len) = long1(self.buf, self.at)?;
+                (Word::int(number), len)
             }
-            // BININT, BININT1, BININT2
-            b'J' => (Word::int(i64::from((word >> 8) as i32)), 5),
-            b'K' => (Word::int(i64::from((word >> 8) as u8)), 2),
-            b'M' => (Word::int(i64::from((word >> 8) as u16)), 3),
-            0x8c => return self.string((word >> 8) as u8 as usize),
+            BININT => (Word::int(i64::from((word >> 8) as i32)), 5),
+            BININT1 => (Word::int(i64::from((word >> 8) as u8)), 2),
+            BININT2 => (Word::int(i64::from((word >> 8) as u16)), 3),
+            SHORT_BINUNICODE => return self.string((word >> 8) as u8 as usize),
             b']' => return self.list(),
             b'N' => (Word::new(Is::None, 0), 1),
             0x88 | 0x89 => (Word::new(Is::Bool, 0), 1),
@@ -307,8 +383,15 @@ impl Cursor<'_> {
     #[inline]
     fn string(&mut self, n: usize) -> Option<Word> {
         let start = self.at + 2;
-        let bytes = self.buf.get(start..start + n)?;
-        let idx = self.builder.interner.bytes(bytes).ok()?;
+        let short = (n <= 8).then(|| word_at(self.buf, start)).flatten();
+        let known = short.and_then(|word| self.builder.interner.short(word, n));
+        let idx = match known {
+            Some(idx) => idx,
+            None => {
+                let bytes = self.buf.get(start..start + n)?;
+                self.builder.interner.bytes(bytes).ok()?
+            }
+        };
         self.at = start + n;
         self.memoize(Value::Str(idx))?;
         Some(Word::new(Is::Str, u64::from(idx.0)))
@@ -393,6 +476,18 @@ impl Cursor<'_> {
 fn word_at(buf: &[u8], at: usize) -> Option<u64> {
     let bytes = buf.get(at..)?.first_chunk()?;
     Some(u64::from_le_bytes(*bytes))
+}
+
+/// The number of the `LONG1` at `at`, if it fits a word, and the opcode's length.
+#[inline(always)]
+fn long1(buf: &[u8], at: usize) -> Option<(i64, usize)> {
+    let n = usize::from(*buf.get(at + 1)?);
+    if !(1..=8).contains(&n) {
+        return None;
+    }
+    let shift = 64 - 8 * n;
+    let number = (word_at(buf, at + 2)? << shift) as i64 >> shift;
+    Some((number, 2 + n))
 }
 
 /// The memo entry that the opcode at the start of `word` refers to, and the opcode's length.

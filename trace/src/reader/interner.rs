@@ -5,9 +5,9 @@
 
 use super::keys::{ACTIONS, KEYS};
 use super::{Limits, ReadErrorKind};
-use crate::stacks::{Frame, FrameIdx, FxHasher, StackIdx, Stacks, StrIdx};
+use crate::stacks::{Frame, FrameIdx, StackIdx, Stacks, StrIdx};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 
 type Result<T> = std::result::Result<T, ReadErrorKind>;
 
@@ -49,23 +49,26 @@ impl Default for RecentString {
 /// The first eight bytes of a string, and its slot among those seen lately.
 #[inline]
 fn slot_of(bytes: &[u8]) -> (u64, usize) {
-    let mut first = [0_u8; 8];
-    let mut last = 0;
-    match bytes.first_chunk() {
-        Some(chunk) => {
-            first = *chunk;
-            last = bytes
+    let (start, last) = match bytes.first_chunk() {
+        Some(first) if bytes.len() > 8 => {
+            let last = bytes
                 .last_chunk()
                 .map_or(0, |last| u64::from_le_bytes(*last));
+            (u64::from_le_bytes(*first), last)
         }
-        None => first[..bytes.len()].copy_from_slice(bytes),
-    }
-    let start = u64::from_le_bytes(first);
-    let hash = (start ^ last.rotate_left(17)).wrapping_add(bytes.len() as u64);
-    (
-        start,
-        (hash.wrapping_mul(NEXT) >> 54) as usize % RECENT_STRINGS,
-    )
+        _ => {
+            let mut all = [0_u8; 8];
+            all[..bytes.len()].copy_from_slice(bytes);
+            (u64::from_le_bytes(all), 0)
+        }
+    };
+    (start, slot(start, last, bytes.len()))
+}
+
+#[inline]
+fn slot(start: u64, last: u64, len: usize) -> usize {
+    let hash = (start ^ last.rotate_left(17)).wrapping_add(len as u64);
+    (hash.wrapping_mul(NEXT) >> 54) as usize % RECENT_STRINGS
 }
 
 /// The string "".
@@ -139,6 +142,17 @@ impl Interner {
         let len = bytes.len();
         self.recent_strings[slot] = RecentString { start, len, idx };
         Ok(idx)
+    }
+
+    /// The string of the first `len` bytes of `word`, if it was seen lately; `len` is at most 8.
+    #[inline]
+    pub fn short(&self, word: u64, len: usize) -> Option<StrIdx> {
+        let start = match len {
+            8 => word,
+            _ => word & ((1 << (8 * len)) - 1),
+        };
+        let recent = self.recent_strings[slot(start, 0, len)];
+        (recent.start == start && recent.len == len).then_some(recent.idx)
     }
 
     fn hashed_string(&mut self, text: &str) -> Result<StrIdx> {
@@ -244,7 +258,8 @@ const MEMBER_BYTES: usize = 4;
 
 /// For the cache only: collisions cost a look into the map.
 fn cheap_hash(frames: &[FrameIdx]) -> u64 {
-    let mut hasher = FxHasher::default();
-    frames.iter().for_each(|frame| hasher.write_u32(frame.0));
-    hasher.finish() >> 32
+    let mixed = frames.iter().fold(frames.len() as u64, |mixed, frame| {
+        mixed.rotate_left(7) ^ u64::from(frame.0)
+    });
+    mixed.wrapping_mul(NEXT) >> 32
 }
