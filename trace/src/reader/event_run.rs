@@ -43,6 +43,7 @@ const BININT: u8 = b'J';
 const BININT1: u8 = b'K';
 const BININT2: u8 = b'M';
 const BINGET: u8 = b'h';
+const EMPTY_LIST: u8 = b']';
 const LONG1: u8 = 0x8a;
 const LONG_BINGET: u8 = b'j';
 const MARK: u8 = b'(';
@@ -57,15 +58,15 @@ impl EventShape {
         self.slots.clear();
     }
 
-    /// Reads the event at the start of `buf`, up to and with its `SETITEMS`: its row, and its
-    /// length in bytes. `None`, and nothing has happened, if it is unusual or no event or not
+    /// Reads the event at the start of `buf`, up to and with its `SETITEMS`, into the next row:
+    /// its length in bytes. `None`, and nothing has happened, if it is unusual or no event or not
     /// there completely.
     pub fn read(
         &mut self,
         buf: &[u8],
         memo: &mut Vec<Memo>,
         builder: &mut Builder,
-    ) -> Option<(Value, usize)> {
+    ) -> Option<usize> {
         let [b'}', MEMOIZE, MARK, ..] = buf else {
             return None;
         };
@@ -77,15 +78,12 @@ impl EventShape {
             memo,
             builder,
         };
-        let row = cursor.event(&mut self.slots);
+        let done = cursor.event(&mut self.slots);
         let end = cursor.at;
-        match row {
-            Some(row) => Some((row, end)),
-            None => {
-                memo.truncate(memo_before);
-                None
-            }
+        if done.is_none() {
+            memo.truncate(memo_before);
         }
+        done.map(|()| end)
     }
 }
 
@@ -128,6 +126,14 @@ impl Word {
 
     fn str(self) -> Option<StrIdx> {
         (self.is == Is::Str).then_some(StrIdx(self.bits as u32))
+    }
+
+    /// No stack, where torch writes `None` or something unknown.
+    fn stack(self) -> StackIdx {
+        match self.is {
+            Is::Stack => StackIdx(self.bits as u32),
+            _ => StackIdx::NONE,
+        }
     }
 
     fn number(self) -> Option<u64> {
@@ -175,7 +181,7 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    fn event(&mut self, slots: &mut Vec<Slot>) -> Option<Value> {
+    fn event(&mut self, slots: &mut Vec<Slot>) -> Option<()> {
         let mut fields = Fields::new();
         let mut n_slots = self.usual(slots, &mut fields)?;
         let mut all_known = true;
@@ -215,16 +221,13 @@ impl Cursor<'_> {
             metadata: fields.kind.metadata.or(fields.category).or(fields.internal),
             ..fields.kind
         };
-        let row = self
-            .builder
-            .push_event(&kind, fields.addr, fields.time)
-            .ok()?;
+        self.builder.push_event(&kind, fields.addr, fields.time)?;
         self.builder.keys_seen |= fields.seen;
         if !all_known {
             let unknown = slots[..n_slots].iter().filter(|slot| slot.key.is_none());
             unknown.for_each(|slot| *self.builder.unknown.entry(slot.name).or_default() += 1);
         }
-        Some(row)
+        Some(())
     }
 
     /// Keys in the order in which torch writes them, as far as they come. Each has its own place
@@ -260,6 +263,10 @@ impl Cursor<'_> {
         if self.key(slots, &mut next, Key::UserMetadata) {
             fields.kind.metadata = self.text()?.filter(says_something);
             fields.seen |= Key::UserMetadata.bit();
+        }
+        if self.key(slots, &mut next, Key::Frames) {
+            fields.kind.stack = self.stack()?;
+            fields.seen |= Key::Frames.bit();
         }
         Some(next)
     }
@@ -302,7 +309,21 @@ impl Cursor<'_> {
             self.at += len;
             return Some(Word::of(*self.memo.get(index)?)?.str());
         }
+        if word as u8 == SHORT_BINUNICODE {
+            return Some(self.string((word >> 8) as u8 as usize)?.str());
+        }
         Some(self.value()?.str())
+    }
+
+    /// The stack of an event.
+    #[inline(always)]
+    fn stack(&mut self) -> Option<StackIdx> {
+        let word = word_at(self.buf, self.at)?;
+        let value = match word as u8 {
+            EMPTY_LIST => self.list()?,
+            _ => self.value()?,
+        };
+        Some(value.stack())
     }
 
     #[inline]
@@ -319,10 +340,7 @@ impl Cursor<'_> {
             Key::Stream => fields.kind.stream = value.number()?,
             Key::TimeUs => fields.time = Micros(value.number()? as i64),
             Key::Frames => {
-                fields.kind.stack = match value.is {
-                    Is::Stack => StackIdx(value.bits as u32),
-                    _ => StackIdx::NONE,
-                }
+                fields.kind.stack = value.stack();
             }
             Key::CompileContext => fields.kind.compile_context = text(),
             Key::UserMetadata => fields.kind.metadata = text(),
@@ -370,7 +388,7 @@ impl Cursor<'_> {
             BININT1 => (Word::int(i64::from((word >> 8) as u8)), 2),
             BININT2 => (Word::int(i64::from((word >> 8) as u16)), 3),
             SHORT_BINUNICODE => return self.string((word >> 8) as u8 as usize),
-            b']' => return self.list(),
+            EMPTY_LIST => return self.list(),
             b'N' => (Word::new(Is::None, 0), 1),
             0x88 | 0x89 => (Word::new(Is::Bool, 0), 1),
             _ => return None,

@@ -77,7 +77,7 @@ pub const EMPTY: StrIdx = StrIdx((KEYS.len() + ACTIONS.len()) as u32);
 pub const NOT_APPLICABLE: StrIdx = StrIdx(EMPTY.0 + 1);
 
 const RECENT_STRINGS: usize = 1 << 10;
-const RECENT_SLOTS: usize = 1 << 10;
+const RECENT_SLOTS: usize = 1 << 12;
 
 /// Where to look next when different things have the same hash.
 const NEXT: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -187,9 +187,12 @@ impl Interner {
             return Ok(StackIdx::NONE);
         }
         let slot = cheap_hash(frames) as usize % RECENT_SLOTS;
-        let recent = self.recent[slot];
-        if self.stacks.frames(recent) == frames {
-            return Ok(recent);
+        // Two stacks that share a slot take turns, so there are two places for each.
+        for place in [slot, slot ^ 1] {
+            let recent = self.recent[place];
+            if self.stacks.frames(recent) == frames {
+                return Ok(recent);
+            }
         }
         let mut key = self.keyed.hash_one(frames);
         let stack = loop {
@@ -203,6 +206,7 @@ impl Interner {
                 }
             }
         };
+        self.recent[slot ^ 1] = self.recent[slot];
         self.recent[slot] = stack;
         Ok(stack)
     }
@@ -261,5 +265,5 @@ fn cheap_hash(frames: &[FrameIdx]) -> u64 {
     let mixed = frames.iter().fold(frames.len() as u64, |mixed, frame| {
         mixed.rotate_left(7) ^ u64::from(frame.0)
     });
-    mixed.wrapping_mul(NEXT) >> 32
+    mixed.wrapping_mul(NEXT) >> 48
 }
