@@ -52,6 +52,11 @@ install_packages() {
     as_root apt-get update </dev/null >&2 && apt_install "${missing[@]}"
 }
 
+upgrade_packages() {
+    say "upgrading Debian packages: $*"
+    as_root apt-get update </dev/null >&2 && apt_install "$@"
+}
+
 # -------------------------------------------------------------------------------------------- Rust
 
 rustup_may_download() { have rustup && [ "${RUSTUP_AUTO_INSTALL:-1}" != 0 ]; }
@@ -98,9 +103,11 @@ missing_lld() {
 # Debian's Rust stands beside rustup's: it has the sources of std, which are compiled once.
 install_debian_wasm() {
     install_packages rustc-web cargo-web rust-web-src rust-web-llvm "$@" || return 1
-    local lld
+    local lld version
     lld=$(missing_lld)
-    [ -z "$lld" ] || install_packages "$lld"
+    [ -z "$lld" ] || install_packages "$lld" || return 1
+    version=$(dpkg-query -W -f '${Version}' rustc-web)
+    at_least "$version" "$oldest_rust" || upgrade_packages rustc-web cargo-web "$@"
 }
 
 need_wasm() {

@@ -8,6 +8,7 @@
 
 pub mod allocator;
 pub mod intervals;
+pub mod leaks;
 pub mod levels;
 pub mod pyramid;
 pub mod reader;
@@ -15,8 +16,8 @@ pub mod replay;
 pub mod snapshot;
 pub mod span;
 pub mod stacks;
-pub mod stored;
 pub mod steps;
+pub mod stored;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tiles;

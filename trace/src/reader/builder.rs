@@ -42,7 +42,7 @@ pub struct Builder {
     pub(super) keys_seen: u64,
     pub(super) fields: Fields,
     /// Frames of the list being made a stack; kept for its memory.
-    frames: Vec<FrameIdx>,
+    pub(super) frames: Vec<FrameIdx>,
 }
 
 /// Slots for kinds seen lately.

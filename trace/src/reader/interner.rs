@@ -15,8 +15,7 @@ type Result<T> = std::result::Result<T, ReadErrorKind>;
 pub struct Interner {
     pub stacks: Stacks,
     keyed: RandomState,
-    /// Strings of at most eight bytes: these bytes, and the string.
-    short: Vec<(u64, StrIdx)>,
+    recent_strings: Vec<RecentString>,
     strings: HashMap<u64, StrIdx>,
     frames: HashMap<Frame, FrameIdx>,
     /// The stack last seen with a hash that ends in the slot's number.
@@ -28,12 +27,53 @@ pub struct Interner {
     max_members: usize,
 }
 
+/// A string seen lately.
+#[derive(Clone, Copy)]
+struct RecentString {
+    /// Its first eight bytes, filled up with zeros.
+    start: u64,
+    len: usize,
+    idx: StrIdx,
+}
+
+impl Default for RecentString {
+    fn default() -> RecentString {
+        RecentString {
+            start: 0,
+            len: 0,
+            idx: EMPTY,
+        }
+    }
+}
+
+/// The first eight bytes of a string, and its slot among those seen lately.
+#[inline]
+fn slot_of(bytes: &[u8]) -> (u64, usize) {
+    let mut first = [0_u8; 8];
+    let mut last = 0;
+    match bytes.first_chunk() {
+        Some(chunk) => {
+            first = *chunk;
+            last = bytes
+                .last_chunk()
+                .map_or(0, |last| u64::from_le_bytes(*last));
+        }
+        None => first[..bytes.len()].copy_from_slice(bytes),
+    }
+    let start = u64::from_le_bytes(first);
+    let hash = (start ^ last.rotate_left(17)).wrapping_add(bytes.len() as u64);
+    (
+        start,
+        (hash.wrapping_mul(NEXT) >> 54) as usize % RECENT_STRINGS,
+    )
+}
+
 /// The string "".
 pub const EMPTY: StrIdx = StrIdx((KEYS.len() + ACTIONS.len()) as u32);
 /// The string "N/A", which torch writes where there is no compile context.
 pub const NOT_APPLICABLE: StrIdx = StrIdx(EMPTY.0 + 1);
 
-const SHORT_SLOTS: usize = 1 << 10;
+const RECENT_STRINGS: usize = 1 << 10;
 const RECENT_SLOTS: usize = 1 << 10;
 
 /// Where to look next when different things have the same hash.
@@ -44,7 +84,7 @@ impl Interner {
         let mut interner = Interner {
             stacks: Stacks::default(),
             keyed: RandomState::new(),
-            short: Vec::new(),
+            recent_strings: vec![RecentString::default(); RECENT_STRINGS],
             strings: HashMap::new(),
             frames: HashMap::new(),
             recent: vec![StackIdx::NONE; RECENT_SLOTS],
@@ -58,8 +98,6 @@ impl Interner {
             let idx = interner.stacks.strings.push(word);
             interner.strings.insert(interner.keyed.hash_one(word), idx);
         }
-        // Every slot must hold a string that exists.
-        interner.short = vec![(0, EMPTY); SHORT_SLOTS];
         interner
     }
 
@@ -77,22 +115,29 @@ impl Interner {
     ///
     /// # Errors
     /// When all strings together exceed 4 GiB.
-    #[inline]
     pub fn string(&mut self, text: &str) -> Result<StrIdx> {
-        if text.len() > 8 {
-            return self.hashed_string(text);
+        self.bytes(text.as_bytes())
+    }
+
+    /// Interns a string that may not be UTF-8: Python may write half of a surrogate pair, which
+    /// is shown as replacement characters.
+    ///
+    /// # Errors
+    /// As [`Interner::string`].
+    #[inline]
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<StrIdx> {
+        let (start, slot) = slot_of(bytes);
+        let recent = self.recent_strings[slot];
+        // Of at most eight bytes, the start is the text.
+        let same = recent.start == start
+            && recent.len == bytes.len()
+            && (bytes.len() <= 8 || self.stacks.str(recent.idx).as_bytes() == bytes);
+        if same {
+            return Ok(recent.idx);
         }
-        let mut word = [0_u8; 8];
-        word[..text.len()].copy_from_slice(text.as_bytes());
-        let word = u64::from_le_bytes(word);
-        let slot = (word.wrapping_mul(NEXT) >> 54) as usize % SHORT_SLOTS;
-        let (cached, idx) = self.short[slot];
-        // "a" and "a\0" are the same word: only the text tells.
-        if cached == word && self.stacks.strings.get(idx) == text {
-            return Ok(idx);
-        }
-        let idx = self.hashed_string(text)?;
-        self.short[slot] = (word, idx);
+        let idx = self.hashed_string(&String::from_utf8_lossy(bytes))?;
+        let len = bytes.len();
+        self.recent_strings[slot] = RecentString { start, len, idx };
         Ok(idx)
     }
 
@@ -124,6 +169,9 @@ impl Interner {
     /// # Errors
     /// When it is longer than the limit, or all stacks together take too much memory.
     pub fn stack(&mut self, frames: &[FrameIdx]) -> Result<StackIdx> {
+        if frames.is_empty() {
+            return Ok(StackIdx::NONE);
+        }
         let slot = cheap_hash(frames) as usize % RECENT_SLOTS;
         let recent = self.recent[slot];
         if self.stacks.frames(recent) == frames {

@@ -8,7 +8,7 @@ use super::values::{Fields, Table, Value};
 use crate::snapshot::{BlockState, EventKind, RawAnnotation, RawBlock, RawSegment, Stage};
 use crate::stacks::{Frame, FxHasher, StackIdx, StrIdx};
 use crate::trace::{PoolId, PoolSize};
-use crate::units::{Bytes, DeviceAddr};
+use crate::units::{Bytes, DeviceAddr, Micros};
 use std::hash::Hasher;
 
 impl Builder {
@@ -65,6 +65,20 @@ impl Builder {
             Key::DeviceFree
         };
         let (addr, time) = (fields.handle(addr)?, fields.time());
+        self.push_event(&kind, addr, time)
+    }
+
+    /// Appends an event.
+    ///
+    /// # Errors
+    /// When there are too many; nothing has changed then.
+    #[inline]
+    pub(super) fn push_event(
+        &mut self,
+        kind: &EventKind,
+        addr: u64,
+        time: Micros,
+    ) -> Result<Value> {
         let row = self.events.kind.len();
         if row >= self.limits.events {
             return Err(ReadErrorKind::Limit(
@@ -72,7 +86,7 @@ impl Builder {
                 self.limits.events as u64,
             ));
         }
-        let id = self.kind(&kind);
+        let id = self.kind(kind);
         self.events.kind.push(id);
         self.events.addr.push(addr);
         self.events.time.push(time);
@@ -214,12 +228,16 @@ impl Builder {
 
 /// A field's text, unless it says nothing.
 fn text(fields: &Fields, key: Key) -> Option<StrIdx> {
-    fields
-        .str(key)
-        .filter(|&s| s != EMPTY && s != NOT_APPLICABLE)
+    fields.str(key).filter(says_something)
 }
 
-fn pool_id((a, b): (i64, i64)) -> PoolId {
+/// Torch writes `""` and `"N/A"` where there is nothing to say.
+pub(super) fn says_something(text: &StrIdx) -> bool {
+    *text != EMPTY && *text != NOT_APPLICABLE
+}
+
+/// The pool named by a pair of the builder.
+pub(super) fn pool_id((a, b): (i64, i64)) -> PoolId {
     PoolId(a as u64, b as u64)
 }
 

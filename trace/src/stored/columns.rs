@@ -1,7 +1,6 @@
 //! Rows to chunks and back, and the predictor that makes repetition cheap.
 
 use super::{Chunk, Column, Damage, StoredError};
-use crate::stacks::fx_hash;
 use crate::varint::{BadBytes, Cursor, put};
 use std::collections::BTreeMap;
 
@@ -136,6 +135,9 @@ pub(super) struct Predictor {
 
 /// Bits of a slot number: 256 KiB, which stays in the second-level cache.
 const SLOT_BITS: u32 = 16;
+/// Spreads contexts over the slots (the constant of FxHash). Part of the format, like all of
+/// `slot`: what was predicted when writing must be predicted when reading.
+const MULTIPLIER: u64 = 0x517c_c1b7_2722_0a95;
 
 impl Predictor {
     pub fn new() -> Predictor {
@@ -146,7 +148,9 @@ impl Predictor {
 
     #[inline]
     fn slot(&mut self, context: (u32, u32, u32)) -> &mut u32 {
-        let hash = fx_hash(&context);
+        let mix =
+            |hash: u64, word: u32| (hash.rotate_left(5) ^ u64::from(word)).wrapping_mul(MULTIPLIER);
+        let hash = mix(mix(mix(0, context.0), context.1), context.2);
         &mut self.table[(hash >> (64 - SLOT_BITS)) as usize]
     }
 

@@ -10,15 +10,21 @@
 pub mod axes;
 pub mod axis;
 pub mod colours;
+pub mod highlight;
 pub mod hit_test;
+pub mod input;
 pub mod lanes;
 pub mod lines;
+pub mod minimap;
+pub mod model;
 pub mod mountain;
 pub mod paint;
 pub mod plot;
 pub mod raster;
+pub mod readout;
 pub mod scene;
 pub mod stack;
+pub mod summary;
 #[cfg(test)]
 mod testing;
 pub mod ticks;
