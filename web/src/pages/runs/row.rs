@@ -99,10 +99,10 @@ pub fn RunRow(
         let id = id.clone();
         Memo::new(move |_| uploads.fresh().with(|fresh| fresh.contains(&id)))
     };
-    let keys = move |event: KeyboardEvent| match event.key().as_str() {
-        "F2" => row.renaming.set(true),
-        "Delete" if !row.renaming.get_untracked() => row.delete(),
-        _ => {}
+    let keys = move |event: KeyboardEvent| {
+        if event.key() == "F2" {
+            row.renaming.set(true);
+        }
     };
     view! {
         <tr role="row" class="run" node_ref=row.element on:keydown=keys>
