@@ -4,7 +4,7 @@
 use super::axis::AxisMap;
 use super::colours::{OTHER_KEY, Palette, Rgba};
 use super::hit_test::{self, Hit, Target};
-use super::lines::{self, LineStyle};
+use super::lines::{self, Joints, LineStyle};
 use super::mountain::{self, Frame, Mountain};
 use super::plot::{Columns, Layout, Measure, Rows};
 use super::scene::Scene;
@@ -233,6 +233,11 @@ impl Model {
         }
     }
 
+    /// Which picture is drawn.
+    pub fn picture(&self) -> Picture {
+        self.picture
+    }
+
     /// What is selected.
     pub fn selection(&self) -> Option<Selection> {
         self.selection
@@ -381,22 +386,13 @@ impl Model {
             frame,
         );
         mountain::draw(&mut scene, &self.prepared.mountains, frame);
-        let style = match self.picture {
-            Picture::Mountain => LineStyle {
-                thickness: 1.25,
-                fill: 0.0,
-            },
-            Picture::Lines => LineStyle {
-                thickness: 1.5,
-                fill: 0.22,
-            },
-        };
         for series in [
             Series::Reserved,
             Series::Active,
             Series::Requested,
             Series::Allocated,
         ] {
+            let style = line_style(self.picture, series);
             lines::draw(&mut scene, &self.prepared.series, series, style, frame);
         }
         if let Some(marks) = &self.marks {
@@ -712,6 +708,27 @@ impl Model {
             Some(Target::Rest { key, .. }) => Some(Selection::Group(key)),
             Some(Target::Base { .. } | Target::Pending { .. }) | None => None,
         });
+    }
+}
+
+fn line_style(picture: Picture, series: Series) -> LineStyle {
+    match (picture, series) {
+        (Picture::Lines, _) => LineStyle {
+            thickness: 1.5,
+            fill: 0.22,
+            joints: Joints::All,
+        },
+        // Reserved lies above the mountain; the others follow its edge.
+        (Picture::Mountain, Series::Reserved) => LineStyle {
+            thickness: 1.25,
+            fill: 0.0,
+            joints: Joints::All,
+        },
+        (Picture::Mountain, _) => LineStyle {
+            thickness: 1.25,
+            fill: 0.0,
+            joints: Joints::Wide,
+        },
     }
 }
 
