@@ -24,7 +24,7 @@ pub struct Interner {
     /// A stack and the hash of what was appended to it, and the stack that this made.
     extended: HashMap<(StackIdx, u64), StackIdx>,
     max_frames: usize,
-    max_members: usize,
+    max_memory: usize,
 }
 
 /// A string seen lately.
@@ -94,7 +94,7 @@ impl Interner {
             by_frames: HashMap::new(),
             extended: HashMap::new(),
             max_frames: limits.stack_frames,
-            max_members: limits.memory / MEMBER_BYTES,
+            max_memory: limits.memory,
         };
         // Keys first: a key's place is its number.
         for word in KEYS.iter().chain(&ACTIONS).chain(&["", "N/A"]) {
@@ -244,10 +244,10 @@ impl Interner {
         }
         // Checked here too, because a few bytes of the file may ask for many frames.
         let members = self.stacks.n_members() + n;
-        if members > self.max_members || u32::try_from(members).is_err() {
+        if members > self.max_memory / MEMBER_BYTES || u32::try_from(members).is_err() {
             return Err(ReadErrorKind::Limit(
-                "frames of all stacks",
-                self.max_members as u64,
+                "memory in bytes",
+                self.max_memory as u64,
             ));
         }
         Ok(self.stacks.push_stack(&[before, more].concat()))
