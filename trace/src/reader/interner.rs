@@ -5,7 +5,7 @@
 
 use super::keys::{ACTIONS, KEYS};
 use super::{Limits, ReadErrorKind};
-use crate::stacks::{Frame, FrameIdx, StackIdx, Stacks, StrIdx};
+use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
@@ -16,11 +16,12 @@ pub struct Interner {
     pub stacks: Stacks,
     keyed: RandomState,
     recent_strings: Vec<RecentString>,
-    strings: HashMap<u64, StrIdx>,
+    /// Maps by a keyed hash need no second one.
+    strings: FxHashMap<u64, StrIdx>,
     frames: HashMap<Frame, FrameIdx>,
     /// The stack last seen with a hash that ends in the slot's number.
     recent: Vec<StackIdx>,
-    by_frames: HashMap<u64, StackIdx>,
+    by_frames: FxHashMap<u64, StackIdx>,
     /// A stack and the hash of what was appended to it, and the stack that this made.
     extended: HashMap<(StackIdx, u64), StackIdx>,
     max_frames: usize,
@@ -80,7 +81,7 @@ const RECENT_STRINGS: usize = 1 << 10;
 const RECENT_SLOTS: usize = 1 << 12;
 
 /// Where to look next when different things have the same hash.
-const NEXT: u64 = 0x9e37_79b9_7f4a_7c15;
+pub const NEXT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Interner {
     pub fn new(limits: Limits) -> Interner {
@@ -88,10 +89,10 @@ impl Interner {
             stacks: Stacks::default(),
             keyed: RandomState::new(),
             recent_strings: vec![RecentString::default(); RECENT_STRINGS],
-            strings: HashMap::new(),
+            strings: FxHashMap::default(),
             frames: HashMap::new(),
             recent: vec![StackIdx::NONE; RECENT_SLOTS],
-            by_frames: HashMap::new(),
+            by_frames: FxHashMap::default(),
             extended: HashMap::new(),
             max_frames: limits.stack_frames,
             max_memory: limits.memory,
@@ -112,6 +113,11 @@ impl Interner {
             + self.stacks.n_frames() * 48
             + self.stacks.n_members() * MEMBER_BYTES
             + self.stacks.len() * 32
+    }
+
+    /// A hash that a file cannot foresee.
+    pub fn keyed_hash(&self, words: &[u64]) -> u64 {
+        self.keyed.hash_one(words)
     }
 
     /// Interns a string.
