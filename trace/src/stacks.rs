@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 macro_rules! dense_index {
     ($(#[$doc:meta])* $name:ident) => {
@@ -92,6 +92,13 @@ impl Hasher for FxHasher {
 
 /// A hash map keyed by small integers or tuples of them.
 pub type FxHashMap<K, V> = HashMap<K, V, BuildHasherDefault<FxHasher>>;
+
+/// The hash of one value; the same on every machine and in every run.
+pub(crate) fn fx_hash<T: Hash + ?Sized>(value: &T) -> u64 {
+    let mut hasher = FxHasher::default();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
 
 /// Every distinct string once, back to back in one buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
