@@ -107,7 +107,11 @@ fn time_span(device: &DeviceTrace) -> Option<(Micros, Micros)> {
 
 /// The steps of a device with the levels in them.
 pub fn step_facts(device: &DeviceTrace) -> Vec<StepFacts> {
-    device.steps.iter().map(|step| one_step(device, step)).collect()
+    device
+        .steps
+        .iter()
+        .map(|step| one_step(device, step))
+        .collect()
 }
 
 fn one_step(device: &DeviceTrace, step: &Step) -> StepFacts {
@@ -158,9 +162,21 @@ mod tests {
         let trace = trace::testing::training_run(2000);
         let device = &trace.devices[0];
         let n = device.events.len();
-        for (start, end) in [(0, n), (1, 2), (63, 65), (64, 128), (100, 1000), (n - 1, n), (5, 5)] {
+        for (start, end) in [
+            (0, n),
+            (1, 2),
+            (63, 65),
+            (64, 128),
+            (100, 1000),
+            (n - 1, n),
+            (5, 5),
+        ] {
             let events = Span::new(EventIdx(start), EventIdx(end));
-            let step = Step { index: 0, name: String::new(), events };
+            let step = Step {
+                index: 0,
+                name: String::new(),
+                events,
+            };
             let levels = |event| device.levels_before(EventIdx(event)).get(Series::Allocated);
             let expected = (start..=end).map(levels).max().unwrap();
             let facts = one_step(device, &step);

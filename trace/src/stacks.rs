@@ -90,6 +90,13 @@ impl Hasher for FxHasher {
     }
 }
 
+/// The hash of one value.
+pub(crate) fn fx_hash<T: Hash + ?Sized>(value: &T) -> u64 {
+    let mut hasher = FxHasher::default();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// A hash map keyed by small integers or tuples of them.
 pub type FxHashMap<K, V> = HashMap<K, V, BuildHasherDefault<FxHasher>>;
 

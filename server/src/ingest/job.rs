@@ -111,11 +111,16 @@ impl Job {
             Err(IngestError::Cancelled) => (UploadState::Cancelled, UploadProgress::Cancelled),
             Err(error) => {
                 let problem = describe(error);
-                (UploadState::Failed(problem.clone()), UploadProgress::Failed { problem })
+                (
+                    UploadState::Failed(problem.clone()),
+                    UploadProgress::Failed { problem },
+                )
             }
         };
         let (id, now) = (self.id.clone(), crate::clock::now_ms());
-        let recorded = store.write(move |writer| writer.move_upload(&id, &state, now)).await;
+        let recorded = store
+            .write(move |writer| writer.move_upload(&id, &state, now))
+            .await;
         self.publish(progress, events);
         if outcome.is_ok() {
             // Nobody may be listening.

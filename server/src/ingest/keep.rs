@@ -77,7 +77,9 @@ fn fill(
         return Err(IngestError::Cancelled);
     }
     let devices = &decoded.trace.devices;
-    let facts = devices.iter().map(|device| (DeviceFacts::of(device), step_facts(device)));
+    let facts = devices
+        .iter()
+        .map(|device| (DeviceFacts::of(device), step_facts(device)));
     let run = NewRun {
         id: label.run,
         name: label.name,
@@ -103,7 +105,12 @@ fn write_chunks(
     trace: &Trace,
     cancelled: &impl Fn() -> bool,
 ) -> Result<(), IngestError> {
-    let mut batch = Batch { store, id, chunks: Vec::new(), bytes: 0 };
+    let mut batch = Batch {
+        store,
+        id,
+        chunks: Vec::new(),
+        bytes: 0,
+    };
     let mut outcome = Ok(());
     trace::stored::encode(trace, &mut |chunk| {
         if outcome.is_ok() {
@@ -129,12 +136,17 @@ impl Batch<'_> {
         let packed = PackedChunk::pack(chunk)?;
         self.bytes += packed.len();
         self.chunks.push(packed);
-        if self.bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
+        if self.bytes >= BATCH_BYTES {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     fn flush(&mut self) -> StoreResult<()> {
         let chunks = std::mem::take(&mut self.chunks);
         self.bytes = 0;
-        self.store.write_now(|writer| writer.insert_chunks(self.id, &chunks))
+        self.store
+            .write_now(|writer| writer.insert_chunks(self.id, &chunks))
     }
 }

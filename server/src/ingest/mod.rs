@@ -18,4 +18,4 @@ mod uploads;
 pub use error::IngestError;
 pub use job::{Arrived, Describe, Job};
 pub use parse::parse;
-pub use uploads::Uploads;
+pub use uploads::{UploadLimits, Uploads};

@@ -14,7 +14,10 @@ pub struct Parser {
 
 impl Default for Parser {
     fn default() -> Parser {
-        Parser { unpack: Decompressor::default(), reader: Reader::new(Limits::default()) }
+        Parser {
+            unpack: Decompressor::default(),
+            reader: Reader::new(Limits::default()),
+        }
     }
 }
 
@@ -25,7 +28,9 @@ impl Parser {
     /// [`IngestError::BadSnapshot`], which says why and where.
     pub fn push(&mut self, piece: &[u8], events: &AtomicU64) -> Result<(), IngestError> {
         let Parser { unpack, reader } = self;
-        unpack.push(piece, &mut |bytes| Ok::<(), IngestError>(reader.push(bytes)?))?;
+        unpack.push(piece, &mut |bytes| {
+            Ok::<(), IngestError>(reader.push(bytes)?)
+        })?;
         events.store(reader.events_read(), Ordering::Relaxed);
         Ok(())
     }

@@ -31,7 +31,10 @@ impl Uploads {
     /// The database's and the blob store's.
     pub async fn recover(&self) -> Result<(), IngestError> {
         let shared = self.shared();
-        let unfinished = shared.store.read(|reader| reader.unfinished_uploads()).await?;
+        let unfinished = shared
+            .store
+            .read(|reader| reader.unfinished_uploads())
+            .await?;
         let mut complete = Vec::new();
         for upload in unfinished {
             match &upload.blob {
@@ -87,7 +90,10 @@ impl Uploads {
     pub(super) async fn remove_unused_blobs(&self) -> StoreResult<()> {
         let shared = self.shared();
         let _changing = shared.blobs.hold().await;
-        let unused = shared.store.write(|writer| writer.forget_unused_blobs()).await?;
+        let unused = shared
+            .store
+            .write(|writer| writer.forget_unused_blobs())
+            .await?;
         for hash in unused {
             shared.blobs.remove(&hash).await;
         }

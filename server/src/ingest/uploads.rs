@@ -75,7 +75,9 @@ impl Uploads {
             turns: Semaphore::new(AT_ONCE),
             jobs: Mutex::default(),
         };
-        Uploads { shared: Arc::new(shared) }
+        Uploads {
+            shared: Arc::new(shared),
+        }
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -92,6 +94,11 @@ impl Uploads {
         job.start();
         self.jobs().insert(job.id.clone(), Arc::clone(&job));
         job
+    }
+
+    /// Where it stores bytes.
+    pub fn blobs(&self) -> &Blobs {
+        &self.shared.blobs
     }
 
     /// Accepts an upload before a byte of it is sent.
@@ -123,10 +130,20 @@ impl Uploads {
         self.jobs().get(id).cloned()
     }
 
+    /// Whether an upload is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.jobs()
+            .values()
+            .any(|job| job.is_started() && !job.is_finished())
+    }
+
     /// Uploads that are announced or under way.
     pub fn unfinished(&self) -> Vec<Arc<Job>> {
         let jobs = self.jobs();
-        jobs.values().filter(|job| !job.is_finished()).cloned().collect()
+        jobs.values()
+            .filter(|job| !job.is_finished())
+            .cloned()
+            .collect()
     }
 
     /// Takes the body of an announced upload, whatever becomes of the caller: it goes on in a task
@@ -178,7 +195,12 @@ impl Uploads {
         job: &Arc<Job>,
         work: impl Future<Output = Result<Arrived, IngestError>>,
     ) -> Result<Arrived, IngestError> {
-        let Shared { store, events, describe, .. } = &*self.shared;
+        let Shared {
+            store,
+            events,
+            describe,
+            ..
+        } = &*self.shared;
         let ticking = tokio::spawn(Arc::clone(job).tick(events.clone()));
         let outcome = work.await;
         if let Err(error) = &outcome {
@@ -199,7 +221,14 @@ impl Uploads {
         job: &Arc<Job>,
         body: &mut (impl Stream<Item = Result<Bytes, E>> + Send + Unpin),
     ) -> Result<Arrived, IngestError> {
-        let Shared { store, blobs, pictures, limits, turns, .. } = &*self.shared;
+        let Shared {
+            store,
+            blobs,
+            pictures,
+            limits,
+            turns,
+            ..
+        } = &*self.shared;
         let id = job.id.clone();
         store
             .write(move |writer| writer.move_upload(&id, &UploadState::Running, now_ms()))
@@ -218,13 +247,20 @@ impl Uploads {
     }
 
     /// Takes up an upload again whose bytes are all in the blob store.
-    pub(super) async fn resume(&self, job: &Arc<Job>, hash: String) -> Result<Arrived, IngestError> {
+    pub(super) async fn resume(
+        &self,
+        job: &Arc<Job>,
+        hash: String,
+    ) -> Result<Arrived, IngestError> {
         let _turn = self.shared.turns.acquire().await;
         job.progress.enter(Phase::Receiving);
         let (blobs, runtime) = (self.shared.blobs.clone(), tokio::runtime::Handle::current());
         let (reading, blob) = (Arc::clone(job), hash.clone());
-        let parsing = spawn_blocking(move || super::recover::parse_blob(&blobs, &runtime, &blob, &reading));
-        let snapshot = parsing.await.map_err(|_| IngestError::Panicked("parser"))??;
+        let parsing =
+            spawn_blocking(move || super::recover::parse_blob(&blobs, &runtime, &blob, &reading));
+        let snapshot = parsing
+            .await
+            .map_err(|_| IngestError::Panicked("parser"))??;
         let content = blake3::Hash::from_hex(&hash).map_err(|_| StoreError::Corrupt {
             what: "blob hash",
             value: hash.clone(),
@@ -254,16 +290,26 @@ impl Uploads {
             return Ok(Arrived { run, known: true });
         }
         job.progress.enter(Phase::Replaying);
-        let label = Label { run: run.clone(), name: job.name.clone(), source: job.source, blob };
+        let label = Label {
+            run: run.clone(),
+            name: job.name.clone(),
+            source: job.source,
+            blob,
+        };
         let (job, uploads) = (Arc::clone(job), self.clone());
         let work = spawn_blocking(move || {
             let trace = trace::replay::run(snapshot);
             job.progress.enter(Phase::Storing);
-            let Shared { store, pictures, .. } = uploads.shared();
+            let Shared {
+                store, pictures, ..
+            } = uploads.shared();
             keep(store, pictures, label, trace, || job.cancel.is_cancelled())
         });
         let kept = work.await.map_err(|_| IngestError::Panicked("replay"))??;
-        Ok(Arrived { run, known: kept == Kept::Known })
+        Ok(Arrived {
+            run,
+            known: kept == Kept::Known,
+        })
     }
 
     /// Whether the run is there; a deleted one comes back, for that is what its sender wants.
@@ -280,7 +326,10 @@ impl Uploads {
     }
 
     fn check_room(&self, size: u64) -> Result<(), IngestError> {
-        let UploadLimits { upload: limit, keep_free } = self.shared.limits;
+        let UploadLimits {
+            upload: limit,
+            keep_free,
+        } = self.shared.limits;
         if size > limit.get() {
             return Err(IngestError::TooLarge { limit });
         }
@@ -293,6 +342,9 @@ impl Uploads {
     }
 
     fn jobs(&self) -> MutexGuard<'_, HashMap<UploadId, Arc<Job>>> {
-        self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared
+            .jobs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

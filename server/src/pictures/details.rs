@@ -74,10 +74,7 @@ fn concerned(
             let addr = blocks.addr[block.index()];
             (Some(addr), blocks.kind(block).size, Some(target))
         }
-        Action::SegmentAlloc
-        | Action::SegmentFree
-        | Action::SegmentMap
-        | Action::SegmentUnmap => {
+        Action::SegmentAlloc | Action::SegmentFree | Action::SegmentMap | Action::SegmentUnmap => {
             let segment = events.segments[target as usize];
             (Some(segment.addr), segment.size, None)
         }
@@ -99,13 +96,18 @@ fn happened(device: &DeviceTrace, event: u32) -> Option<(EventIdx, Micros)> {
 }
 
 fn step_at(device: &DeviceTrace, event: EventIdx) -> Option<String> {
-    let after = device.steps.partition_point(|step: &Step| step.events.start() <= event);
+    let after = device
+        .steps
+        .partition_point(|step: &Step| step.events.start() <= event);
     let step = device.steps.get(after.checked_sub(1)?)?;
     step.events.contains(event).then(|| step.name.clone())
 }
 
 fn frames(stacks: &Stacks, stack: StackIdx) -> Vec<FrameText> {
-    let frames = stacks.frames(stack).iter().map(|&frame| stacks.frame(frame));
+    let frames = stacks
+        .frames(stack)
+        .iter()
+        .map(|&frame| stacks.frame(frame));
     frames
         .map(|frame| FrameText {
             name: stacks.str(frame.name).to_owned(),

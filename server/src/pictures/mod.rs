@@ -14,6 +14,7 @@ pub use traces::{Decoded, Traces};
 
 use crate::store::{Keep, Store, StoreError, StoreResult, TileKey};
 use api::ids::RunId;
+use api::timeline::Marks;
 use std::sync::Arc;
 use trace::tiles::{GroupBy, TileId};
 use trace::trace::DeviceTrace;
@@ -23,9 +24,6 @@ const CACHED_TILES: u64 = 512 << 20;
 
 /// Tiles drawn between two looks at how much the cached ones take.
 const TRIM_EVERY: u32 = 256;
-
-/// Version of the JSON of [`marks`].
-const MARKS_VERSION: u32 = 1;
 
 /// One picture of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,12 +50,10 @@ impl Picture {
     /// Where the database keeps it.
     pub fn key(self, trace: i64, device: u32) -> TileKey {
         let origin = TileId { level: 0, index: 0 };
-        let (kind, id, version) = match self {
-            Picture::Series(id) => ("series".to_owned(), id, trace::tiles::VERSION),
-            Picture::Mountain(group, id) => {
-                (format!("mountain/{}", group.name()), id, trace::tiles::VERSION)
-            }
-            Picture::Marks => ("marks".to_owned(), origin, MARKS_VERSION),
+        let (kind, id) = match self {
+            Picture::Series(id) => ("series".to_owned(), id),
+            Picture::Mountain(group, id) => (format!("mountain/{}", group.name()), id),
+            Picture::Marks => ("marks".to_owned(), origin),
         };
         TileKey {
             trace,
@@ -65,7 +61,7 @@ impl Picture {
             kind,
             level: id.level,
             index: id.index,
-            version: u32::from(version),
+            version: self.version(),
         }
     }
 
@@ -73,7 +69,7 @@ impl Picture {
     pub fn version(self) -> u32 {
         match self {
             Picture::Series(_) | Picture::Mountain(..) => u32::from(trace::tiles::VERSION),
-            Picture::Marks => MARKS_VERSION,
+            Picture::Marks => Marks::VERSION,
         }
     }
 
@@ -106,7 +102,11 @@ impl Pictures {
     /// Pictures of the runs in `store`; decoded traces may take `cache_bytes` of memory.
     pub fn new(store: Store, cache_bytes: usize) -> Pictures {
         let traces = Arc::new(Traces::new(store.clone(), cache_bytes));
-        Pictures { store, traces, drawn: Arc::default() }
+        Pictures {
+            store,
+            traces,
+            drawn: Arc::default(),
+        }
     }
 
     /// A picture, packed (zstd).
@@ -137,7 +137,8 @@ impl Pictures {
             for picture in Picture::overviews(device.events.len()) {
                 let key = picture.key(trace, device.device);
                 let encoded = picture.draw(decoded, device);
-                let keep = |w: &mut crate::store::Writer| w.put_tile(&key, &encoded, Keep::Overview);
+                let keep =
+                    |w: &mut crate::store::Writer| w.put_tile(&key, &encoded, Keep::Overview);
                 self.store.write_now(keep)?;
             }
         }
@@ -147,7 +148,11 @@ impl Pictures {
     async fn draw(&self, trace: i64, device: u32, picture: Picture) -> StoreResult<Vec<u8>> {
         let decoded = self.traces.get(trace).await?;
         let store = self.store.clone();
-        let trim = self.drawn.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % TRIM_EVERY == 0;
+        let trim = self
+            .drawn
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+            % TRIM_EVERY
+            == 0;
         let work = move || {
             let device = decoded.device(device)?;
             let key = picture.key(trace, device.device);

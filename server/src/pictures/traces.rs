@@ -21,7 +21,11 @@ impl Decoded {
         let weight = trace.devices.iter().map(device_bytes).sum::<usize>()
             + trace.stacks.strings.text_len()
             + trace.stacks.n_frames() * 12;
-        Decoded { trace, indexes: Mutex::default(), weight }
+        Decoded {
+            trace,
+            indexes: Mutex::default(),
+            weight,
+        }
     }
 
     /// The device with this CUDA ordinal.
@@ -30,7 +34,10 @@ impl Decoded {
     /// [`StoreError::NotFound`].
     pub fn device(&self, device: u32) -> StoreResult<&DeviceTrace> {
         let found = self.trace.devices.iter().find(|d| d.device == device);
-        found.ok_or_else(|| StoreError::NotFound { what: "device", id: device.to_string() })
+        found.ok_or_else(|| StoreError::NotFound {
+            what: "device",
+            id: device.to_string(),
+        })
     }
 
     /// What mountains of a device need, by one grouping: made once.
@@ -67,7 +74,12 @@ pub struct Traces {
 impl Traces {
     /// Traces of `store`, of which at most `limit` bytes are kept (but always the last one).
     pub fn new(store: Store, limit: usize) -> Traces {
-        Traces { store, limit, kept: Mutex::default(), loading: Mutex::default() }
+        Traces {
+            store,
+            limit,
+            kept: Mutex::default(),
+            loading: Mutex::default(),
+        }
     }
 
     /// A trace, decoded now or before.

@@ -1,7 +1,7 @@
 //! Traces as compressed chunks of columns.
 
-use super::{Reader, StoreError, StoreResult, Writer};
 use super::rows::corrupt;
+use super::{Reader, StoreError, StoreResult, Writer};
 use rusqlite::params;
 use trace::stored::{Chunk, Column};
 
