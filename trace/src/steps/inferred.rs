@@ -274,7 +274,10 @@ fn allocs_earlier(device: &DeviceTrace, before: &Place, place: &Place) -> u32 {
         })
         .collect();
     earlier.sort_unstable();
-    earlier.get(earlier.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+    earlier
+        .get(earlier.len().saturating_sub(1) / 2)
+        .copied()
+        .unwrap_or(0)
 }
 
 /// The last event in `(from, to]` before which least is allocated.
