@@ -117,7 +117,7 @@ fn kind(state: &State) -> &'static str {
     match state {
         State::Waiting => "waiting",
         State::Running(_) => "running",
-        State::Done(_) => "done",
+        State::Done(..) => "done",
         State::Failed(_) => "failed",
         State::Cancelled => "cancelled",
     }
@@ -140,7 +140,7 @@ fn controls(uploads: Uploads, item: &Item) -> AnyView {
             <button class="link-button" on:click=move |_| uploads.retry(id)>"Retry"</button>
         }
         .into_any(),
-        State::Done(run) => view! { <A href=routes::run_page(run)>"Open"</A> }.into_any(),
+        State::Done(run, _) => view! { <A href=routes::run_page(run)>"Open"</A> }.into_any(),
     }
 }
 
@@ -184,7 +184,7 @@ fn open_when_done(uploads: Uploads) {
 
 fn done_run(state: &State) -> Option<RunId> {
     match state {
-        State::Done(run) => Some(run.clone()),
+        State::Done(run, _) => Some(run.clone()),
         _ => None,
     }
 }
