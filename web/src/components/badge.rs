@@ -78,7 +78,6 @@ fn info(code: &str) -> Option<(&'static str, &'static str)> {
             "late start",
             "Recording began after memory had been allocated that was freed later.",
         ),
-        "no_stacks" => ("stacks missing", "Some allocations have no call stack."),
         "no_times" => (
             "no times",
             "Events have no times: torch before 2.2 wrote none.",

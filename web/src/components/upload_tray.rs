@@ -1,6 +1,7 @@
 //! The uploads of this page, docked at its corner on every page.
 
 use crate::components::icon::{Icon, IconView};
+use crate::components::problem_note::place;
 use crate::components::prose::Prose;
 use crate::format;
 use crate::upload::driver::Uploads;
@@ -145,13 +146,11 @@ fn controls(uploads: Uploads, item: &Item) -> AnyView {
 }
 
 fn problem_lines(problem: &Problem) -> impl IntoView + use<> {
-    let offset = problem
-        .offset
-        .map(|offset| format!(" (byte {})", format::count(offset)));
+    let place = place(problem);
     view! {
         <p class="tray-problem" role="alert">
             <Prose text=problem.detail.clone()/>
-            {offset}
+            " " {place}
         </p>
     }
 }
