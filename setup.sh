@@ -7,6 +7,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 target=${CARGO_TARGET_DIR:-target}
+[[ $target == /* ]] || target=$PWD/$target
 oldest_rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 wasm=wasm32-unknown-unknown
 

@@ -40,6 +40,9 @@ pub enum OpenError {
     /// The blob store cannot be opened.
     #[error(transparent)]
     Blobs(#[from] BlobError),
+    /// No thread can be had.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
     /// Clearing up failed.
     #[error("cannot clear up after the last run of the server: {0}")]
     Recover(#[from] IngestError),
@@ -106,6 +109,11 @@ impl App {
         };
         let app = Arc::new(app);
         let housekeeping = app.uploads.clone().keep_house();
+        if let Some(level) = app.config.repack_level {
+            let stopping = app.stopping.clone();
+            let started = app.uploads.repack_in_background(level, stopping);
+            started.map_err(OpenError::Thread)?;
+        }
         tokio::spawn(app.stopping.clone().run_until_cancelled_owned(housekeeping));
         Ok(app)
     }

@@ -21,6 +21,8 @@ pub struct Config {
     pub keep_free: Bytes,
     /// Memory for decoded traces.
     pub cache: Bytes,
+    /// zstd level at which blobs are packed again when the server is idle; `None`: they are not.
+    pub repack_level: Option<i32>,
 }
 
 impl Config {
@@ -34,6 +36,7 @@ impl Config {
             upload_limit: Bytes::gib(8),
             keep_free: Bytes::mib(256),
             cache: Bytes::mib(384),
+            repack_level: None,
         }
     }
 

@@ -104,7 +104,7 @@ impl Session {
             *slot = Some(grad);
             return Ok(());
         };
-        let alone = first.use_count() == 1 && Rc::strong_count(first.storage()) == 1;
+        let alone = first.use_count() == 1 && first.owns_storage_alone();
         let sum = if alone && first.layout().is_contiguous() {
             self.kernel_over(&[&first, &grad], &[&first])?;
             first
@@ -133,26 +133,26 @@ impl Session {
         node: &Rc<Node>,
         grads: Vec<Option<Tensor>>,
     ) -> Result<Vec<Option<Tensor>>, RunError> {
-        let outputs = match &node.kind {
+        let formula = match &node.kind {
             Kind::Accumulate(leaf) => {
                 let mut grads = grads;
                 if let Some(grad) = grads.pop().flatten() {
                     self.accumulate(leaf, grad)?;
                 }
-                Vec::new()
+                return Ok(Vec::new());
             }
-            Kind::Formula(formula) => {
-                let mut call = Call {
-                    grads,
-                    saved: self.unpack_all(node)?,
-                    inputs: node.inputs.clone(),
-                    args: node.args,
-                    ctx: node.ctx.borrow().clone(),
-                };
-                formula(self, &mut call)?
-            }
+            Kind::Formula(formula) => formula,
         };
+        let mut call = Call {
+            grads,
+            saved: self.unpack_all(node)?,
+            inputs: node.inputs.clone(),
+            args: node.args,
+            ctx: node.ctx.borrow().clone(),
+        };
+        let outputs = formula(self, &mut call)?;
         // Saved variables are released before the hooks run (the graph is not retained).
+        drop(std::mem::take(&mut call.saved));
         let released = node.saved.take();
         drop(released);
         let outputs = self.fit_outputs(node, outputs)?;
@@ -160,6 +160,7 @@ impl Session {
         for hook in hooks {
             self.run_post_hook(hook)?;
         }
+        drop(call);
         Ok(outputs)
     }
 
@@ -176,9 +177,18 @@ impl Session {
                 *slot = Some(grad);
                 continue;
             }
-            let fitted = self.empty(&input.layout.shape, input.dtype)?;
-            self.kernel_over(&[&grad], &[&fitted])?;
-            *slot = Some(fitted);
+            let mut grad = grad;
+            if grad.elements() != input.layout.elements() {
+                let summed = self.empty(&input.layout.shape, grad.dtype())?;
+                self.kernel_over(&[&grad], &[&summed])?;
+                grad = summed;
+            }
+            if grad.dtype() != input.dtype {
+                let cast = self.empty(&input.layout.shape, input.dtype)?;
+                self.kernel_over(&[&grad], &[&cast])?;
+                grad = cast;
+            }
+            *slot = Some(grad);
         }
         Ok(outputs)
     }

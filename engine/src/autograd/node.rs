@@ -50,11 +50,13 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// The gradient of the only output.
-    pub fn grad(&mut self) -> Result<Tensor, RunError> {
+    /// The gradient of the only output. The call keeps it as well: gradients that came in live
+    /// until the node is done, whatever its formula does.
+    pub fn grad(&self) -> Result<Tensor, RunError> {
         self.grads
-            .get_mut(0)
-            .and_then(Option::take)
+            .first()
+            .cloned()
+            .flatten()
             .ok_or(RunError::NoGradient)
     }
 }

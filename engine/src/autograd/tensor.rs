@@ -27,6 +27,8 @@ pub(crate) struct TensorImpl {
     pub storage: Rc<Storage>,
     pub grad_fn: Option<Edge>,
     pub leaf: Option<LeafMeta>,
+    /// Made by a view operation: such a tensor keeps its base, so it never owns its storage alone.
+    pub is_view: bool,
 }
 
 /// A strong reference to a tensor; cloning it is what assigning a Python variable is.
@@ -45,6 +47,7 @@ impl Tensor {
             storage,
             grad_fn,
             leaf,
+            is_view: false,
         }))
     }
 
@@ -116,7 +119,23 @@ impl Tensor {
             layout,
             ..self.0.saved
         };
-        Tensor::new(saved, Rc::clone(&self.0.storage), grad_fn, None)
+        Tensor(Rc::new(TensorImpl {
+            saved,
+            storage: Rc::clone(&self.0.storage),
+            grad_fn,
+            leaf: None,
+            is_view: true,
+        }))
+    }
+
+    /// The same elements as a view (what a reshape that copies nothing returns).
+    pub(crate) fn alias(&self) -> Tensor {
+        self.view_as(*self.layout(), None)
+    }
+
+    /// Whether no other tensor, and no base, refers to the storage.
+    pub(crate) fn owns_storage_alone(&self) -> bool {
+        !self.0.is_view && Rc::strong_count(&self.0.storage) == 1
     }
 
     /// References to this very object, not to its storage (`TensorImpl::use_count`).

@@ -116,13 +116,15 @@ impl DeltaRule {
         decay: Tensor,
     ) -> Result<Chunked, RunError> {
         let column = [1, self.heads, self.tokens, 1];
-        let factor = s.view(beta, &column)?;
-        let v_beta = s.mul(&value, &factor)?;
-        let k_beta = s.mul(&key, &factor)?;
+        // One view for each use: their gradients meet before the view, and neither is reused.
+        let v_factor = s.view(beta, &column)?;
+        let v_beta = s.mul(&value, &v_factor)?;
+        let k_factor = s.view(beta, &column)?;
+        let k_beta = s.mul(&key, &k_factor)?;
         let query = s.view(&query, &self.chunked(self.key_width))?;
         let key = s.view(&key, &self.chunked(self.key_width))?;
-        let k_beta = s.view(&k_beta, &self.chunked(self.key_width))?;
-        let v_beta = s.view(&v_beta, &self.chunked(self.value_width))?;
+        let k_beta = s.reshape(&k_beta, &self.chunked(self.key_width))?;
+        let v_beta = s.reshape(&v_beta, &self.chunked(self.value_width))?;
         let decay = self.decay(s, decay)?;
         let system = self.scores(s, &k_beta, &key, &decay)?;
         let intra = self.scores(s, &query, &key, &decay)?;
@@ -225,14 +227,13 @@ impl DeltaRule {
         );
         for chunk in 0..self.chunks() {
             let at = |width: u64| chunk * CHUNK * width;
+            let value = s.part(&new_values, &values, at(self.value_width))?;
             let predicted = {
                 let k = s.part(&k_cumdecay, &keys, at(self.key_width))?;
                 s.batched(&k, &state, &values)?
             };
-            let v_new = {
-                let value = s.part(&new_values, &values, at(self.value_width))?;
-                s.sub(&value, &predicted)?
-            };
+            let v_new = s.sub(&value, &predicted)?;
+            drop(value);
             drop(predicted);
             let inter = {
                 let q = s.part(&query, &keys, at(self.key_width))?;
@@ -258,7 +259,7 @@ impl DeltaRule {
             state = s.add(&decayed, &update)?;
         }
         drop(state);
-        let dense = s.dense(&out, DType::Float32)?;
+        let dense = s.contiguous(&out)?;
         drop(out);
         s.dense(&dense, DType::Bfloat16)
     }

@@ -159,12 +159,12 @@ impl DeltaNet {
         let parts = s.split_last(&mixed, &[keys, keys, heads * width])?;
         let [query, key, value] =
             <[Tensor; 3]>::try_from(parts).map_err(|_| RunError::NoGradient)?;
+        let shape = [1, tokens, heads, width];
+        let value = s.reshape(&value, &shape)?;
         let beta = s.sigmoid(&b)?;
         let decay = self.decay(s, &a)?;
-        let shape = [1, tokens, heads, width];
         let query = s.repeat_to(&query, &shape)?;
         let key = s.repeat_to(&key, &shape)?;
-        let value = s.view(&value, &shape)?;
         let rule = DeltaRule {
             tokens,
             heads,
@@ -281,14 +281,14 @@ impl Attention {
             let both = s.view(&both, &[1, tokens, c.heads, 2 * width])?;
             let parts = s.split_last(&both, &[width, width])?;
             let [query, gate] = <[Tensor; 2]>::try_from(parts).map_err(|_| RunError::NoGradient)?;
-            let gate = s.dense(&gate, BF16)?;
+            let gate = s.contiguous(&gate)?;
             (query, s.view(&gate, &[1, tokens, c.heads * width])?)
         };
         let query = self.q_norm.forward(s, &query)?;
         let query = s.view(&query, &[1, c.heads, tokens, width])?;
         let key = {
             let raw = self.k.forward(s, x)?;
-            let raw = s.view(&raw, &[1, tokens, c.kv_heads, width])?;
+            let raw = s.reshape(&raw, &[1, tokens, c.kv_heads, width])?;
             self.k_norm.forward(s, &raw)?
         };
         let key = s.view(&key, &[1, c.kv_heads, tokens, width])?;
@@ -296,12 +296,11 @@ impl Attention {
             let raw = self.v.forward(s, x)?;
             s.view(&raw, &[1, c.kv_heads, tokens, width])?
         };
-        let query_turned = turn(s, c, &query, cos, sin)?;
-        let key_turned = turn(s, c, &key, cos, sin)?;
-        let (query, key) = join_turned(s, c, (query, query_turned), (key, key_turned))?;
+        let rotary = [cos, sin];
+        let (query, key) = turn_both(s, c, query, key, rotary)?;
         let attended = {
             let out = s.attention(&query, &key, &value)?;
-            s.dense(&out, BF16)?
+            s.contiguous(&out)?
         };
         let attended = s.view(&attended, &[1, tokens, c.heads * width])?;
         let open = s.sigmoid(&gate)?;
@@ -318,44 +317,54 @@ impl Attention {
     }
 }
 
-/// `x_rot * cos + rotate_half(x_rot) * sin`.
+/// `apply_rotary_pos_emb`: the first part of each head is turned, the rest stays.
+fn turn_both(
+    s: &mut Session,
+    c: &TextConfig,
+    query: Tensor,
+    key: Tensor,
+    rotary: [&Tensor; 2],
+) -> Result<(Tensor, Tensor), RunError> {
+    let rest = c.head_width - c.rotary_width;
+    let halves = |s: &mut Session, x: &Tensor| -> Result<[Tensor; 2], RunError> {
+        let heads = x.shape()[1];
+        let turned = s.part(x, &[1, heads, c.tokens, c.rotary_width], 0)?;
+        Ok([
+            turned,
+            s.part(x, &[1, heads, c.tokens, rest], c.rotary_width)?,
+        ])
+    };
+    let [query_rotary, query_rest] = halves(s, &query)?;
+    let [key_rotary, key_rest] = halves(s, &key)?;
+    let query_turned = turn(s, c, &query_rotary, rotary)?;
+    let key_turned = turn(s, c, &key_rotary, rotary)?;
+    let query_joined = s.cat_last(&[&query_turned, &query_rest])?;
+    drop(query_turned);
+    let key_joined = s.cat_last(&[&key_turned, &key_rest])?;
+    drop(key_turned);
+    drop((query_rotary, query_rest, key_rotary, key_rest));
+    drop((query, key));
+    Ok((query_joined, key_joined))
+}
+
+/// `x * cos + rotate_half(x) * sin`.
 fn turn(
     s: &mut Session,
     c: &TextConfig,
     x: &Tensor,
-    cos: &Tensor,
-    sin: &Tensor,
+    [cos, sin]: [&Tensor; 2],
 ) -> Result<Tensor, RunError> {
     let (heads, half) = (x.shape()[1], c.rotary_width / 2);
-    let rotary = s.part(x, &[1, heads, c.tokens, c.rotary_width], 0)?;
-    let straight = s.mul(&rotary, cos)?;
+    let straight = s.mul(x, cos)?;
     let turned = {
-        let lower = s.part(&rotary, &[1, heads, c.tokens, half], 0)?;
-        let upper = s.part(&rotary, &[1, heads, c.tokens, half], half)?;
+        let lower = s.part(x, &[1, heads, c.tokens, half], 0)?;
+        let upper = s.part(x, &[1, heads, c.tokens, half], half)?;
         let negative = s.neg(&upper)?;
         s.cat_last(&[&negative, &lower])?
     };
     let across = s.mul(&turned, sin)?;
     drop(turned);
     s.add(&straight, &across)
-}
-
-/// The turned part and the rest, side by side again.
-fn join_turned(
-    s: &mut Session,
-    c: &TextConfig,
-    (query, query_turned): (Tensor, Tensor),
-    (key, key_turned): (Tensor, Tensor),
-) -> Result<(Tensor, Tensor), RunError> {
-    let rest = c.head_width - c.rotary_width;
-    let query_rest = s.part(&query, &[1, c.heads, c.tokens, rest], c.rotary_width)?;
-    let key_rest = s.part(&key, &[1, c.kv_heads, c.tokens, rest], c.rotary_width)?;
-    let query_joined = s.cat_last(&[&query_turned, &query_rest])?;
-    drop(query_turned);
-    let key_joined = s.cat_last(&[&key_turned, &key_rest])?;
-    drop(key_turned);
-    drop((query_rest, query, key_rest, key));
-    Ok((query_joined, key_joined))
 }
 
 impl Mlp {

@@ -34,7 +34,7 @@ pub struct VisionConfig {
 
 struct Linear {
     weight: Tensor,
-    _bias: Tensor,
+    bias: Tensor,
 }
 
 impl Linear {
@@ -42,7 +42,7 @@ impl Linear {
         let weight = s.frozen(&[rows, columns], BF16)?;
         Ok(Linear {
             weight,
-            _bias: s.frozen(&[rows], BF16)?,
+            bias: s.frozen(&[rows], BF16)?,
         })
     }
 }
@@ -54,6 +54,12 @@ struct Block {
     up: Linear,
     down: Linear,
     _norms: [Tensor; 4],
+}
+
+impl Linear {
+    fn forward(&self, s: &mut Session, x: &Tensor) -> Result<Tensor, RunError> {
+        s.linear_bias(x, &self.weight, &self.bias)
+    }
 }
 
 /// The tower.
@@ -98,10 +104,10 @@ impl Block {
         let changed = {
             let normed = s.layer_norm(&middle)?;
             let active = {
-                let wide = s.linear(&normed, &self.up.weight)?;
+                let wide = self.up.forward(s, &normed)?;
                 s.gelu(&wide)?
             };
-            let out = s.linear(&active, &self.down.weight)?;
+            let out = self.down.forward(s, &active)?;
             drop(active);
             out
         };
@@ -118,7 +124,7 @@ impl Block {
     ) -> Result<Tensor, RunError> {
         let c = &self.config;
         let width = c.hidden / c.heads;
-        let qkv = s.linear(x, &self.qkv.weight)?;
+        let qkv = self.qkv.forward(s, x)?;
         let shape = [1, c.heads, c.patches, width];
         let query = s.part(&qkv, &[c.patches, c.hidden], 0)?;
         let key = s.part(&qkv, &[c.patches, c.hidden], c.hidden)?;
@@ -132,7 +138,7 @@ impl Block {
         let dense = s.dense(&attended, BF16)?;
         let flat = s.view(&dense, &[c.patches, c.hidden])?;
         drop(dense);
-        let out = s.linear(&flat, &self.out.weight)?;
+        let out = self.out.forward(s, &flat)?;
         drop(flat);
         drop((lengths, value, qkv, key, query, attended));
         Ok(out)
@@ -239,10 +245,10 @@ impl VisionTower {
             let normed = s.layer_norm(&x)?;
             let merged = s.view(&normed, &[c.patches / c.merge, c.hidden * c.merge])?;
             let active = {
-                let inner = s.linear(&merged, &self.merge_in.weight)?;
+                let inner = self.merge_in.forward(s, &merged)?;
                 s.gelu(&inner)?
             };
-            s.linear(&active, &self.merge_out.weight)?
+            self.merge_out.forward(s, &active)?
         };
         drop((weights, summed, rotary, x));
         Ok(out)
@@ -252,7 +258,9 @@ impl VisionTower {
     /// the caller's frame.
     fn embed(&self, s: &mut Session, pixels: &Tensor) -> Result<(Tensor, Tensor), RunError> {
         let c = &self.config;
-        let patches = s.linear(pixels, &self.patch.weight)?;
+        // A convolution whose stride is its size; cuDNN's, not cuBLAS's.
+        let patches = s.empty(&[c.patches, c.hidden], BF16)?;
+        s.kernel_over(&[pixels, &self.patch.weight, &self.patch.bias], &[&patches])?;
         let table = s.empty(&[4, c.patches, c.hidden], BF16)?;
         let weighted = s.empty(&[4, c.patches, c.hidden], F32)?;
         drop(table);

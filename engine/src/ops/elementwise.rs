@@ -158,13 +158,21 @@ impl Session {
         self.unary("ToCopyBackward0", x, dtype, Saves::Nothing, cast_back)
     }
 
-    /// A dense copy in row-major order (`clone`, `contiguous` of a strided view, `to` with a
-    /// memory format).
+    /// `contiguous` of a strided view: a copy whose gradient passes through.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn contiguous(&mut self, x: &Tensor) -> Result<Tensor, RunError> {
+        self.unary("CloneBackward0", x, x.dtype(), Saves::Nothing, pass_through)
+    }
+
+    /// A dense copy of another type or size (`to` with a memory format, `pad`): its gradient is a
+    /// copy too.
     ///
     /// # Errors
     /// As for [`Session::cast`].
     pub fn dense(&mut self, x: &Tensor, dtype: DType) -> Result<Tensor, RunError> {
-        self.unary("CloneBackward0", x, dtype, Saves::Nothing, cast_back)
+        self.unary("ToCopyBackward0", x, dtype, Saves::Nothing, cast_back)
     }
 
     /// `x.pow(2)`.

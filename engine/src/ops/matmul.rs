@@ -13,12 +13,13 @@ fn product_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     if second.needs_grad {
         let out = s.empty(&second.layout.shape, second.dtype)?;
         s.cublas(&[&grad], &[&out], flops)?;
-        grads[1] = Some(out);
+        // Operands are reshaped on the way in, so gradients are views on the way out.
+        grads[1] = Some(out.alias());
     }
     if first.needs_grad {
         let out = s.empty(&first.layout.shape, first.dtype)?;
         s.cublas(&[&grad], &[&out], flops)?;
-        grads[0] = Some(out);
+        grads[0] = Some(out.alias());
     }
     Ok(grads)
 }
@@ -28,7 +29,7 @@ fn solve_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let system = call.inputs[0];
     let of_right = s.empty_like(&grad)?;
-    s.kernel_over(&[&grad], &[&of_right])?;
+    s.solve_kernel(&grad, &of_right)?;
     let mut grads = vec![None, None];
     if system.needs_grad {
         let outer = s.empty(&system.layout.shape, system.dtype)?;
@@ -48,8 +49,10 @@ fn solve_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 fn conv_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let input = call.inputs[0];
+    let dense = s.empty(&input.layout.shape, input.dtype)?;
     let out = s.empty(&input.layout.shape, input.dtype)?;
     s.kernel_over(&[&grad], &[&out])?;
+    drop(dense);
     Ok(vec![Some(out)])
 }
 
@@ -69,7 +72,7 @@ fn attention_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 }
 
 /// Bytes of the attention workspace beside its products.
-const ATTENTION_SLACK: u64 = 32 << 10;
+const ATTENTION_SLACK: u64 = (32 << 10) + 256;
 
 impl Session {
     fn product(
@@ -108,6 +111,32 @@ impl Session {
         self.product("MmBackward0", x, weight, &shape)
     }
 
+    /// `F.linear` with a frozen weight and bias.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn linear_bias(
+        &mut self,
+        x: &Tensor,
+        weight: &Tensor,
+        bias: &Tensor,
+    ) -> Result<Tensor, RunError> {
+        let mut node = self.record("AddmmBackward0", product_back, &[x, weight]);
+        let mut shape = x.shape().to_vec();
+        let inner = shape.last().copied().unwrap_or(1);
+        if let Some(last) = shape.last_mut() {
+            *last = weight.shape()[0];
+        }
+        let flops = 2 * shape.iter().product::<u64>() * inner;
+        if let Some(node) = &mut node {
+            node.args[0] = flops;
+        }
+        self.save_for(&mut node, weight)?;
+        let out = self.empty(&shape, x.dtype())?;
+        self.cublas_lt(&[x, weight, bias], &[&out], flops as f64)?;
+        Ok(self.attach(out, node))
+    }
+
     /// A batched product with a result of the given shape.
     ///
     /// # Errors
@@ -132,15 +161,20 @@ impl Session {
         );
         self.save_for(&mut node, system)?;
         let out = self.empty_like(right)?;
-        // cuBLAS takes an array of pointers for each operand, one for each matrix.
+        self.solve_kernel(right, &out)?;
+        self.save_output(&mut node, &out)?;
+        Ok(self.attach(out, node))
+    }
+
+    /// cuBLAS takes an array of pointers for each operand, one for each matrix.
+    fn solve_kernel(&mut self, right: &Tensor, out: &Tensor) -> Result<(), RunError> {
         let matrices: u64 = right.shape().iter().rev().skip(2).product();
         let pointers = self.scratch(matrices * 8)?;
         let more = self.scratch(matrices * 8)?;
-        self.kernel_over(&[system, right], &[&out])?;
+        self.kernel_over(&[right], &[out])?;
         drop(more);
         drop(pointers);
-        self.save_output(&mut node, &out)?;
-        Ok(self.attach(out, node))
+        Ok(())
     }
 
     /// Depthwise `F.conv1d` over `[1, channels, length]` with frozen weights of `taps` and a

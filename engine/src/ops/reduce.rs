@@ -18,14 +18,13 @@ fn sum_back(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     Ok(vec![Some(grad.expanded(call.inputs[0].layout.shape))])
 }
 
-/// `flip(cumsum(flip(grad)))`: three tensors one after another.
+/// `flip(cumsum(flip(grad)))`: three tensors, the first two until the third is there.
 fn cumsum_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let flipped = s.empty_like(&grad)?;
     s.kernel_over(&[&grad], &[&flipped])?;
     let scanned = s.empty_like(&grad)?;
     s.kernel_over(&[&flipped], &[&scanned])?;
-    drop(flipped);
     let out = s.empty_like(&grad)?;
     s.kernel_over(&[&scanned], &[&out])?;
     Ok(vec![Some(out)])

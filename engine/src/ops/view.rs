@@ -37,7 +37,7 @@ fn cat_back(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 
 /// The gradients of the parts of a split, put together again.
 fn split_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
-    let parts: Vec<Tensor> = call.grads.iter_mut().filter_map(Option::take).collect();
+    let parts: Vec<Tensor> = call.grads.iter().flatten().cloned().collect();
     let dtype = parts.first().ok_or(RunError::NoGradient)?.dtype();
     let out = s.empty(&call.inputs[0].layout.shape, dtype)?;
     let reads: Vec<&Tensor> = parts.iter().collect();
@@ -74,6 +74,8 @@ fn assign_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
         grads[1] = Some(part);
     }
     if call.inputs[0].needs_grad {
+        let zeros = s.empty(&call.inputs[1].layout.shape, grad.dtype())?;
+        s.kernel_over(&[&zeros], &[&whole])?;
         grads[0] = Some(whole);
     }
     Ok(grads)
@@ -138,6 +140,21 @@ impl Session {
     /// As for [`Session::cast`].
     pub fn view(&mut self, x: &Tensor, shape: &[u64]) -> Result<Tensor, RunError> {
         let node = self.record("ViewBackward0", view_back, &[x]);
+        let layout = Layout {
+            offset: x.layout().offset,
+            ..Layout::contiguous(shape)
+        };
+        let view = x.view_as(layout, None);
+        Ok(self.attach(view, node))
+    }
+
+    /// [`Session::view`] of a tensor whose gradient arrives in another order of elements, so that
+    /// backward has to copy it.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn reshape(&mut self, x: &Tensor, shape: &[u64]) -> Result<Tensor, RunError> {
+        let node = self.record("ReshapeBackward0", repeat_back, &[x]);
         let layout = Layout {
             offset: x.layout().offset,
             ..Layout::contiguous(shape)

@@ -32,10 +32,14 @@ pub struct Session {
     sequence: u64,
     /// cuBLAS workspaces: of the thread that runs the forward pass, and of autograd's.
     workspaces: [Option<Rc<Storage>>; 2],
+    /// cuBLASLt's workspace, which products with a bias use.
+    lt_workspace: Option<Rc<Storage>>,
 }
 
 /// One cuBLAS workspace on a Hopper card, in bytes.
 const CUBLAS_WORKSPACE: u64 = 32 << 20;
+/// The workspace of cuBLASLt, in bytes.
+const CUBLAS_LT_WORKSPACE: u64 = 1 << 20;
 
 impl Session {
     /// A session on a fresh device.
@@ -47,6 +51,7 @@ impl Session {
             grad_enabled: true,
             sequence: 0,
             workspaces: [None, None],
+            lt_workspace: None,
         }
     }
 
@@ -279,6 +284,20 @@ impl Session {
             self.workspaces[thread] = Some(self.scratch(CUBLAS_WORKSPACE)?);
         }
         self.kernel(reads, writes, flops)
+    }
+
+    /// A matrix product with a bias, by cuBLASLt.
+    pub(crate) fn cublas_lt(
+        &mut self,
+        reads: &[&Tensor],
+        writes: &[&Tensor],
+        flops: f64,
+    ) -> Result<(), RunError> {
+        self.cublas(reads, writes, flops)?;
+        if self.lt_workspace.is_none() {
+            self.lt_workspace = Some(self.scratch(CUBLAS_LT_WORKSPACE)?);
+        }
+        Ok(())
     }
 
     // ---- graph ---------------------------------------------------------------------------

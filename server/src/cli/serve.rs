@@ -53,6 +53,10 @@ pub struct ServeArgs {
     /// Memory for decoded traces
     #[arg(long, value_name = "SIZE", default_value = "384MiB", value_parser = size)]
     cache: Bytes,
+    /// zstd level at which uploaded files are packed again when the server is idle; 0: they are not
+    #[arg(long, value_name = "LEVEL", default_value_t = 19,
+          value_parser = clap::value_parser!(i32).range(0..=22))]
+    repack_level: i32,
 }
 
 /// Serves until it is told to stop.
@@ -103,6 +107,7 @@ impl ServeArgs {
             upload_limit: self.upload_limit,
             keep_free: self.keep_free,
             cache: self.cache,
+            repack_level: Some(self.repack_level).filter(|&level| level > 0),
         })
     }
 }

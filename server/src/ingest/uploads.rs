@@ -96,6 +96,11 @@ impl Uploads {
         job
     }
 
+    /// Where it stores bytes.
+    pub fn blobs(&self) -> &Blobs {
+        &self.shared.blobs
+    }
+
     /// Accepts an upload before a byte of it is sent.
     ///
     /// # Errors
@@ -123,6 +128,13 @@ impl Uploads {
     /// An upload that is announced or under way.
     pub fn job(&self, id: &UploadId) -> Option<Arc<Job>> {
         self.jobs().get(id).cloned()
+    }
+
+    /// Whether an upload is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.jobs()
+            .values()
+            .any(|job| job.is_started() && !job.is_finished())
     }
 
     /// Uploads that are announced or under way.

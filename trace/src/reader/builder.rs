@@ -46,7 +46,7 @@ pub struct Builder {
 }
 
 /// Slots for kinds seen lately.
-pub(super) const RECENT_KINDS: usize = 1 << 12;
+pub(super) const RECENT_KINDS: usize = 1 << 14;
 
 /// Keys of a dictionary that was set key by key, before it is taken for one of unknown shape.
 const MAX_ROW_KEYS: usize = 64;

@@ -39,11 +39,17 @@ const MAX_SLOTS: usize = 32;
 
 const APPEND: u8 = b'a';
 const APPENDS: u8 = b'e';
+const BININT: u8 = b'J';
+const BININT1: u8 = b'K';
+const BININT2: u8 = b'M';
 const BINGET: u8 = b'h';
+const EMPTY_LIST: u8 = b']';
+const LONG1: u8 = 0x8a;
 const LONG_BINGET: u8 = b'j';
 const MARK: u8 = b'(';
 const MEMOIZE: u8 = 0x94;
 const SETITEMS: u8 = b'u';
+const SHORT_BINUNICODE: u8 = 0x8c;
 const TUPLE2: u8 = 0x86;
 
 impl EventShape {
@@ -52,15 +58,15 @@ impl EventShape {
         self.slots.clear();
     }
 
-    /// Reads the event at the start of `buf`, up to and with its `SETITEMS`: its row, and its
-    /// length in bytes. `None`, and nothing has happened, if it is unusual or no event or not
+    /// Reads the event at the start of `buf`, up to and with its `SETITEMS`, into the next row:
+    /// its length in bytes. `None`, and nothing has happened, if it is unusual or no event or not
     /// there completely.
     pub fn read(
         &mut self,
         buf: &[u8],
         memo: &mut Vec<Memo>,
         builder: &mut Builder,
-    ) -> Option<(Value, usize)> {
+    ) -> Option<usize> {
         let [b'}', MEMOIZE, MARK, ..] = buf else {
             return None;
         };
@@ -72,15 +78,12 @@ impl EventShape {
             memo,
             builder,
         };
-        let row = cursor.event(&mut self.slots);
+        let done = cursor.event(&mut self.slots);
         let end = cursor.at;
-        match row {
-            Some(row) => Some((row, end)),
-            None => {
-                memo.truncate(memo_before);
-                None
-            }
+        if done.is_none() {
+            memo.truncate(memo_before);
         }
+        done.map(|()| end)
     }
 }
 
@@ -123,6 +126,14 @@ impl Word {
 
     fn str(self) -> Option<StrIdx> {
         (self.is == Is::Str).then_some(StrIdx(self.bits as u32))
+    }
+
+    /// No stack, where torch writes `None` or something unknown.
+    fn stack(self) -> StackIdx {
+        match self.is {
+            Is::Stack => StackIdx(self.bits as u32),
+            _ => StackIdx::NONE,
+        }
     }
 
     fn number(self) -> Option<u64> {
@@ -170,9 +181,9 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    fn event(&mut self, slots: &mut Vec<Slot>) -> Option<Value> {
+    fn event(&mut self, slots: &mut Vec<Slot>) -> Option<()> {
         let mut fields = Fields::new();
-        let mut n_slots = 0;
+        let mut n_slots = self.usual(slots, &mut fields)?;
         let mut all_known = true;
         loop {
             let word = word_at(self.buf, self.at)?;
@@ -210,16 +221,109 @@ impl Cursor<'_> {
             metadata: fields.kind.metadata.or(fields.category).or(fields.internal),
             ..fields.kind
         };
-        let row = self
-            .builder
-            .push_event(&kind, fields.addr, fields.time)
-            .ok()?;
+        self.builder.push_event(&kind, fields.addr, fields.time)?;
         self.builder.keys_seen |= fields.seen;
         if !all_known {
             let unknown = slots[..n_slots].iter().filter(|slot| slot.key.is_none());
             unknown.for_each(|slot| *self.builder.unknown.entry(slot.name).or_default() += 1);
         }
-        Some(row)
+        Some(())
+    }
+
+    /// Keys in the order in which torch writes them, as far as they come. Each has its own place
+    /// in the code, so that the processor learns what usually stands there. How many came.
+    #[inline(always)]
+    fn usual(&mut self, slots: &[Slot], fields: &mut Fields) -> Option<usize> {
+        let mut next = 0;
+        if self.key(slots, &mut next, Key::Action) {
+            fields.kind.action = action_at(self.text()??.0);
+            fields.seen |= Key::Action.bit();
+        }
+        if self.key(slots, &mut next, Key::Addr) {
+            fields.addr = self.number()?;
+            fields.seen |= Key::Addr.bit();
+        }
+        if self.key(slots, &mut next, Key::Size) {
+            let size = self.number().filter(|&size| size <= MAX_SIZE)?;
+            fields.kind.size = Bytes(size);
+            fields.seen |= Key::Size.bit();
+        }
+        if self.key(slots, &mut next, Key::Stream) {
+            fields.kind.stream = self.number()?;
+            fields.seen |= Key::Stream.bit();
+        }
+        if self.key(slots, &mut next, Key::TimeUs) {
+            fields.time = Micros(self.number()? as i64);
+            fields.seen |= Key::TimeUs.bit();
+        }
+        if self.key(slots, &mut next, Key::CompileContext) {
+            fields.kind.compile_context = self.text()?.filter(says_something);
+            fields.seen |= Key::CompileContext.bit();
+        }
+        if self.key(slots, &mut next, Key::UserMetadata) {
+            fields.kind.metadata = self.text()?.filter(says_something);
+            fields.seen |= Key::UserMetadata.bit();
+        }
+        if self.key(slots, &mut next, Key::Frames) {
+            fields.kind.stack = self.stack()?;
+            fields.seen |= Key::Frames.bit();
+        }
+        Some(next)
+    }
+
+    /// Steps over `key`, if that is the next slot's and is what comes.
+    #[inline(always)]
+    fn key(&mut self, slots: &[Slot], next: &mut usize, key: Key) -> bool {
+        if let Some(slot) = slots.get(*next)
+            && slot.key == Some(key)
+            && let Some(word) = word_at(self.buf, self.at)
+            && word & slot.mask == slot.opcode
+        {
+            self.at += slot.len;
+            *next += 1;
+            return true;
+        }
+        false
+    }
+
+    /// An integer, as its bits.
+    #[inline(always)]
+    fn number(&mut self) -> Option<u64> {
+        let word = word_at(self.buf, self.at)?;
+        let (number, len) = match word as u8 {
+            LONG1 => long1(self.buf, self.at)?,
+            BININT => (i64::from((word >> 8) as i32), 5),
+            BININT1 => (i64::from((word >> 8) as u8), 2),
+            BININT2 => (i64::from((word >> 8) as u16), 3),
+            _ => return self.value()?.number(),
+        };
+        self.at += len;
+        Some(number as u64)
+    }
+
+    /// A string, or something else.
+    #[inline(always)]
+    fn text(&mut self) -> Option<Option<StrIdx>> {
+        let word = word_at(self.buf, self.at)?;
+        if let Some((index, len)) = reference(word) {
+            self.at += len;
+            return Some(Word::of(*self.memo.get(index)?)?.str());
+        }
+        if word as u8 == SHORT_BINUNICODE {
+            return Some(self.string((word >> 8) as u8 as usize)?.str());
+        }
+        Some(self.value()?.str())
+    }
+
+    /// The stack of an event.
+    #[inline(always)]
+    fn stack(&mut self) -> Option<StackIdx> {
+        let word = word_at(self.buf, self.at)?;
+        let value = match word as u8 {
+            EMPTY_LIST => self.list()?,
+            _ => self.value()?,
+        };
+        Some(value.stack())
     }
 
     #[inline]
@@ -236,10 +340,7 @@ impl Cursor<'_> {
             Key::Stream => fields.kind.stream = value.number()?,
             Key::TimeUs => fields.time = Micros(value.number()? as i64),
             Key::Frames => {
-                fields.kind.stack = match value.is {
-                    Is::Stack => StackIdx(value.bits as u32),
-                    _ => StackIdx::NONE,
-                }
+                fields.kind.stack = value.stack();
             }
             Key::CompileContext => fields.kind.compile_context = text(),
             Key::UserMetadata => fields.kind.metadata = text(),
@@ -271,7 +372,7 @@ impl Cursor<'_> {
         })
     }
 
-    #[inline]
+    #[inline(never)]
     fn value(&mut self) -> Option<Word> {
         let word = word_at(self.buf, self.at)?;
         let (value, len) = match word as u8 {
@@ -279,22 +380,15 @@ impl Cursor<'_> {
                 let (index, len) = reference(word)?;
                 (Word::of(*self.memo.get(index)?)?, len)
             }
-            // LONG1, of the lengths that fit a word
-            0x8a => {
-                let n = (word >> 8) as u8 as usize;
-                if !(1..=8).contains(&n) {
-                    return None;
-                }
-                let shift = 64 - 8 * n;
-                let number = (word_at(self.buf, self.at + 2)? << shift) as i64 >> shift;
-                (Word::int(number), 2 + n)
+            LONG1 => {
+                let (number, len) = long1(self.buf, self.at)?;
+                (Word::int(number), len)
             }
-            // BININT, BININT1, BININT2
-            b'J' => (Word::int(i64::from((word >> 8) as i32)), 5),
-            b'K' => (Word::int(i64::from((word >> 8) as u8)), 2),
-            b'M' => (Word::int(i64::from((word >> 8) as u16)), 3),
-            0x8c => return self.string((word >> 8) as u8 as usize),
-            b']' => return self.list(),
+            BININT => (Word::int(i64::from((word >> 8) as i32)), 5),
+            BININT1 => (Word::int(i64::from((word >> 8) as u8)), 2),
+            BININT2 => (Word::int(i64::from((word >> 8) as u16)), 3),
+            SHORT_BINUNICODE => return self.string((word >> 8) as u8 as usize),
+            EMPTY_LIST => return self.list(),
             b'N' => (Word::new(Is::None, 0), 1),
             0x88 | 0x89 => (Word::new(Is::Bool, 0), 1),
             _ => return None,
@@ -307,8 +401,15 @@ impl Cursor<'_> {
     #[inline]
     fn string(&mut self, n: usize) -> Option<Word> {
         let start = self.at + 2;
-        let bytes = self.buf.get(start..start + n)?;
-        let idx = self.builder.interner.bytes(bytes).ok()?;
+        let short = (n <= 8).then(|| word_at(self.buf, start)).flatten();
+        let known = short.and_then(|word| self.builder.interner.short(word, n));
+        let idx = match known {
+            Some(idx) => idx,
+            None => {
+                let bytes = self.buf.get(start..start + n)?;
+                self.builder.interner.bytes(bytes).ok()?
+            }
+        };
         self.at = start + n;
         self.memoize(Value::Str(idx))?;
         Some(Word::new(Is::Str, u64::from(idx.0)))
@@ -393,6 +494,18 @@ impl Cursor<'_> {
 fn word_at(buf: &[u8], at: usize) -> Option<u64> {
     let bytes = buf.get(at..)?.first_chunk()?;
     Some(u64::from_le_bytes(*bytes))
+}
+
+/// The number of the `LONG1` at `at`, if it fits a word, and the opcode's length.
+#[inline(always)]
+fn long1(buf: &[u8], at: usize) -> Option<(i64, usize)> {
+    let n = usize::from(*buf.get(at + 1)?);
+    if !(1..=8).contains(&n) {
+        return None;
+    }
+    let shift = 64 - 8 * n;
+    let number = (word_at(buf, at + 2)? << shift) as i64 >> shift;
+    Some((number, 2 + n))
 }
 
 /// The memo entry that the opcode at the start of `word` refers to, and the opcode's length.

@@ -5,9 +5,9 @@
 
 use super::keys::{ACTIONS, KEYS};
 use super::{Limits, ReadErrorKind};
-use crate::stacks::{Frame, FrameIdx, FxHasher, StackIdx, Stacks, StrIdx};
+use crate::stacks::{Frame, FrameIdx, StackIdx, Stacks, StrIdx};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 
 type Result<T> = std::result::Result<T, ReadErrorKind>;
 
@@ -49,23 +49,26 @@ impl Default for RecentString {
 /// The first eight bytes of a string, and its slot among those seen lately.
 #[inline]
 fn slot_of(bytes: &[u8]) -> (u64, usize) {
-    let mut first = [0_u8; 8];
-    let mut last = 0;
-    match bytes.first_chunk() {
-        Some(chunk) => {
-            first = *chunk;
-            last = bytes
+    let (start, last) = match bytes.first_chunk() {
+        Some(first) if bytes.len() > 8 => {
+            let last = bytes
                 .last_chunk()
                 .map_or(0, |last| u64::from_le_bytes(*last));
+            (u64::from_le_bytes(*first), last)
         }
-        None => first[..bytes.len()].copy_from_slice(bytes),
-    }
-    let start = u64::from_le_bytes(first);
-    let hash = (start ^ last.rotate_left(17)).wrapping_add(bytes.len() as u64);
-    (
-        start,
-        (hash.wrapping_mul(NEXT) >> 54) as usize % RECENT_STRINGS,
-    )
+        _ => {
+            let mut all = [0_u8; 8];
+            all[..bytes.len()].copy_from_slice(bytes);
+            (u64::from_le_bytes(all), 0)
+        }
+    };
+    (start, slot(start, last, bytes.len()))
+}
+
+#[inline]
+fn slot(start: u64, last: u64, len: usize) -> usize {
+    let hash = (start ^ last.rotate_left(17)).wrapping_add(len as u64);
+    (hash.wrapping_mul(NEXT) >> 54) as usize % RECENT_STRINGS
 }
 
 /// The string "".
@@ -74,7 +77,7 @@ pub const EMPTY: StrIdx = StrIdx((KEYS.len() + ACTIONS.len()) as u32);
 pub const NOT_APPLICABLE: StrIdx = StrIdx(EMPTY.0 + 1);
 
 const RECENT_STRINGS: usize = 1 << 10;
-const RECENT_SLOTS: usize = 1 << 10;
+const RECENT_SLOTS: usize = 1 << 12;
 
 /// Where to look next when different things have the same hash.
 const NEXT: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -141,6 +144,17 @@ impl Interner {
         Ok(idx)
     }
 
+    /// The string of the first `len` bytes of `word`, if it was seen lately; `len` is at most 8.
+    #[inline]
+    pub fn short(&self, word: u64, len: usize) -> Option<StrIdx> {
+        let start = match len {
+            8 => word,
+            _ => word & ((1 << (8 * len)) - 1),
+        };
+        let recent = self.recent_strings[slot(start, 0, len)];
+        (recent.start == start && recent.len == len).then_some(recent.idx)
+    }
+
     fn hashed_string(&mut self, text: &str) -> Result<StrIdx> {
         let mut key = self.keyed.hash_one(text);
         while let Some(&known) = self.strings.get(&key) {
@@ -173,9 +187,12 @@ impl Interner {
             return Ok(StackIdx::NONE);
         }
         let slot = cheap_hash(frames) as usize % RECENT_SLOTS;
-        let recent = self.recent[slot];
-        if self.stacks.frames(recent) == frames {
-            return Ok(recent);
+        // Two stacks that share a slot take turns, so there are two places for each.
+        for place in [slot, slot ^ 1] {
+            let recent = self.recent[place];
+            if self.stacks.frames(recent) == frames {
+                return Ok(recent);
+            }
         }
         let mut key = self.keyed.hash_one(frames);
         let stack = loop {
@@ -189,6 +206,7 @@ impl Interner {
                 }
             }
         };
+        self.recent[slot ^ 1] = self.recent[slot];
         self.recent[slot] = stack;
         Ok(stack)
     }
@@ -244,7 +262,8 @@ const MEMBER_BYTES: usize = 4;
 
 /// For the cache only: collisions cost a look into the map.
 fn cheap_hash(frames: &[FrameIdx]) -> u64 {
-    let mut hasher = FxHasher::default();
-    frames.iter().for_each(|frame| hasher.write_u32(frame.0));
-    hasher.finish() >> 32
+    let mixed = frames.iter().fold(frames.len() as u64, |mixed, frame| {
+        mixed.rotate_left(7) ^ u64::from(frame.0)
+    });
+    mixed.wrapping_mul(NEXT) >> 48
 }

@@ -6,7 +6,7 @@
 use super::builder::Builder;
 use super::event_run::EventShape;
 use super::memo::Memo;
-use super::values::{NO_MEMO, Value};
+use super::values::{NO_MEMO, Table, Value};
 use super::{Limits, ReadError, ReadErrorKind};
 
 /// A pickle being read.
@@ -129,8 +129,9 @@ impl Machine {
         {
             return None;
         }
-        let (row, length) = self.shape.read(buf, &mut self.memo, builder)?;
-        self.stack.push(row);
+        let row = builder.events_read() as u32;
+        let length = self.shape.read(buf, &mut self.memo, builder)?;
+        self.stack.push(Value::Row(Table::Event, row));
         Some(length)
     }
 

@@ -65,48 +65,47 @@ impl Builder {
             Key::DeviceFree
         };
         let (addr, time) = (fields.handle(addr)?, fields.time());
-        self.push_event(&kind, addr, time)
-    }
-
-    /// Appends an event.
-    ///
-    /// # Errors
-    /// When there are too many; nothing has changed then.
-    #[inline]
-    pub(super) fn push_event(
-        &mut self,
-        kind: &EventKind,
-        addr: u64,
-        time: Micros,
-    ) -> Result<Value> {
-        let row = self.events.kind.len();
-        if row >= self.limits.events {
-            return Err(ReadErrorKind::Limit(
+        match self.push_event(&kind, addr, time) {
+            Some(row) => Ok(Value::Row(Table::Event, row)),
+            None => Err(ReadErrorKind::Limit(
                 "number of events",
                 self.limits.events as u64,
-            ));
+            )),
+        }
+    }
+
+    /// Appends an event; `None`, and nothing has happened, when there are too many.
+    #[inline]
+    pub(super) fn push_event(&mut self, kind: &EventKind, addr: u64, time: Micros) -> Option<u32> {
+        let row = self.events.kind.len();
+        if row >= self.limits.events {
+            return None;
         }
         let id = self.kind(kind);
         self.events.kind.push(id);
         self.events.addr.push(addr);
         self.events.time.push(time);
-        Ok(Value::Row(Table::Event, row as u32))
+        Some(row as u32)
     }
 
     fn kind(&mut self, kind: &EventKind) -> u32 {
         let mut hasher = FxHasher::default();
         hasher.write_u64(kind.size.0 ^ u64::from(kind.action as u8) << 56);
-        hasher.write_u32(kind.stack.0);
+        hasher.write_u64(u64::from(kind.stack.0) ^ kind.stream << 32);
         let slot = (hasher.finish() >> 48) as usize % RECENT_KINDS;
-        let recent = self.recent_kinds[slot];
-        if self.kinds.get(recent as usize) == Some(kind) {
-            return recent;
+        // Two kinds that share a slot take turns, so there are two places for each.
+        for place in [slot, slot ^ 1] {
+            let recent = self.recent_kinds[place];
+            if self.kinds.get(recent as usize) == Some(kind) {
+                return recent;
+            }
         }
         let kinds = &mut self.kinds;
         let id = *self.kind_ids.entry(*kind).or_insert_with(|| {
             kinds.push(*kind);
             (kinds.len() - 1) as u32
         });
+        self.recent_kinds[slot ^ 1] = self.recent_kinds[slot];
         self.recent_kinds[slot] = id;
         id
     }

@@ -2,7 +2,7 @@
 //! takes scenes and requests out.
 
 use super::axis::AxisMap;
-use super::colours::Palette;
+use super::colours::{OTHER_KEY, Palette, Rgba};
 use super::hit_test::{self, Hit, Target};
 use super::lines::{self, LineStyle};
 use super::mountain::{self, Frame, Mountain};
@@ -15,7 +15,8 @@ use super::{axes, highlight, lanes};
 use api::timeline::Marks;
 use api::view_state::{Axis, Picture, Selection, ViewState};
 use std::rc::Rc;
-use trace::tiles::{GroupBy, MountainTile, SeriesTile, TileId};
+use std::sync::Arc;
+use trace::tiles::{GroupBy, LeftOut, MountainTile, SeriesTile, TileId};
 use trace::trace::{BlockIdx, Series};
 use trace::units::{Bytes, EventIdx};
 
@@ -80,7 +81,7 @@ pub struct Model {
     viewport: Viewport,
     /// Where it is going.
     target: Viewport,
-    marks: Option<Rc<Marks>>,
+    marks: Option<Arc<Marks>>,
     palette: Palette,
     series: TileCache<SeriesTile>,
     mountains: TileCache<Mountain>,
@@ -200,7 +201,7 @@ impl Model {
     }
 
     /// Steps, annotations, capacity have arrived.
-    pub fn set_marks(&mut self, marks: Rc<Marks>) {
+    pub fn set_marks(&mut self, marks: Arc<Marks>) {
         self.measure.has_steps = !marks.steps.is_empty();
         self.measure.lanes = lanes::lanes_needed(&marks);
         let peak = Bytes((self.high / HEADROOM) as u64);
@@ -239,6 +240,11 @@ impl Model {
     /// The window on its way to being shown.
     pub fn target(&self) -> &Viewport {
         &self.target
+    }
+
+    /// The window as drawn.
+    pub fn drawn(&self) -> &Viewport {
+        &self.viewport
     }
 
     fn limits(&self) -> Limits {
@@ -638,6 +644,40 @@ impl Model {
         })
     }
 
+    /// What the memory consists of where most of it is allocated in the window.
+    pub fn composition(&self) -> Option<Composition> {
+        let highest = self.prepared.mountains.iter().filter_map(|piece| {
+            let part = piece.tile.part(piece.from, piece.to);
+            let runs = self.prepared.columns.runs(part);
+            let (first, last) = (runs.first()?, runs.last()?);
+            let column = piece.tile.layout.highest(first.first, last.end);
+            Some((piece, column, piece.tile.layout.body(column)))
+        });
+        let (piece, column, total) = highest.max_by_key(|(_, _, level)| *level)?;
+        let (tile, layout) = (&piece.tile.tile, &piece.tile.layout);
+        let groups = layout.group_levels(column, tile.groups.len());
+        let mut groups: Vec<GroupShare> = tile
+            .groups
+            .iter()
+            .zip(groups)
+            .filter(|(_, bytes)| *bytes > Bytes::ZERO)
+            .map(|(group, bytes)| GroupShare {
+                key: group.key,
+                label: group.label.clone(),
+                colour: self.palette.group(group.key, group.order),
+                bytes,
+            })
+            .collect();
+        groups.sort_by_key(|g| (g.key == OTHER_KEY, std::cmp::Reverse(g.bytes)));
+        Some(Composition {
+            event: tile.samples[column],
+            total,
+            groups,
+            base: tile.base,
+            pending: tile.pending[column],
+        })
+    }
+
     /// The tile of the whole trace, for the minimap.
     pub fn whole(&self) -> Option<&Rc<SeriesTile>> {
         self.series.get(tile_cache::root(u64::from(self.n_events)))
@@ -684,6 +724,34 @@ pub struct GroupFacts {
     pub peak_event: Option<EventIdx>,
     /// The largest of its blocks that is drawn alone.
     pub member: Option<BlockIdx>,
+}
+
+/// What the memory consists of at one event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Composition {
+    /// The event.
+    pub event: EventIdx,
+    /// All that is allocated.
+    pub total: Bytes,
+    /// The groups, largest first, `other` last.
+    pub groups: Vec<GroupShare>,
+    /// Small blocks that live throughout.
+    pub base: LeftOut,
+    /// Freed, in use by another stream; not part of the total.
+    pub pending: Bytes,
+}
+
+/// A group's part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupShare {
+    /// The group's key.
+    pub key: u32,
+    /// Its name.
+    pub label: String,
+    /// Its colour.
+    pub colour: Rgba,
+    /// Its blocks together.
+    pub bytes: Bytes,
 }
 
 /// Space over the highest level.
@@ -756,7 +824,7 @@ mod tests {
             ooms: vec![],
             capacity: Some(Bytes::mib(1200)),
         };
-        model.set_marks(Rc::new(marks));
+        model.set_marks(Arc::new(marks));
         model.resize(720.0, 360.0, 1.0);
         assert_eq!(model.take_requests(0.0).len(), 2);
         model.series_arrived(series);
@@ -828,7 +896,7 @@ mod tests {
         let (read, problems) = ViewState::parse(&view.to_string()).unwrap();
         assert_eq!(problems, vec![]);
         let mut again = Model::new(400, Bytes::mib(1100), &read);
-        again.set_marks(Rc::clone(model.marks.as_ref().unwrap()));
+        again.set_marks(Arc::clone(model.marks.as_ref().unwrap()));
         assert_eq!(again.target(), model.target());
         assert_eq!(again.selection(), model.selection());
     }
@@ -891,6 +959,16 @@ mod tests {
         assert_eq!(extents[1], (Bytes::mib(312), Bytes::mib(312)));
         assert_eq!(model.time_at(100.0).map(f64::round), Some(100_000.0));
         assert_eq!(model.extents(5.0), None);
+    }
+
+    #[test]
+    fn the_highest_moment_is_taken_apart() {
+        let mut model = model();
+        model.base_scene();
+        let composition = model.composition().unwrap();
+        let of_groups = composition.groups.iter().map(|g| g.bytes).sum::<Bytes>();
+        assert_eq!(of_groups + composition.base.bytes, composition.total);
+        assert_eq!(composition.groups[0].label, "g0");
     }
 
     #[test]

@@ -1,1 +1,0 @@
-//! Requests against the whole router, without a socket.
