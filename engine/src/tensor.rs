@@ -248,7 +248,7 @@ pub struct StorageInfo {
 }
 
 /// A tensor as the pack hook sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SavedTensor {
     /// The storage under it.
     pub storage: StorageInfo,

@@ -8,6 +8,7 @@
 
 pub mod allocator;
 pub mod intervals;
+pub mod leaks;
 pub mod levels;
 pub mod pyramid;
 pub mod reader;

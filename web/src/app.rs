@@ -16,7 +16,9 @@ use crate::upload::driver::Uploads;
 use api::progress::ServerEvent;
 use leptos::prelude::*;
 use leptos_router::components::{Route, Router, Routes};
+use leptos_router::hooks::use_location;
 use leptos_router::path;
+use wasm_bindgen::JsCast;
 
 /// Whether the server answers; in the context of the whole application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,7 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/runs/:id") view=RunPage/>
                 </Routes>
             </main>
+            <FocusFollowsPage/>
             <UploadTray/>
         </Router>
         <DropTarget/>
@@ -48,6 +51,23 @@ pub fn App() -> impl IntoView {
         <HelpOverlay/>
         <TokenDialog/>
     }
+}
+
+/// Moves the focus to the content when the page changes: the link that led there is gone.
+#[component]
+fn FocusFollowsPage() -> impl IntoView {
+    let path = use_location().pathname;
+    Effect::new(move |before: Option<String>| {
+        let now = path.get();
+        if before.is_some_and(|before| before != now)
+            && let Some(main) = document().get_element_by_id("main")
+            && let Ok(main) = main.dyn_into::<web_sys::HtmlElement>()
+        {
+            // Fails only for an element that left the page meanwhile.
+            let _ = main.focus();
+        }
+        now
+    });
 }
 
 /// What every page may ask for, and the one event stream that feeds it.

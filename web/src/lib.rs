@@ -26,6 +26,9 @@ use wasm_bindgen::prelude::wasm_bindgen;
 /// Puts the application on the page; the browser calls it when the module is loaded.
 #[wasm_bindgen(start)]
 pub fn start() {
+    std::panic::set_hook(Box::new(|info| {
+        web_sys::console::error_1(&info.to_string().into());
+    }));
     theme::apply(theme::stored());
     mount_to_body(app::App);
 }

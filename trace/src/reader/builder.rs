@@ -42,11 +42,11 @@ pub struct Builder {
     pub(super) keys_seen: u64,
     pub(super) fields: Fields,
     /// Frames of the list being made a stack; kept for its memory.
-    frames: Vec<FrameIdx>,
+    pub(super) frames: Vec<FrameIdx>,
 }
 
 /// Slots for kinds seen lately.
-pub(super) const RECENT_KINDS: usize = 1 << 12;
+pub(super) const RECENT_KINDS: usize = 1 << 14;
 
 /// Keys of a dictionary that was set key by key, before it is taken for one of unknown shape.
 const MAX_ROW_KEYS: usize = 64;

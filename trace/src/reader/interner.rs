@@ -5,9 +5,9 @@
 
 use super::keys::{ACTIONS, KEYS};
 use super::{Limits, ReadErrorKind};
-use crate::stacks::{Frame, FrameIdx, FxHasher, StackIdx, Stacks, StrIdx};
+use crate::stacks::{Frame, FrameIdx, StackIdx, Stacks, StrIdx};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 
 type Result<T> = std::result::Result<T, ReadErrorKind>;
 
@@ -15,8 +15,7 @@ type Result<T> = std::result::Result<T, ReadErrorKind>;
 pub struct Interner {
     pub stacks: Stacks,
     keyed: RandomState,
-    /// Strings of at most eight bytes: these bytes, and the string.
-    short: Vec<(u64, StrIdx)>,
+    recent_strings: Vec<RecentString>,
     strings: HashMap<u64, StrIdx>,
     frames: HashMap<Frame, FrameIdx>,
     /// The stack last seen with a hash that ends in the slot's number.
@@ -28,13 +27,57 @@ pub struct Interner {
     max_members: usize,
 }
 
+/// A string seen lately.
+#[derive(Clone, Copy)]
+struct RecentString {
+    /// Its first eight bytes, filled up with zeros.
+    start: u64,
+    len: usize,
+    idx: StrIdx,
+}
+
+impl Default for RecentString {
+    fn default() -> RecentString {
+        RecentString {
+            start: 0,
+            len: 0,
+            idx: EMPTY,
+        }
+    }
+}
+
+/// The first eight bytes of a string, and its slot among those seen lately.
+#[inline]
+fn slot_of(bytes: &[u8]) -> (u64, usize) {
+    let (start, last) = match bytes.first_chunk() {
+        Some(first) if bytes.len() > 8 => {
+            let last = bytes
+                .last_chunk()
+                .map_or(0, |last| u64::from_le_bytes(*last));
+            (u64::from_le_bytes(*first), last)
+        }
+        _ => {
+            let mut all = [0_u8; 8];
+            all[..bytes.len()].copy_from_slice(bytes);
+            (u64::from_le_bytes(all), 0)
+        }
+    };
+    (start, slot(start, last, bytes.len()))
+}
+
+#[inline]
+fn slot(start: u64, last: u64, len: usize) -> usize {
+    let hash = (start ^ last.rotate_left(17)).wrapping_add(len as u64);
+    (hash.wrapping_mul(NEXT) >> 54) as usize % RECENT_STRINGS
+}
+
 /// The string "".
 pub const EMPTY: StrIdx = StrIdx((KEYS.len() + ACTIONS.len()) as u32);
 /// The string "N/A", which torch writes where there is no compile context.
 pub const NOT_APPLICABLE: StrIdx = StrIdx(EMPTY.0 + 1);
 
-const SHORT_SLOTS: usize = 1 << 10;
-const RECENT_SLOTS: usize = 1 << 10;
+const RECENT_STRINGS: usize = 1 << 10;
+const RECENT_SLOTS: usize = 1 << 12;
 
 /// Where to look next when different things have the same hash.
 const NEXT: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -44,7 +87,7 @@ impl Interner {
         let mut interner = Interner {
             stacks: Stacks::default(),
             keyed: RandomState::new(),
-            short: Vec::new(),
+            recent_strings: vec![RecentString::default(); RECENT_STRINGS],
             strings: HashMap::new(),
             frames: HashMap::new(),
             recent: vec![StackIdx::NONE; RECENT_SLOTS],
@@ -58,8 +101,6 @@ impl Interner {
             let idx = interner.stacks.strings.push(word);
             interner.strings.insert(interner.keyed.hash_one(word), idx);
         }
-        // Every slot must hold a string that exists.
-        interner.short = vec![(0, EMPTY); SHORT_SLOTS];
         interner
     }
 
@@ -77,23 +118,41 @@ impl Interner {
     ///
     /// # Errors
     /// When all strings together exceed 4 GiB.
-    #[inline]
     pub fn string(&mut self, text: &str) -> Result<StrIdx> {
-        if text.len() > 8 {
-            return self.hashed_string(text);
+        self.bytes(text.as_bytes())
+    }
+
+    /// Interns a string that may not be UTF-8: Python may write half of a surrogate pair, which
+    /// is shown as replacement characters.
+    ///
+    /// # Errors
+    /// As [`Interner::string`].
+    #[inline]
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<StrIdx> {
+        let (start, slot) = slot_of(bytes);
+        let recent = self.recent_strings[slot];
+        // Of at most eight bytes, the start is the text.
+        let same = recent.start == start
+            && recent.len == bytes.len()
+            && (bytes.len() <= 8 || self.stacks.str(recent.idx).as_bytes() == bytes);
+        if same {
+            return Ok(recent.idx);
         }
-        let mut word = [0_u8; 8];
-        word[..text.len()].copy_from_slice(text.as_bytes());
-        let word = u64::from_le_bytes(word);
-        let slot = (word.wrapping_mul(NEXT) >> 54) as usize % SHORT_SLOTS;
-        let (cached, idx) = self.short[slot];
-        // "a" and "a\0" are the same word: only the text tells.
-        if cached == word && self.stacks.strings.get(idx) == text {
-            return Ok(idx);
-        }
-        let idx = self.hashed_string(text)?;
-        self.short[slot] = (word, idx);
+        let idx = self.hashed_string(&String::from_utf8_lossy(bytes))?;
+        let len = bytes.len();
+        self.recent_strings[slot] = RecentString { start, len, idx };
         Ok(idx)
+    }
+
+    /// The string of the first `len` bytes of `word`, if it was seen lately; `len` is at most 8.
+    #[inline]
+    pub fn short(&self, word: u64, len: usize) -> Option<StrIdx> {
+        let start = match len {
+            8 => word,
+            _ => word & ((1 << (8 * len)) - 1),
+        };
+        let recent = self.recent_strings[slot(start, 0, len)];
+        (recent.start == start && recent.len == len).then_some(recent.idx)
     }
 
     fn hashed_string(&mut self, text: &str) -> Result<StrIdx> {
@@ -124,10 +183,16 @@ impl Interner {
     /// # Errors
     /// When it is longer than the limit, or all stacks together take too much memory.
     pub fn stack(&mut self, frames: &[FrameIdx]) -> Result<StackIdx> {
+        if frames.is_empty() {
+            return Ok(StackIdx::NONE);
+        }
         let slot = cheap_hash(frames) as usize % RECENT_SLOTS;
-        let recent = self.recent[slot];
-        if self.stacks.frames(recent) == frames {
-            return Ok(recent);
+        // Two stacks that share a slot take turns, so there are two places for each.
+        for place in [slot, slot ^ 1] {
+            let recent = self.recent[place];
+            if self.stacks.frames(recent) == frames {
+                return Ok(recent);
+            }
         }
         let mut key = self.keyed.hash_one(frames);
         let stack = loop {
@@ -141,6 +206,7 @@ impl Interner {
                 }
             }
         };
+        self.recent[slot ^ 1] = self.recent[slot];
         self.recent[slot] = stack;
         Ok(stack)
     }
@@ -196,7 +262,8 @@ const MEMBER_BYTES: usize = 4;
 
 /// For the cache only: collisions cost a look into the map.
 fn cheap_hash(frames: &[FrameIdx]) -> u64 {
-    let mut hasher = FxHasher::default();
-    frames.iter().for_each(|frame| hasher.write_u32(frame.0));
-    hasher.finish() >> 32
+    let mixed = frames.iter().fold(frames.len() as u64, |mixed, frame| {
+        mixed.rotate_left(7) ^ u64::from(frame.0)
+    });
+    mixed.wrapping_mul(NEXT) >> 48
 }

@@ -7,9 +7,11 @@
 
 mod assembly;
 mod builder;
+mod event_run;
 mod interner;
 mod json;
 mod keys;
+mod memo;
 mod pickle;
 mod rows;
 mod values;

@@ -8,7 +8,7 @@ use super::values::{Fields, Table, Value};
 use crate::snapshot::{BlockState, EventKind, RawAnnotation, RawBlock, RawSegment, Stage};
 use crate::stacks::{Frame, FxHasher, StackIdx, StrIdx};
 use crate::trace::{PoolId, PoolSize};
-use crate::units::{Bytes, DeviceAddr};
+use crate::units::{Bytes, DeviceAddr, Micros};
 use std::hash::Hasher;
 
 impl Builder {
@@ -65,34 +65,47 @@ impl Builder {
             Key::DeviceFree
         };
         let (addr, time) = (fields.handle(addr)?, fields.time());
-        let row = self.events.kind.len();
-        if row >= self.limits.events {
-            return Err(ReadErrorKind::Limit(
+        match self.push_event(&kind, addr, time) {
+            Some(row) => Ok(Value::Row(Table::Event, row)),
+            None => Err(ReadErrorKind::Limit(
                 "number of events",
                 self.limits.events as u64,
-            ));
+            )),
         }
-        let id = self.kind(&kind);
+    }
+
+    /// Appends an event; `None`, and nothing has happened, when there are too many.
+    #[inline]
+    pub(super) fn push_event(&mut self, kind: &EventKind, addr: u64, time: Micros) -> Option<u32> {
+        let row = self.events.kind.len();
+        if row >= self.limits.events {
+            return None;
+        }
+        let id = self.kind(kind);
         self.events.kind.push(id);
         self.events.addr.push(addr);
         self.events.time.push(time);
-        Ok(Value::Row(Table::Event, row as u32))
+        Some(row as u32)
     }
 
     fn kind(&mut self, kind: &EventKind) -> u32 {
         let mut hasher = FxHasher::default();
         hasher.write_u64(kind.size.0 ^ u64::from(kind.action as u8) << 56);
-        hasher.write_u32(kind.stack.0);
+        hasher.write_u64(u64::from(kind.stack.0) ^ kind.stream << 32);
         let slot = (hasher.finish() >> 48) as usize % RECENT_KINDS;
-        let recent = self.recent_kinds[slot];
-        if self.kinds.get(recent as usize) == Some(kind) {
-            return recent;
+        // Two kinds that share a slot take turns, so there are two places for each.
+        for place in [slot, slot ^ 1] {
+            let recent = self.recent_kinds[place];
+            if self.kinds.get(recent as usize) == Some(kind) {
+                return recent;
+            }
         }
         let kinds = &mut self.kinds;
         let id = *self.kind_ids.entry(*kind).or_insert_with(|| {
             kinds.push(*kind);
             (kinds.len() - 1) as u32
         });
+        self.recent_kinds[slot ^ 1] = self.recent_kinds[slot];
         self.recent_kinds[slot] = id;
         id
     }
@@ -214,12 +227,16 @@ impl Builder {
 
 /// A field's text, unless it says nothing.
 fn text(fields: &Fields, key: Key) -> Option<StrIdx> {
-    fields
-        .str(key)
-        .filter(|&s| s != EMPTY && s != NOT_APPLICABLE)
+    fields.str(key).filter(says_something)
 }
 
-fn pool_id((a, b): (i64, i64)) -> PoolId {
+/// Torch writes `""` and `"N/A"` where there is nothing to say.
+pub(super) fn says_something(text: &StrIdx) -> bool {
+    *text != EMPTY && *text != NOT_APPLICABLE
+}
+
+/// The pool named by a pair of the builder.
+pub(super) fn pool_id((a, b): (i64, i64)) -> PoolId {
     PoolId(a as u64, b as u64)
 }
 

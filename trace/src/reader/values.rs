@@ -95,7 +95,7 @@ pub struct Fields {
 
 /// The largest size that is believed: 256 TiB, the whole address space. Sums of sizes must not
 /// overflow, and SQLite stores `i64`.
-const MAX_SIZE: u64 = 1 << 48;
+pub const MAX_SIZE: u64 = 1 << 48;
 
 /// The largest device ordinal that is believed; torch is built for at most 120 devices.
 pub const MAX_DEVICES: u32 = 1024;

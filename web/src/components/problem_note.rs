@@ -1,6 +1,7 @@
 //! A problem, in the place of what could not be shown.
 
 use crate::components::icon::{Icon, IconView};
+use crate::components::prose::Prose;
 use crate::format;
 use api::problem::Problem;
 use leptos::prelude::*;
@@ -30,7 +31,7 @@ pub fn ProblemNote(
             <IconView icon=Icon::Warning/>
             <div class="problem-text">
                 <h2>{problem.title}</h2>
-                <p>{problem.detail}</p>
+                <p><Prose text=problem.detail/></p>
                 {offset}
                 {button}
             </div>

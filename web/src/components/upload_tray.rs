@@ -1,6 +1,7 @@
 //! The uploads of this page, docked at its corner on every page.
 
 use crate::components::icon::{Icon, IconView};
+use crate::components::prose::Prose;
 use crate::format;
 use crate::upload::driver::Uploads;
 use crate::upload::queue::{self, Item, LocalId, State};
@@ -17,6 +18,13 @@ pub fn UploadTray() -> impl IntoView {
     let uploads: Uploads = expect_context();
     warn_before_leaving(uploads);
     open_when_done(uploads);
+    let path = use_location().pathname;
+    Effect::new(move |_| {
+        let opened = path.with(|path| path.strip_prefix("/runs/").map(str::parse::<RunId>));
+        if let Some(Ok(run)) = opened {
+            uploads.seen(&run);
+        }
+    });
     let items = uploads.items();
     let headline = Memo::new(move |_| items.with(|items| queue::headline(items)));
     let over = Memo::new(move |_| items.with(|items| !queue::is_busy(items)));
@@ -142,7 +150,7 @@ fn problem_lines(problem: &Problem) -> impl IntoView + use<> {
         .map(|offset| format!(" (byte {})", format::count(offset)));
     view! {
         <p class="tray-problem" role="alert">
-            {problem.detail.clone()}
+            <Prose text=problem.detail.clone()/>
             {offset}
         </p>
     }

@@ -21,6 +21,11 @@ impl Rgba {
         }
     }
 
+    /// As a style sheet writes it.
+    pub fn css(self) -> String {
+        format!("#{:02x}{:02x}{:02x}{:02x}", self.0, self.1, self.2, self.3)
+    }
+
     /// The same colour with another opacity, 0 to 1.
     pub fn with_alpha(self, alpha: f64) -> Rgba {
         Rgba(
@@ -102,8 +107,8 @@ pub struct Palette {
     pub rest: Rgba,
 }
 
-/// Group keys that stand for "all other groups" (see `trace::tiles::MountainTile::groups`).
-pub const OTHER_KEY: u32 = u32::MAX;
+/// The group that stands for all others.
+pub const OTHER_KEY: u32 = trace::tiles::OTHER;
 
 impl Palette {
     /// Reads the tokens with `token("--name")`; what is missing keeps the light default.

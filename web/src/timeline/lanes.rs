@@ -3,7 +3,7 @@
 use super::mountain::Frame;
 use super::plot::PxRect;
 use super::scene::{Anchor, Scene, Text, fitted};
-use super::ticks::grouped;
+use crate::format::count;
 use api::timeline::{AnnotationMark, Marks};
 use trace::span::Span;
 use trace::trace::Step;
@@ -63,10 +63,7 @@ fn draw_steps(scene: &mut Scene, steps: &[Step], frame: Frame<'_>) {
     if f64::from(x1 - x0) < MERGE_STEPS_BELOW_CSS * layout.scale * visible.len() as f64 {
         let rect = PxRect { x0, x1, ..inner };
         scene.fill(rect, palette.surface_raised);
-        let text = format!(
-            "{} steps: zoom in to see them",
-            grouped(visible.len() as u64)
-        );
+        let text = format!("{} steps: zoom in to see them", count(visible.len() as u64));
         return label(scene, rect, &text, frame);
     }
     for step in visible {

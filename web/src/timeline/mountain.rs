@@ -8,8 +8,8 @@ use super::colours::{Palette, Rgba};
 use super::plot::{Columns, Layout, PxRect, Rows, Run, TilePart};
 use super::scene::{Anchor, Scene, Text, fitted, text_width};
 use super::stack::{Item, ItemIdx, QUANTUM, StackLayout};
-use super::ticks::grouped;
 use super::tile_cache::Piece;
+use crate::format::count;
 use trace::tiles::MountainTile;
 
 /// A mountain tile with its layout.
@@ -419,7 +419,7 @@ fn item_texts(tile: &MountainTile, item: Item) -> Vec<String> {
             vec![format!("{label} · {}", block.size), block.size.to_string()]
         }
         Item::Base => {
-            let (n, bytes) = (grouped(tile.base.blocks), tile.base.bytes);
+            let (n, bytes) = (count(tile.base.blocks), tile.base.bytes);
             vec![
                 format!("{n} small blocks, live throughout · {bytes}"),
                 format!("{n} small · {bytes}"),

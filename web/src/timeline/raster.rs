@@ -69,15 +69,17 @@ impl Raster {
     }
 }
 
-/// `colour` at `alpha`/255 over an opaque pixel.
+/// `colour` at `alpha`/255 over a pixel, which may be transparent itself (overlays are).
 fn blend(under: [u8; 4], colour: [u8; 3], alpha: u32) -> [u8; 4] {
+    let below = u32::from(under[3]) * (255 - alpha) / 255;
+    let total = (alpha + below).max(1);
     let mix =
-        |a: u8, b: u8| ((u32::from(a) * (255 - alpha) + u32::from(b) * alpha + 127) / 255) as u8;
+        |a: u8, b: u8| ((u32::from(a) * below + u32::from(b) * alpha + total / 2) / total) as u8;
     [
         mix(under[0], colour[0]),
         mix(under[1], colour[1]),
         mix(under[2], colour[2]),
-        under[3].max(alpha as u8),
+        (alpha + below) as u8,
     ]
 }
 
@@ -179,5 +181,14 @@ mod tests {
             .draw_rect((0, 0), (1, 1), &half, true)
             .unwrap();
         assert_eq!(raster.pixels(), [100, 100, 100, 255]);
+        raster.clear(1, 1, Rgba(0, 0, 0, 0));
+        (&mut raster)
+            .draw_rect((0, 0), (1, 1), &half, true)
+            .unwrap();
+        assert_eq!(
+            raster.pixels(),
+            [200, 100, 0, 128],
+            "black below does not shine through"
+        );
     }
 }

@@ -115,6 +115,25 @@ impl StackLayout {
             .unwrap_or(first)
     }
 
+    /// What is allocated at a column.
+    pub fn body(&self, column: usize) -> Bytes {
+        Bytes(u64::from(self.bodies[column]) * QUANTUM)
+    }
+
+    /// What each group holds at a column.
+    pub fn group_levels(&self, column: usize, n_groups: usize) -> Vec<Bytes> {
+        let mut levels = vec![0; n_groups];
+        let (items, tops) = self.column(column);
+        let mut below = 0;
+        for (&item, &top) in items.iter().zip(tops) {
+            if let Some(group) = self.group_of(self.item(ItemIdx(item))) {
+                levels[group as usize] += u64::from(top - below) * QUANTUM;
+            }
+            below = top;
+        }
+        levels.into_iter().map(Bytes).collect()
+    }
+
     /// Up to which level all columns of `first..end` are alike: what happens in them happens above.
     pub fn quiet_level(&self, first: usize, end: usize) -> Bytes {
         let (items, tops) = self.column(first);

@@ -1,6 +1,6 @@
 //! Ticks: round values for bytes, events and time, and how they are written.
 
-use trace::units::Bytes;
+use crate::format::count;
 
 /// A tick: where, and its label.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +56,7 @@ pub fn events(from: f64, to: f64, most: usize) -> Vec<Tick> {
     multiples(from, to, step)
         .map(|at| Tick {
             at,
-            label: grouped(at.max(0.0) as u64),
+            label: count(at.max(0.0) as u64),
         })
         .collect()
 }
@@ -152,27 +152,6 @@ pub fn span(micros: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A whole number with commas: `11,003,921` is easier to read than `11003921`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Bytes to the byte, for a person who compares: `1.50 GiB (1,610,612,736 B)`.
-pub fn exact_bytes(bytes: Bytes) -> String {
-    match bytes.get() {
-        b if b < 1000 => format!("{bytes}"),
-        b => format!("{bytes} ({} B)", grouped(b)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,13 +216,9 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_grouped_and_spans_short() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(11_003_921), "11,003,921");
+    fn spans_of_time_are_short() {
         assert_eq!(span(17.0), "17 µs");
         assert_eq!(span(1250.0), "1.25 ms");
         assert_eq!(span(98_000_000.0), "1:38 min");
-        assert_eq!(exact_bytes(Bytes::mib(3)), "3.00 MiB (3,145,728 B)");
     }
 }

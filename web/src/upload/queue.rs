@@ -179,6 +179,7 @@ impl Item {
     fn running_status(&self, running: &Running) -> String {
         let mut parts = vec![phase_name(running.phase).to_owned()];
         if running.phase == Phase::Receiving {
+            parts[0] += &format!(" {} %", format::percent(running.received, self.size));
             let whole = format::bytes(self.size);
             parts.push(format!("{} of {whole}", format::bytes(running.received)));
             if running.rate > 0 {
@@ -342,7 +343,7 @@ mod tests {
         assert_eq!(item.percent(), Some(10));
         assert_eq!(
             item.status(),
-            "Receiving · 100 B of 0.98 KiB · 50 B/s · 7 events · 18 s left"
+            "Receiving 10 % · 100 B of 0.98 KiB · 50 B/s · 7 events · 18 s left"
         );
     }
 
