@@ -152,6 +152,11 @@ impl<R: Runtime> OffloadActivations<R> {
         sizes
     }
 
+    /// Entries of the tracker.
+    pub fn tracked(&self) -> u64 {
+        self.state.tracker.len() as u64
+    }
+
     /// What the tracker holds for `id`.
     pub fn decision(&self, id: TensorId) -> Option<Decision> {
         self.state.tracker.get(&id).map(|tracked| match tracked {

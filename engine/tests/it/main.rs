@@ -1,3 +1,4 @@
 //! Tests of the engine as a whole: one binary, one module for each subject.
 
+mod bench;
 mod tapes;
