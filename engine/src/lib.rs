@@ -1,1 +1,19 @@
-//! engine
+//! The offload engine: what an activation offloader does to GPU memory, from first principles.
+//!
+//! [`offload`] is the offloader itself as a state machine without a device; [`tape`] drives it with
+//! recordings of the real one. [`device`] and [`memory`] are what it runs on, [`autograd`] decides
+//! what lives, [`session`] ties them together, [`ops`] are the operations of the workloads;
+//! [`race`] finds accesses that no stream order protects.
+//! Lifetimes come from reachability, never from curves.
+
+pub mod autograd;
+pub mod device;
+pub mod memory;
+pub mod model;
+pub mod offload;
+pub mod ops;
+pub mod race;
+pub mod session;
+pub mod tape;
+pub mod tensor;
+pub mod workload;

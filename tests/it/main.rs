@@ -1,1 +1,6 @@
-//! e2e
+//! The end-to-end tests: one binary, one module per feature.
+
+mod front_page;
+mod setup;
+mod tidy;
+mod truth;

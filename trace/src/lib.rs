@@ -6,16 +6,22 @@
 //!       -> tiles (what a picture of a window needs) and stored (what a database keeps)
 //! ```
 
+pub mod allocator;
 pub mod intervals;
+pub mod leaks;
 pub mod levels;
 pub mod pyramid;
 pub mod reader;
+pub mod replay;
 pub mod snapshot;
 pub mod span;
 pub mod stacks;
+pub mod steps;
+pub mod stored;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tiles;
 pub mod time;
 pub mod trace;
 pub mod units;
+pub mod varint;

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 macro_rules! dense_index {
     ($(#[$doc:meta])* $name:ident) => {
@@ -88,6 +88,13 @@ impl Hasher for FxHasher {
         // hashbrown takes the top seven bits as tag and the low bits as bucket: mix them.
         self.0 ^ (self.0 >> 29)
     }
+}
+
+/// The hash of one value.
+pub(crate) fn fx_hash<T: Hash + ?Sized>(value: &T) -> u64 {
+    let mut hasher = FxHasher::default();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// A hash map keyed by small integers or tuples of them.

@@ -1,0 +1,264 @@
+//! The backward pass: nodes in the order of PyTorch's engine, gradients in input buffers.
+
+use std::collections::{BinaryHeap, HashMap};
+use std::rc::Rc;
+
+use super::node::{Call, Kind, Node, NodeRef, Saved};
+use super::tensor::{Edge, Tensor};
+use crate::session::{RunError, Session};
+
+/// A node that has all its gradients; the latest made runs first, accumulators before all others.
+struct Ready {
+    priority: u64,
+    node: Rc<Node>,
+    grads: Vec<Option<Tensor>>,
+}
+
+impl PartialEq for Ready {
+    fn eq(&self, other: &Ready) -> bool {
+        self.priority == other.priority
+    }
+}
+
+impl Eq for Ready {}
+
+impl PartialOrd for Ready {
+    fn partial_cmp(&self, other: &Ready) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ready {
+    fn cmp(&self, other: &Ready) -> std::cmp::Ordering {
+        self.priority.cmp(&other.priority)
+    }
+}
+
+/// Gradients that arrive before a node may run, and how many edges still lead to it.
+struct Waiting {
+    grads: Vec<Option<Tensor>>,
+    missing: usize,
+}
+
+impl Session {
+    /// `loss.backward()`.
+    ///
+    /// # Errors
+    /// What formulas, hooks and the device fail with.
+    pub fn backward(&mut self, loss: &Tensor) -> Result<(), RunError> {
+        let Some(root) = loss.0.grad_fn.clone() else {
+            return Err(RunError::NoGradient);
+        };
+        let seed = self.ones_like(loss)?;
+        let outer = self.begin_graph_task();
+        let before = self.set_grad_enabled(false);
+        let outcome = self.run_graph(root, seed);
+        self.set_grad_enabled(before);
+        let outcome = outcome.and_then(|()| self.run_end_of_backward());
+        self.end_graph_task(outer);
+        outcome
+    }
+
+    fn run_graph(&mut self, root: Edge, seed: Tensor) -> Result<(), RunError> {
+        let mut waiting = count_dependencies(&root.node);
+        let mut ready = BinaryHeap::new();
+        let mut grads = vec![None; root.node.outputs];
+        grads[root.output] = Some(seed);
+        ready.push(Ready {
+            priority: root.node.sequence,
+            node: root.node,
+            grads,
+        });
+        while let Some(Ready { node, grads, .. }) = ready.pop() {
+            let outputs = self.run_node(&node, grads)?;
+            for (edge, grad) in node.next.iter().zip(outputs) {
+                let Some(edge) = edge else { continue };
+                let key = Rc::as_ptr(&edge.node);
+                let Some(entry) = waiting.get_mut(&key) else {
+                    continue;
+                };
+                entry.missing -= 1;
+                if let Some(grad) = grad {
+                    self.add_gradient(&mut entry.grads[edge.output], grad)?;
+                }
+                if entry.missing == 0 {
+                    let grads = waiting
+                        .remove(&key)
+                        .map(|done| done.grads)
+                        .unwrap_or_default();
+                    let node = Rc::clone(&edge.node);
+                    ready.push(Ready {
+                        priority: node.sequence,
+                        node,
+                        grads,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `InputBuffer::add`: in place where nobody else can see the first gradient.
+    fn add_gradient(&mut self, slot: &mut Option<Tensor>, grad: Tensor) -> Result<(), RunError> {
+        let Some(first) = slot.take() else {
+            *slot = Some(grad);
+            return Ok(());
+        };
+        let alone = first.use_count() == 1 && first.owns_storage_alone();
+        let sum = if alone && first.layout().is_contiguous() {
+            self.kernel_over(&[&first, &grad], &[&first])?;
+            first
+        } else {
+            let sum = self.empty_like(&first)?;
+            self.kernel_over(&[&first, &grad], &[&sum])?;
+            sum
+        };
+        *slot = Some(sum);
+        Ok(())
+    }
+
+    fn run_node(
+        &mut self,
+        node: &Rc<Node>,
+        grads: Vec<Option<Tensor>>,
+    ) -> Result<Vec<Option<Tensor>>, RunError> {
+        let before = self.set_current_node(NodeRef(Some(Rc::clone(node))));
+        let outcome = self.apply_node(node, grads);
+        self.set_current_node(before);
+        outcome
+    }
+
+    fn apply_node(
+        &mut self,
+        node: &Rc<Node>,
+        grads: Vec<Option<Tensor>>,
+    ) -> Result<Vec<Option<Tensor>>, RunError> {
+        let formula = match &node.kind {
+            Kind::Accumulate(leaf) => {
+                let mut grads = grads;
+                if let Some(grad) = grads.pop().flatten() {
+                    self.accumulate(leaf, grad)?;
+                }
+                return Ok(Vec::new());
+            }
+            Kind::Formula(formula) => formula,
+        };
+        let mut call = Call {
+            grads,
+            saved: self.unpack_all(node)?,
+            inputs: node.inputs.clone(),
+            args: node.args,
+            ctx: node.ctx.borrow().clone(),
+        };
+        let outputs = formula(self, &mut call)?;
+        // Saved variables are released before the hooks run (the graph is not retained).
+        drop(std::mem::take(&mut call.saved));
+        let released = node.saved.take();
+        drop(released);
+        let outputs = self.fit_outputs(node, outputs)?;
+        let hooks = node.hooks.take();
+        for hook in hooks {
+            self.run_post_hook(hook)?;
+        }
+        drop(call);
+        Ok(outputs)
+    }
+
+    /// `validate_outputs`: gradients of broadcast inputs are summed, those of another type cast.
+    fn fit_outputs(
+        &mut self,
+        node: &Rc<Node>,
+        mut outputs: Vec<Option<Tensor>>,
+    ) -> Result<Vec<Option<Tensor>>, RunError> {
+        for (input, slot) in node.inputs.iter().zip(&mut outputs) {
+            let Some(grad) = slot.take() else { continue };
+            let fits = grad.elements() == input.layout.elements() && grad.dtype() == input.dtype;
+            if fits {
+                *slot = Some(grad);
+                continue;
+            }
+            let mut grad = grad;
+            if grad.elements() != input.layout.elements() {
+                let summed = self.empty(&input.layout.shape, grad.dtype())?;
+                self.kernel_over(&[&grad], &[&summed])?;
+                grad = summed;
+            }
+            if grad.dtype() != input.dtype {
+                let cast = self.empty(&input.layout.shape, input.dtype)?;
+                self.kernel_over(&[&grad], &[&cast])?;
+                grad = cast;
+            }
+            *slot = Some(grad);
+        }
+        Ok(outputs)
+    }
+
+    /// Unpacks a node's saved tensors in the order in which they were saved.
+    pub(crate) fn unpack_all(&mut self, node: &Rc<Node>) -> Result<Vec<Tensor>, RunError> {
+        let count = node.saved.borrow().len();
+        let mut tensors = Vec::with_capacity(count);
+        for index in 0..count {
+            // The borrow ends before the hook runs: a recompute may unpack the same node's kin.
+            let (packed, grad_fn) = {
+                let saved = node.saved.borrow();
+                let variable = &saved[index];
+                let packed = match &variable.packed {
+                    Saved::Plain(tensor) => Saved::Plain(tensor.clone()),
+                    Saved::Offloaded(id) => Saved::Offloaded(*id),
+                    Saved::Held { holder, frame } => Saved::Held {
+                        holder: Rc::clone(holder),
+                        frame: Rc::clone(frame),
+                    },
+                };
+                (packed, variable.grad_fn.clone())
+            };
+            let tensor = match packed {
+                Saved::Plain(tensor) => tensor,
+                Saved::Offloaded(id) => self.unpack_offloaded(id)?,
+                Saved::Held { holder, frame } => self.unpack_from_region(&holder, &frame)?,
+            };
+            let tensor = match grad_fn {
+                Some(edge) => tensor.view_as(*tensor.layout(), Some(edge)),
+                None => tensor,
+            };
+            tensors.push(tensor);
+        }
+        Ok(tensors)
+    }
+
+    /// `AccumulateGrad`: the first gradient is taken over if nobody else refers to it, and copied
+    /// otherwise; later ones are added in place.
+    fn accumulate(&mut self, leaf: &Tensor, grad: Tensor) -> Result<(), RunError> {
+        if let Some(sum) = leaf.grad() {
+            return self.kernel_over(&[&sum, &grad], &[&sum]);
+        }
+        let new = if grad.use_count() == 1 && grad.layout().is_contiguous() {
+            grad.detach()
+        } else {
+            let copy = self.empty_like(&grad)?;
+            self.kernel_over(&[&grad], &[&copy])?;
+            copy
+        };
+        leaf.set_grad(Some(new));
+        Ok(())
+    }
+}
+
+/// Every node that is reachable, with the number of edges that lead to it.
+fn count_dependencies(root: &Rc<Node>) -> HashMap<*const Node, Waiting> {
+    let mut found: HashMap<*const Node, Waiting> = HashMap::new();
+    let mut stack = vec![Rc::clone(root)];
+    while let Some(node) = stack.pop() {
+        for edge in node.next.iter().flatten() {
+            let entry = found.entry(Rc::as_ptr(&edge.node)).or_insert_with(|| {
+                stack.push(Rc::clone(&edge.node));
+                Waiting {
+                    grads: vec![None; edge.node.outputs],
+                    missing: 0,
+                }
+            });
+            entry.missing += 1;
+        }
+    }
+    found
+}

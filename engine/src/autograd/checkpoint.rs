@@ -1,0 +1,163 @@
+//! Non-reentrant checkpointing: nothing inside a region is kept, all of it is recomputed.
+//!
+//! The region's inputs, and an empty host tensor that requires grad, are saved through the hooks
+//! around the region. Inside, each saved tensor is replaced by a [`Holder`]. The first holder that
+//! backward unpacks triggers the recompute, which stops as soon as every holder is served.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use super::node::{Kind, Node, Saved};
+use super::tensor::{Edge, Tensor};
+use crate::offload::GraphTask;
+use crate::session::{RunError, Session};
+use crate::tensor::DType;
+
+/// A checkpointed function: the module's forward, called again for the recompute.
+pub type Region = Rc<dyn Fn(&mut Session, &[Tensor]) -> Result<Tensor, RunError>>;
+
+/// Place of one saved tensor of a region.
+#[derive(Default)]
+pub(crate) struct Holder {
+    /// The recomputed tensor, from the recompute until backward takes it.
+    value: RefCell<Option<Tensor>>,
+}
+
+/// One execution of a region.
+pub(crate) struct Frame {
+    function: Region,
+    /// Node whose saved tensors are the region's inputs.
+    input_saver: RefCell<Option<Rc<Node>>>,
+    holders: RefCell<Vec<Weak<Holder>>>,
+    recomputed_in: Cell<Option<GraphTask>>,
+}
+
+/// What saved-tensor hooks do at one level of the stack.
+#[derive(Clone)]
+pub(crate) enum HookLayer {
+    /// The offloader.
+    Offload,
+    /// `NoOpManager`: tensors stay as they are.
+    NoOp,
+    /// The forward of a region.
+    Region(Rc<Frame>),
+    /// The recompute of a region; counts the tensors it has saved.
+    Recompute {
+        frame: Rc<Frame>,
+        saved: Rc<Cell<usize>>,
+    },
+}
+
+impl Session {
+    /// Runs `function` under a checkpoint.
+    ///
+    /// # Errors
+    /// Whatever the function or the hooks fail with.
+    pub fn checkpoint(&mut self, function: Region, inputs: &[Tensor]) -> Result<Tensor, RunError> {
+        if !self.grad_enabled() {
+            return function(self, inputs);
+        }
+        let frame = Rc::new(Frame {
+            function,
+            input_saver: RefCell::new(None),
+            holders: RefCell::new(Vec::new()),
+            recomputed_in: Cell::new(None),
+        });
+        let saver = self.save_region_inputs(inputs)?;
+        frame.input_saver.replace(Some(saver));
+        self.push_hooks(HookLayer::Region(Rc::clone(&frame)));
+        let outcome = (frame.function)(self, inputs);
+        self.pop_hooks();
+        outcome
+    }
+
+    /// `_NoopSaveInputs`: a node that only saves, first the dummy, then the inputs.
+    fn save_region_inputs(&mut self, inputs: &[Tensor]) -> Result<Rc<Node>, RunError> {
+        let dummy = self.host_leaf(&[0], DType::Float32)?;
+        let mut saved = vec![self.save(&dummy)?];
+        for input in inputs {
+            saved.push(self.save(input)?);
+        }
+        let next = std::iter::once(&dummy)
+            .chain(inputs)
+            .map(|tensor| self.edge_of(tensor));
+        let next: Vec<Option<Edge>> = next.collect();
+        Ok(Rc::new(Node {
+            sequence: self.next_sequence(),
+            name: "_NoopSaveInputs",
+            kind: Kind::Formula(|_, _| Err(RunError::NoGradient)),
+            next,
+            inputs: Vec::new(),
+            outputs: 1,
+            args: [0; 4],
+            saved: RefCell::new(saved),
+            hooks: RefCell::default(),
+            ctx: RefCell::default(),
+        }))
+    }
+
+    pub(crate) fn pack_into_region(frame: &Rc<Frame>) -> Saved {
+        let holder = Rc::new(Holder::default());
+        frame.holders.borrow_mut().push(Rc::downgrade(&holder));
+        Saved::Held {
+            holder,
+            frame: Rc::clone(frame),
+        }
+    }
+
+    /// Serves the next holder; stops the recompute with the last one.
+    pub(crate) fn pack_into_recompute(
+        frame: &Rc<Frame>,
+        saved: &Cell<usize>,
+        tensor: &Tensor,
+    ) -> Result<Saved, RunError> {
+        let alias = tensor.detach();
+        let holders = frame.holders.borrow();
+        let index = saved.get();
+        saved.set(index + 1);
+        // A holder that is gone was served by an earlier pass; its tensor is not needed.
+        if let Some(holder) = holders.get(index).and_then(Weak::upgrade) {
+            holder.value.replace(Some(alias.clone()));
+        }
+        if saved.get() == holders.len() {
+            return Err(RunError::StopRecompute);
+        }
+        Ok(Saved::Plain(alias))
+    }
+
+    pub(crate) fn unpack_from_region(
+        &mut self,
+        holder: &Rc<Holder>,
+        frame: &Rc<Frame>,
+    ) -> Result<Tensor, RunError> {
+        let task = self.graph_task();
+        if frame.recomputed_in.get() != Some(task) {
+            self.recompute(frame)?;
+            frame.recomputed_in.set(Some(task));
+        }
+        holder.value.take().ok_or(RunError::UnpackedTwice)
+    }
+
+    fn recompute(&mut self, frame: &Rc<Frame>) -> Result<(), RunError> {
+        let saver = frame
+            .input_saver
+            .borrow()
+            .clone()
+            .ok_or(RunError::NoGradient)?;
+        let mut tensors = self.unpack_all(&saver)?;
+        tensors.remove(0);
+        let layer = HookLayer::Recompute {
+            frame: Rc::clone(frame),
+            saved: Rc::new(Cell::new(0)),
+        };
+        self.push_hooks(layer);
+        let before = self.set_grad_enabled(true);
+        let outcome = (frame.function)(self, &tensors);
+        self.set_grad_enabled(before);
+        self.pop_hooks();
+        match outcome {
+            Ok(_) | Err(RunError::StopRecompute) => Ok(()),
+            Err(other) => Err(other),
+        }
+    }
+}

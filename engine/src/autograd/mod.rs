@@ -1,0 +1,16 @@
+//! Autograd: the graph that decides what lives.
+//!
+//! Nodes hold saved tensors, contexts and strong edges; leaves are held by the nodes that
+//! accumulate into them. Nothing is freed by a rule: a tensor lives while something reaches it.
+
+mod backward;
+mod checkpoint;
+mod node;
+mod tensor;
+
+pub(crate) use checkpoint::HookLayer;
+pub use checkpoint::Region;
+pub(crate) use node::{Call, Formula, Grads, Kind, Meta, Saved, SavedVariable};
+pub use node::{Node, NodeRef};
+pub(crate) use tensor::LeafMeta;
+pub use tensor::{Edge, Tensor};

@@ -1,0 +1,118 @@
+//! Nodes of the autograd graph: what they keep alive, and how they run.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::checkpoint::{Frame, Holder};
+use super::tensor::{Edge, Tensor};
+use crate::offload::{PostHook, TensorId};
+use crate::session::{RunError, Session};
+use crate::tensor::{DType, Layout};
+
+/// A tensor saved for backward, as the hook on top of the stack left it.
+pub(crate) enum Saved {
+    /// No hook, a `NoOpManager`, or a recompute: the tensor itself.
+    Plain(Tensor),
+    /// The offloader took it over.
+    Offloaded(TensorId),
+    /// Inside a checkpointed region: nothing is kept but the means to recompute.
+    Held {
+        holder: Rc<Holder>,
+        frame: Rc<Frame>,
+    },
+}
+
+/// `SavedVariable`: the packed tensor and its own place in the graph, which it keeps alive.
+pub(crate) struct SavedVariable {
+    pub packed: Saved,
+    pub grad_fn: Option<Edge>,
+}
+
+/// Layout and type of an input, for backward formulas that need sizes only.
+#[derive(Clone, Copy)]
+pub(crate) struct Meta {
+    pub layout: Layout,
+    pub dtype: DType,
+    pub needs_grad: bool,
+}
+
+/// What a backward formula is given.
+pub(crate) struct Call {
+    /// Gradients of the outputs.
+    pub grads: Vec<Option<Tensor>>,
+    /// Unpacked saved tensors, in the order in which they were saved.
+    pub saved: Vec<Tensor>,
+    pub inputs: Vec<Meta>,
+    /// Numbers the formula needs beside the sizes.
+    pub args: [u64; 4],
+    /// Tensors set as attributes of the context.
+    pub ctx: Vec<Tensor>,
+}
+
+impl Call {
+    /// The gradient of the only output. The call keeps it as well: gradients that came in live
+    /// until the node is done, whatever its formula does.
+    pub fn grad(&self) -> Result<Tensor, RunError> {
+        self.grads
+            .first()
+            .cloned()
+            .flatten()
+            .ok_or(RunError::NoGradient)
+    }
+}
+
+/// Gradients of the inputs.
+pub(crate) type Grads = Vec<Option<Tensor>>;
+
+/// A backward formula.
+pub(crate) type Formula = fn(&mut Session, &mut Call) -> Result<Grads, RunError>;
+
+/// What a node does when its turn comes.
+pub(crate) enum Kind {
+    /// Computes gradients of its inputs.
+    Formula(Formula),
+    /// `AccumulateGrad`: adds to the leaf's gradient, or becomes it.
+    Accumulate(Tensor),
+}
+
+/// A node. Strong edges lead towards the inputs of the graph.
+pub struct Node {
+    pub(crate) sequence: u64,
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) next: Vec<Option<Edge>>,
+    pub(crate) inputs: Vec<Meta>,
+    pub(crate) outputs: usize,
+    pub(crate) args: [u64; 4],
+    pub(crate) saved: RefCell<Vec<SavedVariable>>,
+    pub(crate) hooks: RefCell<Vec<PostHook>>,
+    /// Attributes of a Python function's context: they live as long as the node.
+    pub(crate) ctx: RefCell<Vec<Tensor>>,
+}
+
+impl Node {
+    /// Name of the operation.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Clears the attributes of the context (the fix of Transformer Engine #1935).
+    pub fn clear_ctx(&self) {
+        let gone = self.ctx.take();
+        drop(gone);
+    }
+}
+
+/// Identity of a node, which it keeps alive.
+#[derive(Clone)]
+pub struct NodeRef(pub(crate) Option<Rc<Node>>);
+
+impl PartialEq for NodeRef {
+    fn eq(&self, other: &NodeRef) -> bool {
+        match (&self.0, &other.0) {
+            (Some(mine), Some(theirs)) => Rc::ptr_eq(mine, theirs),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+}

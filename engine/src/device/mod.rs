@@ -1,0 +1,150 @@
+//! Devices: who owns memory, runs kernels and copies, and keeps streams and events.
+//!
+//! A device hands out whole segments; dividing them into blocks is the caching allocator's work
+//! ([`crate::memory`]). Everything enqueued on one stream runs in order; nothing else is ordered
+//! unless an event says so.
+
+pub mod sim;
+
+use serde::Serialize;
+
+/// A stream of the device; 0 is the default stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct StreamId(pub u16);
+
+impl StreamId {
+    /// The default stream.
+    pub const DEFAULT: StreamId = StreamId(0);
+}
+
+/// An event that was recorded on a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EventId(pub u64);
+
+/// Device memory `start..start + bytes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// First address.
+    pub start: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
+/// Work of one kernel, as far as cost and dependencies go.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Kernel {
+    /// Floating point operations.
+    pub flops: f64,
+    /// Bytes read and written.
+    pub traffic: u64,
+}
+
+/// A pinned host buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostBuffer {
+    /// Handle of the device that allocated it.
+    pub handle: u64,
+    /// Usable bytes.
+    pub bytes: u64,
+}
+
+/// What a device call fails with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// No segment of this size can be had.
+    #[error("device memory: {wanted} bytes wanted, {free} free")]
+    OutOfMemory {
+        /// Bytes asked for.
+        wanted: u64,
+        /// Bytes the device has left.
+        free: u64,
+    },
+    /// Pinned host memory ran out.
+    #[error("pinned host memory: {wanted} bytes wanted")]
+    OutOfHostMemory {
+        /// Bytes asked for.
+        wanted: u64,
+    },
+    /// The device failed in a way that ends the run.
+    #[error("device fault: {0}")]
+    Fault(String),
+}
+
+/// The device under the engine.
+pub trait Device {
+    /// What it is, for results: `sim`, or the name of the card.
+    fn name(&self) -> String;
+
+    /// Allocates a segment.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`].
+    fn allocate_segment(&mut self, bytes: u64) -> Result<u64, DeviceError>;
+    /// Gives a segment back. Waits for all work on the device, as `cudaFree` does.
+    fn free_segment(&mut self, start: u64, bytes: u64);
+
+    /// Makes a stream.
+    ///
+    /// # Errors
+    /// Where the device refuses.
+    fn create_stream(&mut self) -> Result<StreamId, DeviceError>;
+    /// Enqueues a kernel.
+    ///
+    /// # Errors
+    /// A fault of earlier work.
+    fn launch(&mut self, stream: StreamId, kernel: Kernel) -> Result<(), DeviceError>;
+    /// Enqueues a copy from device to host.
+    ///
+    /// # Errors
+    /// A fault of earlier work.
+    fn copy_to_host(
+        &mut self,
+        stream: StreamId,
+        from: Span,
+        to: HostBuffer,
+    ) -> Result<(), DeviceError>;
+    /// Enqueues a copy from host to device.
+    ///
+    /// # Errors
+    /// A fault of earlier work.
+    fn copy_to_device(
+        &mut self,
+        stream: StreamId,
+        from: HostBuffer,
+        to: Span,
+    ) -> Result<(), DeviceError>;
+
+    /// Allocates pinned host memory.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfHostMemory`].
+    fn allocate_host(&mut self, bytes: u64) -> Result<HostBuffer, DeviceError>;
+    /// Frees pinned host memory.
+    fn free_host(&mut self, buffer: HostBuffer);
+
+    /// Records an event.
+    ///
+    /// # Errors
+    /// Where the device refuses.
+    fn record_event(&mut self, stream: StreamId) -> Result<EventId, DeviceError>;
+    /// Makes later work of `stream` wait for `event`.
+    ///
+    /// # Errors
+    /// Where the device refuses.
+    fn wait_event(&mut self, stream: StreamId, event: EventId) -> Result<(), DeviceError>;
+    /// Whether the work before `event` is done.
+    fn event_done(&mut self, event: EventId) -> bool;
+    /// Forgets an event.
+    fn drop_event(&mut self, event: EventId);
+    /// Blocks the host until `stream` has run dry.
+    ///
+    /// # Errors
+    /// A fault of earlier work.
+    fn synchronize(&mut self, stream: StreamId) -> Result<(), DeviceError>;
+
+    /// Time since the start at which all work enqueued so far is done, in seconds.
+    fn busy_until(&self) -> f64;
+    /// Time since the start as the host sees it, in seconds.
+    fn host_time(&self) -> f64;
+}

@@ -1,0 +1,338 @@
+//! The simulated device: no memory, no kernels, but their sizes, their order and their time.
+//!
+//! Time is virtual and deterministic. Every stream has a clock that only its own work and the
+//! events it waits for move; the host has one that launches and synchronisation move.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{Device, DeviceError, EventId, HostBuffer, Kernel, Span, StreamId};
+
+/// How fast the simulated machine is. The defaults are those of one H200 on PCIe 5 ×16: the copy
+/// rates are the measured ones (measured.md §4), the compute rates are assumed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CostModel {
+    /// Arithmetic rate of kernels, FLOP/s.
+    pub flops_per_second: f64,
+    /// Memory rate of kernels, bytes/s.
+    pub memory_rate: f64,
+    /// Pinned copy device to host, bytes/s.
+    pub to_host_rate: f64,
+    /// Pinned copy host to device, bytes/s.
+    pub to_device_rate: f64,
+    /// Time the host spends on a launch, seconds.
+    pub launch: f64,
+    /// Time a kernel or copy takes at least, seconds.
+    pub floor: f64,
+}
+
+impl Default for CostModel {
+    fn default() -> CostModel {
+        CostModel {
+            flops_per_second: 400e12,
+            memory_rate: 3.5e12,
+            to_host_rate: 55.4e9,
+            to_device_rate: 55.4e9,
+            launch: 4e-6,
+            floor: 2e-6,
+        }
+    }
+}
+
+/// Faults to inject, for tests of what the engine does with them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Faults {
+    /// The n-th segment allocation (from 0) fails as if memory had run out.
+    pub fail_segment: Option<u64>,
+    /// All copies take this many times as long.
+    pub copy_slowdown: f64,
+}
+
+impl Default for Faults {
+    fn default() -> Faults {
+        Faults {
+            fail_segment: None,
+            copy_slowdown: 1.0,
+        }
+    }
+}
+
+/// What a simulated device is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct SimSpec {
+    /// Device memory in bytes, context already taken off; `None` never runs out.
+    pub capacity: Option<u64>,
+    /// Speed.
+    pub cost: CostModel,
+    /// Injected faults.
+    pub faults: Faults,
+}
+
+/// Lowest address that the simulation hands out; it looks like a CUDA address.
+const BASE: u64 = 0x7f00_0000_0000;
+/// Segments begin on this boundary, as `cudaMalloc`'s large allocations do.
+const SEGMENT_ALIGNMENT: u64 = 2 << 20;
+
+/// The simulated device.
+#[derive(Debug)]
+pub struct SimDevice {
+    spec: SimSpec,
+    segments: BTreeMap<u64, u64>,
+    used: u64,
+    segment_calls: u64,
+    next_host: u64,
+    streams: Vec<f64>,
+    host: f64,
+    events: HashMap<EventId, f64>,
+    next_event: u64,
+}
+
+impl SimDevice {
+    /// A device with nothing allocated.
+    pub fn new(spec: SimSpec) -> SimDevice {
+        SimDevice {
+            spec,
+            segments: BTreeMap::new(),
+            used: 0,
+            segment_calls: 0,
+            next_host: 1,
+            streams: vec![0.0],
+            host: 0.0,
+            events: HashMap::new(),
+            next_event: 0,
+        }
+    }
+
+    fn clock(&mut self, stream: StreamId) -> &mut f64 {
+        &mut self.streams[usize::from(stream.0)]
+    }
+
+    /// Work cannot start before the host has enqueued it, nor before the stream is free.
+    fn enqueue(&mut self, stream: StreamId, seconds: f64) {
+        self.host += self.spec.cost.launch;
+        let (host, floor) = (self.host, self.spec.cost.floor);
+        let clock = self.clock(stream);
+        *clock = clock.max(host) + seconds.max(floor);
+    }
+
+    /// Lowest gap that holds the segment: addresses return, as they do with `cudaMalloc`.
+    fn place(&self, bytes: u64) -> u64 {
+        let mut at = BASE;
+        for (&start, &length) in &self.segments {
+            if start >= at + bytes {
+                break;
+            }
+            at = (start + length).next_multiple_of(SEGMENT_ALIGNMENT);
+        }
+        at
+    }
+}
+
+impl Device for SimDevice {
+    fn name(&self) -> String {
+        "sim".to_owned()
+    }
+
+    fn allocate_segment(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+        let call = self.segment_calls;
+        self.segment_calls += 1;
+        let free = self
+            .spec
+            .capacity
+            .map_or(u64::MAX, |capacity| capacity - self.used);
+        if bytes > free || self.spec.faults.fail_segment == Some(call) {
+            return Err(DeviceError::OutOfMemory {
+                wanted: bytes,
+                free,
+            });
+        }
+        let start = self.place(bytes);
+        self.segments.insert(start, bytes);
+        self.used += bytes;
+        Ok(start)
+    }
+
+    fn free_segment(&mut self, start: u64, bytes: u64) {
+        self.segments.remove(&start);
+        self.used -= bytes;
+        self.host = self.busy_until();
+    }
+
+    fn create_stream(&mut self) -> Result<StreamId, DeviceError> {
+        let id = u16::try_from(self.streams.len())
+            .map_err(|_| DeviceError::Fault("too many streams".to_owned()))?;
+        self.streams.push(self.host);
+        Ok(StreamId(id))
+    }
+
+    fn launch(&mut self, stream: StreamId, kernel: Kernel) -> Result<(), DeviceError> {
+        let cost = self.spec.cost;
+        let arithmetic = kernel.flops / cost.flops_per_second;
+        let memory = kernel.traffic as f64 / cost.memory_rate;
+        self.enqueue(stream, arithmetic.max(memory));
+        Ok(())
+    }
+
+    fn copy_to_host(
+        &mut self,
+        stream: StreamId,
+        from: Span,
+        _: HostBuffer,
+    ) -> Result<(), DeviceError> {
+        let seconds = from.bytes as f64 / self.spec.cost.to_host_rate;
+        self.enqueue(stream, seconds * self.spec.faults.copy_slowdown);
+        Ok(())
+    }
+
+    fn copy_to_device(
+        &mut self,
+        stream: StreamId,
+        _: HostBuffer,
+        to: Span,
+    ) -> Result<(), DeviceError> {
+        let seconds = to.bytes as f64 / self.spec.cost.to_device_rate;
+        self.enqueue(stream, seconds * self.spec.faults.copy_slowdown);
+        Ok(())
+    }
+
+    fn allocate_host(&mut self, bytes: u64) -> Result<HostBuffer, DeviceError> {
+        let handle = self.next_host;
+        self.next_host += 1;
+        Ok(HostBuffer { handle, bytes })
+    }
+
+    fn free_host(&mut self, _: HostBuffer) {}
+
+    fn record_event(&mut self, stream: StreamId) -> Result<EventId, DeviceError> {
+        let id = EventId(self.next_event);
+        self.next_event += 1;
+        let at = *self.clock(stream);
+        self.events.insert(id, at);
+        Ok(id)
+    }
+
+    fn wait_event(&mut self, stream: StreamId, event: EventId) -> Result<(), DeviceError> {
+        let at = self.events.get(&event).copied().unwrap_or(0.0);
+        let clock = self.clock(stream);
+        *clock = clock.max(at);
+        Ok(())
+    }
+
+    fn event_done(&mut self, event: EventId) -> bool {
+        self.events.get(&event).is_none_or(|&at| at <= self.host)
+    }
+
+    fn drop_event(&mut self, event: EventId) {
+        self.events.remove(&event);
+    }
+
+    fn synchronize(&mut self, stream: StreamId) -> Result<(), DeviceError> {
+        let at = *self.clock(stream);
+        self.host = self.host.max(at);
+        Ok(())
+    }
+
+    fn busy_until(&self) -> f64 {
+        self.streams.iter().copied().fold(self.host, f64::max)
+    }
+
+    fn host_time(&self) -> f64 {
+        self.host
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn capacity_is_enforced_and_freed_addresses_return() {
+        let spec = SimSpec {
+            capacity: Some(50 * MIB),
+            ..SimSpec::default()
+        };
+        let mut device = SimDevice::new(spec);
+        let first = device.allocate_segment(20 * MIB).unwrap();
+        let second = device.allocate_segment(20 * MIB).unwrap();
+        assert_ne!(first, second);
+        let refused = device.allocate_segment(20 * MIB);
+        assert_eq!(
+            refused,
+            Err(DeviceError::OutOfMemory {
+                wanted: 20 * MIB,
+                free: 10 * MIB
+            })
+        );
+        device.free_segment(first, 20 * MIB);
+        assert_eq!(device.allocate_segment(20 * MIB), Ok(first));
+    }
+
+    #[test]
+    fn an_injected_fault_fails_one_segment_only() {
+        let faults = Faults {
+            fail_segment: Some(1),
+            ..Faults::default()
+        };
+        let mut device = SimDevice::new(SimSpec {
+            faults,
+            ..SimSpec::default()
+        });
+        assert!(device.allocate_segment(MIB).is_ok());
+        assert!(device.allocate_segment(MIB).is_err());
+        assert!(device.allocate_segment(MIB).is_ok());
+    }
+
+    #[test]
+    fn streams_overlap_until_an_event_orders_them() {
+        let mut device = SimDevice::new(SimSpec::default());
+        let side = device.create_stream().unwrap();
+        let span = Span {
+            start: BASE,
+            bytes: 554_000_000,
+        };
+        let host = device.allocate_host(span.bytes).unwrap();
+        device.copy_to_host(side, span, host).unwrap();
+        let copied = device.record_event(side).unwrap();
+        let kernel = Kernel {
+            flops: 4e11,
+            traffic: 0,
+        };
+        device.launch(StreamId::DEFAULT, kernel).unwrap();
+        // 10 ms of copy beside 1 ms of compute.
+        assert!(
+            (device.busy_until() - 0.01).abs() < 1e-4,
+            "{}",
+            device.busy_until()
+        );
+        assert!(!device.event_done(copied));
+        device.wait_event(StreamId::DEFAULT, copied).unwrap();
+        device.launch(StreamId::DEFAULT, kernel).unwrap();
+        assert!(
+            (device.busy_until() - 0.011).abs() < 1e-4,
+            "{}",
+            device.busy_until()
+        );
+        device.synchronize(StreamId::DEFAULT).unwrap();
+        assert!(device.event_done(copied));
+    }
+
+    #[test]
+    fn slow_copies_take_longer() {
+        let faults = Faults {
+            copy_slowdown: 10.0,
+            ..Faults::default()
+        };
+        let mut device = SimDevice::new(SimSpec {
+            faults,
+            ..SimSpec::default()
+        });
+        let span = Span {
+            start: BASE,
+            bytes: 554_000_000,
+        };
+        let host = device.allocate_host(span.bytes).unwrap();
+        device.copy_to_host(StreamId::DEFAULT, span, host).unwrap();
+        assert!((device.busy_until() - 0.1).abs() < 1e-3);
+    }
+}

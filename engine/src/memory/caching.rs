@@ -1,0 +1,339 @@
+//! The caching allocator on a device: what `malloc` and `free` do around the block rules.
+//!
+//! Rounding, best fit, splitting and merging are [`trace::allocator::Arena`]'s, the same code that
+//! re-simulates uploads. Here are the parts that need a device: segments, frees that wait for
+//! other streams, and the retry with an empty cache (snapshot-format.md §4.4 and §4.5).
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use trace::allocator::{Arena, Config, PoolKey, Slot};
+use trace::trace::PoolId;
+
+use crate::device::{Device, DeviceError, EventId, StreamId};
+
+/// The four series, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct MemoryStats {
+    /// Sizes of blocks that the program holds.
+    pub allocated: u64,
+    /// `allocated` and blocks whose free is pending.
+    pub active: u64,
+    /// Sizes of all segments.
+    pub reserved: u64,
+    /// Bytes the program asked for.
+    pub requested: u64,
+    /// Highest `allocated` since the last reset.
+    pub peak_allocated: u64,
+    /// Highest `reserved` since the last reset.
+    pub peak_reserved: u64,
+}
+
+/// Something that happened to a block or segment, in the order of PyTorch's trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MemoryEvent {
+    /// What happened.
+    pub action: MemoryAction,
+    /// First address.
+    pub start: u64,
+    /// Requested bytes of a block, true bytes of a segment.
+    pub bytes: u64,
+    /// The stream whose pool it belongs to.
+    pub stream: StreamId,
+    /// Site of the allocation; 0 for segments.
+    pub site: u32,
+}
+
+/// Kinds of [`MemoryEvent`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MemoryAction {
+    /// A segment came from the device.
+    SegmentAlloc,
+    /// A segment went back to the device.
+    SegmentFree,
+    /// A block was handed out.
+    Alloc,
+    /// The program let go of a block.
+    FreeRequested,
+    /// The block may be reused.
+    FreeCompleted,
+}
+
+/// A block that was handed out.
+#[derive(Debug)]
+pub struct Lease {
+    slot: Slot,
+    start: u64,
+    /// Rounded bytes.
+    bytes: u64,
+    requested: u64,
+    stream: StreamId,
+    site: u32,
+    /// Streams other than its own that use it (`record_stream`).
+    users: Vec<StreamId>,
+}
+
+impl Lease {
+    /// First address.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Bytes of the block, rounding included.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// `record_stream`: `stream` uses the block too.
+    pub fn record_stream(&mut self, stream: StreamId) {
+        if self.stream != stream && !self.users.contains(&stream) {
+            self.users.push(stream);
+        }
+    }
+
+    fn event(&self, action: MemoryAction) -> MemoryEvent {
+        MemoryEvent {
+            action,
+            start: self.start,
+            bytes: self.requested,
+            stream: self.stream,
+            site: self.site,
+        }
+    }
+}
+
+/// A free that waits for events.
+#[derive(Debug)]
+struct Pending {
+    lease: Lease,
+    events: Vec<(EventId, StreamId)>,
+}
+
+/// The allocator's state; the device is passed in.
+#[derive(Debug)]
+pub struct CachingAllocator {
+    arena: Arena,
+    segments: BTreeMap<u64, (u64, StreamId)>,
+    pending: Vec<Pending>,
+    stats: MemoryStats,
+    events: Option<Vec<MemoryEvent>>,
+    retries: u64,
+}
+
+impl CachingAllocator {
+    /// An allocator without segments, in PyTorch's default configuration.
+    pub fn new() -> CachingAllocator {
+        CachingAllocator {
+            arena: Arena::new(Config::default()),
+            segments: BTreeMap::new(),
+            pending: Vec::new(),
+            stats: MemoryStats::default(),
+            events: None,
+            retries: 0,
+        }
+    }
+
+    /// Starts keeping events.
+    pub fn record_events(&mut self) {
+        self.events.get_or_insert_default();
+    }
+
+    /// Takes the events kept so far.
+    pub fn take_events(&mut self) -> Vec<MemoryEvent> {
+        self.events.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Current figures.
+    pub fn stats(&self) -> MemoryStats {
+        self.stats
+    }
+
+    /// Times that the cache had to be emptied before a segment could be had.
+    pub fn retries(&self) -> u64 {
+        self.retries
+    }
+
+    /// Starts new peaks at the current level.
+    pub fn reset_peaks(&mut self) {
+        self.stats.peak_allocated = self.stats.allocated;
+        self.stats.peak_reserved = self.stats.reserved;
+    }
+
+    /// Segments with their lengths in bytes and streams.
+    pub fn segments(&self) -> impl Iterator<Item = (u64, u64, StreamId)> + '_ {
+        self.segments
+            .iter()
+            .map(|(&start, &(bytes, stream))| (start, bytes, stream))
+    }
+
+    /// Every block: address, bytes, whether it is in use; in no order.
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, u64, bool)> + '_ {
+        self.arena.blocks()
+    }
+
+    /// Free bytes in segments that also hold blocks in use.
+    pub fn inactive_split(&self) -> u64 {
+        let free = self.arena.blocks().filter(|&(_, _, used)| !used);
+        free.filter(|(start, bytes, _)| {
+            self.segments.get(start).is_none_or(|(all, _)| all != bytes)
+        })
+        .map(|(_, bytes, _)| bytes)
+        .sum()
+    }
+
+    /// Hands out a block of at least `requested` bytes from `stream`'s pool. `site` only labels
+    /// the allocation.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`] after the cache has been emptied in vain.
+    pub fn malloc(
+        &mut self,
+        requested: u64,
+        stream: StreamId,
+        site: u32,
+        device: &mut dyn Device,
+    ) -> Result<Lease, DeviceError> {
+        self.process_events(device);
+        let rounded = self.arena.config().round_size(requested);
+        let key = PoolKey {
+            pool: PoolId(0, 0),
+            size: self.arena.config().pool_size(rounded),
+            stream: u64::from(stream.0),
+        };
+        let free = match self.arena.best_fit(key, rounded) {
+            Some(slot) => slot,
+            None => self.new_segment(key, rounded, stream, device)?,
+        };
+        let slot = self.arena.take(free, rounded);
+        let (start, bytes) = (self.arena.addr(slot), self.arena.size(slot));
+        let stats = &mut self.stats;
+        stats.allocated += bytes;
+        stats.active += bytes;
+        stats.requested += requested;
+        stats.peak_allocated = stats.peak_allocated.max(stats.allocated);
+        let lease = Lease {
+            slot,
+            start,
+            bytes,
+            requested,
+            stream,
+            site,
+            users: Vec::new(),
+        };
+        self.emit(lease.event(MemoryAction::Alloc));
+        Ok(lease)
+    }
+
+    /// Lets go of a block. Where other streams use it, the free completes at a later malloc.
+    pub fn free(&mut self, lease: Lease, device: &mut dyn Device) {
+        self.stats.allocated -= lease.bytes;
+        self.emit(lease.event(MemoryAction::FreeRequested));
+        if lease.users.is_empty() {
+            return self.complete_free(&lease);
+        }
+        // A device that refuses an event has failed; its next launch says so.
+        let record = |&user: &StreamId| Some((device.record_event(user).ok()?, user));
+        let events = lease.users.iter().filter_map(record).collect();
+        self.pending.push(Pending { lease, events });
+    }
+
+    /// Returns all wholly free segments to the device.
+    pub fn empty_cache(&mut self, device: &mut dyn Device) {
+        for pending in std::mem::take(&mut self.pending) {
+            for (event, user) in pending.events {
+                // A failed device reports itself at the next launch.
+                let _ = device.synchronize(user);
+                device.drop_event(event);
+            }
+            self.complete_free(&pending.lease);
+        }
+        let starts: Vec<u64> = self.segments.keys().copied().collect();
+        for start in starts {
+            if self.arena.remove_segment(start).is_err() {
+                continue;
+            }
+            let Some((bytes, stream)) = self.segments.remove(&start) else {
+                continue;
+            };
+            device.free_segment(start, bytes);
+            self.stats.reserved -= bytes;
+            self.emit(MemoryEvent {
+                action: MemoryAction::SegmentFree,
+                start,
+                bytes,
+                stream,
+                site: 0,
+            });
+        }
+    }
+
+    fn emit(&mut self, event: MemoryEvent) {
+        if let Some(events) = &mut self.events {
+            events.push(event);
+        }
+    }
+
+    /// Completes the frees whose streams have come past them.
+    fn process_events(&mut self, device: &mut dyn Device) {
+        if self.pending.is_empty() {
+            return;
+        }
+        for mut pending in std::mem::take(&mut self.pending) {
+            pending.events.retain(|&(event, _)| {
+                let done = device.event_done(event);
+                if done {
+                    device.drop_event(event);
+                }
+                !done
+            });
+            if pending.events.is_empty() {
+                self.complete_free(&pending.lease);
+            } else {
+                self.pending.push(pending);
+            }
+        }
+    }
+
+    fn complete_free(&mut self, lease: &Lease) {
+        self.stats.active -= lease.bytes;
+        self.stats.requested -= lease.requested;
+        self.emit(lease.event(MemoryAction::FreeCompleted));
+        self.arena.free(lease.slot);
+    }
+
+    fn new_segment(
+        &mut self,
+        key: PoolKey,
+        rounded: u64,
+        stream: StreamId,
+        device: &mut dyn Device,
+    ) -> Result<Slot, DeviceError> {
+        let bytes = self.arena.config().segment_size(rounded);
+        let start = match device.allocate_segment(bytes) {
+            Ok(start) => start,
+            Err(DeviceError::OutOfMemory { .. }) => {
+                self.retries += 1;
+                self.empty_cache(device);
+                device.allocate_segment(bytes)?
+            }
+            Err(other) => return Err(other),
+        };
+        self.segments.insert(start, (bytes, stream));
+        self.stats.reserved += bytes;
+        self.stats.peak_reserved = self.stats.peak_reserved.max(self.stats.reserved);
+        self.emit(MemoryEvent {
+            action: MemoryAction::SegmentAlloc,
+            start,
+            bytes,
+            stream,
+            site: 0,
+        });
+        Ok(self.arena.add_segment(key, start, bytes))
+    }
+}
+
+impl Default for CachingAllocator {
+    fn default() -> CachingAllocator {
+        CachingAllocator::new()
+    }
+}

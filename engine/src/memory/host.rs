@@ -1,0 +1,87 @@
+//! Pinned host memory: a pool that rounds to powers of two and reuses blocks.
+//!
+//! PyTorch's pinned allocator does the same, which is why a leak of host copies costs up to twice
+//! the bytes that leaked (offload-semantics.md §1.8, class B).
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::SharedHeap;
+use crate::device::{Device, DeviceError, HostBuffer};
+
+/// Pinned blocks by size.
+#[derive(Debug, Default)]
+pub struct HostPool {
+    free: HashMap<u64, Vec<HostBuffer>>,
+    in_use: u64,
+    reserved: u64,
+}
+
+impl HostPool {
+    /// An empty pool.
+    pub fn new() -> HostPool {
+        HostPool::default()
+    }
+
+    /// Bytes of blocks in use, rounding included.
+    pub fn in_use(&self) -> u64 {
+        self.in_use
+    }
+
+    /// Bytes taken from the device's host allocator.
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    fn take(&mut self, bytes: u64, device: &mut dyn Device) -> Result<HostBuffer, DeviceError> {
+        let rounded = bytes.max(1).next_power_of_two();
+        let buffer = match self.free.get_mut(&rounded).and_then(Vec::pop) {
+            Some(buffer) => buffer,
+            None => {
+                let buffer = device.allocate_host(rounded)?;
+                self.reserved += rounded;
+                buffer
+            }
+        };
+        self.in_use += rounded;
+        Ok(buffer)
+    }
+
+    fn give_back(&mut self, buffer: HostBuffer) {
+        self.in_use -= buffer.bytes;
+        self.free.entry(buffer.bytes).or_default().push(buffer);
+    }
+}
+
+/// A pinned buffer in use; dropping it returns it to the pool.
+pub struct HostLease {
+    buffer: HostBuffer,
+    heap: SharedHeap,
+}
+
+impl HostLease {
+    /// Takes a buffer of at least `bytes`.
+    ///
+    /// # Errors
+    /// Host memory runs out.
+    pub fn allocate(heap: &SharedHeap, bytes: u64) -> Result<HostLease, DeviceError> {
+        let mut borrowed = heap.borrow_mut();
+        let super::Heap { host, device, .. } = &mut *borrowed;
+        let buffer = host.take(bytes, device.as_mut())?;
+        Ok(HostLease {
+            buffer,
+            heap: Rc::clone(heap),
+        })
+    }
+
+    /// The buffer.
+    pub fn buffer(&self) -> HostBuffer {
+        self.buffer
+    }
+}
+
+impl Drop for HostLease {
+    fn drop(&mut self) {
+        self.heap.borrow_mut().host.give_back(self.buffer);
+    }
+}

@@ -1,0 +1,132 @@
+//! Memory as the program sees it: storages that are freed when the last reference goes.
+//!
+//! A [`Storage`] is a lease from the caching allocator; dropping it is the free. Tensors share
+//! storages, containers share tensors, and nothing else keeps memory alive.
+
+mod caching;
+mod host;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+pub use caching::{CachingAllocator, Lease, MemoryAction, MemoryEvent, MemoryStats};
+pub use host::{HostLease, HostPool};
+
+use crate::device::{Device, DeviceError, StreamId};
+
+/// Device and allocators, shared by every storage so that its drop can reach them.
+pub struct Heap {
+    /// The device.
+    pub device: Box<dyn Device>,
+    /// The caching allocator.
+    pub caching: CachingAllocator,
+    /// Pinned host memory.
+    pub host: HostPool,
+    next_object: u64,
+}
+
+/// The heap, shared.
+pub type SharedHeap = Rc<RefCell<Heap>>;
+
+impl Heap {
+    /// A heap on a fresh device.
+    pub fn new(device: Box<dyn Device>) -> SharedHeap {
+        Rc::new(RefCell::new(Heap {
+            device,
+            caching: CachingAllocator::new(),
+            host: HostPool::new(),
+            next_object: 1,
+        }))
+    }
+
+    /// A number no other object has.
+    pub fn next_object(&mut self) -> u64 {
+        self.next_object += 1;
+        self.next_object
+    }
+
+    /// Returns wholly free segments to the device.
+    pub fn empty_cache(&mut self) {
+        self.caching.empty_cache(self.device.as_mut());
+    }
+}
+
+/// Memory behind one or more tensors.
+pub struct Storage {
+    lease: RefCell<Option<Lease>>,
+    start: u64,
+    requested: u64,
+    heap: SharedHeap,
+    /// Site whose label the allocation carries.
+    site: Cell<u32>,
+}
+
+impl Storage {
+    /// Allocates from `stream`'s pool. Zero bytes take no memory and have address 0.
+    ///
+    /// # Errors
+    /// The device's out of memory.
+    pub fn allocate(
+        heap: &SharedHeap,
+        bytes: u64,
+        stream: StreamId,
+        site: u32,
+    ) -> Result<Rc<Storage>, DeviceError> {
+        let lease = if bytes == 0 {
+            None
+        } else {
+            let mut borrowed = heap.borrow_mut();
+            let Heap {
+                caching, device, ..
+            } = &mut *borrowed;
+            Some(caching.malloc(bytes, stream, site, device.as_mut())?)
+        };
+        let start = lease.as_ref().map_or(0, Lease::start);
+        Ok(Rc::new(Storage {
+            lease: RefCell::new(lease),
+            start,
+            requested: bytes,
+            heap: Rc::clone(heap),
+            site: Cell::new(site),
+        }))
+    }
+
+    /// First address.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Bytes asked for.
+    pub fn bytes(&self) -> u64 {
+        self.requested
+    }
+
+    /// Bytes of the block, rounding included.
+    pub fn block_bytes(&self) -> u64 {
+        self.lease.borrow().as_ref().map_or(0, Lease::bytes)
+    }
+
+    /// Site of the allocation.
+    pub fn site(&self) -> u32 {
+        self.site.get()
+    }
+
+    /// `record_stream`: the free waits for what `stream` has been given by then.
+    pub fn record_stream(&self, stream: StreamId) {
+        if let Some(lease) = self.lease.borrow_mut().as_mut() {
+            lease.record_stream(stream);
+        }
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        if let Some(lease) = self.lease.get_mut().take() {
+            let mut heap = self.heap.borrow_mut();
+            let Heap {
+                caching, device, ..
+            } = &mut *heap;
+            caching.free(lease, device.as_mut());
+        }
+    }
+}

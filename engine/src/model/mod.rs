@@ -1,0 +1,15 @@
+//! Models as programs: the order of operations, and the moments at which variables go.
+//!
+//! Sizes come from dimensions alone. The order follows the published source of each model, because
+//! false de-duplication depends on which freed address the next tensor gets.
+
+mod adamw;
+mod delta_net;
+mod lora;
+mod qwen_text;
+mod qwen_vision;
+
+pub use adamw::AdamW;
+pub use lora::LoraLinear;
+pub use qwen_text::{TextConfig, TextModel};
+pub use qwen_vision::{VisionConfig, VisionTower};

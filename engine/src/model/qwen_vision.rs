@@ -1,0 +1,295 @@
+//! The vision tower of Qwen3.5: frozen, unquantised, every block under a checkpoint.
+
+use std::rc::Rc;
+
+use crate::autograd::{Region, Tensor};
+use crate::session::{RunError, Session};
+use crate::tensor::DType;
+
+const BF16: DType = DType::Bfloat16;
+const F32: DType = DType::Float32;
+
+/// Dimensions of the tower.
+#[derive(Debug, Clone, Copy)]
+pub struct VisionConfig {
+    /// Blocks.
+    pub blocks: u64,
+    /// Width.
+    pub hidden: u64,
+    /// Width inside the MLP.
+    pub intermediate: u64,
+    /// Attention heads.
+    pub heads: u64,
+    /// Numbers in one patch: channels × frames × height × width.
+    pub patch_values: u64,
+    /// Rows of the position table.
+    pub positions: u64,
+    /// Patches that become one token.
+    pub merge: u64,
+    /// Patches of one image.
+    pub patches: u64,
+    /// Width of the text model.
+    pub out: u64,
+}
+
+struct Linear {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl Linear {
+    fn new(s: &mut Session, rows: u64, columns: u64) -> Result<Linear, RunError> {
+        let weight = s.frozen(&[rows, columns], BF16)?;
+        Ok(Linear {
+            weight,
+            bias: s.frozen(&[rows], BF16)?,
+        })
+    }
+}
+
+struct Block {
+    config: VisionConfig,
+    qkv: Linear,
+    out: Linear,
+    up: Linear,
+    down: Linear,
+    _norms: [Tensor; 4],
+}
+
+impl Linear {
+    fn forward(&self, s: &mut Session, x: &Tensor) -> Result<Tensor, RunError> {
+        s.linear_bias(x, &self.weight, &self.bias)
+    }
+}
+
+/// The tower.
+pub struct VisionTower {
+    config: VisionConfig,
+    blocks: Vec<Rc<Block>>,
+    patch: Linear,
+    positions: Tensor,
+    merge_in: Linear,
+    merge_out: Linear,
+    _norm: [Tensor; 2],
+}
+
+impl Block {
+    fn new(s: &mut Session, config: VisionConfig) -> Result<Block, RunError> {
+        let (hidden, inner) = (config.hidden, config.intermediate);
+        let norm = |s: &mut Session| s.frozen(&[hidden], BF16);
+        Ok(Block {
+            config,
+            _norms: [norm(s)?, norm(s)?, norm(s)?, norm(s)?],
+            qkv: Linear::new(s, 3 * hidden, hidden)?,
+            out: Linear::new(s, hidden, hidden)?,
+            up: Linear::new(s, inner, hidden)?,
+            down: Linear::new(s, hidden, inner)?,
+        })
+    }
+
+    fn forward(
+        &self,
+        s: &mut Session,
+        x: &Tensor,
+        rotary: &[Tensor; 2],
+    ) -> Result<Tensor, RunError> {
+        let attended = {
+            let normed = s.layer_norm(x)?;
+            let attended = self.attend(s, &normed, rotary)?;
+            drop(normed);
+            attended
+        };
+        let middle = s.add(x, &attended)?;
+        drop(attended);
+        let changed = {
+            let normed = s.layer_norm(&middle)?;
+            let active = {
+                let wide = self.up.forward(s, &normed)?;
+                s.gelu(&wide)?
+            };
+            let out = self.down.forward(s, &active)?;
+            drop(active);
+            out
+        };
+        let out = s.add(&middle, &changed)?;
+        drop(changed);
+        Ok(out)
+    }
+
+    fn attend(
+        &self,
+        s: &mut Session,
+        x: &Tensor,
+        rotary: &[Tensor; 2],
+    ) -> Result<Tensor, RunError> {
+        let c = &self.config;
+        let width = c.hidden / c.heads;
+        let qkv = self.qkv.forward(s, x)?;
+        let shape = [1, c.heads, c.patches, width];
+        let query = s.part(&qkv, &[c.patches, c.hidden], 0)?;
+        let key = s.part(&qkv, &[c.patches, c.hidden], c.hidden)?;
+        let (query, key) = turn_both(s, &query, &key, rotary)?;
+        let query = s.view(&query, &shape)?;
+        let key = s.view(&key, &shape)?;
+        let value = s.part(&qkv, &[c.patches, c.hidden], 2 * c.hidden)?;
+        let value = s.view(&value, &shape)?;
+        let lengths = s.empty(&[1], DType::Int32)?;
+        let attended = s.attention(&query, &key, &value)?;
+        let dense = s.dense(&attended, BF16)?;
+        let flat = s.view(&dense, &[c.patches, c.hidden])?;
+        drop(dense);
+        let out = self.out.forward(s, &flat)?;
+        drop(flat);
+        drop((lengths, value, qkv, key, query, attended));
+        Ok(out)
+    }
+}
+
+/// `apply_rotary_pos_emb_vision`: in fp32, back to bf16 at the end.
+fn turn_both(
+    s: &mut Session,
+    query: &Tensor,
+    key: &Tensor,
+    rotary: &[Tensor; 2],
+) -> Result<(Tensor, Tensor), RunError> {
+    let wide_query = s.cast(query, F32)?;
+    let wide_key = s.cast(key, F32)?;
+    let turned_query = turn(s, &wide_query, rotary)?;
+    let turned_key = turn(s, &wide_key, rotary)?;
+    let narrow_query = s.cast(&turned_query, BF16)?;
+    drop(turned_query);
+    let narrow_key = s.cast(&turned_key, BF16)?;
+    drop(turned_key);
+    drop((wide_query, wide_key));
+    Ok((narrow_query, narrow_key))
+}
+
+fn turn(s: &mut Session, x: &Tensor, [cos, sin]: &[Tensor; 2]) -> Result<Tensor, RunError> {
+    let straight = s.empty(x.shape(), F32)?;
+    s.kernel_over(&[x, cos], &[&straight])?;
+    let turned = {
+        let half = [x.shape()[0], x.shape()[1] / 2];
+        let upper = s.part(x, &half, half[1])?;
+        let lower = s.part(x, &half, 0)?;
+        let negative = s.neg(&upper)?;
+        s.cat_last(&[&negative, &lower])?
+    };
+    let across = s.empty(x.shape(), F32)?;
+    s.kernel_over(&[&turned, sin], &[&across])?;
+    drop(turned);
+    let out = s.add(&straight, &across)?;
+    drop(straight);
+    drop(across);
+    Ok(out)
+}
+
+impl VisionTower {
+    /// Allocates the tower.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn new(s: &mut Session, config: VisionConfig) -> Result<VisionTower, RunError> {
+        let patch = Linear::new(s, config.hidden, config.patch_values)?;
+        let positions = s.frozen(&[config.positions, config.hidden], BF16)?;
+        let mut blocks = Vec::new();
+        for _ in 0..config.blocks {
+            blocks.push(Rc::new(Block::new(s, config)?));
+        }
+        let merged = config.hidden * config.merge;
+        let norm = [
+            s.frozen(&[config.hidden], BF16)?,
+            s.frozen(&[config.hidden], BF16)?,
+        ];
+        Ok(VisionTower {
+            config,
+            blocks,
+            patch,
+            positions,
+            merge_in: Linear::new(s, merged, merged)?,
+            merge_out: Linear::new(s, config.out, merged)?,
+            _norm: norm,
+        })
+    }
+
+    /// Base addresses of the parameters that saved tensors could be views of.
+    pub fn param_storages(&self) -> Vec<u64> {
+        let blocks = self.blocks.iter();
+        let linears = blocks.flat_map(|block| [&block.qkv, &block.out, &block.up, &block.down]);
+        linears
+            .chain([&self.patch, &self.merge_in, &self.merge_out])
+            .map(|linear| linear.weight.storage().start())
+            .chain([self.positions.storage().start()])
+            .collect()
+    }
+
+    /// Patches to tokens of the text model.
+    ///
+    /// # Errors
+    /// Out of memory, or a hook that fails.
+    pub fn forward(&self, s: &mut Session, pixels: &Tensor) -> Result<Tensor, RunError> {
+        let c = &self.config;
+        let weights = s.empty(&[c.patches, 4], DType::Int64)?;
+        let (x, summed) = self.embed(s, pixels)?;
+        let rotary = self.rotary(s)?;
+        let mut x = x;
+        for (index, block) in self.blocks.iter().enumerate() {
+            let before = s.accelerator.enter_site(&format!("visual.blocks.{index}"));
+            let (run, rotary) = (Rc::clone(block), rotary.clone());
+            let region: Region = Rc::new(move |s: &mut Session, inputs: &[Tensor]| {
+                run.forward(s, &inputs[0], &rotary)
+            });
+            x = s.checkpoint(region, std::slice::from_ref(&x))?;
+            s.accelerator.restore_site(before);
+        }
+        let out = {
+            let normed = s.layer_norm(&x)?;
+            let merged = s.view(&normed, &[c.patches / c.merge, c.hidden * c.merge])?;
+            let active = {
+                let inner = self.merge_in.forward(s, &merged)?;
+                s.gelu(&inner)?
+            };
+            self.merge_out.forward(s, &active)?
+        };
+        drop((weights, summed, rotary, x));
+        Ok(out)
+    }
+
+    /// Patch embedding plus interpolated positions. The sum of the interpolation lives as long as
+    /// the caller's frame.
+    fn embed(&self, s: &mut Session, pixels: &Tensor) -> Result<(Tensor, Tensor), RunError> {
+        let c = &self.config;
+        // A convolution whose stride is its size; cuDNN's, not cuBLAS's.
+        let patches = s.empty(&[c.patches, c.hidden], BF16)?;
+        s.kernel_over(&[pixels, &self.patch.weight, &self.patch.bias], &[&patches])?;
+        let table = s.empty(&[4, c.patches, c.hidden], BF16)?;
+        let weighted = s.empty(&[4, c.patches, c.hidden], F32)?;
+        drop(table);
+        let summed = s.empty(&[c.patches, c.hidden], F32)?;
+        drop(weighted);
+        let narrow = s.cast(&summed, BF16)?;
+        let x = s.add(&patches, &narrow)?;
+        drop(narrow);
+        drop(patches);
+        Ok((x, summed))
+    }
+
+    fn rotary(&self, s: &mut Session) -> Result<[Tensor; 2], RunError> {
+        let c = &self.config;
+        let width = c.hidden / c.heads;
+        let half = [c.patches, width / 2];
+        let positions = s.empty(&[c.patches, 2], F32)?;
+        let angles = s.empty(&half, F32)?;
+        // Each of cosine and sine is computed, scaled, and doubled by way of a copy.
+        let copied = |s: &mut Session, shape: &[u64]| -> Result<Tensor, RunError> {
+            let _first = s.empty(&half, F32)?;
+            s.empty(shape, F32)
+        };
+        let cos = copied(s, &half)?;
+        let sin = copied(s, &half)?;
+        let cos_full = copied(s, &[c.patches, width])?;
+        drop(cos);
+        let sin_full = copied(s, &[c.patches, width])?;
+        drop((sin, positions, angles));
+        Ok([cos_full, sin_full])
+    }
+}

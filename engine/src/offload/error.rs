@@ -1,0 +1,55 @@
+//! What goes wrong in the offloader, with the Python exception each variant stands for.
+
+use super::TensorId;
+
+/// A failure of a pack, unpack, hook, enter or exit.
+#[derive(Debug, thiserror::Error)]
+pub enum OffloadError<E: std::error::Error + 'static> {
+    /// `ValueError`: a forward pass begins while tensors of the last one are still tracked.
+    #[error("Backward pass should have cleared tracker of all tensors ({left} left)")]
+    TrackerNotCleared {
+        /// Entries found in the tracker.
+        left: usize,
+    },
+    /// `ValueError`: an id that was never packed, was unpacked before, or was cleared by enter.
+    #[error("untracked tensor with id {0}")]
+    Untracked(TensorId),
+    /// `ValueError`: a forward stash of 0 cannot keep any source alive.
+    #[error("max_fwd_stash_size should be at least 1 but is 0")]
+    StashTooSmall,
+    /// `KeyError` before #4247: the hook looks up a stash entry that is gone.
+    #[error("KeyError: {0} is not in bwd_tensor_stash")]
+    MissingStashEntry(TensorId),
+    /// `KeyError` before #4247: the hook waits for an event that was never recorded.
+    #[error("KeyError: {0} is not in bwd_ev_stash")]
+    MissingEvent(TensorId),
+    /// `RuntimeError` of `as_strided`: the saved layout reaches past the restored storage.
+    #[error(
+        "setStorage: restoring tensor {id} needs a storage of {needed} elements, which is out of \
+         bounds for one of {available}"
+    )]
+    OutOfBounds {
+        /// The tensor that was to be restored.
+        id: TensorId,
+        /// Elements the saved layout reaches.
+        needed: u64,
+        /// Elements that were copied.
+        available: u64,
+    },
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] E),
+}
+
+impl<E: std::error::Error + 'static> OffloadError<E> {
+    /// The class of the Python exception, for reports.
+    pub fn python_class(&self) -> &'static str {
+        match self {
+            OffloadError::TrackerNotCleared { .. }
+            | OffloadError::Untracked(_)
+            | OffloadError::StashTooSmall => "ValueError",
+            OffloadError::MissingStashEntry(_) | OffloadError::MissingEvent(_) => "KeyError",
+            OffloadError::OutOfBounds { .. } | OffloadError::Device(_) => "RuntimeError",
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The activation offloader: TRL's `OffloadActivations`, in every version.
+//!
+//! The state machine is the one of offload-semantics.md §1, paragraph by paragraph:
+//! [`version`] says which changes are in, [`state`] holds the containers, `pack`, `unpack`,
+//! `hooks` and `scope` are §1.3, §1.4–1.5, the hook part of §1.5, and §1.6. It does no IO and owns
+//! no device: everything outside is a [`Runtime`].
+
+mod error;
+mod hooks;
+mod pack;
+mod runtime;
+mod scope;
+mod state;
+mod unpack;
+mod version;
+
+pub use error::OffloadError;
+pub use hooks::PostHook;
+pub use runtime::{GraphTask, HostCopyShape, KeyPlace, Runtime, StorageKey};
+pub use state::{ContainerSizes, TensorId};
+pub use unpack::Origin;
+pub use version::{Change, Changes, Version};
+
+use crate::tensor::Placement;
+use state::{State, Tracked};
+
+/// Constructor arguments of the offloader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OffloadConfig {
+    /// Copies on a side stream, or on the compute stream.
+    pub use_streams: bool,
+    /// Host copies in pinned memory; only gates the warning here, the runtime allocates.
+    pub use_pin_memory: bool,
+    /// Smallest tensor that is offloaded, in bytes.
+    pub min_offload_size: u64,
+    /// Ids that a forward stash entry stays alive for.
+    pub max_fwd_stash_size: u64,
+    /// Whether the process has imported bitsandbytes (#5730 empties the cache then).
+    pub bitsandbytes_imported: bool,
+    /// The changes that are in.
+    pub changes: Changes,
+}
+
+impl OffloadConfig {
+    /// Upstream's defaults for a version.
+    pub fn new(changes: Changes) -> OffloadConfig {
+        OffloadConfig {
+            use_streams: true,
+            use_pin_memory: true,
+            min_offload_size: 1024,
+            max_fwd_stash_size: 5,
+            bitsandbytes_imported: false,
+            changes,
+        }
+    }
+}
+
+/// Whether pack moved a tensor to the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// A host copy was made.
+    Offloaded,
+    /// The tensor itself is tracked, and stays alive.
+    Kept,
+}
+
+/// `OffloadActivations`: one object is used for the whole run, its state crosses steps.
+pub struct OffloadActivations<R: Runtime> {
+    config: OffloadConfig,
+    /// `s0` as captured at construction: the default stream.
+    captured: R::Stream,
+    /// `s1`, in streams mode.
+    side: Option<R::Stream>,
+    state: State<R>,
+}
+
+impl<R: Runtime> OffloadActivations<R> {
+    /// Builds the offloader, capturing the default stream (§1.2).
+    ///
+    /// # Errors
+    /// [`OffloadError::StashTooSmall`] for a forward stash of 0 in streams mode, or the device's
+    /// refusal of a stream.
+    pub fn new(
+        config: OffloadConfig,
+        runtime: &mut R,
+    ) -> Result<OffloadActivations<R>, OffloadError<R::Error>> {
+        let captured = runtime.default_stream();
+        let mut side = None;
+        if config.use_streams {
+            side = Some(runtime.new_stream()?);
+            if config.max_fwd_stash_size < 1 {
+                return Err(OffloadError::StashTooSmall);
+            }
+        }
+        Ok(OffloadActivations {
+            config,
+            captured,
+            side,
+            state: State::new(),
+        })
+    }
+
+    /// The configuration it was built with.
+    pub fn config(&self) -> &OffloadConfig {
+        &self.config
+    }
+
+    /// `update_model_params`: storages whose tensors are never offloaded (#4247).
+    ///
+    /// Parameters without data (base address 0) do not count.
+    pub fn update_model_params(&mut self, bases: impl IntoIterator<Item = u64>) {
+        self.state.param_storages = bases.into_iter().filter(|&base| base != 0).collect();
+    }
+
+    /// Adds or removes one parameter storage: a recorded run states membership call by call.
+    pub fn set_param_storage(&mut self, base: u64, is_param: bool) {
+        if is_param {
+            self.state.param_storages.insert(base);
+        } else {
+            self.state.param_storages.remove(&base);
+        }
+    }
+
+    /// Base addresses of the parameter storages.
+    pub fn param_storages(&self) -> impl Iterator<Item = u64> + '_ {
+        self.state.param_storages.iter().copied()
+    }
+
+    /// Sizes of all containers.
+    pub fn sizes(&self, runtime: &R) -> ContainerSizes {
+        let state = &self.state;
+        let mut sizes = ContainerSizes {
+            tracker: state.tracker.len() as u64,
+            dedup_keys: state.id_by_key.len() as u64,
+            tensor_id: state.last_id.0,
+            fwd_stash: state.fwd_stash.len() as u64,
+            bwd_stash: state.bwd_tensor_stash.len() as u64,
+            bwd_ev: state.bwd_ev_stash.len() as u64,
+            ..ContainerSizes::default()
+        };
+        for tracked in state.tracker.values() {
+            match tracked {
+                Tracked::Offloaded { .. } => sizes.offloaded += 1,
+                Tracked::Kept(tensor) => {
+                    let saved = runtime.saved(tensor);
+                    if saved.placement == Placement::Accelerator {
+                        sizes.gpu_kept_bytes += saved.bytes();
+                    }
+                }
+            }
+        }
+        sizes
+    }
+
+    /// What the tracker holds for `id`.
+    pub fn decision(&self, id: TensorId) -> Option<Decision> {
+        self.state.tracker.get(&id).map(|tracked| match tracked {
+            Tracked::Kept(_) => Decision::Kept,
+            Tracked::Offloaded { .. } => Decision::Offloaded,
+        })
+    }
+
+    /// Accelerator tensors that the tracker holds, with the id that holds each.
+    pub fn kept_tensors(&self) -> impl Iterator<Item = (TensorId, &R::Tensor)> {
+        self.state
+            .tracker
+            .iter()
+            .filter_map(|(&id, tracked)| match tracked {
+                Tracked::Kept(tensor) => Some((id, tensor)),
+                Tracked::Offloaded { .. } => None,
+            })
+    }
+
+    /// Host copies that the tracker holds.
+    pub fn host_copies(&self) -> impl Iterator<Item = (TensorId, &R::Host)> {
+        self.state
+            .tracker
+            .iter()
+            .filter_map(|(&id, tracked)| match tracked {
+                Tracked::Kept(_) => None,
+                Tracked::Offloaded { host, .. } => Some((id, host)),
+            })
+    }
+
+    /// Tensors that the forward stash holds.
+    pub fn forward_stash(&self) -> impl Iterator<Item = (TensorId, &R::Tensor)> {
+        self.state
+            .fwd_stash
+            .iter()
+            .map(|(&id, stashed)| (id, &stashed.tensor))
+    }
+
+    /// Tensors that the backward stash holds.
+    pub fn backward_stash(&self) -> impl Iterator<Item = (TensorId, &R::Tensor)> {
+        self.state
+            .bwd_tensor_stash
+            .iter()
+            .map(|(&id, tensor)| (id, tensor))
+    }
+
+    /// The de-duplication map.
+    pub fn dedupe_keys(&self) -> impl Iterator<Item = (StorageKey, TensorId)> + '_ {
+        self.state.id_by_key.iter().map(|(&key, &id)| (key, id))
+    }
+
+    /// Puts a tensor into the tracker without a pack, as axolotl's leak test does (§1.9).
+    pub fn inject(&mut self, tensor: R::Tensor) -> TensorId {
+        let id = self.state.next_id();
+        self.state.tracker.insert(id, Tracked::Kept(tensor));
+        id
+    }
+
+    fn has(&self, change: Change) -> bool {
+        self.config.changes.has(change)
+    }
+
+    /// `s0`: captured once, or with axolotl's patch whatever stream is current.
+    fn compute_stream(&self, runtime: &R) -> R::Stream {
+        if self.has(Change::LiveComputeStream) {
+            runtime.current_stream()
+        } else {
+            self.captured
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Pack: a tensor is saved for backward (offload-semantics.md §1.3).
+
+use super::OffloadActivations;
+use super::error::OffloadError;
+use super::runtime::{HostCopyShape, Runtime, StorageKey};
+use super::state::{Stashed, TensorId, Tracked};
+use super::version::Change;
+use crate::tensor::{Placement, SavedTensor, TensorClass};
+
+impl<R: Runtime> OffloadActivations<R> {
+    /// The pack hook: takes over a tensor and returns the id under which it comes back.
+    ///
+    /// # Errors
+    /// [`OffloadError::TrackerNotCleared`] when a forward pass begins over a full tracker;
+    /// the device's errors from copies, waits and events.
+    pub fn pack(
+        &mut self,
+        tensor: &R::Tensor,
+        runtime: &mut R,
+    ) -> Result<TensorId, OffloadError<R::Error>> {
+        if let Some(copy) = self.clone_before_pack(tensor, runtime)? {
+            return self.pack_tensor(copy, runtime);
+        }
+        self.pack_tensor(tensor.clone(), runtime)
+    }
+
+    /// axolotl 393d25f4f: views that #5694 would copy are copied on the stream that is current,
+    /// whatever their size, and whether or not pack would have offloaded them.
+    fn clone_before_pack(
+        &self,
+        tensor: &R::Tensor,
+        runtime: &mut R,
+    ) -> Result<Option<R::Tensor>, OffloadError<R::Error>> {
+        let saved = runtime.saved(tensor);
+        let wanted = self.has(Change::ComputeStreamClone)
+            && saved.placement == Placement::Accelerator
+            && saved.class != TensorClass::Parameter
+            && !is_dense_from_start(saved);
+        if !wanted {
+            return Ok(None);
+        }
+        let stream = runtime.current_stream();
+        Ok(Some(runtime.clone_contiguous(tensor, stream)?))
+    }
+
+    fn pack_tensor(
+        &mut self,
+        tensor: R::Tensor,
+        runtime: &mut R,
+    ) -> Result<TensorId, OffloadError<R::Error>> {
+        self.begin_forward_if_armed()?;
+        let id = self.state.next_id();
+        let key = self
+            .has(Change::Deduplicate)
+            .then(|| runtime.storage_key(&tensor));
+        // Looked up before every other filter: a duplicate that is tiny still counts as duplicate.
+        if let Some(key) = key
+            && self.state.id_by_key.contains_key(&key)
+        {
+            self.state.tracker.insert(id, Tracked::Kept(tensor));
+            if self.has(Change::ReleaseDedupeKey) {
+                self.track_key(key, id);
+            }
+            return Ok(id);
+        }
+        if self.stays_on_device(runtime.saved(&tensor)) {
+            self.state.tracker.insert(id, Tracked::Kept(tensor));
+            return Ok(id);
+        }
+        self.offload(id, tensor, key, runtime)?;
+        Ok(id)
+    }
+
+    /// First pack since the flag was armed: a new step, as far as the hooks can tell.
+    fn begin_forward_if_armed(&mut self) -> Result<(), OffloadError<R::Error>> {
+        let state = &mut self.state;
+        if !state.phase.first_forward_call {
+            return Ok(());
+        }
+        if !state.tracker.is_empty() {
+            return Err(OffloadError::TrackerNotCleared {
+                left: state.tracker.len(),
+            });
+        }
+        state.phase.first_forward_call = false;
+        state.phase.first_backward_call = true;
+        state.id_by_key.clear();
+        state.key_by_id.clear();
+        Ok(())
+    }
+
+    /// The filters after de-duplication, in upstream's order (their order cannot be observed).
+    fn stays_on_device(&self, saved: &SavedTensor) -> bool {
+        if saved.placement != Placement::Accelerator
+            || saved.bytes() < self.config.min_offload_size
+            || matches!(saved.class, TensorClass::Parameter | TensorClass::Buffer)
+        {
+            return true;
+        }
+        if !self.has(Change::Deduplicate) {
+            return false;
+        }
+        // By storage, so that a transposed or sliced weight is recognised too.
+        let of_param = saved
+            .storage
+            .base
+            .is_some_and(|base| self.state.param_storages.contains(&base));
+        saved.class == TensorClass::Float8Wrapper || of_param
+    }
+
+    fn offload(
+        &mut self,
+        id: TensorId,
+        tensor: R::Tensor,
+        key: Option<StorageKey>,
+        runtime: &mut R,
+    ) -> Result<(), OffloadError<R::Error>> {
+        let compute = self.compute_stream(runtime);
+        if let Some(side) = self.side {
+            self.drop_old_forward_entries(id, compute, runtime)?;
+            runtime.wait_stream(side, compute)?;
+        }
+        let stream = self.side.unwrap_or(compute);
+        let source = self.copy_out(id, tensor, stream, runtime)?;
+        if let Some(side) = self.side {
+            let copied = runtime.record_event(side)?;
+            self.state.fwd_stash.insert(
+                id,
+                Stashed {
+                    tensor: source,
+                    copied,
+                },
+            );
+        }
+        if let Some(key) = key {
+            let keyed_release = self.has(Change::ReleaseDedupeKey);
+            // #6241: without streams nothing would release the key, so none is tracked.
+            if !keyed_release {
+                self.state.id_by_key.insert(key, id);
+            } else if self.side.is_some() {
+                self.track_key(key, id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sources whose copies were enqueued long enough ago: ids up to `id - max_fwd_stash_size`.
+    fn drop_old_forward_entries(
+        &mut self,
+        id: TensorId,
+        compute: R::Stream,
+        runtime: &mut R,
+    ) -> Result<(), OffloadError<R::Error>> {
+        while let Some(entry) = self.state.fwd_stash.first_entry() {
+            let old = *entry.key();
+            if old.0 + self.config.max_fwd_stash_size > id.0 {
+                break;
+            }
+            runtime.wait_event(compute, &entry.get().copied)?;
+            entry.remove();
+            self.state.release_key(old);
+        }
+        Ok(())
+    }
+
+    /// Copies to the host on `stream`; returns the tensor that was read by the copy.
+    fn copy_out(
+        &mut self,
+        id: TensorId,
+        mut tensor: R::Tensor,
+        stream: R::Stream,
+        runtime: &mut R,
+    ) -> Result<R::Tensor, OffloadError<R::Error>> {
+        let dedupe = self.has(Change::Deduplicate);
+        let saved = runtime.saved(&tensor);
+        let (shape, elements) = if dedupe && saved.layout.is_broadcast() {
+            (
+                HostCopyShape::WholeStorage,
+                saved.storage.bytes / saved.dtype.size(),
+            )
+        } else {
+            (HostCopyShape::View, saved.layout.elements())
+        };
+        if shape == HostCopyShape::View
+            && self.has(Change::PackContiguous)
+            && !is_dense_from_start(saved)
+        {
+            // #5694: allocated and written on the copying stream, and from here on the forward
+            // stash protects this copy instead of the source it was made from.
+            tensor = runtime.clone_contiguous(&tensor, stream)?;
+        }
+        let layout = dedupe.then(|| runtime.saved(&tensor).layout);
+        let host = runtime.copy_to_host(&tensor, shape, stream)?;
+        self.state.tracker.insert(
+            id,
+            Tracked::Offloaded {
+                host,
+                layout,
+                elements,
+            },
+        );
+        Ok(tensor)
+    }
+
+    fn track_key(&mut self, key: StorageKey, id: TensorId) {
+        self.state.id_by_key.insert(key, id);
+        self.state.key_by_id.insert(id, key);
+    }
+}
+
+fn is_dense_from_start(saved: &SavedTensor) -> bool {
+    saved.layout.is_contiguous() && saved.layout.offset == 0
+}

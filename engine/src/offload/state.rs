@@ -1,0 +1,137 @@
+//! The containers of the offloader (offload-semantics.md §1.2).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use super::runtime::{GraphTask, Runtime, StorageKey};
+use crate::tensor::Layout;
+
+/// Id that pack returns and unpack takes back; 1-based, counted up before use.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
+pub struct TensorId(pub u64);
+
+impl std::fmt::Display for TensorId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// One entry of the tracker.
+pub(super) enum Tracked<R: Runtime> {
+    /// "Unmodified": the accelerator tensor itself, held strongly.
+    Kept(R::Tensor),
+    /// "Modified": only a host copy.
+    Offloaded {
+        host: R::Host,
+        /// Layout to restore; absent before #4247, which saved none.
+        layout: Option<Layout>,
+        /// Elements in the host copy, the bound of `as_strided`.
+        elements: u64,
+    },
+}
+
+/// An offloaded tensor that stays alive until its copy to the host is known to be done.
+pub(super) struct Stashed<R: Runtime> {
+    pub tensor: R::Tensor,
+    pub copied: R::Event,
+}
+
+/// Which part of a step the hooks believe they are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Phase {
+    /// `is_first_forward_call`.
+    pub first_forward_call: bool,
+    /// `is_first_backward_call`.
+    pub first_backward_call: bool,
+    /// `is_first_forward_pass`: only gates a one-off warning.
+    pub first_forward_pass: bool,
+}
+
+/// All mutable state but the streams.
+pub(super) struct State<R: Runtime> {
+    pub tracker: BTreeMap<TensorId, Tracked<R>>,
+    pub last_id: TensorId,
+    pub phase: Phase,
+    /// `storage_to_tensor_id`.
+    pub id_by_key: HashMap<StorageKey, TensorId>,
+    /// `_storage_key_by_tensor_id` (#6241 only).
+    pub key_by_id: HashMap<TensorId, StorageKey>,
+    /// Base addresses of parameter storages.
+    pub param_storages: HashSet<u64>,
+    /// Ordered by id, which is the order of insertion: ids only restart where enter clears it.
+    pub fwd_stash: BTreeMap<TensorId, Stashed<R>>,
+    /// Ordered by insertion, that is by restore.
+    pub bwd_tensor_stash: IndexMap<TensorId, R::Tensor>,
+    pub bwd_ev_stash: IndexMap<TensorId, R::Event>,
+    pub graph: Option<GraphTask>,
+    /// Referenced across steps: the last node object outlives its backward pass.
+    pub node: Option<R::Node>,
+}
+
+impl<R: Runtime> State<R> {
+    pub fn new() -> State<R> {
+        State {
+            tracker: BTreeMap::new(),
+            last_id: TensorId(0),
+            phase: Phase {
+                first_forward_call: true,
+                first_backward_call: true,
+                first_forward_pass: true,
+            },
+            id_by_key: HashMap::new(),
+            key_by_id: HashMap::new(),
+            param_storages: HashSet::new(),
+            fwd_stash: BTreeMap::new(),
+            bwd_tensor_stash: IndexMap::new(),
+            bwd_ev_stash: IndexMap::new(),
+            graph: None,
+            node: None,
+        }
+    }
+
+    pub fn next_id(&mut self) -> TensorId {
+        self.last_id.0 += 1;
+        self.last_id
+    }
+
+    /// `release_storage_key` of #6241. Without that change `key_by_id` is empty and this does
+    /// nothing, which is what the other versions do.
+    pub fn release_key(&mut self, id: TensorId) {
+        if let Some(key) = self.key_by_id.remove(&id)
+            && self.id_by_key.get(&key) == Some(&id)
+        {
+            self.id_by_key.remove(&key);
+        }
+    }
+
+    pub fn clear_stashes(&mut self) {
+        self.bwd_tensor_stash.clear();
+        self.bwd_ev_stash.clear();
+        self.fwd_stash.clear();
+    }
+}
+
+/// Sizes of all containers, the figures that a tape records after each call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct ContainerSizes {
+    /// Entries of the tracker.
+    pub tracker: u64,
+    /// Tracker entries that are host copies.
+    pub offloaded: u64,
+    /// Logical bytes of tracked accelerator tensors.
+    pub gpu_kept_bytes: u64,
+    /// Entries of the de-duplication map.
+    pub dedup_keys: u64,
+    /// Last id handed out.
+    pub tensor_id: u64,
+    /// Entries of the forward stash.
+    pub fwd_stash: u64,
+    /// Entries of the backward tensor stash.
+    pub bwd_stash: u64,
+    /// Entries of the backward event stash.
+    pub bwd_ev: u64,
+}

@@ -1,0 +1,157 @@
+//! Unpack: a saved tensor is wanted again (offload-semantics.md §1.4 and §1.5).
+
+use super::OffloadActivations;
+use super::error::OffloadError;
+use super::hooks::{PostHook, Restored};
+use super::runtime::Runtime;
+use super::state::{TensorId, Tracked};
+use super::version::Change;
+use crate::tensor::Layout;
+
+/// Where unpack got a tensor from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// It never left the device.
+    Kept,
+    /// Its source was still in the forward stash: no copy back, and no wait for its event.
+    ForwardStash,
+    /// Copied back from the host.
+    Host,
+}
+
+impl<R: Runtime> OffloadActivations<R> {
+    /// The unpack hook.
+    ///
+    /// # Errors
+    /// [`OffloadError::Untracked`] for an id the tracker does not hold,
+    /// [`OffloadError::OutOfBounds`] where the saved layout does not fit the copy (a view of a
+    /// larger storage, before #5694), and the device's errors.
+    pub fn unpack(
+        &mut self,
+        id: TensorId,
+        runtime: &mut R,
+    ) -> Result<(R::Tensor, Origin), OffloadError<R::Error>> {
+        self.begin_backward_if_armed(runtime);
+        let (tensor, origin) = match self.state.tracker.get(&id) {
+            None => return Err(OffloadError::Untracked(id)),
+            Some(Tracked::Kept(tensor)) => (tensor.clone(), Origin::Kept),
+            Some(Tracked::Offloaded { .. }) => match self.side {
+                Some(side) => self.restore_with_streams(id, side, runtime)?,
+                None => {
+                    let stream = self.compute_stream(runtime);
+                    (self.copy_back(id, stream, runtime)?, Origin::Host)
+                }
+            },
+        };
+        self.state.tracker.remove(&id);
+        self.state.release_key(id);
+        if self.has(Change::RearmWhenEmpty) && self.state.tracker.is_empty() {
+            self.state.phase.first_forward_call = true;
+        }
+        Ok((tensor, origin))
+    }
+
+    /// First unpack since the flag was armed: remembers the backward pass and queues the clean-up
+    /// at its end. Where the flag stays down, neither happens again (finding 1 of §0).
+    fn begin_backward_if_armed(&mut self, runtime: &mut R) {
+        if !self.state.phase.first_backward_call {
+            return;
+        }
+        if self.side.is_some() {
+            self.state.graph = Some(runtime.current_graph_task());
+            runtime.queue_end_of_backward();
+        }
+        if self.state.phase.first_forward_pass {
+            self.state.phase.first_forward_pass = false;
+            if self.config.use_pin_memory {
+                runtime.check_host_memory();
+            }
+        }
+        self.state.phase.first_backward_call = false;
+        if !self.has(Change::RearmWhenEmpty) {
+            self.state.phase.first_forward_call = true;
+        }
+    }
+
+    fn restore_with_streams(
+        &mut self,
+        id: TensorId,
+        side: R::Stream,
+        runtime: &mut R,
+    ) -> Result<(R::Tensor, Origin), OffloadError<R::Error>> {
+        let node = runtime.current_node();
+        let mut previous = Vec::new();
+        if self.state.graph == Some(runtime.current_graph_task())
+            && self.state.node.as_ref() != Some(&node)
+        {
+            self.state.node = Some(node.clone());
+            previous = self.state.bwd_tensor_stash.keys().copied().collect();
+        }
+        let stashed = self
+            .state
+            .fwd_stash
+            .get(&id)
+            .map(|stashed| stashed.tensor.clone());
+        let (tensor, origin, restored) = match stashed {
+            Some(tensor) => (tensor, Origin::ForwardStash, Restored::FromStash),
+            None => {
+                let tensor = self.copy_back(id, side, runtime)?;
+                let compute = self.compute_stream(runtime);
+                runtime.wait_stream(compute, side)?;
+                self.state.bwd_tensor_stash.insert(id, tensor.clone());
+                let use_count = runtime.storage_use_count(&tensor);
+                (tensor, Origin::Host, Restored::FromHost { use_count })
+            }
+        };
+        runtime.register_post_hook(
+            &node,
+            PostHook {
+                id,
+                restored,
+                previous,
+            },
+        );
+        Ok((tensor, origin))
+    }
+
+    /// Host to device on `stream`, then the saved layout over the copy.
+    fn copy_back(
+        &mut self,
+        id: TensorId,
+        stream: R::Stream,
+        runtime: &mut R,
+    ) -> Result<R::Tensor, OffloadError<R::Error>> {
+        let Some(Tracked::Offloaded {
+            host,
+            layout,
+            elements,
+        }) = self.state.tracker.get(&id)
+        else {
+            return Err(OffloadError::Untracked(id));
+        };
+        let tensor = runtime.copy_to_device(host, stream)?;
+        match layout {
+            None => Ok(tensor),
+            Some(layout) => {
+                check_bounds(id, layout, *elements)?;
+                Ok(runtime.as_strided(tensor, layout))
+            }
+        }
+    }
+}
+
+fn check_bounds<E: std::error::Error + 'static>(
+    id: TensorId,
+    layout: &Layout,
+    available: u64,
+) -> Result<(), OffloadError<E>> {
+    let needed = layout.required_elements();
+    if needed > available {
+        return Err(OffloadError::OutOfBounds {
+            id,
+            needed,
+            available,
+        });
+    }
+    Ok(())
+}

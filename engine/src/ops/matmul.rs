@@ -1,0 +1,247 @@
+//! Matrix products, convolution, triangular solves, attention.
+
+use crate::autograd::{Call, Grads, Tensor};
+use crate::session::{RunError, Session};
+use crate::tensor::DType;
+
+/// Two operands: saved are the second (if the first needs a gradient), then the first.
+fn product_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+    let grad = call.grad()?;
+    let (first, second) = (call.inputs[0], call.inputs[1]);
+    let flops = call.args[0] as f64;
+    let mut grads = vec![None, None];
+    if second.needs_grad {
+        let out = s.empty(&second.layout.shape, second.dtype)?;
+        s.cublas(&[&grad], &[&out], flops)?;
+        // Operands are reshaped on the way in, so gradients are views on the way out.
+        grads[1] = Some(out.alias());
+    }
+    if first.needs_grad {
+        let out = s.empty(&first.layout.shape, first.dtype)?;
+        s.cublas(&[&grad], &[&out], flops)?;
+        grads[0] = Some(out.alias());
+    }
+    Ok(grads)
+}
+
+/// `linalg.solve_triangular`: `B' = solve(Aᵀ, G)`, `A' = tril(-(B' Xᵀ), -1)`.
+fn solve_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+    let grad = call.grad()?;
+    let system = call.inputs[0];
+    let of_right = s.empty_like(&grad)?;
+    s.solve_kernel(&grad, &of_right)?;
+    let mut grads = vec![None, None];
+    if system.needs_grad {
+        let outer = s.empty(&system.layout.shape, system.dtype)?;
+        s.kernel_over(&[&of_right], &[&outer])?;
+        let negative = s.empty_like(&outer)?;
+        s.kernel_over(&[&outer], &[&negative])?;
+        drop(outer);
+        let lower = s.empty_like(&negative)?;
+        s.kernel_over(&[&negative], &[&lower])?;
+        grads[0] = Some(lower);
+    }
+    grads[1] = Some(of_right);
+    Ok(grads)
+}
+
+/// A depthwise convolution with frozen weights: dense gradient in, dense gradient out.
+fn conv_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+    let grad = call.grad()?;
+    let input = call.inputs[0];
+    let dense = s.empty(&input.layout.shape, input.dtype)?;
+    let out = s.empty(&input.layout.shape, input.dtype)?;
+    s.kernel_over(&[&grad], &[&out])?;
+    drop(dense);
+    Ok(vec![Some(out)])
+}
+
+/// Memory-efficient attention: three gradients and a workspace for the products.
+fn attention_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+    let grad = call.grad()?;
+    let mut grads = Vec::new();
+    for input in &call.inputs {
+        grads.push(Some(s.empty(&input.layout.shape, input.dtype)?));
+    }
+    let query = call.inputs[0].layout.elements();
+    // dQ is accumulated in fp32, K and V gradients once for each query head, and a little more.
+    let workspace = s.scratch(query * 8 + ATTENTION_SLACK)?;
+    s.kernel(&[&grad], &[], call.args[0] as f64)?;
+    drop(workspace);
+    Ok(grads)
+}
+
+/// Bytes of the attention workspace beside its products.
+const ATTENTION_SLACK: u64 = (32 << 10) + 256;
+
+impl Session {
+    fn product(
+        &mut self,
+        name: &'static str,
+        a: &Tensor,
+        b: &Tensor,
+        shape: &[u64],
+    ) -> Result<Tensor, RunError> {
+        let inner = a.shape().last().copied().unwrap_or(1);
+        let flops = 2 * shape.iter().product::<u64>() * inner;
+        let mut node = self.record(name, product_back, &[a, b]);
+        if let Some(node) = &mut node {
+            node.args[0] = flops;
+        }
+        if a.requires_grad() {
+            self.save_for(&mut node, b)?;
+        }
+        if b.requires_grad() {
+            self.save_for(&mut node, a)?;
+        }
+        let out = self.empty(shape, a.dtype())?;
+        self.cublas(&[a, b], &[&out], flops as f64)?;
+        Ok(self.attach(out, node))
+    }
+
+    /// `F.linear` without bias: `x [.., k]`, `weight [n, k]`.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn linear(&mut self, x: &Tensor, weight: &Tensor) -> Result<Tensor, RunError> {
+        let mut shape = x.shape().to_vec();
+        if let Some(last) = shape.last_mut() {
+            *last = weight.shape()[0];
+        }
+        self.product("MmBackward0", x, weight, &shape)
+    }
+
+    /// `F.linear` with a frozen weight and bias.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn linear_bias(
+        &mut self,
+        x: &Tensor,
+        weight: &Tensor,
+        bias: &Tensor,
+    ) -> Result<Tensor, RunError> {
+        let mut node = self.record("AddmmBackward0", product_back, &[x, weight]);
+        let mut shape = x.shape().to_vec();
+        let inner = shape.last().copied().unwrap_or(1);
+        if let Some(last) = shape.last_mut() {
+            *last = weight.shape()[0];
+        }
+        let flops = 2 * shape.iter().product::<u64>() * inner;
+        if let Some(node) = &mut node {
+            node.args[0] = flops;
+        }
+        self.save_for(&mut node, weight)?;
+        let out = self.empty(&shape, x.dtype())?;
+        self.cublas_lt(&[x, weight, bias], &[&out], flops as f64)?;
+        Ok(self.attach(out, node))
+    }
+
+    /// A batched product with a result of the given shape.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn batched(&mut self, a: &Tensor, b: &Tensor, shape: &[u64]) -> Result<Tensor, RunError> {
+        self.product("BmmBackward0", a, b, shape)
+    }
+
+    /// `linalg.solve_triangular(system, right)`.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn solve_triangular(
+        &mut self,
+        system: &Tensor,
+        right: &Tensor,
+    ) -> Result<Tensor, RunError> {
+        let mut node = self.record(
+            "LinalgSolveTriangularBackward0",
+            solve_back,
+            &[system, right],
+        );
+        self.save_for(&mut node, system)?;
+        let out = self.empty_like(right)?;
+        self.solve_kernel(right, &out)?;
+        self.save_output(&mut node, &out)?;
+        Ok(self.attach(out, node))
+    }
+
+    /// cuBLAS takes an array of pointers for each operand, one for each matrix.
+    fn solve_kernel(&mut self, right: &Tensor, out: &Tensor) -> Result<(), RunError> {
+        let matrices: u64 = right.shape().iter().rev().skip(2).product();
+        let pointers = self.scratch(matrices * 8)?;
+        let more = self.scratch(matrices * 8)?;
+        self.kernel_over(&[right], &[out])?;
+        drop(more);
+        drop(pointers);
+        Ok(())
+    }
+
+    /// Depthwise `F.conv1d` over `[1, channels, length]` with frozen weights of `taps` and a
+    /// padding of `taps - 1`; a transposed input is made dense first.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn conv1d_depthwise(
+        &mut self,
+        x: &Tensor,
+        weight: &Tensor,
+        taps: u64,
+    ) -> Result<Tensor, RunError> {
+        let mut node = self.record("ConvolutionBackward0", conv_back, &[x]);
+        self.save_for(&mut node, x)?;
+        self.save_for(&mut node, weight)?;
+        let dense = self.empty_like(x)?;
+        self.kernel_over(&[x], &[&dense])?;
+        let mut shape = x.shape().to_vec();
+        if let Some(last) = shape.last_mut() {
+            *last += taps - 1;
+        }
+        let out = self.empty(&shape, x.dtype())?;
+        self.kernel_over(&[&dense, weight], &[&out])?;
+        drop(dense);
+        Ok(self.attach(out, node))
+    }
+
+    /// `scaled_dot_product_attention`: query `[1, heads, tokens, width]`, key and value with their
+    /// own number of heads.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn attention(
+        &mut self,
+        query: &Tensor,
+        key: &Tensor,
+        value: &Tensor,
+    ) -> Result<Tensor, RunError> {
+        let inputs = [query, key, value];
+        let mut node = self.record("ScaledDotProductBackward0", attention_back, &inputs);
+        let (heads, tokens) = (query.shape()[1], query.shape()[2]);
+        let flops = 4 * query.elements() * tokens;
+        if let Some(node) = &mut node {
+            node.args[0] = 2 * flops;
+        }
+        for input in inputs {
+            self.save_for(&mut node, input)?;
+        }
+        let seed = self.empty(&[], DType::Int64)?;
+        let offset = self.empty(&[], DType::Int64)?;
+        let out = self.empty_like(query)?;
+        // Without a graph the kernel does not write the log-sums that backward needs.
+        let sums = match &node {
+            Some(_) => Some(self.empty(&[1, heads, tokens], DType::Float32)?),
+            None => None,
+        };
+        let scratch = self.scratch(256)?;
+        self.kernel(&inputs, &[&out], flops as f64)?;
+        drop(scratch);
+        for output in [Some(&out), sums.as_ref(), Some(&seed), Some(&offset)]
+            .into_iter()
+            .flatten()
+        {
+            self.save_output(&mut node, output)?;
+        }
+        drop(sums);
+        Ok(self.attach(out, node))
+    }
+}

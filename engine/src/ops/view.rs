@@ -1,0 +1,265 @@
+//! Views, and operations that move elements without computing.
+
+use crate::autograd::{Call, Grads, Tensor};
+use crate::session::{RunError, Session};
+use crate::tensor::{Dims, Layout};
+
+/// Gradient of a view that only renames elements.
+fn view_back(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+    let grad = call.grad()?;
+    let layout = Layout {
+        shape: call.inputs[0].layout.shape,
+        ..*grad.layout()
+    };
+    Ok(vec![Some(grad.view_as(layout, None))])
+}
+
+/// Gradient of a part: zeros of the whole, with the part copied in.
+fn part_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+    let grad = call.grad()?;
+    let out = s.empty(&call.inputs[0].layout.shape, grad.dtype())?;
+    s.kernel_over(&[&grad], &[&out])?;
+    Ok(vec![Some(out)])
+}
+
+/// Gradient of `cat` along the last dimension: parts of the gradient, no copies.
+fn cat_back(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+    let grad = call.grad()?;
+    let mut at = 0;
+    let parts = call.inputs.iter().map(|input| {
+        let width = input.layout.shape.last().copied().unwrap_or(1);
+        let part = grad.last_columns(at, width);
+        at += width;
+        input.needs_grad.then_some(part)
+    });
+    Ok(parts.collect())
+}
+
+/// The gradients of the parts of a split, put together again.
+fn split_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+    let parts: Vec<Tensor> = call.grads.iter().flatten().cloned().collect();
+    let dtype = parts.first().ok_or(RunError::NoGradient)?.dtype();
+    let out = s.empty(&call.inputs[0].layout.shape, dtype)?;
+    let reads: Vec<&Tensor> = parts.iter().collect();
+    s.kernel_over(&reads, &[&out])?;
+    Ok(vec![Some(out)])
+}
+
+/// Each source element was written `args[0]` times: their sum.
+fn repeat_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+    let grad = call.grad()?;
+    let out = s.empty(&call.inputs[0].layout.shape, grad.dtype())?;
+    s.kernel_over(&[&grad], &[&out])?;
+    Ok(vec![Some(out)])
+}
+
+/// The gradient where the mask kept the original, zero elsewhere.
+fn masked_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+    let grad = call.grad()?;
+    let out = s.empty_like(&grad)?;
+    s.kernel_over(&[&grad, &call.saved[0]], &[&out])?;
+    Ok(vec![Some(out)])
+}
+
+/// An assignment to a part of a tensor (`CopySlices`): the gradient of the whole is copied and
+/// zeroed where it was overwritten; the part's own gradient is a copy too.
+fn assign_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+    let grad = call.grad()?;
+    let whole = s.empty_like(&grad)?;
+    s.kernel_over(&[&grad], &[&whole])?;
+    let mut grads = vec![None, None];
+    if call.inputs[1].needs_grad {
+        let part = s.empty(&call.inputs[1].layout.shape, grad.dtype())?;
+        s.kernel_over(&[&whole], &[&part])?;
+        grads[1] = Some(part);
+    }
+    if call.inputs[0].needs_grad {
+        let zeros = s.empty(&call.inputs[1].layout.shape, grad.dtype())?;
+        s.kernel_over(&[&zeros], &[&whole])?;
+        grads[0] = Some(whole);
+    }
+    Ok(grads)
+}
+
+impl Tensor {
+    /// A dimension's elements repeated without a copy.
+    pub(super) fn expanded(&self, shape: Dims) -> Tensor {
+        let stride = Dims::new(&vec![0; shape.len()]).expect("as many as the shape has");
+        self.view_as(
+            Layout {
+                shape,
+                stride,
+                offset: self.layout().offset,
+            },
+            None,
+        )
+    }
+
+    /// A last dimension of size 1 repeated without a copy.
+    pub(super) fn expanded_last(&self, shape: Dims) -> Tensor {
+        let mut stride = self.layout().stride.to_vec();
+        if let Some(last) = stride.last_mut() {
+            *last = 0;
+        }
+        let stride = Dims::new(&stride).expect("as many as before");
+        self.view_as(
+            Layout {
+                shape,
+                stride,
+                offset: self.layout().offset,
+            },
+            None,
+        )
+    }
+
+    /// Columns `from..from + width` of the last dimension.
+    pub(super) fn last_columns(&self, from: u64, width: u64) -> Tensor {
+        let mut shape = self.shape().to_vec();
+        if let Some(last) = shape.last_mut() {
+            *last = width;
+        }
+        let shape = Dims::new(&shape).expect("as many as before");
+        let layout = self.layout();
+        let offset = layout.offset + from;
+        self.view_as(
+            Layout {
+                shape,
+                stride: layout.stride,
+                offset,
+            },
+            None,
+        )
+    }
+}
+
+impl Session {
+    /// The same elements in another shape. The layout is taken to be dense, which is right for
+    /// everything that is later saved outside a region.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn view(&mut self, x: &Tensor, shape: &[u64]) -> Result<Tensor, RunError> {
+        let node = self.record("ViewBackward0", view_back, &[x]);
+        let layout = Layout {
+            offset: x.layout().offset,
+            ..Layout::contiguous(shape)
+        };
+        let view = x.view_as(layout, None);
+        Ok(self.attach(view, node))
+    }
+
+    /// [`Session::view`] of a tensor whose gradient arrives in another order of elements, so that
+    /// backward has to copy it.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn reshape(&mut self, x: &Tensor, shape: &[u64]) -> Result<Tensor, RunError> {
+        let node = self.record("ReshapeBackward0", repeat_back, &[x]);
+        let layout = Layout {
+            offset: x.layout().offset,
+            ..Layout::contiguous(shape)
+        };
+        let view = x.view_as(layout, None);
+        Ok(self.attach(view, node))
+    }
+
+    /// A part of the elements, `shape` of them from element `offset` on, as a strided view.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn part(&mut self, x: &Tensor, shape: &[u64], offset: u64) -> Result<Tensor, RunError> {
+        let node = self.record("SliceBackward0", part_back, &[x]);
+        let base = x.layout();
+        let rank = base.stride.len();
+        let stride = match rank.checked_sub(shape.len()) {
+            // A selected dimension is gone; the strides of the last ones stay.
+            Some(gone) => Dims::new(&base.stride[gone..]),
+            None => None,
+        };
+        let shape = Dims::new(shape).expect("no more than the whole has");
+        let stride = stride.unwrap_or(Layout::contiguous(&shape).stride);
+        let layout = Layout {
+            shape,
+            stride,
+            offset: base.offset + offset,
+        };
+        let view = x.view_as(layout, None);
+        Ok(self.attach(view, node))
+    }
+
+    /// `torch.split` along the last dimension.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn split_last(&mut self, x: &Tensor, widths: &[u64]) -> Result<Vec<Tensor>, RunError> {
+        let node = self.record("SplitBackward0", split_back, &[x]);
+        let mut at = 0;
+        let mut parts = Vec::with_capacity(widths.len());
+        for &width in widths {
+            parts.push(x.last_columns(at, width));
+            at += width;
+        }
+        Ok(self.attach_all(parts, node))
+    }
+
+    /// `torch.cat` along the last dimension.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn cat_last(&mut self, parts: &[&Tensor]) -> Result<Tensor, RunError> {
+        let node = self.record("CatBackward0", cat_back, parts);
+        let mut shape = parts[0].shape().to_vec();
+        if let Some(last) = shape.last_mut() {
+            *last = parts.iter().filter_map(|part| part.shape().last()).sum();
+        }
+        let out = self.empty(&shape, parts[0].dtype())?;
+        self.kernel_over(parts, &[&out])?;
+        Ok(self.attach(out, node))
+    }
+
+    /// `repeat_interleave` to `shape`.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn repeat_to(&mut self, x: &Tensor, shape: &[u64]) -> Result<Tensor, RunError> {
+        let node = self.record("RepeatInterleaveBackward0", repeat_back, &[x]);
+        let out = self.empty(shape, x.dtype())?;
+        self.kernel_over(&[x], &[&out])?;
+        Ok(self.attach(out, node))
+    }
+
+    /// `x.masked_scatter(mask, source)` with a mask that is expanded over the last dimension; the
+    /// expanded mask is saved, a view with a stride of 0.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn masked_scatter(
+        &mut self,
+        x: &Tensor,
+        mask: &Tensor,
+        source: &Tensor,
+    ) -> Result<Tensor, RunError> {
+        let mut node = self.record("MaskedScatterBackward0", masked_back, &[x]);
+        let expanded = mask.expanded_last(x.layout().shape);
+        self.save_for(&mut node, &expanded)?;
+        let out = self.empty_like(x)?;
+        // Where each element comes from: a running count, after the mask has been made dense.
+        let counts = self.scratch(x.elements() * 8)?;
+        let dense = self.scratch(x.elements())?;
+        self.kernel_over(&[x, mask, source], &[&out])?;
+        drop(dense);
+        drop(counts);
+        Ok(self.attach(out, node))
+    }
+
+    /// `whole[part] = value`, in place: the same storage under a new node.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn assign_part(&mut self, whole: &Tensor, value: &Tensor) -> Result<Tensor, RunError> {
+        let node = self.record("CopySlices", assign_back, &[whole, value]);
+        self.kernel_over(&[value], &[whole])?;
+        let same = whole.view_as(*whole.layout(), None);
+        Ok(self.attach(same, node))
+    }
+}

@@ -1,0 +1,423 @@
+//! A race detector for streams and events: vector clocks over device memory.
+//!
+//! Two accesses to the same bytes conflict when one of them writes. They race when nothing orders
+//! them: not the same stream, no event, no `wait_stream`, no host that waited for the one before
+//! it enqueued the other. Memory is watched by address, not by tensor, because the damage of
+//! #5694 happens after a block has changed hands (offload-semantics.md §1.7, class F of §1.8).
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+
+/// A stream known to the detector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Lane(pub u16);
+
+/// Everything a stream, an event or the host is known to come after: one tick for each stream.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Clock(Vec<u64>);
+
+impl Clock {
+    fn tick_of(&self, lane: Lane) -> u64 {
+        self.0.get(usize::from(lane.0)).copied().unwrap_or(0)
+    }
+
+    fn join(&mut self, other: &Clock) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine = (*mine).max(*theirs);
+        }
+    }
+
+    fn advance(&mut self, lane: Lane) -> u64 {
+        let index = usize::from(lane.0);
+        if self.0.len() <= index {
+            self.0.resize(index + 1, 0);
+        }
+        self.0[index] += 1;
+        self.0[index]
+    }
+}
+
+/// Whether an access changes the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Bytes are read.
+    Read,
+    /// Bytes are written.
+    Write,
+}
+
+/// Place in the program that makes an access, interned by [`Detector::site`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Site(u32);
+
+/// Bytes `start..end` of device memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub struct Range {
+    /// First address.
+    pub start: u64,
+    /// Address after the last.
+    pub end: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Past {
+    lane: Lane,
+    tick: u64,
+    site: Site,
+}
+
+/// What is known of one range: the last write, and the reads since.
+#[derive(Debug, Clone, Default)]
+struct Cell {
+    end: u64,
+    write: Option<Past>,
+    reads: Vec<Past>,
+}
+
+/// Two unordered accesses to the same bytes, with both places.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Race {
+    /// The access that was enqueued first.
+    pub earlier: Access,
+    /// Where.
+    pub earlier_site: String,
+    /// The access that nothing orders after it.
+    pub later: Access,
+    /// Where.
+    pub later_site: String,
+    /// The bytes of the first occurrence.
+    pub range: Range,
+    /// How often this pair of places has raced.
+    pub count: u64,
+}
+
+type Pair = (Access, Site, Access, Site);
+
+/// Records synchronisation and accesses, reports races.
+#[derive(Debug, Default)]
+pub struct Detector {
+    lanes: Vec<Clock>,
+    host: Clock,
+    cells: BTreeMap<u64, Cell>,
+    sites: Vec<String>,
+    site_ids: HashMap<String, Site>,
+    races: Vec<(Pair, Race)>,
+}
+
+impl Detector {
+    /// A detector that has seen nothing.
+    pub fn new() -> Detector {
+        Detector::default()
+    }
+
+    /// Adds a stream.
+    pub fn add_lane(&mut self) -> Lane {
+        let lane = Lane(u16::try_from(self.lanes.len()).expect("a run has few streams"));
+        self.lanes.push(Clock::default());
+        lane
+    }
+
+    /// Interns the name of a place.
+    pub fn site(&mut self, name: &str) -> Site {
+        if let Some(&site) = self.site_ids.get(name) {
+            return site;
+        }
+        let site = Site(u32::try_from(self.sites.len()).expect("a program has few places"));
+        self.sites.push(name.to_owned());
+        self.site_ids.insert(name.to_owned(), site);
+        site
+    }
+
+    /// The clock an event recorded now on `lane` carries.
+    pub fn record_event(&self, lane: Lane) -> Clock {
+        self.clock(lane).clone()
+    }
+
+    /// Later work on `lane` comes after the event.
+    pub fn wait_event(&mut self, lane: Lane, event: &Clock) {
+        self.lanes[usize::from(lane.0)].join(event);
+    }
+
+    /// Later work on `waiter` comes after all work enqueued so far on `on`.
+    pub fn wait_lane(&mut self, waiter: Lane, on: Lane) {
+        let clock = self.clock(on).clone();
+        self.lanes[usize::from(waiter.0)].join(&clock);
+    }
+
+    /// The host has waited for all work on `lane`.
+    pub fn host_waited(&mut self, lane: Lane) {
+        let clock = self.clock(lane).clone();
+        self.host.join(&clock);
+    }
+
+    /// The host has seen that an event is complete (a query, or the allocator's deferred free).
+    pub fn host_saw(&mut self, event: &Clock) {
+        self.host.join(event);
+    }
+
+    /// A kernel or copy on `lane` touches `range`. One call is one tick of the stream.
+    pub fn access(&mut self, lane: Lane, access: Access, range: Range, site: Site) {
+        if range.start >= range.end {
+            return;
+        }
+        // Enqueued by the host, so after everything the host has waited for.
+        let host = std::mem::take(&mut self.host);
+        let clock = &mut self.lanes[usize::from(lane.0)];
+        clock.join(&host);
+        self.host = host;
+        let tick = clock.advance(lane);
+        self.split_at(range.start);
+        self.split_at(range.end);
+        self.fill_gaps(range);
+        let now = Past { lane, tick, site };
+        let mut found = Vec::new();
+        for (&start, cell) in self.cells.range_mut(range.start..range.end) {
+            let clock = &self.lanes[usize::from(lane.0)];
+            let part = Range {
+                start,
+                end: cell.end,
+            };
+            cell.check(access, clock, part, now, &mut found);
+            cell.update(access, clock, now);
+        }
+        if access == Access::Write {
+            self.merge(range);
+        }
+        for (pair, part) in found {
+            self.report(pair, part);
+        }
+    }
+
+    /// Races found so far, one for each pair of places.
+    pub fn races(&self) -> impl Iterator<Item = &Race> {
+        self.races.iter().map(|(_, race)| race)
+    }
+
+    fn clock(&self, lane: Lane) -> &Clock {
+        &self.lanes[usize::from(lane.0)]
+    }
+
+    fn split_at(&mut self, address: u64) {
+        let Some((_, cell)) = self.cells.range_mut(..address).next_back() else {
+            return;
+        };
+        if cell.end <= address {
+            return;
+        }
+        let tail = cell.clone();
+        cell.end = address;
+        self.cells.insert(address, tail);
+    }
+
+    fn fill_gaps(&mut self, range: Range) {
+        let mut at = range.start;
+        let mut gaps = Vec::new();
+        for (&start, cell) in self.cells.range(range.start..range.end) {
+            if at < start {
+                gaps.push((at, start));
+            }
+            at = cell.end;
+        }
+        if at < range.end {
+            gaps.push((at, range.end));
+        }
+        for (start, end) in gaps {
+            self.cells.insert(
+                start,
+                Cell {
+                    end,
+                    ..Cell::default()
+                },
+            );
+        }
+    }
+
+    /// A write leaves one state over the whole range, so one cell is enough for it.
+    fn merge(&mut self, range: Range) {
+        let inner: Vec<u64> = self
+            .cells
+            .range(range.start + 1..range.end)
+            .map(|(&start, _)| start)
+            .collect();
+        for start in inner {
+            self.cells.remove(&start);
+        }
+        if let Some(cell) = self.cells.get_mut(&range.start) {
+            cell.end = range.end;
+        }
+    }
+
+    fn report(&mut self, pair: Pair, range: Range) {
+        if let Some((_, race)) = self.races.iter_mut().find(|(known, _)| *known == pair) {
+            race.count += 1;
+            return;
+        }
+        let (earlier, earlier_site, later, later_site) = pair;
+        let name = |site: Site| self.sites[site.0 as usize].clone();
+        let race = Race {
+            earlier,
+            earlier_site: name(earlier_site),
+            later,
+            later_site: name(later_site),
+            range,
+            count: 1,
+        };
+        self.races.push((pair, race));
+    }
+}
+
+impl Cell {
+    fn check(
+        &self,
+        access: Access,
+        clock: &Clock,
+        part: Range,
+        now: Past,
+        found: &mut Vec<(Pair, Range)>,
+    ) {
+        let unordered = |past: &&Past| clock.tick_of(past.lane) < past.tick;
+        if let Some(write) = self.write.as_ref().filter(unordered) {
+            found.push(((Access::Write, write.site, access, now.site), part));
+        }
+        if access == Access::Write {
+            for read in self.reads.iter().filter(unordered) {
+                found.push(((Access::Read, read.site, access, now.site), part));
+            }
+        }
+    }
+
+    fn update(&mut self, access: Access, clock: &Clock, now: Past) {
+        match access {
+            Access::Write => {
+                self.write = Some(now);
+                self.reads.clear();
+            }
+            Access::Read => {
+                // A read that this one comes after can no longer race with what comes later
+                // unless this one does too.
+                self.reads
+                    .retain(|read| clock.tick_of(read.lane) < read.tick);
+                self.reads.push(now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Range = Range {
+        start: 0x1000,
+        end: 0x2000,
+    };
+
+    fn two_lanes() -> (Detector, Lane, Lane) {
+        let mut detector = Detector::new();
+        let (first, second) = (detector.add_lane(), detector.add_lane());
+        (detector, first, second)
+    }
+
+    fn touch(detector: &mut Detector, lane: Lane, access: Access, range: Range, name: &str) {
+        let site = detector.site(name);
+        detector.access(lane, access, range, site);
+    }
+
+    fn pairs(detector: &Detector) -> Vec<(String, String)> {
+        detector
+            .races()
+            .map(|race| (race.earlier_site.clone(), race.later_site.clone()))
+            .collect()
+    }
+
+    #[test]
+    fn one_stream_never_races_with_itself() {
+        let (mut detector, s0, _) = two_lanes();
+        touch(&mut detector, s0, Access::Write, A, "w");
+        touch(&mut detector, s0, Access::Read, A, "r");
+        touch(&mut detector, s0, Access::Write, A, "w2");
+        assert_eq!(pairs(&detector), []);
+    }
+
+    #[test]
+    fn an_unordered_read_and_write_are_reported_with_both_places() {
+        let (mut detector, s0, s1) = two_lanes();
+        touch(&mut detector, s1, Access::Write, A, "copy");
+        touch(&mut detector, s0, Access::Read, A, "kernel");
+        assert_eq!(pairs(&detector), [("copy".into(), "kernel".into())]);
+        touch(&mut detector, s0, Access::Read, A, "kernel");
+        assert_eq!(detector.races().next().unwrap().count, 2);
+    }
+
+    #[test]
+    fn two_reads_do_not_conflict() {
+        let (mut detector, s0, s1) = two_lanes();
+        touch(&mut detector, s1, Access::Read, A, "copy");
+        touch(&mut detector, s0, Access::Read, A, "kernel");
+        assert_eq!(pairs(&detector), []);
+    }
+
+    #[test]
+    fn an_event_orders_what_came_before_it_and_nothing_after() {
+        let (mut detector, s0, s1) = two_lanes();
+        touch(&mut detector, s1, Access::Write, A, "before");
+        let event = detector.record_event(s1);
+        let other = Range {
+            start: 0x3000,
+            end: 0x4000,
+        };
+        touch(&mut detector, s1, Access::Write, other, "after");
+        detector.wait_event(s0, &event);
+        touch(&mut detector, s0, Access::Read, A, "kernel");
+        touch(&mut detector, s0, Access::Read, other, "kernel");
+        assert_eq!(pairs(&detector), [("after".into(), "kernel".into())]);
+    }
+
+    #[test]
+    fn order_is_transitive_over_streams_and_host() {
+        let (mut detector, s0, s1) = two_lanes();
+        let s2 = detector.add_lane();
+        touch(&mut detector, s0, Access::Write, A, "w");
+        detector.wait_lane(s1, s0);
+        touch(&mut detector, s1, Access::Read, A, "r1");
+        detector.wait_lane(s2, s1);
+        touch(&mut detector, s2, Access::Write, A, "w2");
+        detector.host_waited(s2);
+        touch(&mut detector, s0, Access::Write, A, "w3");
+        assert_eq!(pairs(&detector), []);
+    }
+
+    #[test]
+    fn overlap_is_by_bytes() {
+        let (mut detector, s0, s1) = two_lanes();
+        touch(&mut detector, s0, Access::Write, A, "whole");
+        let tail = Range {
+            start: 0x1fff,
+            end: 0x2800,
+        };
+        touch(&mut detector, s1, Access::Write, tail, "tail");
+        assert_eq!(pairs(&detector), [("whole".into(), "tail".into())]);
+        let beside = Range {
+            start: 0x2800,
+            end: 0x2900,
+        };
+        touch(&mut detector, s0, Access::Write, beside, "beside");
+        assert_eq!(pairs(&detector).len(), 1);
+    }
+
+    #[test]
+    fn a_later_write_hides_an_ordered_reader_but_not_an_unordered_one() {
+        let (mut detector, s0, s1) = two_lanes();
+        touch(&mut detector, s0, Access::Write, A, "w");
+        detector.wait_lane(s1, s0);
+        touch(&mut detector, s1, Access::Read, A, "copy out");
+        touch(&mut detector, s0, Access::Read, A, "kernel");
+        touch(&mut detector, s0, Access::Write, A, "reuse");
+        assert_eq!(pairs(&detector), [("copy out".into(), "reuse".into())]);
+    }
+}

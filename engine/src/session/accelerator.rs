@@ -1,0 +1,447 @@
+//! The accelerator as program and offloader use it: tensors, streams, events, and their order.
+
+use std::rc::Rc;
+
+use super::error::RunError;
+use crate::autograd::{NodeRef, Tensor};
+use crate::device::{Device, DeviceError, EventId, Kernel, Span, StreamId};
+use crate::memory::{Heap, HostLease, SharedHeap, Storage};
+use crate::offload::{GraphTask, HostCopyShape, PostHook, Runtime};
+use crate::race::{Access, Clock, Detector, Lane, Range};
+use crate::tensor::{DType, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
+
+/// Bytes copied in each direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Copied {
+    /// Device to host.
+    pub to_host: u64,
+    /// Host to device.
+    pub to_device: u64,
+}
+
+/// Device, streams and memory of a session.
+pub struct Accelerator {
+    heap: SharedHeap,
+    stream: StreamId,
+    task: GraphTask,
+    next_task: u64,
+    callback_queued: bool,
+    node: NodeRef,
+    copied: Copied,
+    detector: Option<Detector>,
+    site: Site,
+}
+
+/// Place in the program that work is attributed to.
+#[derive(Debug, Default)]
+struct Site {
+    names: Vec<String>,
+    current: u32,
+}
+
+/// A host copy of an offloaded tensor.
+pub struct HostCopy {
+    lease: HostLease,
+    /// The tensor it was copied from.
+    source: SavedTensor,
+    /// Dense layout of the copy.
+    layout: Layout,
+}
+
+/// An event, forgotten by the device when the last holder drops it.
+pub struct AcceleratorEvent {
+    id: EventId,
+    clock: Option<Clock>,
+    heap: SharedHeap,
+}
+
+impl Drop for AcceleratorEvent {
+    fn drop(&mut self) {
+        self.heap.borrow_mut().device.drop_event(self.id);
+    }
+}
+
+impl Accelerator {
+    pub(super) fn new(device: Box<dyn Device>) -> Accelerator {
+        Accelerator {
+            heap: Heap::new(device),
+            stream: StreamId::DEFAULT,
+            task: GraphTask(0),
+            next_task: 1,
+            callback_queued: false,
+            node: NodeRef(None),
+            copied: Copied::default(),
+            detector: None,
+            site: Site {
+                names: vec!["unknown".to_owned()],
+                current: 0,
+            },
+        }
+    }
+
+    /// The heap.
+    pub fn heap(&self) -> &SharedHeap {
+        &self.heap
+    }
+
+    /// Bytes copied so far.
+    pub fn copied(&self) -> Copied {
+        self.copied
+    }
+
+    /// The stream that operations run on.
+    pub fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// Moves operations to another stream.
+    pub fn set_stream(&mut self, stream: StreamId) -> StreamId {
+        std::mem::replace(&mut self.stream, stream)
+    }
+
+    /// Watches all accesses from now on; streams made so far are known to it.
+    pub fn watch_races(&mut self, streams: u16) {
+        let mut detector = Detector::new();
+        for _ in 0..streams {
+            detector.add_lane();
+        }
+        self.detector = Some(detector);
+    }
+
+    /// The race detector, where one watches.
+    pub fn detector(&self) -> Option<&Detector> {
+        self.detector.as_ref()
+    }
+
+    /// Stops watching; races found so far are returned with it.
+    pub fn stop_watching(&mut self) -> Option<Detector> {
+        self.detector.take()
+    }
+
+    /// Attributes work from now on to a named place; returns the place before.
+    pub fn enter_site(&mut self, name: &str) -> u32 {
+        let known = self.site.names.iter().position(|known| known == name);
+        let index = known.unwrap_or_else(|| {
+            self.site.names.push(name.to_owned());
+            self.site.names.len() - 1
+        });
+        std::mem::replace(&mut self.site.current, index as u32)
+    }
+
+    /// Attributes work to a place known by number.
+    pub fn restore_site(&mut self, site: u32) {
+        self.site.current = site;
+    }
+
+    /// Name of a place.
+    pub fn site_name(&self, site: u32) -> &str {
+        &self.site.names[site as usize]
+    }
+
+    pub(super) fn next_object(&mut self) -> u64 {
+        self.heap.borrow_mut().next_object()
+    }
+
+    pub(super) fn allocate(
+        &mut self,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Result<Rc<Storage>, DeviceError> {
+        Storage::allocate(&self.heap, bytes, stream, self.site.current)
+    }
+
+    pub(super) fn tensor_over(
+        &mut self,
+        storage: Rc<Storage>,
+        layout: Layout,
+        dtype: DType,
+    ) -> Tensor {
+        let saved = SavedTensor {
+            storage: StorageInfo {
+                base: Some(storage.start()),
+                bytes: storage.bytes(),
+            },
+            layout,
+            dtype,
+            placement: Placement::Accelerator,
+            class: TensorClass::Plain,
+            object: self.next_object(),
+        };
+        Tensor::new(saved, storage, None, None)
+    }
+
+    pub(super) fn launch(
+        &mut self,
+        reads: &[&Tensor],
+        writes: &[&Tensor],
+        kernel: Kernel,
+    ) -> Result<(), DeviceError> {
+        self.heap.borrow_mut().device.launch(self.stream, kernel)?;
+        if self.detector.is_some() {
+            let stream = self.stream;
+            let name = self.site.names[self.site.current as usize].clone();
+            for tensor in reads {
+                self.note(stream, Access::Read, range_of(tensor.saved()), &name);
+            }
+            for tensor in writes {
+                self.note(stream, Access::Write, range_of(tensor.saved()), &name);
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, stream: StreamId, access: Access, range: Range, name: &str) {
+        if let Some(detector) = &mut self.detector {
+            let site = detector.site(name);
+            detector.access(Lane(stream.0), access, range, site);
+        }
+    }
+
+    pub(super) fn task(&self) -> GraphTask {
+        self.task
+    }
+
+    pub(super) fn begin_task(&mut self) -> GraphTask {
+        let task = GraphTask(self.next_task);
+        self.next_task += 1;
+        std::mem::replace(&mut self.task, task)
+    }
+
+    pub(super) fn end_task(&mut self, outer: GraphTask) {
+        self.task = outer;
+    }
+
+    pub(super) fn set_node(&mut self, node: NodeRef) -> NodeRef {
+        std::mem::replace(&mut self.node, node)
+    }
+
+    pub(super) fn take_callback(&mut self) -> bool {
+        std::mem::take(&mut self.callback_queued)
+    }
+
+    /// Blocks the host until every stream has run dry.
+    ///
+    /// # Errors
+    /// A fault of earlier work.
+    pub fn synchronize_all(&mut self, streams: u16) -> Result<(), RunError> {
+        for stream in 0..streams {
+            self.synchronize(StreamId(stream))?;
+        }
+        Ok(())
+    }
+}
+
+fn range_of(saved: &SavedTensor) -> Range {
+    let size = saved.dtype.size();
+    let base = saved.storage.base.unwrap_or(0);
+    let first = base + saved.layout.offset * size;
+    let last = base + saved.layout.required_elements() * size;
+    if saved.layout.elements() == 0 || saved.placement == Placement::Host {
+        return Range { start: 0, end: 0 };
+    }
+    Range {
+        start: first,
+        end: last,
+    }
+}
+
+impl Runtime for Accelerator {
+    type Tensor = Tensor;
+    type Host = HostCopy;
+    type Event = AcceleratorEvent;
+    type Stream = StreamId;
+    type Node = NodeRef;
+    type Error = DeviceError;
+
+    fn saved<'t>(&self, tensor: &'t Tensor) -> &'t SavedTensor {
+        tensor.saved()
+    }
+
+    fn default_stream(&self) -> StreamId {
+        StreamId::DEFAULT
+    }
+
+    fn current_stream(&self) -> StreamId {
+        self.stream
+    }
+
+    fn new_stream(&mut self) -> Result<StreamId, DeviceError> {
+        let stream = self.heap.borrow_mut().device.create_stream()?;
+        if let Some(detector) = &mut self.detector {
+            detector.add_lane();
+        }
+        Ok(stream)
+    }
+
+    fn wait_event(
+        &mut self,
+        stream: StreamId,
+        event: &AcceleratorEvent,
+    ) -> Result<(), DeviceError> {
+        self.heap.borrow_mut().device.wait_event(stream, event.id)?;
+        if let (Some(detector), Some(clock)) = (&mut self.detector, &event.clock) {
+            detector.wait_event(Lane(stream.0), clock);
+        }
+        Ok(())
+    }
+
+    fn wait_stream(&mut self, waiter: StreamId, on: StreamId) -> Result<(), DeviceError> {
+        {
+            let mut heap = self.heap.borrow_mut();
+            let event = heap.device.record_event(on)?;
+            heap.device.wait_event(waiter, event)?;
+            heap.device.drop_event(event);
+        }
+        if let Some(detector) = &mut self.detector {
+            detector.wait_lane(Lane(waiter.0), Lane(on.0));
+        }
+        Ok(())
+    }
+
+    fn record_event(&mut self, stream: StreamId) -> Result<AcceleratorEvent, DeviceError> {
+        let id = self.heap.borrow_mut().device.record_event(stream)?;
+        let clock = self
+            .detector
+            .as_ref()
+            .map(|detector| detector.record_event(Lane(stream.0)));
+        Ok(AcceleratorEvent {
+            id,
+            clock,
+            heap: Rc::clone(&self.heap),
+        })
+    }
+
+    fn synchronize(&mut self, stream: StreamId) -> Result<(), DeviceError> {
+        self.heap.borrow_mut().device.synchronize(stream)?;
+        if let Some(detector) = &mut self.detector {
+            detector.host_waited(Lane(stream.0));
+        }
+        Ok(())
+    }
+
+    fn copy_to_host(
+        &mut self,
+        tensor: &Tensor,
+        shape: HostCopyShape,
+        stream: StreamId,
+    ) -> Result<HostCopy, DeviceError> {
+        let source = *tensor.saved();
+        let base = source.storage.base.unwrap_or(0);
+        let (start, bytes, layout) = match shape {
+            HostCopyShape::View => {
+                let start = base + source.layout.offset * source.dtype.size();
+                (
+                    start,
+                    source.bytes(),
+                    Layout::contiguous(&source.layout.shape),
+                )
+            }
+            HostCopyShape::WholeStorage => {
+                let elements = source.storage.bytes / source.dtype.size();
+                (base, source.storage.bytes, Layout::contiguous(&[elements]))
+            }
+        };
+        let lease = HostLease::allocate(&self.heap, bytes)?;
+        let from = Span { start, bytes };
+        self.heap
+            .borrow_mut()
+            .device
+            .copy_to_host(stream, from, lease.buffer())?;
+        self.copied.to_host += bytes;
+        let range = Range {
+            start,
+            end: start + bytes,
+        };
+        self.note(stream, Access::Read, range, "pack: copy to host");
+        Ok(HostCopy {
+            lease,
+            source,
+            layout,
+        })
+    }
+
+    fn copy_to_device(&mut self, host: &HostCopy, stream: StreamId) -> Result<Tensor, DeviceError> {
+        let bytes = host.layout.elements() * host.source.dtype.size();
+        let before = self.enter_site("unpack: restored tensor");
+        let storage = self.allocate(bytes, stream);
+        self.restore_site(before);
+        let storage = storage?;
+        let to = Span {
+            start: storage.start(),
+            bytes,
+        };
+        self.heap
+            .borrow_mut()
+            .device
+            .copy_to_device(stream, host.lease.buffer(), to)?;
+        self.copied.to_device += bytes;
+        let range = Range {
+            start: to.start,
+            end: to.start + bytes,
+        };
+        self.note(stream, Access::Write, range, "unpack: copy to device");
+        Ok(self.tensor_over(storage, host.layout, host.source.dtype))
+    }
+
+    fn clone_contiguous(
+        &mut self,
+        tensor: &Tensor,
+        stream: StreamId,
+    ) -> Result<Tensor, DeviceError> {
+        let layout = Layout::contiguous(&tensor.layout().shape);
+        let storage = self.allocate(tensor.bytes(), stream)?;
+        let copy = self.tensor_over(storage, layout, tensor.dtype());
+        let kernel = Kernel {
+            flops: 0.0,
+            traffic: 2 * tensor.bytes(),
+        };
+        self.heap.borrow_mut().device.launch(stream, kernel)?;
+        self.note(
+            stream,
+            Access::Read,
+            range_of(tensor.saved()),
+            "pack: clone reads",
+        );
+        self.note(
+            stream,
+            Access::Write,
+            range_of(copy.saved()),
+            "pack: clone writes",
+        );
+        Ok(copy)
+    }
+
+    fn as_strided(&mut self, tensor: Tensor, layout: &Layout) -> Tensor {
+        tensor.view_as(*layout, None)
+    }
+
+    fn storage_use_count(&mut self, tensor: &Tensor) -> u64 {
+        Rc::strong_count(tensor.storage()) as u64
+    }
+
+    fn record_stream(&mut self, tensor: &Tensor, stream: StreamId) {
+        tensor.storage().record_stream(stream);
+    }
+
+    fn current_graph_task(&self) -> GraphTask {
+        self.task
+    }
+
+    fn current_node(&self) -> NodeRef {
+        self.node.clone()
+    }
+
+    fn register_post_hook(&mut self, node: &NodeRef, hook: PostHook) {
+        if let Some(node) = &node.0 {
+            node.hooks.borrow_mut().push(hook);
+        }
+    }
+
+    fn queue_end_of_backward(&mut self) {
+        self.callback_queued = true;
+    }
+
+    fn empty_cache(&mut self) {
+        self.heap.borrow_mut().empty_cache();
+    }
+}

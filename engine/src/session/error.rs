@@ -1,0 +1,38 @@
+//! What ends a run, or a recompute.
+
+use crate::device::DeviceError;
+use crate::offload::OffloadError;
+
+/// A failure inside a session.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The offloader raised.
+    #[error(transparent)]
+    Offload(#[from] OffloadError<DeviceError>),
+    /// The device failed, or is full.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Not a failure: a recompute has served every holder and stops early.
+    #[error("the recompute has all it needs")]
+    StopRecompute,
+    /// A checkpointed tensor was asked for twice.
+    #[error("a checkpointed region was unpacked twice without retain_graph")]
+    UnpackedTwice,
+    /// Backward reached a node that no gradient reached.
+    #[error("element of tensors does not require grad and does not have a grad_fn")]
+    NoGradient,
+    /// A tensor was packed by an offloader that the session does not have.
+    #[error("the offloader of a saved tensor is gone")]
+    NoOffloader,
+}
+
+impl RunError {
+    /// Whether the device ran out of memory.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(
+            self,
+            RunError::Device(DeviceError::OutOfMemory { .. })
+                | RunError::Offload(OffloadError::Device(DeviceError::OutOfMemory { .. }))
+        )
+    }
+}

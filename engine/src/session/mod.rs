@@ -1,0 +1,512 @@
+//! A session: one training process. It owns the device, the graph's bookkeeping and the offloader.
+//!
+//! Operations ([`crate::ops`]) allocate through it, save through its hook stack and put their
+//! outputs into the graph; the backward pass ([`crate::autograd`]) runs on it.
+
+mod accelerator;
+mod error;
+
+use std::rc::Rc;
+
+pub use accelerator::{Accelerator, AcceleratorEvent, HostCopy};
+pub use error::RunError;
+
+use crate::autograd::{
+    Edge, Formula, HookLayer, Kind, LeafMeta, Meta, Node, NodeRef, Saved, SavedVariable, Tensor,
+};
+use crate::device::{Device, Kernel, StreamId};
+use crate::memory::{SharedHeap, Storage};
+use crate::offload::{GraphTask, OffloadActivations, OffloadConfig, PostHook, TensorId};
+use crate::tensor::{DType, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
+
+/// Sequence number of accumulators: they run before every other node that is ready.
+const FIRST: u64 = u64::MAX;
+
+/// One training process on one device.
+pub struct Session {
+    /// Device, streams and memory, which the offloader drives as well.
+    pub accelerator: Accelerator,
+    offloader: Option<OffloadActivations<Accelerator>>,
+    hooks: Vec<HookLayer>,
+    grad_enabled: bool,
+    sequence: u64,
+    /// cuBLAS workspaces: of the thread that runs the forward pass, and of autograd's.
+    workspaces: [Option<Rc<Storage>>; 2],
+    /// cuBLASLt's workspace, which products with a bias use.
+    lt_workspace: Option<Rc<Storage>>,
+}
+
+/// One cuBLAS workspace on a Hopper card, in bytes.
+const CUBLAS_WORKSPACE: u64 = 32 << 20;
+/// The workspace of cuBLASLt, in bytes.
+const CUBLAS_LT_WORKSPACE: u64 = 1 << 20;
+
+impl Session {
+    /// A session on a fresh device.
+    pub fn new(device: Box<dyn Device>) -> Session {
+        Session {
+            accelerator: Accelerator::new(device),
+            offloader: None,
+            hooks: Vec::new(),
+            grad_enabled: true,
+            sequence: 0,
+            workspaces: [None, None],
+            lt_workspace: None,
+        }
+    }
+
+    /// The heap that storages belong to.
+    pub fn heap(&self) -> &SharedHeap {
+        self.accelerator.heap()
+    }
+
+    /// Installs an offloader for the run; it is used between [`Session::enter`] and
+    /// [`Session::exit`].
+    ///
+    /// # Errors
+    /// What its constructor refuses.
+    pub fn install_offloader(&mut self, config: OffloadConfig) -> Result<(), RunError> {
+        self.offloader = Some(OffloadActivations::new(config, &mut self.accelerator)?);
+        Ok(())
+    }
+
+    /// The offloader, where there is one.
+    pub fn offloader(&self) -> Option<&OffloadActivations<Accelerator>> {
+        self.offloader.as_ref()
+    }
+
+    /// The offloader, where there is one.
+    pub fn offloader_mut(&mut self) -> Option<&mut OffloadActivations<Accelerator>> {
+        self.offloader.as_mut()
+    }
+
+    /// `__enter__` of the offloader, or nothing without one.
+    pub fn enter(&mut self) {
+        if let Some(offloader) = &mut self.offloader {
+            offloader.enter(&mut self.accelerator);
+            self.hooks.push(HookLayer::Offload);
+        }
+    }
+
+    /// `__exit__`; the hooks are popped whatever happens.
+    ///
+    /// # Errors
+    /// A synchronisation that reports earlier faults.
+    pub fn exit(&mut self) -> Result<(), RunError> {
+        let Some(offloader) = &mut self.offloader else {
+            return Ok(());
+        };
+        let outcome = offloader.exit(&mut self.accelerator);
+        self.hooks.pop();
+        Ok(outcome?)
+    }
+
+    /// Runs `body` under a `NoOpManager`.
+    ///
+    /// # Errors
+    /// What the body fails with.
+    pub fn without_offload<T>(
+        &mut self,
+        body: impl FnOnce(&mut Session) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        self.hooks.push(HookLayer::NoOp);
+        let outcome = body(self);
+        self.hooks.pop();
+        outcome
+    }
+
+    /// Runs `body` with grad disabled.
+    ///
+    /// # Errors
+    /// What the body fails with.
+    pub fn no_grad<T>(
+        &mut self,
+        body: impl FnOnce(&mut Session) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        let before = self.set_grad_enabled(false);
+        let outcome = body(self);
+        self.set_grad_enabled(before);
+        outcome
+    }
+
+    /// Whether operations build a graph now.
+    pub fn grad_enabled(&self) -> bool {
+        self.grad_enabled
+    }
+
+    pub(crate) fn set_grad_enabled(&mut self, enabled: bool) -> bool {
+        std::mem::replace(&mut self.grad_enabled, enabled)
+    }
+
+    pub(crate) fn push_hooks(&mut self, layer: HookLayer) {
+        self.hooks.push(layer);
+    }
+
+    pub(crate) fn pop_hooks(&mut self) {
+        self.hooks.pop();
+    }
+
+    pub(crate) fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    // ---- tensors -------------------------------------------------------------------------
+
+    /// An uninitialised tensor on the current stream.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn empty(&mut self, shape: &[u64], dtype: DType) -> Result<Tensor, RunError> {
+        let layout = Layout::contiguous(shape);
+        let bytes = layout.elements() * dtype.size();
+        self.empty_layout(layout, bytes, dtype)
+    }
+
+    pub(crate) fn empty_like(&mut self, like: &Tensor) -> Result<Tensor, RunError> {
+        let shape = like.layout().shape;
+        self.empty(&shape, like.dtype())
+    }
+
+    fn empty_layout(
+        &mut self,
+        layout: Layout,
+        bytes: u64,
+        dtype: DType,
+    ) -> Result<Tensor, RunError> {
+        let stream = self.accelerator.stream();
+        let storage = self.accelerator.allocate(bytes, stream)?;
+        Ok(self.accelerator.tensor_over(storage, layout, dtype))
+    }
+
+    /// Scratch memory of a kernel: allocated, and freed when the result is dropped.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn scratch(&mut self, bytes: u64) -> Result<Rc<Storage>, RunError> {
+        let stream = self.accelerator.stream();
+        Ok(self.accelerator.allocate(bytes, stream)?)
+    }
+
+    /// A parameter that requires grad.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn parameter(&mut self, shape: &[u64], dtype: DType) -> Result<Tensor, RunError> {
+        let data = self.frozen(shape, dtype)?;
+        let leaf = Some(LeafMeta::default());
+        Ok(Tensor::new(
+            data.0.saved,
+            Rc::clone(data.storage()),
+            None,
+            leaf,
+        ))
+    }
+
+    /// A parameter that is frozen.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn frozen(&mut self, shape: &[u64], dtype: DType) -> Result<Tensor, RunError> {
+        let data = self.empty(shape, dtype)?;
+        let saved = SavedTensor {
+            class: TensorClass::Parameter,
+            ..data.0.saved
+        };
+        Ok(Tensor::new(saved, Rc::clone(data.storage()), None, None))
+    }
+
+    /// A leaf on the host that requires grad, such as a checkpoint's dummy.
+    pub(crate) fn host_leaf(&mut self, shape: &[u64], dtype: DType) -> Result<Tensor, RunError> {
+        let storage = self.accelerator.allocate(0, StreamId::DEFAULT)?;
+        let saved = SavedTensor {
+            storage: StorageInfo {
+                base: Some(0),
+                bytes: 0,
+            },
+            layout: Layout::contiguous(shape),
+            dtype,
+            placement: Placement::Host,
+            class: TensorClass::Plain,
+            object: self.accelerator.next_object(),
+        };
+        Ok(Tensor::new(saved, storage, None, Some(LeafMeta::default())))
+    }
+
+    /// The same data as a leaf that requires grad (`detach().requires_grad_()`).
+    pub fn leaf_over(&mut self, tensor: &Tensor) -> Tensor {
+        let leaf = Some(LeafMeta::default());
+        Tensor::new(tensor.0.saved, Rc::clone(tensor.storage()), None, leaf)
+    }
+
+    pub(crate) fn ones_like(&mut self, tensor: &Tensor) -> Result<Tensor, RunError> {
+        let ones = self.empty_like(tensor)?;
+        self.kernel_over(&[], &[&ones])?;
+        Ok(ones)
+    }
+
+    // ---- kernels -------------------------------------------------------------------------
+
+    /// A kernel bound by memory traffic: reads and writes each tensor once.
+    pub(crate) fn kernel_over(
+        &mut self,
+        reads: &[&Tensor],
+        writes: &[&Tensor],
+    ) -> Result<(), RunError> {
+        self.kernel(reads, writes, 0.0)
+    }
+
+    pub(crate) fn kernel(
+        &mut self,
+        reads: &[&Tensor],
+        writes: &[&Tensor],
+        flops: f64,
+    ) -> Result<(), RunError> {
+        let traffic = reads
+            .iter()
+            .chain(writes)
+            .map(|tensor| tensor.bytes())
+            .sum();
+        Ok(self
+            .accelerator
+            .launch(reads, writes, Kernel { flops, traffic })?)
+    }
+
+    /// A matrix product by cuBLAS: the first on each thread takes a workspace that stays.
+    pub(crate) fn cublas(
+        &mut self,
+        reads: &[&Tensor],
+        writes: &[&Tensor],
+        flops: f64,
+    ) -> Result<(), RunError> {
+        let thread = usize::from(self.in_backward());
+        if self.workspaces[thread].is_none() {
+            self.workspaces[thread] = Some(self.scratch(CUBLAS_WORKSPACE)?);
+        }
+        self.kernel(reads, writes, flops)
+    }
+
+    /// A matrix product with a bias, by cuBLASLt.
+    pub(crate) fn cublas_lt(
+        &mut self,
+        reads: &[&Tensor],
+        writes: &[&Tensor],
+        flops: f64,
+    ) -> Result<(), RunError> {
+        self.cublas(reads, writes, flops)?;
+        if self.lt_workspace.is_none() {
+            self.lt_workspace = Some(self.scratch(CUBLAS_LT_WORKSPACE)?);
+        }
+        Ok(())
+    }
+
+    // ---- graph ---------------------------------------------------------------------------
+
+    /// Saves a tensor for backward through the hook on top of the stack.
+    pub(crate) fn save(&mut self, tensor: &Tensor) -> Result<SavedVariable, RunError> {
+        let packed = match self.hooks.last().cloned() {
+            None | Some(HookLayer::NoOp) => Saved::Plain(tensor.clone()),
+            Some(HookLayer::Offload) => match &mut self.offloader {
+                None => Saved::Plain(tensor.clone()),
+                Some(offloader) => Saved::Offloaded(offloader.pack(tensor, &mut self.accelerator)?),
+            },
+            Some(HookLayer::Region(frame)) => Session::pack_into_region(&frame),
+            Some(HookLayer::Recompute { frame, saved }) => {
+                Session::pack_into_recompute(&frame, &saved, tensor)?
+            }
+        };
+        let grad_fn = match &packed {
+            Saved::Plain(_) => None,
+            _ => tensor.0.grad_fn.clone(),
+        };
+        Ok(SavedVariable { packed, grad_fn })
+    }
+
+    /// The edge that gradients of a tensor follow.
+    pub(crate) fn edge_of(&mut self, tensor: &Tensor) -> Option<Edge> {
+        if let Some(edge) = &tensor.0.grad_fn {
+            return Some(edge.clone());
+        }
+        let leaf = tensor.0.leaf.as_ref()?;
+        let known = leaf.accumulator.borrow().upgrade();
+        let node = known.unwrap_or_else(|| {
+            let node = Rc::new(Node {
+                sequence: FIRST,
+                name: "AccumulateGrad",
+                kind: Kind::Accumulate(tensor.clone()),
+                next: Vec::new(),
+                inputs: Vec::new(),
+                outputs: 1,
+                args: [0; 4],
+                saved: Default::default(),
+                hooks: Default::default(),
+                ctx: Default::default(),
+            });
+            leaf.accumulator.replace(Rc::downgrade(&node));
+            node
+        });
+        Some(Edge { node, output: 0 })
+    }
+
+    /// Begins a graph node for an operation on `inputs`, if there is anything to differentiate.
+    pub(crate) fn record(
+        &mut self,
+        name: &'static str,
+        formula: Formula,
+        inputs: &[&Tensor],
+    ) -> Option<Recording> {
+        if !self.grad_enabled || !inputs.iter().any(|input| input.requires_grad()) {
+            return None;
+        }
+        let metas = inputs.iter().map(|input| Meta {
+            layout: *input.layout(),
+            dtype: input.dtype(),
+            needs_grad: input.requires_grad(),
+        });
+        Some(Recording {
+            name,
+            formula,
+            inputs: metas.collect(),
+            next: inputs.iter().map(|input| self.edge_of(input)).collect(),
+            saved: Vec::new(),
+            args: [0; 4],
+            sequence: self.next_sequence(),
+            ctx: Vec::new(),
+        })
+    }
+
+    /// Saves a tensor for the node, if there is one.
+    pub(crate) fn save_for(
+        &mut self,
+        recording: &mut Option<Recording>,
+        tensor: &Tensor,
+    ) -> Result<(), RunError> {
+        if let Some(recording) = recording {
+            let variable = self.save(tensor)?;
+            recording.saved.push(variable);
+        }
+        Ok(())
+    }
+
+    /// Saves an output: its own place in the graph is not kept, or it would keep itself alive.
+    pub(crate) fn save_output(
+        &mut self,
+        recording: &mut Option<Recording>,
+        output: &Tensor,
+    ) -> Result<(), RunError> {
+        debug_assert!(output.0.grad_fn.is_none(), "saved before it is attached");
+        self.save_for(recording, output)
+    }
+
+    /// The output as a tensor of the graph.
+    pub(crate) fn attach(&mut self, output: Tensor, recording: Option<Recording>) -> Tensor {
+        match recording {
+            None => output,
+            Some(recording) => {
+                let node = recording.finish(1);
+                let edge = Some(Edge { node, output: 0 });
+                Tensor::new(output.0.saved, Rc::clone(output.storage()), edge, None)
+            }
+        }
+    }
+
+    /// Outputs of one node, numbered in order.
+    pub(crate) fn attach_all(
+        &mut self,
+        outputs: Vec<Tensor>,
+        recording: Option<Recording>,
+    ) -> Vec<Tensor> {
+        let Some(recording) = recording else {
+            return outputs;
+        };
+        let node = recording.finish(outputs.len());
+        let attach = |(output, tensor): (usize, Tensor)| {
+            let edge = Some(Edge {
+                node: Rc::clone(&node),
+                output,
+            });
+            Tensor::new(tensor.0.saved, Rc::clone(tensor.storage()), edge, None)
+        };
+        outputs.into_iter().enumerate().map(attach).collect()
+    }
+
+    // ---- backward ------------------------------------------------------------------------
+
+    /// Whether a backward pass is running, on its own thread.
+    fn in_backward(&self) -> bool {
+        self.accelerator.task() != GraphTask(0)
+    }
+
+    pub(crate) fn graph_task(&self) -> GraphTask {
+        self.accelerator.task()
+    }
+
+    pub(crate) fn begin_graph_task(&mut self) -> GraphTask {
+        self.accelerator.begin_task()
+    }
+
+    pub(crate) fn end_graph_task(&mut self, outer: GraphTask) {
+        self.accelerator.end_task(outer);
+    }
+
+    pub(crate) fn set_current_node(&mut self, node: NodeRef) -> NodeRef {
+        self.accelerator.set_node(node)
+    }
+
+    pub(crate) fn unpack_offloaded(&mut self, id: TensorId) -> Result<Tensor, RunError> {
+        let Some(offloader) = &mut self.offloader else {
+            return Err(RunError::NoOffloader);
+        };
+        Ok(offloader.unpack(id, &mut self.accelerator)?.0)
+    }
+
+    pub(crate) fn run_post_hook(&mut self, hook: PostHook) -> Result<(), RunError> {
+        let Some(offloader) = &mut self.offloader else {
+            return Err(RunError::NoOffloader);
+        };
+        Ok(offloader.node_finished(hook, &mut self.accelerator)?)
+    }
+
+    /// Callbacks queued during the pass that has just ended.
+    pub(crate) fn run_end_of_backward(&mut self) -> Result<(), RunError> {
+        if !self.accelerator.take_callback() {
+            return Ok(());
+        }
+        let Some(offloader) = &mut self.offloader else {
+            return Err(RunError::NoOffloader);
+        };
+        Ok(offloader.backward_finished(&mut self.accelerator)?)
+    }
+}
+
+/// A node in the making.
+pub(crate) struct Recording {
+    name: &'static str,
+    formula: Formula,
+    inputs: Vec<Meta>,
+    next: Vec<Option<Edge>>,
+    saved: Vec<SavedVariable>,
+    sequence: u64,
+    /// Numbers for the formula.
+    pub args: [u64; 4],
+    /// Attributes of the context.
+    pub ctx: Vec<Tensor>,
+}
+
+impl Recording {
+    /// The node.
+    pub fn finish(self, outputs: usize) -> Rc<Node> {
+        Rc::new(Node {
+            sequence: self.sequence,
+            name: self.name,
+            kind: Kind::Formula(self.formula),
+            next: self.next,
+            inputs: self.inputs,
+            outputs,
+            args: self.args,
+            saved: self.saved.into(),
+            hooks: Default::default(),
+            ctx: self.ctx.into(),
+        })
+    }
+}

@@ -1,0 +1,287 @@
+//! Drives the offloader along a tape and compares after each call.
+
+use std::rc::Rc;
+
+use super::line::{After, Line, PackLine, UnpackLine};
+use super::report::{Comparison, ReplayReport};
+use super::runtime::TapeRuntime;
+use super::{TapeError, TapeVersion};
+use crate::offload::{
+    Decision, KeyPlace, OffloadActivations, OffloadConfig, OffloadError, Origin, StorageKey,
+    TensorId,
+};
+use crate::tensor::{DType, Dims, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
+
+/// Replays all lines against one version.
+pub(super) fn drive(lines: &[Line], version: TapeVersion) -> Result<ReplayReport, TapeError> {
+    let Some(Line::Init {
+        use_streams,
+        min_offload_size,
+        max_fwd_stash_size,
+    }) = lines.first()
+    else {
+        return Err(TapeError::MisplacedInit { line: 1 });
+    };
+    let defaults = OffloadConfig::new(version.changes());
+    let config = OffloadConfig {
+        use_streams: *use_streams,
+        min_offload_size: *min_offload_size,
+        max_fwd_stash_size: max_fwd_stash_size.unwrap_or(defaults.max_fwd_stash_size),
+        ..defaults
+    };
+    let mut runtime = TapeRuntime::default();
+    let offloader = OffloadActivations::new(config, &mut runtime)
+        .map_err(|error| TapeError::Refused(error.to_string()))?;
+    let mut driver = Driver {
+        offloader,
+        runtime,
+        comparison: Comparison::default(),
+        node_done: false,
+    };
+    for (index, line) in lines.iter().enumerate().skip(1) {
+        driver.step(index + 1, line, &lines[index + 1..])?;
+    }
+    Ok(driver.comparison.finish())
+}
+
+struct Driver {
+    offloader: OffloadActivations<TapeRuntime>,
+    runtime: TapeRuntime,
+    comparison: Comparison,
+    /// A post-hook has run since the last unpack, so the next unpack belongs to another node.
+    node_done: bool,
+}
+
+impl Driver {
+    fn step(&mut self, number: usize, line: &Line, rest: &[Line]) -> Result<(), TapeError> {
+        match line {
+            Line::Init { .. } => return Err(TapeError::MisplacedInit { line: number }),
+            Line::Step {} | Line::Unknown => {}
+            Line::UseCount { value } => self.keep_use_count(*value),
+            Line::Enter { after } => {
+                self.begin(number, "enter");
+                self.offloader.enter(&mut self.runtime);
+                self.compare_sizes(after);
+            }
+            Line::Pack(pack) => {
+                self.begin(number, "pack");
+                self.pack(number, pack)?;
+            }
+            Line::Unpack(unpack) => {
+                self.begin(number, "unpack");
+                self.unpack(unpack, rest);
+            }
+            Line::NodeHook { error, after } => {
+                self.begin(number, "node_hook");
+                self.node_hook(error.as_deref(), after);
+            }
+            Line::BackwardEnd { after } => {
+                self.begin(number, "backward_end");
+                self.backward_end(after);
+            }
+            Line::Exit { after } => {
+                self.begin(number, "exit");
+                let outcome = self.offloader.exit(&mut self.runtime);
+                self.compare_outcome(None, outcome);
+                self.compare_sizes(after);
+            }
+            Line::ForwardEnd { after } => {
+                self.comparison.at(number, "forward_end");
+                self.compare_sizes(after);
+            }
+            Line::StepEnd { after } => {
+                self.comparison.at(number, "step_end");
+                self.compare_sizes(after);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, number: usize, op: &'static str) {
+        self.comparison.at(number, op);
+        self.comparison.count_call();
+    }
+
+    fn pack(&mut self, number: usize, line: &PackLine) -> Result<(), TapeError> {
+        let saved = saved_tensor(number, line)?;
+        self.comparison.equal("bytes", line.bytes, saved.bytes());
+        let key = key_number(StorageKey::of(&saved));
+        self.comparison.equal("key", line.key.0, key);
+        if let Some(base) = saved.storage.base {
+            self.offloader
+                .set_param_storage(base, line.in_param_storages);
+        }
+        let outcome = self.offloader.pack(&Rc::new(saved), &mut self.runtime);
+        if let Some(id) = self.compare_outcome(line.error.as_deref(), outcome) {
+            self.comparison
+                .equal("id", line.id.unwrap_or_default(), id.0);
+            let offloaded = self.offloader.decision(id) == Some(Decision::Offloaded);
+            self.comparison
+                .equal("offloaded", line.offloaded.unwrap_or_default(), offloaded);
+        }
+        self.compare_sizes(&line.after);
+        Ok(())
+    }
+
+    fn unpack(&mut self, line: &UnpackLine, rest: &[Line]) {
+        if self.node_done || self.runtime.graph != line.graph {
+            self.runtime.node += 1;
+            self.node_done = false;
+        }
+        self.runtime.graph = line.graph;
+        // The reading that a restore takes is written on the line after it.
+        let held = std::mem::take(&mut self.runtime.use_counts);
+        if let Some(Line::UseCount { value }) = rest.first() {
+            self.runtime.use_counts.push_back(*value);
+        }
+        let outcome = self.offloader.unpack(TensorId(line.id), &mut self.runtime);
+        self.report_unrecorded_reads();
+        self.runtime.use_counts = held;
+        if let Some((_, origin)) = self.compare_outcome(line.error.as_deref(), outcome) {
+            let recorded = line.from.as_deref().unwrap_or_default();
+            self.comparison.equal("from", recorded, origin_name(origin));
+            // Skipped when its own line comes: this restore has used it up.
+            self.runtime.skip_next_use_count = origin == Origin::Host && self.has_streams();
+        }
+        self.compare_sizes(&line.after);
+    }
+
+    fn keep_use_count(&mut self, value: u64) {
+        if std::mem::take(&mut self.runtime.skip_next_use_count) {
+            return;
+        }
+        self.runtime.use_counts.push_back(value);
+    }
+
+    fn node_hook(&mut self, error: Option<&str>, after: &After) {
+        self.node_done = true;
+        match self.runtime.hooks.pop_front() {
+            None => self
+                .comparison
+                .differ("hook", "ran".into(), "none registered".into()),
+            Some(hook) => {
+                let outcome = self.offloader.node_finished(hook, &mut self.runtime);
+                self.compare_outcome(error, outcome);
+            }
+        }
+        self.report_unrecorded_reads();
+        let unread = std::mem::take(&mut self.runtime.use_counts).len();
+        self.comparison.equal("use counts not read", 0, unread);
+        self.compare_sizes(after);
+    }
+
+    fn backward_end(&mut self, after: &After) {
+        self.node_done = true;
+        let left = std::mem::take(&mut self.runtime.hooks).len();
+        self.comparison.equal("hooks that did not run", 0, left);
+        if std::mem::take(&mut self.runtime.callback_queued) {
+            let outcome = self.offloader.backward_finished(&mut self.runtime);
+            self.compare_outcome(None, outcome);
+        }
+        self.compare_sizes(after);
+    }
+
+    fn has_streams(&self) -> bool {
+        self.offloader.config().use_streams
+    }
+
+    fn report_unrecorded_reads(&mut self) {
+        let reads = std::mem::take(&mut self.runtime.unrecorded_reads);
+        self.comparison
+            .equal("use counts read without a record", 0, reads);
+    }
+
+    /// Compares success with success; an exception must be recorded where the engine raises one.
+    fn compare_outcome<T, E: std::error::Error + 'static>(
+        &mut self,
+        recorded: Option<&str>,
+        outcome: Result<T, OffloadError<E>>,
+    ) -> Option<T> {
+        match (outcome, recorded) {
+            (Ok(value), None) => Some(value),
+            (Ok(value), Some(text)) => {
+                self.comparison
+                    .differ("error", text.to_owned(), "none".into());
+                Some(value)
+            }
+            (Err(_), Some(_)) => None,
+            (Err(error), None) => {
+                let computed = format!("{}: {error}", error.python_class());
+                self.comparison.differ("error", "none".into(), computed);
+                None
+            }
+        }
+    }
+
+    fn compare_sizes(&mut self, after: &After) {
+        let sizes = self.offloader.sizes(&self.runtime);
+        let pairs = [
+            ("tracker", after.tracker, sizes.tracker),
+            ("offloaded", after.offloaded, sizes.offloaded),
+            ("gpu_kept_bytes", after.gpu_kept_bytes, sizes.gpu_kept_bytes),
+            ("dedup_keys", after.dedup_keys, sizes.dedup_keys),
+            ("tensor_id", after.tensor_id, sizes.tensor_id),
+            ("fwd_stash", after.fwd_stash, sizes.fwd_stash),
+            ("bwd_stash", after.bwd_stash, sizes.bwd_stash),
+            ("bwd_ev", after.bwd_ev, sizes.bwd_ev),
+        ];
+        for (field, recorded, computed) in pairs {
+            if let Some(recorded) = recorded {
+                self.comparison.equal(field, recorded, computed);
+            }
+        }
+    }
+}
+
+fn origin_name(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Kept => "kept",
+        Origin::ForwardStash => "fwd_stash",
+        Origin::Host => "host",
+    }
+}
+
+fn key_number(key: StorageKey) -> u64 {
+    match key.place {
+        KeyPlace::Address(number) | KeyPlace::Object(number) => number,
+    }
+}
+
+fn saved_tensor(number: usize, line: &PackLine) -> Result<SavedTensor, TapeError> {
+    let malformed = |reason: String| TapeError::Malformed {
+        line: number,
+        reason,
+    };
+    let dtype = DType::from_torch_name(&line.key.1)
+        .ok_or_else(|| malformed(format!("unknown element type {}", line.key.1)))?;
+    if line.shape.len() != line.stride.len() {
+        return Err(malformed("shape and stride have different lengths".into()));
+    }
+    let too_many = || malformed("a tensor of more dimensions than this reader handles".into());
+    let shape = Dims::new(&line.shape).ok_or_else(too_many)?;
+    let stride = Dims::new(&line.stride).ok_or_else(too_many)?;
+    let class = match TensorClass::from_class_name(&line.class) {
+        TensorClass::Plain if line.is_parameter => TensorClass::Parameter,
+        class => class,
+    };
+    let placement = match line.device.as_str() {
+        "cuda" | "xpu" | "npu" => Placement::Accelerator,
+        _ => Placement::Host,
+    };
+    Ok(SavedTensor {
+        storage: StorageInfo {
+            base: line.storage,
+            bytes: line.storage_bytes,
+        },
+        layout: Layout {
+            shape,
+            stride,
+            offset: line.offset,
+        },
+        dtype,
+        placement,
+        class,
+        // Where no address can be read, the key is the object's identity.
+        object: line.key.0,
+    })
+}

@@ -1,0 +1,135 @@
+//! The lines of a recorded tape (measured.md §5): one JSON object per call of the real offloader.
+
+use serde::Deserialize;
+
+/// Container sizes after a call. A recording without streams has no stashes to report.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub struct After {
+    /// Entries of the tracker.
+    pub tracker: Option<u64>,
+    /// Tracker entries that are host copies.
+    pub offloaded: Option<u64>,
+    /// Logical bytes of tracked accelerator tensors.
+    pub gpu_kept_bytes: Option<u64>,
+    /// Entries of the de-duplication map.
+    pub dedup_keys: Option<u64>,
+    /// Last id handed out.
+    pub tensor_id: Option<u64>,
+    /// Entries of the forward stash.
+    pub fwd_stash: Option<u64>,
+    /// Entries of the backward tensor stash.
+    pub bwd_stash: Option<u64>,
+    /// Entries of the backward event stash.
+    pub bwd_ev: Option<u64>,
+}
+
+/// Arguments and outcome of a pack.
+#[derive(Debug, Clone, Deserialize)]
+pub struct PackLine {
+    /// De-duplication key: place and element type.
+    pub key: (u64, String),
+    /// Base address of the storage, where it can be read.
+    pub storage: Option<u64>,
+    /// Bytes of the storage.
+    pub storage_bytes: u64,
+    /// Logical bytes of the view.
+    pub bytes: u64,
+    /// Sizes of the dimensions.
+    pub shape: Vec<u64>,
+    /// Strides in elements.
+    pub stride: Vec<u64>,
+    /// Offset in elements.
+    pub offset: u64,
+    /// `device.type`.
+    pub device: String,
+    /// Whether the object is a `Parameter` or `Buffer`.
+    pub is_parameter: bool,
+    /// Whether the storage belongs to a parameter.
+    pub in_param_storages: bool,
+    /// Python class name.
+    pub class: String,
+    /// Id that pack returned.
+    pub id: Option<u64>,
+    /// Whether a host copy was made.
+    pub offloaded: Option<bool>,
+    /// Exception, where pack raised.
+    pub error: Option<String>,
+    /// State after the call.
+    pub after: After,
+}
+
+/// Arguments and outcome of an unpack.
+#[derive(Debug, Clone, Deserialize)]
+pub struct UnpackLine {
+    /// Id that was asked for.
+    pub id: u64,
+    /// Backward pass, renumbered from 0.
+    pub graph: u64,
+    /// `kept`, `host` or `fwd_stash`.
+    pub from: Option<String>,
+    /// Exception, where unpack raised.
+    pub error: Option<String>,
+    /// State after the call.
+    pub after: After,
+}
+
+/// One line.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum Line {
+    /// Constructor arguments; without streams there is no forward stash.
+    Init {
+        /// Side stream or not.
+        use_streams: bool,
+        /// Bytes.
+        min_offload_size: u64,
+        /// Ids.
+        max_fwd_stash_size: Option<u64>,
+    },
+    /// A training step begins.
+    Step {},
+    /// `__enter__`.
+    Enter {
+        /// State after the call.
+        after: After,
+    },
+    /// The pack hook.
+    Pack(Box<PackLine>),
+    /// The forward pass is over; nothing was called.
+    ForwardEnd {
+        /// State at that moment.
+        after: After,
+    },
+    /// The unpack hook.
+    Unpack(UnpackLine),
+    /// A reading of a storage's use count, which the next lines' call acted upon.
+    UseCount {
+        /// References to the storage.
+        value: u64,
+    },
+    /// A post-hook has run.
+    NodeHook {
+        /// Exception, where the hook raised.
+        error: Option<String>,
+        /// State after the call.
+        after: After,
+    },
+    /// `backward()` has returned, so queued callbacks have run.
+    BackwardEnd {
+        /// State at that moment.
+        after: After,
+    },
+    /// `__exit__`.
+    Exit {
+        /// State after the call.
+        after: After,
+    },
+    /// A training step is over.
+    StepEnd {
+        /// State at that moment.
+        after: After,
+    },
+    /// A line this reader does not know; newer recorders may add some.
+    #[serde(other)]
+    Unknown,
+}

@@ -1,0 +1,113 @@
+//! Tapes: recordings of the real offloader, and the replay that holds this one against them.
+//!
+//! Each line of a tape is a call with its arguments, its outcome and the size of every container
+//! afterwards. [`replay`] drives [`crate::offload`] with the same calls and counts every value
+//! that differs: the decision of a pack, the origin of a restore, the sizes.
+
+mod driver;
+mod line;
+mod report;
+mod runtime;
+mod version;
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+pub use line::{After, Line, PackLine, UnpackLine};
+pub use report::{Mismatch, ReplayReport};
+pub use version::TapeVersion;
+
+/// Why a tape could not be replayed at all.
+#[derive(Debug, thiserror::Error)]
+pub enum TapeError {
+    /// The file cannot be read or decompressed.
+    #[error("cannot read the tape: {0}")]
+    Io(#[from] std::io::Error),
+    /// A line is not what a recorder writes.
+    #[error("line {line} of the tape: {reason}")]
+    Malformed {
+        /// From 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The tape does not begin with `init`, or `init` comes twice.
+    #[error("line {line} of the tape: expected exactly one init, before all calls")]
+    MisplacedInit {
+        /// From 1.
+        line: usize,
+    },
+    /// The constructor refuses the recorded arguments.
+    #[error("the recorded configuration is refused: {0}")]
+    Refused(String),
+}
+
+/// Reads a tape of JSON lines.
+///
+/// # Errors
+/// [`TapeError::Io`] and [`TapeError::Malformed`].
+pub fn read(reader: impl Read) -> Result<Vec<Line>, TapeError> {
+    let mut lines = Vec::new();
+    for (index, text) in BufReader::new(reader).lines().enumerate() {
+        let text = text?;
+        if text.trim().is_empty() {
+            continue;
+        }
+        let parsed = serde_json::from_str(&text).map_err(|error| TapeError::Malformed {
+            line: index + 1,
+            reason: error.to_string(),
+        })?;
+        lines.push(parsed);
+    }
+    Ok(lines)
+}
+
+/// Replays the tape from `reader` (JSON lines) against one version of the offloader.
+///
+/// # Errors
+/// Where the tape cannot be read; a tape that disagrees is a report, not an error.
+pub fn replay(reader: impl Read, version: TapeVersion) -> Result<ReplayReport, TapeError> {
+    driver::drive(&read(reader)?, version)
+}
+
+/// Replays a tape file, `.zst` or plain (recognised by its content).
+///
+/// The version is the one given, else the one that the file's name states (`v3_dense.jsonl.zst`),
+/// else the one that agrees best: a tape does not say which code it recorded.
+///
+/// # Errors
+/// As for [`replay`].
+pub fn replay_file(
+    path: &Path,
+    version: Option<TapeVersion>,
+) -> Result<(TapeVersion, ReplayReport), TapeError> {
+    const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+    let bytes = std::fs::read(path)?;
+    let lines = if bytes.starts_with(&ZSTD_MAGIC) {
+        read(zstd::Decoder::new(bytes.as_slice())?)?
+    } else {
+        read(bytes.as_slice())?
+    };
+    let named = || {
+        path.file_name()
+            .and_then(|name| TapeVersion::from_name(&name.to_string_lossy()))
+    };
+    match version.or_else(named) {
+        Some(version) => Ok((version, driver::drive(&lines, version)?)),
+        None => best_agreement(&lines),
+    }
+}
+
+fn best_agreement(lines: &[Line]) -> Result<(TapeVersion, ReplayReport), TapeError> {
+    let mut best: Option<(TapeVersion, ReplayReport)> = None;
+    for version in TapeVersion::RECORDED {
+        let report = driver::drive(lines, version)?;
+        let better = best
+            .as_ref()
+            .is_none_or(|(_, known)| report.mismatches < known.mismatches);
+        if better {
+            best = Some((version, report));
+        }
+    }
+    Ok(best.expect("RECORDED is not empty"))
+}

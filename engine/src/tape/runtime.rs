@@ -1,0 +1,152 @@
+//! The runtime behind a replayed tape: it allocates nothing and answers from the recording.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use crate::offload::{GraphTask, HostCopyShape, PostHook, Runtime};
+use crate::tensor::{Layout, Placement, SavedTensor, StorageInfo, TensorClass};
+
+/// The two streams of a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TapeStream {
+    /// The default stream.
+    Compute,
+    /// The offloader's own.
+    Side,
+}
+
+/// State that the driver sets before, and reads after, each call.
+#[derive(Debug, Default)]
+pub struct TapeRuntime {
+    pub graph: u64,
+    /// Stand-in for the identity of the running autograd node.
+    ///
+    /// The recording's own node numbers count Python wrapper objects, which come and go within one
+    /// node. What they must decide is whether two restores belong to the same node; and that is
+    /// so exactly when no post-hook ran in between, because hooks run when their node is done.
+    pub node: u64,
+    pub hooks: VecDeque<PostHook>,
+    pub callback_queued: bool,
+    /// Recorded use counts, in the order in which they were read.
+    pub use_counts: VecDeque<u64>,
+    /// The next recorded use count was already handed to the restore before it.
+    pub skip_next_use_count: bool,
+    /// Reads of a use count for which the recording has none.
+    pub unrecorded_reads: u64,
+}
+
+impl Runtime for TapeRuntime {
+    type Tensor = Rc<SavedTensor>;
+    type Host = Rc<SavedTensor>;
+    type Event = ();
+    type Stream = TapeStream;
+    type Node = u64;
+    type Error = Infallible;
+
+    fn saved<'t>(&self, tensor: &'t Rc<SavedTensor>) -> &'t SavedTensor {
+        tensor
+    }
+
+    fn default_stream(&self) -> TapeStream {
+        TapeStream::Compute
+    }
+
+    fn current_stream(&self) -> TapeStream {
+        TapeStream::Compute
+    }
+
+    fn new_stream(&mut self) -> Result<TapeStream, Infallible> {
+        Ok(TapeStream::Side)
+    }
+
+    fn wait_event(&mut self, _: TapeStream, (): &()) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn wait_stream(&mut self, _: TapeStream, _: TapeStream) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn record_event(&mut self, _: TapeStream) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn synchronize(&mut self, _: TapeStream) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn copy_to_host(
+        &mut self,
+        tensor: &Rc<SavedTensor>,
+        _: HostCopyShape,
+        _: TapeStream,
+    ) -> Result<Rc<SavedTensor>, Infallible> {
+        Ok(Rc::clone(tensor))
+    }
+
+    fn copy_to_device(
+        &mut self,
+        host: &Rc<SavedTensor>,
+        _: TapeStream,
+    ) -> Result<Rc<SavedTensor>, Infallible> {
+        Ok(Rc::new(dense_copy(host)))
+    }
+
+    fn clone_contiguous(
+        &mut self,
+        tensor: &Rc<SavedTensor>,
+        _: TapeStream,
+    ) -> Result<Rc<SavedTensor>, Infallible> {
+        Ok(Rc::new(dense_copy(tensor)))
+    }
+
+    fn as_strided(&mut self, tensor: Rc<SavedTensor>, layout: &Layout) -> Rc<SavedTensor> {
+        Rc::new(SavedTensor {
+            layout: *layout,
+            ..(*tensor).clone()
+        })
+    }
+
+    fn storage_use_count(&mut self, _: &Rc<SavedTensor>) -> u64 {
+        self.use_counts.pop_front().unwrap_or_else(|| {
+            self.unrecorded_reads += 1;
+            0
+        })
+    }
+
+    fn record_stream(&mut self, _: &Rc<SavedTensor>, _: TapeStream) {}
+
+    fn current_graph_task(&self) -> GraphTask {
+        GraphTask(self.graph)
+    }
+
+    fn current_node(&self) -> u64 {
+        self.node
+    }
+
+    fn register_post_hook(&mut self, _: &u64, hook: PostHook) {
+        self.hooks.push_back(hook);
+    }
+
+    fn queue_end_of_backward(&mut self) {
+        self.callback_queued = true;
+    }
+
+    fn empty_cache(&mut self) {}
+}
+
+/// A copy of its own, at an address the recording does not tell.
+fn dense_copy(source: &SavedTensor) -> SavedTensor {
+    SavedTensor {
+        storage: StorageInfo {
+            base: None,
+            bytes: source.bytes(),
+        },
+        layout: Layout::contiguous(&source.layout.shape),
+        dtype: source.dtype,
+        placement: Placement::Accelerator,
+        class: TensorClass::Plain,
+        object: source.object,
+    }
+}

@@ -1,0 +1,320 @@
+//! What the offloader may know about a tensor: its storage, its layout, its element type, its class.
+//!
+//! Nothing here owns memory. A [`SavedTensor`] is the description that `saved_tensors_hooks` would
+//! see in Python; who keeps the storage alive is the business of the runtime that hands it out.
+
+use serde::Serialize;
+
+/// Element type of a tensor, under PyTorch's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DType {
+    /// 64-bit float.
+    Float64,
+    /// 32-bit float.
+    Float32,
+    /// 16-bit IEEE float.
+    Float16,
+    /// 16-bit brain float.
+    Bfloat16,
+    /// 8-bit float, 4 exponent bits.
+    Float8E4m3fn,
+    /// 8-bit float, 5 exponent bits.
+    Float8E5m2,
+    /// 64-bit integer.
+    Int64,
+    /// 32-bit integer.
+    Int32,
+    /// 16-bit integer.
+    Int16,
+    /// 8-bit integer.
+    Int8,
+    /// 8-bit unsigned integer.
+    Uint8,
+    /// Boolean, one byte each.
+    Bool,
+    /// Pair of 32-bit floats.
+    Complex64,
+    /// Pair of 64-bit floats.
+    Complex128,
+}
+
+impl DType {
+    /// Every element type with the name that `str(tensor.dtype)` prints.
+    const NAMES: [(DType, &'static str); 14] = [
+        (DType::Float64, "torch.float64"),
+        (DType::Float32, "torch.float32"),
+        (DType::Float16, "torch.float16"),
+        (DType::Bfloat16, "torch.bfloat16"),
+        (DType::Float8E4m3fn, "torch.float8_e4m3fn"),
+        (DType::Float8E5m2, "torch.float8_e5m2"),
+        (DType::Int64, "torch.int64"),
+        (DType::Int32, "torch.int32"),
+        (DType::Int16, "torch.int16"),
+        (DType::Int8, "torch.int8"),
+        (DType::Uint8, "torch.uint8"),
+        (DType::Bool, "torch.bool"),
+        (DType::Complex64, "torch.complex64"),
+        (DType::Complex128, "torch.complex128"),
+    ];
+
+    /// Bytes of one element.
+    pub const fn size(self) -> u64 {
+        match self {
+            DType::Complex128 => 16,
+            DType::Float64 | DType::Int64 | DType::Complex64 => 8,
+            DType::Float32 | DType::Int32 => 4,
+            DType::Float16 | DType::Bfloat16 | DType::Int16 => 2,
+            DType::Float8E4m3fn | DType::Float8E5m2 | DType::Int8 | DType::Uint8 | DType::Bool => 1,
+        }
+    }
+
+    /// PyTorch's name, as in `torch.bfloat16`.
+    pub fn torch_name(self) -> &'static str {
+        Self::NAMES
+            .iter()
+            .find(|(dtype, _)| *dtype == self)
+            .map(|(_, name)| *name)
+            .expect("NAMES lists every variant; a test counts them")
+    }
+
+    /// The element type that prints as `name`, if there is one.
+    pub fn from_torch_name(name: &str) -> Option<DType> {
+        Self::NAMES
+            .iter()
+            .find(|(_, known)| *known == name)
+            .map(|(dtype, _)| *dtype)
+    }
+}
+
+/// Most dimensions a tensor may have here; PyTorch allows 64, models use up to 5.
+const MAX_DIMS: usize = 6;
+
+/// One number for each dimension, held inline: a step makes tens of thousands of tensors.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Dims {
+    len: u8,
+    values: [u64; MAX_DIMS],
+}
+
+impl Dims {
+    /// The dimensions, or `None` for more than this engine handles.
+    pub fn new(values: &[u64]) -> Option<Dims> {
+        let mut dims = Dims {
+            len: u8::try_from(values.len()).ok()?,
+            values: [0; MAX_DIMS],
+        };
+        dims.values.get_mut(..values.len())?.copy_from_slice(values);
+        Some(dims)
+    }
+}
+
+impl std::ops::Deref for Dims {
+    type Target = [u64];
+    fn deref(&self) -> &[u64] {
+        &self.values[..usize::from(self.len)]
+    }
+}
+
+impl std::fmt::Debug for Dims {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// Shape, strides and offset of a view, all counted in elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// Size of each dimension.
+    pub shape: Dims,
+    /// Elements to skip for one step in each dimension.
+    pub stride: Dims,
+    /// First element within the storage.
+    pub offset: u64,
+}
+
+impl Layout {
+    /// A row-major layout that starts at the beginning of its storage.
+    ///
+    /// # Panics
+    /// For more than six dimensions.
+    pub fn contiguous(shape: &[u64]) -> Layout {
+        let shape = Dims::new(shape).expect("the models here have at most six dimensions");
+        Layout {
+            shape,
+            stride: row_major(shape),
+            offset: 0,
+        }
+    }
+
+    /// Number of elements of the view.
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().product()
+    }
+
+    /// PyTorch's `is_contiguous()`: dimensions of size 1 have no say, an empty tensor always is.
+    pub fn is_contiguous(&self) -> bool {
+        if self.elements() == 0 {
+            return true;
+        }
+        let mut expected = 1;
+        for (&size, &stride) in self.shape.iter().zip(self.stride.iter()).rev() {
+            if size == 1 {
+                continue;
+            }
+            if stride != expected {
+                return false;
+            }
+            expected *= size;
+        }
+        true
+    }
+
+    /// Whether a dimension repeats the same elements (`0 in tensor.stride()`).
+    pub fn is_broadcast(&self) -> bool {
+        self.stride.contains(&0)
+    }
+
+    /// Elements a storage must hold so that every index of the view lies inside it.
+    ///
+    /// This is the bound that `as_strided` checks before it complains about `setStorage`.
+    pub fn required_elements(&self) -> u64 {
+        if self.elements() == 0 {
+            return 0;
+        }
+        let reach: u64 = self
+            .shape
+            .iter()
+            .zip(self.stride.iter())
+            .map(|(&size, &step)| (size - 1) * step)
+            .sum();
+        self.offset + reach + 1
+    }
+}
+
+fn row_major(shape: Dims) -> Dims {
+    let mut stride = shape;
+    let mut step = 1;
+    for (dim, &size) in shape.iter().enumerate().rev() {
+        stride.values[dim] = step;
+        step *= size.max(1);
+    }
+    stride
+}
+
+/// Where a tensor lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// Memory of the accelerator.
+    Accelerator,
+    /// Host memory.
+    Host,
+}
+
+/// What `type(tensor)` says, as far as the offloader asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TensorClass {
+    /// An ordinary tensor.
+    Plain,
+    /// `torch.nn.Parameter`.
+    Parameter,
+    /// `torch.nn.Buffer`.
+    Buffer,
+    /// One of TorchAO's fp8 wrappers, recognised by class name alone.
+    Float8Wrapper,
+}
+
+impl TensorClass {
+    /// Class from the Python class name.
+    pub fn from_class_name(name: &str) -> TensorClass {
+        match name {
+            "Parameter" => TensorClass::Parameter,
+            "Buffer" => TensorClass::Buffer,
+            "Float8TrainingTensor" | "ScaledMMConfig" | "LinearMMConfig" => {
+                TensorClass::Float8Wrapper
+            }
+            _ => TensorClass::Plain,
+        }
+    }
+}
+
+/// The storage under a view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StorageInfo {
+    /// Base address; `None` where `data_ptr()` raises (a sharded parameter without local data).
+    pub base: Option<u64>,
+    /// Bytes of the whole storage, which a view may use in part.
+    pub bytes: u64,
+}
+
+/// A tensor as the pack hook sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SavedTensor {
+    /// The storage under it.
+    pub storage: StorageInfo,
+    /// The view on that storage.
+    pub layout: Layout,
+    /// Element type.
+    pub dtype: DType,
+    /// Host or accelerator.
+    pub placement: Placement,
+    /// Class of the Python object.
+    pub class: TensorClass,
+    /// Identity of the tensor object (Python's `id`).
+    pub object: u64,
+}
+
+impl SavedTensor {
+    /// Logical bytes of the view, which is what the size filter looks at.
+    pub fn bytes(&self) -> u64 {
+        self.layout.elements() * self.dtype.size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(shape: &[u64], stride: &[u64], offset: u64) -> Layout {
+        Layout {
+            shape: Dims::new(shape).unwrap(),
+            stride: Dims::new(stride).unwrap(),
+            offset,
+        }
+    }
+
+    #[test]
+    fn every_dtype_has_a_name_that_reads_back() {
+        for (dtype, name) in DType::NAMES {
+            assert_eq!(DType::from_torch_name(name), Some(dtype));
+            assert_eq!(dtype.torch_name(), name);
+        }
+        assert_eq!(DType::from_torch_name("torch.float7"), None);
+    }
+
+    #[test]
+    fn contiguity_ignores_dimensions_of_size_one() {
+        assert!(layout(&[4, 1, 8], &[8, 123, 1], 0).is_contiguous());
+        assert!(!layout(&[4, 2, 8], &[8, 32, 1], 0).is_contiguous());
+        assert!(layout(&[0, 7], &[3, 3], 0).is_contiguous());
+        assert!(layout(&[], &[], 5).is_contiguous());
+    }
+
+    #[test]
+    fn required_elements_is_the_bound_of_as_strided() {
+        assert_eq!(Layout::contiguous(&[4, 8]).required_elements(), 32);
+        // A third of a chunked tensor: 4 rows of 8 taken from rows of 24, starting at 8.
+        assert_eq!(
+            layout(&[4, 8], &[24, 1], 8).required_elements(),
+            8 + 3 * 24 + 7 + 1
+        );
+        assert_eq!(layout(&[4, 8], &[0, 1], 0).required_elements(), 8);
+        assert_eq!(layout(&[0], &[1], 9).required_elements(), 0);
+    }
+
+    #[test]
+    fn broadcast_is_any_zero_stride() {
+        assert!(layout(&[3, 4], &[0, 1], 0).is_broadcast());
+        assert!(!Layout::contiguous(&[3, 4]).is_broadcast());
+    }
+}

@@ -1,0 +1,163 @@
+//! QLoRA on Qwen3.5-9B: NF4 text model with adapters, frozen vision tower, checkpoints everywhere.
+//!
+//! The program is the one of measured.md §1: batch 1, forward and backward inside the offloader's
+//! context, AdamW, gradients set to none.
+
+use super::Workload;
+use crate::autograd::Tensor;
+use crate::model::{AdamW, TextConfig, TextModel, VisionConfig, VisionTower};
+use crate::session::{RunError, Session};
+use crate::tensor::DType;
+
+/// What the run is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct QwenVlSpec {
+    /// Text model.
+    pub text: TextConfig,
+    /// Vision tower; it is loaded in text mode too.
+    pub vision: VisionConfig,
+    /// Whether samples contain an image.
+    pub with_image: bool,
+}
+
+impl QwenVlSpec {
+    /// Qwen3.5-9B with samples of 512 tokens; an image of 512 × 512 pixels is 1024 patches.
+    pub fn nine_billion(with_image: bool) -> QwenVlSpec {
+        let text = TextConfig {
+            layers: 32,
+            hidden: 4096,
+            intermediate: 12_288,
+            vocab: 248_320,
+            heads: 16,
+            kv_heads: 4,
+            head_width: 256,
+            rotary_width: 64,
+            linear_key_heads: 16,
+            linear_value_heads: 32,
+            linear_width: 128,
+            conv_taps: 4,
+            lora_rank: 16,
+            tokens: 512,
+        };
+        let vision = VisionConfig {
+            blocks: 27,
+            hidden: 1152,
+            intermediate: 4304,
+            heads: 16,
+            patch_values: 3 * 2 * 16 * 16,
+            positions: 2304,
+            merge: 4,
+            patches: 1024,
+            out: 4096,
+        };
+        QwenVlSpec {
+            text,
+            vision,
+            with_image,
+        }
+    }
+}
+
+/// The workload.
+pub struct QwenVl {
+    spec: QwenVlSpec,
+    text: TextModel,
+    vision: VisionTower,
+    optimizer: AdamW,
+}
+
+/// Tensors of one sample.
+struct Sample {
+    labels: Tensor,
+    pixels: Option<Tensor>,
+    _others: Vec<Tensor>,
+}
+
+impl QwenVl {
+    /// Allocates the model and tells the offloader which storages are parameters.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn new(s: &mut Session, spec: QwenVlSpec) -> Result<QwenVl, RunError> {
+        let text = TextModel::new(s, spec.text)?;
+        let vision = VisionTower::new(s, spec.vision)?;
+        let mut params = text.param_storages();
+        params.extend(vision.param_storages());
+        if let Some(offloader) = s.offloader_mut() {
+            offloader.update_model_params(params);
+        }
+        let optimizer = AdamW::new(text.trained());
+        Ok(QwenVl {
+            spec,
+            text,
+            vision,
+            optimizer,
+        })
+    }
+
+    fn sample(&self, s: &mut Session) -> Result<Sample, RunError> {
+        let tokens = self.spec.text.tokens;
+        let ids = s.empty(&[1, tokens], DType::Int64)?;
+        let labels = s.empty(&[1, tokens], DType::Int64)?;
+        let mut others = vec![ids];
+        let mut pixels = None;
+        if self.spec.with_image {
+            let c = &self.spec.vision;
+            pixels = Some(s.empty(&[c.patches, c.patch_values], DType::Bfloat16)?);
+            others.push(s.empty(&[1, 3], DType::Int64)?);
+            others.push(s.empty(&[1, tokens], DType::Int64)?);
+        }
+        others.push(s.empty(&[1, tokens], DType::Int64)?);
+        Ok(Sample {
+            labels,
+            pixels,
+            _others: others,
+        })
+    }
+
+    fn forward(&mut self, s: &mut Session) -> Result<Tensor, RunError> {
+        let sample = self.sample(s)?;
+        let embedded = self.text.embed(s)?;
+        let mut image = None;
+        let x = match &sample.pixels {
+            None => embedded.clone(),
+            Some(pixels) => {
+                let tokens = self.vision.forward(s, pixels)?;
+                let joined = s.dense(&tokens, DType::Bfloat16)?;
+                drop(tokens);
+                let mask = s.empty(&[1, self.spec.text.tokens, 1], DType::Bool)?;
+                let x = s.masked_scatter(&embedded, &mask, &joined)?;
+                image = Some((joined, mask));
+                x
+            }
+        };
+        drop(embedded);
+        let positions = s.empty(&[3, 1, self.spec.text.tokens], DType::Int64)?;
+        let rotary = self.text.rotary(s)?;
+        let hidden = self.text.layers(s, x, &rotary)?;
+        drop(rotary);
+        drop(positions);
+        drop(image);
+        let loss = self.text.loss(s, hidden, &sample.labels)?;
+        drop(sample);
+        Ok(loss)
+    }
+
+    fn forward_backward(&mut self, s: &mut Session) -> Result<(), RunError> {
+        let loss = self.forward(s)?;
+        s.backward(&loss)
+    }
+}
+
+impl Workload for QwenVl {
+    fn step(&mut self, s: &mut Session) -> Result<(), RunError> {
+        s.enter();
+        let outcome = self.forward_backward(s);
+        let left = s.exit();
+        outcome?;
+        left?;
+        self.optimizer.step(s)?;
+        self.optimizer.zero_grad();
+        Ok(())
+    }
+}

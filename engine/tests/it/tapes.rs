@@ -1,0 +1,184 @@
+//! Replays of recordings of the real offloader, and what happens to a tape that is wrong.
+
+use std::path::{Path, PathBuf};
+
+use engine::tape::{self, TapeVersion};
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tapes")
+}
+
+fn tapes_in(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_string_lossy().ends_with(".jsonl.zst"))
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn text_of(name: &str) -> String {
+    let bytes = std::fs::read(fixtures().join(name)).unwrap();
+    String::from_utf8(zstd::decode_all(bytes.as_slice()).unwrap()).unwrap()
+}
+
+fn version(label: &str) -> TapeVersion {
+    TapeVersion::from_label(label).unwrap()
+}
+
+#[test]
+fn every_fixture_replays_without_a_mismatch() {
+    let paths = tapes_in(&fixtures());
+    assert!(paths.len() >= 6, "fixtures are missing: {paths:?}");
+    for path in paths {
+        let (version, report) = tape::replay_file(&path, None).unwrap();
+        assert!(report.calls > 50, "{path:?}: only {} calls", report.calls);
+        assert_eq!(
+            report.mismatches,
+            0,
+            "{path:?} as {}: {:?}",
+            version.label(),
+            report.first
+        );
+    }
+}
+
+#[test]
+fn every_shared_tape_replays_without_a_mismatch() {
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/tapes");
+    for path in tapes_in(&shared) {
+        let (version, report) = tape::replay_file(&path, None).unwrap();
+        assert_eq!(
+            report.mismatches,
+            0,
+            "{path:?} as {}: {:?}",
+            version.label(),
+            report.first
+        );
+    }
+}
+
+#[test]
+fn a_tape_disagrees_with_another_version() {
+    let stale = text_of("v1_stale.jsonl.zst");
+    let report = tape::replay(stale.as_bytes(), version("v2")).unwrap();
+    // #5700 empties the backward stash on exit; without it three tensors were recorded there.
+    let first = report.first.unwrap();
+    assert_eq!((first.op, first.field), ("exit", "bwd_ev"));
+    assert!(report.mismatches > 10, "{}", report.mismatches);
+
+    let views = text_of("v4_views.jsonl.zst");
+    let report = tape::replay(views.as_bytes(), version("v3")).unwrap();
+    assert_eq!(
+        report.first.unwrap().op,
+        "pack",
+        "#6241 releases keys that v3 still holds"
+    );
+}
+
+#[test]
+fn an_unnamed_tape_is_recognised_by_its_content() {
+    let folder = std::env::temp_dir().join(format!("tape-unnamed-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    for (name, label) in [("v1_views", "v1"), ("v3_stale", "v3"), ("v4_views", "v4")] {
+        let path = folder.join("recording.jsonl");
+        std::fs::write(&path, text_of(&format!("{name}.jsonl.zst"))).unwrap();
+        let (found, report) = tape::replay_file(&path, None).unwrap();
+        assert_eq!((found.label(), report.mismatches), (label, 0));
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_changed_decision_origin_or_size_is_reported_where_it_is() {
+    let original = text_of("v3_stale.jsonl.zst");
+    let changes = [
+        (
+            r#""id":1,"offloaded":true"#,
+            r#""id":1,"offloaded":false"#,
+            "pack",
+            "offloaded",
+        ),
+        (
+            r#""from":"fwd_stash""#,
+            r#""from":"host""#,
+            "unpack",
+            "from",
+        ),
+        (
+            r#""bwd_stash":2,"#,
+            r#""bwd_stash":3,"#,
+            "unpack",
+            "bwd_stash",
+        ),
+    ];
+    for (from, to, op, field) in changes {
+        assert!(original.contains(from), "{from}");
+        let changed = original.replacen(from, to, 1);
+        let report = tape::replay(changed.as_bytes(), version("v3")).unwrap();
+        let first = report.first.expect("the change must be noticed");
+        assert_eq!((report.mismatches, first.op, first.field), (1, op, field));
+        let line = original
+            .lines()
+            .position(|line| line.contains(from))
+            .unwrap()
+            + 1;
+        assert_eq!(first.line, line);
+    }
+}
+
+#[test]
+fn a_hook_too_many_and_a_missing_reading_are_reported() {
+    let original = text_of("v3_stale.jsonl.zst");
+    let without_count: String = {
+        let mut dropped = false;
+        original
+            .lines()
+            .filter(|line| {
+                let drop = !dropped && line.contains("use_count");
+                dropped |= drop;
+                !drop
+            })
+            .map(|line| format!("{line}\n"))
+            .collect()
+    };
+    assert!(
+        tape::replay(without_count.as_bytes(), version("v3"))
+            .unwrap()
+            .mismatches
+            > 0
+    );
+    let hook = original
+        .lines()
+        .find(|line| line.contains("node_hook"))
+        .unwrap();
+    let doubled = original.replacen(hook, &format!("{hook}\n{hook}"), 1);
+    assert!(
+        tape::replay(doubled.as_bytes(), version("v3"))
+            .unwrap()
+            .mismatches
+            > 0
+    );
+}
+
+#[test]
+fn the_report_has_the_three_documented_fields() {
+    let report = tape::replay(text_of("v3_stale.jsonl.zst").as_bytes(), version("v3")).unwrap();
+    let json = serde_json::to_value(&report).unwrap();
+    let mut keys: Vec<&String> = json.as_object().unwrap().keys().collect();
+    keys.sort();
+    assert_eq!(keys, ["calls", "first", "mismatches"]);
+    assert!(json["first"].is_null());
+}
+
+#[test]
+fn a_broken_tape_is_an_error_with_its_line() {
+    let error = tape::replay("{\"op\":\"step\"}\n".as_bytes(), version("v3")).unwrap_err();
+    assert!(error.to_string().contains("line 1"), "{error}");
+    let text = text_of("v3_stale.jsonl.zst").replacen("torch.float32", "torch.float33", 1);
+    let error = tape::replay(text.as_bytes(), version("v3")).unwrap_err();
+    assert!(error.to_string().contains("float33"), "{error}");
+}

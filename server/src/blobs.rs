@@ -1,0 +1,563 @@
+//! Uploaded bytes, content-addressed, behind `object_store`: a local folder by default.
+//!
+//! Bytes arrive under `incoming/UPLOAD` and are moved to `HASH[..2]/HASH` once they are complete
+//! and their hash is known, so that a blob is either whole or not there. What was uploaded
+//! compressed is stored as it is; everything else as zstd. Either way the stored object unpacks to
+//! the snapshot with [`crate::ingest::decompress`].
+
+use crate::store::{BlobCodec, BlobRow};
+use api::ids::UploadId;
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as Key;
+use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, MutexGuard};
+
+/// Level while bytes arrive: one thread packs as fast as another parses.
+const ARRIVAL_LEVEL: i32 = 1;
+
+/// Bytes handed to the store at once; S3 wants at least 5 MiB.
+const PART_BYTES: usize = 8 << 20;
+
+/// Parts under way at once; with the one being filled this bounds the memory of an upload.
+const PARTS_UNDER_WAY: usize = 2;
+
+const INCOMING: &str = "incoming";
+
+/// What went wrong in the blob store.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    /// The address of the store makes no sense here.
+    #[error("{0}")]
+    Address(String),
+    /// The disk is full.
+    #[error("the disk that holds the blobs is full")]
+    Full,
+    /// The store says no.
+    #[error("the blob store failed")]
+    Store(#[source] object_store::Error),
+    /// The stored bytes are not those that were uploaded.
+    #[error("blob {0} is damaged")]
+    Damaged(String),
+    /// Compression failed.
+    #[error("a blob cannot be packed or unpacked")]
+    Packing(#[source] std::io::Error),
+}
+
+impl From<object_store::Error> for BlobError {
+    fn from(error: object_store::Error) -> BlobError {
+        match is_full(&error) {
+            true => BlobError::Full,
+            false => BlobError::Store(error),
+        }
+    }
+}
+
+/// The blob store.
+#[derive(Clone)]
+pub struct Blobs {
+    objects: Arc<dyn ObjectStore>,
+    prefix: Key,
+    /// The local folder, when it is one: only then is the free space known.
+    folder: Option<PathBuf>,
+    /// Held while a blob is moved in, replaced or removed, so that none is removed just when an
+    /// upload of the same bytes finds that it is there.
+    changing: Arc<Mutex<()>>,
+}
+
+/// Bytes that are complete but not yet under their hash.
+#[derive(Debug)]
+pub struct Staged {
+    key: Key,
+    /// BLAKE3 of the bytes as uploaded.
+    pub hash: blake3::Hash,
+    /// What the database will say.
+    pub row: BlobRow,
+}
+
+impl Blobs {
+    /// A store at `address`: a folder, or `s3://bucket/prefix` in builds with the `s3` feature.
+    ///
+    /// # Errors
+    /// When the folder cannot be made, or this build cannot reach such a store.
+    pub fn open(address: &str) -> Result<Blobs, BlobError> {
+        match address.split_once("://") {
+            None => Blobs::folder(Path::new(address)),
+            Some(("s3", _)) => remote::open(address),
+            Some((scheme, _)) => Err(BlobError::Address(format!(
+                "cannot keep blobs at {scheme}://: name a folder or s3://bucket/prefix"
+            ))),
+        }
+    }
+
+    /// A local folder, made when it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn folder(folder: &Path) -> Result<Blobs, BlobError> {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            BlobError::Address(format!(
+                "cannot make the folder {}: {error}",
+                folder.display()
+            ))
+        })?;
+        let objects = LocalFileSystem::new_with_prefix(folder)?.with_automatic_cleanup(true);
+        Ok(Blobs {
+            objects: Arc::new(objects),
+            prefix: Key::default(),
+            folder: Some(folder.to_owned()),
+            changing: Arc::default(),
+        })
+    }
+
+    /// Begins to take bytes. To be used on a blocking thread.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn begin(&self, runtime: &Handle, upload: &UploadId) -> Result<Incoming, BlobError> {
+        self.begin_at(runtime, upload, ARRIVAL_LEVEL)
+    }
+
+    /// [`Blobs::begin`], packing at a level of one's own.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn begin_at(
+        &self,
+        runtime: &Handle,
+        upload: &UploadId,
+        level: i32,
+    ) -> Result<Incoming, BlobError> {
+        let key = self.prefix.clone().join(INCOMING).join(upload.as_str());
+        let parts = runtime.block_on(self.objects.put_multipart(&key))?;
+        let parts = Parts {
+            runtime: runtime.clone(),
+            upload: Some(WriteMultipart::new_with_chunk_size(parts, PART_BYTES)),
+            written: 0,
+        };
+        Ok(Incoming {
+            key,
+            hasher: blake3::Hasher::new(),
+            received: 0,
+            head: Vec::new(),
+            level,
+            packing: Packing::Undecided(parts),
+        })
+    }
+
+    /// Moves complete bytes to where their hash says. The guard is to be held until the database
+    /// knows of it.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub async fn keep(&self, staged: &Staged) -> Result<MutexGuard<'_, ()>, BlobError> {
+        let guard = self.changing.lock().await;
+        self.put_in_place(staged).await?;
+        Ok(guard)
+    }
+
+    /// Moves complete bytes to where their hash says, for callers that [`Blobs::hold`].
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub async fn put_in_place(&self, staged: &Staged) -> Result<(), BlobError> {
+        let place = self.key(&staged.row.hash);
+        Ok(self.objects.rename(&staged.key, &place).await?)
+    }
+
+    /// Keeps others from adding, replacing and removing blobs.
+    pub async fn hold(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().await
+    }
+
+    /// Removes bytes that are not wanted after all.
+    pub async fn discard(&self, staged: &Staged) {
+        if let Err(error) = self.objects.delete(&staged.key).await {
+            tracing::warn!(%error, key = %staged.key, "cannot remove unwanted bytes");
+        }
+    }
+
+    /// Removes a blob that the database has forgotten.
+    pub async fn remove(&self, hash: &str) {
+        match self.objects.delete(&self.key(hash)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => tracing::warn!(%error, hash, "cannot remove a blob"),
+        }
+    }
+
+    /// The stored object, piece by piece, to `each`. To be used on a blocking thread.
+    ///
+    /// # Errors
+    /// When the store refuses; `each` may stop with its own.
+    pub fn read<E: From<BlobError>>(
+        &self,
+        runtime: &Handle,
+        hash: &str,
+        mut each: impl FnMut(&Bytes) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let failed = |error: object_store::Error| E::from(BlobError::from(error));
+        let object = runtime
+            .block_on(self.objects.get(&self.key(hash)))
+            .map_err(failed)?;
+        let mut pieces = object.into_stream();
+        while let Some(piece) = runtime.block_on(pieces.next()) {
+            each(&piece.map_err(failed)?)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the object is there.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub async fn has(&self, hash: &str) -> Result<bool, BlobError> {
+        match self.objects.head(&self.key(hash)).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes what a server that died left behind: half-arrived bytes and, in a local folder,
+    /// blobs that the database does not know. (A bucket may hold other things: left alone.)
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub async fn sweep(&self, known: &[String]) -> Result<usize, BlobError> {
+        let listed = self
+            .objects
+            .list(Some(&self.prefix))
+            .try_collect::<Vec<_>>()
+            .await?;
+        let incoming = self.prefix.clone().join(INCOMING);
+        let is_rest = |key: &Key| {
+            let name = key.filename().unwrap_or_default();
+            key.prefix_matches(&incoming)
+                || self.folder.is_some() && !known.iter().any(|hash| hash == name)
+        };
+        let rests = listed
+            .into_iter()
+            .map(|object| object.location)
+            .filter(is_rest);
+        let mut removed = 0;
+        for key in rests {
+            self.objects.delete(&key).await?;
+            removed += 1;
+        }
+        Ok(removed + self.sweep_parts())
+    }
+
+    /// Bytes free on the disk that holds the blobs; `None` when they are not on one.
+    pub fn free_bytes(&self) -> Option<u64> {
+        let disk = rustix::fs::statvfs(self.folder.as_deref()?).ok()?;
+        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
+    /// `LocalFileSystem` writes parts to `NAME#1` and hides such files from its listings.
+    fn sweep_parts(&self) -> usize {
+        let Some(folder) = &self.folder else { return 0 };
+        let Ok(entries) = std::fs::read_dir(folder.join(INCOMING)) else {
+            return 0;
+        };
+        let removed = entries
+            .flatten()
+            .map(|entry| std::fs::remove_file(entry.path()));
+        removed.filter(Result::is_ok).count()
+    }
+
+    fn key(&self, hash: &str) -> Key {
+        let folder = hash.get(..2).unwrap_or("xx");
+        self.prefix.clone().join(folder).join(hash)
+    }
+}
+
+/// Bytes on their way into the store. Dropped before [`Incoming::finish`], they are gone.
+pub struct Incoming {
+    key: Key,
+    hasher: blake3::Hasher,
+    received: u64,
+    /// The first bytes, until they tell whether the rest is compressed already.
+    head: Vec<u8>,
+    level: i32,
+    packing: Packing,
+}
+
+enum Packing {
+    Undecided(Parts),
+    Zstd(Box<zstd::stream::write::Encoder<'static, Parts>>),
+    Identity(Parts),
+    /// Only while moving from one to the other.
+    Moving,
+}
+
+impl Incoming {
+    /// Takes more bytes.
+    ///
+    /// # Errors
+    /// When the store refuses them.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), BlobError> {
+        self.hasher.update(bytes);
+        self.received += bytes.len() as u64;
+        if matches!(self.packing, Packing::Undecided(_)) {
+            self.head.extend_from_slice(bytes);
+            return if self.head.len() < 4 {
+                Ok(())
+            } else {
+                self.decide()
+            };
+        }
+        self.pack(bytes).map_err(packing)
+    }
+
+    /// No more bytes will come.
+    ///
+    /// # Errors
+    /// When the store refuses them.
+    pub fn finish(mut self) -> Result<Staged, BlobError> {
+        if matches!(self.packing, Packing::Undecided(_)) {
+            self.decide()?;
+        }
+        let (codec, mut parts) = match std::mem::replace(&mut self.packing, Packing::Moving) {
+            Packing::Zstd(encoder) => {
+                let codec = BlobCodec::Zstd { level: self.level };
+                (codec, encoder.finish().map_err(packing)?)
+            }
+            Packing::Identity(parts) | Packing::Undecided(parts) => (BlobCodec::Identity, parts),
+            Packing::Moving => unreachable!("the packing is put back at once"),
+        };
+        parts.finish()?;
+        let hash = self.hasher.finalize();
+        let row = BlobRow {
+            hash: hash.to_hex().to_string(),
+            file_bytes: self.received,
+            stored_bytes: parts.written,
+            codec,
+        };
+        Ok(Staged {
+            key: self.key.clone(),
+            hash,
+            row,
+        })
+    }
+
+    fn decide(&mut self) -> Result<(), BlobError> {
+        let head = std::mem::take(&mut self.head);
+        let parts = match std::mem::replace(&mut self.packing, Packing::Moving) {
+            Packing::Undecided(parts) => parts,
+            decided => {
+                self.packing = decided;
+                return Ok(());
+            }
+        };
+        self.packing = if crate::ingest::decompress::is_compressed(&head) {
+            Packing::Identity(parts)
+        } else {
+            let encoder = zstd::stream::write::Encoder::new(parts, self.level);
+            let mut encoder = encoder.map_err(packing)?;
+            encoder.include_checksum(true).map_err(packing)?;
+            Packing::Zstd(Box::new(encoder))
+        };
+        self.pack(&head).map_err(packing)
+    }
+
+    fn pack(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match &mut self.packing {
+            Packing::Zstd(encoder) => encoder.write_all(bytes),
+            Packing::Identity(parts) | Packing::Undecided(parts) => parts.write_all(bytes),
+            Packing::Moving => unreachable!("the packing is put back at once"),
+        }
+    }
+}
+
+/// A multipart upload as a blocking `Write`.
+struct Parts {
+    runtime: Handle,
+    upload: Option<WriteMultipart>,
+    written: u64,
+}
+
+impl Parts {
+    fn finish(&mut self) -> Result<(), BlobError> {
+        let upload = self.upload.take().expect("finished once");
+        self.runtime.block_on(upload.finish())?;
+        Ok(())
+    }
+}
+
+impl Write for Parts {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let upload = self
+            .upload
+            .as_mut()
+            .expect("written to before it is finished");
+        self.runtime
+            .block_on(upload.wait_for_capacity(PARTS_UNDER_WAY))
+            .map_err(std::io::Error::other)?;
+        // `write` spawns a task when a part is full.
+        let _runtime = self.runtime.enter();
+        upload.write(bytes);
+        self.written += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        if let Some(upload) = self.upload.take()
+            && let Err(error) = self.runtime.block_on(upload.abort())
+        {
+            tracing::warn!(%error, "cannot remove half-arrived bytes");
+        }
+    }
+}
+
+/// An error that came through `Write`: the store's own, or the encoder's.
+fn packing(error: std::io::Error) -> BlobError {
+    match error.downcast::<object_store::Error>() {
+        Ok(error) => error.into(),
+        Err(error) if error.kind() == std::io::ErrorKind::StorageFull => BlobError::Full,
+        Err(error) => BlobError::Packing(error),
+    }
+}
+
+fn is_full(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let io = error.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::StorageFull) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+#[cfg(feature = "s3")]
+mod remote {
+    //! Blobs in S3, or in anything that speaks its protocol; `AWS_…` variables configure it.
+
+    use super::{BlobError, Blobs};
+    use object_store::aws::AmazonS3Builder;
+    use object_store::path::Path as Key;
+    use std::sync::Arc;
+
+    pub(super) fn open(address: &str) -> Result<Blobs, BlobError> {
+        let path = address.strip_prefix("s3://").unwrap_or(address);
+        let prefix = path.split_once('/').map_or("", |(_, prefix)| prefix);
+        let bucket = AmazonS3Builder::from_env().with_url(address).build()?;
+        Ok(Blobs {
+            objects: Arc::new(bucket),
+            prefix: Key::from(prefix),
+            folder: None,
+            changing: Arc::default(),
+        })
+    }
+}
+
+#[cfg(not(feature = "s3"))]
+mod remote {
+    //! Builds without S3.
+
+    use super::{BlobError, Blobs};
+
+    pub(super) fn open(address: &str) -> Result<Blobs, BlobError> {
+        Err(BlobError::Address(format!(
+            "cannot keep blobs at {address}: this build has no S3; build with --features s3"
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn put(blobs: &Blobs, id: &str, bytes: &'static [u8]) -> Staged {
+        let (blobs, id, runtime) = (blobs.clone(), id.parse().unwrap(), Handle::current());
+        tokio::task::spawn_blocking(move || {
+            let mut incoming = blobs.begin(&runtime, &id).unwrap();
+            bytes
+                .chunks(3)
+                .for_each(|piece| incoming.write(piece).unwrap());
+            incoming.finish().unwrap()
+        })
+        .await
+        .unwrap()
+    }
+
+    async fn get(blobs: &Blobs, hash: &str) -> Vec<u8> {
+        let (blobs, hash, runtime) = (blobs.clone(), hash.to_owned(), Handle::current());
+        tokio::task::spawn_blocking(move || {
+            let mut all = Vec::new();
+            let each = |piece: &Bytes| {
+                all.extend_from_slice(piece);
+                Ok::<(), BlobError>(())
+            };
+            blobs.read(&runtime, &hash, each).unwrap();
+            all
+        })
+        .await
+        .unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn plain_bytes_are_packed_and_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = Blobs::folder(folder.path()).unwrap();
+        let staged = put(&blobs, "upl_a", b"eighteen raw bytes").await;
+        assert_eq!(staged.hash, blake3::hash(b"eighteen raw bytes"));
+        assert_eq!(staged.row.file_bytes, 18);
+        drop(blobs.keep(&staged).await.unwrap());
+        let packed = get(&blobs, &staged.row.hash).await;
+        assert_eq!(packed.len() as u64, staged.row.stored_bytes);
+        assert_eq!(
+            zstd::decode_all(&packed[..]).unwrap(),
+            b"eighteen raw bytes"
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn compressed_bytes_are_stored_as_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = Blobs::folder(folder.path()).unwrap();
+        let staged = put(&blobs, "upl_a", b"\x1f\x8b\x08\x00 and so on").await;
+        assert_eq!(staged.row.codec, BlobCodec::Identity);
+        drop(blobs.keep(&staged).await.unwrap());
+        let stored = get(&blobs, &staged.row.hash).await;
+        assert_eq!(stored, b"\x1f\x8b\x08\x00 and so on");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn abandoned_and_unknown_bytes_leave_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = Blobs::folder(folder.path()).unwrap();
+        let (inside, runtime) = (blobs.clone(), Handle::current());
+        let half = tokio::task::spawn_blocking(move || {
+            let mut half = inside
+                .begin(&runtime, &"upl_half".parse().unwrap())
+                .unwrap();
+            half.write(b"half of it").unwrap();
+        });
+        half.await.unwrap();
+        let staged = put(&blobs, "upl_a", b"complete but never kept").await;
+        let kept = put(&blobs, "upl_b", b"kept").await;
+        let lost = put(&blobs, "upl_c", b"kept, but forgotten by the database").await;
+        drop(blobs.keep(&kept).await.unwrap());
+        drop(blobs.keep(&lost).await.unwrap());
+        blobs.sweep(&[kept.row.hash.clone()]).await.unwrap();
+        assert!(blobs.has(&kept.row.hash).await.unwrap());
+        assert!(!blobs.has(&lost.row.hash).await.unwrap());
+        assert!(!blobs.has(&staged.row.hash).await.unwrap());
+        let incoming = folder.path().join(INCOMING);
+        let left = std::fs::read_dir(incoming).map_or(0, Iterator::count);
+        assert_eq!(left, 0);
+    }
+}

@@ -1,0 +1,57 @@
+//! Where ids come from: runs are named by their content, uploads by chance.
+
+use api::ids::{RunId, UploadId};
+
+/// Characters of an id after its prefix: 16 of base 62 are 95 bits.
+const DIGITS: usize = 16;
+
+/// The id of the run that the bytes with this hash become.
+pub fn run_id(hash: &blake3::Hash) -> RunId {
+    let text = format!("{}{}", RunId::PREFIX, base62(leading(hash.as_bytes())));
+    text.parse().expect("base 62 digits are an id")
+}
+
+/// A new id for an upload.
+pub fn upload_id() -> UploadId {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).expect("the operating system has random bytes");
+    let text = format!(
+        "{}{}",
+        UploadId::PREFIX,
+        base62(u128::from_be_bytes(random))
+    );
+    text.parse().expect("base 62 digits are an id")
+}
+
+fn leading(hash: &[u8; 32]) -> u128 {
+    let (first, _) = hash.split_first_chunk::<16>().expect("a hash has 32 bytes");
+    u128::from_be_bytes(*first)
+}
+
+fn base62(mut number: u128) -> String {
+    const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut digits = String::with_capacity(DIGITS);
+    for _ in 0..DIGITS {
+        digits.push(char::from(ALPHABET[(number % 62) as usize]));
+        number /= 62;
+    }
+    digits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_bytes_have_equal_ids_and_others_do_not() {
+        let id = |bytes: &[u8]| run_id(&blake3::hash(bytes));
+        assert_eq!(id(b"a snapshot"), id(b"a snapshot"));
+        assert_ne!(id(b"a snapshot"), id(b"another"));
+        assert_eq!(id(b"").as_str(), "run_7DJu1SYFpHHXAclY");
+    }
+
+    #[test]
+    fn uploads_never_share_an_id() {
+        assert_ne!(upload_id(), upload_id());
+    }
+}

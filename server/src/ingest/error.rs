@@ -1,0 +1,79 @@
+//! Why bytes did not become a run. Knows no HTTP.
+
+use super::decompress::DecompressError;
+use crate::blobs::BlobError;
+use crate::store::StoreError;
+use trace::reader::ReadError;
+use trace::units::Bytes;
+
+/// Why bytes did not become a run.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    /// The file is no snapshot, or a broken or hostile one.
+    #[error("{detail}")]
+    BadSnapshot {
+        /// Which and where, as a sentence.
+        detail: String,
+        /// Byte offset in the unpacked file, or in the packed one when unpacking failed.
+        offset: Option<u64>,
+    },
+    /// More bytes than accepted.
+    #[error("the file is larger than {limit}, the limit of this server (--upload-limit)")]
+    TooLarge {
+        /// The limit.
+        limit: Bytes,
+    },
+    /// The disk would be too full.
+    #[error("the disk has {free} free; this upload needs {needed}")]
+    NoSpace {
+        /// Bytes free.
+        free: Bytes,
+        /// Bytes wanted.
+        needed: Bytes,
+    },
+    /// The body ended early.
+    #[error("the connection ended after {received} bytes{}; send the file again", of(*.announced))]
+    Interrupted {
+        /// Bytes that came.
+        received: u64,
+        /// Bytes that were announced.
+        announced: Option<u64>,
+    },
+    /// The server was stopped or died in the middle.
+    #[error("the server stopped before all bytes had arrived; send the file again")]
+    ServerStopped,
+    /// The user cancelled it.
+    #[error("the upload was cancelled")]
+    Cancelled,
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The blob store failed.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    /// A defect: a thread panicked.
+    #[error("the {0} thread panicked")]
+    Panicked(&'static str),
+}
+
+fn of(announced: Option<u64>) -> String {
+    announced.map_or(String::new(), |total| format!(" of {total}"))
+}
+
+impl From<ReadError> for IngestError {
+    fn from(error: ReadError) -> IngestError {
+        IngestError::BadSnapshot {
+            detail: error.to_string(),
+            offset: Some(error.offset),
+        }
+    }
+}
+
+impl From<DecompressError> for IngestError {
+    fn from(error: DecompressError) -> IngestError {
+        IngestError::BadSnapshot {
+            detail: error.to_string(),
+            offset: error.offset(),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Traces as compressed chunks of columns.
+
+use super::rows::corrupt;
+use super::{Reader, StoreError, StoreResult, Writer};
+use rusqlite::params;
+use trace::stored::{Chunk, Column};
+
+/// zstd level of chunks and tiles: on real columns level 3 is no smaller than 1.
+const LEVEL: i32 = 1;
+
+/// What all devices share is stored under this device: NULLs would not be unique.
+const SHARED: i64 = -1;
+
+/// One chunk, packed and ready to insert.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackedChunk {
+    device: Option<u32>,
+    column: Column,
+    seq: u32,
+    bytes: Vec<u8>,
+}
+
+impl PackedChunk {
+    /// Packs a chunk.
+    ///
+    /// # Errors
+    /// When memory for it cannot be had.
+    pub fn pack(chunk: &Chunk) -> StoreResult<PackedChunk> {
+        Ok(PackedChunk {
+            device: chunk.device,
+            column: chunk.column,
+            seq: chunk.seq,
+            bytes: pack(&chunk.bytes)?,
+        })
+    }
+
+    /// Bytes it takes in the database.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether it has none: never, since packing adds a header.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+/// Compresses a chunk or a tile.
+pub(super) fn pack(bytes: &[u8]) -> StoreResult<Vec<u8>> {
+    zstd::bulk::compress(bytes, LEVEL).map_err(StoreError::Packing)
+}
+
+fn unpack(packed: &[u8]) -> StoreResult<Vec<u8>> {
+    zstd::stream::decode_all(packed).map_err(StoreError::Packing)
+}
+
+impl Reader<'_> {
+    /// All chunks of a trace, unpacked.
+    pub fn chunks(&self, trace: i64) -> StoreResult<Vec<Chunk>> {
+        let sql = "SELECT device, col, seq, bytes FROM chunks WHERE trace = ?1 \
+                   ORDER BY device, col, seq";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query([trace])?;
+        let mut chunks = Vec::new();
+        while let Some(row) = rows.next()? {
+            let packed = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
+            let column: u32 = row.get(1)?;
+            let unknown = || corrupt("column", &column.to_string());
+            chunks.push(Chunk {
+                device: u32::try_from(row.get::<_, i64>(0)?).ok(),
+                column: Column::from_id(column).ok_or_else(unknown)?,
+                seq: row.get(2)?,
+                bytes: unpack(packed)?,
+            });
+        }
+        Ok(chunks)
+    }
+
+    /// The version of the encoding that a trace's chunks have.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn stored_version(&self, trace: i64) -> StoreResult<u32> {
+        let sql = "SELECT stored_version FROM traces WHERE id = ?1";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        match statement.query_row([trace], |row| row.get(0)) {
+            Err(rusqlite::Error::QueryReturnedNoRows) => {
+                let id = trace.to_string();
+                Err(StoreError::NotFound { what: "trace", id })
+            }
+            version => Ok(version?),
+        }
+    }
+}
+
+impl Writer<'_> {
+    /// Makes an empty trace, to be filled with [`Writer::insert_chunks`].
+    pub fn new_trace(&mut self, stored_version: u32, now_ms: i64) -> StoreResult<i64> {
+        self.tx.execute(
+            "INSERT INTO traces (stored_version, created_ms) VALUES (?1, ?2)",
+            params![stored_version, now_ms],
+        )?;
+        Ok(self.tx.last_insert_rowid())
+    }
+
+    /// Adds chunks to a trace.
+    pub fn insert_chunks(&mut self, trace: i64, chunks: &[PackedChunk]) -> StoreResult<()> {
+        let sql = "INSERT INTO chunks (trace, device, col, seq, bytes) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        for chunk in chunks {
+            statement.execute(params![
+                trace,
+                chunk.device.map_or(SHARED, i64::from),
+                chunk.column.id(),
+                chunk.seq,
+                chunk.bytes
+            ])?;
+        }
+        Ok(())
+    }
+
+    /// Removes a trace that no run points at.
+    pub fn drop_trace(&mut self, trace: i64) -> StoreResult<()> {
+        self.tx
+            .execute("DELETE FROM traces WHERE id = ?1", [trace])?;
+        Ok(())
+    }
+}

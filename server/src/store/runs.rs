@@ -1,0 +1,607 @@
+//! Runs, their blobs and their small facts.
+
+use super::rows::{
+    bytes, corrupt, event, int, series_of, source_name, source_of, step_source_name,
+    step_source_of, uint,
+};
+use super::{Reader, StoreError, StoreResult, Writer};
+use crate::facts::{DeviceFacts, OomFact, StepFacts};
+use api::ids::RunId;
+use api::runs::RunSource;
+use rusqlite::{OptionalExtension, Row, named_params, params};
+use std::collections::HashMap;
+use trace::span::Span;
+use trace::trace::{Fidelity, FormatInfo, QualityNote, Series, SeriesSummary, Step};
+use trace::units::{EventIdx, Micros};
+
+/// How a blob is packed in the blob store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlobCodec {
+    /// The server compressed it, at this level.
+    Zstd {
+        /// zstd level.
+        level: i32,
+    },
+    /// As it was uploaded, because it was compressed then.
+    Identity,
+}
+
+/// Uploaded bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobRow {
+    /// BLAKE3 of the bytes as uploaded, hexadecimal.
+    pub hash: String,
+    /// Bytes as uploaded.
+    pub file_bytes: u64,
+    /// Bytes in the blob store.
+    pub stored_bytes: u64,
+    /// How it is packed there.
+    pub codec: BlobCodec,
+}
+
+/// A run to insert.
+pub struct NewRun {
+    /// Derived from the hash.
+    pub id: RunId,
+    /// At first the file's name.
+    pub name: String,
+    /// Where it came from.
+    pub source: RunSource,
+    /// Its blob, which must be there.
+    pub blob: String,
+    /// Its trace, whose chunks must be there.
+    pub trace: i64,
+    /// What the file said of itself.
+    pub format: FormatInfo,
+    /// Findings about the data.
+    pub quality: Vec<QualityNote>,
+    /// Facts of its devices, and their steps.
+    pub devices: Vec<(DeviceFacts, Vec<StepFacts>)>,
+    /// Milliseconds since the epoch.
+    pub created_ms: i64,
+}
+
+/// A run as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    /// Its id.
+    pub id: RunId,
+    /// Its name.
+    pub name: String,
+    /// Where it came from.
+    pub source: RunSource,
+    /// Milliseconds since the epoch.
+    pub created_ms: i64,
+    /// Set while the deletion can be undone.
+    pub deleted_ms: Option<i64>,
+    /// Its blob.
+    pub blob: String,
+    /// Bytes as uploaded.
+    pub file_bytes: u64,
+    /// Its trace.
+    pub trace: i64,
+    /// Pickle protocol.
+    pub pickle_protocol: Option<u8>,
+    /// The torch versions that write such a file.
+    pub torch_guess: Option<String>,
+    /// Its devices.
+    pub devices: Vec<DeviceFacts>,
+    /// Findings about the data.
+    pub quality: Vec<QualityNote>,
+}
+
+/// Which runs to list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Those that are not deleted.
+    Live,
+    /// Those whose deletion can be undone.
+    Deleted,
+}
+
+/// What a request for a picture needs to know of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRef {
+    /// Its trace.
+    pub trace: i64,
+    /// Its blob.
+    pub blob: String,
+}
+
+impl Reader<'_> {
+    /// Runs, newest first.
+    pub fn runs(&self, which: Which) -> StoreResult<Vec<RunRow>> {
+        self.runs_where(
+            match which {
+                Which::Live => "deleted_ms IS NULL AND :id IS NULL",
+                Which::Deleted => "deleted_ms IS NOT NULL AND :id IS NULL",
+            },
+            None,
+        )
+    }
+
+    /// One run, deleted or not.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn run(&self, id: &RunId) -> StoreResult<RunRow> {
+        let found = self.runs_where("id = :id", Some(id))?.pop();
+        found.ok_or_else(|| no_run(id))
+    }
+
+    /// Whether the run is there, deleted or not.
+    pub fn has_run(&self, id: &RunId) -> StoreResult<bool> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1)";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        Ok(statement.query_row([id.as_str()], |row| row.get(0))?)
+    }
+
+    /// Where the trace of a run that is not deleted is.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn run_ref(&self, id: &RunId) -> StoreResult<RunRef> {
+        let sql = "SELECT trace, blob FROM runs WHERE id = ?1 AND deleted_ms IS NULL";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let found = statement.query_row([id.as_str()], |row| {
+            Ok(RunRef {
+                trace: row.get(0)?,
+                blob: row.get(1)?,
+            })
+        });
+        found.optional()?.ok_or_else(|| no_run(id))
+    }
+
+    /// Allocator settings of a run, in the file's order.
+    pub fn settings(&self, id: &RunId) -> StoreResult<Vec<(String, String)>> {
+        let sql = "SELECT name, value FROM settings WHERE run = ?1 ORDER BY position";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let rows = statement.query_map([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Steps of one device of a run.
+    pub fn steps(&self, id: &RunId, device: u32) -> StoreResult<Vec<StepFacts>> {
+        let sql = "SELECT * FROM steps WHERE run = ?1 AND device = ?2 ORDER BY idx";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let rows = statement.query_map(params![id.as_str(), device], step_of)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// A blob.
+    pub fn blob(&self, hash: &str) -> StoreResult<Option<BlobRow>> {
+        let sql = "SELECT * FROM blobs WHERE hash = ?1";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        Ok(statement.query_row([hash], blob_of).optional()?)
+    }
+
+    /// Hashes of all blobs.
+    pub fn blob_hashes(&self) -> StoreResult<Vec<String>> {
+        let mut statement = self.tx.prepare("SELECT hash FROM blobs")?;
+        let rows = statement.query_map([], |row| row.get(0))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Blobs that a run uses and that were packed at a lower level than `level`.
+    pub fn blobs_below_level(&self, level: i32) -> StoreResult<Vec<BlobRow>> {
+        let sql = "SELECT * FROM blobs WHERE codec = 'zstd' AND level < ?1 \
+                   AND hash IN (SELECT blob FROM runs) ORDER BY created_ms";
+        let mut statement = self.tx.prepare(sql)?;
+        let rows = statement.query_map([level], blob_of)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn runs_where(&self, condition: &str, id: Option<&RunId>) -> StoreResult<Vec<RunRow>> {
+        let id = id.map(RunId::as_str);
+        let mut devices = self.devices_where(condition, id)?;
+        let mut quality = self.quality_where(condition, id)?;
+        let sql = format!(
+            "SELECT runs.*, blobs.file_bytes FROM runs JOIN blobs ON blobs.hash = runs.blob \
+             WHERE {condition} ORDER BY runs.created_ms DESC, id"
+        );
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let mut rows = statement.query(named_params! { ":id": id })?;
+        let mut runs = Vec::new();
+        while let Some(row) = rows.next()? {
+            let id: String = row.get("id")?;
+            let devices = devices.remove(&id).unwrap_or_default();
+            let quality = quality.remove(&id).unwrap_or_default();
+            runs.push(run_of(row, id, devices, quality)?);
+        }
+        Ok(runs)
+    }
+
+    fn devices_where(&self, condition: &str, id: Option<&str>) -> StoreResult<PerRun<DeviceFacts>> {
+        let mut series = self.series_where(condition, id)?;
+        let mut ooms = self.ooms_where(condition, id)?;
+        let sql = format!(
+            "SELECT *, (SELECT count(*) FROM steps s \
+                        WHERE s.run = devices.run AND s.device = devices.device) AS n_steps \
+             FROM devices WHERE run IN (SELECT id FROM runs WHERE {condition}) \
+             ORDER BY run, device"
+        );
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let mut rows = statement.query(named_params! { ":id": id })?;
+        let mut found = PerRun::new();
+        while let Some(row) = rows.next()? {
+            let key: (String, u32) = (row.get("run")?, row.get("device")?);
+            let series = series.remove(&key).unwrap_or_default();
+            let ooms = ooms.remove(&key).unwrap_or_default();
+            let device = device_of(row, series, ooms)?;
+            found.entry(key.0).or_default().push(device);
+        }
+        Ok(found)
+    }
+
+    fn series_where(
+        &self,
+        condition: &str,
+        id: Option<&str>,
+    ) -> StoreResult<HashMap<(String, u32), [SeriesSummary; 4]>> {
+        let sql =
+            format!("SELECT * FROM series WHERE run IN (SELECT id FROM runs WHERE {condition})");
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let mut rows = statement.query(named_params! { ":id": id })?;
+        let mut found: HashMap<_, [SeriesSummary; 4]> = HashMap::new();
+        while let Some(row) = rows.next()? {
+            let series = series_of(&row.get::<_, String>("series")?)?;
+            let summaries = found
+                .entry((row.get("run")?, row.get("device")?))
+                .or_default();
+            summaries[series as usize] = SeriesSummary {
+                start: bytes(row, "start_bytes")?,
+                peak: bytes(row, "peak_bytes")?,
+                peak_event: event(row, "peak_event")?,
+                end: bytes(row, "end_bytes")?,
+            };
+        }
+        Ok(found)
+    }
+
+    fn ooms_where(
+        &self,
+        condition: &str,
+        id: Option<&str>,
+    ) -> StoreResult<HashMap<(String, u32), Vec<OomFact>>> {
+        let sql = format!(
+            "SELECT * FROM ooms WHERE run IN (SELECT id FROM runs WHERE {condition}) \
+             ORDER BY run, device, event"
+        );
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let mut rows = statement.query(named_params! { ":id": id })?;
+        let mut found: HashMap<_, Vec<OomFact>> = HashMap::new();
+        while let Some(row) = rows.next()? {
+            let list = found
+                .entry((row.get("run")?, row.get("device")?))
+                .or_default();
+            list.push(OomFact {
+                event: EventIdx(row.get("event")?),
+                wanted: bytes(row, "wanted_bytes")?,
+                device_free: bytes(row, "free_bytes")?,
+            });
+        }
+        Ok(found)
+    }
+
+    fn quality_where(&self, condition: &str, id: Option<&str>) -> StoreResult<PerRun<QualityNote>> {
+        let sql = format!(
+            "SELECT * FROM quality WHERE run IN (SELECT id FROM runs WHERE {condition}) \
+             ORDER BY run, position"
+        );
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let mut rows = statement.query(named_params! { ":id": id })?;
+        let mut found = PerRun::new();
+        while let Some(row) = rows.next()? {
+            let note = QualityNote {
+                code: row.get("code")?,
+                detail: row.get("detail")?,
+            };
+            found
+                .entry(row.get("run")?)
+                .or_insert_with(Vec::new)
+                .push(note);
+        }
+        Ok(found)
+    }
+}
+
+impl Writer<'_> {
+    /// Records that a blob is in the blob store; a second time changes nothing.
+    pub fn insert_blob(&mut self, blob: &BlobRow, now_ms: i64) -> StoreResult<()> {
+        let (codec, level) = codec_columns(blob.codec);
+        self.tx.execute(
+            "INSERT INTO blobs (hash, file_bytes, stored_bytes, codec, level, created_ms) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (hash) DO NOTHING",
+            params![
+                blob.hash,
+                int(blob.file_bytes),
+                int(blob.stored_bytes),
+                codec,
+                level,
+                now_ms
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Records that a blob was packed again.
+    pub fn repack_blob(&mut self, hash: &str, stored: u64, level: i32) -> StoreResult<()> {
+        self.tx.execute(
+            "UPDATE blobs SET stored_bytes = ?2, level = ?3 WHERE hash = ?1",
+            params![hash, int(stored), level],
+        )?;
+        Ok(())
+    }
+
+    /// Inserts a run with its facts; from here on everybody sees it.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] when a run of the same bytes is there already.
+    pub fn insert_run(&mut self, run: &NewRun) -> StoreResult<()> {
+        if self.reader().has_run(&run.id)? {
+            return Err(StoreError::Conflict(format!("{} is there already", run.id)));
+        }
+        self.tx.execute(
+            "INSERT INTO runs (id, name, source, created_ms, blob, trace, pickle_protocol, \
+             torch_guess) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
+                run.id.as_str(),
+                run.name,
+                source_name(run.source),
+                run.created_ms,
+                run.blob,
+                run.trace,
+                run.format.pickle_protocol,
+                run.format.torch_guess,
+            ],
+        )?;
+        self.insert_notes(run)?;
+        for (facts, steps) in &run.devices {
+            self.insert_device(&run.id, facts)?;
+            self.insert_steps(&run.id, facts.device, steps)?;
+        }
+        Ok(())
+    }
+
+    /// Renames a run that is not deleted.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn rename_run(&mut self, id: &RunId, name: &str) -> StoreResult<()> {
+        let sql = "UPDATE runs SET name = ?2 WHERE id = ?1 AND deleted_ms IS NULL";
+        self.changed_one(id, self.tx.execute(sql, params![id.as_str(), name])?)
+    }
+
+    /// Hides a run; [`Writer::restore_run`] undoes it until it is purged.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn delete_run(&mut self, id: &RunId, now_ms: i64) -> StoreResult<()> {
+        let sql = "UPDATE runs SET deleted_ms = coalesce(deleted_ms, ?2) WHERE id = ?1";
+        self.changed_one(id, self.tx.execute(sql, params![id.as_str(), now_ms])?)
+    }
+
+    /// Shows a hidden run again; one that is not hidden stays as it is.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn restore_run(&mut self, id: &RunId) -> StoreResult<()> {
+        let sql = "UPDATE runs SET deleted_ms = NULL WHERE id = ?1";
+        self.changed_one(id, self.tx.execute(sql, [id.as_str()])?)
+    }
+
+    /// Removes for good the runs that were deleted before `before_ms`, with their traces. Returns
+    /// how many.
+    pub fn purge_runs(&mut self, before_ms: i64) -> StoreResult<usize> {
+        let purged = self
+            .tx
+            .execute("DELETE FROM runs WHERE deleted_ms < ?1", [before_ms])?;
+        if purged > 0 {
+            self.purge_traces()?;
+        }
+        Ok(purged)
+    }
+
+    /// Removes traces that no run points at.
+    pub fn purge_traces(&mut self) -> StoreResult<usize> {
+        let sql = "DELETE FROM traces WHERE id NOT IN (SELECT trace FROM runs)";
+        Ok(self.tx.execute(sql, [])?)
+    }
+
+    /// Forgets blobs that no run and no unfinished upload uses, and returns their hashes: they
+    /// must be removed from the blob store now.
+    pub fn forget_unused_blobs(&mut self) -> StoreResult<Vec<String>> {
+        let mut statement = self.tx.prepare(
+            "DELETE FROM blobs WHERE hash NOT IN (SELECT blob FROM runs) AND hash NOT IN \
+             (SELECT blob FROM uploads WHERE blob IS NOT NULL) RETURNING hash",
+        )?;
+        let rows = statement.query_map([], |row| row.get(0))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn changed_one(&self, id: &RunId, changed: usize) -> StoreResult<()> {
+        if changed == 1 {
+            Ok(())
+        } else {
+            Err(no_run(id))
+        }
+    }
+
+    fn insert_notes(&mut self, run: &NewRun) -> StoreResult<()> {
+        let sql = "INSERT INTO settings (run, position, name, value) VALUES (?1, ?2, ?3, ?4)";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        for (position, (name, value)) in run.format.settings.iter().enumerate() {
+            statement.execute(params![run.id.as_str(), position as i64, name, value])?;
+        }
+        let sql = "INSERT INTO quality (run, position, code, detail) VALUES (?1, ?2, ?3, ?4)";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        for (position, note) in run.quality.iter().enumerate() {
+            statement.execute(params![
+                run.id.as_str(),
+                position as i64,
+                note.code,
+                note.detail
+            ])?;
+        }
+        Ok(())
+    }
+
+    fn insert_device(&mut self, run: &RunId, facts: &DeviceFacts) -> StoreResult<()> {
+        let (first, last) = facts.time.unzip();
+        self.tx.execute(
+            "INSERT INTO devices VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![
+                run.as_str(),
+                facts.device,
+                facts.events,
+                facts.blocks,
+                int(facts.fidelity.allocs),
+                int(facts.fidelity.predicted),
+                int(facts.unmatched_frees),
+                step_source_name(facts.step_source),
+                first.map(|t| t.0),
+                last.map(|t| t.0),
+            ],
+        )?;
+        for series in Series::ALL {
+            let summary = facts.series(series);
+            self.tx.execute(
+                "INSERT INTO series VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![
+                    run.as_str(),
+                    facts.device,
+                    series.name(),
+                    int(summary.start.get()),
+                    int(summary.peak.get()),
+                    summary.peak_event.map(|e| e.0),
+                    int(summary.end.get()),
+                ],
+            )?;
+        }
+        let sql = "INSERT INTO ooms VALUES (?1, ?2, ?3, ?4, ?5)";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        for oom in &facts.ooms {
+            let (wanted, free) = (int(oom.wanted.get()), int(oom.device_free.get()));
+            statement.execute(params![
+                run.as_str(),
+                facts.device,
+                oom.event.0,
+                wanted,
+                free
+            ])?;
+        }
+        Ok(())
+    }
+
+    fn insert_steps(&mut self, run: &RunId, device: u32, steps: &[StepFacts]) -> StoreResult<()> {
+        let sql = "INSERT INTO steps VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        for facts in steps {
+            statement.execute(params![
+                run.as_str(),
+                device,
+                facts.step.index,
+                facts.step.name,
+                facts.step.events.start().0,
+                facts.step.events.end().0,
+                int(facts.allocated_end.get()),
+                int(facts.allocated_peak.get()),
+                int(facts.reserved_end.get()),
+                int(facts.requested_end.get()),
+            ])?;
+        }
+        Ok(())
+    }
+}
+
+type PerRun<T> = HashMap<String, Vec<T>>;
+
+fn no_run(id: &RunId) -> StoreError {
+    StoreError::NotFound {
+        what: "run",
+        id: id.to_string(),
+    }
+}
+
+fn run_of(
+    row: &Row,
+    id: String,
+    devices: Vec<DeviceFacts>,
+    quality: Vec<QualityNote>,
+) -> StoreResult<RunRow> {
+    Ok(RunRow {
+        id: id.parse().map_err(|_| corrupt("run id", &id))?,
+        name: row.get("name")?,
+        source: source_of(&row.get::<_, String>("source")?)?,
+        created_ms: row.get("created_ms")?,
+        deleted_ms: row.get("deleted_ms")?,
+        blob: row.get("blob")?,
+        file_bytes: uint(row, "file_bytes")?,
+        trace: row.get("trace")?,
+        pickle_protocol: row.get("pickle_protocol")?,
+        torch_guess: row.get("torch_guess")?,
+        devices,
+        quality,
+    })
+}
+
+fn device_of(
+    row: &Row,
+    series: [SeriesSummary; 4],
+    ooms: Vec<OomFact>,
+) -> StoreResult<DeviceFacts> {
+    let first: Option<i64> = row.get("first_us")?;
+    let last: Option<i64> = row.get("last_us")?;
+    Ok(DeviceFacts {
+        device: row.get("device")?,
+        events: row.get("events")?,
+        blocks: row.get("blocks")?,
+        series,
+        fidelity: Fidelity {
+            allocs: uint(row, "fidelity_allocs")?,
+            predicted: uint(row, "fidelity_predicted")?,
+        },
+        unmatched_frees: uint(row, "unmatched_frees")?,
+        step_source: step_source_of(&row.get::<_, String>("step_source")?)?,
+        steps: row.get("n_steps")?,
+        time: first.zip(last).map(|(a, b)| (Micros(a), Micros(b))),
+        ooms,
+    })
+}
+
+fn step_of(row: &Row) -> rusqlite::Result<StepFacts> {
+    let first: u32 = row.get("first_event")?;
+    let end: u32 = row.get("end_event")?;
+    Ok(StepFacts {
+        step: Step {
+            index: row.get("idx")?,
+            name: row.get("name")?,
+            events: Span::new(EventIdx(first), EventIdx(end.max(first))),
+        },
+        allocated_end: bytes(row, "allocated_end")?,
+        allocated_peak: bytes(row, "allocated_peak")?,
+        reserved_end: bytes(row, "reserved_end")?,
+        requested_end: bytes(row, "requested_end")?,
+    })
+}
+
+fn codec_columns(codec: BlobCodec) -> (&'static str, i32) {
+    match codec {
+        BlobCodec::Zstd { level } => ("zstd", level),
+        BlobCodec::Identity => ("identity", 0),
+    }
+}
+
+fn blob_of(row: &Row) -> rusqlite::Result<BlobRow> {
+    let codec: String = row.get("codec")?;
+    let level = row.get("level")?;
+    Ok(BlobRow {
+        hash: row.get("hash")?,
+        file_bytes: uint(row, "file_bytes")?,
+        stored_bytes: uint(row, "stored_bytes")?,
+        codec: match codec.as_str() {
+            "identity" => BlobCodec::Identity,
+            _ => BlobCodec::Zstd { level },
+        },
+    })
+}

@@ -1,0 +1,87 @@
+//! Encoded pictures: overviews that stay, and a bounded cache of the rest.
+
+use super::columns::pack;
+use super::rows::int;
+use super::{Reader, StoreResult, Writer};
+use rusqlite::{OptionalExtension, params};
+
+/// Which picture.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TileKey {
+    /// Of which trace.
+    pub trace: i64,
+    /// CUDA ordinal.
+    pub device: u32,
+    /// `series`, `mountain/stack`, `marks` …
+    pub kind: String,
+    /// Level in the tile grid; 0 for marks.
+    pub level: u8,
+    /// Index in the tile grid; 0 for marks.
+    pub index: u32,
+    /// Version of the encoding.
+    pub version: u32,
+}
+
+/// Whether a picture may be thrown away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// It is the first thing that a link shows: it stays.
+    Overview,
+    /// It can go when the cache is full.
+    Cached,
+}
+
+impl Reader<'_> {
+    /// A picture as it was packed (zstd), if it is there.
+    pub fn tile(&self, key: &TileKey) -> StoreResult<Option<Vec<u8>>> {
+        let sql = "SELECT bytes FROM tiles WHERE trace = ?1 AND device = ?2 AND kind = ?3 \
+                   AND level = ?4 AND idx = ?5 AND version = ?6";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let found = statement.query_row(
+            params![
+                key.trace,
+                key.device,
+                key.kind,
+                key.level,
+                key.index,
+                key.version
+            ],
+            |row| row.get(0),
+        );
+        Ok(found.optional()?)
+    }
+}
+
+impl Writer<'_> {
+    /// Packs and keeps a picture, and returns it packed. Nothing is kept when the trace is gone.
+    pub fn put_tile(&mut self, key: &TileKey, encoded: &[u8], keep: Keep) -> StoreResult<Vec<u8>> {
+        let packed = pack(encoded)?;
+        self.tx.execute(
+            "INSERT OR REPLACE INTO tiles \
+             (trace, device, kind, level, idx, version, overview, bytes) \
+             SELECT id, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM traces WHERE id = ?1",
+            params![
+                key.trace,
+                key.device,
+                key.kind,
+                key.level,
+                key.index,
+                key.version,
+                keep == Keep::Overview,
+                packed,
+            ],
+        )?;
+        Ok(packed)
+    }
+
+    /// Throws the oldest cached pictures away until the rest has at most `limit` bytes.
+    pub fn trim_tiles(&mut self, limit: u64) -> StoreResult<usize> {
+        let removed = self.tx.execute(
+            "DELETE FROM tiles WHERE overview = 0 AND id <= (SELECT max(id) FROM \
+             (SELECT id, sum(length(bytes)) OVER (ORDER BY id DESC) AS newer \
+              FROM tiles WHERE overview = 0) WHERE newer > ?1)",
+            [int(limit)],
+        )?;
+        Ok(removed)
+    }
+}

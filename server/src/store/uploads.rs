@@ -1,0 +1,191 @@
+//! Uploads: what was asked for and what became of it.
+
+use super::rows::{corrupt, int, named, source_name, source_of};
+use super::{Reader, StoreError, StoreResult, Writer};
+use api::ids::{RunId, UploadId};
+use api::problem::Problem;
+use api::runs::RunSource;
+use rusqlite::{OptionalExtension, Row, params};
+
+/// How an upload stands, as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UploadState {
+    /// Its body has not begun.
+    Announced,
+    /// Under way.
+    Running,
+    /// It became this run.
+    Done(RunId),
+    /// It failed.
+    Failed(Problem),
+    /// The user cancelled it.
+    Cancelled,
+}
+
+/// An upload as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadRow {
+    /// Its id.
+    pub id: UploadId,
+    /// The file's name.
+    pub name: String,
+    /// Bytes, when the client said so.
+    pub announced: Option<u64>,
+    /// What kind of run it becomes.
+    pub source: RunSource,
+    /// Set while it is unfinished and all its bytes are stored.
+    pub blob: Option<String>,
+    /// How it stands.
+    pub state: UploadState,
+}
+
+impl Reader<'_> {
+    /// An upload.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn upload(&self, id: &UploadId) -> StoreResult<UploadRow> {
+        let sql = "SELECT * FROM uploads WHERE id = ?1";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let found = statement.query_row([id.as_str()], |row| Ok(upload_of(row)));
+        let missing = || StoreError::NotFound {
+            what: "upload",
+            id: id.to_string(),
+        };
+        found.optional()?.ok_or_else(missing)?
+    }
+
+    /// Uploads that are not finished.
+    pub fn unfinished_uploads(&self) -> StoreResult<Vec<UploadRow>> {
+        let sql = "SELECT * FROM uploads WHERE state IN ('announced', 'running') \
+                   ORDER BY created_ms";
+        let mut statement = self.tx.prepare(sql)?;
+        let rows = statement.query_map([], |row| Ok(upload_of(row)))?;
+        rows.map(|row| row?).collect()
+    }
+}
+
+impl Writer<'_> {
+    /// Records an announced upload.
+    pub fn insert_upload(
+        &mut self,
+        id: &UploadId,
+        name: &str,
+        announced: Option<u64>,
+        source: RunSource,
+        now_ms: i64,
+    ) -> StoreResult<()> {
+        self.tx.execute(
+            "INSERT INTO uploads (id, name, announced, state, source, created_ms, updated_ms) \
+             VALUES (?1, ?2, ?3, 'announced', ?4, ?5, ?5)",
+            params![
+                id.as_str(),
+                name,
+                announced.map(int),
+                source_name(source),
+                now_ms
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Records that all bytes of an upload are in the blob store.
+    pub fn upload_stored(&mut self, id: &UploadId, blob: &str, now_ms: i64) -> StoreResult<()> {
+        self.tx.execute(
+            "UPDATE uploads SET blob = ?2, updated_ms = ?3 WHERE id = ?1",
+            params![id.as_str(), blob, now_ms],
+        )?;
+        Ok(())
+    }
+
+    /// Moves an unfinished upload on. A finished one never changes: that is a conflict.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`].
+    pub fn move_upload(
+        &mut self,
+        id: &UploadId,
+        state: &UploadState,
+        now_ms: i64,
+    ) -> StoreResult<()> {
+        let (run, problem) = match state {
+            UploadState::Done(run) => (Some(run.as_str()), None),
+            UploadState::Failed(problem) => (None, Some(problem_json(problem)?)),
+            _ => (None, None),
+        };
+        // Only unfinished uploads keep their blob alive by themselves.
+        let finished = !matches!(state, UploadState::Announced | UploadState::Running);
+        let changed = self.tx.execute(
+            "UPDATE uploads SET state = ?2, run = ?3, problem = ?4, updated_ms = ?5, \
+             blob = CASE WHEN ?6 THEN NULL ELSE blob END \
+             WHERE id = ?1 AND state IN ('announced', 'running')",
+            params![
+                id.as_str(),
+                state_name(state),
+                run,
+                problem,
+                now_ms,
+                finished
+            ],
+        )?;
+        if changed == 1 {
+            Ok(())
+        } else {
+            Err(StoreError::Conflict(format!("{id} is finished")))
+        }
+    }
+
+    /// Forgets finished uploads that did not change since `before_ms`, and announced ones whose
+    /// body never came.
+    pub fn forget_uploads(&mut self, before_ms: i64) -> StoreResult<usize> {
+        let sql = "DELETE FROM uploads WHERE state <> 'running' AND updated_ms < ?1";
+        Ok(self.tx.execute(sql, [before_ms])?)
+    }
+}
+
+const STATES: [&str; 5] = ["announced", "running", "done", "failed", "cancelled"];
+
+fn state_name(state: &UploadState) -> &'static str {
+    match state {
+        UploadState::Announced => "announced",
+        UploadState::Running => "running",
+        UploadState::Done(_) => "done",
+        UploadState::Failed(_) => "failed",
+        UploadState::Cancelled => "cancelled",
+    }
+}
+
+fn upload_of(row: &Row) -> StoreResult<UploadRow> {
+    let id: String = row.get("id")?;
+    let state: String = row.get("state")?;
+    Ok(UploadRow {
+        name: row.get("name")?,
+        announced: row
+            .get::<_, Option<i64>>("announced")?
+            .map(|n| n.max(0) as u64),
+        source: source_of(&row.get::<_, String>("source")?)?,
+        blob: row.get("blob")?,
+        state: match named("upload state", &state, STATES, |name| name)? {
+            "announced" => UploadState::Announced,
+            "running" => UploadState::Running,
+            "done" => UploadState::Done(run_of(row)?),
+            "failed" => UploadState::Failed(problem_of(row)?),
+            _ => UploadState::Cancelled,
+        },
+        id: id.parse().map_err(|_| corrupt("upload id", &id))?,
+    })
+}
+
+fn run_of(row: &Row) -> StoreResult<RunId> {
+    let run: String = row.get("run")?;
+    run.parse().map_err(|_| corrupt("run id", &run))
+}
+
+fn problem_of(row: &Row) -> StoreResult<Problem> {
+    let problem: String = row.get("problem")?;
+    serde_json::from_str(&problem).map_err(|_| corrupt("problem", &problem))
+}
+
+fn problem_json(problem: &Problem) -> StoreResult<String> {
+    serde_json::to_string(problem).map_err(|_| corrupt("problem", &problem.detail))
+}

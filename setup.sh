@@ -1,0 +1,168 @@
+# Sourced by ./run and ./check: finds or installs what they need. Nothing here compiles anything.
+#
+# What is missing comes from rustup where that may download (RUSTUP_AUTO_INSTALL is not 0), else from
+# Debian packages (as root, or through sudo). Where neither works, one sentence says what to install.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+target=${CARGO_TARGET_DIR:-target}
+[[ $target == /* ]] || target=$PWD/$target
+oldest_rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+wasm=wasm32-unknown-unknown
+
+say() { printf '==> %s\n' "$*" >&2; }
+die() { printf '\nerror: %s\n' "$*" >&2; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# ---------------------------------------------------------------------------------------- packages
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"
+    elif ! have sudo; then return 1
+    elif [ -t 0 ]; then sudo "$@"
+    else sudo -n "$@"
+    fi
+}
+
+installed() { [[ $(dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null || true) == ii* ]]; }
+
+# apt leaves the mirror's dates on the lists; its `partial` folder changes whenever it updates them.
+lists_are_fresh() {
+    compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null &&
+        [ -n "$(find /var/lib/apt/lists/partial -maxdepth 0 -mtime -1 2>/dev/null)" ]
+}
+
+apt_install() {
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y --no-install-recommends "$@" </dev/null >&2
+}
+
+# install_packages NAME...: those of them that are not installed. Fails where it cannot.
+install_packages() {
+    local missing=() name
+    have dpkg-query && have apt-get || return 1
+    for name; do installed "$name" || missing+=("$name"); done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    if ! as_root true; then
+        say "installing Debian packages takes root or sudo"
+        return 1
+    fi
+    say "installing Debian packages: ${missing[*]}"
+    if lists_are_fresh && apt_install "${missing[@]}"; then return 0; fi
+    as_root apt-get update </dev/null >&2 && apt_install "${missing[@]}"
+}
+
+upgrade_packages() {
+    say "upgrading Debian packages: $*"
+    as_root apt-get update </dev/null >&2 && apt_install "$@"
+}
+
+# -------------------------------------------------------------------------------------------- Rust
+
+rustup_may_download() { have rustup && [ "${RUSTUP_AUTO_INSTALL:-1}" != 0 ]; }
+at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
+
+rust_is_recent() {
+    local version
+    version=$(cargo --version 2>/dev/null | cut -d ' ' -f 2) && at_least "${version:-0}" "$oldest_rust"
+}
+
+need_rust() {
+    rust_is_recent && return
+    # A rustup that is there decides which Rust this is; a second one behind it would not be used.
+    if ! have rustup && install_packages rustc-web cargo-web && rust_is_recent; then return; fi
+    die "Rust $oldest_rust or newer is needed: install it from https://rustup.rs, or update it" \
+        "with \`rustup update stable\`."
+}
+
+need_c_compiler() {
+    have cc || install_packages gcc libc6-dev ||
+        die "a C compiler is needed for the bundled SQLite: install gcc (Debian: gcc libc6-dev)."
+}
+
+has_wasm_target() {
+    local libdir
+    libdir=$(rustc --print target-libdir --target $wasm 2>/dev/null) &&
+        compgen -G "$libdir/libcore-*" >/dev/null
+}
+
+has_rust_src() {
+    [ -e "$(rustc --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library/std/Cargo.toml" ]
+}
+
+# Debian's rust-lld is a link to an lld whose package nothing depends on: prints that link's goal,
+# which is also the package's name, while the link dangles.
+missing_lld() {
+    local dir link
+    while IFS= read -r -d : dir; do
+        link=$dir/rust-lld
+        if [ -L "$link" ] && [ ! -e "$link" ]; then basename "$(readlink "$link")"; return; fi
+    done <<<"$PATH:"
+}
+
+# Debian's Rust stands beside rustup's: it has the sources of std, which are compiled once.
+install_debian_wasm() {
+    install_packages rustc-web cargo-web rust-web-src rust-web-llvm "$@" || return 1
+    local lld version
+    lld=$(missing_lld)
+    [ -z "$lld" ] || install_packages "$lld" || return 1
+    version=$(dpkg-query -W -f '${Version}' rustc-web)
+    at_least "$version" "$oldest_rust" || upgrade_packages rustc-web cargo-web "$@"
+}
+
+need_wasm() {
+    has_wasm_target && return
+    if rustup_may_download; then
+        say "adding the target $wasm to the active Rust toolchain"
+        if rustup target add $wasm >&2 && has_wasm_target; then return; fi
+    fi
+    install_debian_wasm "$@" || has_rust_src ||
+        die "Rust cannot build for the browser here: run \`rustup target add $wasm\`."
+}
+
+# need_lints: rustfmt and clippy for the active toolchain.
+need_lints() {
+    cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return
+    if rustup_may_download; then
+        say "adding rustfmt and clippy to the active Rust toolchain"
+        if rustup component add rustfmt clippy >&2; then return; fi
+    elif ! have rustup && install_packages rustfmt-web rust-web-clippy; then
+        return
+    fi
+    die "rustfmt and clippy are needed: run \`rustup component add rustfmt clippy\`."
+}
+
+# ----------------------------------------------------------------------------------------- browser
+
+has_browser() {
+    local name found=${CHROMIUM:-}
+    for name in chromium chromium-browser google-chrome chrome; do
+        [ -n "$found" ] || ! have $name || found=$name
+    done
+    [ -n "$found" ] && { [ -n "${CHROMEDRIVER:-}" ] || have chromedriver; }
+}
+
+need_browser() {
+    has_browser || install_packages chromium chromium-driver ||
+        die "the browser tests need Chromium and its driver: install both, or set CHROMIUM and" \
+            "CHROMEDRIVER to where they are."
+}
+
+# ---------------------------------------------------------------------------------------- progress
+
+# Shows what the front end's build writes to its log, while cargo waits for it.
+follow_web_build() {
+    mkdir -p "$target/web"
+    : >"$target/web/progress.log"
+    tail -n 0 -F "$target/web/progress.log" 2>/dev/null >&2 &
+    follower=$!
+    trap stop_following EXIT
+}
+
+stop_following() {
+    [ -n "${follower:-}" ] || return 0
+    kill "$follower" 2>/dev/null || true
+    wait "$follower" 2>/dev/null || true
+    follower=
+}

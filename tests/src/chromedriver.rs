@@ -1,0 +1,73 @@
+//! The chromedriver process, and its end.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::places;
+
+/// How long Chromium may take to close its windows before it is no longer asked.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A chromedriver on a port of its own. Dropped, it and its browsers are gone, whether or not the
+/// test panicked: one left behind holds the test's output open and hangs whoever reads it.
+pub(crate) struct Chromedriver {
+    child: Child,
+    port: u16,
+}
+
+impl Chromedriver {
+    pub fn start() -> Self {
+        let mut child = Command::new(places::program("CHROMEDRIVER", &["chromedriver"]))
+            .arg("--port=0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("chromedriver starts");
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        let port = lines.find_map(|line| {
+            let (_, port) = line.split_once("successfully on port ")?;
+            port.trim_end_matches('.').parse().ok()
+        });
+        // Reads on, so that nothing it prints later blocks it.
+        thread::spawn(move || lines.for_each(drop));
+        let port = port.expect("chromedriver says its port");
+        Self { child, port }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Asks chromedriver to close its browsers and itself.
+    fn ask_to_stop(&self) -> std::io::Result<()> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(SHUTDOWN_TIMEOUT))?;
+        write!(
+            stream,
+            "GET /shutdown HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+        )?;
+        stream.read_to_end(&mut Vec::new())?;
+        Ok(())
+    }
+}
+
+impl Drop for Chromedriver {
+    fn drop(&mut self) {
+        let asked = Instant::now();
+        if self.ask_to_stop().is_ok() {
+            while asked.elapsed() < SHUTDOWN_TIMEOUT {
+                if let Ok(Some(_)) = self.child.try_wait() {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,68 @@
+//! Where things are, found from the test program's own place.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// The workspace root.
+pub fn workspace_root() -> &'static Path {
+    let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = manifest_dir.parent();
+    root.expect("the tests crate lies in the workspace root")
+}
+
+/// Large recorded snapshots that are not part of the repository; none where they are not there.
+pub fn shared_dir() -> Option<PathBuf> {
+    let dir = workspace_root().join("../shared");
+    dir.is_dir().then_some(dir)
+}
+
+/// Cargo's target directory.
+pub fn target_dir() -> PathBuf {
+    let program = env::current_exe().expect("a running program has a path");
+    let marked = program
+        .ancestors()
+        .find(|dir| dir.join("CACHEDIR.TAG").is_file());
+    marked.unwrap_or(workspace_root()).to_owned()
+}
+
+/// Where [`crate::Browser::screenshot`] saves its pictures.
+pub fn screenshots_dir() -> PathBuf {
+    target_dir().join("screenshots")
+}
+
+/// The `tidemark` binary: `TIDEMARK_BIN`, or the one built into the same folder as these tests.
+pub fn tidemark() -> PathBuf {
+    if let Some(path) = env::var_os("TIDEMARK_BIN") {
+        return path.into();
+    }
+    let program = env::current_exe().expect("a running program has a path");
+    // .../debug/deps/it-0123 -> .../debug/tidemark
+    let profile_dir = program.parent().and_then(Path::parent);
+    let path = profile_dir
+        .map(|dir| dir.join("tidemark"))
+        .unwrap_or_default();
+    assert!(
+        path.is_file(),
+        "{} is not there: run `cargo build -p server` first, as ./check does",
+        path.display()
+    );
+    path
+}
+
+/// The first of `names` on `PATH`, unless `variable` names a program.
+pub(crate) fn program(variable: &str, names: &[&str]) -> PathBuf {
+    if let Some(path) = env::var_os(variable) {
+        return path.into();
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let candidates = names
+        .iter()
+        .flat_map(|name| env::split_paths(&path).map(move |dir| dir.join(name)));
+    let found = candidates.into_iter().find(|file| file.is_file());
+    found.unwrap_or_else(|| {
+        panic!(
+            "no {} on PATH: ./check installs it, or set {variable}",
+            names[0]
+        )
+    })
+}

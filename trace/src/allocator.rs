@@ -1,0 +1,569 @@
+//! PyTorch's caching allocator: rounding, pools, best fit, splitting, coalescing.
+//!
+//! Source: `c10/cuda/CUDACachingAllocator.cpp` and `AllocatorConfig`, as described in
+//! snapshot-format §4. [`Arena`] holds the blocks and the rules and knows nothing of where
+//! segments come from: replay follows recorded addresses, the engine asks a device.
+
+use crate::stacks::FxHashMap;
+use crate::trace::{PoolId, PoolSize};
+use std::collections::BTreeMap;
+
+/// Smallest block and granule of rounding, bytes (`kMinBlockSize`).
+pub const MIN_BLOCK: u64 = 512;
+/// Largest request that the small pool serves, bytes (`kSmallSize`).
+pub const SMALL_SIZE: u64 = 1 << 20;
+/// Segment of the small pool, bytes (`kSmallBuffer`).
+pub const SMALL_BUFFER: u64 = 2 << 20;
+/// Below this a large request gets a [`LARGE_BUFFER`], bytes (`kMinLargeAlloc`).
+pub const MIN_LARGE_ALLOC: u64 = 10 << 20;
+/// Usual segment of the large pool, bytes (`kLargeBuffer`).
+pub const LARGE_BUFFER: u64 = 20 << 20;
+/// Granule of larger segments, bytes (`kRoundLarge`).
+pub const ROUND_LARGE: u64 = 2 << 20;
+
+/// What `PYTORCH_CUDA_ALLOC_CONF` can change about the rules.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Blocks of at least this many bytes are never split; `None`: no limit.
+    pub max_split_size: Option<u64>,
+    /// An oversize block may exceed its request by this many bytes.
+    pub max_non_split_rounding: u64,
+    /// `roundup_power2_divisions` for sizes of 1 MiB, 2 MiB, … 32 GiB; 0 and 1 mean none.
+    pub roundup_power2_divisions: [u64; 16],
+    /// Whether segments grow by mapping pages.
+    pub expandable_segments: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            max_split_size: None,
+            max_non_split_rounding: LARGE_BUFFER,
+            roundup_power2_divisions: [0; 16],
+            expandable_segments: false,
+        }
+    }
+}
+
+impl Config {
+    /// From a snapshot's flattened `allocator_settings`.
+    pub fn from_settings(settings: &[(String, String)]) -> Config {
+        let mut config = Config::default();
+        for (name, value) in settings {
+            match name.as_str() {
+                // −1 is SIZE_MAX seen as signed: no limit.
+                "max_split_size" => config.max_split_size = value.parse().ok(),
+                "expandable_segments" => config.expandable_segments = value == "true",
+                _ => {
+                    let Some(mib) = name.strip_prefix("roundup_power2_divisions.") else {
+                        continue;
+                    };
+                    let bucket = mib.parse::<u64>().ok().filter(|m| m.is_power_of_two());
+                    if let (Some(mib), Ok(divisions)) = (bucket, value.parse()) {
+                        let at = (mib.trailing_zeros() as usize).min(15);
+                        config.roundup_power2_divisions[at] = divisions;
+                    }
+                }
+            }
+        }
+        config
+    }
+
+    /// Bytes of the block that a request of `n` bytes asks for.
+    pub fn round_size(&self, n: u64) -> u64 {
+        if n < MIN_BLOCK {
+            return MIN_BLOCK;
+        }
+        let bucket = (63 - n.leading_zeros()).saturating_sub(20).min(15) as usize;
+        let divisions = self.roundup_power2_divisions[bucket];
+        if divisions > 1 && n > MIN_BLOCK * divisions {
+            return next_division(n, divisions);
+        }
+        n.next_multiple_of(MIN_BLOCK)
+    }
+
+    /// Bytes of the segment for a rounded request that nothing fits.
+    pub fn segment_size(&self, rounded: u64) -> u64 {
+        match rounded {
+            0..=SMALL_SIZE => SMALL_BUFFER,
+            n if n < MIN_LARGE_ALLOC => LARGE_BUFFER,
+            n => n.next_multiple_of(ROUND_LARGE),
+        }
+    }
+
+    /// The pool that serves a rounded request.
+    pub fn pool_size(&self, rounded: u64) -> PoolSize {
+        if rounded <= SMALL_SIZE {
+            PoolSize::Small
+        } else {
+            PoolSize::Large
+        }
+    }
+
+    /// Whether a free block that would leave `remaining` bytes is split.
+    pub fn splits(&self, pool: PoolSize, rounded: u64, remaining: u64) -> bool {
+        if pool == PoolSize::Small || self.expandable_segments {
+            remaining >= MIN_BLOCK
+        } else {
+            self.max_split_size.is_none_or(|max| rounded < max) && remaining > SMALL_SIZE
+        }
+    }
+
+    /// The largest remainder that stays inside a block of the pool because it is not split off.
+    pub fn largest_unsplit_remainder(&self, pool: PoolSize) -> u64 {
+        if pool == PoolSize::Small || self.expandable_segments {
+            0
+        } else {
+            SMALL_SIZE
+        }
+    }
+
+    /// Whether best fit rejects a block (oversize rules).
+    fn rejects(&self, rounded: u64, block: u64) -> bool {
+        self.max_split_size.is_some_and(|max| {
+            (rounded < max && block >= max)
+                || (rounded >= max && block >= rounded + self.max_non_split_rounding)
+        })
+    }
+}
+
+/// `n` rounded up to the next of `divisions` steps between powers of two.
+fn next_division(n: u64, divisions: u64) -> u64 {
+    if n.is_power_of_two() {
+        return n;
+    }
+    let floor = 1_u64 << (63 - n.leading_zeros());
+    match floor >> (63 - divisions.leading_zeros()) {
+        0 => floor << 1,
+        step => n.next_multiple_of(step),
+    }
+}
+
+/// A pool of free blocks: never mixed with another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PoolKey {
+    /// Default, graph or user pool.
+    pub pool: PoolId,
+    /// Small or large.
+    pub size: PoolSize,
+    /// Owner stream.
+    pub stream: u64,
+}
+
+/// A block of an [`Arena`]; valid until it is merged away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot(u32);
+
+impl Slot {
+    /// Names no block.
+    pub const NONE: Slot = Slot(u32::MAX);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    Used,
+    /// Merged away or returned to the driver; the entry can be used again.
+    Vacant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    addr: u64,
+    size: u64,
+    prev: Slot,
+    next: Slot,
+    pool: u16,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+struct Pool {
+    key: PoolKey,
+    free: BTreeMap<(u64, u64), Slot>,
+}
+
+/// Why a segment cannot be changed as asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SegmentError {
+    /// No such segment.
+    #[error("no segment starts there")]
+    Unknown,
+    /// A block in it is in use.
+    #[error("the range is not free as a whole")]
+    InUse,
+}
+
+/// The blocks of one device: free and used, linked by address within their segment.
+#[derive(Clone, Debug)]
+pub struct Arena {
+    config: Config,
+    blocks: Vec<Block>,
+    vacant: Vec<Slot>,
+    pools: Vec<Pool>,
+    pool_ids: FxHashMap<PoolKey, u16>,
+    /// First block of each segment or mapped range. Merging keeps the lower block, so the entry
+    /// stays right for the life of the segment.
+    segments: FxHashMap<u64, Slot>,
+}
+
+impl Arena {
+    /// An arena without segments.
+    pub fn new(config: Config) -> Arena {
+        Arena {
+            config,
+            blocks: Vec::new(),
+            vacant: Vec::new(),
+            pools: Vec::new(),
+            pool_ids: FxHashMap::default(),
+            segments: FxHashMap::default(),
+        }
+    }
+
+    /// The rules in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Base of a block.
+    pub fn addr(&self, slot: Slot) -> u64 {
+        self.block(slot).addr
+    }
+
+    /// Bytes of a block.
+    pub fn size(&self, slot: Slot) -> u64 {
+        self.block(slot).size
+    }
+
+    /// Pool of a block.
+    pub fn pool(&self, slot: Slot) -> PoolKey {
+        self.pools[usize::from(self.block(slot).pool)].key
+    }
+
+    /// Whether a block is in use.
+    pub fn is_used(&self, slot: Slot) -> bool {
+        self.block(slot).state == State::Used
+    }
+
+    fn block(&self, slot: Slot) -> &Block {
+        &self.blocks[slot.0 as usize]
+    }
+
+    fn block_mut(&mut self, slot: Slot) -> &mut Block {
+        &mut self.blocks[slot.0 as usize]
+    }
+
+    fn pool_id(&mut self, key: PoolKey) -> u16 {
+        *self.pool_ids.entry(key).or_insert_with(|| {
+            self.pools.push(Pool {
+                key,
+                free: BTreeMap::new(),
+            });
+            // Streams and pools are handles of a running process: thousands would be a defect
+            // of the file, and sharing the last pool then only lowers the fidelity.
+            u16::try_from(self.pools.len() - 1).unwrap_or(u16::MAX - 1)
+        })
+    }
+
+    fn insert(&mut self, block: Block) -> Slot {
+        match self.vacant.pop() {
+            Some(slot) => {
+                *self.block_mut(slot) = block;
+                slot
+            }
+            None => {
+                let slot = Slot(u32::try_from(self.blocks.len()).expect("fewer than 2^32 blocks"));
+                self.blocks.push(block);
+                slot
+            }
+        }
+    }
+
+    fn list(&mut self, slot: Slot) {
+        let Block {
+            addr, size, pool, ..
+        } = *self.block(slot);
+        self.pools[usize::from(pool)]
+            .free
+            .insert((size, addr), slot);
+    }
+
+    fn unlist(&mut self, slot: Slot) {
+        let Block {
+            addr, size, pool, ..
+        } = *self.block(slot);
+        self.pools[usize::from(pool)].free.remove(&(size, addr));
+    }
+
+    /// Adds a segment as one free block (`cudaMalloc`).
+    pub fn add_segment(&mut self, key: PoolKey, addr: u64, size: u64) -> Slot {
+        let pool = self.pool_id(key);
+        let slot = self.insert(Block {
+            addr,
+            size,
+            prev: Slot::NONE,
+            next: Slot::NONE,
+            pool,
+            state: State::Free,
+        });
+        self.list(slot);
+        self.segments.insert(addr, slot);
+        slot
+    }
+
+    /// Takes a wholly free segment away (`cudaFree`).
+    ///
+    /// # Errors
+    /// When there is no such segment, or part of it is in use.
+    pub fn remove_segment(&mut self, addr: u64) -> Result<(), SegmentError> {
+        let slot = *self.segments.get(&addr).ok_or(SegmentError::Unknown)?;
+        let block = *self.block(slot);
+        if block.state != State::Free || block.next != Slot::NONE {
+            return Err(SegmentError::InUse);
+        }
+        self.unlist(slot);
+        self.vacate(slot);
+        self.segments.remove(&addr);
+        Ok(())
+    }
+
+    fn vacate(&mut self, slot: Slot) {
+        self.block_mut(slot).state = State::Vacant;
+        self.vacant.push(slot);
+    }
+
+    /// Maps `[addr, addr + size)` of an expandable segment as free memory, joined to neighbours
+    /// of the same pool.
+    pub fn map(&mut self, key: PoolKey, addr: u64, size: u64) -> Slot {
+        let pool = self.pool_id(key);
+        let mut below = Slot::NONE;
+        let mut above = Slot::NONE;
+        // Mapping is rare (each time the high-water mark rises), so a scan is fine.
+        for (index, block) in self.blocks.iter().enumerate() {
+            if block.state == State::Vacant || block.pool != pool {
+                continue;
+            }
+            if block.addr + block.size == addr {
+                below = Slot(index as u32);
+            } else if block.addr == addr + size {
+                above = Slot(index as u32);
+            }
+        }
+        let slot = self.add_segment(key, addr, size);
+        if above != Slot::NONE {
+            self.segments.remove(&(addr + size));
+            self.block_mut(slot).next = above;
+            self.block_mut(above).prev = slot;
+        }
+        if below != Slot::NONE {
+            self.segments.remove(&addr);
+            self.block_mut(slot).prev = below;
+            self.block_mut(below).next = slot;
+        }
+        self.unlist(slot);
+        self.coalesce(slot)
+    }
+
+    /// Unmaps a free range of an expandable segment.
+    ///
+    /// # Errors
+    /// When no free block holds the whole range.
+    pub fn unmap(&mut self, addr: u64, size: u64) -> Result<(), SegmentError> {
+        let slot = self.free_block_at(addr).ok_or(SegmentError::Unknown)?;
+        let block = *self.block(slot);
+        if addr + size > block.addr + block.size {
+            return Err(SegmentError::InUse);
+        }
+        let key = self.pool(slot);
+        self.unlist(slot);
+        let (head, tail) = (addr - block.addr, block.addr + block.size - addr - size);
+        if tail > 0 {
+            let upper = self.add_segment(key, addr + size, tail);
+            self.relink(upper, Slot::NONE, block.next);
+        } else if block.next != Slot::NONE {
+            self.relink(block.next, Slot::NONE, self.block(block.next).next);
+            self.segments.insert(addr + size, block.next);
+        }
+        if head > 0 {
+            let lower = self.block_mut(slot);
+            lower.size = head;
+            lower.next = Slot::NONE;
+            self.list(slot);
+        } else {
+            if block.prev == Slot::NONE {
+                self.segments.remove(&block.addr);
+            } else {
+                self.block_mut(block.prev).next = Slot::NONE;
+            }
+            self.vacate(slot);
+        }
+        Ok(())
+    }
+
+    fn relink(&mut self, slot: Slot, prev: Slot, next: Slot) {
+        let block = self.block_mut(slot);
+        block.prev = prev;
+        block.next = next;
+        if next != Slot::NONE {
+            self.block_mut(next).prev = slot;
+        }
+    }
+
+    /// The free block that the allocator would hand out: the smallest that fits, lowest address
+    /// on ties, of the request's own stream.
+    pub fn best_fit(&self, key: PoolKey, rounded: u64) -> Option<Slot> {
+        let pool = *self.pool_ids.get(&key)?;
+        self.best_fit_in(pool, rounded)
+    }
+
+    /// [`Arena::best_fit`] in the pool that `like` belongs to.
+    pub fn best_fit_like(&self, like: Slot, rounded: u64) -> Option<Slot> {
+        self.best_fit_in(self.block(like).pool, rounded)
+    }
+
+    fn best_fit_in(&self, pool: u16, rounded: u64) -> Option<Slot> {
+        let free = &self.pools[usize::from(pool)].free;
+        let ((size, _), slot) = free.range((rounded, 0)..).next()?;
+        (!self.config.rejects(rounded, *size)).then_some(*slot)
+    }
+
+    /// The free block that holds `addr`: a scan, for addresses the rules did not predict.
+    pub fn free_block_at(&self, addr: u64) -> Option<Slot> {
+        let holds = |block: &Block| {
+            block.state == State::Free && block.addr <= addr && addr < block.addr + block.size
+        };
+        self.blocks
+            .iter()
+            .position(holds)
+            .map(|index| Slot(index as u32))
+    }
+
+    /// The used block that ends where `slot` begins, in the same segment.
+    pub fn used_below(&self, slot: Slot) -> Option<Slot> {
+        let prev = self.block(slot).prev;
+        (prev != Slot::NONE && self.is_used(prev)).then_some(prev)
+    }
+
+    /// The free block that begins where `slot` ends, in the same segment.
+    pub fn free_above(&self, slot: Slot) -> Option<Slot> {
+        let next = self.block(slot).next;
+        (next != Slot::NONE && !self.is_used(next)).then_some(next)
+    }
+
+    /// Hands out a free block for a rounded request, splitting it by the rules.
+    pub fn take(&mut self, slot: Slot, rounded: u64) -> Slot {
+        let Block { size, pool, .. } = *self.block(slot);
+        let pool_size = self.pools[usize::from(pool)].key.size;
+        self.unlist(slot);
+        let remaining = size.saturating_sub(rounded);
+        if self.config.splits(pool_size, rounded, remaining) {
+            self.cut(slot, rounded);
+        }
+        self.block_mut(slot).state = State::Used;
+        slot
+    }
+
+    /// Leaves `size` bytes in `slot` and makes the rest a free block.
+    fn cut(&mut self, slot: Slot, size: u64) {
+        let block = *self.block(slot);
+        let upper = self.insert(Block {
+            addr: block.addr + size,
+            size: block.size - size,
+            prev: slot,
+            next: block.next,
+            pool: block.pool,
+            state: State::Free,
+        });
+        if block.next != Slot::NONE {
+            self.block_mut(block.next).prev = upper;
+        }
+        let lower = self.block_mut(slot);
+        lower.size = size;
+        lower.next = upper;
+        self.list(upper);
+    }
+
+    /// Moves the border between a used block and the free block above it up by `bytes`: the used
+    /// block turns out to hold a remainder that was never split off.
+    pub fn grow_used(&mut self, used: Slot, bytes: u64) {
+        let free = self.block(used).next;
+        self.unlist(free);
+        self.block_mut(used).size += bytes;
+        let above = self.block_mut(free);
+        above.addr += bytes;
+        above.size -= bytes;
+        self.list(free);
+    }
+
+    /// Makes `[addr, addr + size)` of a free block a used block exactly, whatever the rules say;
+    /// for the state before a trace begins, and for addresses the rules cannot explain. The range
+    /// is clipped to the free block.
+    pub fn occupy(&mut self, slot: Slot, addr: u64, size: u64) -> Slot {
+        let head = addr - self.block(slot).addr;
+        self.unlist(slot);
+        let slot = if head == 0 {
+            slot
+        } else {
+            self.cut(slot, head);
+            let upper = self.block(slot).next;
+            self.unlist(upper);
+            self.list(slot);
+            upper
+        };
+        if self.block(slot).size > size {
+            self.cut(slot, size);
+        }
+        self.block_mut(slot).state = State::Used;
+        slot
+    }
+
+    /// Returns a used block, joined with free neighbours; the block that now holds it.
+    pub fn free(&mut self, slot: Slot) -> Slot {
+        self.block_mut(slot).state = State::Free;
+        self.coalesce(slot)
+    }
+
+    /// Joins a free block that is not listed with its free neighbours and lists the result. The
+    /// lowest entry survives.
+    fn coalesce(&mut self, slot: Slot) -> Slot {
+        let Block { prev, next, .. } = *self.block(slot);
+        if next != Slot::NONE && self.block(next).state == State::Free {
+            self.unlist(next);
+            self.absorb_next(slot);
+        }
+        let lowest = if prev != Slot::NONE && self.block(prev).state == State::Free {
+            self.unlist(prev);
+            self.absorb_next(prev);
+            prev
+        } else {
+            slot
+        };
+        self.list(lowest);
+        lowest
+    }
+
+    /// Joins a block with the one above it; neither is listed.
+    fn absorb_next(&mut self, slot: Slot) {
+        let upper = self.block(slot).next;
+        let Block { size, next, .. } = *self.block(upper);
+        let lower = self.block_mut(slot);
+        lower.size += size;
+        lower.next = next;
+        if next != Slot::NONE {
+            self.block_mut(next).prev = slot;
+        }
+        self.vacate(upper);
+    }
+
+    /// Every block: address, size, whether it is used; in no order.
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, u64, bool)> + '_ {
+        let live = self
+            .blocks
+            .iter()
+            .filter(|block| block.state != State::Vacant);
+        live.map(|block| (block.addr, block.size, block.state == State::Used))
+    }
+}
+
+#[cfg(test)]
+mod tests;

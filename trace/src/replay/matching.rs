@@ -1,0 +1,280 @@
+//! Which alloc belongs to which free, and what existed before the first event.
+//!
+//! Three populations (snapshot-format §3.1): **A** freed in the window but not allocated in it,
+//! **B** active in the final segments but not allocated in the window, **C** allocated in it.
+
+use super::addr;
+use crate::snapshot::{BlockState, EventKind, RawBlock, RawEvents};
+use crate::stacks::FxHashMap;
+use crate::trace::{Action, Blocks, Events, NO_TARGET, OtherEvent, SegmentEvent};
+
+/// A block that existed before the first event.
+#[derive(Clone, Copy, Debug)]
+pub struct Before {
+    pub addr: u64,
+    pub requested: u64,
+    pub stream: u64,
+    /// Bytes of the block when it is still active in the final segments (population B).
+    pub final_size: Option<u64>,
+}
+
+/// Things a consistent trace does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Anomalies {
+    /// Allocations of an address that was still in use.
+    pub double_allocs: u64,
+    /// Blocks that the trace leaves in use but the final segments do not have.
+    pub not_in_segments: u64,
+    /// Blocks whose requested size differs between the trace and the final segments.
+    pub size_mismatches: u64,
+}
+
+/// What matching finds.
+pub struct Matched {
+    /// Actions and targets; times are filled in later.
+    pub events: Events,
+    /// Lifetimes and addresses; kinds are filled in later.
+    pub blocks: Blocks,
+    /// Populations A and B, in block order.
+    pub before: Vec<Before>,
+    /// Per pre-existing block: given back before the first event, still pending then.
+    pub pending_before: Vec<bool>,
+    /// Events of `events.segments`, ascending.
+    pub segment_events: Vec<u32>,
+    pub unmatched_frees: u64,
+    pub anomalies: Anomalies,
+}
+
+/// Marks a target as a row of population A while the final block order is unknown.
+const IS_BEFORE: u32 = 1 << 31;
+
+struct Matcher<'a> {
+    kinds: &'a [EventKind],
+    raw: &'a RawEvents,
+    never: u32,
+    /// Blocks in use or pending, by address.
+    open: FxHashMap<u64, u32>,
+    events: Events,
+    segment_events: Vec<u32>,
+    blocks: Blocks,
+    before: Blocks,
+    before_rows: Vec<Before>,
+    pending_before: Vec<bool>,
+    anomalies: Anomalies,
+}
+
+/// Matches the events of one device with the blocks of its final segments.
+pub fn run(
+    kinds: &[EventKind],
+    raw: &RawEvents,
+    final_blocks: &FxHashMap<u64, RawBlock>,
+) -> Matched {
+    let n = raw.kind.len();
+    let mut matcher = Matcher {
+        kinds,
+        raw,
+        never: n as u32,
+        open: FxHashMap::default(),
+        events: Events::default(),
+        segment_events: Vec::new(),
+        blocks: Blocks::default(),
+        before: Blocks::default(),
+        before_rows: Vec::new(),
+        pending_before: Vec::new(),
+        anomalies: Anomalies::default(),
+    };
+    matcher.events.action.reserve_exact(n);
+    matcher.events.target.reserve_exact(n);
+    for event in 0..n {
+        let target = matcher.event(event as u32);
+        matcher.events.target.push(target);
+    }
+    let unmatched_frees = matcher.before_rows.len() as u64;
+    matcher.survivors(final_blocks);
+    matcher.finish(unmatched_frees)
+}
+
+impl Matcher<'_> {
+    /// Records one event; what it is about.
+    fn event(&mut self, event: u32) -> u32 {
+        let kind = &self.kinds[self.raw.kind[event as usize] as usize];
+        let at = self.raw.addr[event as usize];
+        self.events.action.push(kind.action);
+        match kind.action {
+            Action::Alloc => self.alloc(event, at),
+            Action::FreeRequested => {
+                let target = match self.open.get(&at) {
+                    Some(&target) => target,
+                    None => self.existed(at, kind, false),
+                };
+                let column = self.column(target);
+                column.0.free_requested[column.1] = event;
+                target
+            }
+            Action::FreeCompleted => {
+                let target = match self.open.remove(&at) {
+                    Some(target) => target,
+                    None => {
+                        let target = self.existed(at, kind, true);
+                        self.open.remove(&at);
+                        target
+                    }
+                };
+                let never = self.never;
+                let (blocks, row) = self.column(target);
+                blocks.free_completed[row] = event;
+                if blocks.free_requested[row] == never {
+                    blocks.free_requested[row] = event;
+                }
+                target
+            }
+            Action::SegmentAlloc
+            | Action::SegmentFree
+            | Action::SegmentMap
+            | Action::SegmentUnmap => {
+                self.segment_events.push(event);
+                self.events.segments.push(SegmentEvent {
+                    addr: addr(at),
+                    size: kind.size,
+                    stream: kind.stream,
+                    stack: kind.stack,
+                });
+                (self.events.segments.len() - 1) as u32
+            }
+            Action::Snapshot | Action::Oom | Action::Annotate | Action::Unknown => {
+                self.events.others.push(OtherEvent {
+                    addr_or_free: at,
+                    size: kind.size,
+                    stream: kind.stream,
+                    stack: kind.stack,
+                    metadata: kind.metadata,
+                });
+                (self.events.others.len() - 1) as u32
+            }
+        }
+    }
+
+    fn alloc(&mut self, event: u32, at: u64) -> u32 {
+        let row = self.blocks.len() as u32;
+        self.blocks.alloc.push(event);
+        self.blocks.free_requested.push(self.never);
+        self.blocks.free_completed.push(self.never);
+        self.blocks.addr.push(addr(at));
+        if let Some(lost) = self.open.insert(at, row) {
+            // Its free is missing; the memory was handed out again, so it ended by now. The
+            // level cannot fall at an event that says alloc: it stays, and is reported.
+            self.anomalies.double_allocs += 1;
+            let _ = lost;
+        }
+        row
+    }
+
+    /// A block of population A.
+    fn existed(&mut self, at: u64, kind: &EventKind, pending: bool) -> u32 {
+        let row = self.before_rows.len() as u32;
+        self.before.alloc.push(0);
+        self.before
+            .free_requested
+            .push(if pending { 0 } else { self.never });
+        self.before.free_completed.push(self.never);
+        self.before.addr.push(addr(at));
+        self.pending_before.push(pending);
+        self.before_rows.push(Before {
+            addr: at,
+            requested: kind.size.0,
+            stream: kind.stream,
+            final_size: None,
+        });
+        self.open.insert(at, row | IS_BEFORE);
+        row | IS_BEFORE
+    }
+
+    fn column(&mut self, target: u32) -> (&mut Blocks, usize) {
+        match target & IS_BEFORE {
+            0 => (&mut self.blocks, target as usize),
+            _ => (&mut self.before, (target ^ IS_BEFORE) as usize),
+        }
+    }
+
+    /// Population B, and what the final segments say against the trace.
+    fn survivors(&mut self, final_blocks: &FxHashMap<u64, RawBlock>) {
+        let mut ghosts: Vec<&RawBlock> = final_blocks
+            .values()
+            .filter(|b| !self.open.contains_key(&b.addr.0))
+            .collect();
+        ghosts.sort_unstable_by_key(|b| b.addr);
+        for block in ghosts {
+            let pending = block.state == BlockState::PendingFree;
+            self.before.alloc.push(0);
+            self.before
+                .free_requested
+                .push(if pending { 0 } else { self.never });
+            self.before.free_completed.push(self.never);
+            self.before.addr.push(block.addr);
+            self.pending_before.push(pending);
+            self.before_rows.push(Before {
+                addr: block.addr.0,
+                requested: block.requested.0,
+                stream: u64::MAX,
+                final_size: Some(block.size.0),
+            });
+        }
+        for (at, &target) in &self.open {
+            match (final_blocks.get(at), target & IS_BEFORE) {
+                (None, _) => self.anomalies.not_in_segments += 1,
+                (Some(block), 0) => {
+                    let alloc = self.blocks.alloc[target as usize] as usize;
+                    let requested = self.kinds[self.raw.kind[alloc] as usize].size;
+                    self.anomalies.size_mismatches += u64::from(block.requested != requested);
+                }
+                // A free without a completion: known, and still there.
+                (Some(block), _) => {
+                    let row = &mut self.before_rows[(target ^ IS_BEFORE) as usize];
+                    row.final_size = Some(block.size.0);
+                }
+            }
+        }
+    }
+
+    /// Puts pre-existing blocks first and points the events at the final rows.
+    fn finish(mut self, unmatched_frees: u64) -> Matched {
+        let n_before = self.before_rows.len() as u32;
+        for (action, target) in self.events.action.iter().zip(&mut self.events.target) {
+            let is_block = matches!(
+                action,
+                Action::Alloc | Action::FreeRequested | Action::FreeCompleted
+            );
+            if is_block && *target != NO_TARGET {
+                *target = match *target & IS_BEFORE {
+                    0 => *target + n_before,
+                    _ => *target ^ IS_BEFORE,
+                };
+            }
+        }
+        let (before, after) = (&mut self.before, &self.blocks);
+        let mut blocks = Blocks {
+            n_preexisting: n_before,
+            ..Blocks::default()
+        };
+        blocks.alloc = joined(&mut before.alloc, &after.alloc);
+        blocks.free_requested = joined(&mut before.free_requested, &after.free_requested);
+        blocks.free_completed = joined(&mut before.free_completed, &after.free_completed);
+        blocks.addr = joined(&mut before.addr, &after.addr);
+        Matched {
+            events: self.events,
+            blocks,
+            before: self.before_rows,
+            pending_before: self.pending_before,
+            segment_events: self.segment_events,
+            unmatched_frees,
+            anomalies: self.anomalies,
+        }
+    }
+}
+
+fn joined<T: Copy>(first: &mut Vec<T>, second: &[T]) -> Vec<T> {
+    let mut all = Vec::with_capacity(first.len() + second.len());
+    all.append(first);
+    all.extend_from_slice(second);
+    all
+}

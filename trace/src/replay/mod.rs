@@ -1,0 +1,282 @@
+//! Snapshot in, trace out: lifetimes, the four series, fidelity.
+//!
+//! ```text
+//! matching    events -> blocks: which alloc belongs to which free, what existed before
+//! initial     final segments, walked back -> segments and blocks before the first event
+//! simulate    both -> the true size of each block, by the allocator's rules
+//! levels      blocks -> the four levels after each event, kept as a pyramid
+//! scopes      annotations -> half-open intervals of events
+//! quality     what to tell the reader about the data
+//! ```
+//!
+//! *Allocated* is the reason for `simulate`: a large block keeps up to 1 MiB that was too small to
+//! split off, and no event says so. The simulated allocator follows the recorded addresses, so
+//! one wrong prediction does not spoil the rest, and says how many it would have chosen itself.
+
+mod initial;
+mod matching;
+mod quality;
+mod scopes;
+mod simulate;
+
+use crate::allocator::Config;
+use crate::pyramid::PyramidBuilder;
+use crate::snapshot::{BlockState, RawBlock, RawEvents, RawSegment, Snapshot};
+use crate::stacks::{FxHashMap, StackIdx};
+use crate::steps;
+use crate::trace::{
+    BlockKind, Blocks, DeviceTrace, FormatInfo, KindIdx, Levels, PoolSize, QualityNote, Series,
+    SeriesSummary, Trace,
+};
+use crate::units::{Bytes, DeviceAddr, EventIdx};
+use initial::Initial;
+use matching::{Before, Matched};
+use simulate::Simulated;
+
+/// Turns a snapshot into a trace.
+pub fn run(mut snapshot: Snapshot) -> Trace {
+    let config = Config::from_settings(&snapshot.settings);
+    let mut quality = quality::of_file(&snapshot);
+    let raw_devices = std::mem::take(&mut snapshot.devices);
+    let ordinals = busy_devices(&raw_devices, &snapshot.segments);
+    let several = ordinals.len() > 1;
+    let mut raw_devices: Vec<Option<RawEvents>> = raw_devices.into_iter().map(Some).collect();
+    let mut devices = Vec::with_capacity(ordinals.len());
+    for device in ordinals {
+        let raw = raw_devices
+            .get_mut(device as usize)
+            .and_then(Option::take)
+            .unwrap_or_default();
+        let (trace, mut notes) = replay_device(&snapshot, device, raw, &config);
+        if several {
+            notes
+                .iter_mut()
+                .for_each(|n| n.detail = format!("device {device}: {}", n.detail));
+        }
+        devices.push(trace);
+        quality.append(&mut notes);
+    }
+    let mut trace = Trace {
+        format: FormatInfo {
+            pickle_protocol: snapshot.pickle_protocol,
+            torch_guess: snapshot.keys_seen.torch_guess(),
+            settings: snapshot.settings,
+        },
+        stacks: snapshot.stacks,
+        devices,
+        quality,
+    };
+    for device in &mut trace.devices {
+        steps::find(device, &trace.stacks);
+    }
+    trace.quality.append(&mut quality::of_steps(&trace.devices));
+    trace
+}
+
+/// Devices with events or memory.
+fn busy_devices(traces: &[RawEvents], segments: &[RawSegment]) -> Vec<u32> {
+    let with_events = traces
+        .iter()
+        .enumerate()
+        .filter(|(_, t)| !t.kind.is_empty());
+    let mut ordinals: Vec<u32> = with_events.map(|(i, _)| i as u32).collect();
+    ordinals.extend(segments.iter().map(|s| s.device));
+    ordinals.sort_unstable();
+    ordinals.dedup();
+    ordinals
+}
+
+fn replay_device(
+    snapshot: &Snapshot,
+    device: u32,
+    raw: RawEvents,
+    config: &Config,
+) -> (DeviceTrace, Vec<QualityNote>) {
+    let segments: Vec<&RawSegment> = snapshot
+        .segments
+        .iter()
+        .filter(|s| s.device == device)
+        .collect();
+    let final_blocks = final_blocks(snapshot, &segments);
+    let mut matched = matching::run(&snapshot.kinds, &raw, &final_blocks);
+    let initial = Initial::walk_back(&snapshot.kinds, &raw, &segments, &matched.segment_events);
+    let simulated = simulate::run(config, &snapshot.kinds, &raw, &initial, &matched);
+    let blocks = assemble(snapshot, &raw, &mut matched, &simulated, &final_blocks);
+    let mut trace = DeviceTrace {
+        device,
+        events: matched.events,
+        blocks,
+        fidelity: simulated.fidelity,
+        unmatched_frees: matched.unmatched_frees,
+        ..DeviceTrace::default()
+    };
+    trace.events.time = raw.time;
+    let start = start_levels(&trace.blocks, &matched.pending_before, initial.reserved());
+    measure(&mut trace, start);
+    trace.annotations = scopes::of_device(&snapshot.annotations, &trace.events);
+    let notes = quality::of_device(&quality::Evidence {
+        trace: &trace,
+        stacks: &snapshot.stacks,
+        has_segments: snapshot.has_segments(),
+        segments: &segments,
+        final_blocks: &snapshot.blocks,
+        annotations: &snapshot.annotations,
+        anomalies: matched.anomalies,
+        simulated: &simulated.anomalies,
+        resized: initial_resized(&simulated),
+    });
+    (trace, notes)
+}
+
+fn initial_resized(simulated: &Simulated) -> u64 {
+    simulated.resized_before.len() as u64
+}
+
+/// Active blocks of the final segments, by address.
+fn final_blocks(snapshot: &Snapshot, segments: &[&RawSegment]) -> FxHashMap<u64, RawBlock> {
+    let blocks = segments
+        .iter()
+        .flat_map(|s| &snapshot.blocks[s.blocks.clone()]);
+    let active = blocks.filter(|b| b.state != BlockState::Inactive);
+    active.map(|b| (b.addr.0, *b)).collect()
+}
+
+/// Puts the block table together: pre-existing first, then by alloc event.
+fn assemble(
+    snapshot: &Snapshot,
+    raw: &RawEvents,
+    matched: &mut Matched,
+    simulated: &Simulated,
+    final_blocks: &FxHashMap<u64, RawBlock>,
+) -> Blocks {
+    let mut blocks = std::mem::take(&mut matched.blocks);
+    let n_events = raw.kind.len() as u32;
+    let mut ids: FxHashMap<BlockKind, KindIdx> = FxHashMap::default();
+    // Most blocks repeat (alloc kind, free kind, size): a small key in front of the large one.
+    let mut recent: FxHashMap<(u32, u32, u64, u16), KindIdx> = FxHashMap::default();
+    let stack_of = |event: u32| match event < n_events {
+        true => snapshot.kinds[raw.kind[event as usize] as usize].stack,
+        false => StackIdx::NONE,
+    };
+    blocks.kind.reserve_exact(blocks.len());
+    for index in 0..blocks.len() {
+        let size = simulated.size[index];
+        let freed = blocks.free_requested[index].min(blocks.free_completed[index]);
+        let free_kind = match freed < n_events {
+            true => raw.kind[freed as usize],
+            false => u32::MAX,
+        };
+        let before = index < blocks.n_preexisting as usize;
+        let alloc_kind = match before {
+            true => u32::MAX - 1 - index as u32,
+            false => raw.kind[blocks.alloc[index] as usize],
+        };
+        let key = (alloc_kind, free_kind, size, simulated.pool[index]);
+        if let Some(&kind) = recent.get(&key) {
+            blocks.kind.push(kind);
+            continue;
+        }
+        let free_stack = stack_of(freed);
+        let pool = simulated.pools[usize::from(simulated.pool[index])];
+        let kind = match before {
+            true => {
+                let row = &matched.before[index];
+                before_kind(row, final_blocks.get(&row.addr), size, pool, free_stack)
+            }
+            false => {
+                let event = &snapshot.kinds[alloc_kind as usize];
+                BlockKind {
+                    requested: event.size,
+                    size: Bytes(size),
+                    stream: event.stream,
+                    pool: pool.0,
+                    pool_size: pool.1,
+                    alloc_stack: event.stack,
+                    free_stack,
+                    compile_context: event.compile_context,
+                    metadata: event.metadata,
+                }
+            }
+        };
+        let next = KindIdx(blocks.kinds.len() as u32);
+        let id = *ids.entry(kind).or_insert_with(|| {
+            blocks.kinds.push(kind);
+            next
+        });
+        recent.insert(key, id);
+        blocks.kind.push(id);
+    }
+    blocks
+}
+
+fn before_kind(
+    row: &Before,
+    known: Option<&RawBlock>,
+    size: u64,
+    pool: (crate::trace::PoolId, PoolSize),
+    free_stack: StackIdx,
+) -> BlockKind {
+    BlockKind {
+        requested: Bytes(row.requested),
+        size: Bytes(size),
+        stream: row.stream,
+        pool: pool.0,
+        pool_size: pool.1,
+        alloc_stack: known
+            .filter(|_| row.final_size.is_some())
+            .map_or(StackIdx::NONE, |b| b.stack),
+        free_stack,
+        compile_context: None,
+        metadata: None,
+    }
+}
+
+/// The levels before the first event.
+fn start_levels(blocks: &Blocks, pending: &[bool], reserved: u64) -> Levels {
+    let mut levels = Levels::default();
+    for index in 0..blocks.n_preexisting {
+        let kind = blocks.kind(crate::trace::BlockIdx(index));
+        *levels.get_mut(Series::Requested) += kind.requested;
+        *levels.get_mut(Series::Active) += kind.size;
+        if !pending[index as usize] {
+            *levels.get_mut(Series::Allocated) += kind.size;
+        }
+    }
+    *levels.get_mut(Series::Reserved) = Bytes(reserved);
+    levels
+}
+
+/// Builds the pyramid and the summary.
+fn measure(trace: &mut DeviceTrace, start: Levels) {
+    let mut levels = start;
+    let mut builder = PyramidBuilder::new(start);
+    let mut summary = start.0.map(|level| SeriesSummary {
+        start: level,
+        peak: level,
+        peak_event: None,
+        end: level,
+    });
+    for event in 0..trace.events.len() {
+        levels.apply(trace.effect(EventIdx(event)));
+        builder.push(levels);
+        for (series, level) in summary.iter_mut().zip(levels.0) {
+            if level > series.peak {
+                series.peak = level;
+                series.peak_event = Some(EventIdx(event));
+            }
+        }
+    }
+    for (series, level) in summary.iter_mut().zip(levels.0) {
+        series.end = level;
+    }
+    trace.summary = summary;
+    trace.pyramid = builder.finish();
+}
+
+/// An address as the trace has it.
+fn addr(n: u64) -> DeviceAddr {
+    DeviceAddr(n)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+//! What to tell people about the data itself.
+
+use super::matching::Anomalies;
+use super::simulate::Lost;
+use crate::snapshot::{BlockState, RawAnnotation, RawBlock, RawSegment, Snapshot, Stage};
+use crate::stacks::{StackIdx, Stacks};
+use crate::trace::{Action, DeviceTrace, QualityNote, Series, StepSource};
+
+fn note(code: &str, detail: impl Into<String>) -> QualityNote {
+    QualityNote {
+        code: code.to_owned(),
+        detail: detail.into(),
+    }
+}
+
+/// Notes on the file as a whole.
+pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
+    let mut notes = Vec::new();
+    let n_events: usize = snapshot.devices.iter().map(|d| d.kind.len()).sum();
+    if n_events == 0 {
+        notes.push(note(
+            "no_events",
+            "the file holds no events: recording was never started, or was stopped before the \
+             dump; only the state at the end is known",
+        ));
+    } else if n_events == 1 {
+        notes.push(note(
+            "state_only",
+            "the file holds a single event: it was recorded with enabled=\"state\" (or torch \
+             2.0's default), which keeps no history; only the state at the end is known",
+        ));
+    }
+    if !snapshot.has_segments() && n_events > 0 {
+        notes.push(note(
+            "no_segments",
+            "the file has no segments: memory from before the first event is unknown, and so are \
+             true block sizes",
+        ));
+    }
+    if !snapshot.unknown_keys.is_empty() {
+        let list: Vec<String> = snapshot
+            .unknown_keys
+            .iter()
+            .map(|(key, n)| format!("{key} ({n}×)"))
+            .collect();
+        let list = list.join(", ");
+        notes.push(note(
+            "unknown_keys",
+            format!("keys that this version ignores: {list}"),
+        ));
+    }
+    if snapshot.trailing_bytes > 0 {
+        let n = snapshot.trailing_bytes;
+        notes.push(note(
+            "trailing_bytes",
+            format!("{n} bytes after the end of the snapshot"),
+        ));
+    }
+    if snapshot.host_entries > 0 {
+        let n = snapshot.host_entries;
+        let text = format!("{n} entries of pinned host memory are in the file and not shown");
+        notes.push(note("host_memory_not_shown", text));
+    }
+    notes
+}
+
+/// What is known about one device.
+pub struct Evidence<'a> {
+    pub trace: &'a DeviceTrace,
+    pub stacks: &'a Stacks,
+    /// Whether the file has a list of segments at all; it may be empty.
+    pub has_segments: bool,
+    pub segments: &'a [&'a RawSegment],
+    pub final_blocks: &'a [RawBlock],
+    pub annotations: &'a [RawAnnotation],
+    pub anomalies: Anomalies,
+    pub simulated: &'a Lost,
+    pub resized: u64,
+}
+
+/// Notes on one device.
+pub fn of_device(evidence: &Evidence<'_>) -> Vec<QualityNote> {
+    let mut notes = Vec::new();
+    ring(evidence, &mut notes);
+    stacks(evidence, &mut notes);
+    times(evidence, &mut notes);
+    allocator(evidence, &mut notes);
+    notes
+}
+
+/// Nothing in the file says whether the ring wrapped; a wrapped ring looks like a late start.
+fn ring(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
+    let trace = evidence.trace;
+    let (n, unmatched) = (trace.events.len(), trace.unmatched_frees);
+    if unmatched == 0 {
+        return;
+    }
+    let round = n >= 100 && n.is_multiple_of(100);
+    let first = trace.events.action.first();
+    let starts_with_free = matches!(first, Some(Action::FreeCompleted | Action::FreeRequested));
+    // A scope that began, and did something, before the first event that is left.
+    let first_time = trace.events.time.get(0);
+    let scopes_before = evidence
+        .annotations
+        .iter()
+        .filter(|a| a.time < first_time && a.stage == Stage::End);
+    let lost_scopes = scopes_before.count();
+    if round || (starts_with_free && lost_scopes > 0) {
+        let mut text = format!(
+            "the ring of events probably wrapped: {unmatched} frees have no allocation, and there \
+             are {}{n} events",
+            if round { "exactly " } else { "" },
+        );
+        if lost_scopes > 0 {
+            text.push_str(&format!(
+                "; {lost_scopes} scopes ended before the first event"
+            ));
+        }
+        text.push_str(
+            ". What was freed unseen before the first event is missing: raise max_entries",
+        );
+        notes.push(note("ring_wrapped", text));
+    } else {
+        notes.push(note(
+            "late_start",
+            format!(
+                "recording began after {unmatched} blocks had been allocated that were freed \
+                 later; where they were allocated is unknown"
+            ),
+        ));
+    }
+}
+
+fn stacks(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
+    let blocks = &evidence.trace.blocks;
+    let from = blocks.n_preexisting as usize;
+    let n = blocks.len() - from;
+    if n == 0 {
+        return;
+    }
+    let has_python: Vec<bool> = (0..evidence.stacks.len())
+        .map(|stack| {
+            let frames = evidence.stacks.frames(StackIdx(stack as u32));
+            frames.iter().any(|&f| {
+                let frame = evidence.stacks.frame(f);
+                frame.line > 0 && evidence.stacks.str(frame.filename).ends_with(".py")
+            })
+        })
+        .collect();
+    let (mut without, mut without_python) = (0_usize, 0_usize);
+    for kind in &blocks.kind[from..] {
+        let stack = blocks.kinds[kind.index()].alloc_stack;
+        without += usize::from(stack == StackIdx::NONE);
+        without_python += usize::from(stack != StackIdx::NONE && !has_python[stack.index()]);
+    }
+    let percent = |part: usize| (part * 100).div_ceil(n);
+    if without > 0 {
+        let text = format!("{} % of allocations have no stack", percent(without));
+        notes.push(note("no_stacks", text));
+    }
+    if without_python > 0 {
+        let text = format!(
+            "{} % of allocations have no Python frame (made by autograd's threads)",
+            percent(without_python)
+        );
+        notes.push(note("no_python_frames", text));
+    }
+}
+
+fn times(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
+    let time = &evidence.trace.events.time;
+    let n = time.len();
+    if n == 0 {
+        return;
+    }
+    if time.get(n - 1).0 == 0 {
+        notes.push(note("no_times", "events have no times (torch before 2.2)"));
+        return;
+    }
+    let mut last = time.get(0);
+    let mut backwards = 0_u64;
+    for now in time.iter() {
+        backwards += u64::from(now < last);
+        last = now;
+    }
+    if backwards > 0 {
+        let text = format!("time runs backwards at {backwards} events; order is by event");
+        notes.push(note("time_backwards", text));
+    }
+}
+
+/// How far the simulated allocator agrees with the recorded one.
+fn allocator(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
+    let trace = evidence.trace;
+    let missed = trace.fidelity.allocs - trace.fidelity.predicted;
+    if missed > 0 {
+        let text = format!(
+            "the allocator's rules predict {} of {} addresses; the recorded ones are used",
+            trace.fidelity.predicted, trace.fidelity.allocs
+        );
+        notes.push(note("addresses_not_predicted", text));
+    }
+    if evidence.resized > 0 {
+        let text = format!(
+            "the true size of {} blocks from before the trace was inferred from what was placed \
+             beside them",
+            evidence.resized
+        );
+        notes.push(note("sizes_inferred", text));
+    }
+    let Lost { outside, segments } = *evidence.simulated;
+    if outside > 0 {
+        let text = format!("{outside} blocks lie at addresses that were not free in any segment");
+        notes.push(note("outside_segments", text));
+    }
+    if segments > 0 {
+        let text = format!("{segments} segment events name segments that were in use or unknown");
+        notes.push(note("segment_events_unexplained", text));
+    }
+    let anomalies = evidence.anomalies;
+    if anomalies.double_allocs > 0 {
+        let n = anomalies.double_allocs;
+        let text = format!("{n} addresses were handed out again without having been freed");
+        notes.push(note("double_allocs", text));
+    }
+    if evidence.has_segments {
+        let disagree = anomalies.not_in_segments + anomalies.size_mismatches;
+        if disagree > 0 {
+            let text = format!(
+                "{disagree} blocks at the end of the trace differ from the segments: another \
+                 thread allocated while the snapshot was taken"
+            );
+            notes.push(note("segments_newer", text));
+        }
+        end_levels(evidence, notes);
+    }
+}
+
+/// The levels after the last event against the sums that the final segments state.
+fn end_levels(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
+    let blocks = || {
+        evidence
+            .segments
+            .iter()
+            .flat_map(|s| &evidence.final_blocks[s.blocks.clone()])
+    };
+    let in_use = || blocks().filter(|b| b.state != BlockState::Inactive);
+    let allocated = blocks().filter(|b| b.state == BlockState::ActiveAllocated);
+    let stated = [
+        (
+            Series::Requested,
+            in_use().map(|b| b.requested.0).sum::<u64>(),
+        ),
+        (Series::Allocated, allocated.map(|b| b.size.0).sum()),
+        (Series::Active, in_use().map(|b| b.size.0).sum()),
+        (
+            Series::Reserved,
+            evidence.segments.iter().map(|s| s.total_size.0).sum(),
+        ),
+    ];
+    for (series, stated) in stated {
+        let replayed = evidence.trace.summary[series as usize].end.0;
+        if replayed != stated {
+            let text = format!(
+                "{} ends at {replayed} bytes by the trace and {stated} by the segments",
+                series.name()
+            );
+            notes.push(note("end_differs", text));
+        }
+    }
+}
+
+/// Notes on the steps, once they are found.
+pub fn of_steps(devices: &[DeviceTrace]) -> Vec<QualityNote> {
+    let inferred = devices
+        .iter()
+        .any(|d| d.step_source == StepSource::Inferred);
+    let text = "no annotation marks the steps: they were inferred from what repeats";
+    if inferred {
+        vec![note("steps_inferred", text)]
+    } else {
+        Vec::new()
+    }
+}

@@ -1,0 +1,289 @@
+//! The allocator, run along the recorded addresses: the true size of every block.
+
+use super::initial::{Initial, Range, guess};
+use super::matching::Matched;
+use crate::allocator::{Arena, Config, PoolKey, Slot};
+use crate::snapshot::{EventKind, RawEvents};
+use crate::stacks::FxHashMap;
+use crate::trace::{Action, Fidelity, PoolId, PoolSize};
+
+/// What the simulation could not follow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Allocations at addresses that were not free in the simulation.
+    pub outside: u64,
+    /// Segment events that found no such segment, or one in use.
+    pub segments: u64,
+}
+
+/// What the simulation finds.
+pub struct Simulated {
+    /// Bytes of each block, in block order.
+    pub size: Vec<u64>,
+    /// Index into `pools` of each block.
+    pub pool: Vec<u16>,
+    /// The pools that occur.
+    pub pools: Vec<(PoolId, PoolSize)>,
+    pub fidelity: Fidelity,
+    pub anomalies: Lost,
+    /// Pre-existing blocks whose size was learnt from a later allocation.
+    pub resized_before: Vec<u32>,
+}
+
+struct Simulator<'a> {
+    kinds: &'a [EventKind],
+    raw: &'a RawEvents,
+    matched: &'a Matched,
+    arena: Arena,
+    /// Where each block is while in use or pending.
+    slot: Vec<Slot>,
+    /// The pre-existing block in a slot, for those whose size is not certain.
+    uncertain: FxHashMap<Slot, u32>,
+    out: Simulated,
+}
+
+/// Runs the allocator's rules along the trace of one device.
+pub fn run(
+    config: &Config,
+    kinds: &[EventKind],
+    raw: &RawEvents,
+    initial: &Initial,
+    matched: &Matched,
+) -> Simulated {
+    let n_blocks = matched.blocks.len();
+    let mut simulator = Simulator {
+        kinds,
+        raw,
+        matched,
+        arena: Arena::new(config.clone()),
+        slot: vec![Slot::NONE; n_blocks],
+        uncertain: FxHashMap::default(),
+        out: Simulated {
+            size: vec![0; n_blocks],
+            pool: vec![0; n_blocks],
+            pools: vec![
+                (PoolId::default(), PoolSize::Small),
+                (PoolId::default(), PoolSize::Large),
+            ],
+            fidelity: Fidelity::default(),
+            anomalies: Lost::default(),
+            resized_before: Vec::new(),
+        },
+    };
+    simulator.begin(initial);
+    for event in 0..raw.kind.len() {
+        simulator.event(event, initial);
+    }
+    simulator.out
+}
+
+impl Simulator<'_> {
+    /// Sets up segments and the blocks that existed before the first event.
+    fn begin(&mut self, initial: &Initial) {
+        let mut before: Vec<u32> = (0..self.matched.blocks.n_preexisting).collect();
+        before.sort_unstable_by_key(|&b| self.matched.before[b as usize].addr);
+        let mut next = 0;
+        for (&base, range) in &initial.segments {
+            let free = match range.expandable {
+                true => self.arena.map(range.key, base, range.size),
+                false => self.arena.add_segment(range.key, base, range.size),
+            };
+            while next < before.len() && self.before_addr(before[next]) < base {
+                self.homeless(before[next]);
+                next += 1;
+            }
+            let first = next;
+            while next < before.len() && self.before_addr(before[next]) < base + range.size {
+                next += 1;
+            }
+            self.place_before(&before[first..next], base, range, free);
+        }
+        before[next..]
+            .iter()
+            .for_each(|&block| self.homeless(block));
+    }
+
+    fn before_addr(&self, block: u32) -> u64 {
+        self.matched.before[block as usize].addr
+    }
+
+    /// Bytes that a pre-existing block must have at least, and whether that is all it can have.
+    fn known_size(&self, block: u32) -> (u64, bool) {
+        let row = &self.matched.before[block as usize];
+        match row.final_size {
+            Some(size) => (size, true),
+            None => (self.arena.config().round_size(row.requested), false),
+        }
+    }
+
+    /// Places the pre-existing blocks of one segment, lowest first, out of its free block.
+    fn place_before(&mut self, blocks: &[u32], base: u64, range: &Range, mut free: Slot) {
+        let unsplit = self
+            .arena
+            .config()
+            .largest_unsplit_remainder(range.key.size);
+        for (at, &block) in blocks.iter().enumerate() {
+            let addr = self.before_addr(block);
+            let end = match blocks.get(at + 1) {
+                Some(&next) => self.before_addr(next),
+                None => base + range.size,
+            };
+            let (known, certain) = self.known_size(block);
+            let known = known.min(end - addr);
+            // Every block of the large pool exceeds 1 MiB, so a smaller gap is no free block: it
+            // is the remainder that stayed inside this one.
+            let gap = end - addr - known;
+            let size = if !certain && gap <= unsplit {
+                end - addr
+            } else {
+                known
+            };
+            if self.arena.is_used(free) || addr < self.arena.addr(free) || size == 0 {
+                self.homeless(block);
+                continue;
+            }
+            let slot = self.arena.occupy(free, addr, size);
+            self.settle(block, slot);
+            if !certain && gap > unsplit {
+                self.uncertain.insert(slot, block);
+            }
+            match self.arena.free_above(slot) {
+                Some(above) => free = above,
+                None => continue,
+            }
+        }
+    }
+
+    /// Records where a block is and what it holds.
+    fn settle(&mut self, block: u32, slot: Slot) {
+        let index = block as usize;
+        self.slot[index] = slot;
+        self.out.size[index] = self.arena.size(slot);
+        let PoolKey { pool, size, .. } = self.arena.pool(slot);
+        self.out.pool[index] = self.pool_index(pool, size);
+    }
+
+    fn pool_index(&mut self, pool: PoolId, size: PoolSize) -> u16 {
+        let wanted = (pool, size);
+        let known = self.out.pools.iter().position(|&p| p == wanted);
+        let index = known.unwrap_or_else(|| {
+            self.out.pools.push(wanted);
+            self.out.pools.len() - 1
+        });
+        u16::try_from(index).unwrap_or(u16::MAX)
+    }
+
+    /// A block whose address no segment holds: its rounded size must do.
+    fn homeless(&mut self, block: u32) {
+        let (size, _) = self.known_size(block);
+        self.place_outside(block, size);
+    }
+
+    fn place_outside(&mut self, block: u32, size: u64) {
+        self.out.anomalies.outside += 1;
+        self.out.size[block as usize] = size;
+        let pool = self.arena.config().pool_size(size);
+        self.out.pool[block as usize] = self.pool_index(PoolId::default(), pool);
+    }
+
+    fn event(&mut self, event: usize, initial: &Initial) {
+        let kind = &self.kinds[self.raw.kind[event] as usize];
+        let at = self.raw.addr[event];
+        match kind.action {
+            Action::Alloc => {
+                let block = self.matched.events.target[event];
+                self.alloc(block, at, kind.size.0);
+            }
+            Action::FreeCompleted => {
+                let block = self.matched.events.target[event] as usize;
+                let slot = std::mem::replace(&mut self.slot[block], Slot::NONE);
+                if slot != Slot::NONE {
+                    if !self.uncertain.is_empty() {
+                        self.uncertain.remove(&slot);
+                    }
+                    self.arena.free(slot);
+                }
+            }
+            Action::SegmentAlloc => {
+                let key = initial.pool_of.get(&(event as u32)).copied();
+                self.arena
+                    .add_segment(key.unwrap_or_else(|| guess(kind)), at, kind.size.0);
+            }
+            Action::SegmentMap => {
+                let key = initial.pool_of.get(&(event as u32)).copied();
+                self.arena
+                    .map(key.unwrap_or_else(|| guess(kind)), at, kind.size.0);
+            }
+            Action::SegmentFree => {
+                let gone = self.arena.remove_segment(at);
+                self.out.anomalies.segments += u64::from(gone.is_err());
+            }
+            Action::SegmentUnmap => {
+                let gone = self.arena.unmap(at, kind.size.0);
+                self.out.anomalies.segments += u64::from(gone.is_err());
+            }
+            _ => {}
+        }
+    }
+
+    fn alloc(&mut self, block: u32, at: u64, requested: u64) {
+        self.out.fidelity.allocs += 1;
+        let rounded = self.arena.config().round_size(requested);
+        let kind = &self.kinds[self.raw.kind[self.alloc_event(block)] as usize];
+        // The default pool of the event's stream is right for nearly every allocation.
+        let usual = PoolKey {
+            pool: kind.pool.unwrap_or_default(),
+            size: self.arena.config().pool_size(rounded),
+            stream: kind.stream,
+        };
+        if let Some(slot) = self.arena.best_fit(usual, rounded)
+            && self.arena.addr(slot) == at
+        {
+            self.out.fidelity.predicted += 1;
+            let slot = self.arena.take(slot, rounded);
+            return self.settle(block, slot);
+        }
+        let Some(free) = self.arena.free_block_at(at) else {
+            return self.place_outside(block, rounded);
+        };
+        self.alloc_elsewhere(block, at, rounded, free);
+    }
+
+    /// An allocation that the usual pool would not have put at `at`.
+    fn alloc_elsewhere(&mut self, block: u32, at: u64, rounded: u64, free: Slot) {
+        let start = self.arena.addr(free);
+        if start == at {
+            // Another pool of the same allocator (a graph's, say) may still predict it.
+            let predicted = self.arena.best_fit_like(free, rounded) == Some(free);
+            self.out.fidelity.predicted += u64::from(predicted);
+            let slot = self.arena.take(free, rounded);
+            return self.settle(block, slot);
+        }
+        let gap = at - start;
+        let unsplit = self
+            .arena
+            .config()
+            .largest_unsplit_remainder(self.arena.pool(free).size);
+        let below = self.arena.used_below(free);
+        let uncertain = below.and_then(|slot| self.uncertain.get(&slot).copied());
+        match (below, uncertain) {
+            (Some(below), Some(owner)) if gap <= unsplit => {
+                // The block below kept a remainder that no event told of: now it is known.
+                self.arena.grow_used(below, gap);
+                self.out.size[owner as usize] += gap;
+                self.out.resized_before.push(owner);
+                self.uncertain.remove(&below);
+                let slot = self.arena.take(free, rounded);
+                self.settle(block, slot);
+            }
+            _ => {
+                let slot = self.arena.occupy(free, at, rounded);
+                self.settle(block, slot);
+            }
+        }
+    }
+
+    fn alloc_event(&self, block: u32) -> usize {
+        self.matched.blocks.alloc[block as usize] as usize
+    }
+}

@@ -1,0 +1,98 @@
+//! The shell: router, header, and what is there on every page.
+
+use crate::client;
+use crate::components::drop_target::DropTarget;
+use crate::components::header::Header;
+use crate::components::help::{Help, HelpOverlay};
+use crate::components::toasts::{ToastArea, Toasts};
+use crate::components::token_dialog::{TokenDialog, TokenNeeded};
+use crate::components::upload_tray::UploadTray;
+use crate::events::{self, Notice};
+use crate::pages::not_found::NotFoundPage;
+use crate::pages::run::RunPage;
+use crate::pages::runs::RunsPage;
+use crate::pages::runs::store::RunsStore;
+use crate::upload::driver::Uploads;
+use api::progress::ServerEvent;
+use leptos::prelude::*;
+use leptos_router::components::{Route, Router, Routes};
+use leptos_router::hooks::use_location;
+use leptos_router::path;
+use wasm_bindgen::JsCast;
+
+/// Whether the server answers; in the context of the whole application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// It does.
+    There,
+    /// It does not; we keep trying.
+    Lost,
+}
+
+/// The application.
+#[component]
+pub fn App() -> impl IntoView {
+    provide_shared_state();
+    view! {
+        <Router>
+            <a class="skip-link" href="#main">"Skip to the content"</a>
+            <Header/>
+            <main id="main" tabindex="-1">
+                <Routes fallback=NotFoundPage>
+                    <Route path=path!("/") view=RunsPage/>
+                    <Route path=path!("/runs/:id") view=RunPage/>
+                </Routes>
+            </main>
+            <FocusFollowsPage/>
+            <UploadTray/>
+        </Router>
+        <DropTarget/>
+        <ToastArea/>
+        <HelpOverlay/>
+        <TokenDialog/>
+    }
+}
+
+/// Moves the focus to the content when the page changes: the link that led there is gone.
+#[component]
+fn FocusFollowsPage() -> impl IntoView {
+    let path = use_location().pathname;
+    Effect::new(move |before: Option<String>| {
+        let now = path.get();
+        if before.is_some_and(|before| before != now)
+            && let Some(main) = document().get_element_by_id("main")
+            && let Ok(main) = main.dyn_into::<web_sys::HtmlElement>()
+        {
+            // Fails only for an element that left the page meanwhile.
+            let _ = main.focus();
+        }
+        now
+    });
+}
+
+/// What every page may ask for, and the one event stream that feeds it.
+fn provide_shared_state() {
+    let uploads = Uploads::new();
+    let runs = RunsStore::new();
+    let connection = RwSignal::new(Connection::There);
+    let token_needed = TokenNeeded(RwSignal::new(false));
+    provide_context(uploads);
+    provide_context(runs);
+    provide_context(connection);
+    provide_context(token_needed);
+    provide_context(Toasts::new());
+    provide_context(Help(RwSignal::new(false)));
+
+    client::on_unauthorized(move || token_needed.0.set(true));
+    events::subscribe(move |notice| match notice {
+        Notice::Event(ServerEvent::RunsChanged) => runs.refresh(),
+        Notice::Event(ServerEvent::Upload { upload, progress }) => {
+            uploads.report(&upload, progress)
+        }
+        Notice::Lost => connection.set(Connection::Lost),
+        Notice::Back => {
+            connection.set(Connection::There);
+            runs.refresh();
+        }
+    });
+}

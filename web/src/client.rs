@@ -1,0 +1,251 @@
+//! Typed requests to the server: `api::routes` in, a value or a [`Problem`] out.
+//!
+//! Dropping the future of a request aborts it, so a request started with
+//! [`leptos::task::spawn_local_scoped_with_cancellation`] ends with the component that asked.
+
+use api::problem::{Problem, ProblemCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::cell::RefCell;
+use std::rc::Rc;
+use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
+use web_sys::{AbortController, Request, RequestInit, Response};
+
+thread_local! {
+    static ON_UNAUTHORIZED: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
+}
+
+/// How a request changes the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Reads.
+    Get,
+    /// Creates.
+    Post,
+    /// Changes.
+    Patch,
+    /// Deletes.
+    Delete,
+}
+
+impl Method {
+    const fn name(self) -> &'static str {
+        match self {
+            Method::Get => "GET",
+            Method::Post => "POST",
+            Method::Patch => "PATCH",
+            Method::Delete => "DELETE",
+        }
+    }
+}
+
+/// Sets what happens when the server asks for a token: the shell opens its dialog.
+pub fn on_unauthorized(react: impl Fn() + 'static) {
+    ON_UNAUTHORIZED.set(Some(Rc::new(react)));
+}
+
+/// Reads JSON.
+///
+/// # Errors
+/// What the server reports, or [`unreachable`] when there was no answer.
+pub async fn get<T: DeserializeOwned>(path: &str) -> Result<T, Problem> {
+    send(Method::Get, path).await
+}
+
+/// Sends a request without a body. An empty answer reads as `()`.
+///
+/// # Errors
+/// As [`get`].
+pub async fn send<T: DeserializeOwned>(method: Method, path: &str) -> Result<T, Problem> {
+    let response = exchange(method, path, None).await?;
+    parsed(&text_of(&response.response).await?)
+}
+
+/// Sends `body` as JSON. An empty answer reads as `()`.
+///
+/// # Errors
+/// As [`get`].
+pub async fn send_json<B, T>(method: Method, path: &str, body: &B) -> Result<T, Problem>
+where
+    B: Serialize,
+    T: DeserializeOwned,
+{
+    let body = serde_json::to_string(body).map_err(|error| not_understood(&error))?;
+    let response = exchange(method, path, Some(body)).await?;
+    parsed(&text_of(&response.response).await?)
+}
+
+/// Reads a binary answer, such as a tile.
+///
+/// # Errors
+/// As [`get`].
+pub async fn get_bytes(path: &str) -> Result<Vec<u8>, Problem> {
+    let response = exchange(Method::Get, path, None).await?;
+    let buffer = response
+        .response
+        .array_buffer()
+        .map_err(|_| unreachable())?;
+    let buffer = JsFuture::from(buffer).await.map_err(|_| unreachable())?;
+    Ok(js_sys::Uint8Array::new(&buffer).to_vec())
+}
+
+/// The problem in an answer that is no success. Also used for uploads, which are sent elsewhere.
+pub fn problem_in(status: u16, body: &str) -> Problem {
+    if let Ok(problem) = serde_json::from_str::<Problem>(body) {
+        return problem;
+    }
+    let (code, title) = match status {
+        401 | 403 => (ProblemCode::Unauthorized, "An access token is needed"),
+        404 => (ProblemCode::NotFound, "Not found"),
+        413 => (ProblemCode::TooLarge, "Too large"),
+        400..=499 => (ProblemCode::BadRequest, "The server refused the request"),
+        _ => (ProblemCode::Internal, "The server failed"),
+    };
+    Problem {
+        code,
+        status,
+        title: title.to_owned(),
+        detail: format!("Something between this page and Tidemark answered with status {status}."),
+        offset: None,
+    }
+}
+
+/// No answer at all.
+pub fn unreachable() -> Problem {
+    Problem {
+        code: ProblemCode::Interrupted,
+        status: 0,
+        title: "The server does not answer".to_owned(),
+        detail: "Check that `tidemark` is still running and that this machine reaches it, \
+                 then try again."
+            .to_owned(),
+        offset: None,
+    }
+}
+
+/// Tells the shell that a token is needed, if that is what `problem` says.
+pub fn notice(problem: &Problem) {
+    if problem.code == ProblemCode::Unauthorized
+        && let Some(react) = ON_UNAUTHORIZED.with_borrow(Clone::clone)
+    {
+        react();
+    }
+}
+
+/// An answer, with the means to abort reading it.
+struct Exchange {
+    response: Response,
+    _abort: AbortOnDrop,
+}
+
+struct AbortOnDrop(AbortController);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        // Does nothing once the answer has been read.
+        self.0.abort();
+    }
+}
+
+async fn exchange(method: Method, path: &str, json: Option<String>) -> Result<Exchange, Problem> {
+    let abort = AbortOnDrop(AbortController::new().map_err(|_| unreachable())?);
+    let request = request(method, path, json, &abort.0).map_err(|_| unreachable())?;
+    let answer = JsFuture::from(leptos::prelude::window().fetch_with_request(&request)).await;
+    let response: Response = answer
+        .and_then(JsCast::dyn_into)
+        .map_err(|_| unreachable())?;
+    if !response.ok() {
+        let problem = problem_in(response.status(), &text_of(&response).await?);
+        notice(&problem);
+        return Err(problem);
+    }
+    Ok(Exchange {
+        response,
+        _abort: abort,
+    })
+}
+
+fn request(
+    method: Method,
+    path: &str,
+    json: Option<String>,
+    abort: &AbortController,
+) -> Result<Request, JsValue> {
+    let init = RequestInit::new();
+    init.set_method(method.name());
+    init.set_signal(Some(&abort.signal()));
+    if let Some(json) = &json {
+        init.set_body(&JsValue::from_str(json));
+    }
+    let request = Request::new_with_str_and_init(path, &init)?;
+    let headers = request.headers();
+    headers.set(
+        "Accept",
+        "application/json, application/problem+json, */*;q=0.5",
+    )?;
+    if json.is_some() {
+        headers.set("Content-Type", "application/json")?;
+    }
+    Ok(request)
+}
+
+async fn text_of(response: &Response) -> Result<String, Problem> {
+    let text = response.text().map_err(|_| unreachable())?;
+    let text = JsFuture::from(text).await.map_err(|_| unreachable())?;
+    Ok(text.as_string().unwrap_or_default())
+}
+
+fn parsed<T: DeserializeOwned>(body: &str) -> Result<T, Problem> {
+    // 204 No Content has no body; `null` is what reads as `()`.
+    let body = if body.is_empty() { "null" } else { body };
+    serde_json::from_str(body).map_err(|error| not_understood(&error))
+}
+
+/// An answer that this page cannot read.
+pub fn not_understood(error: &dyn std::fmt::Display) -> Problem {
+    Problem {
+        code: ProblemCode::TooNew,
+        status: 200,
+        title: "The answer is not understood".to_owned(),
+        detail: format!(
+            "This page and the server are of different versions; reload the page. ({error})"
+        ),
+        offset: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_document_is_taken_as_it_is() {
+        let sent = Problem {
+            code: ProblemCode::BadSnapshot,
+            status: 422,
+            title: "Not a snapshot".to_owned(),
+            detail: "Byte 17 is no opcode.".to_owned(),
+            offset: Some(17),
+        };
+        let body = serde_json::to_string(&sent).unwrap();
+        assert_eq!(problem_in(422, &body), sent);
+    }
+
+    #[test]
+    fn any_other_answer_becomes_a_problem_by_its_status() {
+        let check = |status, code| assert_eq!(problem_in(status, "<html>").code, code);
+        check(401, ProblemCode::Unauthorized);
+        check(404, ProblemCode::NotFound);
+        check(413, ProblemCode::TooLarge);
+        check(418, ProblemCode::BadRequest);
+        check(502, ProblemCode::Internal);
+    }
+
+    #[test]
+    fn an_empty_answer_reads_as_unit_and_nothing_else() {
+        assert_eq!(parsed::<()>(""), Ok(()));
+        assert_eq!(parsed::<u32>("7"), Ok(7));
+        assert_eq!(parsed::<u32>("").unwrap_err().code, ProblemCode::TooNew);
+    }
+}

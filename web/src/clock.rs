@@ -1,0 +1,19 @@
+//! The browser's clock.
+
+use crate::format::UnixMillis;
+use leptos::prelude::*;
+use std::time::Duration;
+
+/// Now.
+pub fn now() -> UnixMillis {
+    UnixMillis(js_sys::Date::now() as i64)
+}
+
+/// Now, renewed every `period` for as long as the owner lives; for ages that stay right.
+pub fn ticking(period: Duration) -> ReadSignal<UnixMillis> {
+    let (moment, set_moment) = signal(now());
+    if let Ok(interval) = set_interval_with_handle(move || set_moment.set(now()), period) {
+        on_cleanup(move || interval.clear());
+    }
+    moment
+}

@@ -1,0 +1,64 @@
+//! Copies a text to the clipboard, and says so.
+
+use crate::components::icon::{Icon, IconView};
+use leptos::prelude::*;
+use std::time::Duration;
+use wasm_bindgen_futures::JsFuture;
+
+/// How long the button says that it copied.
+const THANKS: Duration = Duration::from_millis(1500);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copied {
+    NotYet,
+    Yes,
+    /// No clipboard: the page is neither on localhost nor on HTTPS.
+    Refused,
+}
+
+/// A button that copies `text`.
+#[component]
+pub fn CopyButton(
+    /// What to copy.
+    #[prop(into)]
+    text: Signal<String>,
+    /// Name of what is copied, for the button's name: "Copy {what}".
+    what: &'static str,
+) -> impl IntoView {
+    let copied = RwSignal::new(Copied::NotYet);
+    let copy = move |_| {
+        let promise = window()
+            .navigator()
+            .clipboard()
+            .write_text(&text.get_untracked());
+        leptos::task::spawn_local(async move {
+            let result = JsFuture::from(promise).await;
+            copied.set(if result.is_ok() {
+                Copied::Yes
+            } else {
+                Copied::Refused
+            });
+            set_timeout(
+                move || {
+                    let _ = copied.try_set(Copied::NotYet);
+                },
+                THANKS,
+            );
+        });
+    };
+    let icon = move || match copied.get() {
+        Copied::Yes => view! { <IconView icon=Icon::Done/> },
+        Copied::NotYet | Copied::Refused => view! { <IconView icon=Icon::Copy/> },
+    };
+    let label = move || match copied.get() {
+        Copied::NotYet => "Copy",
+        Copied::Yes => "Copied",
+        Copied::Refused => "Select and copy it",
+    };
+    view! {
+        <button class="copy-button" aria-label=format!("Copy {what}") on:click=copy>
+            {icon}
+            <span aria-live="polite">{label}</span>
+        </button>
+    }
+}

@@ -1,0 +1,63 @@
+//! Files dropped or pasted anywhere on the page are uploaded.
+
+use crate::components::file_picker::files_of;
+use crate::components::icon::LogoMark;
+use crate::upload::driver::Uploads;
+use leptos::ev;
+use leptos::prelude::*;
+use web_sys::{DataTransfer, DragEvent};
+
+/// Whether what is dragged are files (and not a link or a selection of this page).
+fn holds_files(data: Option<&DataTransfer>) -> bool {
+    data.is_some_and(|data| data.types().iter().any(|kind| kind == "Files"))
+}
+
+/// Listens on the whole page; shows a veil while files hang over it.
+#[component]
+pub fn DropTarget() -> impl IntoView {
+    let uploads: Uploads = expect_context();
+    // Entering a child fires `enter` before the parent's `leave`: count instead of toggling.
+    let depth = RwSignal::new(0i32);
+    let files_over = |event: &DragEvent| holds_files(event.data_transfer().as_ref());
+    let handles = [
+        window_event_listener(ev::dragenter, move |event| {
+            if files_over(&event) {
+                event.prevent_default();
+                depth.update(|depth| *depth += 1);
+            }
+        }),
+        window_event_listener(ev::dragover, move |event| {
+            if files_over(&event) {
+                event.prevent_default();
+            }
+        }),
+        window_event_listener(ev::dragleave, move |event| {
+            if files_over(&event) {
+                depth.update(|depth| *depth = (*depth - 1).max(0));
+            }
+        }),
+        window_event_listener(ev::drop, move |event| {
+            if files_over(&event) {
+                event.prevent_default();
+                depth.set(0);
+                uploads.add(files_of(
+                    event.data_transfer().and_then(|data| data.files()),
+                ));
+            }
+        }),
+        window_event_listener(ev::paste, move |event| {
+            uploads.add(files_of(
+                event.clipboard_data().and_then(|data| data.files()),
+            ));
+        }),
+    ];
+    on_cleanup(move || handles.into_iter().for_each(|handle| handle.remove()));
+    view! {
+        <div class="drop-veil" class:shown=move || { depth.get() > 0 } aria-hidden="true">
+            <div class="drop-veil-note">
+                <LogoMark/>
+                <p>"Drop to upload"</p>
+            </div>
+        </div>
+    }
+}

@@ -1,0 +1,72 @@
+//! The slim bar at the top of every page.
+
+use crate::app::Connection;
+use crate::components::file_picker::FilePicker;
+use crate::components::help::Help;
+use crate::components::icon::{Icon, IconView, LogoMark};
+use crate::components::token_dialog::TokenNeeded;
+use crate::theme::{self, Theme};
+use leptos::prelude::*;
+use leptos_router::components::A;
+
+/// Wordmark, upload, theme, help.
+#[component]
+pub fn Header() -> impl IntoView {
+    let Help(help) = expect_context();
+    view! {
+        <header class="app-header">
+            <A href="/" attr:class="wordmark" attr:aria-label="Tidemark: all runs">
+                <LogoMark/>
+                <span>"Tidemark"</span>
+            </A>
+            <ConnectionChip/>
+            <div class="app-header-tools">
+                <FilePicker label="Upload"/>
+                <ThemeSwitch/>
+                <button
+                    class="icon-button"
+                    aria-label="Keys and gestures"
+                    title="Keys and gestures (?)"
+                    on:click=move |_| help.set(true)
+                >
+                    <span aria-hidden="true">"?"</span>
+                </button>
+            </div>
+        </header>
+    }
+}
+
+/// Says when the server does not answer; nothing while it does.
+#[component]
+fn ConnectionChip() -> impl IntoView {
+    let connection: RwSignal<Connection> = expect_context();
+    let TokenNeeded(token_needed) = expect_context();
+    // Without a token the stream is refused; the dialog says so already.
+    let text = move || match (connection.get(), token_needed.get()) {
+        (Connection::Lost, false) => Some("Server not reachable, trying again…"),
+        (Connection::Lost, true) | (Connection::There, _) => None,
+    };
+    view! {
+        <p class="connection-chip" role="status" class:shown=move || text().is_some()>{text}</p>
+    }
+}
+
+/// One button that cycles through the themes.
+#[component]
+fn ThemeSwitch() -> impl IntoView {
+    let chosen = RwSignal::new(theme::stored());
+    let cycle = move |_| {
+        chosen.update(|theme| *theme = theme.next());
+        theme::store(chosen.get_untracked());
+        theme::apply(chosen.get_untracked());
+    };
+    let icon = move || match chosen.get() {
+        Theme::Auto => view! { <IconView icon=Icon::ThemeAuto/> },
+        Theme::Light => view! { <IconView icon=Icon::ThemeLight/> },
+        Theme::Dark => view! { <IconView icon=Icon::ThemeDark/> },
+    };
+    let label = move || format!("Theme: {}", chosen.get().name());
+    view! {
+        <button class="icon-button" aria-label=label title=label on:click=cycle>{icon}</button>
+    }
+}

@@ -1,0 +1,93 @@
+//! The `?` overlay: every key and gesture there is.
+
+use crate::components::dialog::{Closing, Dialog};
+use crate::components::keys::{is_shortcut, on_key};
+use leptos::prelude::*;
+
+/// Whether the overlay is open; in the context of the whole application.
+#[derive(Clone, Copy)]
+pub struct Help(pub RwSignal<bool>);
+
+/// Keys that do one thing.
+struct Shortcut {
+    keys: &'static [&'static str],
+    does: &'static str,
+}
+
+const fn key(keys: &'static [&'static str], does: &'static str) -> Shortcut {
+    Shortcut { keys, does }
+}
+
+/// Keys by the part of the page where they work.
+const SECTIONS: [(&str, &[Shortcut]); 3] = [
+    (
+        "Everywhere",
+        &[
+            key(&["?"], "Show or hide this help"),
+            key(&["Esc"], "Close, clear, or leave"),
+            key(&["drop", "paste"], "Upload snapshots, on any page"),
+        ],
+    ),
+    (
+        "Runs",
+        &[
+            key(&["/"], "Filter"),
+            key(&["↑", "↓"], "Move along the list"),
+            key(&["Enter"], "Open the run"),
+            key(&["F2"], "Rename"),
+            key(&["Del"], "Delete, with undo"),
+        ],
+    ),
+    (
+        "Timeline",
+        &[
+            key(&["wheel", "pinch"], "Zoom at the pointer"),
+            key(&["drag"], "Pan"),
+            key(&["W", "S"], "Zoom in, out"),
+            key(&["A", "D"], "Pan left, right"),
+            key(&["B"], "Zoom into a box: press, then drag"),
+            key(&["F"], "Fit: the whole run, or the selection"),
+            key(&["M"], "Mountain or lines"),
+            key(&["G"], "Group by the next thing"),
+            key(&["click"], "Select an allocation or a band"),
+            key(&["Esc"], "Drop the selection"),
+        ],
+    ),
+];
+
+/// The overlay. `?` opens and closes it.
+#[component]
+pub fn HelpOverlay() -> impl IntoView {
+    let Help(open) = expect_context();
+    on_key(move |event| {
+        if event.key() == "?" && is_shortcut(event) {
+            open.update(|open| *open = !*open);
+        }
+    });
+    view! {
+        <Dialog open=open title="Keys and gestures" closing=Closing::Free>
+            <div class="help">
+                {SECTIONS.iter().map(|(title, keys)| section(title, keys)).collect_view()}
+            </div>
+        </Dialog>
+    }
+}
+
+fn section(title: &'static str, shortcuts: &'static [Shortcut]) -> impl IntoView {
+    view! {
+        <section>
+            <h3>{title}</h3>
+            <dl>{shortcuts.iter().map(row).collect_view()}</dl>
+        </section>
+    }
+}
+
+fn row(shortcut: &'static Shortcut) -> impl IntoView {
+    let keys = shortcut.keys.iter().map(|key| view! { <kbd>{*key}</kbd> });
+    view! {
+        <div class="help-row">
+            <dt>{keys.collect_view()}</dt>
+            <dd>{shortcut.does}</dd>
+        </div>
+    }
+}

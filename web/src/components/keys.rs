@@ -1,0 +1,35 @@
+//! Which key press means what outside of text fields.
+
+use leptos::prelude::*;
+use wasm_bindgen::JsCast;
+use web_sys::{Element, KeyboardEvent};
+
+/// Whether a press is a shortcut: no modifier held, and nobody is typing.
+pub fn is_shortcut(event: &KeyboardEvent) -> bool {
+    let held = event.ctrl_key() || event.meta_key() || event.alt_key();
+    let target = event
+        .target()
+        .and_then(|target| target.dyn_into::<Element>().ok());
+    !held && !target.is_some_and(|element| takes_text(&element.tag_name()))
+}
+
+/// Listens for presses on the whole page until the owner is cleaned up.
+pub fn on_key(react: impl Fn(&KeyboardEvent) + 'static) {
+    let handle = window_event_listener(leptos::ev::keydown, move |event| react(&event));
+    on_cleanup(move || handle.remove());
+}
+
+fn takes_text(tag_name: &str) -> bool {
+    ["INPUT", "TEXTAREA", "SELECT"].contains(&tag_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typing_is_no_shortcut() {
+        assert!(takes_text("INPUT"));
+        assert!(!takes_text("BUTTON"));
+    }
+}

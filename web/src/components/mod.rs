@@ -1,0 +1,16 @@
+//! What several pages share, one component per file.
+
+pub mod badge;
+pub mod copy_button;
+pub mod dialog;
+pub mod drop_target;
+pub mod file_picker;
+pub mod header;
+pub mod help;
+pub mod icon;
+pub mod keys;
+pub mod problem_note;
+pub mod prose;
+pub mod toasts;
+pub mod token_dialog;
+pub mod upload_tray;

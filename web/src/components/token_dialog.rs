@@ -1,0 +1,63 @@
+//! Asks for the access token, once: the server answers with a cookie.
+
+use crate::client;
+use crate::components::dialog::{Closing, Dialog};
+use api::problem::{Problem, ProblemCode};
+use api::routes;
+use api::runs::OpenSession;
+use leptos::prelude::*;
+
+/// Whether the dialog is open; in the context of the whole application.
+#[derive(Clone, Copy)]
+pub struct TokenNeeded(pub RwSignal<bool>);
+
+/// What a refused token tells the user.
+fn refusal(problem: &Problem) -> String {
+    match problem.code {
+        ProblemCode::Unauthorized => "This is not the token. Check for missing characters.".into(),
+        _ => format!("{}. {}", problem.title, problem.detail),
+    }
+}
+
+/// The dialog. The page starts anew with the session: all its state is in the address.
+#[component]
+pub fn TokenDialog() -> impl IntoView {
+    let TokenNeeded(open) = expect_context();
+    let token = RwSignal::new(String::new());
+    let refused = RwSignal::new(None::<String>);
+    let send = move |event: web_sys::SubmitEvent| {
+        event.prevent_default();
+        leptos::task::spawn_local(async move {
+            let session = OpenSession {
+                token: token.get_untracked().trim().to_owned(),
+            };
+            match client::send_json::<_, ()>(client::Method::Post, routes::SESSION, &session).await
+            {
+                Ok(()) => drop(window().location().reload()),
+                Err(problem) => refused.set(Some(refusal(&problem))),
+            }
+        });
+    };
+    view! {
+        <Dialog open=open title="This Tidemark is not public" closing=Closing::Never>
+            <form class="token-form" on:submit=send>
+                <p class="muted">
+                    "Type the access token that the server was started with. "
+                    "This browser remembers the session, not the token."
+                </p>
+                <label for="token">"Access token"</label>
+                <input
+                    id="token"
+                    class="input"
+                    type="password"
+                    autocomplete="current-password"
+                    required
+                    aria-describedby="token-refused"
+                    bind:value=token
+                />
+                <p id="token-refused" class="bad-text" role="alert">{move || refused.get()}</p>
+                <button class="button primary" type="submit">"Open"</button>
+            </form>
+        </Dialog>
+    }
+}

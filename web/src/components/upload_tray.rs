@@ -1,0 +1,204 @@
+//! The uploads of this page, docked at its corner on every page.
+
+use crate::components::icon::{Icon, IconView};
+use crate::components::prose::Prose;
+use crate::format;
+use crate::upload::driver::Uploads;
+use crate::upload::queue::{self, Item, LocalId, State};
+use api::ids::RunId;
+use api::problem::Problem;
+use api::routes;
+use leptos::prelude::*;
+use leptos_router::components::A;
+use leptos_router::hooks::{use_location, use_navigate};
+
+/// The tray; nothing while there are no uploads.
+#[component]
+pub fn UploadTray() -> impl IntoView {
+    let uploads: Uploads = expect_context();
+    warn_before_leaving(uploads);
+    open_when_done(uploads);
+    let path = use_location().pathname;
+    Effect::new(move |_| {
+        let opened = path.with(|path| path.strip_prefix("/runs/").map(str::parse::<RunId>));
+        if let Some(Ok(run)) = opened {
+            uploads.seen(&run);
+        }
+    });
+    let items = uploads.items();
+    let headline = Memo::new(move |_| items.with(|items| queue::headline(items)));
+    let over = Memo::new(move |_| items.with(|items| !queue::is_busy(items)));
+    let ids = move || items.with(|items| items.iter().map(|i| i.id).collect::<Vec<_>>());
+    let tray = move || {
+        view! {
+            <section class="tray" aria-label="Uploads">
+                <header class="tray-head">
+                    <h2 role="status">{headline}</h2>
+                    <Show when=move || over.get()>
+                        <button
+                            class="icon-button"
+                            aria-label="Close the list of uploads"
+                            on:click=move |_| uploads.clear()
+                        >
+                            <IconView icon=Icon::Close/>
+                        </button>
+                    </Show>
+                </header>
+                <ul class="tray-items">
+                    <For each=ids key=|id| *id children=move |id| row(uploads, id)/>
+                </ul>
+            </section>
+        }
+        .into_any()
+    };
+    view! { <Show when=move || items.with(|items| !items.is_empty())>{tray}</Show> }
+}
+
+/// One upload.
+fn row(uploads: Uploads, id: LocalId) -> AnyView {
+    let item = Memo::new(move |_| uploads.item(id));
+    let name = item
+        .get_untracked()
+        .map(|item| item.name)
+        .unwrap_or_default();
+    let size = item
+        .get_untracked()
+        .map(|item| format::exact_bytes(item.size));
+    let status = move || item.get().map(|item| item.status());
+    let kind = move || item.get().map(|item| kind(&item.state)).unwrap_or_default();
+    let controls = move || item.get().map(|item| controls(uploads, &item));
+    let problem = move || match item.get()?.state {
+        State::Failed(problem) => Some(problem_lines(&problem)),
+        _ => None,
+    };
+    view! {
+        <li class="tray-item" data-state=kind>
+            <div class="tray-line">
+                <span class="tray-name" title=size>{name.clone()}</span>
+                {controls}
+            </div>
+            <ProgressBar item=item name=name/>
+            <p class="tray-status">{status}</p>
+            {problem}
+        </li>
+    }
+    .into_any()
+}
+
+/// How far it is. Without a number it moves: something is being done.
+#[component]
+fn ProgressBar(item: Memo<Option<Item>>, name: String) -> impl IntoView {
+    let percent = Memo::new(move |_| item.get().and_then(|item| item.percent()));
+    let running = move || {
+        item.get()
+            .is_some_and(|item| matches!(item.state, State::Running(_)))
+    };
+    let width = move || {
+        percent
+            .get()
+            .map_or("100%".to_owned(), |percent| format!("{percent}%"))
+    };
+    view! {
+        <div
+            class="bar"
+            class:unknown=move || running() && percent.get().is_none()
+            role="progressbar"
+            aria-label=format!("Upload of {name}")
+            aria-valuemin="0"
+            aria-valuemax="100"
+            aria-valuenow=move || percent.get().map(|percent| percent.to_string())
+        >
+            <div class="bar-fill" style:width=width></div>
+        </div>
+    }
+}
+
+fn kind(state: &State) -> &'static str {
+    match state {
+        State::Waiting => "waiting",
+        State::Running(_) => "running",
+        State::Done(_) => "done",
+        State::Failed(_) => "failed",
+        State::Cancelled => "cancelled",
+    }
+}
+
+/// What can be done about it now.
+fn controls(uploads: Uploads, item: &Item) -> AnyView {
+    let id = item.id;
+    match &item.state {
+        State::Waiting | State::Running(_) => {
+            let label = format!("Cancel the upload of {}", item.name);
+            view! {
+                <button class="icon-button" aria-label=label on:click=move |_| uploads.cancel(id)>
+                    <IconView icon=Icon::Close/>
+                </button>
+            }
+            .into_any()
+        }
+        State::Failed(_) | State::Cancelled => view! {
+            <button class="link-button" on:click=move |_| uploads.retry(id)>"Retry"</button>
+        }
+        .into_any(),
+        State::Done(run) => view! { <A href=routes::run_page(run)>"Open"</A> }.into_any(),
+    }
+}
+
+fn problem_lines(problem: &Problem) -> impl IntoView + use<> {
+    let offset = problem
+        .offset
+        .map(|offset| format!(" (byte {})", format::count(offset)));
+    view! {
+        <p class="tray-problem" role="alert">
+            <Prose text=problem.detail.clone()/>
+            {offset}
+        </p>
+    }
+}
+
+/// Opens the run of a file that was uploaded alone, if the user waited for it on the same page.
+fn open_when_done(uploads: Uploads) {
+    let path = use_location().pathname;
+    let navigate = use_navigate();
+    let waited_on = StoredValue::new(None::<(LocalId, String)>);
+    Effect::new(move |_| {
+        let only = uploads.items().with(|items| match items.as_slice() {
+            [only] => Some((only.id, done_run(&only.state))),
+            _ => None,
+        });
+        match (only, waited_on.get_value()) {
+            (None, _) => waited_on.set_value(None),
+            (Some((id, Some(run))), Some((waited, page))) if id == waited => {
+                waited_on.set_value(None);
+                if page == path.get_untracked() {
+                    uploads.clear();
+                    navigate(&routes::run_page(&run), Default::default());
+                }
+            }
+            (Some((_, Some(_))), _) => {}
+            (Some((id, None)), Some((waited, _))) if id == waited => {}
+            (Some((id, None)), _) => waited_on.set_value(Some((id, path.get_untracked()))),
+        }
+    });
+}
+
+fn done_run(state: &State) -> Option<RunId> {
+    match state {
+        State::Done(run) => Some(run.clone()),
+        _ => None,
+    }
+}
+
+fn warn_before_leaving(uploads: Uploads) {
+    let handle = window_event_listener(leptos::ev::beforeunload, move |event| {
+        if uploads
+            .items()
+            .with_untracked(|items| queue::is_busy(items))
+        {
+            event.prevent_default();
+            // What older browsers look at instead.
+            event.set_return_value("An upload is under way.");
+        }
+    });
+    on_cleanup(move || handle.remove());
+}

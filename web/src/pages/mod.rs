@@ -1,0 +1,5 @@
+//! The pages, one module each.
+
+pub mod not_found;
+pub mod run;
+pub mod runs;

@@ -1,0 +1,176 @@
+//! The first page of an empty store: drop a file, open a sample, or how to record one.
+
+use crate::client::{self, Method};
+use crate::components::copy_button::CopyButton;
+use crate::components::file_picker::FilePicker;
+use crate::components::icon::{Icon, IconView, LogoMark};
+use crate::components::problem_note::ProblemNote;
+use crate::components::toasts::Toasts;
+use crate::format;
+use api::problem::Problem;
+use api::routes;
+use api::runs::{FinishedUpload, Sample};
+use leptos::prelude::*;
+use leptos_router::NavigateOptions;
+use leptos_router::hooks::use_navigate;
+
+/// Records and writes a snapshot.
+const RECORD: &str = "\
+torch.cuda.memory._record_memory_history(max_entries=1_000_000)
+train(steps=10)
+torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
+
+/// Uploads from a shell, from wherever this page was opened.
+fn curl_line(origin: &str) -> String {
+    format!("curl -T snapshot.pickle {origin}/api/upload/")
+}
+
+/// Uploads with our own command line.
+fn push_line(origin: &str) -> String {
+    format!("tidemark push snapshot.pickle --server {origin}")
+}
+
+/// What to do first.
+#[component]
+pub fn FirstSteps() -> impl IntoView {
+    view! {
+        <div class="first-steps">
+            <section class="drop-zone" aria-labelledby="drop-title">
+                <LogoMark/>
+                <h1 id="drop-title">"Where did the GPU memory go?"</h1>
+                <p class="muted">
+                    "Drop PyTorch memory snapshots anywhere on this page: "
+                    <code>".pickle"</code> " or " <code>".json"</code>
+                    ", plain or gzip or zstd, gigabytes included."
+                </p>
+                <FilePicker label="Choose files"/>
+            </section>
+            <Samples/>
+            <Recipes/>
+        </div>
+    }
+}
+
+/// The same below a list of runs, folded away.
+#[component]
+pub fn MoreSteps() -> impl IntoView {
+    let opened = RwSignal::new(false);
+    let content = move || {
+        view! {
+            <div class="first-steps">
+                <Samples/>
+                <Recipes/>
+            </div>
+        }
+    };
+    view! {
+        <details class="more-steps" on:toggle=move |_| opened.set(true)>
+            <summary>"Samples, and how to record a snapshot"</summary>
+            <Show when=move || opened.get()>{content}</Show>
+        </details>
+    }
+}
+
+/// The bundled samples, one click away.
+#[component]
+pub fn Samples() -> impl IntoView {
+    let samples = LocalResource::new(|| client::get::<Vec<Sample>>(routes::SAMPLES));
+    let cards = move || match samples.get() {
+        None => (0..3)
+            .map(|_| view! { <li class="sample skeleton-row"></li> })
+            .collect_view()
+            .into_any(),
+        Some(Ok(samples)) => samples
+            .into_iter()
+            .map(|sample| view! { <SampleCard sample=sample/> })
+            .collect_view()
+            .into_any(),
+        Some(Err(problem)) => view! { <li><ProblemNote problem=problem/></li> }.into_any(),
+    };
+    view! {
+        <section class="samples" aria-labelledby="samples-title">
+            <h2 id="samples-title">"Or look at a sample"</h2>
+            <ul class="sample-list">{cards}</ul>
+        </section>
+    }
+}
+
+/// One sample; a click makes a run of it and opens that.
+#[component]
+fn SampleCard(sample: Sample) -> impl IntoView {
+    let toasts: Toasts = expect_context();
+    let navigate = use_navigate();
+    let opening = RwSignal::new(false);
+    let path = routes::sample(&sample.name);
+    let open = move |_| {
+        if opening.get_untracked() {
+            return;
+        }
+        opening.set(true);
+        let (navigate, path) = (navigate.clone(), path.clone());
+        leptos::task::spawn_local(async move {
+            let opened: Result<FinishedUpload, Problem> = client::send(Method::Post, &path).await;
+            match opened {
+                Ok(opened) => {
+                    navigate(
+                        &routes::run_page(&opened.run.id),
+                        NavigateOptions::default(),
+                    );
+                }
+                Err(problem) => toasts.fail("The sample did not open", &problem),
+            }
+            let _ = opening.try_set(false);
+        });
+    };
+    view! {
+        <li>
+            <button class="sample" aria-busy=move || opening.get().to_string() on:click=open>
+                <span class="sample-title">{sample.title} <IconView icon=Icon::Forward/></span>
+                <span class="sample-about">{sample.about}</span>
+                <span class="sample-size">{format::bytes(sample.bytes)}</span>
+            </button>
+        </li>
+    }
+}
+
+/// How to record a snapshot and send it here.
+#[component]
+pub fn Recipes() -> impl IntoView {
+    let origin = window().location().origin().unwrap_or_default();
+    view! {
+        <section class="recipes" aria-labelledby="recipes-title">
+            <h2 id="recipes-title">"Record your own"</h2>
+            <Recipe title="In the training script" text=RECORD.to_owned()/>
+            <Recipe title="Upload from a shell" text=curl_line(&origin)/>
+            <Recipe title="Upload and get the link" text=push_line(&origin)/>
+        </section>
+    }
+}
+
+#[component]
+fn Recipe(title: &'static str, text: String) -> impl IntoView {
+    let code = text.clone();
+    view! {
+        <figure class="recipe">
+            <figcaption>
+                {title}
+                <CopyButton text=text what=title/>
+            </figcaption>
+            <pre tabindex="0"><code>{code}</code></pre>
+        </figure>
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recipes_name_the_server_that_serves_them() {
+        let origin = "http://127.0.0.1:7878";
+        // curl appends the file's name only to an address that ends with a slash.
+        assert!(curl_line(origin).ends_with("http://127.0.0.1:7878/api/upload/"));
+        assert!(push_line(origin).ends_with(origin));
+        assert_eq!(RECORD.lines().count(), 3);
+    }
+}

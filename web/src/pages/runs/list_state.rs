@@ -1,0 +1,431 @@
+//! How the list is sorted and filtered: the query of its page, and what that does to the runs.
+//!
+//! `v=1&sort=peak&dir=asc&q=leak`; defaults are left out, the default list has a clean address.
+
+use crate::url_state::Query;
+use api::runs::RunSummary;
+use std::cmp::Ordering;
+
+/// The version written.
+const VERSION: u32 = 1;
+
+/// A column that sorts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Column {
+    /// Its name.
+    Name,
+    /// Peak of allocated.
+    Peak,
+    /// Number of steps.
+    Steps,
+    /// Number of events, all devices together.
+    Events,
+    /// Number of devices.
+    Devices,
+    /// Bytes of the file.
+    Size,
+    /// When it arrived.
+    #[default]
+    Age,
+}
+
+impl Column {
+    /// All of them, in the order in which the table shows them.
+    pub const ALL: [Column; 7] = [
+        Column::Name,
+        Column::Peak,
+        Column::Steps,
+        Column::Events,
+        Column::Devices,
+        Column::Size,
+        Column::Age,
+    ];
+
+    /// Its head in the table.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Column::Name => "Name",
+            Column::Peak => "Peak allocated",
+            Column::Steps => "Steps",
+            Column::Events => "Events",
+            Column::Devices => "Devices",
+            Column::Size => "File",
+            Column::Age => "Added",
+        }
+    }
+
+    /// Its name in queries and style sheets.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Column::Name => "name",
+            Column::Peak => "peak",
+            Column::Steps => "steps",
+            Column::Events => "events",
+            Column::Devices => "devices",
+            Column::Size => "size",
+            Column::Age => "age",
+        }
+    }
+
+    /// What a first click wants: names from A, numbers from the largest, ages from the newest.
+    pub const fn natural(self) -> Direction {
+        match self {
+            Column::Name | Column::Age => Direction::Ascending,
+            _ => Direction::Descending,
+        }
+    }
+}
+
+/// Which end comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// Smallest (youngest, A) first.
+    #[default]
+    Ascending,
+    /// Largest (oldest, Z) first.
+    Descending,
+}
+
+impl Direction {
+    /// Value of `aria-sort`.
+    pub const fn aria(self) -> &'static str {
+        match self {
+            Direction::Ascending => "ascending",
+            Direction::Descending => "descending",
+        }
+    }
+
+    const fn key(self) -> &'static str {
+        match self {
+            Direction::Ascending => "asc",
+            Direction::Descending => "desc",
+        }
+    }
+
+    const fn flipped(self) -> Direction {
+        match self {
+            Direction::Ascending => Direction::Descending,
+            Direction::Descending => Direction::Ascending,
+        }
+    }
+}
+
+/// How the list is sorted and filtered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListState {
+    /// The column that sorts.
+    pub sort: Column,
+    /// Which end comes first.
+    pub direction: Direction,
+    /// What was typed; every word must occur.
+    pub filter: String,
+}
+
+impl ListState {
+    /// The state after a click on a column's head: its natural order, or the other way around.
+    pub fn clicked(self, column: Column) -> ListState {
+        let direction = match self.sort == column {
+            true => self.direction.flipped(),
+            false => column.natural(),
+        };
+        ListState {
+            sort: column,
+            direction,
+            ..self
+        }
+    }
+
+    /// The runs to show, in order.
+    pub fn arrange(&self, runs: &[RunSummary]) -> Vec<RunSummary> {
+        let words: Vec<String> = self
+            .filter
+            .split_whitespace()
+            .map(str::to_lowercase)
+            .collect();
+        let mut shown: Vec<RunSummary> = runs
+            .iter()
+            .filter(|run| matches(run, &words))
+            .cloned()
+            .collect();
+        // Ties keep one order, newest first, whatever the column: rows must not jump on refresh.
+        shown.sort_by(|a, b| {
+            let by_column = match self.direction {
+                Direction::Ascending => compare(self.sort, a, b),
+                Direction::Descending => compare(self.sort, b, a),
+            };
+            by_column
+                .then_with(|| compare(Column::Age, a, b))
+                .then_with(|| a.id.cmp(&b.id))
+        });
+        shown
+    }
+}
+
+/// Events of all devices.
+pub fn events(run: &RunSummary) -> u64 {
+    run.devices
+        .iter()
+        .map(|device| u64::from(device.events))
+        .sum()
+}
+
+fn compare(column: Column, a: &RunSummary, b: &RunSummary) -> Ordering {
+    match column {
+        Column::Name => natural_order(&a.name, &b.name),
+        Column::Peak => a.peak_allocated.cmp(&b.peak_allocated),
+        Column::Steps => a.steps.cmp(&b.steps),
+        Column::Events => events(a).cmp(&events(b)),
+        Column::Devices => a.devices.len().cmp(&b.devices.len()),
+        Column::Size => a.file_bytes.cmp(&b.file_bytes),
+        // Young is small: the age grows as the arrival lies further back.
+        Column::Age => b.created_ms.cmp(&a.created_ms),
+    }
+}
+
+/// Case-blind, and numbers by value: `rank2` before `rank10`.
+fn natural_order(a: &str, b: &str) -> Ordering {
+    let (a, b) = (a.to_lowercase(), b.to_lowercase());
+    let (mut a, mut b) = (a.as_str(), b.as_str());
+    loop {
+        let (number_a, number_b) = (leading_digits(a), leading_digits(b));
+        if !number_a.is_empty() && !number_b.is_empty() {
+            let (x, y) = (
+                number_a.trim_start_matches('0'),
+                number_b.trim_start_matches('0'),
+            );
+            let by_value = x.len().cmp(&y.len()).then_with(|| x.cmp(y));
+            if by_value != Ordering::Equal {
+                return by_value;
+            }
+            (a, b) = (&a[number_a.len()..], &b[number_b.len()..]);
+            continue;
+        }
+        let (mut rest_a, mut rest_b) = (a.chars(), b.chars());
+        match (rest_a.next(), rest_b.next()) {
+            (None, None) => return Ordering::Equal,
+            (x, y) if x != y => return x.cmp(&y),
+            _ => (a, b) = (rest_a.as_str(), rest_b.as_str()),
+        }
+    }
+}
+
+fn leading_digits(text: &str) -> &str {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    &text[..end]
+}
+
+/// Whether every word (lower case) occurs in what is known of the run.
+fn matches(run: &RunSummary, words: &[String]) -> bool {
+    let name = run.name.to_lowercase();
+    let id = run.id.as_str().to_lowercase();
+    let occurs = |word: &String| {
+        let in_quality = || {
+            run.quality
+                .iter()
+                .any(|code| code.replace('_', " ").contains(word))
+        };
+        name.contains(word)
+            || id.contains(word)
+            || run.content_hash.starts_with(word.as_str())
+            || in_quality()
+    };
+    words.iter().all(occurs)
+}
+
+impl Query for ListState {
+    type Note = &'static str;
+
+    fn read(query: &str) -> (ListState, Vec<&'static str>) {
+        let mut state = ListState::default();
+        let mut direction = None;
+        let mut notes = Vec::new();
+        for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+            match key {
+                "sort" => match Column::ALL.into_iter().find(|column| column.key() == value) {
+                    Some(column) => state.sort = column,
+                    None => notes.push("sort"),
+                },
+                "dir" => match value {
+                    "asc" => direction = Some(Direction::Ascending),
+                    "desc" => direction = Some(Direction::Descending),
+                    _ => notes.push("dir"),
+                },
+                "q" => state.filter = decode(value),
+                _ => {}
+            }
+        }
+        state.direction = direction.unwrap_or(state.sort.natural());
+        (state, notes)
+    }
+
+    fn write(&self) -> String {
+        if *self == ListState::default() {
+            return String::new();
+        }
+        let mut query = format!("v={VERSION}");
+        if self.sort != Column::default() {
+            query += &format!("&sort={}", self.sort.key());
+        }
+        if self.direction != self.sort.natural() {
+            query += &format!("&dir={}", self.direction.key());
+        }
+        if !self.filter.is_empty() {
+            query += &format!("&q={}", encode(&self.filter));
+        }
+        query
+    }
+}
+
+/// Percent-encodes all but letters, digits and `-._~`; a space becomes `+`.
+fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(byte as char);
+            }
+            b' ' => out.push('+'),
+            _ => out += &format!("%{byte:02X}"),
+        }
+    }
+    out
+}
+
+/// The other way around; a broken escape stands for itself.
+fn decode(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut i = 0;
+    while i < bytes.len() {
+        let escaped = (bytes[i] == b'%')
+            .then(|| bytes.get(i + 1..i + 3))
+            .flatten()
+            .and_then(|hex| std::str::from_utf8(hex).ok())
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match (bytes[i], escaped) {
+            (_, Some(byte)) => {
+                out.push(byte);
+                i += 3;
+                continue;
+            }
+            (b'+', None) => out.push(b' '),
+            (byte, None) => out.push(byte),
+        }
+        i += 1;
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::runs::RunSource;
+
+    fn run(name: &str, peak: u64, created_ms: i64) -> RunSummary {
+        RunSummary {
+            id: format!("run_{name}")
+                .replace([' ', '-', '.'], "")
+                .parse()
+                .unwrap(),
+            name: name.to_owned(),
+            source: RunSource::Upload,
+            created_ms,
+            file_bytes: 10,
+            content_hash: "abc123".to_owned(),
+            devices: vec![],
+            steps: 0,
+            peak_allocated: peak,
+            quality: vec!["ring_wrapped".to_owned()],
+            deleted_ms: None,
+        }
+    }
+
+    fn names(state: &ListState, runs: &[RunSummary]) -> Vec<String> {
+        state
+            .arrange(runs)
+            .into_iter()
+            .map(|run| run.name)
+            .collect()
+    }
+
+    #[test]
+    fn a_state_survives_its_query() {
+        let check = |sort, direction, filter: &str| {
+            let state = ListState {
+                sort,
+                direction,
+                filter: filter.to_owned(),
+            };
+            assert_eq!(ListState::read(&state.write()), (state, vec![]));
+        };
+        for column in Column::ALL {
+            check(column, Direction::Ascending, "");
+            check(column, Direction::Descending, "leak & grow=100% größe+1");
+        }
+        assert_eq!(ListState::default().write(), "");
+    }
+
+    #[test]
+    fn what_is_not_understood_keeps_its_default() {
+        let (state, notes) = ListState::read("sort=colour&dir=up&q=%zz%4&new=1");
+        assert_eq!(notes, ["sort", "dir"]);
+        assert_eq!(
+            state,
+            ListState {
+                filter: "%zz%4".to_owned(),
+                ..ListState::default()
+            }
+        );
+    }
+
+    #[test]
+    fn the_newest_comes_first_until_a_column_is_clicked() {
+        let runs = [run("a", 5, 1), run("B", 9, 3), run("c", 7, 2)];
+        let state = ListState::default();
+        assert_eq!(names(&state, &runs), ["B", "c", "a"]);
+        let by_peak = state.clicked(Column::Peak);
+        assert_eq!(names(&by_peak, &runs), ["B", "c", "a"]);
+        let smallest_first = by_peak.clicked(Column::Peak);
+        assert_eq!(names(&smallest_first, &runs), ["a", "c", "B"]);
+        let by_name = smallest_first.clicked(Column::Name);
+        assert_eq!(names(&by_name, &runs), ["a", "B", "c"]);
+    }
+
+    #[test]
+    fn equal_values_stay_newest_first_in_both_directions() {
+        let runs = [run("old", 5, 1), run("new", 5, 2)];
+        let down = ListState::default().clicked(Column::Peak);
+        assert_eq!(names(&down, &runs), ["new", "old"]);
+        assert_eq!(names(&down.clicked(Column::Peak), &runs), ["new", "old"]);
+    }
+
+    #[test]
+    fn numbers_in_names_sort_by_value() {
+        let check = |a, b, expected| assert_eq!(natural_order(a, b), expected, "{a} {b}");
+        check("rank2", "rank10", Ordering::Less);
+        check("Rank2", "rank2", Ordering::Equal);
+        check("rank02", "rank2", Ordering::Equal);
+        check("rank", "rank0", Ordering::Less);
+        check("a1b2", "a1b10", Ordering::Less);
+        check("ä", "z", Ordering::Greater);
+    }
+
+    #[test]
+    fn every_word_must_occur_somewhere() {
+        let runs = [run("vl before", 1, 1), run("vl after", 1, 2)];
+        let check = |filter: &str, expected: &[&str]| {
+            let state = ListState {
+                filter: filter.to_owned(),
+                ..ListState::default()
+            };
+            assert_eq!(names(&state, &runs), expected, "{filter}");
+        };
+        check("VL", &["vl after", "vl before"]);
+        check("  before vl ", &["vl before"]);
+        check("wrapped before", &["vl before"]);
+        check("abc1", &["vl after", "vl before"]);
+        check("bc1", &[]);
+    }
+}

@@ -1,0 +1,67 @@
+//! The list of runs; with an empty store, what to do first.
+
+mod empty;
+pub mod list_state;
+mod row;
+pub mod store;
+mod table;
+mod toolbar;
+
+use crate::components::problem_note::ProblemNote;
+use crate::url_state::use_url_state;
+use api::runs::RunSummary;
+use empty::{FirstSteps, MoreSteps};
+use leptos::prelude::*;
+use list_state::ListState;
+use store::{Loaded, RunsStore};
+use table::{RunTable, TableSkeleton};
+use toolbar::Toolbar;
+
+/// What the page shows; changes seldom, so that a refresh does not rebuild the table.
+#[derive(Clone, PartialEq)]
+enum Shown {
+    Loading,
+    Empty,
+    List,
+    Failed(api::problem::Problem),
+}
+
+/// The page.
+#[component]
+pub fn RunsPage() -> impl IntoView {
+    let store: RunsStore = expect_context();
+    let list = use_url_state::<ListState>();
+    store.refresh();
+    document().set_title("Runs · Tidemark");
+
+    let all = store.runs();
+    let arranged = Memo::new(move |_| {
+        all.with(|runs| match runs {
+            Loaded::Ready(runs) => list.state().with(|state| state.arrange(runs)),
+            Loaded::Loading | Loaded::Failed(_) => Vec::<RunSummary>::new(),
+        })
+    });
+    let shown = Memo::new(move |_| {
+        all.with(|runs| match runs {
+            Loaded::Loading => Shown::Loading,
+            Loaded::Failed(problem) => Shown::Failed(problem.clone()),
+            Loaded::Ready(runs) if runs.is_empty() => Shown::Empty,
+            Loaded::Ready(_) => Shown::List,
+        })
+    });
+    let body = move || match shown.get() {
+        Shown::Loading => view! { <TableSkeleton/> }.into_any(),
+        Shown::Empty => view! { <FirstSteps/> }.into_any(),
+        Shown::List => view! {
+            <Toolbar list=list shown=arranged/>
+            <RunTable list=list runs=arranged/>
+            <MoreSteps/>
+        }
+        .into_any(),
+        Shown::Failed(problem) => {
+            let retry = Callback::new(move |()| store.refresh());
+            view! { <ProblemNote problem=problem retry=retry/> }.into_any()
+        }
+    };
+    view! { <div class="runs-page">{body}</div> }
+}

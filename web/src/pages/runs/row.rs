@@ -1,0 +1,294 @@
+//! One run in the list: what it is, and rename and delete in place.
+
+use super::list_state::{Column, events};
+use super::store::RunsStore;
+use crate::components::badge::{BadgeView, badge};
+use crate::components::icon::{Icon, IconView};
+use crate::components::toasts::Toasts;
+use crate::format::{self, UnixMillis};
+use crate::upload::driver::Uploads;
+use api::ids::RunId;
+use api::routes;
+use api::runs::RunSummary;
+use leptos::html;
+use leptos::prelude::*;
+use leptos_router::components::A;
+use std::time::Duration;
+use wasm_bindgen::JsCast;
+use web_sys::{HtmlElement, KeyboardEvent};
+
+/// Longest name the server takes, characters.
+const NAME_LIMIT: &str = "200";
+
+/// What a row needs, in one `Copy` bundle.
+#[derive(Clone, Copy)]
+struct Row {
+    run: Memo<Option<RunSummary>>,
+    element: NodeRef<html::Tr>,
+    renaming: RwSignal<bool>,
+    store: RunsStore,
+    toasts: Toasts,
+}
+
+impl Row {
+    fn with<T: Default>(self, read: impl FnOnce(&RunSummary) -> T) -> T {
+        self.run
+            .with(|run| run.as_ref().map(read))
+            .unwrap_or_default()
+    }
+
+    /// Ends the editing and gives the focus back to the row.
+    fn return_focus(self) {
+        self.renaming.set(false);
+        // The link is there again when the effects of this change have run.
+        set_timeout(
+            move || {
+                let row = self.element.try_get_untracked().flatten();
+                let link = row.and_then(|row| row.query_selector(".run-link").ok().flatten());
+                if let Some(link) = link.and_then(|link| link.dyn_into::<HtmlElement>().ok()) {
+                    let _ = link.focus();
+                }
+            },
+            Duration::ZERO,
+        );
+    }
+
+    fn rename(self, name: &str) {
+        // Leaving the field fires once more after Enter.
+        if !self.renaming.get_untracked() {
+            return;
+        }
+        self.renaming.set(false);
+        let Some(run) = self.run.get_untracked() else {
+            return;
+        };
+        let name = name.trim();
+        if !name.is_empty() && name != run.name {
+            self.store.rename(self.toasts, run.id, name.to_owned());
+        }
+    }
+
+    fn delete(self) {
+        if let Some(run) = self.run.get_untracked() {
+            self.store.delete(self.toasts, &run);
+        }
+    }
+}
+
+/// One row.
+#[component]
+pub fn RunRow(
+    /// The run.
+    id: RunId,
+    /// The largest peak in the list: what a full bar means.
+    largest: Memo<u64>,
+    /// For the age.
+    now: ReadSignal<UnixMillis>,
+) -> impl IntoView {
+    let store: RunsStore = expect_context();
+    let uploads: Uploads = expect_context();
+    let looked_up = id.clone();
+    let row = Row {
+        run: Memo::new(move |_| store.run(&looked_up)),
+        element: NodeRef::new(),
+        renaming: RwSignal::new(false),
+        store,
+        toasts: expect_context(),
+    };
+    let fresh = {
+        let id = id.clone();
+        Memo::new(move |_| uploads.fresh().with(|fresh| fresh.contains(&id)))
+    };
+    let keys = move |event: KeyboardEvent| {
+        if event.key() == "F2" {
+            row.renaming.set(true);
+        }
+    };
+    view! {
+        <tr role="row" class="run" node_ref=row.element on:keydown=keys>
+            {name_cell(row, id, fresh)}
+            {peak_cell(row, largest)}
+            {number_cells(row)}
+            {age_cell(row, now)}
+            {action_cell(row)}
+        </tr>
+    }
+}
+
+fn name_cell(row: Row, id: RunId, fresh: Memo<bool>) -> AnyView {
+    let content = move || match row.renaming.get() {
+        true => view! { <NameField row=row/> }.into_any(),
+        false => {
+            let name = move || row.with(|run| run.name.clone());
+            view! {
+                <A href=routes::run_page(&id) attr:class="run-link" attr:title=name>{name}</A>
+            }
+            .into_any()
+        }
+    };
+    let codes = Memo::new(move |_| row.with(|run| run.quality.clone()));
+    let badges = move || {
+        let badges = codes
+            .get()
+            .into_iter()
+            .map(|code| view! { <BadgeView badge=badge(&code)/> });
+        badges.collect_view()
+    };
+    let new = move || {
+        fresh
+            .get()
+            .then(|| view! { <span class="badge new">"new"</span> })
+    };
+    view! {
+        <td role="cell" data-column=Column::Name.key()>
+            <div class="run-name">{content} <span class="badges">{new} {badges}</span></div>
+        </td>
+    }
+    .into_any()
+}
+
+/// The name while it is edited. Enter and leaving save, Escape does not.
+#[component]
+fn NameField(row: Row) -> impl IntoView {
+    let input = NodeRef::<html::Input>::new();
+    Effect::new(move |_| {
+        if let Some(input) = input.get() {
+            let run = row.run.get_untracked();
+            input.set_value(&run.map(|run| run.name).unwrap_or_default());
+            // Fails only for a field that left the page meanwhile.
+            let _ = input.focus();
+            input.select();
+        }
+    });
+    // Removing a field takes its focus away: by then the reference to it is gone.
+    let value = move || {
+        let input = input.try_get_untracked().flatten();
+        input.map(|input| input.value()).unwrap_or_default()
+    };
+    let keys = move |event: KeyboardEvent| {
+        event.stop_propagation();
+        match event.key().as_str() {
+            "Enter" => {
+                row.rename(&value());
+                row.return_focus();
+            }
+            "Escape" => row.return_focus(),
+            _ => {}
+        }
+    };
+    view! {
+        <input
+            class="input run-name-field"
+            aria-label="New name"
+            maxlength=NAME_LIMIT
+            node_ref=input
+            on:keydown=keys
+            on:blur=move |_| row.rename(&value())
+        />
+    }
+}
+
+/// The peak with a bar: its share of the largest one in the list.
+fn peak_cell(row: Row, largest: Memo<u64>) -> AnyView {
+    let peak = Memo::new(move |_| row.with(|run| run.peak_allocated));
+    let width = move || format!("{}%", format::percent(peak.get(), largest.get().max(1)));
+    view! {
+        <td role="cell" data-column=Column::Peak.key() data-label="Peak allocated">
+            <div class="peak" title=move || format::exact_bytes(peak.get())>
+                <span class="peak-track" aria-hidden="true">
+                    <span class="peak-fill" style:width=width></span>
+                </span>
+                <span class="num">{move || format::bytes(peak.get())}</span>
+            </div>
+        </td>
+    }
+    .into_any()
+}
+
+fn number_cells(row: Row) -> AnyView {
+    let steps = move || match row.with(|run| run.steps) {
+        0 => "–".to_owned(),
+        steps => format::count(u64::from(steps)),
+    };
+    let n_events = Memo::new(move |_| row.with(events));
+    let devices = move || row.with(|run| devices_text(run));
+    let size = Memo::new(move |_| row.with(|run| run.file_bytes));
+    view! {
+        <td role="cell" class="num" data-column=Column::Steps.key() data-label="Steps">{steps}</td>
+        <td
+            role="cell"
+            class="num"
+            data-column=Column::Events.key()
+            data-label="Events"
+            title=move || format::count(n_events.get())
+        >
+            {move || format::short_count(n_events.get())}
+        </td>
+        <td role="cell" class="num" data-column=Column::Devices.key() data-label="Devices">
+            {devices}
+        </td>
+        <td
+            role="cell"
+            class="num"
+            data-column=Column::Size.key()
+            data-label="File"
+            title=move || format::exact_bytes(size.get())
+        >
+            {move || format::bytes(size.get())}
+        </td>
+    }
+    .into_any()
+}
+
+/// `cuda:0`, or how many.
+fn devices_text(run: &RunSummary) -> String {
+    match run.devices.as_slice() {
+        [] => "–".to_owned(),
+        [only] => format!("cuda:{}", only.device),
+        several => format!("{} devices", several.len()),
+    }
+}
+
+fn age_cell(row: Row, now: ReadSignal<UnixMillis>) -> AnyView {
+    let created = Memo::new(move |_| UnixMillis(row.with(|run| run.created_ms)));
+    view! {
+        <td
+            role="cell"
+            class="num"
+            data-column=Column::Age.key()
+            data-label="Added"
+            title=move || format::date_time(created.get())
+        >
+            {move || format::age(created.get(), now.get())}
+        </td>
+    }
+    .into_any()
+}
+
+fn action_cell(row: Row) -> AnyView {
+    let named =
+        move |verb: &'static str| move || format!("{verb} {}", row.with(|r| r.name.clone()));
+    view! {
+        <td role="cell" data-column="actions">
+            <div class="run-actions">
+                <button
+                    class="icon-button"
+                    title="Rename (F2)"
+                    aria-label=named("Rename")
+                    on:click=move |_| row.renaming.set(true)
+                >
+                    <IconView icon=Icon::Rename/>
+                </button>
+                <button
+                    class="icon-button"
+                    title="Delete (Del)"
+                    aria-label=named("Delete")
+                    on:click=move |_| row.delete()
+                >
+                    <IconView icon=Icon::Delete/>
+                </button>
+            </div>
+        </td>
+    }
+    .into_any()
+}

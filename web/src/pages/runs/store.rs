@@ -1,0 +1,139 @@
+//! The runs as the server has them, kept while the application runs: coming back to the list shows
+//! it at once, and what changed meanwhile is read behind it.
+
+use crate::client::{self, Method};
+use crate::components::toasts::{ToastAction, Toasts};
+use api::ids::RunId;
+use api::problem::Problem;
+use api::routes;
+use api::runs::{RenameRun, RunSummary};
+use leptos::prelude::*;
+
+/// Something read from the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loaded<T> {
+    /// Not here yet.
+    Loading,
+    /// Here.
+    Ready(T),
+    /// Not to be had.
+    Failed(Problem),
+}
+
+/// The runs; in the context of the whole application.
+#[derive(Clone, Copy)]
+pub struct RunsStore {
+    runs: RwSignal<Loaded<Vec<RunSummary>>>,
+    /// Number of the newest request: an older answer must not overwrite a newer one.
+    newest: StoredValue<u32>,
+}
+
+impl RunsStore {
+    /// Nothing yet.
+    pub fn new() -> RunsStore {
+        RunsStore {
+            runs: RwSignal::new(Loaded::Loading),
+            newest: StoredValue::new(0),
+        }
+    }
+
+    /// All runs that are not deleted.
+    pub fn runs(self) -> Signal<Loaded<Vec<RunSummary>>> {
+        self.runs.into()
+    }
+
+    /// One run.
+    pub fn run(self, id: &RunId) -> Option<RunSummary> {
+        self.runs.with(|runs| match runs {
+            Loaded::Ready(runs) => runs.iter().find(|run| run.id == *id).cloned(),
+            Loaded::Loading | Loaded::Failed(_) => None,
+        })
+    }
+
+    /// Reads them anew. What is shown stays until the answer is there, and if there is none.
+    pub fn refresh(self) {
+        let request = self.newest.get_value().wrapping_add(1);
+        self.newest.set_value(request);
+        leptos::task::spawn_local(async move {
+            let answer = client::get::<Vec<RunSummary>>(routes::RUNS).await;
+            if self.newest.get_value() != request {
+                return;
+            }
+            match answer {
+                Ok(mut runs) => {
+                    runs.retain(|run| run.deleted_ms.is_none());
+                    self.runs.set(Loaded::Ready(runs));
+                }
+                Err(problem) => self.runs.update(|runs| match runs {
+                    Loaded::Ready(_) => {}
+                    Loaded::Loading | Loaded::Failed(_) => *runs = Loaded::Failed(problem),
+                }),
+            }
+        });
+    }
+
+    /// Renames one, at once; takes it back when the server refuses.
+    pub fn rename(self, toasts: Toasts, id: RunId, name: String) {
+        self.change(&id, |run| run.name.clone_from(&name));
+        leptos::task::spawn_local(async move {
+            let body = RenameRun { name };
+            let path = routes::run(&id);
+            let renamed =
+                client::send_json::<_, serde::de::IgnoredAny>(Method::Patch, &path, &body).await;
+            if let Err(problem) = renamed {
+                toasts.fail("Not renamed", &problem);
+            }
+            self.refresh();
+        });
+    }
+
+    /// Deletes one, at once, with a way back.
+    pub fn delete(self, toasts: Toasts, run: &RunSummary) {
+        let (id, name) = (run.id.clone(), run.name.clone());
+        self.runs.update(|runs| {
+            if let Loaded::Ready(runs) = runs {
+                runs.retain(|run| run.id != id);
+            }
+        });
+        leptos::task::spawn_local(async move {
+            match client::send::<serde::de::IgnoredAny>(Method::Delete, &routes::run(&id)).await {
+                Ok(_) => toasts.show(format!("Deleted “{name}”"), Some(self.undo(toasts, id))),
+                Err(problem) => toasts.fail("Not deleted", &problem),
+            }
+            self.refresh();
+        });
+    }
+
+    fn undo(self, toasts: Toasts, id: RunId) -> ToastAction {
+        let restore = move |()| {
+            let path = routes::run_restore(&id);
+            leptos::task::spawn_local(async move {
+                let restored = client::send::<serde::de::IgnoredAny>(Method::Post, &path).await;
+                if let Err(problem) = restored {
+                    toasts.fail("Not restored", &problem);
+                }
+                self.refresh();
+            });
+        };
+        ToastAction {
+            label: "Undo",
+            act: Callback::new(restore),
+        }
+    }
+
+    fn change(self, id: &RunId, change: impl FnOnce(&mut RunSummary)) {
+        self.runs.update(|runs| {
+            if let Loaded::Ready(runs) = runs
+                && let Some(run) = runs.iter_mut().find(|run| run.id == *id)
+            {
+                change(run);
+            }
+        });
+    }
+}
+
+impl Default for RunsStore {
+    fn default() -> RunsStore {
+        RunsStore::new()
+    }
+}

@@ -1,0 +1,68 @@
+//! Title, count and filter above the list.
+
+use super::list_state::ListState;
+use super::store::{Loaded, RunsStore};
+use crate::components::icon::{Icon, IconView};
+use crate::components::keys::{is_shortcut, on_key};
+use crate::format;
+use crate::url_state::UrlState;
+use api::runs::RunSummary;
+use leptos::html;
+use leptos::prelude::*;
+
+/// `/` goes to the filter, Escape clears it and then leaves it.
+#[component]
+pub fn Toolbar(list: UrlState<ListState>, shown: Memo<Vec<RunSummary>>) -> impl IntoView {
+    let store: RunsStore = expect_context();
+    let input = NodeRef::<html::Input>::new();
+    let focus = move || {
+        input
+            .get_untracked()
+            .map(|input| (input.focus(), input.select()))
+    };
+    on_key(move |event| {
+        if event.key() == "/" && is_shortcut(event) {
+            event.prevent_default();
+            focus();
+        }
+    });
+    let all = move || {
+        store.runs().with(|runs| match runs {
+            Loaded::Ready(runs) => runs.len(),
+            Loaded::Loading | Loaded::Failed(_) => 0,
+        })
+    };
+    let count = move || match (shown.with(Vec::len), all()) {
+        (shown, all) if shown == all => format::plural(all as u64, "run"),
+        (shown, all) => format!("{shown} of {}", format::plural(all as u64, "run")),
+    };
+    let typed = move |event| list.update(|state| state.filter = event_target_value(&event));
+    let leave = move |event: web_sys::KeyboardEvent| {
+        if event.key() == "Escape" {
+            if list.state().with_untracked(|state| state.filter.is_empty()) {
+                input.get_untracked().map(|input| input.blur());
+            }
+            list.update(|state| state.filter.clear());
+        }
+    };
+    view! {
+        <div class="toolbar">
+            <h1>"Runs"</h1>
+            <p class="muted" role="status">{count}</p>
+            <div class="search">
+                <IconView icon=Icon::Search/>
+                <input
+                    class="input"
+                    type="search"
+                    placeholder="Filter by name, id, finding"
+                    aria-label="Filter runs"
+                    node_ref=input
+                    prop:value=move || list.state().with(|state| state.filter.clone())
+                    on:input=typed
+                    on:keydown=leave
+                />
+                <kbd aria-hidden="true">"/"</kbd>
+            </div>
+        </div>
+    }
+}

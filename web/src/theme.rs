@@ -1,0 +1,84 @@
+//! Light, dark, or as the system says; remembered in this browser.
+
+use leptos::prelude::*;
+
+/// The key in `localStorage`.
+const KEY: &str = "tidemark.theme";
+
+/// Which theme the user wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Theme {
+    /// As the system says.
+    #[default]
+    Auto,
+    /// Light.
+    Light,
+    /// Dark.
+    Dark,
+}
+
+impl Theme {
+    /// All three, in the order in which the switch shows them.
+    pub const ALL: [Theme; 3] = [Theme::Auto, Theme::Light, Theme::Dark];
+
+    /// Value of `data-theme`, and what is stored.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Theme::Auto => "auto",
+            Theme::Light => "light",
+            Theme::Dark => "dark",
+        }
+    }
+
+    /// The next one, for a button that cycles.
+    pub const fn next(self) -> Theme {
+        match self {
+            Theme::Auto => Theme::Light,
+            Theme::Light => Theme::Dark,
+            Theme::Dark => Theme::Auto,
+        }
+    }
+
+    /// The theme of that name; [`Theme::Auto`] for any other text.
+    pub fn named(name: &str) -> Theme {
+        let found = Theme::ALL.into_iter().find(|theme| theme.name() == name);
+        found.unwrap_or_default()
+    }
+}
+
+/// What was chosen before; [`Theme::Auto`] when nothing was, or storage is not to be had.
+pub fn stored() -> Theme {
+    let storage = window().local_storage().ok().flatten();
+    let name = storage.and_then(|storage| storage.get_item(KEY).ok().flatten());
+    name.as_deref().map(Theme::named).unwrap_or_default()
+}
+
+/// Shows the page in `theme`. The style sheets do the rest.
+pub fn apply(theme: Theme) {
+    if let Some(root) = document().document_element() {
+        // Fails only for a malformed attribute name.
+        let _ = root.set_attribute("data-theme", theme.name());
+    }
+}
+
+/// Remembers `theme`. Without storage (private windows) it lasts as long as the page.
+pub fn store(theme: Theme) {
+    if let Ok(Some(storage)) = window().local_storage() {
+        let _ = storage.set_item(KEY, theme.name());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_cycle_cover_every_theme() {
+        for theme in Theme::ALL {
+            assert_eq!(Theme::named(theme.name()), theme);
+            assert_ne!(theme.next(), theme);
+        }
+        assert_eq!(Theme::named("sepia"), Theme::Auto);
+        assert_eq!(Theme::Auto.next().next().next(), Theme::Auto);
+    }
+}

@@ -1,0 +1,288 @@
+//! Sends the queue's files one after the other and feeds what happens back into the queue.
+//!
+//! One at a time: the server parses while bytes arrive, so two files would only share its time.
+
+use crate::client::{self, Method};
+use crate::clock;
+use crate::upload::queue::{self, Change, Item, LocalId, State};
+use crate::upload::transfer::{Answer, Transfer};
+use api::ids::{RunId, UploadId};
+use api::problem::{Problem, ProblemCode};
+use api::progress::UploadProgress;
+use api::routes;
+use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload};
+use leptos::prelude::*;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+use web_sys::File;
+
+/// How often to ask for the end when the server answered before it was there.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+
+/// All uploads of this page, in the context of the whole application.
+#[derive(Clone, Copy)]
+pub struct Uploads {
+    items: RwSignal<Vec<Item>>,
+    fresh: RwSignal<HashSet<RunId>>,
+    hidden: StoredValue<Hidden, LocalStorage>,
+}
+
+/// What no component shows.
+#[derive(Default)]
+struct Hidden {
+    files: HashMap<LocalId, File>,
+    transfers: HashMap<LocalId, Transfer>,
+    next_id: u32,
+    sending: bool,
+}
+
+impl Uploads {
+    /// None yet.
+    pub fn new() -> Uploads {
+        Uploads {
+            items: RwSignal::new(Vec::new()),
+            fresh: RwSignal::new(HashSet::new()),
+            hidden: StoredValue::new_local(Hidden::default()),
+        }
+    }
+
+    /// All of them, in the order in which they were added.
+    pub fn items(self) -> Signal<Vec<Item>> {
+        self.items.into()
+    }
+
+    /// One of them.
+    pub fn item(self, id: LocalId) -> Option<Item> {
+        self.items
+            .with(|items| items.iter().find(|item| item.id == id).cloned())
+    }
+
+    /// Runs that this page uploaded and nobody has opened yet.
+    pub fn fresh(self) -> Signal<HashSet<RunId>> {
+        self.fresh.into()
+    }
+
+    /// Marks a run as looked at.
+    pub fn seen(self, run: &RunId) {
+        if self.fresh.with_untracked(|fresh| fresh.contains(run)) {
+            self.fresh.update(|fresh| {
+                fresh.remove(run);
+            });
+        }
+    }
+
+    /// Queues files.
+    pub fn add(self, files: Vec<File>) {
+        for file in files {
+            let id = self.hidden.try_update_value(|hidden| {
+                let id = LocalId(hidden.next_id);
+                hidden.next_id += 1;
+                hidden.files.insert(id, file.clone());
+                id
+            });
+            if let Some(id) = id {
+                let item = Item::waiting(id, file.name(), file.size() as u64);
+                self.items.update(|items| items.push(item));
+            }
+        }
+        self.work();
+    }
+
+    /// Cancels one, wherever it is.
+    pub fn cancel(self, id: LocalId) {
+        let upload = self.items.with_untracked(|items| {
+            items
+                .iter()
+                .find(|item| item.id == id)
+                .and_then(|item| item.upload.clone())
+        });
+        self.change(id, Change::Cancelled);
+        let transfer = self
+            .hidden
+            .try_update_value(|hidden| hidden.transfers.remove(&id));
+        if let Some(Some(transfer)) = transfer {
+            transfer.abort();
+        }
+        if let Some(upload) = upload {
+            leptos::task::spawn_local(async move {
+                // The server notices the lost connection as well; this only makes it quicker.
+                let _ = client::send::<()>(Method::Delete, &routes::upload(&upload)).await;
+            });
+        }
+    }
+
+    /// Tries one again that failed or was cancelled.
+    pub fn retry(self, id: LocalId) {
+        self.change(id, Change::Retried);
+        self.work();
+    }
+
+    /// Forgets those that are over.
+    pub fn clear(self) {
+        self.items
+            .update(|items| items.retain(|item| !item.state.is_final()));
+        self.items.with_untracked(|items| {
+            let kept: HashSet<LocalId> = items.iter().map(|item| item.id).collect();
+            self.hidden
+                .update_value(|hidden| hidden.files.retain(|id, _| kept.contains(id)));
+        });
+    }
+
+    /// Takes note of what the server says about one of them.
+    pub fn report(self, upload: &UploadId, progress: UploadProgress) {
+        let id = self.items.with_untracked(|items| {
+            items
+                .iter()
+                .find(|item| item.upload.as_ref() == Some(upload))
+                .map(|item| item.id)
+        });
+        if let Some(id) = id {
+            self.change(id, Change::Progress(progress));
+        }
+    }
+
+    fn change(self, id: LocalId, change: Change) {
+        let run = self.items.try_update(|items| {
+            let item = items.iter_mut().find(|item| item.id == id)?;
+            let was_done = matches!(item.state, State::Done(_));
+            item.on(change);
+            match &item.state {
+                State::Done(run) if !was_done => Some(run.clone()),
+                _ => None,
+            }
+        });
+        if let Some(Some(run)) = run {
+            self.fresh.update(|fresh| {
+                fresh.insert(run);
+            });
+        }
+    }
+
+    fn work(self) {
+        let already = self
+            .hidden
+            .try_update_value(|hidden| std::mem::replace(&mut hidden.sending, true));
+        if already != Some(false) {
+            return;
+        }
+        leptos::task::spawn_local(async move {
+            while let Some(id) = self
+                .items
+                .with_untracked(|items| queue::next_waiting(items))
+            {
+                self.change(id, Change::Started(clock::now()));
+                if let Err(problem) = self.upload(id).await {
+                    self.change(id, Change::Failed(problem));
+                }
+                self.hidden.update_value(|hidden| {
+                    hidden.transfers.remove(&id);
+                });
+            }
+            self.hidden.update_value(|hidden| hidden.sending = false);
+        });
+    }
+
+    async fn upload(self, id: LocalId) -> Result<(), Problem> {
+        let file = self
+            .hidden
+            .with_value(|hidden| hidden.files.get(&id).cloned());
+        let file = file.ok_or_else(gone)?;
+        let name = file.name();
+        let announce = AnnounceUpload {
+            name,
+            size: Some(file.size() as u64),
+        };
+        let announced: AnnouncedUpload =
+            client::send_json(Method::Post, routes::UPLOADS, &announce).await?;
+        let upload = announced.upload;
+        self.change(id, Change::Announced(upload.clone()));
+
+        let transfer = Transfer::to(&routes::upload(&upload)).map_err(|_| client::unreachable())?;
+        self.hidden.update_value(|hidden| {
+            hidden.transfers.insert(id, transfer.clone());
+        });
+        let sent = move |bytes| self.change(id, Change::Sent(bytes, clock::now()));
+        match transfer.send(&file, sent).await {
+            Answer::Aborted => Ok(()),
+            Answer::Lost => self.ask_why(id, &upload).await,
+            Answer::Http {
+                status: 200..=299,
+                body,
+            } => self.finish(id, &upload, &body).await,
+            Answer::Http { status, body } => {
+                let problem = client::problem_in(status, &body);
+                client::notice(&problem);
+                Err(problem)
+            }
+        }
+    }
+
+    /// The body is over there; the run may be there too, or in a moment.
+    async fn finish(self, id: LocalId, upload: &UploadId, body: &str) -> Result<(), Problem> {
+        if let Ok(finished) = serde_json::from_str::<FinishedUpload>(body) {
+            let run = finished.run.id;
+            self.change(id, Change::Progress(UploadProgress::Done { run }));
+            return Ok(());
+        }
+        while self.is_open(id) {
+            let progress = client::get(&routes::upload(upload)).await?;
+            self.change(id, Change::Progress(progress));
+            sleep(ASK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// The connection broke. A server that refuses a file in the middle of it closes the
+    /// connection, and browsers then do not show its answer: ask again for the reason.
+    async fn ask_why(self, id: LocalId, upload: &UploadId) -> Result<(), Problem> {
+        match client::get(&routes::upload(upload)).await? {
+            UploadProgress::Running { received, .. } => Err(Problem {
+                code: ProblemCode::Interrupted,
+                status: 0,
+                title: "The connection was lost".to_owned(),
+                detail: "Nothing was stored. Try again; the file is sent from its beginning."
+                    .to_owned(),
+                offset: Some(received),
+            }),
+            progress => {
+                self.change(id, Change::Progress(progress));
+                Ok(())
+            }
+        }
+    }
+
+    fn is_open(self, id: LocalId) -> bool {
+        self.items.with_untracked(|items| {
+            items
+                .iter()
+                .any(|item| item.id == id && !item.state.is_final())
+        })
+    }
+}
+
+impl Default for Uploads {
+    fn default() -> Uploads {
+        Uploads::new()
+    }
+}
+
+fn gone() -> Problem {
+    Problem {
+        code: ProblemCode::NotFound,
+        status: 0,
+        title: "The file is gone".to_owned(),
+        detail: "This page no longer holds the file; choose it again.".to_owned(),
+        offset: None,
+    }
+}
+
+async fn sleep(time: Duration) {
+    let promise = js_sys::Promise::new(&mut |resolve, _| {
+        set_timeout(
+            move || drop(resolve.call0(&wasm_bindgen::JsValue::NULL)),
+            time,
+        );
+    });
+    // Never rejects: only its resolving function was handed out.
+    let _ = wasm_bindgen_futures::JsFuture::from(promise).await;
+}

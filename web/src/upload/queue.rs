@@ -1,0 +1,413 @@
+//! The queue of uploads as values, and everything that can happen to one of them.
+
+use crate::format::{self, UnixMillis};
+use api::ids::{RunId, UploadId};
+use api::problem::Problem;
+use api::progress::{Phase, UploadProgress};
+use std::time::Duration;
+
+/// Names an upload within this page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LocalId(pub u32);
+
+/// Who counted the bytes. The server's count is what matters: it has parsed them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Witness {
+    /// This browser handed them to the network.
+    Browser,
+    /// The server received them.
+    Server,
+}
+
+/// How far an upload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// What is being done.
+    pub phase: Phase,
+    /// Bytes received (or sent, as long as only the browser counts).
+    pub received: u64,
+    /// Trace events read.
+    pub events: u64,
+    /// Bytes a second, smoothed.
+    pub rate: u64,
+    /// Who counted.
+    pub witness: Witness,
+}
+
+/// How an upload stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Its turn has not come.
+    Waiting,
+    /// Under way.
+    Running(Running),
+    /// It is a run.
+    Done(RunId),
+    /// It failed.
+    Failed(Problem),
+    /// The user cancelled it.
+    Cancelled,
+}
+
+impl State {
+    /// Whether nothing happens to it any more, unless the user retries.
+    pub fn is_final(&self) -> bool {
+        matches!(self, State::Done(_) | State::Failed(_) | State::Cancelled)
+    }
+}
+
+/// What can happen to an upload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Its turn came.
+    Started(UnixMillis),
+    /// The server knows it by this id.
+    Announced(UploadId),
+    /// The browser handed so many bytes to the network.
+    Sent(u64, UnixMillis),
+    /// The server says how it stands.
+    Progress(UploadProgress),
+    /// It failed on our side, or the server answered with a problem.
+    Failed(Problem),
+    /// The user cancelled it.
+    Cancelled,
+    /// The user wants it tried again.
+    Retried,
+}
+
+/// One file to upload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its name within this page.
+    pub id: LocalId,
+    /// The file's name.
+    pub name: String,
+    /// The file's size, bytes.
+    pub size: u64,
+    /// Its id on the server, once announced.
+    pub upload: Option<UploadId>,
+    /// When its turn came.
+    pub started: UnixMillis,
+    /// How it stands.
+    pub state: State,
+}
+
+impl Item {
+    /// A file whose turn has not come.
+    pub fn waiting(id: LocalId, name: String, size: u64) -> Item {
+        Item {
+            id,
+            name,
+            size,
+            upload: None,
+            started: UnixMillis(0),
+            state: State::Waiting,
+        }
+    }
+
+    /// Takes note of what happened. What comes late (progress after a cancel) changes nothing.
+    pub fn on(&mut self, change: Change) {
+        match (change, &self.state) {
+            (Change::Retried, State::Failed(_) | State::Cancelled) => {
+                self.upload = None;
+                self.state = State::Waiting;
+            }
+            (Change::Retried, _) => {}
+            (_, state) if state.is_final() => {}
+            (Change::Started(now), _) => {
+                self.started = now;
+                self.state = State::Running(Running {
+                    phase: Phase::Waiting,
+                    received: 0,
+                    events: 0,
+                    rate: 0,
+                    witness: Witness::Browser,
+                });
+            }
+            (Change::Announced(upload), _) => self.upload = Some(upload),
+            (Change::Sent(bytes, now), State::Running(running)) => {
+                self.state = State::Running(sent(*running, bytes, now.since(self.started)));
+            }
+            (Change::Sent(..), _) => {}
+            (Change::Progress(progress), state) => self.state = reported(state, progress),
+            (Change::Failed(problem), _) => self.state = State::Failed(problem),
+            (Change::Cancelled, _) => self.state = State::Cancelled,
+        }
+    }
+
+    /// Percent of the bytes that arrived; `None` when that says nothing about how long it takes.
+    pub fn percent(&self) -> Option<u8> {
+        match &self.state {
+            State::Running(Running {
+                phase: Phase::Receiving,
+                received,
+                ..
+            }) => Some(format::percent(*received, self.size)),
+            State::Done(_) => Some(100),
+            State::Waiting => Some(0),
+            State::Running(_) | State::Failed(_) | State::Cancelled => None,
+        }
+    }
+
+    /// Time until all bytes arrived, at the present rate.
+    pub fn time_left(&self) -> Option<Duration> {
+        match &self.state {
+            State::Running(Running {
+                phase: Phase::Receiving,
+                received,
+                rate,
+                ..
+            }) if *rate > 0 => {
+                let left = self.size.saturating_sub(*received);
+                Some(Duration::from_secs(left.div_ceil(*rate)))
+            }
+            _ => None,
+        }
+    }
+
+    /// One line on how it stands.
+    pub fn status(&self) -> String {
+        match &self.state {
+            State::Waiting => format!("Waiting · {}", format::bytes(self.size)),
+            State::Running(running) => self.running_status(running),
+            State::Done(_) => "Done".to_owned(),
+            State::Failed(problem) => problem.title.clone(),
+            State::Cancelled => "Cancelled".to_owned(),
+        }
+    }
+
+    fn running_status(&self, running: &Running) -> String {
+        let mut parts = vec![phase_name(running.phase).to_owned()];
+        if running.phase == Phase::Receiving {
+            parts[0] += &format!(" {} %", format::percent(running.received, self.size));
+            let whole = format::bytes(self.size);
+            parts.push(format!("{} of {whole}", format::bytes(running.received)));
+            if running.rate > 0 {
+                parts.push(format::rate(running.rate));
+            }
+        }
+        if running.events > 0 {
+            parts.push(format!("{} events", format::short_count(running.events)));
+        }
+        if let Some(left) = self.time_left() {
+            parts.push(format!("{} left", format::duration(left)));
+        }
+        parts.join(" · ")
+    }
+}
+
+/// What a phase is called.
+pub fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Waiting => "Starting",
+        Phase::Receiving => "Receiving",
+        Phase::Replaying => "Replaying",
+        Phase::Storing => "Storing",
+    }
+}
+
+/// The browser's count, as long as the server has none.
+fn sent(running: Running, bytes: u64, elapsed: Duration) -> Running {
+    if running.witness == Witness::Server {
+        return running;
+    }
+    let rate = (bytes as f64 / elapsed.as_secs_f64().max(0.1)) as u64;
+    Running {
+        phase: Phase::Receiving,
+        received: bytes,
+        rate,
+        ..running
+    }
+}
+
+fn reported(state: &State, progress: UploadProgress) -> State {
+    match progress {
+        UploadProgress::Running {
+            phase,
+            received,
+            events,
+            rate,
+            ..
+        } => {
+            let before = match state {
+                State::Running(Running {
+                    rate,
+                    witness: Witness::Server,
+                    ..
+                }) => Some(*rate),
+                _ => None,
+            };
+            let rate = smoothed(before, rate);
+            let witness = Witness::Server;
+            State::Running(Running {
+                phase,
+                received,
+                events,
+                rate,
+                witness,
+            })
+        }
+        UploadProgress::Done { run } => State::Done(run),
+        UploadProgress::Failed { problem } => State::Failed(problem),
+        UploadProgress::Cancelled => State::Cancelled,
+    }
+}
+
+/// Three parts old, one part new: the time left must not jump with every report.
+fn smoothed(before: Option<u64>, rate: u64) -> u64 {
+    match before {
+        Some(before) if before > 0 => (before / 4).saturating_mul(3).saturating_add(rate / 4),
+        _ => rate,
+    }
+}
+
+/// The first one whose turn has not come.
+pub fn next_waiting(items: &[Item]) -> Option<LocalId> {
+    let waiting = items.iter().find(|item| item.state == State::Waiting);
+    waiting.map(|item| item.id)
+}
+
+/// Whether leaving the page would lose something.
+pub fn is_busy(items: &[Item]) -> bool {
+    items.iter().any(|item| !item.state.is_final())
+}
+
+/// One sentence on all of them, for the head of the list and for screen readers.
+pub fn headline(items: &[Item]) -> String {
+    let failed = items
+        .iter()
+        .filter(|i| matches!(i.state, State::Failed(_)))
+        .count();
+    let done = items
+        .iter()
+        .filter(|i| matches!(i.state, State::Done(_)))
+        .count();
+    let open = items.iter().filter(|i| !i.state.is_final()).count();
+    match (open, failed) {
+        (0, 0) => format::plural(done as u64, "upload") + " done",
+        (0, _) => format!(
+            "{failed} of {} failed",
+            format::plural(items.len() as u64, "upload")
+        ),
+        (1, _) if items.len() == 1 => "Uploading".to_owned(),
+        _ => format!("Uploading {} of {}", (items.len() - open + 1), items.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::problem::ProblemCode;
+
+    fn item() -> Item {
+        Item::waiting(LocalId(0), "a.pickle".to_owned(), 1000)
+    }
+
+    fn running(received: u64, rate: u64) -> Change {
+        let phase = Phase::Receiving;
+        Change::Progress(UploadProgress::Running {
+            phase,
+            received,
+            total: None,
+            events: 7,
+            rate,
+        })
+    }
+
+    fn done() -> Change {
+        Change::Progress(UploadProgress::Done {
+            run: "run_1".parse().unwrap(),
+        })
+    }
+
+    fn failed() -> Change {
+        Change::Failed(Problem {
+            code: ProblemCode::Interrupted,
+            status: 0,
+            title: "Lost".to_owned(),
+            detail: String::new(),
+            offset: None,
+        })
+    }
+
+    #[test]
+    fn the_servers_count_replaces_the_browsers_for_good() {
+        let mut item = item();
+        item.on(Change::Started(UnixMillis(0)));
+        item.on(Change::Sent(500, UnixMillis(1000)));
+        assert_eq!(item.percent(), Some(50));
+        assert_eq!(item.time_left(), Some(Duration::from_secs(1)));
+        item.on(running(100, 50));
+        assert_eq!(item.percent(), Some(10));
+        item.on(Change::Sent(900, UnixMillis(2000)));
+        assert_eq!(item.percent(), Some(10));
+        assert_eq!(
+            item.status(),
+            "Receiving 10 % · 100 B of 0.98 KiB · 50 B/s · 7 events · 18 s left"
+        );
+    }
+
+    #[test]
+    fn what_comes_after_the_end_changes_nothing() {
+        for last in [done(), failed(), Change::Cancelled] {
+            let mut item = item();
+            item.on(Change::Started(UnixMillis(0)));
+            item.on(last);
+            let end = item.clone();
+            for late in [running(1, 1), done(), failed(), Change::Cancelled] {
+                item.on(late);
+            }
+            assert_eq!(item, end);
+        }
+    }
+
+    #[test]
+    fn only_what_failed_or_was_cancelled_can_be_retried() {
+        let mut item = item();
+        item.on(Change::Started(UnixMillis(0)));
+        item.on(Change::Announced("upl_1".parse().unwrap()));
+        item.on(Change::Retried);
+        assert!(matches!(item.state, State::Running(_)));
+        item.on(failed());
+        item.on(Change::Retried);
+        assert_eq!((&item.state, &item.upload), (&State::Waiting, &None));
+        item.on(done());
+        item.on(Change::Retried);
+        assert!(matches!(item.state, State::Done(_)));
+    }
+
+    #[test]
+    fn a_cancelled_file_is_not_sent() {
+        let mut items = vec![
+            item(),
+            Item {
+                id: LocalId(1),
+                ..item()
+            },
+        ];
+        assert_eq!(next_waiting(&items), Some(LocalId(0)));
+        items[0].on(Change::Cancelled);
+        assert_eq!(next_waiting(&items), Some(LocalId(1)));
+        assert!(is_busy(&items));
+        items[1].on(done());
+        assert_eq!(next_waiting(&items), None);
+        assert!(!is_busy(&items));
+    }
+
+    #[test]
+    fn the_headline_counts() {
+        let mut items = vec![item()];
+        assert_eq!(headline(&items), "Uploading");
+        items.push(Item {
+            id: LocalId(1),
+            ..item()
+        });
+        items[0].on(done());
+        assert_eq!(headline(&items), "Uploading 2 of 2");
+        items[1].on(failed());
+        assert_eq!(headline(&items), "1 of 2 uploads failed");
+        items[1].on(Change::Retried);
+        items[1].on(done());
+        assert_eq!(headline(&items), "2 uploads done");
+    }
+}

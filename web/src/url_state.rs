@@ -1,0 +1,207 @@
+//! The address bar is the whole view: page state <-> query. The only code that touches history.
+//!
+//! Writing replaces the current entry, so "back" leaves the page instead of undoing a zoom. Panning
+//! changes the state at every frame but browsers refuse more than some 200 replacements in ten
+//! seconds: the state is immediate, the address follows at most every [`WRITE_EVERY`].
+
+use api::view_state::{BadViewState, ViewState};
+use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};
+use leptos::prelude::*;
+use leptos_router::hooks::use_location;
+use std::time::Duration;
+use wasm_bindgen::JsValue;
+
+/// The address follows the state this fast.
+pub const WRITE_EVERY: Duration = Duration::from_millis(200);
+
+/// State that is written as a query.
+pub trait Query: Clone + PartialEq + Send + Sync + 'static {
+    /// What was not understood in an address.
+    type Note: Clone + Send + Sync + 'static;
+
+    /// Reads a query (without `?`). Whatever is not understood keeps its default and is noted.
+    fn read(query: &str) -> (Self, Vec<Self::Note>);
+
+    /// The query, without `?`; empty for the default state where that is possible.
+    fn write(&self) -> String;
+}
+
+impl Query for ViewState {
+    type Note = BadViewState;
+
+    fn read(query: &str) -> (ViewState, Vec<BadViewState>) {
+        ViewState::parse(query).unwrap_or_else(|too_new| (ViewState::default(), vec![too_new]))
+    }
+
+    fn write(&self) -> String {
+        match self {
+            state if *state == ViewState::default() => String::new(),
+            state => state.to_string(),
+        }
+    }
+}
+
+/// The state of a page, tied to its address. `Copy`: hand it to whatever needs it.
+pub struct UrlState<T: Query> {
+    state: RwSignal<T>,
+    notes: RwSignal<Vec<T::Note>>,
+    writer: StoredValue<Writer>,
+}
+
+impl<T: Query> Clone for UrlState<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Query> Copy for UrlState<T> {}
+
+impl<T: Query> UrlState<T> {
+    /// The state now.
+    pub fn state(self) -> Signal<T> {
+        self.state.into()
+    }
+
+    /// What was not understood in the address that opened the page.
+    pub fn notes(self) -> Signal<Vec<T::Note>> {
+        self.notes.into()
+    }
+
+    /// Replaces the state; the address follows.
+    pub fn set(self, state: T) {
+        if self.state.with_untracked(|old| *old == state) {
+            return;
+        }
+        let query = state.write();
+        self.state.set(state);
+        schedule(self.writer, query);
+    }
+
+    /// Changes the state in place; the address follows.
+    pub fn update(self, change: impl FnOnce(&mut T)) {
+        let mut state = self.state.get_untracked();
+        change(&mut state);
+        self.set(state);
+    }
+}
+
+/// The state of the run page.
+pub fn use_view_state() -> UrlState<ViewState> {
+    use_url_state()
+}
+
+/// The state of the page that calls it; call once per page.
+pub fn use_url_state<T: Query>() -> UrlState<T> {
+    let location = use_location();
+    let opened = current_query();
+    let (first, first_notes) = T::read(&opened);
+    let state = RwSignal::new(first);
+    let notes = RwSignal::new(first_notes);
+    let path = location.pathname.get_untracked();
+    let writer = StoredValue::new(Writer {
+        path,
+        written: opened,
+        pending: None,
+    });
+    on_cleanup(move || flush(writer));
+
+    // A link to the same page with another query, or back and forward.
+    Effect::new(move |_| {
+        let query = location.search.get();
+        let elsewhere = writer.with_value(|w| location.pathname.get_untracked() != w.path);
+        if elsewhere || writer.with_value(|w| w.written == query || w.pending.is_some()) {
+            return;
+        }
+        if current_query() != query {
+            // The router still holds the query from before our own replacements.
+            return;
+        }
+        let (read, read_notes) = T::read(&query);
+        writer.update_value(|w| w.written = query);
+        notes.set(read_notes);
+        state.set(read);
+    });
+    UrlState {
+        state,
+        notes,
+        writer,
+    }
+}
+
+/// What is known of the address of one page.
+struct Writer {
+    /// The page's path: a late write must not land on the next page.
+    path: String,
+    /// The query in the address bar.
+    written: String,
+    /// A query to be written, and its timer.
+    pending: Option<(String, Option<TimeoutHandle>)>,
+}
+
+fn schedule(writer: StoredValue<Writer>, query: String) {
+    let waiting = writer.with_value(|w| w.pending.is_some());
+    if waiting {
+        writer.update_value(|w| {
+            if let Some((pending, _)) = &mut w.pending {
+                *pending = query;
+            }
+        });
+        return;
+    }
+    let timer = set_timeout_with_handle(move || flush(writer), WRITE_EVERY).ok();
+    writer.update_value(|w| w.pending = Some((query, timer)));
+}
+
+fn flush(writer: StoredValue<Writer>) {
+    let flushed = writer.try_update_value(|w| {
+        let (query, timer) = w.pending.take()?;
+        if let Some(timer) = timer {
+            timer.clear();
+        }
+        w.written.clone_from(&query);
+        Some((w.path.clone(), query))
+    });
+    if let Some(Some((path, query))) = flushed {
+        replace(&path, &query);
+    }
+}
+
+fn replace(path: &str, query: &str) {
+    let location = window().location();
+    if location.pathname().ok().as_deref() != Some(path) {
+        return;
+    }
+    let address = match query {
+        "" => path.to_owned(),
+        query => format!("{path}?{query}"),
+    };
+    if let Ok(history) = window().history() {
+        let state = history.state().unwrap_or(JsValue::NULL);
+        // Refused when there were too many; the next write catches up.
+        let _ = history.replace_state_with_url(&state, "", Some(&address));
+    }
+}
+
+fn current_query() -> String {
+    let search = window().location().search().unwrap_or_default();
+    search.strip_prefix('?').unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_view_has_a_clean_address() {
+        assert_eq!(ViewState::default().write(), "");
+        let (state, notes) = ViewState::read("");
+        assert_eq!((state, notes), (ViewState::default(), vec![]));
+    }
+
+    #[test]
+    fn a_link_from_the_future_opens_the_data_without_the_view() {
+        let (state, notes) = ViewState::read("v=99&dev=3");
+        assert_eq!(state, ViewState::default());
+        assert_eq!(notes, vec![BadViewState::TooNew(99)]);
+    }
+}

@@ -1,0 +1,68 @@
+//! Writes a [`Site`] where `include_bytes!` finds it, with the table that names it.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use crate::compile::Profile;
+use crate::error::Error;
+use crate::site::{Site, SiteFile};
+
+/// What a binary without a front end shows. It must not look like a page that failed to load.
+const NO_FRONT_END: &str = include_str!("no_front_end.html");
+
+/// Writes `out_dir/web_assets.rs` for this front end.
+pub fn write(out_dir: &Path, site: &Site, profile: Profile) -> Result<(), Error> {
+    let name = format!("Some({:?})", profile.name());
+    write_table(out_dir, &site.files, &name)
+}
+
+/// Writes `out_dir/web_assets.rs` for a binary that has no front end and says so.
+pub fn write_without_front_end(out_dir: &Path) -> Result<(), Error> {
+    let page = SiteFile {
+        path: "/index.html".to_owned(),
+        mime: "text/html; charset=utf-8",
+        immutable: false,
+        bytes: NO_FRONT_END.as_bytes().to_vec(),
+        brotli: None,
+    };
+    write_table(out_dir, &[page], "None")
+}
+
+fn write_table(out_dir: &Path, files: &[SiteFile], profile: &str) -> Result<(), Error> {
+    let dir = out_dir.join("web");
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).map_err(Error::io(&dir))?;
+    let mut rows = String::new();
+    let mut sorted: Vec<&SiteFile> = files.iter().collect();
+    sorted.sort_by(|a, b| a.path.cmp(&b.path));
+    for (index, file) in sorted.into_iter().enumerate() {
+        let save = |suffix: &str, bytes: &[u8]| {
+            let path = dir.join(format!("{index}{suffix}"));
+            fs::write(&path, bytes).map_err(Error::io(&path))?;
+            Ok::<_, Error>(format!("include_bytes!({path:?})"))
+        };
+        let bytes = save("", &file.bytes)?;
+        let brotli = match &file.brotli {
+            Some(brotli) => format!("Some({})", save(".br", brotli)?),
+            None => "None".to_owned(),
+        };
+        let SiteFile {
+            path,
+            mime,
+            immutable,
+            ..
+        } = file;
+        let _ = writeln!(
+            rows,
+            "    Asset {{ path: {path:?}, mime: {mime:?}, immutable: {immutable}, \
+             bytes: {bytes}, brotli: {brotli} }},"
+        );
+    }
+    let table = format!(
+        "static ASSETS: &[Asset] = &[\n{rows}];\n\
+         const BUILT_WITH: Option<&str> = {profile};\n"
+    );
+    let path = out_dir.join("web_assets.rs");
+    fs::write(&path, table).map_err(Error::io(&path))
+}

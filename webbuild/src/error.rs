@@ -1,0 +1,52 @@
+//! What can go wrong while building the front end, each as a sentence that says what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why there is no front end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{} is not inside a workspace", .0.display())]
+    NoWorkspace(PathBuf),
+
+    #[error("{}: {source}", .path.display())]
+    Io { path: PathBuf, source: io::Error },
+
+    #[error(
+        "no Rust compiler here can build for wasm32-unknown-unknown: run `rustup target add \
+         wasm32-unknown-unknown`, or on Debian `apt-get install --no-install-recommends \
+         rustc-web cargo-web rust-web-src rust-web-llvm` and the lld package that rust-lld links \
+         to (./run does whichever fits), or set SKIP_WEB=1 to build without the front end"
+    )]
+    NoToolchain,
+
+    #[error("cannot start `{program}`: {source}")]
+    Start { program: String, source: io::Error },
+
+    #[error("`{what}` failed; the end of {}:\n{tail}", .log.display())]
+    Failed {
+        what: String,
+        log: PathBuf,
+        tail: String,
+    },
+
+    #[error("wasm-bindgen: {0}")]
+    Bindgen(String),
+
+    #[error("WEB_PROFILE={0}: expected `wasm` or `wasm-dev`")]
+    UnknownProfile(String),
+
+    #[error(
+        "WEB_PROFILE=wasm-dev is for debug builds of the server: a release binary must not carry \
+         a debug front end"
+    )]
+    DebugFrontEndInRelease,
+}
+
+impl Error {
+    /// For `map_err`: names the path that an IO error is about.
+    pub fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { path, source }
+    }
+}

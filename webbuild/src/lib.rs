@@ -1,0 +1,119 @@
+//! Builds the front end and hands it over as files that a server can embed.
+//!
+//! `web` is compiled for wasm32, given its JavaScript glue, put beside `web/index.html`,
+//! `web/boot.js`, `web/static` and the joined `web/style/*.css`, and compressed. In reading order:
+//!
+//! * [`toolchain`] finds a compiler that can target wasm32, or makes one out of what is there;
+//! * [`compile`] runs it and `wasm-bindgen`;
+//! * [`site`] turns the result into named, hashed, compressed files;
+//! * [`embed`] writes those files and the Rust table that `server/src/web_assets.rs` includes;
+//! * [`progress`] is where everything slow says what it is doing.
+//!
+//! This crate installs nothing but rustup's own wasm32 target, and that only where rustup may
+//! download. Packages are the business of `setup.sh`.
+
+pub mod compile;
+pub mod embed;
+pub mod error;
+pub mod progress;
+pub mod site;
+pub mod toolchain;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+pub use compile::Profile;
+pub use error::Error;
+use progress::Progress;
+use site::Site;
+use toolchain::Toolchain;
+
+/// Where the sources are and where the work goes.
+pub struct Workshop {
+    /// The workspace root.
+    pub workspace: PathBuf,
+    /// A target directory of our own (`target/web`): sharing cargo's would deadlock on its lock.
+    pub dir: PathBuf,
+}
+
+impl Workshop {
+    /// The workshop of the workspace that holds `manifest_dir`'s crate, under `target_dir`.
+    pub fn new(manifest_dir: &Path, target_dir: &Path) -> Result<Self, Error> {
+        let workspace = manifest_dir
+            .parent()
+            .ok_or_else(|| Error::NoWorkspace(manifest_dir.to_owned()))?;
+        let dir = target_dir.join("web");
+        fs::create_dir_all(&dir).map_err(Error::io(&dir))?;
+        Ok(Self {
+            workspace: workspace.to_owned(),
+            dir,
+        })
+    }
+
+    /// Everything that decides what the front end looks like, for `rerun-if-changed`.
+    pub fn inputs(&self) -> Vec<PathBuf> {
+        const INPUTS: [&str; 12] = [
+            "web/src",
+            "web/style",
+            "web/static",
+            "web/index.html",
+            "web/boot.js",
+            "web/Cargo.toml",
+            "api/src",
+            "api/Cargo.toml",
+            "trace/src",
+            "trace/Cargo.toml",
+            "Cargo.toml",
+            "Cargo.lock",
+        ];
+        let inputs = INPUTS.iter().map(|input| self.workspace.join(input));
+        // Cargo takes a path that does not exist for one that always changes.
+        inputs.filter(|input| input.exists()).collect()
+    }
+
+    /// Builds the front end.
+    pub fn build(&self, profile: Profile) -> Result<Site, Error> {
+        let _lock = self.lock()?;
+        let progress = Progress::start(&self.dir)?;
+        let toolchain = Toolchain::find(self, &progress)?;
+        let wasm = compile::wasm(self, &toolchain, profile, &progress)?;
+        let glue = compile::bindgen(self, &wasm, profile, &progress)?;
+        let site = Site::assemble(&self.workspace.join("web"), &glue, &progress)?;
+        progress.say(&format!("front end ready ({})", progress.elapsed()));
+        Ok(site)
+    }
+
+    /// Two cargos may want the front end at once (an editor's and a person's): the second waits,
+    /// then finds nothing left to do.
+    pub fn lock(&self) -> Result<File, Error> {
+        let path = self.dir.join(".lock");
+        let file = File::create(&path).map_err(Error::io(&path))?;
+        file.lock().map_err(Error::io(&path))?;
+        Ok(file)
+    }
+}
+
+/// The target directory that cargo is using, from inside a build script with this `OUT_DIR`.
+///
+/// Cargo does not tell, but marks the directory with a `CACHEDIR.TAG`.
+pub fn target_dir(out_dir: &Path) -> PathBuf {
+    let marked = out_dir
+        .ancestors()
+        .find(|dir| dir.join("CACHEDIR.TAG").is_file());
+    marked.unwrap_or(out_dir).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn target_dir_is_the_marked_ancestor() {
+        let root = std::env::temp_dir().join(format!("webbuild-{}", std::process::id()));
+        let out = root.join("wasm32/debug/build/server-0/out");
+        fs::create_dir_all(&out).unwrap();
+        fs::write(root.join("CACHEDIR.TAG"), "").unwrap();
+        assert_eq!(target_dir(&out), root);
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

@@ -1,0 +1,72 @@
+//! The front end without the server: for working on it, and for the checks.
+//!
+//! `cargo run -p webbuild -- build [wasm|wasm-dev]` builds it and prints what a visit transfers;
+//! `cargo run -p webbuild -- clippy CRATE…` lints crates as they are compiled for the browser.
+
+use std::env;
+use std::path::Path;
+use std::process::ExitCode;
+
+use webbuild::progress::Progress;
+use webbuild::toolchain::Toolchain;
+use webbuild::{Error, Profile, Workshop, target_dir};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args[..] {
+        ["build"] => build(None),
+        ["build", profile] => build(Some(profile)),
+        ["clippy", ref crates @ ..] if !crates.is_empty() => clippy(crates),
+        _ => {
+            eprintln!("usage: webbuild build [wasm|wasm-dev] | webbuild clippy CRATE…");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("webbuild: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn workshop() -> Result<Workshop, Error> {
+    let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = env::current_exe().map_err(Error::io(manifest_dir))?;
+    Workshop::new(manifest_dir, &target_dir(&program))
+}
+
+fn build(profile: Option<&str>) -> Result<ExitCode, Error> {
+    let site = workshop()?.build(Profile::from_name(profile)?)?;
+    for file in &site.files {
+        let (raw, sent) = (file.bytes.len(), file.transfer_bytes());
+        println!("{raw:>9} B  {sent:>9} B brotli  {}", file.path);
+    }
+    println!("{:>34} B in all", site.transfer_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Clippy's output is for the person who asked, so it goes to the terminal, not to the log.
+fn clippy(crates: &[&str]) -> Result<ExitCode, Error> {
+    let workshop = workshop()?;
+    let toolchain = {
+        let _lock = workshop.lock()?;
+        Toolchain::find(&workshop, &Progress::start(&workshop.dir)?)?
+    };
+    let mut command = toolchain.cargo(&workshop, "clippy");
+    for name in crates {
+        command.args(["-p", name]);
+    }
+    let status = command.args(["--", "-D", "warnings"]).status();
+    let status = status.map_err(|source| Error::Start {
+        program: "cargo clippy".to_owned(),
+        source,
+    })?;
+    Ok(if status.success() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}

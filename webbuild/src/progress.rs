@@ -1,0 +1,72 @@
+//! Progress goes to a file, which `./run` and `./check` show while they wait.
+//!
+//! Not to `cargo:warning`: cargo repeats those lines at every later build that has nothing to do.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::error::Error;
+
+/// Lines of a failed command's output that are worth repeating in the error.
+const TAIL_LINES: usize = 40;
+
+/// One build's log.
+pub struct Progress {
+    path: PathBuf,
+    started: Instant,
+}
+
+impl Progress {
+    /// Starts `dir/progress.log` anew.
+    pub fn start(dir: &Path) -> Result<Self, Error> {
+        let path = dir.join("progress.log");
+        File::create(&path).map_err(Error::io(&path))?;
+        let started = Instant::now();
+        Ok(Self { path, started })
+    }
+
+    /// Says what happens next. A log that cannot be written is no reason to stop building.
+    pub fn say(&self, line: &str) {
+        if let Ok(mut file) = File::options().append(true).open(&self.path) {
+            let _ = writeln!(file, "web: {line}");
+        }
+    }
+
+    /// Time since the build began, for people.
+    pub fn elapsed(&self) -> String {
+        format!("{:.1} s", self.started.elapsed().as_secs_f64())
+    }
+
+    /// Runs `command` with its output in the log; its end becomes the error when it fails.
+    pub fn run(&self, what: &str, command: &mut Command) -> Result<(), Error> {
+        let open = || File::options().append(true).open(&self.path);
+        let out = open().map_err(Error::io(&self.path))?;
+        let err = open().map_err(Error::io(&self.path))?;
+        let status = command
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            .status()
+            .map_err(|source| Error::Start {
+                program: command.get_program().to_string_lossy().into_owned(),
+                source,
+            })?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(Error::Failed {
+            what: what.to_owned(),
+            log: self.path.clone(),
+            tail: self.tail(),
+        })
+    }
+
+    fn tail(&self) -> String {
+        let log = fs::read_to_string(&self.path).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+}

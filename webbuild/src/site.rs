@@ -1,0 +1,215 @@
+//! The front end as a set of files: named by content, compressed once, here.
+//!
+//! Everything but the page lives under `/assets/HASH/`, where HASH is that of all of it. Files
+//! find each other by relative paths that need no rewriting, a browser may keep them for good, and
+//! a page never mixes two builds.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::io::Write;
+use std::path::Path;
+
+use crate::error::Error;
+use crate::progress::Progress;
+
+/// How the page names an asset before its place is known.
+const ASSETS: &str = "\"/assets/";
+
+/// Brotli's best, and its largest ordinary window: paid once per build.
+const BROTLI_QUALITY: u32 = 11;
+const BROTLI_WINDOW_BITS: u32 = 24;
+const BROTLI_BUFFER_BYTES: usize = 64 * 1024;
+
+/// One file of the front end.
+#[derive(Debug)]
+pub struct SiteFile {
+    /// Its path on the server, with the leading slash.
+    pub path: String,
+    /// Its media type.
+    pub mime: &'static str,
+    /// Whether the path changes with the content.
+    pub immutable: bool,
+    pub bytes: Vec<u8>,
+    /// The same in Brotli, where that is smaller.
+    pub brotli: Option<Vec<u8>>,
+}
+
+/// All of it, sorted by path.
+#[derive(Debug)]
+pub struct Site {
+    pub files: Vec<SiteFile>,
+}
+
+impl Site {
+    /// Puts together the sources in `web` and the compiled files in `glue`.
+    pub fn assemble(web: &Path, glue: &Path, progress: &Progress) -> Result<Self, Error> {
+        let read = |name: &str| {
+            let path = web.join(name);
+            fs::read(&path).map_err(Error::io(&path))
+        };
+        let mut assets = Vec::new();
+        collect(glue, "", &mut assets)?;
+        collect(&web.join("static"), "", &mut assets)?;
+        assets.push(("boot.js".to_owned(), read("boot.js")?));
+        assets.push(("style.css".to_owned(), joined_styles(&web.join("style"))?));
+        let page = String::from_utf8_lossy(&read("index.html")?).into_owned();
+        progress.say("compressing");
+        Ok(Self::of(&page, assets))
+    }
+
+    fn of(page: &str, mut assets: Vec<(String, Vec<u8>)>) -> Self {
+        assets.sort();
+        let mut hasher = DefaultHasher::new();
+        assets.hash(&mut hasher);
+        let hash = format!("{:016x}", hasher.finish());
+        let page = page.replace(ASSETS, &format!("{ASSETS}{hash}/"));
+        let mut files: Vec<SiteFile> = assets
+            .into_iter()
+            .map(|(name, bytes)| SiteFile::new(format!("/assets/{hash}/{name}"), bytes, true))
+            .collect();
+        files.push(SiteFile::new(
+            "/index.html".to_owned(),
+            page.into_bytes(),
+            false,
+        ));
+        Self { files }
+    }
+
+    /// What a first visit transfers, in bytes: all files, compressed where that is smaller.
+    pub fn transfer_bytes(&self) -> usize {
+        self.files.iter().map(SiteFile::transfer_bytes).sum()
+    }
+}
+
+impl SiteFile {
+    fn new(path: String, bytes: Vec<u8>, immutable: bool) -> Self {
+        let compressed = brotli(&bytes);
+        Self {
+            mime: mime(&path),
+            path,
+            immutable,
+            brotli: (compressed.len() < bytes.len()).then_some(compressed),
+            bytes,
+        }
+    }
+
+    /// Size on the wire, in bytes.
+    pub fn transfer_bytes(&self) -> usize {
+        self.brotli.as_ref().unwrap_or(&self.bytes).len()
+    }
+}
+
+/// Every file under `dir`, by its path from there. A folder that is not there holds none.
+fn collect(dir: &Path, prefix: &str, into: &mut Vec<(String, Vec<u8>)>) -> Result<(), Error> {
+    if !dir.exists() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(dir).map_err(Error::io(dir))? {
+        let path = entry.map_err(Error::io(dir))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = format!("{prefix}{name}");
+        if path.is_dir() {
+            collect(&path, &format!("{name}/"), into)?;
+        } else {
+            into.push((name, fs::read(&path).map_err(Error::io(&path))?));
+        }
+    }
+    Ok(())
+}
+
+/// The style sheets one after the other, in the order of their names.
+fn joined_styles(dir: &Path) -> Result<Vec<u8>, Error> {
+    let mut sheets = Vec::new();
+    collect(dir, "", &mut sheets)?;
+    sheets.retain(|(name, _)| name.ends_with(".css"));
+    sheets.sort();
+    Ok(sheets
+        .into_iter()
+        .flat_map(|(_, mut text)| {
+            text.push(b'\n');
+            text
+        })
+        .collect())
+}
+
+fn mime(path: &str) -> &'static str {
+    match path.rsplit_once('.').map(|(_, extension)| extension) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("wasm") => "application/wasm",
+        Some("svg") => "image/svg+xml",
+        Some("png") => "image/png",
+        Some("woff2") => "font/woff2",
+        Some("json") => "application/json",
+        _ => "application/octet-stream",
+    }
+}
+
+fn brotli(bytes: &[u8]) -> Vec<u8> {
+    let mut writer = brotli::CompressorWriter::new(
+        Vec::new(),
+        BROTLI_BUFFER_BYTES,
+        BROTLI_QUALITY,
+        BROTLI_WINDOW_BITS,
+    );
+    writer
+        .write_all(bytes)
+        .expect("writing to memory cannot fail");
+    writer.into_inner()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn site(script: &str) -> Site {
+        let page = "<script type=module src=\"/assets/boot.js\"></script>";
+        let assets = vec![
+            ("web.js".to_owned(), script.as_bytes().to_vec()),
+            (
+                "boot.js".to_owned(),
+                b"import init from './web.js'".to_vec(),
+            ),
+        ];
+        Site::of(page, assets)
+    }
+
+    #[test]
+    fn page_names_the_assets_where_they_are() {
+        let site = site("export default 1");
+        let page = site.files.last().unwrap();
+        assert_eq!(page.path, "/index.html");
+        assert!(!page.immutable);
+        let boot = &site.files[0];
+        assert!(boot.immutable && boot.path.ends_with("/boot.js"));
+        let text = String::from_utf8(page.bytes.clone()).unwrap();
+        assert!(text.contains(&format!("src=\"{}\"", boot.path)), "{text}");
+    }
+
+    #[test]
+    fn equal_content_has_equal_paths_and_other_content_other_paths() {
+        assert_eq!(site("a").files[0].path, site("a").files[0].path);
+        assert_ne!(site("a").files[0].path, site("b").files[0].path);
+    }
+
+    #[test]
+    fn brotli_gives_the_bytes_back_and_is_left_out_where_it_is_larger() {
+        let site = site(&"long text ".repeat(1000));
+        let script = site.files.iter().find(|f| f.path.ends_with("web.js"));
+        let script = script.unwrap();
+        let mut back = Vec::new();
+        brotli::Decompressor::new(&script.brotli.as_ref().unwrap()[..], 4096)
+            .read_to_end(&mut back)
+            .unwrap();
+        assert_eq!(back, script.bytes);
+        assert!(
+            SiteFile::new("/x".to_owned(), vec![7], true)
+                .brotli
+                .is_none()
+        );
+    }
+}

@@ -1,0 +1,272 @@
+//! Finds a Rust toolchain that can build for wasm32, in this order:
+//!
+//! 1. the active one, when it has the target;
+//! 2. the active one after `rustup target add`, unless `RUSTUP_AUTO_INSTALL=0` forbids downloads;
+//! 3. any one on `PATH` that has the sources of std and an lld, such as Debian's `rustc-web`: std
+//!    is built once into a sysroot of ours;
+//! 4. none: [`Error::NoToolchain`].
+
+use std::collections::hash_map::DefaultHasher;
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Workshop;
+use crate::error::Error;
+use crate::progress::Progress;
+
+const TARGET: &str = "wasm32-unknown-unknown";
+
+/// The oldest compiler that can build the workspace: its own `rust-version`.
+const OLDEST: &str = env!("CARGO_PKG_RUST_VERSION");
+
+/// A toolchain that can build for wasm32.
+pub enum Toolchain {
+    /// The active toolchain has the target.
+    Active,
+    /// The programs in `bin`, with `sysroot` in place of a target of their own.
+    WithSysroot { bin: PathBuf, sysroot: PathBuf },
+}
+
+impl Toolchain {
+    /// Finds or makes one.
+    pub fn find(workshop: &Workshop, progress: &Progress) -> Result<Self, Error> {
+        let root = &workshop.workspace;
+        if active_has_target(root) {
+            return Ok(Self::Active);
+        }
+        if rustup_may_download() && rustup_adds_target(root, progress) {
+            return Ok(Self::Active);
+        }
+        for bin in bins_that_can_build_std(root) {
+            let sysroot = sysroot(&workshop.dir, &bin, progress)?;
+            return Ok(Self::WithSysroot { bin, sysroot });
+        }
+        Err(Error::NoToolchain)
+    }
+
+    /// `cargo SUBCOMMAND --target wasm32-unknown-unknown`, free of whatever cargo runs around it.
+    pub fn cargo(&self, workshop: &Workshop, subcommand: &str) -> Command {
+        let mut command = match self {
+            Self::Active => scrubbed("cargo"),
+            Self::WithSysroot { bin, sysroot } => cargo_of(bin, sysroot, subcommand),
+        };
+        command
+            .arg(subcommand)
+            .args(["--target", TARGET, "--target-dir"])
+            .arg(&workshop.dir)
+            .current_dir(&workshop.workspace);
+        command
+    }
+}
+
+/// A subcommand is called by its path: `cargo clippy` would pick another toolchain's driver from
+/// `PATH`, whose metadata the sysroot does not match (E0514).
+fn cargo_of(bin: &Path, sysroot: &Path, subcommand: &str) -> Command {
+    let external = bin.join(format!("cargo-{subcommand}"));
+    let mut command = if external.is_file() {
+        scrubbed(external)
+    } else {
+        scrubbed(bin.join("cargo"))
+    };
+    let flags = format!("--sysroot={}", sysroot.display());
+    command
+        .env("PATH", path_led_by(bin))
+        .env("CARGO", bin.join("cargo"))
+        .env("RUSTC", bin.join("rustc"))
+        .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", flags);
+    command
+}
+
+/// A command without the variables by which an outer cargo would steer an inner one: its flags,
+/// its wrapper (clippy's), its job server, its target directory.
+fn scrubbed(program: impl AsRef<OsStr>) -> Command {
+    const KEPT: [&str; 5] = [
+        "CARGO_HOME",
+        "CARGO_NET_",
+        "CARGO_HTTP_",
+        "CARGO_REGISTR",
+        "RUSTUP_",
+    ];
+    let mut command = Command::new(program);
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy();
+        let ours = name.starts_with("CARGO") || name.starts_with("RUST");
+        if ours && !KEPT.iter().any(|kept| name.starts_with(kept)) {
+            command.env_remove(&*name);
+        }
+    }
+    // Another toolchain asked for with `cargo +name` may lack the target that this one has.
+    command.env_remove("RUSTUP_TOOLCHAIN");
+    command
+}
+
+fn path_led_by(bin: &Path) -> std::ffi::OsString {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(bin.to_owned()).chain(env::split_paths(&path));
+    env::join_paths(folders).unwrap_or(path)
+}
+
+/// What `command` prints, trimmed; none when it fails or is not there.
+fn answer(command: &mut Command) -> Option<String> {
+    let output = command.output().ok().filter(|out| out.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn active_has_target(root: &Path) -> bool {
+    let mut rustc = scrubbed("rustc");
+    rustc
+        .current_dir(root)
+        .args(["--print", "target-libdir", "--target", TARGET]);
+    answer(&mut rustc).is_some_and(|libdir| holds_core(Path::new(&libdir)))
+}
+
+fn holds_core(libdir: &Path) -> bool {
+    let names = fs::read_dir(libdir).into_iter().flatten().flatten();
+    names
+        .map(|entry| entry.file_name())
+        .any(|name| name.to_string_lossy().starts_with("libcore-"))
+}
+
+fn rustup_may_download() -> bool {
+    env::var_os("RUSTUP_AUTO_INSTALL").is_none_or(|value| value != "0")
+}
+
+fn rustup_adds_target(root: &Path, progress: &Progress) -> bool {
+    let mut rustup = scrubbed("rustup");
+    rustup.current_dir(root).args(["target", "add", TARGET]);
+    progress.say(&format!("rustup target add {TARGET}"));
+    progress.run("rustup target add", &mut rustup).is_ok() && active_has_target(root)
+}
+
+/// Folders whose `rustc` and `cargo` can build std for wasm32: the active toolchain's own, then
+/// those on `PATH`. Rustup's proxies are no toolchain and are passed over.
+fn bins_that_can_build_std(root: &Path) -> Vec<PathBuf> {
+    let active = answer(
+        scrubbed("rustc")
+            .current_dir(root)
+            .args(["--print", "sysroot"]),
+    );
+    let active = active.map(|sysroot| Path::new(&sysroot).join("bin"));
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut bins: Vec<PathBuf> = Vec::new();
+    for bin in active.into_iter().chain(env::split_paths(&path)) {
+        if !bins.contains(&bin) && !bin.join("rustup").exists() && can_build_std(&bin) {
+            bins.push(bin);
+        }
+    }
+    bins
+}
+
+fn can_build_std(bin: &Path) -> bool {
+    let rustc = bin.join("rustc");
+    if !rustc.is_file() || !bin.join("cargo").is_file() {
+        return false;
+    }
+    let Some(sysroot) = answer(scrubbed(&rustc).args(["--print", "sysroot"])) else {
+        return false;
+    };
+    let Some(about) = answer(scrubbed(&rustc).arg("-vV")) else {
+        return false;
+    };
+    let field = |name: &str| about.lines().find_map(|line| line.strip_prefix(name));
+    let rustlib = Path::new(&sysroot).join("lib/rustlib");
+    let host = field("host: ").unwrap_or_default();
+    let own_lld = rustlib.join(host).join("bin/rust-lld");
+    let recent = field("release: ").is_some_and(|release| at_least(release, OLDEST));
+    // `exists` follows links: Debian's rust-lld dangles until the lld package is there.
+    recent
+        && rustlib.join("src/rust/library/std/Cargo.toml").exists()
+        && (own_lld.exists() || on_path("rust-lld"))
+}
+
+fn on_path(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(program).exists())
+}
+
+/// Whether `version` ("1.96.0", "1.97.0-nightly") is not before `oldest` ("1.95").
+fn at_least(version: &str, oldest: &str) -> bool {
+    let parts = |text: &str| -> Vec<u32> {
+        let numbers = text.split(['.', '-']).map(str::parse::<u32>);
+        numbers.map_while(Result::ok).collect()
+    };
+    parts(version) >= parts(oldest)
+}
+
+/// A sysroot with std for wasm32, built by the toolchain in `bin` unless it is there already. Its
+/// name holds the compiler's identity, because Debian updates that under us.
+fn sysroot(dir: &Path, bin: &Path, progress: &Progress) -> Result<PathBuf, Error> {
+    let about = answer(scrubbed(bin.join("rustc")).arg("-vV")).unwrap_or_default();
+    let mut hasher = DefaultHasher::new();
+    about.hash(&mut hasher);
+    let sysroot = dir.join(format!("wasm-sysroot-{:016x}", hasher.finish()));
+    if sysroot.exists() {
+        return Ok(sysroot);
+    }
+    let name = about.lines().next().unwrap_or("rustc");
+    progress.say(&format!(
+        "building std for wasm32 with {name} (once, about 40 s)"
+    ));
+    let work = dir.join("std");
+    build_std(&work, bin, progress)?;
+    let half = dir.join("wasm-sysroot-unfinished");
+    collect_rlibs(&work, &half)?;
+    fs::rename(&half, &sysroot).map_err(Error::io(&sysroot))?;
+    fs::remove_dir_all(&work).map_err(Error::io(&work))?;
+    Ok(sysroot)
+}
+
+/// Lets cargo build std for a crate that holds nothing.
+fn build_std(work: &Path, bin: &Path, progress: &Progress) -> Result<(), Error> {
+    const MANIFEST: &str = "[package]\nname = \"nothing\"\nversion = \"0.0.0\"\n\
+        edition = \"2024\"\n[lib]\npath = \"lib.rs\"\n[workspace]\n";
+    fs::create_dir_all(work).map_err(Error::io(work))?;
+    for (name, text) in [("Cargo.toml", MANIFEST), ("lib.rs", "#![no_std]\n")] {
+        let path = work.join(name);
+        fs::write(&path, text).map_err(Error::io(&path))?;
+    }
+    let mut cargo = scrubbed(bin.join("cargo"));
+    cargo
+        .current_dir(work)
+        .env("PATH", path_led_by(bin))
+        .env("RUSTC", bin.join("rustc"))
+        .env("RUSTC_BOOTSTRAP", "1")
+        .args(["build", "--release", "--target", TARGET])
+        .arg("-Zbuild-std=std,panic_abort,proc_macro,test")
+        .args(["--target-dir", "target"]);
+    progress.run("cargo build -Zbuild-std", &mut cargo)
+}
+
+fn collect_rlibs(work: &Path, half: &Path) -> Result<(), Error> {
+    let deps = work.join("target").join(TARGET).join("release/deps");
+    let lib = half.join("lib/rustlib").join(TARGET).join("lib");
+    let _ = fs::remove_dir_all(half);
+    fs::create_dir_all(&lib).map_err(Error::io(&lib))?;
+    for entry in fs::read_dir(&deps).map_err(Error::io(&deps))? {
+        let path = entry.map_err(Error::io(&deps))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.ends_with(".rlib") && !name.starts_with("libnothing-") {
+            let to = lib.join(&*name);
+            fs::rename(&path, &to).map_err(Error::io(&to))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_compare_by_number() {
+        assert!(at_least("1.96.0", "1.95"));
+        assert!(at_least("1.95.0", "1.95"));
+        assert!(at_least("1.100.0-nightly", "1.95"));
+        assert!(!at_least("1.85.0", "1.95"));
+        assert!(!at_least("unknown", "1.95"));
+    }
+}
