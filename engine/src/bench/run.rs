@@ -75,21 +75,32 @@ pub fn run(spec: &RunSpec, progress: &mut dyn FnMut(StepFacts) -> bool) -> Row {
 
 /// Runs baseline, each applicable patch alone, and the published combination.
 pub fn run_matrix(config: Config, steps: Option<u32>, sim: SimSpec) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
-    for patches in config.matrix() {
+    run_rows(config, &config.matrix(), steps, sim)
+}
+
+/// Runs the given sets of patches; none is the baseline, which is run in any case, because the
+/// status of the others is judged by it.
+pub fn run_rows(config: Config, sets: &[Vec<Patch>], steps: Option<u32>, sim: SimSpec) -> Vec<Row> {
+    let run_one = |patches: &[Patch]| {
+        let patches = patches.to_vec();
         let spec = RunSpec {
             config,
             patches,
             steps,
             sim,
         };
-        let mut row = run(&spec, &mut |_| true);
-        if let Some(baseline) = rows.first() {
-            row.status = verdict(&row, baseline);
+        run(&spec, &mut |_| true)
+    };
+    let baseline = run_one(&[]);
+    let row = |patches: &Vec<Patch>| {
+        if patches.is_empty() {
+            return baseline.clone();
         }
-        rows.push(row);
-    }
-    rows
+        let mut row = run_one(patches);
+        row.status = verdict(&row, &baseline);
+        row
+    };
+    sets.iter().map(row).collect()
 }
 
 fn run_steps(

@@ -36,13 +36,13 @@ pub fn draw_levels(scene: &mut Scene, levels: (f64, f64), frame: Frame<'_>) {
             text: label,
         });
     }
-    if levels.0 > 0.0 {
-        draw_cut(scene, levels.0, frame);
-    }
 }
 
 /// Says that the picture does not start at zero: a cut axis that looks like a whole one lies.
-fn draw_cut(scene: &mut Scene, low: f64, frame: Frame<'_>) {
+pub fn draw_cut(scene: &mut Scene, low: f64, frame: Frame<'_>) {
+    if low <= 0.0 {
+        return;
+    }
     let (plot, layout) = (frame.layout.plot, frame.layout);
     let (tooth, thick) = (layout.px(4.0), layout.px(1.0));
     let mut x = plot.x0;

@@ -25,6 +25,35 @@ pub fn lanes_needed(marks: &Marks) -> u16 {
     deepest.map_or(0, |d| (d + 1).min(MAX_LANES))
 }
 
+/// The marks without annotations that say what the step band says already, and without the lanes
+/// that only held such.
+pub fn without_steps(marks: &Marks) -> Marks {
+    let is_step = |annotation: &AnnotationMark| {
+        let at = marks
+            .steps
+            .partition_point(|s| s.events.start() < annotation.events.start());
+        marks
+            .steps
+            .get(at)
+            .is_some_and(|s| s.events == annotation.events)
+    };
+    let mut marks_left = marks.clone();
+    marks_left
+        .annotations
+        .retain(|annotation| !is_step(annotation));
+    let shallowest = marks_left.annotations.iter().map(|a| a.depth).min();
+    for annotation in &mut marks_left.annotations {
+        annotation.depth -= shallowest.unwrap_or(0);
+    }
+    marks_left
+}
+
+/// A step's name without the marks that make it stand out in a profile: `## step 3 ##`.
+pub fn step_name(name: &str) -> &str {
+    let bare = name.trim_matches(['#', ' ']);
+    if bare.is_empty() { name } else { bare }
+}
+
 /// Adds steps and annotations.
 pub fn draw(scene: &mut Scene, marks: &Marks, frame: Frame<'_>) {
     draw_steps(scene, &marks.steps, frame);
@@ -98,7 +127,7 @@ fn step_label(scene: &mut Scene, rect: PxRect, step: &Step, frame: Frame<'_>) {
     let size = FONT_CSS * frame.layout.scale;
     let room = rect.width() - frame.layout.px(6.0);
     let number = step.index.to_string();
-    for text in [&step.name, &number] {
+    for text in [step_name(&step.name), number.as_str()] {
         if super::scene::text_width(text, size) <= room {
             return label(scene, rect, text, frame);
         }
@@ -194,4 +223,50 @@ pub fn annotation_at<'a>(
 pub fn step_at(steps: &[Step], event: EventIdx) -> Option<&Step> {
     let next = steps.partition_point(|s| s.events.start() <= event);
     steps[..next].last().filter(|s| s.events.contains(event))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(from: u32, to: u32) -> Span<EventIdx> {
+        Span::new(EventIdx(from), EventIdx(to))
+    }
+
+    fn annotation(name: &str, from: u32, to: u32, depth: u16) -> AnnotationMark {
+        AnnotationMark {
+            name: name.to_owned(),
+            events: span(from, to),
+            depth,
+        }
+    }
+
+    #[test]
+    fn annotations_that_are_the_steps_are_not_shown_twice() {
+        let step = |index: u32| Step {
+            index,
+            name: format!("## step {index} ##"),
+            events: span(index * 100, index * 100 + 100),
+        };
+        let marks = Marks {
+            steps: vec![step(0), step(1)],
+            annotations: vec![
+                annotation("## step 0 ##", 0, 100, 0),
+                annotation("forward", 0, 50, 1),
+                annotation("## step 1 ##", 100, 200, 0),
+            ],
+            annotations_left_out: 0,
+            ooms: vec![],
+            capacity: None,
+        };
+        let left = without_steps(&marks);
+        assert_eq!(left.annotations, vec![annotation("forward", 0, 50, 0)]);
+        assert_eq!(lanes_needed(&left), 1);
+        assert_eq!(step_name("## step 0 ##"), "step 0");
+        assert_eq!(
+            step_at(&marks.steps, EventIdx(100)).map(|s| s.index),
+            Some(1)
+        );
+        assert_eq!(visible_steps(&marks.steps, 10.0, 100.0).len(), 1);
+    }
 }

@@ -202,6 +202,7 @@ impl Model {
 
     /// Steps, annotations, capacity have arrived.
     pub fn set_marks(&mut self, marks: Arc<Marks>) {
+        let marks = Arc::new(lanes::without_steps(&marks));
         self.measure.has_steps = !marks.steps.is_empty();
         self.measure.lanes = lanes::lanes_needed(&marks);
         let peak = Bytes((self.high / HEADROOM) as u64);
@@ -402,6 +403,11 @@ impl Model {
             lanes::draw(&mut scene, marks, frame);
             axes::draw_marks(&mut scene, marks, frame);
         }
+        axes::draw_cut(
+            &mut scene,
+            self.viewport.visible_levels(self.limits()).0,
+            frame,
+        );
         axes::draw_positions(&mut scene, &self.viewport, &self.prepared.axis, frame);
         scene
     }
@@ -800,7 +806,7 @@ mod tests {
         blocks.push((2, 40, 330, 60));
         blocks.sort_by_key(|b| (b.0, b.1));
         let mut tile = testing::mountain(400, 12, &blocks);
-        tile.pending[200..240].fill(Bytes::mib(90));
+        tile.pending[200..206].fill(Bytes::mib(90));
         let level = |event: u32| -> u64 {
             let live = tile
                 .blocks

@@ -339,7 +339,7 @@ impl<'a> Pen<'a> {
                 continue;
             }
             let info = &self.mountain.tile.groups[group];
-            let Some(room) = widest_room(spans, self.label_height) else {
+            let Some(room) = roomiest(spans, self.label_height) else {
                 continue;
             };
             let width = room.width() - self.frame.layout.px(8.0);
@@ -368,26 +368,36 @@ fn rect(run: Run, y0: i32, y1: i32) -> PxRect {
     }
 }
 
-/// The widest rectangle that stays at least `height` high inside neighbouring spans, found by
-/// growing to the right while what they share is high enough.
-fn widest_room(spans: &[GroupSpan], height: i32) -> Option<PxRect> {
+/// The roomiest rectangle inside neighbouring spans. At each span a rectangle starts and grows to
+/// the right while what all its spans share stays high enough for text.
+fn roomiest(spans: &[GroupSpan], height: i32) -> Option<PxRect> {
+    // A label is a line high and rather long: beyond three lines, height is worth nothing.
+    let worth = |r: &PxRect| i64::from(r.width()) * i64::from(r.height().min(3 * height));
     let mut best: Option<PxRect> = None;
-    let mut room: Option<PxRect> = None;
+    let mut open: Vec<PxRect> = Vec::new();
     for span in spans {
-        let grown = room.and_then(|r| {
+        open.retain_mut(|r| {
             let (y0, y1) = (r.y0.max(span.rect.y0), r.y1.min(span.rect.y1));
-            let joins = r.x1 == span.rect.x0 && y1 - y0 >= height;
-            joins.then_some(PxRect {
-                x0: r.x0,
-                y0,
-                x1: span.rect.x1,
-                y1,
-            })
+            let goes_on = r.x1 == span.rect.x0 && y1 - y0 >= height;
+            if goes_on {
+                *r = PxRect {
+                    x0: r.x0,
+                    y0,
+                    x1: span.rect.x1,
+                    y1,
+                };
+            }
+            goes_on
         });
-        let now = grown.unwrap_or(span.rect);
-        room = Some(now);
-        if best.is_none_or(|b| now.width() > b.width()) {
-            best = Some(now);
+        // One that starts here beats those that are no higher; at most a few are ever open.
+        let lower = |r: &PxRect| r.height() >= span.rect.height();
+        if !open.iter().any(lower) && open.len() < 8 {
+            open.push(span.rect);
+        }
+        for rect in &open {
+            if best.is_none_or(|b| worth(rect) > worth(&b)) {
+                best = Some(*rect);
+            }
         }
     }
     best

@@ -130,7 +130,7 @@ fn place(model: &Model, hit: &Hit) -> Vec<Line> {
         lines.push(line("time", ticks::duration(time, (until - time).max(1.0))));
     }
     if let Some(step) = &hit.step {
-        lines.push(line("step", step.name.clone()));
+        lines.push(line("step", super::lanes::step_name(&step.name)));
     }
     lines
 }
