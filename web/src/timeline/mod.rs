@@ -75,7 +75,7 @@ impl Handle {
         let marks_path = routes::marks(&source.run, source.device);
         let driver = Driver::new(source, model, view, outputs);
         let handle = Handle {
-            driver: StoredValue::new_local(driver.clone()),
+            driver: StoredValue::new_local(driver),
             outputs,
             marks: RwSignal::new(None),
         };
@@ -88,7 +88,9 @@ impl Handle {
         leptos::task::spawn_local(async move {
             handle.receive_marks(client::get::<Marks>(&marks_path).await);
         });
-        on_cleanup(move || driver.stop());
+        on_cleanup(move || {
+            handle.with(Driver::stop);
+        });
         handle
     }
 

@@ -253,8 +253,9 @@ fn StackView(title: &'static str, frames: Vec<FrameText>) -> impl IntoView {
             0 => short_path(&frame.filename).to_owned(),
             line => format!("{}:{line}", short_path(&frame.filename)),
         };
+        let framework = is_framework(&frame.filename);
         view! {
-            <li class:framework=is_framework(&frame.filename) class:own=own == Some(i)>
+            <li class:framework=framework class:own=own == Some(i)>
                 <code>{frame.name}</code>
                 <span class="frame-place" title=frame.filename>{place}</span>
             </li>
@@ -425,15 +426,16 @@ fn share(handle: Handle, group: &GroupShare, total: u64) -> impl IntoView + use<
     );
     let swatch = format!("background: {}", colour.css());
     let bar = format!("{width}; {swatch}");
+    let name = label.clone();
     view! {
         <li>
             <button
                 class="share-row"
-                title=label.clone()
+                title=label
                 on:click=move |_| handle.select(Some(Selection::Group(key)))
             >
                 <span class="swatch" style=swatch></span>
-                <span class="share-name">{label}</span>
+                <span class="share-name">{name}</span>
                 <span class="share-bytes">{bytes.to_string()}</span>
                 <span class="share-bar" style=bar></span>
             </button>
