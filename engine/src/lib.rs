@@ -7,6 +7,7 @@
 //! Lifetimes come from reachability, never from curves.
 
 pub mod autograd;
+pub mod bench;
 pub mod device;
 pub mod memory;
 pub mod model;

@@ -3,7 +3,7 @@
 use std::collections::{BinaryHeap, HashMap};
 use std::rc::Rc;
 
-use super::node::{Call, Kind, Node, NodeRef, Saved};
+use super::node::{Call, CtxLifetime, Kind, Node, NodeRef, Saved};
 use super::tensor::{Edge, Tensor};
 use crate::session::{RunError, Session};
 
@@ -123,7 +123,9 @@ impl Session {
         grads: Vec<Option<Tensor>>,
     ) -> Result<Vec<Option<Tensor>>, RunError> {
         let before = self.set_current_node(NodeRef(Some(Rc::clone(node))));
+        let site = self.accelerator.enter_node_site(node.name);
         let outcome = self.apply_node(node, grads);
+        self.accelerator.restore_site(site);
         self.set_current_node(before);
         outcome
     }
@@ -153,6 +155,11 @@ impl Session {
         let outputs = formula(self, &mut call)?;
         // Saved variables are released before the hooks run (the graph is not retained).
         drop(std::mem::take(&mut call.saved));
+        call.ctx.clear();
+        if node.ctx_lifetime == CtxLifetime::Backward {
+            let cleared = node.ctx.take();
+            drop(cleared);
+        }
         let released = node.saved.take();
         drop(released);
         let outputs = self.fit_outputs(node, outputs)?;

@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use super::node::{Kind, Node, Saved};
+use super::node::{CtxLifetime, Kind, Node, Saved};
 use super::tensor::{Edge, Tensor};
 use crate::offload::GraphTask;
 use crate::session::{RunError, Session};
@@ -93,6 +93,7 @@ impl Session {
             saved: RefCell::new(saved),
             hooks: RefCell::default(),
             ctx: RefCell::default(),
+            ctx_lifetime: CtxLifetime::Node,
         }))
     }
 

@@ -75,6 +75,16 @@ pub(crate) enum Kind {
     Accumulate(Tensor),
 }
 
+/// How long a context's attributes live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CtxLifetime {
+    /// As long as the node.
+    #[default]
+    Node,
+    /// Until backward has used them (the fix of Transformer Engine #1935).
+    Backward,
+}
+
 /// A node. Strong edges lead towards the inputs of the graph.
 pub struct Node {
     pub(crate) sequence: u64,
@@ -88,18 +98,13 @@ pub struct Node {
     pub(crate) hooks: RefCell<Vec<PostHook>>,
     /// Attributes of a Python function's context: they live as long as the node.
     pub(crate) ctx: RefCell<Vec<Tensor>>,
+    pub(crate) ctx_lifetime: CtxLifetime,
 }
 
 impl Node {
     /// Name of the operation.
     pub fn name(&self) -> &'static str {
         self.name
-    }
-
-    /// Clears the attributes of the context (the fix of Transformer Engine #1935).
-    pub fn clear_ctx(&self) {
-        let gone = self.ctx.take();
-        drop(gone);
     }
 }
 

@@ -118,6 +118,7 @@ pub struct CachingAllocator {
     stats: MemoryStats,
     events: Option<Vec<MemoryEvent>>,
     retries: u64,
+    highest_reserved: u64,
 }
 
 impl CachingAllocator {
@@ -130,6 +131,7 @@ impl CachingAllocator {
             stats: MemoryStats::default(),
             events: None,
             retries: 0,
+            highest_reserved: 0,
         }
     }
 
@@ -151,6 +153,11 @@ impl CachingAllocator {
     /// Times that the cache had to be emptied before a segment could be had.
     pub fn retries(&self) -> u64 {
         self.retries
+    }
+
+    /// Highest reserved memory of the whole run, bytes.
+    pub fn highest_reserved(&self) -> u64 {
+        self.highest_reserved
     }
 
     /// Starts new peaks at the current level.
@@ -321,6 +328,7 @@ impl CachingAllocator {
         self.segments.insert(start, (bytes, stream));
         self.stats.reserved += bytes;
         self.stats.peak_reserved = self.stats.peak_reserved.max(self.stats.reserved);
+        self.highest_reserved = self.highest_reserved.max(self.stats.reserved);
         self.emit(MemoryEvent {
             action: MemoryAction::SegmentAlloc,
             start,

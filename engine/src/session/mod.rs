@@ -12,7 +12,8 @@ pub use accelerator::{Accelerator, AcceleratorEvent, HostCopy};
 pub use error::RunError;
 
 use crate::autograd::{
-    Edge, Formula, HookLayer, Kind, LeafMeta, Meta, Node, NodeRef, Saved, SavedVariable, Tensor,
+    CtxLifetime, Edge, Formula, HookLayer, Kind, LeafMeta, Meta, Node, NodeRef, Saved,
+    SavedVariable, Tensor,
 };
 use crate::device::{Device, Kernel, StreamId};
 use crate::memory::{SharedHeap, Storage};
@@ -317,7 +318,8 @@ impl Session {
         };
         let grad_fn = match &packed {
             Saved::Plain(_) => None,
-            _ => tensor.0.grad_fn.clone(),
+            // A leaf comes back as one that requires grad, or a recompute would save less.
+            _ => self.edge_of(tensor),
         };
         Ok(SavedVariable { packed, grad_fn })
     }
@@ -341,6 +343,7 @@ impl Session {
                 saved: Default::default(),
                 hooks: Default::default(),
                 ctx: Default::default(),
+                ctx_lifetime: CtxLifetime::Node,
             });
             leaf.accumulator.replace(Rc::downgrade(&node));
             node
@@ -372,6 +375,7 @@ impl Session {
             args: [0; 4],
             sequence: self.next_sequence(),
             ctx: Vec::new(),
+            ctx_lifetime: CtxLifetime::Node,
         })
     }
 
@@ -491,6 +495,8 @@ pub(crate) struct Recording {
     pub args: [u64; 4],
     /// Attributes of the context.
     pub ctx: Vec<Tensor>,
+    /// How long they live.
+    pub ctx_lifetime: CtxLifetime,
 }
 
 impl Recording {
@@ -507,6 +513,7 @@ impl Recording {
             saved: self.saved.into(),
             hooks: Default::default(),
             ctx: self.ctx.into(),
+            ctx_lifetime: self.ctx_lifetime,
         })
     }
 }

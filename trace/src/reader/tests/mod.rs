@@ -3,6 +3,7 @@
 mod chunks;
 mod layouts;
 mod limits;
+mod mutations;
 mod pickle_writer;
 mod refusals;
 mod shapes;
