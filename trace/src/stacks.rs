@@ -100,12 +100,6 @@ pub(crate) fn fx_hash<T: Hash + ?Sized>(value: &T) -> u64 {
 /// A hash map keyed by small integers or tuples of them.
 pub type FxHashMap<K, V> = HashMap<K, V, BuildHasherDefault<FxHasher>>;
 
-pub(crate) fn fx_hash<T: Hash + ?Sized>(value: &T) -> u64 {
-    let mut hasher = FxHasher::default();
-    value.hash(&mut hasher);
-    hasher.finish()
-}
-
 /// Every distinct string once, back to back in one buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Strings {
