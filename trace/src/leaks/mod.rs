@@ -12,13 +12,13 @@
 //! |---|---|
 //! | steady leak | survivors from every step |
 //! | growth every n-th step | survivors at a regular distance |
-//! | a buffer that is enlarged | no old survivors, but the level never comes back, while the rest of the program stays the same |
+//! | a buffer that is enlarged | the level never falls, and the rest of the program is constant |
 //! | growth within a step | the same questions at the ends of the parts of a step (micro-batches) |
 //! | warm-up that ends | quiet at the end for longer than ever between two growths |
 //! | bounded buffer | survivors are no older than what the site gives back |
 //! | saw-tooth (garbage collection) | as a bounded buffer, and twice the longest age is granted |
-//! | longer sequences | peaks grow, but no survivors; one result that is alive at the end grows together with everything else |
-//! | evaluation phases, gradient accumulation | what they keep, they give back: as a bounded buffer |
+//! | longer sequences | no survivors; what is alive at the end grows with everything else |
+//! | evaluation, gradient accumulation | as a bounded buffer |
 //! | first steps | what step 0 keeps counts only when later steps keep about as much |
 //! | buffer from before the recording | blocks of the same size from before it are given back |
 //!
@@ -35,9 +35,12 @@
 //! * [`MAX_GAP_SPREAD`] = 4 times the mean distance at most (1.5 times with three or four growths):
 //!   random retention has a longest gap of a few times its mean; caches that fill get rarer and
 //!   rarer, so a quarter of the growths must be in the later half.
+//! * A buffer counts as enlarged after five rises without a fall between, while the rest of the
+//!   program grows by less than a tenth as much: random sizes rise five times in a row once in
+//!   120, and longer sequences make everything grow.
 //! * [`MIN_BYTES`] = 2 KiB whenever it grows, all sites together: the allocator's smallest block is
-//!   512 B, and one to three of them a step are how metrics are collected (a list of detached losses). It
-//!   is stated in the reason, not called a leak.
+//!   512 B, and one to three of them a step are how metrics are collected (a list of detached
+//!   losses). It is stated in the reason, not called a leak.
 //! * Confidence is Laplace's rule of succession, (growths + 1) / (chances + 2), a chance being one
 //!   rhythm: how likely the next one grows too. The slope's error is two standard errors.
 //!
