@@ -7,12 +7,14 @@
 //! Lifetimes come from reachability, never from curves.
 
 pub mod autograd;
+pub mod bench;
 pub mod device;
 pub mod memory;
 pub mod model;
 pub mod offload;
 pub mod ops;
 pub mod race;
+pub mod recording;
 pub mod session;
 pub mod tape;
 pub mod tensor;

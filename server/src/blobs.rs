@@ -106,7 +106,10 @@ impl Blobs {
                 folder.display()
             ))
         })?;
-        let objects = LocalFileSystem::new_with_prefix(folder)?.with_automatic_cleanup(true);
+        let objects = LocalFileSystem::new_with_prefix(folder)?
+            .with_automatic_cleanup(true)
+            // The database may only know of bytes that survive a power cut.
+            .with_fsync(true);
         Ok(Blobs {
             objects: Arc::new(objects),
             prefix: Key::default(),
@@ -552,7 +555,10 @@ mod tests {
         let lost = put(&blobs, "upl_c", b"kept, but forgotten by the database").await;
         drop(blobs.keep(&kept).await.unwrap());
         drop(blobs.keep(&lost).await.unwrap());
-        blobs.sweep(&[kept.row.hash.clone()]).await.unwrap();
+        blobs
+            .sweep(std::slice::from_ref(&kept.row.hash))
+            .await
+            .unwrap();
         assert!(blobs.has(&kept.row.hash).await.unwrap());
         assert!(!blobs.has(&lost.row.hash).await.unwrap());
         assert!(!blobs.has(&staged.row.hash).await.unwrap());

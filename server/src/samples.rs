@@ -59,8 +59,8 @@ pub static ALL: [BundledSample; 6] = [
     BundledSample {
         name: "oom",
         title: "A run that ends out of memory",
-        about: "Twenty-one steps against a limit of 2.05 GiB, then a request for 126 MiB that \
-                cannot be had.",
+        about: "Twenty-one steps against a limit of 2.05 GiB, then 125 MiB that cannot be \
+                had.",
         file: fixture!("oom"),
     },
 ];

@@ -141,3 +141,10 @@ pub struct Snapshot {
     /// Bytes after the end of the pickle or JSON document.
     pub trailing_bytes: u64,
 }
+
+impl Snapshot {
+    /// Whether the file has a list of segments; an empty one says that nothing was reserved.
+    pub fn has_segments(&self) -> bool {
+        self.keys_seen.has(crate::reader::keys::Key::Segments)
+    }
+}

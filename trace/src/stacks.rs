@@ -90,7 +90,7 @@ impl Hasher for FxHasher {
     }
 }
 
-/// The hash of one value.
+/// The hash of one value; the same on every machine and in every run.
 pub(crate) fn fx_hash<T: Hash + ?Sized>(value: &T) -> u64 {
     let mut hasher = FxHasher::default();
     value.hash(&mut hasher);

@@ -16,7 +16,7 @@ use crate::upload::driver::Uploads;
 use api::progress::ServerEvent;
 use leptos::prelude::*;
 use leptos_router::components::{Route, Router, Routes};
-use leptos_router::hooks::use_location;
+use leptos_router::hooks::{use_location, use_params_map};
 use leptos_router::path;
 use wasm_bindgen::JsCast;
 
@@ -40,7 +40,7 @@ pub fn App() -> impl IntoView {
             <main id="main" tabindex="-1">
                 <Routes fallback=NotFoundPage>
                     <Route path=path!("/") view=RunsPage/>
-                    <Route path=path!("/runs/:id") view=RunPage/>
+                    <Route path=path!("/runs/:id") view=RunRoute/>
                 </Routes>
             </main>
             <FocusFollowsPage/>
@@ -50,6 +50,17 @@ pub fn App() -> impl IntoView {
         <ToastArea/>
         <HelpOverlay/>
         <TokenDialog/>
+    }
+}
+
+/// The run page, put together anew for each run: nothing of one run is left on the page of another.
+#[component]
+fn RunRoute() -> impl IntoView {
+    let params = use_params_map();
+    let id = Memo::new(move |_| params.with(|params| params.get("id")));
+    move || {
+        id.track();
+        view! { <RunPage/> }
     }
 }
 

@@ -5,8 +5,8 @@
 //! plain Rust with native tests; components only wire it to the page.
 //!
 //! Modules in reading order: the shell ([`app`]), the pages ([`pages`]), what they share
-//! ([`components`], [`timeline`], [`upload`], [`format`]), and the edges to the browser ([`client`], [`events`],
-//! [`url_state`], [`theme`], [`clock`]).
+//! ([`components`], [`timeline`], [`upload`], [`format`]), and the edges to the browser
+//! ([`client`], [`events`], [`url_state`], [`theme`], [`clock`]).
 
 pub mod app;
 pub mod client;

@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use super::node::{Kind, Node, Saved};
+use super::node::{CtxLifetime, Kind, Node, Saved};
 use super::tensor::{Edge, Tensor};
 use crate::offload::GraphTask;
 use crate::session::{RunError, Session};
@@ -87,12 +87,14 @@ impl Session {
             name: "_NoopSaveInputs",
             kind: Kind::Formula(|_, _| Err(RunError::NoGradient)),
             next,
-            inputs: Vec::new(),
+            inputs: Rc::new([]),
             outputs: 1,
             args: [0; 4],
             saved: RefCell::new(saved),
             hooks: RefCell::default(),
             ctx: RefCell::default(),
+            ctx_lifetime: CtxLifetime::Node,
+            waiting: RefCell::default(),
         }))
     }
 

@@ -11,6 +11,6 @@ mod tensor;
 pub(crate) use checkpoint::HookLayer;
 pub use checkpoint::Region;
 pub(crate) use node::{Call, Formula, Grads, Kind, Meta, Saved, SavedVariable};
-pub use node::{Node, NodeRef};
+pub use node::{CtxLifetime, Node, NodeRef};
 pub(crate) use tensor::LeafMeta;
 pub use tensor::{Edge, Tensor};

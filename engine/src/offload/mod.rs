@@ -152,6 +152,11 @@ impl<R: Runtime> OffloadActivations<R> {
         sizes
     }
 
+    /// Entries of the tracker.
+    pub fn tracked(&self) -> u64 {
+        self.state.tracker.len() as u64
+    }
+
     /// What the tracker holds for `id`.
     pub fn decision(&self, id: TensorId) -> Option<Decision> {
         self.state.tracker.get(&id).map(|tracked| match tracked {
@@ -203,10 +208,14 @@ impl<R: Runtime> OffloadActivations<R> {
         self.state.id_by_key.iter().map(|(&key, &id)| (key, id))
     }
 
-    /// Puts a tensor into the tracker without a pack, as axolotl's leak test does (§1.9).
+    /// Leaves a tensor in the tracker as a branch that never runs backward would, with the flag
+    /// that such a leftover keeps down: the injection of axolotl's leak test (§1.9).
     pub fn inject(&mut self, tensor: R::Tensor) -> TensorId {
-        let id = self.state.next_id();
+        // From the far end, so that the program's own ids stay what they are.
+        let taken = self.state.tracker.range(TensorId(u64::MAX / 2)..).count() as u64;
+        let id = TensorId(u64::MAX - taken);
         self.state.tracker.insert(id, Tracked::Kept(tensor));
+        self.state.phase.first_forward_call = false;
         id
     }
 

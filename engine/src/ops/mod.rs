@@ -5,6 +5,7 @@
 //! broadcast gradients and casts happen after the formula ([`crate::autograd`]).
 
 mod elementwise;
+mod function;
 mod loss;
 mod matmul;
 mod quantized;

@@ -2,10 +2,9 @@
 
 use std::rc::Rc;
 
-use super::error::RunError;
 use crate::autograd::{NodeRef, Tensor};
 use crate::device::{Device, DeviceError, EventId, Kernel, Span, StreamId};
-use crate::memory::{Heap, HostLease, SharedHeap, Storage};
+use crate::memory::{Heap, HostLease, Label, SharedHeap, Storage};
 use crate::offload::{GraphTask, HostCopyShape, PostHook, Runtime};
 use crate::race::{Access, Clock, Detector, Lane, Range};
 use crate::tensor::{DType, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
@@ -29,7 +28,12 @@ pub struct Accelerator {
     node: NodeRef,
     copied: Copied,
     detector: Option<Detector>,
+    watching: bool,
+    /// Streams made so far, the default one included.
+    streams: u16,
     site: Site,
+    /// Operation that allocates now, for recordings.
+    op: &'static str,
 }
 
 /// Place in the program that work is attributed to.
@@ -72,10 +76,13 @@ impl Accelerator {
             node: NodeRef(None),
             copied: Copied::default(),
             detector: None,
+            watching: false,
+            streams: 1,
             site: Site {
-                names: vec!["unknown".to_owned()],
+                names: vec!["program".to_owned()],
                 current: 0,
             },
+            op: "",
         }
     }
 
@@ -99,23 +106,24 @@ impl Accelerator {
         std::mem::replace(&mut self.stream, stream)
     }
 
-    /// Watches all accesses from now on; streams made so far are known to it.
-    pub fn watch_races(&mut self, streams: u16) {
+    /// Watches all accesses from now on for races.
+    pub fn watch_races(&mut self) {
         let mut detector = Detector::new();
-        for _ in 0..streams {
+        for _ in 0..self.streams {
             detector.add_lane();
         }
         self.detector = Some(detector);
+        self.watching = true;
     }
 
-    /// The race detector, where one watches.
+    /// Stops watching; what was found stays. A program that repeats itself repeats its races.
+    pub fn pause_watching(&mut self) {
+        self.watching = false;
+    }
+
+    /// The race detector, where one has been watching.
     pub fn detector(&self) -> Option<&Detector> {
         self.detector.as_ref()
-    }
-
-    /// Stops watching; races found so far are returned with it.
-    pub fn stop_watching(&mut self) -> Option<Detector> {
-        self.detector.take()
     }
 
     /// Attributes work from now on to a named place; returns the place before.
@@ -128,9 +136,28 @@ impl Accelerator {
         std::mem::replace(&mut self.site.current, index as u32)
     }
 
+    /// Attributes work to a backward node, as long as races are watched for.
+    pub(crate) fn enter_node_site(&mut self, name: &'static str) -> u32 {
+        if self.watching {
+            self.enter_site(name)
+        } else {
+            self.site.current
+        }
+    }
+
     /// Attributes work to a place known by number.
     pub fn restore_site(&mut self, site: u32) {
         self.site.current = site;
+    }
+
+    /// Names the operation that allocates from now on; returns the one before.
+    pub(crate) fn set_op(&mut self, op: &'static str) -> &'static str {
+        std::mem::replace(&mut self.op, op)
+    }
+
+    /// Names of all places.
+    pub fn site_names(&self) -> &[String] {
+        &self.site.names
     }
 
     /// Name of a place.
@@ -147,7 +174,11 @@ impl Accelerator {
         bytes: u64,
         stream: StreamId,
     ) -> Result<Rc<Storage>, DeviceError> {
-        Storage::allocate(&self.heap, bytes, stream, self.site.current)
+        let label = Label {
+            site: self.site.current,
+            op: self.op,
+        };
+        Storage::allocate(&self.heap, bytes, stream, label)
     }
 
     pub(super) fn tensor_over(
@@ -177,7 +208,7 @@ impl Accelerator {
         kernel: Kernel,
     ) -> Result<(), DeviceError> {
         self.heap.borrow_mut().device.launch(self.stream, kernel)?;
-        if self.detector.is_some() {
+        if self.watching {
             let stream = self.stream;
             let name = self.site.names[self.site.current as usize].clone();
             for tensor in reads {
@@ -191,6 +222,9 @@ impl Accelerator {
     }
 
     fn note(&mut self, stream: StreamId, access: Access, range: Range, name: &str) {
+        if !self.watching {
+            return;
+        }
         if let Some(detector) = &mut self.detector {
             let site = detector.site(name);
             detector.access(Lane(stream.0), access, range, site);
@@ -218,29 +252,20 @@ impl Accelerator {
     pub(super) fn take_callback(&mut self) -> bool {
         std::mem::take(&mut self.callback_queued)
     }
-
-    /// Blocks the host until every stream has run dry.
-    ///
-    /// # Errors
-    /// A fault of earlier work.
-    pub fn synchronize_all(&mut self, streams: u16) -> Result<(), RunError> {
-        for stream in 0..streams {
-            self.synchronize(StreamId(stream))?;
-        }
-        Ok(())
-    }
 }
 
 fn range_of(saved: &SavedTensor) -> Range {
     let size = saved.dtype.size();
     let base = saved.storage.base.unwrap_or(0);
     let first = base + saved.layout.offset * size;
-    let last = base + saved.layout.required_elements() * size;
+    // Views inside models carry dense layouts even where PyTorch's are strided: never past the end.
+    let end = base + saved.storage.bytes;
+    let last = (base + saved.layout.required_elements() * size).min(end);
     if saved.layout.elements() == 0 || saved.placement == Placement::Host {
         return Range { start: 0, end: 0 };
     }
     Range {
-        start: first,
+        start: first.min(end),
         end: last,
     }
 }
@@ -267,6 +292,7 @@ impl Runtime for Accelerator {
 
     fn new_stream(&mut self) -> Result<StreamId, DeviceError> {
         let stream = self.heap.borrow_mut().device.create_stream()?;
+        self.streams += 1;
         if let Some(detector) = &mut self.detector {
             detector.add_lane();
         }
@@ -300,10 +326,8 @@ impl Runtime for Accelerator {
 
     fn record_event(&mut self, stream: StreamId) -> Result<AcceleratorEvent, DeviceError> {
         let id = self.heap.borrow_mut().device.record_event(stream)?;
-        let clock = self
-            .detector
-            .as_ref()
-            .map(|detector| detector.record_event(Lane(stream.0)));
+        let watching = self.detector.as_ref().filter(|_| self.watching);
+        let clock = watching.map(|detector| detector.record_event(Lane(stream.0)));
         Ok(AcceleratorEvent {
             id,
             clock,
@@ -362,9 +386,9 @@ impl Runtime for Accelerator {
 
     fn copy_to_device(&mut self, host: &HostCopy, stream: StreamId) -> Result<Tensor, DeviceError> {
         let bytes = host.layout.elements() * host.source.dtype.size();
-        let before = self.enter_site("unpack: restored tensor");
+        let before = self.set_op("offload: restore");
         let storage = self.allocate(bytes, stream);
-        self.restore_site(before);
+        self.set_op(before);
         let storage = storage?;
         let to = Span {
             start: storage.start(),

@@ -12,7 +12,8 @@ pub use accelerator::{Accelerator, AcceleratorEvent, HostCopy};
 pub use error::RunError;
 
 use crate::autograd::{
-    Edge, Formula, HookLayer, Kind, LeafMeta, Meta, Node, NodeRef, Saved, SavedVariable, Tensor,
+    CtxLifetime, Edge, Formula, HookLayer, Kind, LeafMeta, Meta, Node, NodeRef, Saved,
+    SavedVariable, Tensor,
 };
 use crate::device::{Device, Kernel, StreamId};
 use crate::memory::{SharedHeap, Storage};
@@ -317,7 +318,8 @@ impl Session {
         };
         let grad_fn = match &packed {
             Saved::Plain(_) => None,
-            _ => tensor.0.grad_fn.clone(),
+            // A leaf comes back as one that requires grad, or a recompute would save less.
+            _ => self.edge_of(tensor),
         };
         Ok(SavedVariable { packed, grad_fn })
     }
@@ -335,12 +337,14 @@ impl Session {
                 name: "AccumulateGrad",
                 kind: Kind::Accumulate(tensor.clone()),
                 next: Vec::new(),
-                inputs: Vec::new(),
+                inputs: Rc::new([]),
                 outputs: 1,
                 args: [0; 4],
                 saved: Default::default(),
                 hooks: Default::default(),
                 ctx: Default::default(),
+                ctx_lifetime: CtxLifetime::Node,
+                waiting: Default::default(),
             });
             leaf.accumulator.replace(Rc::downgrade(&node));
             node
@@ -355,11 +359,12 @@ impl Session {
         formula: Formula,
         inputs: &[&Tensor],
     ) -> Option<Recording> {
+        self.accelerator.set_op(name);
         if !self.grad_enabled || !inputs.iter().any(|input| input.requires_grad()) {
             return None;
         }
         let metas = inputs.iter().map(|input| Meta {
-            layout: *input.layout(),
+            shape: input.layout().shape,
             dtype: input.dtype(),
             needs_grad: input.requires_grad(),
         });
@@ -372,6 +377,7 @@ impl Session {
             args: [0; 4],
             sequence: self.next_sequence(),
             ctx: Vec::new(),
+            ctx_lifetime: CtxLifetime::Node,
         })
     }
 
@@ -404,8 +410,7 @@ impl Session {
             None => output,
             Some(recording) => {
                 let node = recording.finish(1);
-                let edge = Some(Edge { node, output: 0 });
-                Tensor::new(output.0.saved, Rc::clone(output.storage()), edge, None)
+                output.with_grad_fn(Edge { node, output: 0 })
             }
         }
     }
@@ -483,7 +488,7 @@ impl Session {
 pub(crate) struct Recording {
     name: &'static str,
     formula: Formula,
-    inputs: Vec<Meta>,
+    inputs: Rc<[Meta]>,
     next: Vec<Option<Edge>>,
     saved: Vec<SavedVariable>,
     sequence: u64,
@@ -491,6 +496,8 @@ pub(crate) struct Recording {
     pub args: [u64; 4],
     /// Attributes of the context.
     pub ctx: Vec<Tensor>,
+    /// How long they live.
+    pub ctx_lifetime: CtxLifetime,
 }
 
 impl Recording {
@@ -507,6 +514,8 @@ impl Recording {
             saved: self.saved.into(),
             hooks: Default::default(),
             ctx: self.ctx.into(),
+            ctx_lifetime: self.ctx_lifetime,
+            waiting: Default::default(),
         })
     }
 }

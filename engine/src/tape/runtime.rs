@@ -104,7 +104,7 @@ impl Runtime for TapeRuntime {
     fn as_strided(&mut self, tensor: Rc<SavedTensor>, layout: &Layout) -> Rc<SavedTensor> {
         Rc::new(SavedTensor {
             layout: *layout,
-            ..(*tensor).clone()
+            ..*tensor
         })
     }
 

@@ -1,3 +1,5 @@
 //! Tests of the engine as a whole: one binary, one module for each subject.
 
+mod bench;
+mod offloader;
 mod tapes;

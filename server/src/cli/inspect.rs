@@ -4,13 +4,15 @@ use super::CliError;
 use super::table;
 use crate::facts::{DeviceFacts, StepFacts, step_facts};
 use crate::ingest::parse;
-use api::inspect::{Device, Format, Inspection, Leaks, StepLevels, Steps, Verdict};
+use api::inspect::{Device, Format, Inspection, LeakGroup, Leaks, StepLevels, Steps, Verdict};
+use api::timeline::FrameText;
 use clap::Args;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use trace::leaks;
 use trace::snapshot::Snapshot;
 use trace::trace::{DeviceTrace, Series, StepSource, Trace};
 
@@ -207,11 +209,49 @@ fn step(facts: StepFacts) -> StepLevels {
     }
 }
 
-/// What is left behind, step after step.
-fn leaks(_trace: &Trace) -> Leaks {
+/// What is left behind, step after step: the worst verdict of any device, and all groups.
+fn leaks(trace: &Trace) -> Leaks {
+    let reports = leaks::of_trace(trace);
+    let Some(worst) = leaks::worst(&reports).map(|at| &reports[at]) else {
+        return Leaks {
+            verdict: Verdict::CannotTell,
+            reason: "no device holds memory or events".to_owned(),
+            groups: Vec::new(),
+        };
+    };
+    let reasons = std::iter::once(&worst.reason).chain(&worst.caveats);
+    let reason: Vec<&str> = reasons.map(String::as_str).collect();
+    let groups = reports.iter().flat_map(|report| &report.groups);
     Leaks {
-        verdict: Verdict::CannotTell,
-        reason: "this version does not look for leaks yet".to_owned(),
-        groups: Vec::new(),
+        verdict: match worst.verdict {
+            leaks::Verdict::Leak => Verdict::Leak,
+            leaks::Verdict::Clean => Verdict::Clean,
+            leaks::Verdict::CannotTell => Verdict::CannotTell,
+        },
+        reason: reason.join("; "),
+        groups: groups.map(|group| leak_group(group, trace)).collect(),
+    }
+}
+
+fn leak_group(group: &leaks::LeakGroup, trace: &Trace) -> LeakGroup {
+    let text = |idx| trace.stacks.str(idx).to_owned();
+    let frame = group.frame.or(group.alloc_frame);
+    LeakGroup {
+        bytes_per_step: group.bytes_per_step,
+        count_per_step: group.count_per_step,
+        live_bytes: group.live_bytes,
+        frame: frame.map_or_else(
+            || FrameText {
+                name: "no stack recorded".to_owned(),
+                filename: String::new(),
+                line: 0,
+            },
+            |frame| FrameText {
+                name: text(frame.name),
+                filename: text(frame.filename),
+                line: frame.line,
+            },
+        ),
+        confidence: group.confidence,
     }
 }

@@ -1,7 +1,9 @@
 //! What a person types.
 
+mod bench;
 mod inspect;
 mod push;
+mod replay;
 mod serve;
 mod table;
 
@@ -42,6 +44,10 @@ enum Command {
     Inspect(inspect::InspectArgs),
     /// Upload snapshots to a dashboard and print their links
     Push(push::PushArgs),
+    /// Run the offload engine: configurations and patches, one row each
+    Bench(bench::BenchArgs),
+    /// Drive the offloader with recorded calls and report each difference
+    Replay(replay::ReplayArgs),
 }
 
 /// Why a command failed, as `main` prints it.
@@ -64,6 +70,9 @@ pub enum CliError {
     /// Another failure.
     #[error("{0}")]
     Failed(String),
+    /// The engine and a recording disagree; the report says where.
+    #[error("the engine and the recording disagree")]
+    Mismatch,
 }
 
 impl CliError {
@@ -71,7 +80,7 @@ impl CliError {
     pub fn exit_code(&self) -> u8 {
         match self {
             CliError::BadInput { .. } | CliError::Usage(_) => 2,
-            CliError::Open(_) | CliError::Failed(_) => 1,
+            CliError::Open(_) | CliError::Failed(_) | CliError::Mismatch => 1,
         }
     }
 }
@@ -87,6 +96,8 @@ pub fn run() -> Result<(), CliError> {
         Some(Command::Serve(args)) => serve::serve(args),
         Some(Command::Inspect(args)) => inspect::inspect(&args),
         Some(Command::Push(args)) => push::push(&args),
+        Some(Command::Bench(args)) => bench::bench(&args),
+        Some(Command::Replay(args)) => replay::replay(&args),
     }
 }
 

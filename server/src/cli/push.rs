@@ -60,7 +60,9 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
         let answer = push_file(&agent, args, path)?;
         if !args.json {
             let known = if answer.known { " (known before)" } else { "" };
-            print(&format!("{}{known}\n", answer.url))?;
+            // As this side reaches the server, which may know itself by another name.
+            let (server, page) = (server_url(args), routes::run_page(&answer.run.id));
+            print(&format!("{server}{page}{known}\n"))?;
         }
         answers.push(answer);
     }
@@ -85,7 +87,7 @@ fn push_file(agent: &Agent, args: &PushArgs, path: &Path) -> Result<FinishedUplo
         .file_name()
         .unwrap_or(path.as_os_str())
         .to_string_lossy();
-    let server = args.server.trim_end_matches('/');
+    let server = server_url(args);
     let name = utf8_percent_encode(&name, NON_ALPHANUMERIC).to_string();
     let mut request = agent
         .put(format!("{server}{}", routes::upload_named(&name)))
@@ -102,6 +104,10 @@ fn push_file(agent: &Agent, args: &PushArgs, path: &Path) -> Result<FinishedUplo
         true => read_json(answer.body_mut()),
         false => Err(refused(&answer.status(), answer.body_mut(), bad)),
     }
+}
+
+fn server_url(args: &PushArgs) -> &str {
+    args.server.trim_end_matches('/')
 }
 
 fn refused(

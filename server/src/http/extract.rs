@@ -25,6 +25,28 @@ pub struct Query<T>(pub T);
 /// `Host` of the request, as the client wrote it.
 pub struct Host(pub String);
 
+/// Scheme and host under which the client reached the server, for links.
+pub struct Origin(String);
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Origin {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Origin, Error> {
+        let Host(host) = Host::from_request_parts(parts, state).await?;
+        // A proxy that ends TLS says so; who lies here gets a wrong link for himself.
+        let by_proxy = parts.headers.get("x-forwarded-proto");
+        let tls = by_proxy.is_some_and(|scheme| scheme.as_bytes() == b"https");
+        let scheme = if tls { "https" } else { "http" };
+        Ok(Origin(format!("{scheme}://{host}")))
+    }
+}
+
 impl<S: Sync> FromRequestParts<S> for Host {
     type Rejection = Error;
 

@@ -2,7 +2,7 @@
 
 use super::App;
 use super::error::Error;
-use super::extract::{Host, Path};
+use super::extract::{Origin, Path};
 use super::uploads::finished;
 use crate::samples;
 use api::problem::Problem;
@@ -34,7 +34,7 @@ pub async fn list() -> axum::Json<Vec<Sample>> {
 pub async fn open(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
-    host: Host,
+    origin: Origin,
 ) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("sample {name}"));
     let sample = samples::find(&name).ok_or_else(missing)?;
@@ -45,5 +45,5 @@ pub async fn open(
         .await?;
     let body = stream::iter([Ok::<_, Infallible>(Bytes::from_static(sample.file))]);
     let arrived = app.uploads.take(job, body).await?;
-    finished(&app, arrived, &host).await
+    finished(&app, arrived, &origin).await
 }

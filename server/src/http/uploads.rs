@@ -3,7 +3,7 @@
 use super::App;
 use super::error::Error;
 use super::events::{self, Listen};
-use super::extract::{Host, Json, Path, upload_id};
+use super::extract::{Json, Origin, Path, upload_id};
 use super::runs::summary_of;
 use crate::ingest::{Arrived, Job};
 use crate::store::{StoreError, UploadState};
@@ -47,12 +47,12 @@ pub async fn announce(
 pub async fn send(
     State(app): State<Arc<App>>,
     Path(upload): Path<String>,
-    host: Host,
+    origin: Origin,
     body: Body,
 ) -> Result<Response, Error> {
     let id = upload_id(&upload)?;
     match app.uploads.job(&id) {
-        Some(job) => take(&app, job, host, body).await,
+        Some(job) => take(&app, job, origin, body).await,
         None => {
             app.store.read(move |reader| reader.upload(&id)).await?;
             Err(StoreError::Conflict(format!("{upload} is finished")).into())
@@ -68,7 +68,7 @@ pub async fn send(
 pub async fn send_named(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
-    host: Host,
+    origin: Origin,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Error> {
@@ -80,7 +80,7 @@ pub async fn send_named(
         .uploads
         .announce(file_name(&name), size, RunSource::Upload)
         .await?;
-    take(&app, job, host, body).await
+    take(&app, job, origin, body).await
 }
 
 /// How an upload stands.
@@ -137,10 +137,9 @@ pub async fn cancel(
 }
 
 /// The answer to an upload that became a run.
-pub async fn finished(app: &App, arrived: Arrived, host: &Host) -> Result<Response, Error> {
+pub async fn finished(app: &App, arrived: Arrived, origin: &Origin) -> Result<Response, Error> {
     let Arrived { run, known } = arrived;
-    // Behind a proxy that ends TLS the scheme is the page's business; links are for people.
-    let url = format!("http://{}{}", host.0, routes::run_page(&run));
+    let url = format!("{origin}{}", routes::run_page(&run));
     let run = summary_of(app, run).await?;
     let status = if known {
         StatusCode::OK
@@ -151,9 +150,9 @@ pub async fn finished(app: &App, arrived: Arrived, host: &Host) -> Result<Respon
     Ok((status, axum::Json(body)).into_response())
 }
 
-async fn take(app: &App, job: Arc<Job>, host: Host, body: Body) -> Result<Response, Error> {
+async fn take(app: &App, job: Arc<Job>, origin: Origin, body: Body) -> Result<Response, Error> {
     let arrived = app.uploads.take(job, body.into_data_stream()).await?;
-    finished(app, arrived, &host).await
+    finished(app, arrived, &origin).await
 }
 
 async fn stored_progress(app: &App, id: UploadId) -> Result<UploadProgress, Error> {

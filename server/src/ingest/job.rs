@@ -16,6 +16,9 @@ use tokio_util::sync::CancellationToken;
 /// How often watchers hear of it.
 const TICK: Duration = Duration::from_millis(200);
 
+/// How long an announced upload may keep its sender waiting for its first byte.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
 /// How an error looks from outside.
 pub type Describe = fn(&IngestError) -> Problem;
 
@@ -40,6 +43,7 @@ pub struct Job {
     pub progress: Progress,
     /// Fires when the user cancels it.
     pub cancel: CancellationToken,
+    announced: Instant,
     started: AtomicBool,
     state: watch::Sender<UploadProgress>,
 }
@@ -55,6 +59,7 @@ impl Job {
             source,
             progress,
             cancel: CancellationToken::new(),
+            announced: Instant::now(),
             started: AtomicBool::new(false),
             state,
         }
@@ -68,6 +73,11 @@ impl Job {
     /// Whether its body has begun.
     pub fn is_started(&self) -> bool {
         self.started.load(Ordering::Acquire)
+    }
+
+    /// Whether it was announced but its body never came.
+    pub fn is_abandoned(&self) -> bool {
+        !self.is_started() && self.announced.elapsed() > PATIENCE
     }
 
     /// How it stands, and how it moves on.

@@ -120,7 +120,7 @@ impl Uploads {
             .write(move |writer| writer.insert_upload(&id, &name, size, source, now_ms()));
         insert.await?;
         let mut jobs = self.jobs();
-        jobs.retain(|_, job| !job.is_finished());
+        jobs.retain(|_, job| !job.is_finished() && !job.is_abandoned());
         jobs.insert(job.id.clone(), Arc::clone(&job));
         Ok(job)
     }

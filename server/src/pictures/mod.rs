@@ -16,6 +16,7 @@ use crate::store::{Keep, Store, StoreError, StoreResult, TileKey};
 use api::ids::RunId;
 use api::timeline::Marks;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use trace::tiles::{GroupBy, TileId};
 use trace::trace::DeviceTrace;
 
@@ -93,9 +94,10 @@ impl Picture {
 #[derive(Clone)]
 pub struct Pictures {
     store: Store,
+    /// Tiles drawn since the start.
+    drawn: Arc<AtomicU32>,
     /// The decoded traces.
     pub traces: Arc<Traces>,
-    drawn: Arc<std::sync::atomic::AtomicU32>,
 }
 
 impl Pictures {
@@ -148,11 +150,8 @@ impl Pictures {
     async fn draw(&self, trace: i64, device: u32, picture: Picture) -> StoreResult<Vec<u8>> {
         let decoded = self.traces.get(trace).await?;
         let store = self.store.clone();
-        let trim = self
-            .drawn
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed)
-            % TRIM_EVERY
-            == 0;
+        let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
+        let trim = drawn.is_multiple_of(TRIM_EVERY);
         let work = move || {
             let device = decoded.device(device)?;
             let key = picture.key(trace, device.device);

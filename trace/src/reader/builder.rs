@@ -9,7 +9,7 @@ use super::keys::Key;
 use super::values::{Fields, Rows, Table, Value};
 use super::{Limits, ReadErrorKind};
 use crate::snapshot::{EventKind, RawAnnotation, RawBlock, RawEvents, RawSegment};
-use crate::stacks::{Frame, FrameIdx, StackIdx, StrIdx};
+use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, StrIdx};
 use std::collections::HashMap;
 
 pub type Result<T> = std::result::Result<T, ReadErrorKind>;
@@ -26,7 +26,8 @@ pub struct Builder {
     pub(super) limits: Limits,
     pub(super) interner: Interner,
     pub(super) kinds: Vec<EventKind>,
-    pub(super) kind_ids: HashMap<EventKind, u32>,
+    /// By a keyed hash of the kind.
+    pub(super) kind_ids: FxHashMap<u64, u32>,
     /// Kinds seen lately, by a cheap hash.
     pub(super) recent_kinds: Vec<u32>,
     pub(super) events: RawEvents,
@@ -57,7 +58,7 @@ impl Builder {
             limits,
             interner: Interner::new(limits),
             kinds: Vec::new(),
-            kind_ids: HashMap::new(),
+            kind_ids: FxHashMap::default(),
             recent_kinds: vec![0; RECENT_KINDS],
             events: RawEvents::default(),
             blocks: Vec::new(),

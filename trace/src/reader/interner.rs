@@ -5,7 +5,7 @@
 
 use super::keys::{ACTIONS, KEYS};
 use super::{Limits, ReadErrorKind};
-use crate::stacks::{Frame, FrameIdx, StackIdx, Stacks, StrIdx};
+use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
@@ -16,15 +16,16 @@ pub struct Interner {
     pub stacks: Stacks,
     keyed: RandomState,
     recent_strings: Vec<RecentString>,
-    strings: HashMap<u64, StrIdx>,
+    /// Maps by a keyed hash need no second one.
+    strings: FxHashMap<u64, StrIdx>,
     frames: HashMap<Frame, FrameIdx>,
     /// The stack last seen with a hash that ends in the slot's number.
     recent: Vec<StackIdx>,
-    by_frames: HashMap<u64, StackIdx>,
+    by_frames: FxHashMap<u64, StackIdx>,
     /// A stack and the hash of what was appended to it, and the stack that this made.
     extended: HashMap<(StackIdx, u64), StackIdx>,
     max_frames: usize,
-    max_members: usize,
+    max_memory: usize,
 }
 
 /// A string seen lately.
@@ -80,7 +81,7 @@ const RECENT_STRINGS: usize = 1 << 10;
 const RECENT_SLOTS: usize = 1 << 12;
 
 /// Where to look next when different things have the same hash.
-const NEXT: u64 = 0x9e37_79b9_7f4a_7c15;
+pub const NEXT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Interner {
     pub fn new(limits: Limits) -> Interner {
@@ -88,13 +89,13 @@ impl Interner {
             stacks: Stacks::default(),
             keyed: RandomState::new(),
             recent_strings: vec![RecentString::default(); RECENT_STRINGS],
-            strings: HashMap::new(),
+            strings: FxHashMap::default(),
             frames: HashMap::new(),
             recent: vec![StackIdx::NONE; RECENT_SLOTS],
-            by_frames: HashMap::new(),
+            by_frames: FxHashMap::default(),
             extended: HashMap::new(),
             max_frames: limits.stack_frames,
-            max_members: limits.memory / MEMBER_BYTES,
+            max_memory: limits.memory,
         };
         // Keys first: a key's place is its number.
         for word in KEYS.iter().chain(&ACTIONS).chain(&["", "N/A"]) {
@@ -112,6 +113,11 @@ impl Interner {
             + self.stacks.n_frames() * 48
             + self.stacks.n_members() * MEMBER_BYTES
             + self.stacks.len() * 32
+    }
+
+    /// A hash that a file cannot foresee.
+    pub fn keyed_hash(&self, words: &[u64]) -> u64 {
+        self.keyed.hash_one(words)
     }
 
     /// Interns a string.
@@ -244,10 +250,10 @@ impl Interner {
         }
         // Checked here too, because a few bytes of the file may ask for many frames.
         let members = self.stacks.n_members() + n;
-        if members > self.max_members || u32::try_from(members).is_err() {
+        if members > self.max_memory / MEMBER_BYTES || u32::try_from(members).is_err() {
             return Err(ReadErrorKind::Limit(
-                "frames of all stacks",
-                self.max_members as u64,
+                "memory in bytes",
+                self.max_memory as u64,
             ));
         }
         Ok(self.stacks.push_stack(&[before, more].concat()))

@@ -10,7 +10,7 @@ mod builder;
 mod event_run;
 mod interner;
 mod json;
-mod keys;
+pub(crate) mod keys;
 mod memo;
 mod pickle;
 mod rows;

@@ -2,7 +2,7 @@
 
 use super::ReadErrorKind;
 use super::builder::{Builder, History, RECENT_KINDS, Result};
-use super::interner::{EMPTY, NOT_APPLICABLE};
+use super::interner::{EMPTY, NEXT, NOT_APPLICABLE};
 use super::keys::{Key, action_at};
 use super::values::{Fields, Table, Value};
 use crate::snapshot::{BlockState, EventKind, RawAnnotation, RawBlock, RawSegment, Stage};
@@ -100,11 +100,19 @@ impl Builder {
                 return recent;
             }
         }
-        let kinds = &mut self.kinds;
-        let id = *self.kind_ids.entry(*kind).or_insert_with(|| {
-            kinds.push(*kind);
-            (kinds.len() - 1) as u32
-        });
+        let mut key = self.interner.keyed_hash(&words(kind));
+        let id = loop {
+            match self.kind_ids.get(&key) {
+                Some(&known) if self.kinds[known as usize] == *kind => break known,
+                Some(_) => key = key.wrapping_add(NEXT),
+                None => {
+                    let new = self.kinds.len() as u32;
+                    self.kinds.push(*kind);
+                    self.kind_ids.insert(key, new);
+                    break new;
+                }
+            }
+        };
         self.recent_kinds[slot ^ 1] = self.recent_kinds[slot];
         self.recent_kinds[slot] = id;
         id
@@ -223,6 +231,21 @@ impl Builder {
     fn word(&self, idx: StrIdx) -> &str {
         self.interner.stacks.str(idx)
     }
+}
+
+/// All of a kind, for its hash.
+fn words(kind: &EventKind) -> [u64; 7] {
+    let pool = kind.pool.unwrap_or_default();
+    let text = |text: Option<StrIdx>| text.map_or(u64::from(u32::MAX), |text| u64::from(text.0));
+    [
+        kind.size.0,
+        kind.stream,
+        u64::from(kind.stack.0) << 32 | u64::from(kind.forward_stack.0),
+        text(kind.compile_context) << 32 | text(kind.metadata),
+        pool.0,
+        pool.1,
+        u64::from(kind.pool.is_some()) << 8 | u64::from(kind.action as u8),
+    ]
 }
 
 /// A field's text, unless it says nothing.

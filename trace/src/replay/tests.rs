@@ -111,7 +111,10 @@ impl Program {
 
     /// The snapshot that a ring would hold from event `from` on.
     fn snapshot(&self, from: usize) -> Snapshot {
-        let mut snapshot = Snapshot::default();
+        let mut snapshot = Snapshot {
+            keys_seen: crate::snapshot::KeysSeen(crate::reader::keys::Key::Segments.bit()),
+            ..Snapshot::default()
+        };
         let mut events = RawEvents::default();
         for (index, &(action, addr, size)) in self.log.iter().enumerate().skip(from) {
             events.kind.push(snapshot.kinds.len() as u32);

@@ -1,6 +1,7 @@
 //! Training steps: from annotations, else from what repeats.
 
 mod annotated;
+mod inferred;
 
 use crate::levels::Effect;
 use crate::pyramid::BASE_EVENTS;
@@ -16,6 +17,9 @@ pub fn find(device: &mut DeviceTrace, stacks: &Stacks) {
     if let Some(steps) = annotated::steps(device, stacks) {
         device.steps = steps;
         device.step_source = StepSource::Annotations;
+    } else if let Some(steps) = inferred::steps(device, stacks) {
+        device.steps = steps;
+        device.step_source = StepSource::Inferred;
     }
 }
 

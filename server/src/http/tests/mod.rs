@@ -23,7 +23,7 @@ use tower::ServiceExt;
 /// A server with a data folder of its own.
 pub struct Server {
     pub app: Arc<App>,
-    pub folder: TempDir,
+    _folder: TempDir,
 }
 
 /// An answer, read to its end.
@@ -44,7 +44,10 @@ impl Server {
         let mut config = Config::new(folder.path().join("data"));
         change(&mut config);
         let app = App::open(config).await.unwrap();
-        Server { app, folder }
+        Server {
+            app,
+            _folder: folder,
+        }
     }
 
     pub fn data(&self) -> &Path {

@@ -140,7 +140,7 @@ async fn marks_hold_steps_scopes_and_failures() {
     let events: Vec<u32> = marks.ooms.iter().map(|oom| oom.event.0).collect();
     assert_eq!(events, run.devices[0].oom_events);
     let oom = marks.ooms[0];
-    assert_eq!(oom.size.get(), 126 << 20);
+    assert_eq!(oom.size.get(), 125 << 20);
     assert!(
         marks
             .capacity

@@ -183,7 +183,10 @@ async fn an_upload_that_lacks_bytes_has_failed() {
 async fn reopened(config: Config, folder: tempfile::TempDir) -> Server {
     for _ in 0..200 {
         if let Ok(app) = App::open(config.clone()).await {
-            return Server { app, folder };
+            return Server {
+                app,
+                _folder: folder,
+            };
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

@@ -48,7 +48,7 @@ async fn an_upload_becomes_a_run() {
         format!("http://localhost:7878/runs/{}", finished.run.id)
     );
     let listed: Vec<RunSummary> = server.get(routes::RUNS).await.read();
-    assert_eq!(listed, [finished.run.clone()]);
+    assert_eq!(listed, std::slice::from_ref(&finished.run));
     let progress: UploadProgress = server.get(&routes::upload(&upload)).await.read();
     assert_eq!(
         progress,

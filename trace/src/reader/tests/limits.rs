@@ -173,6 +173,6 @@ fn a_stack_built_frame_by_frame_costs_what_it_adds() {
         memory: 64 << 20,
         ..Limits::default()
     };
-    let refusal = Some(("frames of all stacks", 16 << 20));
+    let refusal = Some(("memory in bytes", 64 << 20));
     check(&file, limits, refusal);
 }

@@ -2,7 +2,7 @@
 
 use super::list_state::{Column, events};
 use super::store::RunsStore;
-use crate::components::badge::{BadgeView, badge};
+use crate::components::badge::{BadgeView, badges};
 use crate::components::icon::{Icon, IconView};
 use crate::components::toasts::Toasts;
 use crate::format::{self, UnixMillis};
@@ -126,13 +126,12 @@ fn name_cell(row: Row, id: RunId, fresh: Memo<bool>) -> AnyView {
             .into_any()
         }
     };
-    let codes = Memo::new(move |_| row.with(|run| run.quality.clone()));
+    let found = Memo::new(move |_| row.with(badges));
     let badges = move || {
-        let badges = codes
-            .get()
-            .into_iter()
-            .map(|code| view! { <BadgeView badge=badge(&code)/> });
-        badges.collect_view()
+        let badges = found.get().into_iter();
+        badges
+            .map(|badge| view! { <BadgeView badge=badge/> })
+            .collect_view()
     };
     let new = move || {
         fresh
@@ -211,7 +210,7 @@ fn number_cells(row: Row) -> AnyView {
         steps => format::count(u64::from(steps)),
     };
     let n_events = Memo::new(move |_| row.with(events));
-    let devices = move || row.with(|run| devices_text(run));
+    let devices = move || row.with(devices_text);
     let size = Memo::new(move |_| row.with(|run| run.file_bytes));
     view! {
         <td role="cell" class="num" data-column=Column::Steps.key() data-label="Steps">{steps}</td>

@@ -1,0 +1,397 @@
+//! Runs one row.
+
+use std::num::NonZero;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::config::Config;
+use super::known;
+use super::patch::{self, Patch};
+use super::row::{Row, Status, slope};
+use crate::device::Device;
+use crate::device::sim::{SimDevice, SimSpec};
+use crate::offload::{Changes, OffloadConfig, Version};
+use crate::race::Access;
+use crate::recording::{Recording, micros};
+use crate::session::{RunError, Session};
+use crate::workload;
+
+/// Steps in which all accesses are watched for races; the program repeats after that.
+const WATCHED_STEPS: u32 = 2;
+/// First steps differ from the rest: optimizer state, workspaces (measured.md §1).
+const SETTLED_AFTER: usize = 5;
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunSpec {
+    /// Configuration.
+    pub config: Config,
+    /// Patches on its base.
+    pub patches: Vec<Patch>,
+    /// Steps; `None` for the configuration's own number.
+    pub steps: Option<u32>,
+    /// The simulated machine; a capacity given here replaces the configuration's.
+    pub sim: SimSpec,
+    /// Steps, from the first, whose events [`run_recorded`] keeps.
+    pub record_steps: u32,
+}
+
+impl RunSpec {
+    /// A run with the configuration's own inputs.
+    pub fn new(config: Config, patches: &[Patch]) -> RunSpec {
+        RunSpec {
+            config,
+            patches: patches.to_vec(),
+            steps: None,
+            sim: SimSpec::default(),
+            record_steps: 0,
+        }
+    }
+}
+
+/// One step, for progress and charts. Bytes.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct StepFacts {
+    /// From 0.
+    pub step: u32,
+    /// Allocated at the end of the step.
+    pub allocated: u64,
+    /// Highest allocated within the step.
+    pub peak_allocated: u64,
+    /// Reserved at the end of the step.
+    pub reserved: u64,
+    /// Entries of the tracker.
+    pub tracker: u64,
+    /// Tensors in the backward stash.
+    pub bwd_stash: u64,
+    /// Pinned host memory in use.
+    pub host_pinned: u64,
+}
+
+/// Runs the specification on the simulated device. `progress` is called after each step and may
+/// end the run by returning `false`.
+pub fn run(spec: &RunSpec, progress: &mut dyn FnMut(StepFacts) -> bool) -> Row {
+    run_recorded(spec, progress).0
+}
+
+/// [`run`], with the events of the first [`RunSpec::record_steps`] steps and the memory at the
+/// end of the run.
+pub fn run_recorded(
+    spec: &RunSpec,
+    progress: &mut dyn FnMut(StepFacts) -> bool,
+) -> (Row, Recording) {
+    let mut sim = spec.sim;
+    sim.capacity = sim.capacity.or(spec.config.published_capacity());
+    let device: Box<dyn Device> = Box::new(SimDevice::new(sim));
+    let mut session = Session::new(device);
+    let mut log = Log::default();
+    let outcome = run_steps(spec, &mut session, &mut log, progress);
+    log.recording.finish(&session);
+    let row = summarise(spec, &session, &log.facts, outcome.err());
+    (row, log.recording)
+}
+
+/// What is kept of a run while it runs.
+#[derive(Default)]
+struct Log {
+    facts: Vec<StepFacts>,
+    recording: Recording,
+}
+
+/// Runs baseline, each applicable patch alone, and the published combination.
+///
+/// Rows whose patches leave the same program are run once: P1 and P2 change no line that runs
+/// (offload-semantics.md §3.1 and §3.2), and the simulation has no other source of difference.
+pub fn run_matrix(config: Config, steps: Option<u32>, sim: SimSpec) -> Vec<Row> {
+    let specs: Vec<RunSpec> = config
+        .matrix()
+        .into_iter()
+        .map(|patches| RunSpec {
+            config,
+            patches,
+            steps,
+            sim,
+            record_steps: 0,
+        })
+        .collect();
+    run_all(&specs)
+}
+
+/// Runs several specifications on all cores; the first row of a configuration without patches is
+/// the baseline that its other rows are judged by.
+pub fn run_all(specs: &[RunSpec]) -> Vec<Row> {
+    let programs: Vec<Program> = specs.iter().map(Program::of).collect();
+    let first = |index: usize| {
+        let same = |other: &usize| {
+            programs[*other] == programs[index] && specs[*other].steps == specs[index].steps
+        };
+        (0..=index).find(same).unwrap_or(index)
+    };
+    let distinct: Vec<usize> = (0..specs.len())
+        .filter(|&index| first(index) == index)
+        .collect();
+    let done = run_distinct(specs, &distinct);
+    let mut rows: Vec<Row> = Vec::with_capacity(specs.len());
+    for (index, spec) in specs.iter().enumerate() {
+        let position = distinct.iter().position(|&other| other == first(index));
+        let Some(row) = position.and_then(|position| done[position].get()) else {
+            continue;
+        };
+        rows.push(row.relabelled(spec));
+    }
+    judge(&mut rows);
+    rows
+}
+
+fn run_distinct(specs: &[RunSpec], distinct: &[usize]) -> Vec<OnceLock<Row>> {
+    let done: Vec<OnceLock<Row>> = distinct.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(distinct.len()) {
+            scope.spawn(|| {
+                while let Some(&index) = distinct.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let row = run(&specs[index], &mut |_| true);
+                    if let Some(slot) = distinct.iter().position(|&other| other == index) {
+                        // Each index is taken by one thread only.
+                        let _ = done[slot].set(row);
+                    }
+                }
+            });
+        }
+    });
+    done
+}
+
+fn judge(rows: &mut [Row]) {
+    let baselines: Vec<Row> = rows
+        .iter()
+        .filter(|row| row.patches.is_empty())
+        .cloned()
+        .collect();
+    for row in rows {
+        if let Some(baseline) = baselines
+            .iter()
+            .find(|baseline| baseline.config == row.config)
+        {
+            row.status = verdict(row, baseline);
+        }
+    }
+}
+
+/// What actually runs: two specifications with the same program give the same row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Program {
+    config: Config,
+    changes: Changes,
+    offloads: bool,
+    detached: bool,
+    cleared: bool,
+    sim: SimSpec,
+}
+
+impl Program {
+    fn of(spec: &RunSpec) -> Program {
+        let base = spec.config.base().map(Version::changes).unwrap_or_default();
+        Program {
+            config: spec.config,
+            changes: patch::changes(base, &spec.patches),
+            offloads: !spec.patches.contains(&Patch::TorchMemoryFix),
+            detached: spec.patches.contains(&Patch::LossDetach),
+            cleared: spec.patches.contains(&Patch::ClearCtxTensors),
+            sim: spec.sim,
+        }
+    }
+}
+
+impl Row {
+    /// The same run under the name of another specification.
+    fn relabelled(&self, spec: &RunSpec) -> Row {
+        let mut row = Row {
+            patches: spec.patches.clone(),
+            hypothesis: spec.patches.iter().find_map(|patch| patch.hypothesis()),
+            published: known::published(spec.config, &spec.patches),
+            measured: known::measured_row(spec.config, &spec.patches),
+            ..self.clone()
+        };
+        row.status = own_verdict(&row);
+        row
+    }
+}
+
+fn run_steps(
+    spec: &RunSpec,
+    session: &mut Session,
+    log: &mut Log,
+    progress: &mut dyn FnMut(StepFacts) -> bool,
+) -> Result<(), RunError> {
+    let steps = spec.steps.unwrap_or(spec.config.default_steps());
+    install(spec, session)?;
+    let mut workload = workload::build(spec.config, &spec.patches, session)?;
+    session.heap().borrow_mut().empty_cache();
+    session.accelerator.watch_races();
+    for step in 0..steps {
+        let start = begin_step(session, step < spec.record_steps);
+        let outcome = workload.step(session);
+        if step < spec.record_steps {
+            log.recording.add_step(step, start, session);
+        }
+        let now = step_facts(session, step);
+        // A failing step's peak counts, its end does not.
+        log.facts.push(now);
+        outcome?;
+        if step + 1 == WATCHED_STEPS {
+            session.accelerator.pause_watching();
+        }
+        if !progress(now) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn install(spec: &RunSpec, session: &mut Session) -> Result<(), RunError> {
+    let offloads = !spec.patches.contains(&Patch::TorchMemoryFix);
+    let Some(base) = spec.config.base().filter(|_| offloads) else {
+        return Ok(());
+    };
+    let changes = patch::changes(base.changes(), &spec.patches);
+    session.install_offloader(OffloadConfig {
+        bitsandbytes_imported: spec.config == Config::QloraBnb,
+        ..OffloadConfig::new(changes)
+    })
+}
+
+/// Resets peaks and switches recording on or off; returns the time, in microseconds.
+fn begin_step(session: &Session, record: bool) -> u64 {
+    let mut heap = session.heap().borrow_mut();
+    heap.caching.reset_peaks();
+    if record {
+        heap.caching.record_events();
+    } else {
+        heap.caching.stop_recording();
+    }
+    micros(heap.device.host_time())
+}
+
+fn step_facts(session: &Session, step: u32) -> StepFacts {
+    let heap = session.heap().borrow();
+    let stats = heap.caching.stats();
+    let (tracker, bwd_stash) = session.offloader().map_or((0, 0), |offloader| {
+        (
+            offloader.tracked(),
+            offloader.backward_stash().count() as u64,
+        )
+    });
+    StepFacts {
+        step,
+        allocated: stats.allocated,
+        peak_allocated: stats.peak_allocated,
+        reserved: stats.reserved,
+        tracker,
+        bwd_stash,
+        host_pinned: heap.host.in_use(),
+    }
+}
+
+fn summarise(
+    spec: &RunSpec,
+    session: &Session,
+    facts: &[StepFacts],
+    failure: Option<RunError>,
+) -> Row {
+    let completed = facts.len() - usize::from(failure.is_some() && !facts.is_empty());
+    let ends: Vec<f64> = facts[..completed]
+        .iter()
+        .map(|step| step.allocated as f64)
+        .collect();
+    let settled = if ends.len() > 2 * SETTLED_AFTER {
+        &ends[SETTLED_AFTER..]
+    } else {
+        &ends[..]
+    };
+    let (growth_per_step, growth_error) = slope(settled);
+    let last = completed.checked_sub(1).and_then(|index| facts.get(index));
+    let oom = failure.as_ref().is_some_and(RunError::is_out_of_memory);
+    let heap = session.heap().borrow();
+    let copied = session.accelerator.copied();
+    let (races, corrupted_tensors) = race_counts(session);
+    let mut row = Row {
+        config: spec.config.id(),
+        base: spec.config.base_name(),
+        patches: spec.patches.clone(),
+        steps_run: completed as u32,
+        peak_allocated: facts
+            .iter()
+            .map(|step| step.peak_allocated)
+            .max()
+            .unwrap_or(0),
+        peak_reserved: heap.caching.highest_reserved(),
+        allocated_end: last.map_or(0, |step| step.allocated),
+        growth_per_step,
+        growth_error,
+        oom_step: oom.then_some(completed as u32),
+        crash: failure.filter(|_| !oom).map(|error| error.to_string()),
+        corrupted_tensors,
+        races,
+        tracker_end: last.map_or(0, |step| step.tracker),
+        bwd_stash_end: last.map_or(0, |step| step.bwd_stash),
+        host_pinned_end: last.map_or(0, |step| step.host_pinned),
+        d2h_bytes: copied.to_host,
+        h2d_bytes: copied.to_device,
+        step_seconds: heap.device.busy_until() / f64::from((completed as u32).max(1)),
+        status: Status::Baseline,
+        hypothesis: spec.patches.iter().find_map(|patch| patch.hypothesis()),
+        published: known::published(spec.config, &spec.patches),
+        measured: known::measured_row(spec.config, &spec.patches),
+    };
+    row.status = own_verdict(&row);
+    row
+}
+
+/// Racing pairs, and how many reads found bytes that nothing says were written by then.
+fn race_counts(session: &Session) -> (u64, u64) {
+    let Some(detector) = session.accelerator.detector() else {
+        return (0, 0);
+    };
+    let stale =
+        |race: &&crate::race::Race| race.earlier == Access::Write && race.later == Access::Read;
+    let corrupted = detector.races().filter(stale).map(|race| race.count).sum();
+    (detector.races().count() as u64, corrupted)
+}
+
+/// What a row says without a baseline beside it.
+fn own_verdict(row: &Row) -> Status {
+    if row.oom_step.is_some() {
+        Status::OutOfMemory
+    } else if row.crash.is_some() {
+        Status::Crash
+    } else if row.corrupted_tensors > 0 {
+        Status::Corruption
+    } else if row.patches.is_empty() {
+        Status::Baseline
+    } else {
+        Status::NotReproducible
+    }
+}
+
+/// What a row says beside its baseline.
+fn verdict(row: &Row, baseline: &Row) -> Status {
+    let own = own_verdict(row);
+    if own != Status::NotReproducible {
+        return own;
+    }
+    let leaks = baseline.growth_per_step > 1e5 || baseline.oom_step.is_some();
+    if baseline.crash.is_some() {
+        Status::PreventsCrash
+    } else if leaks && row.growth_per_step < 0.5 * baseline.growth_per_step {
+        Status::RootCauseFix
+    } else if !leaks && row.allocated_end + (64 << 20) < baseline.allocated_end {
+        // Nothing grows, but what was kept for nothing is gone.
+        Status::RootCauseFix
+    } else if row.peak_allocated + (1 << 20) < baseline.peak_allocated {
+        Status::LowersPeak
+    } else {
+        Status::NotReproducible
+    }
+}

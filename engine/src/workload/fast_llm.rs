@@ -1,0 +1,78 @@
+//! Fast-LLM's micro-batch loop: a language-model head that computes its own input gradient.
+//!
+//! The head stores that gradient on its context. A loss that is kept for logging keeps the head's
+//! node, so the context, the accumulator behind it, its leaf and the leaf's gradient: three tensors
+//! of the same size for each micro-batch (offload-semantics.md §3.7).
+
+use super::Workload;
+use crate::autograd::Tensor;
+use crate::session::{RunError, Session};
+use crate::tensor::DType;
+
+const PARAMETERS: u64 = 7_615_616_512;
+const HIDDEN: u64 = 3584;
+const VOCAB: u64 = 152_064;
+/// Tokens of one rank: 16 384 over two sequence ranks.
+const TOKENS: u64 = 8192;
+
+/// Whether the loop keeps the graph of each loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeptLoss {
+    /// The loss as it is.
+    WithGraph,
+    /// `loss.detach()`.
+    Detached,
+}
+
+/// The loop; one step is one micro-batch.
+pub struct FastLlm {
+    kept: KeptLoss,
+    losses: Vec<Tensor>,
+    _static: Vec<Tensor>,
+}
+
+impl FastLlm {
+    /// Allocates weights, optimizer shards and gradient buffers.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn new(s: &mut Session, kept: KeptLoss) -> Result<FastLlm, RunError> {
+        let mut fixed = vec![s.frozen(&[PARAMETERS], DType::Bfloat16)?];
+        // Weight, gradient and two moments in fp32, over four data ranks: one parameter's worth.
+        fixed.push(s.frozen(&[PARAMETERS], DType::Float32)?);
+        for _ in ["embedding", "head"] {
+            fixed.push(s.frozen(&[VOCAB * HIDDEN], DType::Float32)?);
+        }
+        Ok(FastLlm {
+            kept,
+            losses: Vec::new(),
+            _static: fixed,
+        })
+    }
+
+    /// Logits and their gradient in two precisions, and the gradient of the input.
+    fn head(s: &mut Session, input: &Tensor) -> Result<Tensor, RunError> {
+        let logits = s.empty(&[TOKENS, VOCAB], DType::Bfloat16)?;
+        let wide = s.empty(&[TOKENS, VOCAB], DType::Float32)?;
+        let wide_grad = s.empty(&[TOKENS, VOCAB], DType::Float32)?;
+        let grad = s.empty(&[TOKENS, VOCAB], DType::Bfloat16)?;
+        let input_grad = s.empty(&[TOKENS, HIDDEN], DType::Bfloat16)?;
+        drop((logits, wide, wide_grad, grad));
+        s.self_differentiating_loss(input, input_grad)
+    }
+}
+
+impl Workload for FastLlm {
+    fn step(&mut self, s: &mut Session) -> Result<(), RunError> {
+        let hidden = s.empty(&[TOKENS, HIDDEN], DType::Bfloat16)?;
+        let leaf = s.leaf_over(&hidden);
+        drop(hidden);
+        let loss = FastLlm::head(s, &leaf)?;
+        s.backward(&loss)?;
+        self.losses.push(match self.kept {
+            KeptLoss::WithGraph => loss,
+            KeptLoss::Detached => loss.detach(),
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,477 @@
+//! The offloader's rules: ports of the upstream tests (offload-semantics.md §1.9), the invariants
+//! that concern it alone (§5.1), and programs that only some versions survive.
+
+use std::rc::Rc;
+
+use engine::autograd::{Region, Tensor};
+use engine::device::StreamId;
+use engine::device::sim::{SimDevice, SimSpec};
+use engine::offload::{
+    Change, Changes, Decision, OffloadConfig, OffloadError, Runtime, StorageKey, TensorId, Version,
+};
+use engine::session::{RunError, Session};
+use engine::tensor::DType;
+
+const F32: DType = DType::Float32;
+
+fn session(changes: Changes, adjust: impl FnOnce(&mut OffloadConfig)) -> Session {
+    let mut config = OffloadConfig {
+        min_offload_size: 1,
+        ..OffloadConfig::new(changes)
+    };
+    adjust(&mut config);
+    let mut session = Session::new(Box::new(SimDevice::new(SimSpec::default())));
+    session.install_offloader(config).unwrap();
+    session
+}
+
+fn sizes(s: &Session) -> engine::offload::ContainerSizes {
+    s.offloader().unwrap().sizes(&s.accelerator)
+}
+
+/// `used` feeds the loss, `unused` saves its input and is dropped (measured.md §2 in small).
+fn stale_step(s: &mut Session, used: usize, unused: usize) -> Result<(), RunError> {
+    s.enter();
+    let input = s.empty(&[64, 64], F32)?;
+    let leaf = s.leaf_over(&input);
+    let mut x = leaf.clone();
+    for _ in 0..used {
+        x = s.silu(&x)?;
+    }
+    for _ in 0..unused {
+        drop(s.silu(&leaf)?);
+        let other = s.scale(&leaf)?;
+        drop(s.silu(&other)?);
+    }
+    let loss = s.sum(&x)?;
+    drop(x);
+    let outcome = s.backward(&loss);
+    let left = s.exit();
+    outcome?;
+    left
+}
+
+#[test]
+fn a_forward_stash_of_zero_is_refused_and_of_one_works() {
+    let config = |max_fwd_stash_size| OffloadConfig {
+        max_fwd_stash_size,
+        ..OffloadConfig::new(Version::V6.changes())
+    };
+    let mut s = Session::new(Box::new(SimDevice::new(SimSpec::default())));
+    let refused = s.install_offloader(config(0));
+    assert!(matches!(
+        refused,
+        Err(RunError::Offload(OffloadError::StashTooSmall))
+    ));
+    s.install_offloader(config(1)).unwrap();
+    stale_step(&mut s, 6, 0).unwrap();
+    // Without streams there is no stash whose size could be wrong.
+    s.install_offloader(OffloadConfig {
+        use_streams: false,
+        ..config(0)
+    })
+    .unwrap();
+}
+
+/// `test_min_offload_size`, and the boundary of §5.1 nr 10.
+#[test]
+fn a_tensor_of_the_minimum_size_is_offloaded_and_one_byte_less_is_not() {
+    for (bytes, expected) in [(1023, Decision::Kept), (1024, Decision::Offloaded)] {
+        let mut s = session(Version::V2.changes(), |config| {
+            config.min_offload_size = 1024
+        });
+        let tensor = s.empty(&[bytes], DType::Uint8).unwrap();
+        let Session { accelerator, .. } = &mut s;
+        let mut offloader = engine::offload::OffloadActivations::new(
+            OffloadConfig::new(Version::V2.changes()),
+            accelerator,
+        )
+        .unwrap();
+        let id = offloader.pack(&tensor, accelerator).unwrap();
+        assert_eq!(offloader.decision(id), Some(expected), "{bytes} bytes");
+    }
+}
+
+/// `test_tensor_deduplication`: views of one storage are offloaded once.
+#[test]
+fn views_of_one_storage_are_offloaded_once() {
+    let mut s = session(Version::V2.changes(), |_| {});
+    s.enter();
+    let input = s.empty(&[10, 100], F32).unwrap();
+    let leaf = s.leaf_over(&input);
+    let out = s.scale(&leaf).unwrap();
+    let first = s.view(&out, &[1000]).unwrap();
+    let saved_twice = [s.silu(&first).unwrap(), s.silu(&out).unwrap()];
+    let now = sizes(&s);
+    assert_eq!((now.offloaded, now.tracker, now.dedup_keys), (1, 2, 1));
+    assert!(now.dedup_keys < now.tensor_id);
+    let flat = s.view(&saved_twice[1], &[1000]).unwrap();
+    let sum = s.add(&saved_twice[0], &flat).unwrap();
+    let loss = s.sum(&sum).unwrap();
+    s.backward(&loss).unwrap();
+    s.exit().unwrap();
+    assert_eq!(sizes(&s).tracker, 0);
+}
+
+/// `test_parameter_filtering`: a parameter, and any view of one, stays where it is.
+#[test]
+fn parameters_and_their_views_stay_on_the_device() {
+    let mut s = session(Version::V2.changes(), |_| {});
+    let weight = s.frozen(&[64, 64], F32).unwrap();
+    let view = s.view(&weight, &[4096]).unwrap();
+    let base = weight.storage().start();
+    let offloader = s.offloader_mut().unwrap();
+    offloader.update_model_params([base, 0]);
+    assert_eq!(
+        offloader.param_storages().collect::<Vec<_>>(),
+        [base],
+        "address 0 does not count"
+    );
+    s.enter();
+    let input = s.empty(&[4096], F32).unwrap();
+    let leaf = s.leaf_over(&input);
+    let _out = s.mul(&leaf, &view).unwrap();
+    let now = sizes(&s);
+    assert_eq!((now.tracker, now.offloaded), (1, 0));
+    // Before #4247 only the class of the object counted, so the view went to the host.
+    let mut s = session(Version::V1.changes(), |_| {});
+    let weight = s.frozen(&[4096], F32).unwrap();
+    let view = s.view(&weight, &[4096]).unwrap();
+    drop((weight, view));
+}
+
+/// `test_stale_tracker_state_is_cleared_between_forwards`, and §5.1 nr 5.
+#[test]
+fn stale_entries_add_up_until_enter_resets() {
+    for version in [
+        Version::V1,
+        Version::V2,
+        Version::V4,
+        Version::V5,
+        Version::V6,
+    ] {
+        let mut s = session(version.changes(), |_| {});
+        let mut counts = Vec::new();
+        for _ in 0..3 {
+            stale_step(&mut s, 4, 1).unwrap();
+            counts.push(sizes(&s).tracker);
+        }
+        let expected = if version >= Version::V5 {
+            [2, 2, 2]
+        } else {
+            [2, 4, 6]
+        };
+        assert_eq!(counts, expected, "{version:?}");
+    }
+}
+
+/// Finding 2 of §0: before #4236 the second forward raises instead.
+#[test]
+fn the_first_release_raises_over_a_full_tracker() {
+    let mut s = session(Version::V0.changes(), |_| {});
+    stale_step(&mut s, 4, 1).unwrap();
+    let raised = stale_step(&mut s, 4, 1).unwrap_err();
+    let RunError::Offload(error) = raised else {
+        panic!("{raised}")
+    };
+    assert_eq!(error.python_class(), "ValueError");
+    assert!(
+        error
+            .to_string()
+            .starts_with("Backward pass should have cleared tracker")
+    );
+}
+
+/// §5.1 nr 2: without leftovers everything is empty after backward, and nothing grows.
+#[test]
+fn a_healthy_step_leaves_nothing() {
+    for version in Version::ALL {
+        for use_streams in [true, false] {
+            let mut s = session(version.changes(), |config| config.use_streams = use_streams);
+            let mut allocated = Vec::new();
+            for _ in 0..4 {
+                stale_step(&mut s, 12, 0).unwrap();
+                let now = sizes(&s);
+                assert_eq!(
+                    (now.tracker, now.fwd_stash, now.bwd_stash),
+                    (0, 0, 0),
+                    "{version:?}"
+                );
+                allocated.push(s.heap().borrow().caching.stats().allocated);
+            }
+            assert!(
+                allocated[1..].iter().all(|bytes| *bytes == allocated[1]),
+                "{version:?}"
+            );
+        }
+    }
+}
+
+/// §5.1 nr 3: from the second step on every restore stays in the backward stash, for good.
+#[test]
+fn one_leftover_keeps_the_backward_stash_from_ever_draining() {
+    let mut s = session(Version::V1.changes(), |_| {});
+    let mut stash = Vec::new();
+    for _ in 0..4 {
+        stale_step(&mut s, 12, 1).unwrap();
+        stash.push(sizes(&s).bwd_stash);
+    }
+    assert_eq!(stash[0], 0, "the flags are right in the first step");
+    let grown: Vec<u64> = stash.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(
+        grown[0] > 0 && grown.iter().all(|more| *more == grown[0]),
+        "{stash:?}"
+    );
+}
+
+/// §1.7, V2 against V3: a restored view of a larger storage does not fit its copy.
+#[test]
+fn an_offset_view_raises_before_5694_and_comes_back_after() {
+    let step = |version: Version| {
+        let mut s = session(version.changes(), |_| {});
+        s.enter();
+        let input = s.empty(&[8, 64], F32)?;
+        let leaf = s.leaf_over(&input);
+        let whole = s.scale(&leaf)?;
+        let parts = s.split_last(&whole, &[32, 32])?;
+        let first = s.silu(&parts[1])?;
+        let mut x = first;
+        for _ in 0..8 {
+            x = s.silu(&x)?;
+        }
+        let loss = s.sum(&x)?;
+        let outcome = s.backward(&loss);
+        s.exit()?;
+        outcome
+    };
+    let Err(RunError::Offload(error)) = step(Version::V2) else {
+        panic!("V2 must raise")
+    };
+    assert_eq!(error.python_class(), "RuntimeError");
+    assert!(error.to_string().contains("out of bounds"), "{error}");
+    step(Version::V3).unwrap();
+    // Before strides were saved, nothing was checked and nothing raised.
+    step(Version::V1).unwrap();
+}
+
+/// A broadcast view (stride 0) is copied as its storage and comes back as the view it was.
+#[test]
+fn a_broadcast_view_round_trips() {
+    let mut s = session(Version::V2.changes(), |_| {});
+    s.enter();
+    let input = s.empty(&[1, 8, 64], DType::Bfloat16).unwrap();
+    let leaf = s.leaf_over(&input);
+    let mask = s.empty(&[1, 8, 1], DType::Bool).unwrap();
+    let source = s.empty(&[8, 64], DType::Bfloat16).unwrap();
+    let out = s.masked_scatter(&leaf, &mask, &source).unwrap();
+    assert_eq!(sizes(&s).offloaded, 1);
+    assert_eq!(
+        s.accelerator.copied().to_host,
+        8,
+        "the storage, not the 512 elements"
+    );
+    drop(mask);
+    let loss = s.sum(&out).unwrap();
+    s.backward(&loss).unwrap();
+    s.exit().unwrap();
+    assert_eq!(sizes(&s).tracker, 0);
+}
+
+/// §5.2: two forwards before their backwards are legal until #5730 clears the first one's entries.
+#[test]
+fn two_forwards_before_their_backwards() {
+    let run = |version: Version| -> Result<(), RunError> {
+        let mut s = session(version.changes(), |_| {});
+        let mut losses = Vec::new();
+        for _ in 0..2 {
+            s.enter();
+            let input = s.empty(&[64, 64], F32)?;
+            let leaf = s.leaf_over(&input);
+            let out = s.silu(&leaf)?;
+            losses.push(s.sum(&out)?);
+            s.exit()?;
+        }
+        losses.iter().try_for_each(|loss| s.backward(loss))
+    };
+    for version in [Version::V1, Version::V2, Version::V3, Version::V4] {
+        run(version).unwrap_or_else(|error| panic!("{version:?}: {error}"));
+    }
+    for version in [Version::V5, Version::V6] {
+        let error = run(version).unwrap_err();
+        assert!(
+            matches!(error, RunError::Offload(OffloadError::Untracked(_))),
+            "{version:?}"
+        );
+    }
+}
+
+/// §5.2: backward after the context. #5700 must not clear the tracker when the context is left.
+#[test]
+fn backward_outside_the_context_works_in_every_version() {
+    for version in Version::ALL {
+        let mut s = session(version.changes(), |_| {});
+        for _ in 0..3 {
+            s.enter();
+            let input = s.empty(&[64, 64], F32).unwrap();
+            let leaf = s.leaf_over(&input);
+            let mut x = leaf.clone();
+            for _ in 0..10 {
+                x = s.silu(&x).unwrap();
+            }
+            let loss = s.sum(&x).unwrap();
+            drop(x);
+            s.exit().unwrap();
+            s.backward(&loss)
+                .unwrap_or_else(|error| panic!("{version:?}: {error}"));
+            assert!(leaf.grad().is_some());
+            assert_eq!(sizes(&s).tracker, 0);
+        }
+    }
+}
+
+/// `test_noop_manager_with_offloading`: under a nested NoOpManager nothing reaches the offloader.
+#[test]
+fn a_nested_noop_manager_hides_its_region() {
+    let mut s = session(Version::V6.changes(), |_| {});
+    s.enter();
+    let input = s.empty(&[64, 64], F32).unwrap();
+    let leaf = s.leaf_over(&input);
+    let hidden = s.without_offload(|s| s.silu(&leaf)).unwrap();
+    assert_eq!(sizes(&s).tracker, 0);
+    let out = s.silu(&hidden).unwrap();
+    assert_eq!(sizes(&s).tracker, 1);
+    let loss = s.sum(&out).unwrap();
+    s.backward(&loss).unwrap();
+    s.exit().unwrap();
+    assert!(leaf.grad().is_some());
+}
+
+/// axolotl's `test_no_vram_leak_regression`: 4 MiB put into the tracker after each step.
+#[test]
+fn an_injected_tensor_leaks_until_enter_resets() {
+    for (version, leaks) in [
+        (Version::V2, true),
+        (Version::V4, true),
+        (Version::V5, false),
+    ] {
+        let mut s = session(version.changes(), |_| {});
+        let mut allocated = Vec::new();
+        for _ in 0..10 {
+            stale_step(&mut s, 6, 0).unwrap();
+            let tensor = s.empty(&[1 << 20], F32).unwrap();
+            s.offloader_mut().unwrap().inject(tensor);
+            allocated.push(s.heap().borrow().caching.stats().allocated as i64);
+        }
+        let growth = allocated[9] - allocated[3];
+        let limit = 10_000_000;
+        assert_eq!(growth > limit, leaks, "{version:?}: {growth}");
+        if leaks {
+            assert!(growth >= 6 * (4 << 20), "{version:?}: {growth}");
+        }
+    }
+}
+
+/// §5.1 nr 4 and 10: with right flags the backward stash holds two nodes' tensors at most, and
+/// without streams nothing is ever stashed.
+#[test]
+fn the_backward_stash_holds_two_nodes_at_most() {
+    let run = |use_streams: bool| {
+        let mut s = session(Version::V2.changes(), |config| {
+            config.use_streams = use_streams
+        });
+        let most = Rc::new(std::cell::Cell::new(0));
+        s.enter();
+        let input = s.empty(&[64, 64], F32).unwrap();
+        let mut x = s.leaf_over(&input);
+        for _ in 0..16 {
+            let seen = Rc::clone(&most);
+            let region: Region = Rc::new(move |s: &mut Session, inputs: &[Tensor]| {
+                let stash = s
+                    .offloader()
+                    .map_or(0, |offloader| offloader.backward_stash().count());
+                seen.set(seen.get().max(stash));
+                s.silu(&inputs[0])
+            });
+            x = s.checkpoint(region, std::slice::from_ref(&x)).unwrap();
+        }
+        let loss = s.sum(&x).unwrap();
+        s.backward(&loss).unwrap();
+        s.exit().unwrap();
+        most.get()
+    };
+    assert_eq!(run(true), 2);
+    assert_eq!(run(false), 0);
+}
+
+/// §5.1 nr 7: every key of #6241 stands for a tensor that is alive; before it, some do not.
+#[test]
+fn a_key_outlives_its_tensor_only_before_6241() {
+    let dead_keys = |version: Version| {
+        let mut s = session(version.changes(), |config| config.max_fwd_stash_size = 1);
+        s.enter();
+        let mut dead = 0;
+        let input = s.empty(&[64, 64], F32).unwrap();
+        let mut x = s.leaf_over(&input);
+        drop(input);
+        for _ in 0..12 {
+            x = s.silu(&x).unwrap();
+            let offloader = s.offloader().unwrap();
+            let alive: Vec<TensorId> = offloader
+                .forward_stash()
+                .chain(offloader.kept_tensors())
+                .map(|(id, _)| id)
+                .collect();
+            dead += offloader
+                .dedupe_keys()
+                .filter(|(_, id)| !alive.contains(id))
+                .count();
+        }
+        dead
+    };
+    assert_eq!(dead_keys(Version::V6), 0);
+    assert!(dead_keys(Version::V5) > 0, "a counter-example of V2 to V5");
+}
+
+/// `test_reused_storage_key_after_stash_reap_is_not_deduplicated`, with a real reused address: the
+/// first tensor is gone when the third gets its block.
+#[test]
+fn a_reused_address_is_a_duplicate_only_before_6241() {
+    let decide = |version: Version| {
+        let mut s = session(version.changes(), |config| config.max_fwd_stash_size = 1);
+        let config = *s.offloader().unwrap().config();
+        let accelerator = &mut s.accelerator;
+        let mut offloader = engine::offload::OffloadActivations::new(config, accelerator).unwrap();
+        let mut decisions = Vec::new();
+        let mut keys = Vec::new();
+        for _ in 0..3 {
+            let s = &mut s;
+            let tensor = s.empty(&[4, 4], F32).unwrap();
+            keys.push(StorageKey::of(s.accelerator.saved(&tensor)));
+            let id = offloader.pack(&tensor, &mut s.accelerator).unwrap();
+            decisions.push(offloader.decision(id).unwrap());
+        }
+        assert_eq!(keys[0], keys[2], "the program must reuse the address");
+        decisions
+    };
+    use Decision::{Kept, Offloaded};
+    assert_eq!(decide(Version::V6), [Offloaded, Offloaded, Offloaded]);
+    assert_eq!(decide(Version::V5), [Offloaded, Offloaded, Kept]);
+}
+
+/// §5.1 nr 12: work on another stream is unordered with the captured `s0`, and ordered with the
+/// live one (axolotl 93a94e0d7).
+#[test]
+fn a_captured_default_stream_races_with_compute_elsewhere() {
+    let races = |changes: Changes| {
+        let mut s = session(changes, |_| {});
+        let elsewhere = s.accelerator.new_stream().unwrap();
+        s.accelerator.watch_races();
+        s.accelerator.set_stream(elsewhere);
+        stale_step(&mut s, 12, 0).unwrap();
+        s.accelerator.set_stream(StreamId::DEFAULT);
+        s.accelerator.detector().unwrap().races().count()
+    };
+    let v2 = Version::V2.changes();
+    assert!(races(v2) > 0);
+    assert_eq!(races(v2.with(Change::LiveComputeStream)), 0);
+}
