@@ -423,7 +423,9 @@ impl Driver {
         let model = self.0.model.borrow();
         let pointer = self.0.pointer.get();
         let readout = pointer.and_then(|(x, y)| readout::at(&model, x, y));
-        let extents = pointer.and_then(|(x, _)| model.extents(x));
+        let extents = pointer
+            .and_then(|(x, _)| model.extents(x))
+            .map(|(extents, _)| extents);
         let (waiting, drawn) = (model.is_waiting(), model.has_picture());
         drop(model);
         update(outputs.readout, readout);

@@ -1,6 +1,6 @@
 //! Pointer, wheel and keys to what they mean. Pure: the browser's events come in as plain numbers.
 
-use super::model::Neighbour;
+use super::neighbours::Neighbour;
 use super::viewport::Action;
 
 /// What the timeline is to do.

@@ -1,7 +1,7 @@
 //! The panel beside the picture: the selected allocation or group, or what the window consists of.
 
 use super::Handle;
-use super::model::{Composition, GroupFacts, GroupShare};
+use super::facts::{Composition, GroupFacts, GroupShare};
 use super::ticks;
 use crate::client;
 use crate::components::copy_button::CopyButton;
