@@ -44,10 +44,7 @@ pub fn RunPage() -> impl IntoView {
     let retry = Callback::new(move |()| attempt.update(|n| *n += 1));
     move || match loaded.get() {
         Loaded::Loading => view! { <RunSkeleton/> }.into_any(),
-        Loaded::Failed(problem) => {
-            view! { <div class="run-page"><ProblemNote problem=problem retry=retry/></div> }
-                .into_any()
-        }
+        Loaded::Failed(problem) => view! { <NoRun problem=problem retry=retry/> }.into_any(),
         Loaded::There(id, run) => view! { <RunView id=id run=run/> }.into_any(),
     }
 }
@@ -64,6 +61,21 @@ fn load(id: &str, loaded: RwSignal<Loaded>) {
             Err(problem) => Loaded::Failed(problem),
         });
     });
+}
+
+/// In the place of a run that could not be had. Trying again helps unless there is none.
+#[component]
+fn NoRun(problem: Problem, retry: Callback<()>) -> impl IntoView {
+    let note = match problem.code {
+        ProblemCode::NotFound => view! { <ProblemNote problem=problem/> }.into_any(),
+        _ => view! { <ProblemNote problem=problem retry=retry/> }.into_any(),
+    };
+    view! {
+        <div class="run-page">
+            {note}
+            <p class="run-nothing"><A href=routes::RUNS_PAGE>"All runs"</A></p>
+        </div>
+    }
 }
 
 fn no_such_run(detail: &str) -> Problem {

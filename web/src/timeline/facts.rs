@@ -118,3 +118,21 @@ pub fn group(pieces: &[Piece<Mountain>], key: u32) -> Option<GroupFacts> {
         member: alone.max_by_key(|b| b.size).map(|b| b.block),
     })
 }
+
+/// From the lowest to the highest level at which anything of a group lies in view.
+pub fn group_band(pieces: &[Piece<Mountain>], key: u32) -> Option<(Bytes, Bytes)> {
+    let mut band: Option<(Bytes, Bytes)> = None;
+    for piece in pieces {
+        let (tile, layout) = (&piece.tile.tile, &piece.tile.layout);
+        let Some(index) = tile.groups.iter().position(|g| g.key == key) else {
+            continue;
+        };
+        let seen = |event: &EventIdx| (piece.from..piece.to).contains(&f64::from(event.0));
+        let columns = (0..tile.samples.len()).filter(|&column| seen(&tile.samples[column]));
+        for (bottom, top) in columns.filter_map(|c| layout.find_group(c, index as u16)) {
+            let (low, high) = band.unwrap_or((bottom, top));
+            band = Some((low.min(bottom), high.max(top)));
+        }
+    }
+    band
+}

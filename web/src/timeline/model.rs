@@ -513,11 +513,30 @@ impl Model {
         );
     }
 
-    /// Shows the selected block: its life with some room around it, and its band.
+    /// Shows what is selected: a block's life with some room around it, and its band; a group's
+    /// band in the present window. Returns whether there is anything to show.
     pub fn frame_selection(&mut self) -> bool {
-        let Some(Selection::Block(block)) = self.selection else {
+        match self.selection {
+            Some(Selection::Block(block)) => self.frame_block(block),
+            Some(Selection::Group(key)) => self.frame_group(key),
+            None => false,
+        }
+    }
+
+    fn frame_group(&mut self, key: u32) -> bool {
+        let band = facts::group_band(&self.prepared.mountains, key);
+        let Some((low, high)) = band else {
             return false;
         };
+        let levels = widened((low.get() as f64, high.get() as f64), 0.15);
+        let levels = (levels.0, levels.1.min(self.high));
+        let Viewport { from, to, .. } = self.target;
+        let events = (from, to);
+        self.act(Action::Frame { events, levels }, Motion::Eased);
+        true
+    }
+
+    fn frame_block(&mut self, block: BlockIdx) -> bool {
         let Some((piece, index)) = neighbours::find(&self.prepared.mountains, block) else {
             return self.frame_life();
         };
@@ -799,6 +818,20 @@ mod tests {
             "{:?}",
             scene.texts
         );
+    }
+
+    #[test]
+    fn the_selected_group_fills_the_height() {
+        let mut model = model();
+        model.base_scene();
+        model.select(Some(Selection::Group(12)));
+        assert!(model.frame_selection());
+        let (low, high) = model.target().levels.unwrap();
+        // The group's 60 MiB lie on 512 MiB of others, and on those and the activations later.
+        assert!(low < f64::from(512 << 20) && high > f64::from(572 << 20));
+        assert_eq!((model.target().from, model.target().to), (0.0, 400.0));
+        model.select(Some(Selection::Group(99)));
+        assert!(!model.frame_selection());
     }
 
     #[test]
