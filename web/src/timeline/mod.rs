@@ -1,7 +1,8 @@
 //! The timeline: the four series and the mountain of live allocations over one axis.
 //!
 //! ```text
-//! tiles -> tile_cache -> stack (layout) -> mountain, lines, lanes, axes -> scene -> paint -> canvas
+//! tiles -> tile_cache -> stack (layout) -> mountain, lines, lanes, axes -> scene
+//! scene -> paint -> raster -> canvas
 //! pointer, keys -> input -> viewport (window)          point -> hit_test -> what is there
 //! ```
 //!
@@ -139,9 +140,10 @@ pub fn Timeline(handle: Handle, device: DeviceSummary) -> impl IntoView {
         handle.with(|driver| driver.ask(|model| summary::window(model.target(), n_events)))
     };
     let waiting = move || handle.outputs.waiting.get();
+    let busy = move || waiting().to_string();
     let undrawn = move || !handle.outputs.drawn.get();
     view! {
-        <section class="timeline" aria-label="Memory over time" aria-busy=move || waiting().to_string()>
+        <section class="timeline" aria-label="Memory over time" aria-busy=busy>
             <Legend handle=handle device=device/>
             <Stage handle=handle>
                 <div class="timeline-waiting" class:shown=waiting></div>

@@ -2,7 +2,7 @@
 
 use super::Handle;
 use super::facts::{Composition, GroupFacts, GroupShare};
-use super::ticks;
+use super::{lanes, ticks};
 use crate::client;
 use crate::components::copy_button::CopyButton;
 use crate::components::icon::{Icon, IconView};
@@ -127,7 +127,7 @@ fn BlockFacts(handle: Handle, detail: Arc<BlockDetail>) -> impl IntoView {
     }
 }
 
-fn fact((name, value): (String, String)) -> impl IntoView {
+fn fact((name, value): Fact) -> impl IntoView {
     view! {
         <div>
             <dt>{name}</dt>
@@ -136,81 +136,82 @@ fn fact((name, value): (String, String)) -> impl IntoView {
     }
 }
 
+/// A name and what it says.
+type Fact = (String, String);
+
 /// What is known of a block, in the order in which it is asked. `since_start`: the time of an event
 /// position since the start of the trace, microseconds.
-fn block_facts(
-    detail: &BlockDetail,
-    since_start: impl Fn(f64) -> Option<f64>,
-) -> Vec<(String, String)> {
+fn block_facts(detail: &BlockDetail, since_start: impl Fn(f64) -> Option<f64>) -> Vec<Fact> {
     let mut facts = Vec::new();
-    let mut add = |name: &str, value: String| facts.push((name.to_owned(), value));
     if detail.requested != detail.size {
         let waste = detail.size.saturating_sub(detail.requested);
-        add(
-            "requested",
-            format!("{} ({} of rounding)", detail.requested, waste),
-        );
+        let text = format!("{} ({waste} of rounding)", detail.requested);
+        facts.push(("requested".to_owned(), text));
     }
+    facts.extend(life_facts(detail, since_start));
+    facts.extend(place_facts(detail));
+    facts
+}
+
+/// When it was allocated and freed.
+fn life_facts(detail: &BlockDetail, since_start: impl Fn(f64) -> Option<f64>) -> Vec<Fact> {
     let when = |(event, _): (EventIdx, Micros)| {
-        let time =
-            since_start(f64::from(event.0)).map(|t| format!(", {}", ticks::duration(t, 1e3)));
-        format!(
-            "event {}{}",
-            count(u64::from(event.0)),
-            time.unwrap_or_default()
-        )
+        let time = since_start(f64::from(event.0)).map(|t| ticks::duration(t, 1e3));
+        let event = count(u64::from(event.0));
+        match time {
+            Some(time) => format!("event {event}, {time}"),
+            None => format!("event {event}"),
+        }
     };
-    add(
-        "allocated",
-        detail
-            .alloc
-            .map_or_else(|| "before the trace began".to_owned(), when),
-    );
-    add(
-        "freed",
-        match (detail.free_requested, detail.origin) {
-            (Some(free), _) => when(free),
-            (None, Origin::Preexisting) => "not in this trace: there before and after".to_owned(),
-            (None, _) => "not in this trace: live at its end".to_owned(),
-        },
-    );
-    if let (Some((from, t0)), Some((to, t1))) = (detail.alloc, detail.free_requested) {
+    let between = |(from, t0): (EventIdx, Micros), (to, t1): (EventIdx, Micros)| {
         let events = count(u64::from(to.0 - from.0));
-        add(
-            "lived",
-            format!("{events} events, {}", ticks::span((t1.0 - t0.0) as f64)),
-        );
+        format!("{events} events, {}", ticks::span((t1.0 - t0.0) as f64))
+    };
+    let before = || "before the trace began".to_owned();
+    let freed = match (detail.free_requested, detail.origin) {
+        (Some(free), _) => when(free),
+        (None, Origin::Preexisting) => "not in this trace: there before and after".to_owned(),
+        (None, _) => "not in this trace: live at its end".to_owned(),
+    };
+    let mut facts = vec![
+        (
+            "allocated".to_owned(),
+            detail.alloc.map_or_else(before, when),
+        ),
+        ("freed".to_owned(), freed),
+    ];
+    if let (Some(from), Some(to)) = (detail.alloc, detail.free_requested) {
+        facts.push(("lived".to_owned(), between(from, to)));
     }
-    if let (Some((from, t0)), Some((to, t1))) = (detail.free_requested, detail.free_completed)
-        && to.0 > from.0 + 1
+    if let (Some(from), Some(to)) = (detail.free_requested, detail.free_completed)
+        && to.0.0 > from.0.0 + 1
     {
-        let events = count(u64::from(to.0 - from.0));
-        add(
-            "pending",
-            format!("{events} events, {}", ticks::span((t1.0 - t0.0) as f64)),
-        );
+        facts.push(("pending".to_owned(), between(from, to)));
     }
+    facts
+}
+
+/// Where it lies, and what the trace says of it.
+fn place_facts(detail: &BlockDetail) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let mut add = |name: &str, value: String| facts.push((name.to_owned(), value));
     if let Some(step) = &detail.step {
-        add("step", super::lanes::step_name(step).to_owned());
+        add("step", lanes::step_name(step).to_owned());
     }
-    add(
-        "stream",
-        match detail.stream {
-            0 => "default".to_owned(),
-            stream => format!("{stream:#x}"),
-        },
-    );
+    let stream = match detail.stream {
+        0 => "default".to_owned(),
+        stream => format!("{stream:#x}"),
+    };
+    add("stream", stream);
     let size = match detail.pool_size {
         PoolSize::Small => "small",
         PoolSize::Large => "large",
     };
-    add(
-        "pool",
-        match detail.pool {
-            PoolId(0, 0) => size.to_owned(),
-            PoolId(a, b) => format!("{size}, private ({a}, {b})"),
-        },
-    );
+    let pool = match detail.pool {
+        PoolId(0, 0) => size.to_owned(),
+        PoolId(a, b) => format!("{size}, private ({a}, {b})"),
+    };
+    add("pool", pool);
     add("address", detail.addr.to_string());
     for (name, value) in &detail.notes {
         add(name, value.clone());

@@ -86,7 +86,8 @@ fn describe(model: &Model, target: &Target, lines: &mut Vec<Line>) -> String {
             lines.push(line(
                 "lives",
                 match time {
-                    Some(time) => format!("{life}, {time}"),
+                    // Between the bucket times of the tiles at hand.
+                    Some(time) => format!("{life}, about {time}"),
                     None => life,
                 },
             ));
@@ -142,12 +143,17 @@ fn place(model: &Model, events: Span<EventIdx>, step: Option<&Step>) -> Vec<Line
     lines
 }
 
-/// A series at a place: one value where it is exact, else from lowest to highest.
+/// A series at a place: one value where it is exact, else from lowest to highest; where both look
+/// the same, how much is between them.
 pub fn extent_text((low, high): (Bytes, Bytes)) -> String {
     if low == high {
         return high.to_string();
     }
+    let spread = high.saturating_sub(low);
     let (low, high) = (low.to_string(), high.to_string());
+    if low == high {
+        return format!("{low} (+{spread})");
+    }
     match (low.rsplit_once(' '), high.rsplit_once(' ')) {
         (Some((value, a)), Some((_, b))) if a == b => format!("{value} – {high}"),
         _ => format!("{low} – {high}"),
@@ -169,5 +175,7 @@ mod tests {
             extent_text((Bytes::mib(3), Bytes::gib(4))),
             "3.00 MiB – 4.00 GiB"
         );
+        let near = Bytes(Bytes::gib(3).get() + 512);
+        assert_eq!(extent_text((Bytes::gib(3), near)), "3.00 GiB (+512 B)");
     }
 }

@@ -13,7 +13,9 @@ use leptos::ev;
 use leptos::html::{Canvas, Div};
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
-use web_sys::{Element, KeyboardEvent, MouseEvent, PointerEvent, WheelEvent};
+use web_sys::{
+    Element, HtmlCanvasElement, HtmlDivElement, KeyboardEvent, MouseEvent, PointerEvent, WheelEvent,
+};
 
 /// The two canvases of the picture.
 #[component]
@@ -24,54 +26,26 @@ pub fn Stage(handle: Handle, children: Children) -> impl IntoView {
     let boxing = RwSignal::new(false);
 
     Effect::new(move |_| {
-        let (Some(base), Some(overlay), Some(stage)) = (base.get(), overlay.get(), stage.get())
-        else {
-            return;
-        };
-        if let (Some(base), Some(overlay)) = (Surface::new(base), Surface::new(overlay)) {
-            handle.with(|driver| driver.attach(base, overlay));
+        if let (Some(base), Some(overlay), Some(stage)) = (base.get(), overlay.get(), stage.get()) {
+            attach(handle, base, overlay, &stage);
         }
-        observe::size(&stage, move |width, height| {
-            handle.with(|driver| driver.resize(width, height));
-        });
-        observe::theme(move || {
-            handle.with(|driver| driver.set_palette());
-        });
     });
     listen_to_keys(handle, stage, pointers, boxing);
 
-    let down = move |event: PointerEvent| {
-        if event.button() != 0 {
-            return;
-        }
-        if let Some(target) = event.target().and_then(|t| t.dyn_into::<Element>().ok()) {
-            // Keeps the drag when the pointer leaves the canvas; a stylus may refuse, no harm.
-            let _ = target.set_pointer_capture(event.pointer_id());
-        }
-        let command = pointers
-            .try_update_value(|p| p.down(pointer(&event)))
-            .flatten();
-        perform(handle, command);
-    };
+    let down = move |event: PointerEvent| press(handle, pointers, &event);
     let moved = move |event: PointerEvent| {
         let commands = pointers.try_update_value(|p| p.moved(pointer(&event)));
         perform(handle, commands.unwrap_or_default());
     };
     let up = move |event: PointerEvent| {
-        let command = pointers
-            .try_update_value(|p| p.up(pointer(&event)))
-            .flatten();
+        release(handle, pointers, &event);
         boxing.set(pointers.with_value(|p| p.tool() == Tool::Box));
-        perform(handle, command);
-        if event.pointer_type() == "touch" {
-            perform(handle, [Command::Leave]);
-        }
     };
     let cancel = move |_| {
         perform(
             handle,
             pointers.try_update_value(Pointers::cancel).flatten(),
-        )
+        );
     };
     let leave = move |_| perform(handle, [Command::Leave]);
     let wheel = move |event: WheelEvent| {
@@ -104,6 +78,52 @@ pub fn Stage(handle: Handle, children: Children) -> impl IntoView {
             ></canvas>
             {children()}
         </div>
+    }
+}
+
+/// Ties the canvases and what changes around them to the loop.
+fn attach(
+    handle: Handle,
+    base: HtmlCanvasElement,
+    overlay: HtmlCanvasElement,
+    stage: &HtmlDivElement,
+) {
+    if let (Some(base), Some(overlay)) = (Surface::new(base), Surface::new(overlay)) {
+        handle.with(|driver| driver.attach(base, overlay));
+    }
+    observe::size(stage, move |width, height| {
+        handle.with(|driver| driver.resize(width, height));
+    });
+    observe::theme(move || {
+        handle.with(|driver| driver.set_palette());
+    });
+}
+
+/// The state of the pointers on the picture.
+type StoredPointers = StoredValue<Pointers, LocalStorage>;
+
+fn press(handle: Handle, pointers: StoredPointers, event: &PointerEvent) {
+    if event.button() != 0 {
+        return;
+    }
+    hold(event);
+    let command = pointers.try_update_value(|p| p.down(pointer(event)));
+    perform(handle, command.flatten());
+}
+
+fn release(handle: Handle, pointers: StoredPointers, event: &PointerEvent) {
+    let command = pointers.try_update_value(|p| p.up(pointer(event)));
+    perform(handle, command.flatten());
+    if event.pointer_type() == "touch" {
+        perform(handle, [Command::Leave]);
+    }
+}
+
+/// Keeps a drag when the pointer leaves the canvas. A pointer that is gone already may refuse.
+fn hold(event: &PointerEvent) {
+    let target = event.target().and_then(|t| t.dyn_into::<Element>().ok());
+    if let Some(target) = target {
+        let _ = target.set_pointer_capture(event.pointer_id());
     }
 }
 
@@ -169,7 +189,7 @@ fn show_what_is_there(handle: Handle, event: &MouseEvent) {
 fn listen_to_keys(
     handle: Handle,
     stage: NodeRef<Div>,
-    pointers: StoredValue<Pointers, LocalStorage>,
+    pointers: StoredPointers,
     boxing: RwSignal<bool>,
 ) {
     keys::on_key(move |event| {
@@ -261,6 +281,10 @@ fn start_gliding(driver: &super::drive::Driver, glide: Glide) {
     driver.glide(glide, true);
 }
 
+/// What the minimap says of itself.
+const MINIMAP_HINT: &str =
+    "Drag the window or its ends; drag beside it to draw a new one; double click for everything";
+
 /// The strip with the whole trace.
 #[component]
 pub fn MinimapStrip(handle: Handle) -> impl IntoView {
@@ -284,9 +308,7 @@ pub fn MinimapStrip(handle: Handle) -> impl IntoView {
             .map_or(1.0, |s| f64::from(s.client_width()))
     };
     let down = move |event: PointerEvent| {
-        if let Some(target) = event.target().and_then(|t| t.dyn_into::<Element>().ok()) {
-            let _ = target.set_pointer_capture(event.pointer_id());
-        }
+        hold(&event);
         let x = f64::from(event.offset_x());
         let held = on_strip(handle, width(), |strip, view| strip.grip(view, x));
         grip.set(held.map(|held| (held, x)));
@@ -320,7 +342,7 @@ pub fn MinimapStrip(handle: Handle) -> impl IntoView {
         handle.with(|driver| driver.act(Action::Fit, Motion::Eased));
     };
     view! {
-        <div class="timeline-minimap" node_ref=strip title="Drag the window or its ends; drag beside it to draw a new one">
+        <div class="timeline-minimap" node_ref=strip title=MINIMAP_HINT>
             <canvas
                 node_ref=canvas
                 aria-hidden="true"
