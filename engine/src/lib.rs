@@ -14,6 +14,7 @@ pub mod model;
 pub mod offload;
 pub mod ops;
 pub mod race;
+pub mod recording;
 pub mod session;
 pub mod tape;
 pub mod tensor;

@@ -1,10 +1,11 @@
 //! The backward pass: nodes in the order of PyTorch's engine, gradients in input buffers.
 
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::rc::Rc;
 
-use super::node::{Call, CtxLifetime, Kind, Node, NodeRef, Saved};
+use super::node::{Call, CtxLifetime, Kind, Node, NodeRef, Saved, Waiting};
 use super::tensor::{Edge, Tensor};
+use crate::offload::GraphTask;
 use crate::session::{RunError, Session};
 
 /// A node that has all its gradients; the latest made runs first, accumulators before all others.
@@ -34,12 +35,6 @@ impl Ord for Ready {
     }
 }
 
-/// Gradients that arrive before a node may run, and how many edges still lead to it.
-struct Waiting {
-    grads: Vec<Option<Tensor>>,
-    missing: usize,
-}
-
 impl Session {
     /// `loss.backward()`.
     ///
@@ -60,7 +55,8 @@ impl Session {
     }
 
     fn run_graph(&mut self, root: Edge, seed: Tensor) -> Result<(), RunError> {
-        let mut waiting = count_dependencies(&root.node);
+        let task = self.graph_task();
+        count_dependencies(&root.node, task);
         let mut ready = BinaryHeap::new();
         let mut grads = vec![None; root.node.outputs];
         grads[root.output] = Some(seed);
@@ -73,19 +69,13 @@ impl Session {
             let outputs = self.run_node(&node, grads)?;
             for (edge, grad) in node.next.iter().zip(outputs) {
                 let Some(edge) = edge else { continue };
-                let key = Rc::as_ptr(&edge.node);
-                let Some(entry) = waiting.get_mut(&key) else {
-                    continue;
-                };
-                entry.missing -= 1;
+                let mut waiting = edge.node.waiting.borrow_mut();
+                waiting.missing -= 1;
                 if let Some(grad) = grad {
-                    self.add_gradient(&mut entry.grads[edge.output], grad)?;
+                    self.add_gradient(&mut waiting.grads[edge.output], grad)?;
                 }
-                if entry.missing == 0 {
-                    let grads = waiting
-                        .remove(&key)
-                        .map(|done| done.grads)
-                        .unwrap_or_default();
+                if waiting.missing == 0 {
+                    let grads = std::mem::take(&mut waiting.grads);
                     let node = Rc::clone(&edge.node);
                     ready.push(Ready {
                         priority: node.sequence,
@@ -124,7 +114,9 @@ impl Session {
     ) -> Result<Vec<Option<Tensor>>, RunError> {
         let before = self.set_current_node(NodeRef(Some(Rc::clone(node))));
         let site = self.accelerator.enter_node_site(node.name);
+        let op = self.accelerator.set_op(node.name);
         let outcome = self.apply_node(node, grads);
+        self.accelerator.set_op(op);
         self.accelerator.restore_site(site);
         self.set_current_node(before);
         outcome
@@ -148,7 +140,7 @@ impl Session {
         let mut call = Call {
             grads,
             saved: self.unpack_all(node)?,
-            inputs: node.inputs.clone(),
+            inputs: Rc::clone(&node.inputs),
             args: node.args,
             ctx: node.ctx.borrow().clone(),
         };
@@ -179,19 +171,19 @@ impl Session {
     ) -> Result<Vec<Option<Tensor>>, RunError> {
         for (input, slot) in node.inputs.iter().zip(&mut outputs) {
             let Some(grad) = slot.take() else { continue };
-            let fits = grad.elements() == input.layout.elements() && grad.dtype() == input.dtype;
+            let fits = grad.elements() == input.elements() && grad.dtype() == input.dtype;
             if fits {
                 *slot = Some(grad);
                 continue;
             }
             let mut grad = grad;
-            if grad.elements() != input.layout.elements() {
-                let summed = self.empty(&input.layout.shape, grad.dtype())?;
+            if grad.elements() != input.elements() {
+                let summed = self.empty(&input.shape, grad.dtype())?;
                 self.kernel_over(&[&grad], &[&summed])?;
                 grad = summed;
             }
             if grad.dtype() != input.dtype {
-                let cast = self.empty(&input.layout.shape, input.dtype)?;
+                let cast = self.empty(&input.shape, input.dtype)?;
                 self.kernel_over(&[&grad], &[&cast])?;
                 grad = cast;
             }
@@ -251,21 +243,21 @@ impl Session {
     }
 }
 
-/// Every node that is reachable, with the number of edges that lead to it.
-fn count_dependencies(root: &Rc<Node>) -> HashMap<*const Node, Waiting> {
-    let mut found: HashMap<*const Node, Waiting> = HashMap::new();
+/// Prepares every node that is reachable: how many edges lead to it, and no gradient yet.
+fn count_dependencies(root: &Rc<Node>, task: GraphTask) {
     let mut stack = vec![Rc::clone(root)];
     while let Some(node) = stack.pop() {
         for edge in node.next.iter().flatten() {
-            let entry = found.entry(Rc::as_ptr(&edge.node)).or_insert_with(|| {
-                stack.push(Rc::clone(&edge.node));
-                Waiting {
-                    grads: vec![None; edge.node.outputs],
+            let mut waiting = edge.node.waiting.borrow_mut();
+            if waiting.task != task {
+                *waiting = Waiting {
+                    task,
                     missing: 0,
-                }
-            });
-            entry.missing += 1;
+                    grads: vec![None; edge.node.outputs],
+                };
+                stack.push(Rc::clone(&edge.node));
+            }
+            waiting.missing += 1;
         }
     }
-    found
 }

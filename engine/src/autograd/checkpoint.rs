@@ -87,13 +87,14 @@ impl Session {
             name: "_NoopSaveInputs",
             kind: Kind::Formula(|_, _| Err(RunError::NoGradient)),
             next,
-            inputs: Vec::new(),
+            inputs: Rc::new([]),
             outputs: 1,
             args: [0; 4],
             saved: RefCell::new(saved),
             hooks: RefCell::default(),
             ctx: RefCell::default(),
             ctx_lifetime: CtxLifetime::Node,
+            waiting: RefCell::default(),
         }))
     }
 

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use super::checkpoint::{Frame, Holder};
 use super::tensor::{Edge, Tensor};
-use crate::offload::{PostHook, TensorId};
+use crate::offload::{GraphTask, PostHook, TensorId};
 use crate::session::{RunError, Session};
-use crate::tensor::{DType, Layout};
+use crate::tensor::{DType, Dims};
 
 /// A tensor saved for backward, as the hook on top of the stack left it.
 pub(crate) enum Saved {
@@ -28,12 +28,19 @@ pub(crate) struct SavedVariable {
     pub grad_fn: Option<Edge>,
 }
 
-/// Layout and type of an input, for backward formulas that need sizes only.
+/// Shape and type of an input, for backward formulas that need sizes only.
 #[derive(Clone, Copy)]
 pub(crate) struct Meta {
-    pub layout: Layout,
+    pub shape: Dims,
     pub dtype: DType,
     pub needs_grad: bool,
+}
+
+impl Meta {
+    /// Number of elements.
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().product()
+    }
 }
 
 /// What a backward formula is given.
@@ -42,7 +49,7 @@ pub(crate) struct Call {
     pub grads: Vec<Option<Tensor>>,
     /// Unpacked saved tensors, in the order in which they were saved.
     pub saved: Vec<Tensor>,
-    pub inputs: Vec<Meta>,
+    pub inputs: Rc<[Meta]>,
     /// Numbers the formula needs beside the sizes.
     pub args: [u64; 4],
     /// Tensors set as attributes of the context.
@@ -91,7 +98,7 @@ pub struct Node {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) next: Vec<Option<Edge>>,
-    pub(crate) inputs: Vec<Meta>,
+    pub(crate) inputs: Rc<[Meta]>,
     pub(crate) outputs: usize,
     pub(crate) args: [u64; 4],
     pub(crate) saved: RefCell<Vec<SavedVariable>>,
@@ -99,6 +106,19 @@ pub struct Node {
     /// Attributes of a Python function's context: they live as long as the node.
     pub(crate) ctx: RefCell<Vec<Tensor>>,
     pub(crate) ctx_lifetime: CtxLifetime,
+    /// Gradients on their way to the node in the running backward pass.
+    pub(crate) waiting: RefCell<Waiting>,
+}
+
+/// `InputBuffer` and dependency count of a node, valid for one backward pass.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    /// The pass; another one finds the node as if untouched.
+    pub task: GraphTask,
+    /// Edges that still lead here.
+    pub missing: usize,
+    /// One slot for each output.
+    pub grads: Vec<Option<Tensor>>,
 }
 
 impl Node {

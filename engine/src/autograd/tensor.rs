@@ -133,6 +133,21 @@ impl Tensor {
         self.view_as(*self.layout(), None)
     }
 
+    /// The tensor as an output of a node: in place where nobody else has seen it.
+    pub(crate) fn with_grad_fn(mut self, edge: Edge) -> Tensor {
+        if let Some(inner) = Rc::get_mut(&mut self.0) {
+            inner.grad_fn = Some(edge);
+            return self;
+        }
+        Tensor(Rc::new(TensorImpl {
+            saved: self.0.saved,
+            storage: Rc::clone(&self.0.storage),
+            grad_fn: Some(edge),
+            leaf: None,
+            is_view: self.0.is_view,
+        }))
+    }
+
     /// Whether no other tensor, and no base, refers to the storage.
     pub(crate) fn owns_storage_alone(&self) -> bool {
         !self.0.is_view && Rc::strong_count(&self.0.storage) == 1

@@ -1,13 +1,18 @@
 //! Runs one row.
 
+use std::num::NonZero;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::config::Config;
 use super::known;
 use super::patch::{self, Patch};
 use super::row::{Row, Status, slope};
 use crate::device::Device;
 use crate::device::sim::{SimDevice, SimSpec};
-use crate::offload::OffloadConfig;
+use crate::offload::{Changes, OffloadConfig, Version};
 use crate::race::Access;
+use crate::recording::{Recording, micros};
 use crate::session::{RunError, Session};
 use crate::workload;
 
@@ -27,6 +32,8 @@ pub struct RunSpec {
     pub steps: Option<u32>,
     /// The simulated machine; a capacity given here replaces the configuration's.
     pub sim: SimSpec,
+    /// Steps, from the first, whose events [`run_recorded`] keeps.
+    pub record_steps: u32,
 }
 
 impl RunSpec {
@@ -37,6 +44,7 @@ impl RunSpec {
             patches: patches.to_vec(),
             steps: None,
             sim: SimSpec::default(),
+            record_steps: 0,
         }
     }
 }
@@ -63,84 +71,207 @@ pub struct StepFacts {
 /// Runs the specification on the simulated device. `progress` is called after each step and may
 /// end the run by returning `false`.
 pub fn run(spec: &RunSpec, progress: &mut dyn FnMut(StepFacts) -> bool) -> Row {
+    run_recorded(spec, progress).0
+}
+
+/// [`run`], with the events of the first [`RunSpec::record_steps`] steps and the memory at the
+/// end of the run.
+pub fn run_recorded(
+    spec: &RunSpec,
+    progress: &mut dyn FnMut(StepFacts) -> bool,
+) -> (Row, Recording) {
     let mut sim = spec.sim;
     sim.capacity = sim.capacity.or(spec.config.published_capacity());
     let device: Box<dyn Device> = Box::new(SimDevice::new(sim));
-    let steps = spec.steps.unwrap_or(spec.config.default_steps());
     let mut session = Session::new(device);
-    let mut facts = Vec::new();
-    let outcome = run_steps(spec, steps, &mut session, &mut facts, progress);
-    summarise(spec, &session, &facts, outcome.err())
+    let mut log = Log::default();
+    let outcome = run_steps(spec, &mut session, &mut log, progress);
+    log.recording.finish(&session);
+    let row = summarise(spec, &session, &log.facts, outcome.err());
+    (row, log.recording)
+}
+
+/// What is kept of a run while it runs.
+#[derive(Default)]
+struct Log {
+    facts: Vec<StepFacts>,
+    recording: Recording,
 }
 
 /// Runs baseline, each applicable patch alone, and the published combination.
+///
+/// Rows whose patches leave the same program are run once: P1 and P2 change no line that runs
+/// (offload-semantics.md §3.1 and §3.2), and the simulation has no other source of difference.
 pub fn run_matrix(config: Config, steps: Option<u32>, sim: SimSpec) -> Vec<Row> {
-    run_rows(config, &config.matrix(), steps, sim)
-}
-
-/// Runs the given sets of patches; none is the baseline, which is run in any case, because the
-/// status of the others is judged by it.
-pub fn run_rows(config: Config, sets: &[Vec<Patch>], steps: Option<u32>, sim: SimSpec) -> Vec<Row> {
-    let run_one = |patches: &[Patch]| {
-        let patches = patches.to_vec();
-        let spec = RunSpec {
+    let specs: Vec<RunSpec> = config
+        .matrix()
+        .into_iter()
+        .map(|patches| RunSpec {
             config,
             patches,
             steps,
             sim,
+            record_steps: 0,
+        })
+        .collect();
+    run_all(&specs)
+}
+
+/// Runs several specifications on all cores; the first row of a configuration without patches is
+/// the baseline that its other rows are judged by.
+pub fn run_all(specs: &[RunSpec]) -> Vec<Row> {
+    let programs: Vec<Program> = specs.iter().map(Program::of).collect();
+    let first = |index: usize| {
+        let same = |other: &usize| {
+            programs[*other] == programs[index] && specs[*other].steps == specs[index].steps
         };
-        run(&spec, &mut |_| true)
+        (0..=index).find(same).unwrap_or(index)
     };
-    let baseline = run_one(&[]);
-    let row = |patches: &Vec<Patch>| {
-        if patches.is_empty() {
-            return baseline.clone();
+    let distinct: Vec<usize> = (0..specs.len())
+        .filter(|&index| first(index) == index)
+        .collect();
+    let done = run_distinct(specs, &distinct);
+    let mut rows: Vec<Row> = Vec::with_capacity(specs.len());
+    for (index, spec) in specs.iter().enumerate() {
+        let position = distinct.iter().position(|&other| other == first(index));
+        let Some(row) = position.and_then(|position| done[position].get()) else {
+            continue;
+        };
+        rows.push(row.relabelled(spec));
+    }
+    judge(&mut rows);
+    rows
+}
+
+fn run_distinct(specs: &[RunSpec], distinct: &[usize]) -> Vec<OnceLock<Row>> {
+    let done: Vec<OnceLock<Row>> = distinct.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(distinct.len()) {
+            scope.spawn(|| {
+                while let Some(&index) = distinct.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let row = run(&specs[index], &mut |_| true);
+                    if let Some(slot) = distinct.iter().position(|&other| other == index) {
+                        // Each index is taken by one thread only.
+                        let _ = done[slot].set(row);
+                    }
+                }
+            });
         }
-        let mut row = run_one(patches);
-        row.status = verdict(&row, &baseline);
+    });
+    done
+}
+
+fn judge(rows: &mut [Row]) {
+    let baselines: Vec<Row> = rows
+        .iter()
+        .filter(|row| row.patches.is_empty())
+        .cloned()
+        .collect();
+    for row in rows {
+        if let Some(baseline) = baselines
+            .iter()
+            .find(|baseline| baseline.config == row.config)
+        {
+            row.status = verdict(row, baseline);
+        }
+    }
+}
+
+/// What actually runs: two specifications with the same program give the same row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Program {
+    config: Config,
+    changes: Changes,
+    offloads: bool,
+    detached: bool,
+    cleared: bool,
+    sim: SimSpec,
+}
+
+impl Program {
+    fn of(spec: &RunSpec) -> Program {
+        let base = spec.config.base().map(Version::changes).unwrap_or_default();
+        Program {
+            config: spec.config,
+            changes: patch::changes(base, &spec.patches),
+            offloads: !spec.patches.contains(&Patch::TorchMemoryFix),
+            detached: spec.patches.contains(&Patch::LossDetach),
+            cleared: spec.patches.contains(&Patch::ClearCtxTensors),
+            sim: spec.sim,
+        }
+    }
+}
+
+impl Row {
+    /// The same run under the name of another specification.
+    fn relabelled(&self, spec: &RunSpec) -> Row {
+        let mut row = Row {
+            patches: spec.patches.clone(),
+            hypothesis: spec.patches.iter().find_map(|patch| patch.hypothesis()),
+            published: known::published(spec.config, &spec.patches),
+            measured: known::measured_row(spec.config, &spec.patches),
+            ..self.clone()
+        };
+        row.status = own_verdict(&row);
         row
-    };
-    sets.iter().map(row).collect()
+    }
 }
 
 fn run_steps(
     spec: &RunSpec,
-    steps: u32,
     session: &mut Session,
-    facts: &mut Vec<StepFacts>,
+    log: &mut Log,
     progress: &mut dyn FnMut(StepFacts) -> bool,
 ) -> Result<(), RunError> {
-    let offloads = !spec.patches.contains(&Patch::TorchMemoryFix);
-    if let Some(base) = spec.config.base().filter(|_| offloads) {
-        let changes = patch::changes(base.changes(), &spec.patches);
-        let bitsandbytes_imported = spec.config == Config::QloraBnb;
-        let config = OffloadConfig {
-            bitsandbytes_imported,
-            ..OffloadConfig::new(changes)
-        };
-        session.install_offloader(config)?;
-    }
+    let steps = spec.steps.unwrap_or(spec.config.default_steps());
+    install(spec, session)?;
     let mut workload = workload::build(spec.config, &spec.patches, session)?;
     session.heap().borrow_mut().empty_cache();
     session.accelerator.watch_races();
     for step in 0..steps {
-        session.heap().borrow_mut().caching.reset_peaks();
+        let start = begin_step(session, step < spec.record_steps);
         let outcome = workload.step(session);
-        let now = step_facts(session, step);
-        if outcome.is_err() {
-            // The failing step's peak counts, its end does not.
-            facts.push(now);
-            return outcome;
+        if step < spec.record_steps {
+            log.recording.add_step(step, start, session);
         }
+        let now = step_facts(session, step);
+        // A failing step's peak counts, its end does not.
+        log.facts.push(now);
+        outcome?;
         if step + 1 == WATCHED_STEPS {
             session.accelerator.pause_watching();
         }
-        facts.push(now);
         if !progress(now) {
             break;
         }
     }
     Ok(())
+}
+
+fn install(spec: &RunSpec, session: &mut Session) -> Result<(), RunError> {
+    let offloads = !spec.patches.contains(&Patch::TorchMemoryFix);
+    let Some(base) = spec.config.base().filter(|_| offloads) else {
+        return Ok(());
+    };
+    let changes = patch::changes(base.changes(), &spec.patches);
+    session.install_offloader(OffloadConfig {
+        bitsandbytes_imported: spec.config == Config::QloraBnb,
+        ..OffloadConfig::new(changes)
+    })
+}
+
+/// Resets peaks and switches recording on or off; returns the time, in microseconds.
+fn begin_step(session: &Session, record: bool) -> u64 {
+    let mut heap = session.heap().borrow_mut();
+    heap.caching.reset_peaks();
+    if record {
+        heap.caching.record_events();
+    } else {
+        heap.caching.stop_recording();
+    }
+    micros(heap.device.host_time())
 }
 
 fn step_facts(session: &Session, step: u32) -> StepFacts {

@@ -42,6 +42,10 @@ pub struct MemoryEvent {
     pub stream: StreamId,
     /// Site of the allocation; 0 for segments.
     pub site: u32,
+    /// Operation that allocated; empty for segments.
+    pub op: &'static str,
+    /// Host time of the device, microseconds.
+    pub time: u64,
 }
 
 /// Kinds of [`MemoryEvent`].
@@ -59,6 +63,15 @@ pub enum MemoryAction {
     FreeCompleted,
 }
 
+/// What an allocation is called in recordings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Label {
+    /// Module, as a number of the session.
+    pub site: u32,
+    /// Operation.
+    pub op: &'static str,
+}
+
 /// A block that was handed out.
 #[derive(Debug)]
 pub struct Lease {
@@ -69,6 +82,7 @@ pub struct Lease {
     requested: u64,
     stream: StreamId,
     site: u32,
+    op: &'static str,
     /// Streams other than its own that use it (`record_stream`).
     users: Vec<StreamId>,
 }
@@ -98,6 +112,8 @@ impl Lease {
             bytes: self.requested,
             stream: self.stream,
             site: self.site,
+            op: self.op,
+            time: 0,
         }
     }
 }
@@ -119,6 +135,8 @@ pub struct CachingAllocator {
     events: Option<Vec<MemoryEvent>>,
     retries: u64,
     highest_reserved: u64,
+    /// Time of the call in progress, microseconds.
+    now: u64,
 }
 
 impl CachingAllocator {
@@ -132,6 +150,7 @@ impl CachingAllocator {
             events: None,
             retries: 0,
             highest_reserved: 0,
+            now: 0,
         }
     }
 
@@ -143,6 +162,11 @@ impl CachingAllocator {
     /// Takes the events kept so far.
     pub fn take_events(&mut self) -> Vec<MemoryEvent> {
         self.events.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Stops keeping events.
+    pub fn stop_recording(&mut self) {
+        self.events = None;
     }
 
     /// Current figures.
@@ -188,7 +212,7 @@ impl CachingAllocator {
         .sum()
     }
 
-    /// Hands out a block of at least `requested` bytes from `stream`'s pool. `site` only labels
+    /// Hands out a block of at least `requested` bytes from `stream`'s pool. `label` only names
     /// the allocation.
     ///
     /// # Errors
@@ -197,9 +221,10 @@ impl CachingAllocator {
         &mut self,
         requested: u64,
         stream: StreamId,
-        site: u32,
+        label: Label,
         device: &mut dyn Device,
     ) -> Result<Lease, DeviceError> {
+        self.tick(device);
         self.process_events(device);
         let rounded = self.arena.config().round_size(requested);
         let key = PoolKey {
@@ -224,7 +249,8 @@ impl CachingAllocator {
             bytes,
             requested,
             stream,
-            site,
+            site: label.site,
+            op: label.op,
             users: Vec::new(),
         };
         self.emit(lease.event(MemoryAction::Alloc));
@@ -233,6 +259,7 @@ impl CachingAllocator {
 
     /// Lets go of a block. Where other streams use it, the free completes at a later malloc.
     pub fn free(&mut self, lease: Lease, device: &mut dyn Device) {
+        self.tick(device);
         self.stats.allocated -= lease.bytes;
         self.emit(lease.event(MemoryAction::FreeRequested));
         if lease.users.is_empty() {
@@ -270,13 +297,24 @@ impl CachingAllocator {
                 bytes,
                 stream,
                 site: 0,
+                op: "",
+                time: 0,
             });
         }
     }
 
     fn emit(&mut self, event: MemoryEvent) {
         if let Some(events) = &mut self.events {
-            events.push(event);
+            events.push(MemoryEvent {
+                time: self.now,
+                ..event
+            });
+        }
+    }
+
+    fn tick(&mut self, device: &dyn Device) {
+        if self.events.is_some() {
+            self.now = (device.host_time() * 1e6) as u64;
         }
     }
 
@@ -335,6 +373,8 @@ impl CachingAllocator {
             bytes,
             stream,
             site: 0,
+            op: "",
+            time: 0,
         });
         Ok(self.arena.add_segment(key, start, bytes))
     }

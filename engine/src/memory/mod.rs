@@ -6,10 +6,10 @@
 mod caching;
 mod host;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
-pub use caching::{CachingAllocator, Lease, MemoryAction, MemoryEvent, MemoryStats};
+pub use caching::{CachingAllocator, Label, Lease, MemoryAction, MemoryEvent, MemoryStats};
 pub use host::{HostLease, HostPool};
 
 use crate::device::{Device, DeviceError, StreamId};
@@ -57,8 +57,6 @@ pub struct Storage {
     start: u64,
     requested: u64,
     heap: SharedHeap,
-    /// Site whose label the allocation carries.
-    site: Cell<u32>,
 }
 
 impl Storage {
@@ -70,7 +68,7 @@ impl Storage {
         heap: &SharedHeap,
         bytes: u64,
         stream: StreamId,
-        site: u32,
+        label: Label,
     ) -> Result<Rc<Storage>, DeviceError> {
         let lease = if bytes == 0 {
             None
@@ -79,7 +77,7 @@ impl Storage {
             let Heap {
                 caching, device, ..
             } = &mut *borrowed;
-            Some(caching.malloc(bytes, stream, site, device.as_mut())?)
+            Some(caching.malloc(bytes, stream, label, device.as_mut())?)
         };
         let start = lease.as_ref().map_or(0, Lease::start);
         Ok(Rc::new(Storage {
@@ -87,7 +85,6 @@ impl Storage {
             start,
             requested: bytes,
             heap: Rc::clone(heap),
-            site: Cell::new(site),
         }))
     }
 
@@ -104,11 +101,6 @@ impl Storage {
     /// Bytes of the block, rounding included.
     pub fn block_bytes(&self) -> u64 {
         self.lease.borrow().as_ref().map_or(0, Lease::bytes)
-    }
-
-    /// Site of the allocation.
-    pub fn site(&self) -> u32 {
-        self.site.get()
     }
 
     /// `record_stream`: the free waits for what `stream` has been given by then.

@@ -7,7 +7,7 @@
 use crate::tensor::{Layout, SavedTensor};
 
 /// Identity of one call of `backward()` (`torch._C._current_graph_task_id`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct GraphTask(pub u64);
 
 /// Key of the de-duplication map: where the first element lies and what type it has.

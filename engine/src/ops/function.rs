@@ -11,7 +11,7 @@ fn stored_gradient(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> 
 
 fn same_size(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
-    let out = s.empty(&call.inputs[0].layout.shape, call.inputs[0].dtype)?;
+    let out = s.empty(&call.inputs[0].shape, call.inputs[0].dtype)?;
     s.kernel_over(&[&grad], &[&out])?;
     Ok(vec![Some(out)])
 }

@@ -9,7 +9,7 @@ use crate::tensor::DType;
 fn nll_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let input = call.inputs[0];
-    let out = s.empty(&input.layout.shape, input.dtype)?;
+    let out = s.empty(&input.shape, input.dtype)?;
     let reads: Vec<&Tensor> = call.saved.iter().chain([&grad]).collect();
     s.kernel_over(&reads, &[&out])?;
     Ok(vec![Some(out)])

@@ -11,13 +11,13 @@ fn product_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let flops = call.args[0] as f64;
     let mut grads = vec![None, None];
     if second.needs_grad {
-        let out = s.empty(&second.layout.shape, second.dtype)?;
+        let out = s.empty(&second.shape, second.dtype)?;
         s.cublas(&[&grad], &[&out], flops)?;
         // Operands are reshaped on the way in, so gradients are views on the way out.
         grads[1] = Some(out.alias());
     }
     if first.needs_grad {
-        let out = s.empty(&first.layout.shape, first.dtype)?;
+        let out = s.empty(&first.shape, first.dtype)?;
         s.cublas(&[&grad], &[&out], flops)?;
         grads[0] = Some(out.alias());
     }
@@ -32,7 +32,7 @@ fn solve_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     s.solve_kernel(&grad, &of_right)?;
     let mut grads = vec![None, None];
     if system.needs_grad {
-        let outer = s.empty(&system.layout.shape, system.dtype)?;
+        let outer = s.empty(&system.shape, system.dtype)?;
         s.kernel_over(&[&of_right], &[&outer])?;
         let negative = s.empty_like(&outer)?;
         s.kernel_over(&[&outer], &[&negative])?;
@@ -49,8 +49,8 @@ fn solve_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 fn conv_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let input = call.inputs[0];
-    let dense = s.empty(&input.layout.shape, input.dtype)?;
-    let out = s.empty(&input.layout.shape, input.dtype)?;
+    let dense = s.empty(&input.shape, input.dtype)?;
+    let out = s.empty(&input.shape, input.dtype)?;
     s.kernel_over(&[&grad], &[&out])?;
     drop(dense);
     Ok(vec![Some(out)])
@@ -60,10 +60,10 @@ fn conv_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 fn attention_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let mut grads = Vec::new();
-    for input in &call.inputs {
-        grads.push(Some(s.empty(&input.layout.shape, input.dtype)?));
+    for input in call.inputs.iter() {
+        grads.push(Some(s.empty(&input.shape, input.dtype)?));
     }
-    let query = call.inputs[0].layout.elements();
+    let query = call.inputs[0].elements();
     // dQ is accumulated in fp32, K and V gradients once for each query head, and a little more.
     let workspace = s.scratch(query * 8 + ATTENTION_SLACK)?;
     s.kernel(&[&grad], &[], call.args[0] as f64)?;

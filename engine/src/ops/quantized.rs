@@ -81,8 +81,8 @@ fn matmul4bit_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> 
     s.kernel_over(&[&scales], &[&weight])?;
     drop(scales);
     let input = call.inputs[0];
-    let out = s.empty(&input.layout.shape, input.dtype)?;
-    let flops = 2 * input.layout.elements() * rows;
+    let out = s.empty(&input.shape, input.dtype)?;
+    let flops = 2 * input.elements() * rows;
     s.cublas(&[&grad, &weight], &[&out], flops as f64)?;
     drop(weight);
     Ok(vec![Some(out)])

@@ -7,7 +7,7 @@ use crate::session::{RunError, Session};
 /// The gradient spread over the reduced dimension, as a dense tensor (`expand(...) / n`).
 fn mean_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
-    let out = s.empty(&call.inputs[0].layout.shape, grad.dtype())?;
+    let out = s.empty(&call.inputs[0].shape, grad.dtype())?;
     s.kernel_over(&[&grad], &[&out])?;
     Ok(vec![Some(out)])
 }
@@ -15,7 +15,7 @@ fn mean_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 /// `sum`: the gradient is expanded, which copies nothing until somebody computes with it.
 fn sum_back(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
-    Ok(vec![Some(grad.expanded(call.inputs[0].layout.shape))])
+    Ok(vec![Some(grad.expanded(call.inputs[0].shape))])
 }
 
 /// `flip(cumsum(flip(grad)))`: three tensors, the first two until the third is there.

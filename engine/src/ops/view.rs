@@ -8,7 +8,7 @@ use crate::tensor::{Dims, Layout};
 fn view_back(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let layout = Layout {
-        shape: call.inputs[0].layout.shape,
+        shape: call.inputs[0].shape,
         ..*grad.layout()
     };
     Ok(vec![Some(grad.view_as(layout, None))])
@@ -17,7 +17,7 @@ fn view_back(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 /// Gradient of a part: zeros of the whole, with the part copied in.
 fn part_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
-    let out = s.empty(&call.inputs[0].layout.shape, grad.dtype())?;
+    let out = s.empty(&call.inputs[0].shape, grad.dtype())?;
     s.kernel_over(&[&grad], &[&out])?;
     Ok(vec![Some(out)])
 }
@@ -27,7 +27,7 @@ fn cat_back(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let mut at = 0;
     let parts = call.inputs.iter().map(|input| {
-        let width = input.layout.shape.last().copied().unwrap_or(1);
+        let width = input.shape.last().copied().unwrap_or(1);
         let part = grad.last_columns(at, width);
         at += width;
         input.needs_grad.then_some(part)
@@ -39,7 +39,7 @@ fn cat_back(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 fn split_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let parts: Vec<Tensor> = call.grads.iter().flatten().cloned().collect();
     let dtype = parts.first().ok_or(RunError::NoGradient)?.dtype();
-    let out = s.empty(&call.inputs[0].layout.shape, dtype)?;
+    let out = s.empty(&call.inputs[0].shape, dtype)?;
     let reads: Vec<&Tensor> = parts.iter().collect();
     s.kernel_over(&reads, &[&out])?;
     Ok(vec![Some(out)])
@@ -48,7 +48,7 @@ fn split_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 /// Each source element was written `args[0]` times: their sum.
 fn repeat_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
-    let out = s.empty(&call.inputs[0].layout.shape, grad.dtype())?;
+    let out = s.empty(&call.inputs[0].shape, grad.dtype())?;
     s.kernel_over(&[&grad], &[&out])?;
     Ok(vec![Some(out)])
 }
@@ -69,12 +69,12 @@ fn assign_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     s.kernel_over(&[&grad], &[&whole])?;
     let mut grads = vec![None, None];
     if call.inputs[1].needs_grad {
-        let part = s.empty(&call.inputs[1].layout.shape, grad.dtype())?;
+        let part = s.empty(&call.inputs[1].shape, grad.dtype())?;
         s.kernel_over(&[&whole], &[&part])?;
         grads[1] = Some(part);
     }
     if call.inputs[0].needs_grad {
-        let zeros = s.empty(&call.inputs[1].layout.shape, grad.dtype())?;
+        let zeros = s.empty(&call.inputs[1].shape, grad.dtype())?;
         s.kernel_over(&[&zeros], &[&whole])?;
         grads[0] = Some(whole);
     }

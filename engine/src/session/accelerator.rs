@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::autograd::{NodeRef, Tensor};
 use crate::device::{Device, DeviceError, EventId, Kernel, Span, StreamId};
-use crate::memory::{Heap, HostLease, SharedHeap, Storage};
+use crate::memory::{Heap, HostLease, Label, SharedHeap, Storage};
 use crate::offload::{GraphTask, HostCopyShape, PostHook, Runtime};
 use crate::race::{Access, Clock, Detector, Lane, Range};
 use crate::tensor::{DType, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
@@ -32,6 +32,8 @@ pub struct Accelerator {
     /// Streams made so far, the default one included.
     streams: u16,
     site: Site,
+    /// Operation that allocates now, for recordings.
+    op: &'static str,
 }
 
 /// Place in the program that work is attributed to.
@@ -77,9 +79,10 @@ impl Accelerator {
             watching: false,
             streams: 1,
             site: Site {
-                names: vec!["unknown".to_owned()],
+                names: vec!["program".to_owned()],
                 current: 0,
             },
+            op: "",
         }
     }
 
@@ -147,6 +150,16 @@ impl Accelerator {
         self.site.current = site;
     }
 
+    /// Names the operation that allocates from now on; returns the one before.
+    pub(crate) fn set_op(&mut self, op: &'static str) -> &'static str {
+        std::mem::replace(&mut self.op, op)
+    }
+
+    /// Names of all places.
+    pub fn site_names(&self) -> &[String] {
+        &self.site.names
+    }
+
     /// Name of a place.
     pub fn site_name(&self, site: u32) -> &str {
         &self.site.names[site as usize]
@@ -161,7 +174,11 @@ impl Accelerator {
         bytes: u64,
         stream: StreamId,
     ) -> Result<Rc<Storage>, DeviceError> {
-        Storage::allocate(&self.heap, bytes, stream, self.site.current)
+        let label = Label {
+            site: self.site.current,
+            op: self.op,
+        };
+        Storage::allocate(&self.heap, bytes, stream, label)
     }
 
     pub(super) fn tensor_over(
@@ -369,9 +386,9 @@ impl Runtime for Accelerator {
 
     fn copy_to_device(&mut self, host: &HostCopy, stream: StreamId) -> Result<Tensor, DeviceError> {
         let bytes = host.layout.elements() * host.source.dtype.size();
-        let before = self.enter_site("unpack: restored tensor");
+        let before = self.set_op("offload: restore");
         let storage = self.allocate(bytes, stream);
-        self.restore_site(before);
+        self.set_op(before);
         let storage = storage?;
         let to = Span {
             start: storage.start(),

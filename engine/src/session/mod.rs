@@ -337,13 +337,14 @@ impl Session {
                 name: "AccumulateGrad",
                 kind: Kind::Accumulate(tensor.clone()),
                 next: Vec::new(),
-                inputs: Vec::new(),
+                inputs: Rc::new([]),
                 outputs: 1,
                 args: [0; 4],
                 saved: Default::default(),
                 hooks: Default::default(),
                 ctx: Default::default(),
                 ctx_lifetime: CtxLifetime::Node,
+                waiting: Default::default(),
             });
             leaf.accumulator.replace(Rc::downgrade(&node));
             node
@@ -358,11 +359,12 @@ impl Session {
         formula: Formula,
         inputs: &[&Tensor],
     ) -> Option<Recording> {
+        self.accelerator.set_op(name);
         if !self.grad_enabled || !inputs.iter().any(|input| input.requires_grad()) {
             return None;
         }
         let metas = inputs.iter().map(|input| Meta {
-            layout: *input.layout(),
+            shape: input.layout().shape,
             dtype: input.dtype(),
             needs_grad: input.requires_grad(),
         });
@@ -408,8 +410,7 @@ impl Session {
             None => output,
             Some(recording) => {
                 let node = recording.finish(1);
-                let edge = Some(Edge { node, output: 0 });
-                Tensor::new(output.0.saved, Rc::clone(output.storage()), edge, None)
+                output.with_grad_fn(Edge { node, output: 0 })
             }
         }
     }
@@ -487,7 +488,7 @@ impl Session {
 pub(crate) struct Recording {
     name: &'static str,
     formula: Formula,
-    inputs: Vec<Meta>,
+    inputs: Rc<[Meta]>,
     next: Vec<Option<Edge>>,
     saved: Vec<SavedVariable>,
     sequence: u64,
@@ -514,6 +515,7 @@ impl Recording {
             hooks: Default::default(),
             ctx: self.ctx.into(),
             ctx_lifetime: self.ctx_lifetime,
+            waiting: Default::default(),
         })
     }
 }

@@ -267,3 +267,41 @@ fn the_json_of_a_row_has_the_documented_fields() {
     assert_eq!(json["patches"], serde_json::json!([]));
     assert_eq!(json["status"], "BASELINE");
 }
+
+/// A recording is read by the reader of uploads, and names who holds what leaked.
+#[test]
+fn a_recording_is_a_snapshot_that_says_who_holds_the_leak() {
+    let spec = RunSpec {
+        steps: Some(4),
+        record_steps: 4,
+        ..RunSpec::new(Config::VlQwen, &[])
+    };
+    let (row, recording) = engine::bench::run_recorded(&spec, &mut |_| true);
+    assert_eq!(recording.steps().len(), 4);
+    let mut bytes = Vec::new();
+    recording.write_pickle(&mut bytes).unwrap();
+    let each = bytes.len() / recording.events();
+    assert!(
+        each < 90,
+        "{each} bytes an event: strings and stacks are written once"
+    );
+    let snapshot = trace::reader::read(&bytes, trace::reader::Limits::default()).unwrap();
+    assert_eq!(snapshot.devices.len(), 1);
+    assert_eq!(snapshot.devices[0].addr.len(), recording.events());
+    assert_eq!(snapshot.annotations.len(), 8);
+    assert!(
+        snapshot.unknown_keys.is_empty(),
+        "{:?}",
+        snapshot.unknown_keys
+    );
+    let reserved: u64 = snapshot
+        .segments
+        .iter()
+        .map(|segment| segment.total_size.get())
+        .sum();
+    assert!(reserved <= row.peak_reserved && reserved > row.allocated_end);
+    let text = String::from_utf8_lossy(&bytes);
+    assert!(text.contains("held by bwd_tensor_stash["));
+    assert!(text.contains("since step 3"));
+    assert!(row.bwd_stash_end > 0);
+}

@@ -1,0 +1,284 @@
+//! Recordings: a run's allocator events as a PyTorch memory snapshot.
+//!
+//! The snapshot is the pickle that `torch.cuda.memory._dump_snapshot` would have written, so that
+//! it is read, stored and drawn like any upload. What a real one cannot know goes where viewers
+//! look for stacks: the operation and the module as frames, and for each live block of the final
+//! segments the container that holds it.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use crate::device::StreamId;
+use crate::memory::{MemoryAction, MemoryEvent};
+use crate::session::Session;
+
+mod pickle;
+
+use pickle::Pickle;
+
+/// One step of the recording, in microseconds of the device's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepMark {
+    /// From 0.
+    pub step: u32,
+    /// When it began.
+    pub start: u64,
+    /// When it ended.
+    pub end: u64,
+}
+
+/// A block of the final segments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Block {
+    start: u64,
+    bytes: u64,
+    used: bool,
+    /// Container that holds it, with the step it has been there since.
+    owner: Option<String>,
+}
+
+/// A segment at the end of the recording.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Segment {
+    start: u64,
+    bytes: u64,
+    stream: StreamId,
+    blocks: Vec<Block>,
+}
+
+/// Events of some steps, and the memory at their end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recording {
+    events: Vec<MemoryEvent>,
+    modules: Vec<String>,
+    steps: Vec<StepMark>,
+    segments: Vec<Segment>,
+}
+
+impl Recording {
+    /// Adds the events of a step.
+    pub(crate) fn add_step(&mut self, step: u32, start: u64, session: &Session) {
+        let mut heap = session.heap().borrow_mut();
+        self.events.extend(heap.caching.take_events());
+        let end = micros(heap.device.host_time());
+        self.steps.push(StepMark { step, start, end });
+    }
+
+    /// Takes down segments and owners at the end.
+    pub(crate) fn finish(&mut self, session: &Session) {
+        self.modules = session.accelerator.site_names().to_vec();
+        let owners = self.owners(session);
+        let heap = session.heap().borrow();
+        let mut blocks: Vec<(u64, u64, bool)> = heap.caching.blocks().collect();
+        blocks.sort_unstable();
+        self.segments = heap
+            .caching
+            .segments()
+            .map(|(start, bytes, stream)| {
+                let from = blocks.partition_point(|block| block.0 < start);
+                let to = blocks.partition_point(|block| block.0 < start + bytes);
+                let describe = |&(start, bytes, used): &(u64, u64, bool)| Block {
+                    start,
+                    bytes,
+                    used,
+                    owner: owners.get(&start).filter(|_| used).cloned(),
+                };
+                let blocks = blocks[from..to].iter().map(describe).collect();
+                Segment {
+                    start,
+                    bytes,
+                    stream,
+                    blocks,
+                }
+            })
+            .collect();
+    }
+
+    /// Which container of the offloader holds the storage at an address.
+    fn owners(&self, session: &Session) -> HashMap<u64, String> {
+        let mut since: HashMap<u64, u32> = HashMap::new();
+        for event in &self.events {
+            if event.action == MemoryAction::Alloc
+                && let Some(mark) = self.steps.iter().find(|mark| event.time <= mark.end)
+            {
+                since.insert(event.start, mark.step);
+            }
+        }
+        let mut owners = HashMap::new();
+        let Some(offloader) = session.offloader() else {
+            return owners;
+        };
+        let held = |container: &str, id: u64, start: u64| match since.get(&start) {
+            Some(step) => format!("held by {container}[{id}] since step {step}"),
+            None => format!("held by {container}[{id}]"),
+        };
+        for (id, tensor) in offloader.kept_tensors() {
+            let start = tensor.storage().start();
+            owners
+                .entry(start)
+                .or_insert_with(|| held("tracker", id.0, start));
+        }
+        for (id, tensor) in offloader.forward_stash() {
+            let start = tensor.storage().start();
+            owners
+                .entry(start)
+                .or_insert_with(|| held("fwd_stash", id.0, start));
+        }
+        for (id, tensor) in offloader.backward_stash() {
+            let start = tensor.storage().start();
+            owners
+                .entry(start)
+                .or_insert_with(|| held("bwd_tensor_stash", id.0, start));
+        }
+        owners
+    }
+
+    /// Number of events.
+    pub fn events(&self) -> usize {
+        self.events.len()
+    }
+
+    /// The steps.
+    pub fn steps(&self) -> &[StepMark] {
+        &self.steps
+    }
+
+    /// Writes the snapshot as a pickle of protocol 2.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn write_pickle(&self, out: impl Write) -> io::Result<()> {
+        let mut pickle = Pickle::new(out)?;
+        pickle.dict(4)?;
+        pickle.key("segments")?;
+        pickle.list(self.segments.len())?;
+        for segment in &self.segments {
+            self.write_segment(&mut pickle, segment)?;
+        }
+        pickle.end_list()?;
+        pickle.key("device_traces")?;
+        pickle.list(1)?;
+        pickle.list(self.events.len())?;
+        for event in &self.events {
+            self.write_event(&mut pickle, event)?;
+        }
+        pickle.end_list()?;
+        pickle.end_list()?;
+        pickle.key("allocator_settings")?;
+        pickle.dict(2)?;
+        pickle.key("PYTORCH_CUDA_ALLOC_CONF")?;
+        pickle.text("")?;
+        pickle.key("expandable_segments")?;
+        pickle.boolean(false)?;
+        pickle.end_dict()?;
+        pickle.key("external_annotations")?;
+        self.write_steps(&mut pickle)?;
+        pickle.end_dict()?;
+        pickle.finish()
+    }
+
+    fn write_steps(&self, pickle: &mut Pickle<impl Write>) -> io::Result<()> {
+        pickle.list(2 * self.steps.len())?;
+        for mark in &self.steps {
+            for (stage, time) in [("START", mark.start), ("END", mark.end)] {
+                pickle.dict(4)?;
+                pickle.key("stage")?;
+                pickle.text(stage)?;
+                pickle.key("name")?;
+                pickle.text(&format!("## step {} ##", mark.step))?;
+                pickle.key("device")?;
+                pickle.integer(0)?;
+                pickle.key("time_us")?;
+                pickle.integer(time)?;
+                pickle.end_dict()?;
+            }
+        }
+        pickle.end_list()
+    }
+
+    fn write_event(&self, pickle: &mut Pickle<impl Write>, event: &MemoryEvent) -> io::Result<()> {
+        pickle.dict(6)?;
+        pickle.key("action")?;
+        pickle.text(match event.action {
+            MemoryAction::SegmentAlloc => "segment_alloc",
+            MemoryAction::SegmentFree => "segment_free",
+            MemoryAction::Alloc => "alloc",
+            MemoryAction::FreeRequested => "free_requested",
+            MemoryAction::FreeCompleted => "free_completed",
+        })?;
+        pickle.key("addr")?;
+        pickle.integer(event.start)?;
+        pickle.key("size")?;
+        pickle.integer(event.bytes)?;
+        pickle.key("stream")?;
+        pickle.integer(u64::from(event.stream.0))?;
+        pickle.key("time_us")?;
+        pickle.integer(event.time)?;
+        pickle.key("frames")?;
+        let module = self
+            .modules
+            .get(event.site as usize)
+            .map_or("unknown", String::as_str);
+        pickle.frames(&[(event.op, "operation"), (module, "module")])?;
+        pickle.end_dict()
+    }
+
+    fn write_segment(&self, pickle: &mut Pickle<impl Write>, segment: &Segment) -> io::Result<()> {
+        let used: u64 = segment
+            .blocks
+            .iter()
+            .filter(|b| b.used)
+            .map(|b| b.bytes)
+            .sum();
+        let small = segment.bytes == trace::allocator::SMALL_BUFFER;
+        pickle.dict(10)?;
+        for (name, value) in [
+            ("device", 0),
+            ("address", segment.start),
+            ("total_size", segment.bytes),
+            ("allocated_size", used),
+            ("active_size", used),
+            ("requested_size", used),
+            ("stream", u64::from(segment.stream.0)),
+        ] {
+            pickle.key(name)?;
+            pickle.integer(value)?;
+        }
+        pickle.key("segment_type")?;
+        pickle.text(if small { "small" } else { "large" })?;
+        pickle.key("is_expandable")?;
+        pickle.boolean(false)?;
+        pickle.key("blocks")?;
+        pickle.list(segment.blocks.len())?;
+        for block in &segment.blocks {
+            pickle.dict(5)?;
+            for (name, value) in [
+                ("address", block.start),
+                ("size", block.bytes),
+                ("requested_size", block.bytes),
+            ] {
+                pickle.key(name)?;
+                pickle.integer(value)?;
+            }
+            pickle.key("state")?;
+            pickle.text(if block.used {
+                "active_allocated"
+            } else {
+                "inactive"
+            })?;
+            pickle.key("frames")?;
+            match &block.owner {
+                Some(owner) => pickle.frames(&[(owner, "owner")])?,
+                None => pickle.frames(&[])?,
+            }
+            pickle.end_dict()?;
+        }
+        pickle.end_list()?;
+        pickle.end_dict()
+    }
+}
+
+/// Device time as microseconds.
+pub(crate) fn micros(seconds: f64) -> u64 {
+    (seconds * 1e6) as u64
+}
