@@ -7,6 +7,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 target=${CARGO_TARGET_DIR:-target}
+[[ $target == /* ]] || target=$PWD/$target
 oldest_rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 wasm=wasm32-unknown-unknown
 
@@ -50,6 +51,11 @@ install_packages() {
     say "installing Debian packages: ${missing[*]}"
     if lists_are_fresh && apt_install "${missing[@]}"; then return 0; fi
     as_root apt-get update </dev/null >&2 && apt_install "${missing[@]}"
+}
+
+upgrade_packages() {
+    say "upgrading Debian packages: $*"
+    as_root apt-get update </dev/null >&2 && apt_install "$@"
 }
 
 # -------------------------------------------------------------------------------------------- Rust
@@ -98,9 +104,11 @@ missing_lld() {
 # Debian's Rust stands beside rustup's: it has the sources of std, which are compiled once.
 install_debian_wasm() {
     install_packages rustc-web cargo-web rust-web-src rust-web-llvm "$@" || return 1
-    local lld
+    local lld version
     lld=$(missing_lld)
-    [ -z "$lld" ] || install_packages "$lld"
+    [ -z "$lld" ] || install_packages "$lld" || return 1
+    version=$(dpkg-query -W -f '${Version}' rustc-web)
+    at_least "$version" "$oldest_rust" || upgrade_packages rustc-web cargo-web "$@"
 }
 
 need_wasm() {

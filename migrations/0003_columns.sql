@@ -2,8 +2,8 @@
 -- every look-up walk overflow pages.
 CREATE TABLE chunks (
     trace  INTEGER NOT NULL REFERENCES traces (id) ON DELETE CASCADE,
-    device INTEGER NOT NULL,
-    col    INTEGER NOT NULL,
+    device INTEGER NOT NULL,                 -- CUDA ordinal; -1 for what all devices share
+    col    INTEGER NOT NULL,                 -- trace::stored::Column
     seq    INTEGER NOT NULL,
     bytes  BLOB NOT NULL                     -- zstd of what trace::stored encoded
 ) STRICT;

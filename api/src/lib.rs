@@ -4,6 +4,7 @@
 //! front end, the command line and the tests all use these types and these paths.
 
 pub mod ids;
+pub mod inspect;
 pub mod problem;
 pub mod progress;
 pub mod routes;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What went wrong, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemCode {
     /// The request itself is malformed.
@@ -32,6 +33,7 @@ pub enum ProblemCode {
 
 /// What went wrong, where, and what to do next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
     /// For programs.
     pub code: ProblemCode,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a long job is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Accepted, not started.
@@ -21,6 +22,7 @@ pub enum Phase {
 /// How an upload stands. Sent as the `data` of each `progress` event of
 /// [`crate::routes::upload_events`]; the last one is `done`, `failed` or `cancelled`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum UploadProgress {
     /// Under way.
@@ -52,6 +54,7 @@ pub enum UploadProgress {
 
 /// Something changed on the server; sent on [`crate::routes::EVENTS`] so that open pages refresh.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ServerEvent {
     /// A run appeared, changed or went.

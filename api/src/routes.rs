@@ -1,7 +1,10 @@
 //! Every path of the API and of the pages, built in one place.
+//!
+//! Pictures carry the version of their encoding (`?v=`), so that browsers may keep them for good.
 
 use crate::ids::{RunId, UploadId};
-use trace::tiles::{GroupBy, TileId};
+use crate::timeline::Marks;
+use trace::tiles::{self, GroupBy, TileId};
 use trace::trace::BlockIdx;
 use trace::units::EventIdx;
 
@@ -54,24 +57,30 @@ pub fn run_restore(id: &RunId) -> String {
 /// `GET`: a series tile, binary (`trace::tiles`).
 pub fn series_tile(run: &RunId, device: u32, tile: TileId) -> String {
     format!(
-        "/api/runs/{run}/devices/{device}/series/{}/{}",
-        tile.level, tile.index
+        "/api/runs/{run}/devices/{device}/series/{}/{}?v={}",
+        tile.level,
+        tile.index,
+        tiles::VERSION
     )
 }
 
 /// `GET`: a mountain tile, binary (`trace::tiles`).
 pub fn mountain_tile(run: &RunId, device: u32, group: GroupBy, tile: TileId) -> String {
     format!(
-        "/api/runs/{run}/devices/{device}/mountain/{}/{}/{}",
+        "/api/runs/{run}/devices/{device}/mountain/{}/{}/{}?v={}",
         group.name(),
         tile.level,
-        tile.index
+        tile.index,
+        tiles::VERSION
     )
 }
 
 /// `GET`: steps, annotation bands, capacity and OOM marks ([`crate::timeline::Marks`]).
 pub fn marks(run: &RunId, device: u32) -> String {
-    format!("/api/runs/{run}/devices/{device}/marks")
+    format!(
+        "/api/runs/{run}/devices/{device}/marks?v={}",
+        Marks::VERSION
+    )
 }
 
 /// `GET`: one block ([`crate::timeline::BlockDetail`]).

@@ -6,6 +6,7 @@ use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource};
 
 /// Where a run came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunSource {
     /// An uploaded file.
@@ -18,6 +19,7 @@ pub enum RunSource {
 
 /// One row of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunSummary {
     /// Its id: derived from the content, so equal bytes have equal ids.
     pub id: RunId,
@@ -46,6 +48,7 @@ pub struct RunSummary {
 
 /// One device of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeviceSummary {
     /// CUDA ordinal as the process saw it.
     pub device: u32,
@@ -71,6 +74,7 @@ pub struct DeviceSummary {
 
 /// The head of a run page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunDetail {
     /// What the list shows.
     #[serde(flatten)]
@@ -87,6 +91,7 @@ pub struct RunDetail {
 
 /// `PATCH` of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RenameRun {
     /// The new name; 1 to 200 characters.
     pub name: String,
@@ -94,6 +99,7 @@ pub struct RenameRun {
 
 /// `POST` to announce an upload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AnnounceUpload {
     /// The file's name.
     pub name: String,
@@ -103,6 +109,7 @@ pub struct AnnounceUpload {
 
 /// Answer to an announcement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AnnouncedUpload {
     /// Its id; `PUT` the body to [`crate::routes::upload`].
     pub upload: UploadId,
@@ -110,6 +117,7 @@ pub struct AnnouncedUpload {
 
 /// Answer to a finished upload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FinishedUpload {
     /// The run.
     pub run: RunSummary,
@@ -121,6 +129,7 @@ pub struct FinishedUpload {
 
 /// A bundled sample.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Sample {
     /// Name in the URL.
     pub name: String,
@@ -134,6 +143,7 @@ pub struct Sample {
 
 /// What the page needs to know of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ServerInfo {
     /// Version of the binary.
     pub version: String,
@@ -145,6 +155,7 @@ pub struct ServerInfo {
 
 /// Whether this client may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
     /// No token is configured: loopback only.
@@ -157,6 +168,7 @@ pub enum Access {
 
 /// `POST` of the access token.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OpenSession {
     /// The configured token.
     pub token: String,

@@ -7,6 +7,7 @@ use trace::units::{Bytes, DeviceAddr, EventIdx, Micros};
 
 /// Marks of one device, for bands and rules over the timeline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Marks {
     /// The steps.
     pub steps: Vec<Step>,
@@ -21,16 +22,21 @@ pub struct Marks {
 }
 
 impl Marks {
+    /// Version of their meaning; part of their address.
+    pub const VERSION: u32 = 1;
+
     /// Named scopes sent at most; the rest is counted.
     pub const MAX_ANNOTATIONS: usize = 4000;
 }
 
 /// A named scope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AnnotationMark {
     /// Its name.
     pub name: String,
     /// Its events.
+    #[cfg_attr(feature = "openapi", schema(value_type = [u32; 2]))]
     pub events: Span<EventIdx>,
     /// How many scopes enclose it.
     pub depth: u16,
@@ -38,6 +44,7 @@ pub struct AnnotationMark {
 
 /// A failed allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OomMark {
     /// The event.
     pub event: EventIdx,
@@ -49,6 +56,7 @@ pub struct OomMark {
 
 /// One frame of a stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FrameText {
     /// Function.
     pub name: String,
@@ -60,6 +68,7 @@ pub struct FrameText {
 
 /// Everything about one block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BlockDetail {
     /// Its index; with the run and device its identity.
     pub block: u32,
@@ -95,6 +104,7 @@ pub struct BlockDetail {
 
 /// One event and the levels there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Moment {
     /// The event.
     pub event: EventIdx,

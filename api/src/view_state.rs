@@ -1,6 +1,7 @@
 //! The view state: everything that a link to a run page reopens, as its query.
 //!
-//! Version 1: `v=1&dev=0&from=120.5&to=9000&axis=event&group=stack&show=mountain&sel=b123`.
+//! Version 1:
+//! `v=1&dev=0&from=120.5&to=9000&low=0&high=4096&axis=event&group=stack&show=mountain&sel=b123`.
 //! Defaults are left out. A newer version than [`VERSION`] is refused with a clear sentence; every
 //! older one is upgraded step by step.
 
@@ -48,6 +49,8 @@ pub struct ViewState {
     pub device: Option<u32>,
     /// First and last visible event, fractional; `None`: all.
     pub window: Option<(f64, f64)>,
+    /// Lowest and highest visible level, bytes; `None`: from zero to what the trace needs.
+    pub levels: Option<(f64, f64)>,
     /// Horizontal axis.
     pub axis: Axis,
     /// What a band stands for.
@@ -81,6 +84,9 @@ impl fmt::Display for ViewState {
             let (from, to) = ((from * 100.0).floor() / 100.0, (to * 100.0).ceil() / 100.0);
             write!(f, "&from={from}&to={to}")?;
         }
+        if let Some((low, high)) = self.levels {
+            write!(f, "&low={}&high={}", low.floor(), high.ceil())?;
+        }
         if self.axis == Axis::Time {
             f.write_str("&axis=time")?;
         }
@@ -108,6 +114,7 @@ impl ViewState {
         let mut state = ViewState::default();
         let mut problems = Vec::new();
         let (mut from, mut to) = (None, None);
+        let (mut low, mut high) = (None, None);
         for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
             let understood = match key {
                 "v" => match value.parse::<u32>() {
@@ -122,6 +129,8 @@ impl ViewState {
                     .map_err(|_| "dev"),
                 "from" => finite(value).map(|x| from = Some(x)).ok_or("from"),
                 "to" => finite(value).map(|x| to = Some(x)).ok_or("to"),
+                "low" => finite(value).map(|x| low = Some(x)).ok_or("low"),
+                "high" => finite(value).map(|x| high = Some(x)).ok_or("high"),
                 "axis" => axis(value).map(|a| state.axis = a).ok_or("axis"),
                 "group" => value
                     .parse()
@@ -137,12 +146,24 @@ impl ViewState {
                 problems.push(BadViewState::Field(field));
             }
         }
-        match (from, to) {
-            (Some(from), Some(to)) if from < to => state.window = Some((from, to)),
-            (None, None) => {}
-            _ => problems.push(BadViewState::Field("from")),
+        match range(from, to) {
+            Some(window) => state.window = window,
+            None => problems.push(BadViewState::Field("from")),
+        }
+        match range(low, high) {
+            Some(levels) => state.levels = levels,
+            None => problems.push(BadViewState::Field("low")),
         }
         Ok((state, problems))
+    }
+}
+
+/// Both ends in order, or neither; anything else is no range.
+fn range(start: Option<f64>, end: Option<f64>) -> Option<Option<(f64, f64)>> {
+    match (start, end) {
+        (Some(start), Some(end)) if start < end => Some(Some((start, end))),
+        (None, None) => Some(None),
+        _ => None,
     }
 }
 
@@ -186,6 +207,7 @@ mod tests {
         let state = ViewState {
             device: Some(1),
             window: Some((120.5, 9000.25)),
+            levels: Some((4096.0, 81_604_378_624.0)),
             axis: Axis::Time,
             group_by: GroupBy::Stream,
             picture: Picture::Lines,

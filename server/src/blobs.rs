@@ -41,6 +41,9 @@ pub enum BlobError {
     /// The store says no.
     #[error("the blob store failed")]
     Store(#[source] object_store::Error),
+    /// The stored bytes are not those that were uploaded.
+    #[error("blob {0} is damaged")]
+    Damaged(String),
     /// Compression failed.
     #[error("a blob cannot be packed or unpacked")]
     Packing(#[source] std::io::Error),
@@ -103,7 +106,10 @@ impl Blobs {
                 folder.display()
             ))
         })?;
-        let objects = LocalFileSystem::new_with_prefix(folder)?.with_automatic_cleanup(true);
+        let objects = LocalFileSystem::new_with_prefix(folder)?
+            .with_automatic_cleanup(true)
+            // The database may only know of bytes that survive a power cut.
+            .with_fsync(true);
         Ok(Blobs {
             objects: Arc::new(objects),
             prefix: Key::default(),
@@ -117,6 +123,19 @@ impl Blobs {
     /// # Errors
     /// When the store refuses.
     pub fn begin(&self, runtime: &Handle, upload: &UploadId) -> Result<Incoming, BlobError> {
+        self.begin_at(runtime, upload, ARRIVAL_LEVEL)
+    }
+
+    /// [`Blobs::begin`], packing at a level of one's own.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn begin_at(
+        &self,
+        runtime: &Handle,
+        upload: &UploadId,
+        level: i32,
+    ) -> Result<Incoming, BlobError> {
         let key = self.prefix.clone().join(INCOMING).join(upload.as_str());
         let parts = runtime.block_on(self.objects.put_multipart(&key))?;
         let parts = Parts {
@@ -129,6 +148,7 @@ impl Blobs {
             hasher: blake3::Hasher::new(),
             received: 0,
             head: Vec::new(),
+            level,
             packing: Packing::Undecided(parts),
         })
     }
@@ -140,10 +160,17 @@ impl Blobs {
     /// When the store refuses.
     pub async fn keep(&self, staged: &Staged) -> Result<MutexGuard<'_, ()>, BlobError> {
         let guard = self.changing.lock().await;
-        self.objects
-            .rename(&staged.key, &self.key(&staged.row.hash))
-            .await?;
+        self.put_in_place(staged).await?;
         Ok(guard)
+    }
+
+    /// Moves complete bytes to where their hash says, for callers that [`Blobs::hold`].
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub async fn put_in_place(&self, staged: &Staged) -> Result<(), BlobError> {
+        let place = self.key(&staged.row.hash);
+        Ok(self.objects.rename(&staged.key, &place).await?)
     }
 
     /// Keeps others from adding, replacing and removing blobs.
@@ -259,6 +286,7 @@ pub struct Incoming {
     received: u64,
     /// The first bytes, until they tell whether the rest is compressed already.
     head: Vec<u8>,
+    level: i32,
     packing: Packing,
 }
 
@@ -299,9 +327,7 @@ impl Incoming {
         }
         let (codec, mut parts) = match std::mem::replace(&mut self.packing, Packing::Moving) {
             Packing::Zstd(encoder) => {
-                let codec = BlobCodec::Zstd {
-                    level: ARRIVAL_LEVEL,
-                };
+                let codec = BlobCodec::Zstd { level: self.level };
                 (codec, encoder.finish().map_err(packing)?)
             }
             Packing::Identity(parts) | Packing::Undecided(parts) => (BlobCodec::Identity, parts),
@@ -334,7 +360,7 @@ impl Incoming {
         self.packing = if crate::ingest::decompress::is_compressed(&head) {
             Packing::Identity(parts)
         } else {
-            let encoder = zstd::stream::write::Encoder::new(parts, ARRIVAL_LEVEL);
+            let encoder = zstd::stream::write::Encoder::new(parts, self.level);
             let mut encoder = encoder.map_err(packing)?;
             encoder.include_checksum(true).map_err(packing)?;
             Packing::Zstd(Box::new(encoder))
@@ -529,7 +555,10 @@ mod tests {
         let lost = put(&blobs, "upl_c", b"kept, but forgotten by the database").await;
         drop(blobs.keep(&kept).await.unwrap());
         drop(blobs.keep(&lost).await.unwrap());
-        blobs.sweep(&[kept.row.hash.clone()]).await.unwrap();
+        blobs
+            .sweep(std::slice::from_ref(&kept.row.hash))
+            .await
+            .unwrap();
         assert!(blobs.has(&kept.row.hash).await.unwrap());
         assert!(!blobs.has(&lost.row.hash).await.unwrap());
         assert!(!blobs.has(&staged.row.hash).await.unwrap());

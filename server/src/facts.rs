@@ -1,5 +1,6 @@
 //! Small facts of a trace: what `inspect` prints and what the database keeps as rows.
 
+use trace::pyramid::BASE_EVENTS;
 use trace::trace::{Action, DeviceTrace, Fidelity, OtherEvent, Series, SeriesSummary};
 use trace::trace::{Step, StepSource};
 use trace::units::{Bytes, EventIdx, Micros};
@@ -102,4 +103,85 @@ fn time_span(device: &DeviceTrace) -> Option<(Micros, Micros)> {
     let span = (times.get(0), times.get(last));
     // Files without times read as zeros.
     (span != (Micros(0), Micros(0))).then_some(span)
+}
+
+/// The steps of a device with the levels in them.
+pub fn step_facts(device: &DeviceTrace) -> Vec<StepFacts> {
+    device
+        .steps
+        .iter()
+        .map(|step| one_step(device, step))
+        .collect()
+}
+
+fn one_step(device: &DeviceTrace, step: &Step) -> StepFacts {
+    let end = device.levels_before(step.events.end());
+    let start = device.levels_before(step.events.start());
+    StepFacts {
+        step: step.clone(),
+        allocated_end: end.get(Series::Allocated),
+        allocated_peak: allocated_peak(device, step).max(start.get(Series::Allocated)),
+        reserved_end: end.get(Series::Reserved),
+        requested_end: end.get(Series::Requested),
+    }
+}
+
+/// Largest *allocated* after an event of the step: whole buckets from the pyramid, the events at
+/// both ends one by one.
+fn allocated_peak(device: &DeviceTrace, step: &Step) -> Bytes {
+    let (start, end) = (step.events.start().0, step.events.end().0);
+    let first_whole = start.div_ceil(BASE_EVENTS) * BASE_EVENTS;
+    let last_whole = end / BASE_EVENTS * BASE_EVENTS;
+    if first_whole >= last_whole {
+        return walk(device, start, end);
+    }
+    let buckets = (first_whole / BASE_EVENTS) as usize..(last_whole / BASE_EVENTS) as usize;
+    let inner = device.pyramid.peak(buckets.start, buckets.end);
+    walk(device, start, first_whole)
+        .max(walk(device, last_whole, end))
+        .max(inner.map_or(Bytes::ZERO, |peak| peak.allocated))
+}
+
+fn walk(device: &DeviceTrace, start: u32, end: u32) -> Bytes {
+    let mut levels = device.levels_before(EventIdx(start));
+    let mut peak = Bytes::ZERO;
+    for event in start..end {
+        levels.apply(device.effect(EventIdx(event)));
+        peak = peak.max(levels.get(Series::Allocated));
+    }
+    peak
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::span::Span;
+
+    #[test]
+    fn a_steps_peak_is_the_largest_level_in_it() {
+        let trace = trace::testing::training_run(2000);
+        let device = &trace.devices[0];
+        let n = device.events.len();
+        for (start, end) in [
+            (0, n),
+            (1, 2),
+            (63, 65),
+            (64, 128),
+            (100, 1000),
+            (n - 1, n),
+            (5, 5),
+        ] {
+            let events = Span::new(EventIdx(start), EventIdx(end));
+            let step = Step {
+                index: 0,
+                name: String::new(),
+                events,
+            };
+            let levels = |event| device.levels_before(EventIdx(event)).get(Series::Allocated);
+            let expected = (start..=end).map(levels).max().unwrap();
+            let facts = one_step(device, &step);
+            assert_eq!(facts.allocated_peak, expected, "{start}..{end}");
+            assert_eq!(facts.allocated_end, levels(end), "{start}..{end}");
+        }
+    }
 }

@@ -1,11 +1,20 @@
 //! The Tidemark server and its command line.
 //!
 //! Walk through it in the order of the data: `http` takes an upload, `ingest` drives the pure core
-//! (`trace`) over its bytes, `blobs` and `store` keep what came of it, `pictures` serves tiles.
+//! (`trace`) over its bytes, `blobs` and `store` keep what came of it, `pictures` draws and serves
+//! tiles. `app` opens all of it; `cli` is what a person types.
 
+pub mod access;
+pub mod app;
 pub mod blobs;
+pub mod cli;
 mod clock;
+pub mod config;
 pub mod facts;
+pub mod http;
 mod identity;
 pub mod ingest;
+pub mod pictures;
+mod samples;
 pub mod store;
+pub mod web_assets;

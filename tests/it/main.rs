@@ -3,3 +3,4 @@
 mod front_page;
 mod setup;
 mod tidy;
+mod truth;

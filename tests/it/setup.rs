@@ -51,7 +51,8 @@ impl Machine {
         );
         machine.program(
             "dpkg-query",
-            "[ -e \"$MACHINE/installed-${!#}\" ] && echo ii",
+            "[ -e \"$MACHINE/installed-${!#}\" ] || exit 1; case $* in *Version*) \
+             echo \"${DEBIAN_RUST:-1.96.0+dfsg1}\";; *) echo ii;; esac",
         );
         // Installing rust-web-llvm brings a link whose goal is another package's.
         machine.program(
@@ -146,6 +147,16 @@ fn debian_packages_stand_in_where_rustup_may_not_download() {
     let again = machine.call("need_wasm rust-web-clippy");
     assert!(again.success);
     assert!(again.calls.is_empty(), "{:?}", again.calls);
+}
+
+#[test]
+fn old_rust_from_debian_is_upgraded() {
+    let machine = Machine::debian()
+        .with_env("RUSTUP_AUTO_INSTALL", "0")
+        .with_env("DEBIAN_RUST", "1.85.0+dfsg3-1~deb12u3");
+    let outcome = machine.call("need_wasm");
+    assert!(outcome.success, "{}", outcome.output);
+    assert_eq!(installs(&outcome).last(), Some(&"rustc-web cargo-web"));
 }
 
 #[test]

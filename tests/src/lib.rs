@@ -12,5 +12,5 @@ mod places;
 mod test_server;
 
 pub use browser::{Browser, Theme, Viewport};
-pub use places::{screenshots_dir, shared_dir, target_dir, workspace_root};
+pub use places::{screenshots_dir, shared_dir, target_dir, tidemark, workspace_root};
 pub use test_server::TestServer;

@@ -31,7 +31,7 @@ pub fn screenshots_dir() -> PathBuf {
 }
 
 /// The `tidemark` binary: `TIDEMARK_BIN`, or the one built into the same folder as these tests.
-pub(crate) fn tidemark() -> PathBuf {
+pub fn tidemark() -> PathBuf {
     if let Some(path) = env::var_os("TIDEMARK_BIN") {
         return path.into();
     }

@@ -564,3 +564,6 @@ impl Arena {
         live.map(|block| (block.addr, block.size, block.state == State::Used))
     }
 }
+
+#[cfg(test)]
+mod tests;

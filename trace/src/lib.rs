@@ -8,6 +8,7 @@
 
 pub mod allocator;
 pub mod intervals;
+pub mod leaks;
 pub mod levels;
 pub mod pyramid;
 pub mod reader;
@@ -16,6 +17,7 @@ pub mod snapshot;
 pub mod span;
 pub mod stacks;
 pub mod steps;
+pub mod stored;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tiles;

@@ -32,6 +32,17 @@ pub struct Peak {
     pub active: Bytes,
 }
 
+/// A base bucket with its peak: what the pyramid is built from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// Its extents.
+    pub bucket: Bucket,
+    /// The peak's event, counted from the bucket's first.
+    pub peak_offset: u8,
+    /// Active at the peak.
+    pub peak_active: Bytes,
+}
+
 /// The pyramid of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pyramid {
@@ -201,6 +212,48 @@ impl Pyramid {
         })
     }
 
+    /// The base buckets in order.
+    pub fn base(&self) -> impl Iterator<Item = Base> + '_ {
+        let buckets = self.layers.first().into_iter().flatten();
+        let peaks = self.peak_offset.iter().zip(&self.peak_active);
+        buckets
+            .zip(peaks)
+            .map(|(&bucket, (&peak_offset, &peak_active))| Base {
+                bucket,
+                peak_offset,
+                peak_active,
+            })
+    }
+
+    /// How many base buckets that many events have.
+    pub const fn base_count(n_events: u32) -> usize {
+        n_events.div_ceil(BASE_EVENTS) as usize
+    }
+
+    /// The pyramid over base buckets; `None` when they are not as many as the events need, or a
+    /// peak lies outside of its bucket.
+    pub fn from_base(start: Levels, n_events: u32, base: &[Base]) -> Option<Pyramid> {
+        let peak_is_inside = |(at, base): (usize, &Base)| {
+            let first = at as u64 * u64::from(BASE_EVENTS);
+            u32::from(base.peak_offset) < BASE_EVENTS
+                && first + u64::from(base.peak_offset) < u64::from(n_events)
+        };
+        if base.len() != Pyramid::base_count(n_events)
+            || !base.iter().enumerate().all(peak_is_inside)
+        {
+            return None;
+        }
+        let mut pyramid = Pyramid {
+            start,
+            n_events,
+            layers: vec![base.iter().map(|base| base.bucket).collect()],
+            peak_offset: base.iter().map(|base| base.peak_offset).collect(),
+            peak_active: base.iter().map(|base| base.peak_active).collect(),
+        };
+        pyramid.build_upper_layers();
+        Some(pyramid)
+    }
+
     /// Bytes of memory held.
     pub fn heap_bytes(&self) -> usize {
         let buckets: usize = self.layers.iter().map(Vec::len).sum();
@@ -208,6 +261,8 @@ impl Pyramid {
     }
 
     fn build_upper_layers(&mut self) {
+        // Nothing is nothing, however it came about: no events leave no layers.
+        self.layers.retain(|layer| !layer.is_empty());
         while let Some(finest) = self.layers.last().filter(|l| l.len() > 1) {
             let next = finest.chunks(1 << STRIDE);
             self.layers.push(next.filter_map(merge).collect());

@@ -114,7 +114,7 @@ pub enum Stage {
 pub struct KeysSeen(pub(crate) u64);
 
 /// A whole snapshot.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Pickle protocol; `None` for JSON.
     pub pickle_protocol: Option<u8>,
@@ -140,4 +140,11 @@ pub struct Snapshot {
     pub keys_seen: KeysSeen,
     /// Bytes after the end of the pickle or JSON document.
     pub trailing_bytes: u64,
+}
+
+impl Snapshot {
+    /// Whether the file has a list of segments; an empty one says that nothing was reserved.
+    pub fn has_segments(&self) -> bool {
+        self.keys_seen.has(crate::reader::keys::Key::Segments)
+    }
 }

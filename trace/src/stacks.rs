@@ -90,14 +90,15 @@ impl Hasher for FxHasher {
     }
 }
 
-/// A hash map keyed by small integers or tuples of them.
-pub type FxHashMap<K, V> = HashMap<K, V, BuildHasherDefault<FxHasher>>;
-
+/// The hash of one value; the same on every machine and in every run.
 pub(crate) fn fx_hash<T: Hash + ?Sized>(value: &T) -> u64 {
     let mut hasher = FxHasher::default();
     value.hash(&mut hasher);
     hasher.finish()
 }
+
+/// A hash map keyed by small integers or tuples of them.
+pub type FxHashMap<K, V> = HashMap<K, V, BuildHasherDefault<FxHasher>>;
 
 /// Every distinct string once, back to back in one buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -26,6 +26,7 @@ dense_index!(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Action {
     /// A block was handed out.
     Alloc,
@@ -71,6 +72,7 @@ impl Action {
 /// Small or large pool of the caching allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum PoolSize {
     /// Requests up to 1 MiB, from 2 MiB segments.
     Small,
@@ -82,6 +84,7 @@ pub enum PoolSize {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PoolId(pub u64, pub u64);
 
 /// Everything about a block but its time and address. Interned, because a training run repeats
@@ -111,6 +114,7 @@ pub struct BlockKind {
 /// Where knowledge of a block comes from (snapshot-format: populations A, B, C).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Origin {
     /// A: existed before the first event, freed inside the window.
     FreedInWindow,
@@ -272,6 +276,7 @@ impl Series {
 
 /// The four levels at one moment, indexed by [`Series`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Levels(pub [Bytes; 4]);
 
 impl Levels {
@@ -288,6 +293,7 @@ impl Levels {
 
 /// Start, peak and end of one series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SeriesSummary {
     /// Before the first event.
     pub start: Bytes,
@@ -301,6 +307,7 @@ pub struct SeriesSummary {
 
 /// How well the allocator's rules reproduced the recorded addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Fidelity {
     /// Allocations in the trace.
     pub allocs: u64,
@@ -311,6 +318,7 @@ pub struct Fidelity {
 /// Where the steps come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum StepSource {
     /// Annotations name them.
     Annotations,
@@ -323,12 +331,14 @@ pub enum StepSource {
 
 /// One training step, as the half-open interval of its events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Step {
     /// Position among the steps, from 0.
     pub index: u32,
     /// As annotated, or `step N` when inferred.
     pub name: String,
     /// Its events.
+    #[cfg_attr(feature = "openapi", schema(value_type = [u32; 2]))]
     pub events: Span<EventIdx>,
 }
 
@@ -370,6 +380,7 @@ pub struct DeviceTrace {
 
 /// A finding about the data itself, shown as a badge wherever the trace is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QualityNote {
     /// Stable code, such as `ring_wrapped`.
     pub code: String,

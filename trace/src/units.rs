@@ -12,6 +12,7 @@ use std::ops::{Add, AddAssign, Sub, SubAssign};
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Bytes(pub u64);
 
 impl Bytes {
@@ -103,6 +104,7 @@ impl fmt::Display for Bytes {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Micros(pub i64);
 
 /// The position of an event in its device's trace. Events are ordered by it.
@@ -110,6 +112,7 @@ pub struct Micros(pub i64);
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventIdx(pub u32);
 
 impl EventIdx {
@@ -130,6 +133,7 @@ impl fmt::Display for EventIdx {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeviceAddr(pub u64);
 
 impl fmt::Display for DeviceAddr {

@@ -16,7 +16,9 @@ use crate::upload::driver::Uploads;
 use api::progress::ServerEvent;
 use leptos::prelude::*;
 use leptos_router::components::{Route, Router, Routes};
+use leptos_router::hooks::{use_location, use_params_map};
 use leptos_router::path;
+use wasm_bindgen::JsCast;
 
 /// Whether the server answers; in the context of the whole application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +40,10 @@ pub fn App() -> impl IntoView {
             <main id="main" tabindex="-1">
                 <Routes fallback=NotFoundPage>
                     <Route path=path!("/") view=RunsPage/>
-                    <Route path=path!("/runs/:id") view=RunPage/>
+                    <Route path=path!("/runs/:id") view=RunRoute/>
                 </Routes>
             </main>
+            <FocusFollowsPage/>
             <UploadTray/>
         </Router>
         <DropTarget/>
@@ -48,6 +51,34 @@ pub fn App() -> impl IntoView {
         <HelpOverlay/>
         <TokenDialog/>
     }
+}
+
+/// The run page, put together anew for each run: nothing of one run is left on the page of another.
+#[component]
+fn RunRoute() -> impl IntoView {
+    let params = use_params_map();
+    let id = Memo::new(move |_| params.with(|params| params.get("id")));
+    move || {
+        id.track();
+        view! { <RunPage/> }
+    }
+}
+
+/// Moves the focus to the content when the page changes: the link that led there is gone.
+#[component]
+fn FocusFollowsPage() -> impl IntoView {
+    let path = use_location().pathname;
+    Effect::new(move |before: Option<String>| {
+        let now = path.get();
+        if before.is_some_and(|before| before != now)
+            && let Some(main) = document().get_element_by_id("main")
+            && let Ok(main) = main.dyn_into::<web_sys::HtmlElement>()
+        {
+            // Fails only for an element that left the page meanwhile.
+            let _ = main.focus();
+        }
+        now
+    });
 }
 
 /// What every page may ask for, and the one event stream that feeds it.

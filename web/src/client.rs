@@ -202,7 +202,8 @@ fn parsed<T: DeserializeOwned>(body: &str) -> Result<T, Problem> {
     serde_json::from_str(body).map_err(|error| not_understood(&error))
 }
 
-fn not_understood(error: &serde_json::Error) -> Problem {
+/// An answer that this page cannot read.
+pub fn not_understood(error: &dyn std::fmt::Display) -> Problem {
     Problem {
         code: ProblemCode::TooNew,
         status: 200,

@@ -5,8 +5,8 @@
 //! plain Rust with native tests; components only wire it to the page.
 //!
 //! Modules in reading order: the shell ([`app`]), the pages ([`pages`]), what they share
-//! ([`components`], [`upload`], [`format`]), and the edges to the browser ([`client`], [`events`],
-//! [`url_state`], [`theme`], [`clock`]).
+//! ([`components`], [`timeline`], [`upload`], [`format`]), and the edges to the browser
+//! ([`client`], [`events`], [`url_state`], [`theme`], [`clock`]).
 
 pub mod app;
 pub mod client;
@@ -16,6 +16,7 @@ pub mod events;
 pub mod format;
 pub mod pages;
 pub mod theme;
+pub mod timeline;
 pub mod upload;
 pub mod url_state;
 
@@ -25,6 +26,9 @@ use wasm_bindgen::prelude::wasm_bindgen;
 /// Puts the application on the page; the browser calls it when the module is loaded.
 #[wasm_bindgen(start)]
 pub fn start() {
+    std::panic::set_hook(Box::new(|info| {
+        web_sys::console::error_1(&info.to_string().into());
+    }));
     theme::apply(theme::stored());
     mount_to_body(app::App);
 }

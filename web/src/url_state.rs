@@ -93,7 +93,8 @@ pub fn use_view_state() -> UrlState<ViewState> {
 /// The state of the page that calls it; call once per page.
 pub fn use_url_state<T: Query>() -> UrlState<T> {
     let location = use_location();
-    let opened = current_query();
+    // The router's, not the browser's: a page is put together before the address bar changes.
+    let opened = location.search.get_untracked();
     let (first, first_notes) = T::read(&opened);
     let state = RwSignal::new(first);
     let notes = RwSignal::new(first_notes);

@@ -99,25 +99,30 @@ struct Log {
 }
 
 /// Runs baseline, each applicable patch alone, and the published combination.
-///
-/// Rows whose patches leave the same program are run once: P1 and P2 change no line that runs
-/// (offload-semantics.md §3.1 and §3.2), and the simulation has no other source of difference.
 pub fn run_matrix(config: Config, steps: Option<u32>, sim: SimSpec) -> Vec<Row> {
-    let specs: Vec<RunSpec> = config
-        .matrix()
-        .into_iter()
-        .map(|patches| RunSpec {
-            config,
-            patches,
-            steps,
-            sim,
-            record_steps: 0,
-        })
-        .collect();
-    run_all(&specs)
+    run_rows(config, &config.matrix(), steps, sim)
 }
 
-/// Runs several specifications on all cores; the first row of a configuration without patches is
+/// Runs the given sets of patches; none is the baseline, which is run in any case, because the
+/// status of the others is judged by it.
+pub fn run_rows(config: Config, sets: &[Vec<Patch>], steps: Option<u32>, sim: SimSpec) -> Vec<Row> {
+    let baseline = [Vec::new()];
+    let spec = |patches: &Vec<Patch>| RunSpec {
+        config,
+        patches: patches.clone(),
+        steps,
+        sim,
+        record_steps: 0,
+    };
+    let specs: Vec<RunSpec> = baseline.iter().chain(sets).map(spec).collect();
+    run_all(&specs).split_off(1)
+}
+
+/// Runs several specifications on all cores.
+///
+/// Those whose patches leave the same program are run once: P1 and P2 change no line that runs
+/// (offload-semantics.md §3.1 and §3.2), and the simulation has no other source of difference.
+/// The first row of a configuration without patches is
 /// the baseline that its other rows are judged by.
 pub fn run_all(specs: &[RunSpec]) -> Vec<Row> {
     let programs: Vec<Program> = specs.iter().map(Program::of).collect();

@@ -62,12 +62,18 @@ fn of(announced: Option<u64>) -> String {
 
 impl From<ReadError> for IngestError {
     fn from(error: ReadError) -> IngestError {
-        IngestError::BadSnapshot { detail: error.to_string(), offset: Some(error.offset) }
+        IngestError::BadSnapshot {
+            detail: error.to_string(),
+            offset: Some(error.offset),
+        }
     }
 }
 
 impl From<DecompressError> for IngestError {
     fn from(error: DecompressError) -> IngestError {
-        IngestError::BadSnapshot { detail: error.to_string(), offset: error.offset() }
+        IngestError::BadSnapshot {
+            detail: error.to_string(),
+            offset: error.offset(),
+        }
     }
 }

@@ -1,3 +1,21 @@
 //! From bytes to a stored run: the driver of the pure core.
+//!
+//! `uploads` is the service; `receive` takes a body and feeds two threads, `parse` is the one that
+//! unpacks and reads, `keep` writes rows, chunks and overviews, `recover` clears up after a server
+//! that died.
 
 pub mod decompress;
+mod error;
+mod job;
+mod keep;
+mod parse;
+mod progress;
+mod receive;
+mod recover;
+mod repack;
+mod uploads;
+
+pub use error::IngestError;
+pub use job::{Arrived, Describe, Job};
+pub use parse::parse;
+pub use uploads::{UploadLimits, Uploads};

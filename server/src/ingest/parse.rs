@@ -6,6 +6,46 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trace::reader::{Limits, Reader};
 use trace::snapshot::Snapshot;
 
+/// Unpacks and reads a file that comes in pieces.
+pub struct Parser {
+    unpack: Decompressor,
+    reader: Reader,
+}
+
+impl Default for Parser {
+    fn default() -> Parser {
+        Parser {
+            unpack: Decompressor::default(),
+            reader: Reader::new(Limits::default()),
+        }
+    }
+}
+
+impl Parser {
+    /// Takes a piece of the file; `events` follows along, for progress.
+    ///
+    /// # Errors
+    /// [`IngestError::BadSnapshot`], which says why and where.
+    pub fn push(&mut self, piece: &[u8], events: &AtomicU64) -> Result<(), IngestError> {
+        let Parser { unpack, reader } = self;
+        unpack.push(piece, &mut |bytes| {
+            Ok::<(), IngestError>(reader.push(bytes)?)
+        })?;
+        events.store(reader.events_read(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The file has ended.
+    ///
+    /// # Errors
+    /// [`IngestError::BadSnapshot`], which says why and where.
+    pub fn finish(mut self) -> Result<Snapshot, IngestError> {
+        let Parser { unpack, reader } = &mut self;
+        unpack.finish(&mut |bytes| Ok::<(), IngestError>(reader.push(bytes)?))?;
+        Ok(self.reader.finish()?)
+    }
+}
+
 /// Reads the pieces of a file to its end; `events` follows along, for progress.
 ///
 /// # Errors
@@ -14,18 +54,11 @@ pub fn parse<P: AsRef<[u8]>>(
     pieces: impl Iterator<Item = P>,
     events: &AtomicU64,
 ) -> Result<Snapshot, IngestError> {
-    let mut unpack = Decompressor::default();
-    let mut reader = Reader::new(Limits::default());
-    let mut read = |bytes: &[u8]| -> Result<(), IngestError> {
-        reader.push(bytes)?;
-        events.store(reader.events_read(), Ordering::Relaxed);
-        Ok(())
-    };
+    let mut parser = Parser::default();
     for piece in pieces {
-        unpack.push(piece.as_ref(), &mut read)?;
+        parser.push(piece.as_ref(), events)?;
     }
-    unpack.finish(&mut read)?;
-    Ok(reader.finish()?)
+    parser.finish()
 }
 
 #[cfg(test)]

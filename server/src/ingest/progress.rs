@@ -57,7 +57,8 @@ impl Progress {
     /// Another phase begins.
     pub fn enter(&self, phase: Phase) {
         let position = PHASES.iter().position(|&p| p == phase);
-        self.phase.store(position.unwrap_or_default() as u8, Ordering::Relaxed);
+        self.phase
+            .store(position.unwrap_or_default() as u8, Ordering::Relaxed);
     }
 
     /// How it stands now.
@@ -76,7 +77,10 @@ impl Progress {
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.push_back((now, received));
         // Keep one sample that is at least a second old, to measure from.
-        while samples.get(1).is_some_and(|&(at, _)| now.duration_since(at) >= RATE_WINDOW) {
+        while samples
+            .get(1)
+            .is_some_and(|&(at, _)| now.duration_since(at) >= RATE_WINDOW)
+        {
             samples.pop_front();
         }
         let &(since, before) = samples.front().expect("one was just added");

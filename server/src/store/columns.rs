@@ -1,54 +1,47 @@
 //! Traces as compressed chunks of columns.
 
+use super::rows::corrupt;
 use super::{Reader, StoreError, StoreResult, Writer};
 use rusqlite::params;
+use trace::stored::{Chunk, Column};
 
 /// zstd level of chunks and tiles: on real columns level 3 is no smaller than 1.
 const LEVEL: i32 = 1;
 
+/// What all devices share is stored under this device: NULLs would not be unique.
+const SHARED: i64 = -1;
+
 /// One chunk, packed and ready to insert.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChunkRow {
-    /// CUDA ordinal, or what `trace::stored` uses for parts that belong to no device.
-    pub device: u32,
-    /// Column.
-    pub column: u32,
-    /// Position within the column.
-    pub seq: u32,
-    packed: Vec<u8>,
+pub struct PackedChunk {
+    device: Option<u32>,
+    column: Column,
+    seq: u32,
+    bytes: Vec<u8>,
 }
 
-/// One chunk, unpacked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredChunk {
-    /// As in [`ChunkRow`].
-    pub device: u32,
-    /// Column.
-    pub column: u32,
-    /// Position within the column.
-    pub seq: u32,
-    /// What `trace::stored` encoded.
-    pub bytes: Vec<u8>,
-}
-
-impl ChunkRow {
+impl PackedChunk {
     /// Packs a chunk.
     ///
     /// # Errors
     /// When memory for it cannot be had.
-    pub fn pack(device: u32, column: u32, seq: u32, bytes: &[u8]) -> StoreResult<ChunkRow> {
-        let packed = pack(bytes)?;
-        Ok(ChunkRow {
-            device,
-            column,
-            seq,
-            packed,
+    pub fn pack(chunk: &Chunk) -> StoreResult<PackedChunk> {
+        Ok(PackedChunk {
+            device: chunk.device,
+            column: chunk.column,
+            seq: chunk.seq,
+            bytes: pack(&chunk.bytes)?,
         })
     }
 
     /// Bytes it takes in the database.
-    pub fn packed_len(&self) -> usize {
-        self.packed.len()
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether it has none: never, since packing adds a header.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
     }
 }
 
@@ -62,29 +55,25 @@ fn unpack(packed: &[u8]) -> StoreResult<Vec<u8>> {
 }
 
 impl Reader<'_> {
-    /// Hands every chunk of a trace, by device, column and position, to `each`.
-    ///
-    /// # Errors
-    /// The database's; `each` may stop with its own.
-    pub fn chunks(
-        &self,
-        trace: i64,
-        mut each: impl FnMut(StoredChunk) -> StoreResult<()>,
-    ) -> StoreResult<()> {
+    /// All chunks of a trace, unpacked.
+    pub fn chunks(&self, trace: i64) -> StoreResult<Vec<Chunk>> {
         let sql = "SELECT device, col, seq, bytes FROM chunks WHERE trace = ?1 \
                    ORDER BY device, col, seq";
         let mut statement = self.tx.prepare_cached(sql)?;
         let mut rows = statement.query([trace])?;
+        let mut chunks = Vec::new();
         while let Some(row) = rows.next()? {
             let packed = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
-            each(StoredChunk {
-                device: row.get(0)?,
-                column: row.get(1)?,
+            let column: u32 = row.get(1)?;
+            let unknown = || corrupt("column", &column.to_string());
+            chunks.push(Chunk {
+                device: u32::try_from(row.get::<_, i64>(0)?).ok(),
+                column: Column::from_id(column).ok_or_else(unknown)?,
                 seq: row.get(2)?,
                 bytes: unpack(packed)?,
-            })?;
+            });
         }
-        Ok(())
+        Ok(chunks)
     }
 
     /// The version of the encoding that a trace's chunks have.
@@ -115,16 +104,16 @@ impl Writer<'_> {
     }
 
     /// Adds chunks to a trace.
-    pub fn insert_chunks(&mut self, trace: i64, chunks: &[ChunkRow]) -> StoreResult<()> {
+    pub fn insert_chunks(&mut self, trace: i64, chunks: &[PackedChunk]) -> StoreResult<()> {
         let sql = "INSERT INTO chunks (trace, device, col, seq, bytes) VALUES (?1, ?2, ?3, ?4, ?5)";
         let mut statement = self.tx.prepare_cached(sql)?;
         for chunk in chunks {
             statement.execute(params![
                 trace,
-                chunk.device,
-                chunk.column,
+                chunk.device.map_or(SHARED, i64::from),
+                chunk.column.id(),
                 chunk.seq,
-                chunk.packed
+                chunk.bytes
             ])?;
         }
         Ok(())

@@ -60,6 +60,9 @@ pub enum StoreError {
     /// Compression failed.
     #[error("a stored column or tile cannot be packed or unpacked")]
     Packing(#[source] std::io::Error),
+    /// The chunks of a trace are not a trace.
+    #[error("a stored trace cannot be decoded")]
+    Undecodable(#[source] trace::stored::StoredError),
     /// The thread that ran the closure died.
     #[error("the database closure panicked")]
     Interrupted,

@@ -14,7 +14,7 @@ mod schema;
 mod tiles;
 mod uploads;
 
-pub use columns::{ChunkRow, StoredChunk};
+pub use columns::PackedChunk;
 pub use error::{StoreError, StoreResult};
 pub use runs::{BlobCodec, BlobRow, NewRun, RunRef, RunRow, Which};
 pub use tiles::{Keep, TileKey};

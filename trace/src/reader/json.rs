@@ -1,6 +1,7 @@
 //! The same dictionary as JSON (tuples as arrays), fed in pieces, driving the same builder.
 
-use super::builder::{Builder, NO_MEMO, Value};
+use super::builder::Builder;
+use super::values::{NO_MEMO, Value};
 use super::{Limits, ReadError, ReadErrorKind};
 
 type Result<T> = std::result::Result<T, ReadErrorKind>;
@@ -44,6 +45,8 @@ pub struct Parser {
     expect: Expect,
     token: Token,
     text: Vec<u8>,
+    /// Offset in the file of the scalar being collected.
+    token_at: u64,
     /// Offset in the file of the next byte.
     offset: u64,
     trailing: u64,
@@ -62,6 +65,7 @@ impl Parser {
             expect: Expect::Value,
             token: Token::None,
             text: Vec::new(),
+            token_at: offset,
             offset,
             trailing: 0,
         }
@@ -79,18 +83,16 @@ impl Parser {
     ) -> std::result::Result<(), ReadError> {
         let mut at = 0;
         while at < bytes.len() {
-            match self.step(&bytes[at..], builder) {
-                Ok(consumed) => {
-                    at += consumed;
-                    self.offset += consumed as u64;
-                }
-                Err(kind) => {
-                    return Err(ReadError {
-                        offset: self.offset,
-                        kind,
-                    });
-                }
+            if self.token == Token::None {
+                self.token_at = self.offset;
             }
+            // A scalar may have begun in an earlier piece: errors name its first byte.
+            let consumed = self.step(&bytes[at..], builder).map_err(|kind| ReadError {
+                offset: self.token_at,
+                kind,
+            })?;
+            at += consumed;
+            self.offset += consumed as u64;
         }
         Ok(())
     }
@@ -113,10 +115,10 @@ impl Parser {
                 _ if escaped => escaped = false,
                 b'\\' => escaped = true,
                 b'"' => {
-                    self.text.extend_from_slice(&bytes[..at]);
+                    self.collect(&bytes[..at])?;
                     self.token = Token::None;
                     let text = std::mem::take(&mut self.text);
-                    let value = Value::Str(b.string(&unescaped(&text)?));
+                    let value = b.string(&unescaped(&text)?)?;
                     self.text = text;
                     self.text.clear();
                     self.value(value, b)?;
@@ -243,7 +245,7 @@ impl Parser {
     /// Appends waiting items to the innermost array once there are `enough`.
     fn flush(&mut self, enough: usize, builder: &mut Builder) -> Result<()> {
         if let Some(&(Container::Array, at)) = self.open.last()
-            && self.stack.len() - at - 1 >= enough
+            && self.stack.len() - at > enough
         {
             self.stack[at] = builder.append(self.stack[at], &self.stack[at + 1..])?;
             self.stack.truncate(at + 1);
@@ -256,7 +258,7 @@ impl Parser {
         self.stack.push(value);
         self.expect = match (self.expect, self.open.last()) {
             (Expect::Key | Expect::KeyOrEnd, Some((Container::Object, at)))
-                if (self.stack.len() - at) % 2 == 0 =>
+                if (self.stack.len() - at).is_multiple_of(2) =>
             {
                 Expect::Colon
             }

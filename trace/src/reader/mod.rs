@@ -5,10 +5,16 @@
 //! execute anything: opcodes that import or call are refused with their byte offset, and there is
 //! no code for them to reach. Every limit is stated in [`Limits`].
 
+mod assembly;
 mod builder;
+mod event_run;
+mod interner;
 mod json;
-mod keys;
+pub(crate) mod keys;
+mod memo;
 mod pickle;
+mod rows;
+mod values;
 
 use crate::snapshot::Snapshot;
 use builder::Builder;
@@ -17,7 +23,8 @@ use std::fmt;
 /// What a file may ask of the reader. A file that asks for more is refused, naming the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Nesting of marks, lists and dictionaries. PyTorch needs 6.
+    /// Batches open at once in a pickle, arrays and objects inside each other in JSON. PyTorch
+    /// needs 6.
     pub depth: usize,
     /// Objects that the pickle remembers for later reference.
     pub memo: usize,
@@ -56,7 +63,7 @@ pub struct ReadError {
 /// Why a file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadErrorKind {
-    /// No bytes at all.
+    /// No bytes at all, or only white space.
     Empty,
     /// Neither pickle nor JSON; what it looks like instead.
     NotASnapshot(&'static str),
@@ -81,8 +88,8 @@ impl fmt::Display for ReadError {
         let at = self.offset;
         match &self.kind {
             ReadErrorKind::Empty => f.write_str(
-                "the file is empty (0 bytes); PyTorch leaves such a file when writing the \
-                 snapshot crashed, so dump it again",
+                "the file is empty; PyTorch leaves a file of 0 bytes when writing the snapshot \
+                 crashed, so dump it again",
             ),
             ReadErrorKind::NotASnapshot(what) => write!(
                 f,
@@ -127,7 +134,8 @@ impl fmt::Display for ReadError {
 impl std::error::Error for ReadError {}
 
 enum Format {
-    Unknown,
+    /// Nothing but white space yet, or the first bytes of something foreign.
+    Unknown(Vec<u8>),
     Pickle(pickle::Machine),
     Json(json::Parser),
 }
@@ -148,7 +156,7 @@ impl Reader {
     /// A reader that has seen nothing.
     pub fn new(limits: Limits) -> Reader {
         Reader {
-            format: Format::Unknown,
+            format: Format::Unknown(Vec::new()),
             builder: Builder::new(limits),
             limits,
             offset: 0,
@@ -175,28 +183,35 @@ impl Reader {
     }
 
     fn push_piece(&mut self, mut piece: &[u8]) -> Result<(), ReadError> {
-        if let Format::Unknown = self.format {
-            let spaces = piece.iter().take_while(|b| b.is_ascii_whitespace()).count();
-            let Some(&first) = piece.get(spaces) else {
-                return Ok(());
-            };
-            let start = self.offset + spaces as u64;
-            self.format = match first {
-                0x80 => Format::Pickle(pickle::Machine::new(start, self.limits)),
-                b'{' => Format::Json(json::Parser::new(start, self.limits)),
-                _ => {
-                    return Err(ReadError {
-                        offset: start,
-                        kind: ReadErrorKind::NotASnapshot(looks_like(&piece[spaces..])),
-                    });
-                }
+        if let Format::Unknown(start) = &mut self.format {
+            let spaces = match start.is_empty() {
+                true => piece.iter().take_while(|b| b.is_ascii_whitespace()).count(),
+                false => 0,
             };
             piece = &piece[spaces..];
+            let Some(&first) = piece.first() else {
+                return Ok(());
+            };
+            let offset = self.offset + spaces as u64;
+            self.format = match first {
+                0x80 if start.is_empty() => {
+                    Format::Pickle(pickle::Machine::new(offset, self.limits))
+                }
+                b'{' if start.is_empty() => Format::Json(json::Parser::new(offset, self.limits)),
+                _ => {
+                    let missing = MAGIC_LEN - start.len();
+                    start.extend_from_slice(&piece[..missing.min(piece.len())]);
+                    if start.len() < MAGIC_LEN {
+                        return Ok(());
+                    }
+                    return Err(foreign(start, self.offset + (spaces + missing) as u64));
+                }
+            };
         }
         match &mut self.format {
             Format::Pickle(machine) => machine.push(piece, &mut self.builder),
             Format::Json(parser) => parser.push(piece, &mut self.builder),
-            Format::Unknown => Ok(()),
+            Format::Unknown(_) => Ok(()),
         }
     }
 
@@ -210,7 +225,7 @@ impl Reader {
         let parser = match &self.format {
             Format::Pickle(machine) => machine.memory_used(),
             Format::Json(parser) => parser.memory_used(),
-            Format::Unknown => 0,
+            Format::Unknown(_) => 0,
         };
         parser + self.builder.memory_used()
     }
@@ -223,12 +238,13 @@ impl Reader {
         let (root, protocol, trailing) = match self.format {
             Format::Pickle(machine) => machine.finish()?,
             Format::Json(parser) => parser.finish()?,
-            Format::Unknown => {
+            Format::Unknown(start) if start.is_empty() => {
                 return Err(ReadError {
-                    offset: 0,
+                    offset: self.offset,
                     kind: ReadErrorKind::Empty,
                 });
             }
+            Format::Unknown(start) => return Err(foreign(&start, self.offset)),
         };
         let mut snapshot = self.builder.finish(root).map_err(|kind| ReadError {
             offset: self.offset,
@@ -250,6 +266,17 @@ pub fn read(bytes: &[u8], limits: Limits) -> Result<Snapshot, ReadError> {
     reader.finish()
 }
 
+/// Bytes at the start that tell what a foreign file is.
+const MAGIC_LEN: usize = 4;
+
+/// The error for a file that begins with `start`, which ends at offset `end`.
+fn foreign(start: &[u8], end: u64) -> ReadError {
+    ReadError {
+        offset: end - start.len() as u64,
+        kind: ReadErrorKind::NotASnapshot(looks_like(start)),
+    }
+}
+
 /// Names a few things that people drop here by mistake.
 fn looks_like(start: &[u8]) -> &'static str {
     match start {
@@ -263,3 +290,6 @@ fn looks_like(start: &[u8]) -> &'static str {
         _ => "starts neither a pickle nor JSON",
     }
 }
+
+#[cfg(test)]
+mod tests;

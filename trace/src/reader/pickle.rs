@@ -1,61 +1,13 @@
 //! The pickle machine: protocols 2 to 5, fed in pieces, without any opcode that calls.
 //!
 //! The opcode set is that of CPython's `pickle.py`, less everything that imports or builds
-//! objects. Memo entries are four bytes: a tag and the index of what the object became.
+//! objects.
 
-use super::builder::{Builder, NO_MEMO, Value};
+use super::builder::Builder;
+use super::event_run::EventShape;
+use super::memo::Memo;
+use super::values::{NO_MEMO, Table, Value};
 use super::{Limits, ReadError, ReadErrorKind};
-use crate::stacks::{FrameIdx, StackIdx, StrIdx};
-
-/// What a memo entry names, in four bytes. Only what PyTorch's pickles refer to again keeps its
-/// meaning; an object that became a row is `SPENT`, and referring to it is an error.
-#[derive(Clone, Copy, Debug)]
-struct Memo(u32);
-
-const TAG_SHIFT: u32 = 28;
-const SPENT: u32 = 0;
-const STR: u32 = 1;
-const FRAME: u32 = 2;
-const STACK: u32 = 3;
-const PAIR: u32 = 4;
-const DICT: u32 = 5;
-const LIST: u32 = 6;
-const EMPTY_LIST: u32 = 7;
-
-impl Memo {
-    fn of(value: Value) -> Memo {
-        let (tag, index) = match value {
-            Value::Str(s) => (STR, s.0),
-            Value::Frame(frame) => (FRAME, frame.0),
-            Value::Stack(stack, _) => (STACK, stack.0),
-            Value::Pair(pair) => (PAIR, pair),
-            Value::Dict(dict) => (DICT, dict),
-            Value::List(list) => (LIST, list),
-            Value::OpenList(_) => (EMPTY_LIST, 0),
-            _ => (SPENT, 0),
-        };
-        // An index beyond 28 bits cannot occur below the memory limit; forget the object then.
-        if index >> TAG_SHIFT == 0 {
-            Memo(tag << TAG_SHIFT | index)
-        } else {
-            Memo(SPENT)
-        }
-    }
-
-    fn value(self) -> Option<Value> {
-        let index = self.0 & ((1 << TAG_SHIFT) - 1);
-        Some(match self.0 >> TAG_SHIFT {
-            STR => Value::Str(StrIdx(index)),
-            FRAME => Value::Frame(FrameIdx(index)),
-            STACK => Value::Stack(StackIdx(index), NO_MEMO),
-            PAIR => Value::Pair(index),
-            DICT => Value::Dict(index),
-            LIST => Value::List(index),
-            EMPTY_LIST => Value::OpenList(NO_MEMO),
-            _ => return None,
-        })
-    }
-}
 
 /// A pickle being read.
 pub struct Machine {
@@ -63,6 +15,7 @@ pub struct Machine {
     stack: Vec<Value>,
     marks: Vec<usize>,
     memo: Vec<Memo>,
+    shape: EventShape,
     protocol: Option<u8>,
     root: Option<Value>,
     /// The start of an opcode whose end has not arrived yet.
@@ -96,6 +49,7 @@ impl Machine {
             stack: Vec::new(),
             marks: Vec::new(),
             memo: Vec::new(),
+            shape: EventShape::default(),
             protocol: None,
             root: None,
             carry: Vec::new(),
@@ -137,6 +91,12 @@ impl Machine {
     fn run(&mut self, buf: &[u8], builder: &mut Builder) -> std::result::Result<usize, ReadError> {
         let mut at = 0;
         while self.root.is_none() && at < buf.len() {
+            if buf[at] == b'}'
+                && let Some(length) = self.event(&buf[at..], builder)
+            {
+                at += length;
+                continue;
+            }
             match self.step(&buf[at..], builder) {
                 Ok(Step::Next(n)) => at += n,
                 Ok(Step::More(n)) => {
@@ -158,6 +118,21 @@ impl Machine {
         }
         self.offset += at as u64;
         Ok(at)
+    }
+
+    /// An event by the quick way: its length in bytes.
+    #[inline]
+    fn event(&mut self, buf: &[u8], builder: &mut Builder) -> Option<usize> {
+        // It opens two marks at most, and remembers at most one object per byte.
+        if self.marks.len() + 2 > self.limits.depth
+            || self.memo.len() + buf.len() > self.limits.memo
+        {
+            return None;
+        }
+        let row = builder.events_read() as u32;
+        let length = self.shape.read(buf, &mut self.memo, builder)?;
+        self.stack.push(Value::Row(Table::Event, row));
+        Some(length)
     }
 
     // long because it is the opcode table: one arm per opcode, nothing shared between arms.
@@ -352,7 +327,10 @@ impl Machine {
         let entry = Memo::of(*top);
         // Picklers number what they remember 0, 1, 2 …: a jump ahead is an attempt on our memory.
         match index.cmp(&self.memo.len()) {
-            std::cmp::Ordering::Less => self.memo[index] = entry,
+            std::cmp::Ordering::Less => {
+                self.memo[index] = entry;
+                self.shape.forget();
+            }
             std::cmp::Ordering::Equal if index < self.limits.memo => self.memo.push(entry),
             std::cmp::Ordering::Equal => {
                 return Err(ReadErrorKind::Limit(
@@ -421,6 +399,11 @@ impl Machine {
     fn long(&mut self, buf: &[u8], head: usize, n: usize) -> Result<Step> {
         // Nine bytes happen: a pointer of 2^63 or more, with a zero byte for the sign (#115234).
         if n > 9 {
+            if self.stack.is_empty() && self.memo.is_empty() {
+                return Err(ReadErrorKind::Shape(
+                    "it starts with a number, like a model of an old torch.save",
+                ));
+            }
             return Err(ReadErrorKind::Malformed(
                 "an integer is longer than 64 bits",
             ));
@@ -458,12 +441,8 @@ impl Machine {
         let Some(bytes) = buf.get(head..end) else {
             return Ok(Step::More(end));
         };
-        // Python may write lone surrogates, which are no UTF-8: show them as replacements.
-        let idx = match std::str::from_utf8(bytes) {
-            Ok(text) => builder.string(text),
-            Err(_) => builder.string(&String::from_utf8_lossy(bytes)),
-        };
-        self.stack.push(Value::Str(idx));
+        let value = Value::Str(builder.interner.bytes(bytes)?);
+        self.stack.push(value);
         Ok(Step::Next(end))
     }
 

@@ -3,7 +3,7 @@
 use crate::allocator::{PoolKey, SMALL_BUFFER};
 use crate::snapshot::{EventKind, RawEvents, RawSegment};
 use crate::stacks::FxHashMap;
-use crate::trace::{Action, PoolId, PoolSize};
+use crate::trace::{Action, PoolSize};
 use std::collections::BTreeMap;
 
 /// A segment, or one mapped range of an expandable one.

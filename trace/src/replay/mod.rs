@@ -117,6 +117,7 @@ fn replay_device(
     let notes = quality::of_device(&quality::Evidence {
         trace: &trace,
         stacks: &snapshot.stacks,
+        has_segments: snapshot.has_segments(),
         segments: &segments,
         final_blocks: &snapshot.blocks,
         annotations: &snapshot.annotations,
@@ -276,3 +277,6 @@ fn measure(trace: &mut DeviceTrace, start: Levels) {
 fn addr(n: u64) -> DeviceAddr {
     DeviceAddr(n)
 }
+
+#[cfg(test)]
+mod tests;

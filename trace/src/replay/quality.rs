@@ -30,7 +30,7 @@ pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
              2.0's default), which keeps no history; only the state at the end is known",
         ));
     }
-    if snapshot.segments.is_empty() && n_events > 0 {
+    if !snapshot.has_segments() && n_events > 0 {
         notes.push(note(
             "no_segments",
             "the file has no segments: memory from before the first event is unknown, and so are \
@@ -68,6 +68,8 @@ pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
 pub struct Evidence<'a> {
     pub trace: &'a DeviceTrace,
     pub stacks: &'a Stacks,
+    /// Whether the file has a list of segments at all; it may be empty.
+    pub has_segments: bool,
     pub segments: &'a [&'a RawSegment],
     pub final_blocks: &'a [RawBlock],
     pub annotations: &'a [RawAnnotation],
@@ -221,7 +223,7 @@ fn allocator(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
         let text = format!("{n} addresses were handed out again without having been freed");
         notes.push(note("double_allocs", text));
     }
-    if !evidence.segments.is_empty() {
+    if evidence.has_segments {
         let disagree = anomalies.not_in_segments + anomalies.size_mismatches;
         if disagree > 0 {
             let text = format!(

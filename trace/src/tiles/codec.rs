@@ -435,11 +435,11 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(ProptestConfig::with_cases(32))]
 
         #[test]
         fn tiles_survive_the_journey(
-            trace in arbitrary::traces(2500), level in 0..30_u8, index in 0..4_u32,
+            trace in arbitrary::traces(1200), level in 0..30_u8, index in 0..4_u32,
         ) {
             let (series, mountain) = tiles(&trace, TileId { level, index });
             prop_assert_eq!(SeriesTile::decode(&series.encode()), Ok(series));

@@ -16,6 +16,12 @@
 //! What is live in the whole tile and small is one base band. Freed blocks that other streams
 //! still use leave their band at `free_requested` and form the *pending* band on top: the body
 //! sums to allocated, body and pending to active.
+//!
+//! **What is worth drawing alone.** At most [`MAX_BLOCKS`] blocks, the largest areas (size ×
+//! samples covered) first; a block that covers no sample is not drawn but counted. Blocks that
+//! are live in the whole window have the largest areas by far, so they get a third of the places,
+//! and none when they are less than 1/1024 of the window's peak: those are the base. At most
+//! [`MAX_GROUPS`] groups have a band, by area; what the others hold is in `other`.
 
 mod codec;
 mod groups;

@@ -192,11 +192,11 @@ fn ids() -> impl Strategy<Value = TileId> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn levels_and_lines_equal_brute_force(
-        trace in arbitrary::traces(2500), ids in prop::collection::vec(ids(), 1..6),
+        trace in arbitrary::traces(1800), ids in prop::collection::vec(ids(), 1..6),
     ) {
         let device = &trace.devices[0];
         let levels = naive_levels(device);
@@ -210,7 +210,7 @@ proptest! {
 
     #[test]
     fn mountains_sum_to_allocated_and_with_pending_to_active(
-        trace in arbitrary::traces(2500),
+        trace in arbitrary::traces(1800),
         ids in prop::collection::vec(ids(), 1..4),
         group_by in prop::sample::select(GroupBy::ALL.to_vec()),
     ) {

@@ -1,17 +1,20 @@
 //! Quality notes as badges: what to keep in mind about the data.
 
+use api::runs::RunSummary;
 use leptos::prelude::*;
 
 /// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
-    /// Some numbers are incomplete or cannot be told.
-    Caution,
+    /// For those who look at the run; a list of runs leaves it out.
+    Detail,
     /// Good to know; the numbers stand.
     Info,
+    /// Some numbers are incomplete or cannot be told.
+    Caution,
 }
 
-/// How a quality code is shown.
+/// How a finding is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Badge {
     /// A word or two.
@@ -22,37 +25,82 @@ pub struct Badge {
     pub weight: Weight,
 }
 
+impl Badge {
+    fn new(weight: Weight, label: &str, about: &'static str) -> Badge {
+        Badge {
+            label: label.to_owned(),
+            about,
+            weight,
+        }
+    }
+}
+
 /// The badge of a quality code. A code from a newer server shows as its own words.
 pub fn badge(code: &str) -> Badge {
-    let (label, about, weight) = match code {
+    let known = caution(code).map(|(label, about)| Badge::new(Weight::Caution, label, about));
+    let known = known.or_else(|| info(code).map(|(l, about)| Badge::new(Weight::Info, l, about)));
+    known.unwrap_or_else(|| Badge::new(Weight::Detail, &code.replace('_', " "), ""))
+}
+
+fn caution(code: &str) -> Option<(&'static str, &'static str)> {
+    Some(match code {
         "ring_wrapped" => (
             "history cut",
-            "The recorder's ring wrapped: the beginning of the run is missing.",
-            Weight::Caution,
+            "The recorder's ring of events wrapped: the beginning of the run is missing.",
         ),
-        "no_stacks" => (
-            "no stacks",
-            "Recorded without call stacks: allocations cannot be grouped by code.",
-            Weight::Caution,
+        "no_events" => (
+            "no history",
+            "The file holds no events, only the state at its end.",
         ),
-        "oom" => (
-            "OOM",
-            "An allocation failed: the run went out of memory.",
-            Weight::Caution,
+        "state_only" => (
+            "no history",
+            "Recorded without history: only the state at the end.",
         ),
-        _ => {
-            return Badge {
-                label: code.replace('_', " "),
-                about: "",
-                weight: Weight::Info,
-            };
-        }
-    };
-    Badge {
-        label: label.to_owned(),
-        about,
-        weight,
+        "no_segments" => (
+            "no segments",
+            "Memory from before the first event, and true block sizes, are unknown.",
+        ),
+        "double_allocs" => (
+            "inconsistent",
+            "Addresses were handed out again without having been freed.",
+        ),
+        "end_differs" => (
+            "ends differ",
+            "The levels after the last event differ from what the segments state.",
+        ),
+        _ => return None,
+    })
+}
+
+fn info(code: &str) -> Option<(&'static str, &'static str)> {
+    Some(match code {
+        "late_start" => (
+            "late start",
+            "Recording began after memory had been allocated that was freed later.",
+        ),
+        "no_times" => (
+            "no times",
+            "Events have no times: torch before 2.2 wrote none.",
+        ),
+        _ => return None,
+    })
+}
+
+/// The badges of a run in a list: what matters most first, details left out.
+pub fn badges(run: &RunSummary) -> Vec<Badge> {
+    let mut badges: Vec<Badge> = run.quality.iter().map(|code| badge(code)).collect();
+    badges.retain(|badge| badge.weight > Weight::Detail);
+    if run
+        .devices
+        .iter()
+        .any(|device| !device.oom_events.is_empty())
+    {
+        let about = "An allocation failed: the run went out of memory.";
+        badges.push(Badge::new(Weight::Caution, "OOM", about));
     }
+    badges.sort_by(|a, b| b.weight.cmp(&a.weight));
+    badges.dedup_by(|a, b| a.label == b.label);
+    badges
 }
 
 /// One badge.
@@ -69,14 +117,34 @@ pub fn BadgeView(badge: Badge) -> impl IntoView {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::runs::RunSource;
 
     #[test]
     fn an_unknown_code_shows_as_its_own_words() {
         let unknown = badge("clock_went_back");
         assert_eq!(
             (unknown.label.as_str(), unknown.weight),
-            ("clock went back", Weight::Info)
+            ("clock went back", Weight::Detail)
         );
-        assert_eq!(badge("ring_wrapped").weight, Weight::Caution);
+    }
+
+    #[test]
+    fn a_list_shows_each_thing_that_matters_once() {
+        let codes = ["sizes_inferred", "late_start", "no_events", "state_only"];
+        let run = RunSummary {
+            id: "run_1".parse().unwrap(),
+            name: String::new(),
+            source: RunSource::Upload,
+            created_ms: 0,
+            file_bytes: 0,
+            content_hash: String::new(),
+            devices: vec![],
+            steps: 0,
+            peak_allocated: 0,
+            quality: codes.map(str::to_owned).to_vec(),
+            deleted_ms: None,
+        };
+        let labels: Vec<String> = badges(&run).into_iter().map(|badge| badge.label).collect();
+        assert_eq!(labels, ["no history", "late start"]);
     }
 }

@@ -10,6 +10,7 @@ pub mod help;
 pub mod icon;
 pub mod keys;
 pub mod problem_note;
+pub mod prose;
 pub mod toasts;
 pub mod token_dialog;
 pub mod upload_tray;

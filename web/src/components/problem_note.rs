@@ -1,9 +1,18 @@
 //! A problem, in the place of what could not be shown.
 
 use crate::components::icon::{Icon, IconView};
+use crate::components::prose::Prose;
 use crate::format;
 use api::problem::Problem;
 use leptos::prelude::*;
+
+/// Where a problem lies in the uploaded file, unless its own words say so.
+pub fn place(problem: &Problem) -> Option<String> {
+    let offset = problem.offset?;
+    let said = |number: &str| problem.detail.contains(number);
+    let told = said(&offset.to_string()) || said(&format::count(offset));
+    (!told).then(|| format!("At byte {}.", format::count(offset)))
+}
 
 /// The problem's own words, where it is in the file, and a way to try again.
 #[component]
@@ -14,9 +23,7 @@ pub fn ProblemNote(
     #[prop(optional, into)]
     retry: Option<Callback<()>>,
 ) -> impl IntoView {
-    let offset = problem.offset.map(|offset| {
-        view! { <p class="muted">{format!("At byte {}.", format::count(offset))}</p> }
-    });
+    let place = place(&problem).map(|place| view! { <p class="muted">{place}</p> });
     let button = retry.map(|retry| {
         view! {
             <button class="button" on:click=move |_| retry.run(())>
@@ -30,10 +37,34 @@ pub fn ProblemNote(
             <IconView icon=Icon::Warning/>
             <div class="problem-text">
                 <h2>{problem.title}</h2>
-                <p>{problem.detail}</p>
-                {offset}
+                <p><Prose text=problem.detail/></p>
+                {place}
                 {button}
             </div>
         </div>
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::problem::ProblemCode;
+
+    #[test]
+    fn the_place_is_told_once() {
+        let check = |detail: &str, offset, expected: Option<&str>| {
+            let problem = Problem {
+                code: ProblemCode::BadSnapshot,
+                status: 422,
+                title: String::new(),
+                detail: detail.to_owned(),
+                offset,
+            };
+            assert_eq!(place(&problem).as_deref(), expected, "{detail}");
+        };
+        check("No opcode.", Some(12_345), Some("At byte 12,345."));
+        check("No opcode at byte 12345.", Some(12_345), None);
+        check("No opcode at byte 12,345.", Some(12_345), None);
+        check("No opcode.", None, None);
     }
 }

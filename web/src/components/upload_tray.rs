@@ -1,6 +1,8 @@
 //! The uploads of this page, docked at its corner on every page.
 
 use crate::components::icon::{Icon, IconView};
+use crate::components::problem_note::place;
+use crate::components::prose::Prose;
 use crate::format;
 use crate::upload::driver::Uploads;
 use crate::upload::queue::{self, Item, LocalId, State};
@@ -17,6 +19,13 @@ pub fn UploadTray() -> impl IntoView {
     let uploads: Uploads = expect_context();
     warn_before_leaving(uploads);
     open_when_done(uploads);
+    let path = use_location().pathname;
+    Effect::new(move |_| {
+        let opened = path.with(|path| path.strip_prefix("/runs/").map(str::parse::<RunId>));
+        if let Some(Ok(run)) = opened {
+            uploads.seen(&run);
+        }
+    });
     let items = uploads.items();
     let headline = Memo::new(move |_| items.with(|items| queue::headline(items)));
     let over = Memo::new(move |_| items.with(|items| !queue::is_busy(items)));
@@ -109,7 +118,7 @@ fn kind(state: &State) -> &'static str {
     match state {
         State::Waiting => "waiting",
         State::Running(_) => "running",
-        State::Done(_) => "done",
+        State::Done(..) => "done",
         State::Failed(_) => "failed",
         State::Cancelled => "cancelled",
     }
@@ -132,18 +141,16 @@ fn controls(uploads: Uploads, item: &Item) -> AnyView {
             <button class="link-button" on:click=move |_| uploads.retry(id)>"Retry"</button>
         }
         .into_any(),
-        State::Done(run) => view! { <A href=routes::run_page(run)>"Open"</A> }.into_any(),
+        State::Done(run, _) => view! { <A href=routes::run_page(run)>"Open"</A> }.into_any(),
     }
 }
 
 fn problem_lines(problem: &Problem) -> impl IntoView + use<> {
-    let offset = problem
-        .offset
-        .map(|offset| format!(" (byte {})", format::count(offset)));
+    let place = place(problem);
     view! {
         <p class="tray-problem" role="alert">
-            {problem.detail.clone()}
-            {offset}
+            <Prose text=problem.detail.clone()/>
+            " " {place}
         </p>
     }
 }
@@ -176,7 +183,7 @@ fn open_when_done(uploads: Uploads) {
 
 fn done_run(state: &State) -> Option<RunId> {
     match state {
-        State::Done(run) => Some(run.clone()),
+        State::Done(run, _) => Some(run.clone()),
         _ => None,
     }
 }

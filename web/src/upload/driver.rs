@@ -4,7 +4,7 @@
 
 use crate::client::{self, Method};
 use crate::clock;
-use crate::upload::queue::{self, Change, Item, LocalId, State};
+use crate::upload::queue::{self, Change, Item, LocalId, Novelty};
 use crate::upload::transfer::{Answer, Transfer};
 use api::ids::{RunId, UploadId};
 use api::problem::{Problem, ProblemCode};
@@ -142,16 +142,16 @@ impl Uploads {
     }
 
     fn change(self, id: LocalId, change: Change) {
-        let run = self.items.try_update(|items| {
+        let new_run = match &change {
+            Change::Finished(run, Novelty::New) => Some(run.clone()),
+            _ => None,
+        };
+        let there = self.items.try_update(|items| {
             let item = items.iter_mut().find(|item| item.id == id)?;
-            let was_done = matches!(item.state, State::Done(_));
             item.on(change);
-            match &item.state {
-                State::Done(run) if !was_done => Some(run.clone()),
-                _ => None,
-            }
+            Some(())
         });
-        if let Some(Some(run)) = run {
+        if let (Some(Some(())), Some(run)) = (there, new_run) {
             self.fresh.update(|fresh| {
                 fresh.insert(run);
             });
@@ -220,8 +220,12 @@ impl Uploads {
     /// The body is over there; the run may be there too, or in a moment.
     async fn finish(self, id: LocalId, upload: &UploadId, body: &str) -> Result<(), Problem> {
         if let Ok(finished) = serde_json::from_str::<FinishedUpload>(body) {
-            let run = finished.run.id;
-            self.change(id, Change::Progress(UploadProgress::Done { run }));
+            let novelty = if finished.known {
+                Novelty::Known
+            } else {
+                Novelty::New
+            };
+            self.change(id, Change::Finished(finished.run.id, novelty));
             return Ok(());
         }
         while self.is_open(id) {

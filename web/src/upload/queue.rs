@@ -34,6 +34,17 @@ pub struct Running {
     pub witness: Witness,
 }
 
+/// Whether a finished upload brought anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Novelty {
+    /// The server has not said yet.
+    Untold,
+    /// Its run is new.
+    New,
+    /// The same bytes were there before, and so was the run.
+    Known,
+}
+
 /// How an upload stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
@@ -42,7 +53,7 @@ pub enum State {
     /// Under way.
     Running(Running),
     /// It is a run.
-    Done(RunId),
+    Done(RunId, Novelty),
     /// It failed.
     Failed(Problem),
     /// The user cancelled it.
@@ -52,7 +63,7 @@ pub enum State {
 impl State {
     /// Whether nothing happens to it any more, unless the user retries.
     pub fn is_final(&self) -> bool {
-        matches!(self, State::Done(_) | State::Failed(_) | State::Cancelled)
+        matches!(self, State::Done(..) | State::Failed(_) | State::Cancelled)
     }
 }
 
@@ -67,6 +78,8 @@ pub enum Change {
     Sent(u64, UnixMillis),
     /// The server says how it stands.
     Progress(UploadProgress),
+    /// The server answered the whole body with its run.
+    Finished(RunId, Novelty),
     /// It failed on our side, or the server answered with a problem.
     Failed(Problem),
     /// The user cancelled it.
@@ -113,6 +126,9 @@ impl Item {
                 self.state = State::Waiting;
             }
             (Change::Retried, _) => {}
+            (Change::Finished(run, novelty), State::Done(_, Novelty::Untold)) => {
+                self.state = State::Done(run, novelty);
+            }
             (_, state) if state.is_final() => {}
             (Change::Started(now), _) => {
                 self.started = now;
@@ -130,6 +146,7 @@ impl Item {
             }
             (Change::Sent(..), _) => {}
             (Change::Progress(progress), state) => self.state = reported(state, progress),
+            (Change::Finished(run, novelty), _) => self.state = State::Done(run, novelty),
             (Change::Failed(problem), _) => self.state = State::Failed(problem),
             (Change::Cancelled, _) => self.state = State::Cancelled,
         }
@@ -143,7 +160,7 @@ impl Item {
                 received,
                 ..
             }) => Some(format::percent(*received, self.size)),
-            State::Done(_) => Some(100),
+            State::Done(..) => Some(100),
             State::Waiting => Some(0),
             State::Running(_) | State::Failed(_) | State::Cancelled => None,
         }
@@ -170,7 +187,8 @@ impl Item {
         match &self.state {
             State::Waiting => format!("Waiting · {}", format::bytes(self.size)),
             State::Running(running) => self.running_status(running),
-            State::Done(_) => "Done".to_owned(),
+            State::Done(_, Novelty::Known) => "The same bytes were here already".to_owned(),
+            State::Done(..) => "Done".to_owned(),
             State::Failed(problem) => problem.title.clone(),
             State::Cancelled => "Cancelled".to_owned(),
         }
@@ -179,6 +197,7 @@ impl Item {
     fn running_status(&self, running: &Running) -> String {
         let mut parts = vec![phase_name(running.phase).to_owned()];
         if running.phase == Phase::Receiving {
+            parts[0] += &format!(" {} %", format::percent(running.received, self.size));
             let whole = format::bytes(self.size);
             parts.push(format!("{} of {whole}", format::bytes(running.received)));
             if running.rate > 0 {
@@ -246,7 +265,7 @@ fn reported(state: &State, progress: UploadProgress) -> State {
                 witness,
             })
         }
-        UploadProgress::Done { run } => State::Done(run),
+        UploadProgress::Done { run } => State::Done(run, Novelty::Untold),
         UploadProgress::Failed { problem } => State::Failed(problem),
         UploadProgress::Cancelled => State::Cancelled,
     }
@@ -279,7 +298,7 @@ pub fn headline(items: &[Item]) -> String {
         .count();
     let done = items
         .iter()
-        .filter(|i| matches!(i.state, State::Done(_)))
+        .filter(|i| matches!(i.state, State::Done(..)))
         .count();
     let open = items.iter().filter(|i| !i.state.is_final()).count();
     match (open, failed) {
@@ -342,7 +361,7 @@ mod tests {
         assert_eq!(item.percent(), Some(10));
         assert_eq!(
             item.status(),
-            "Receiving · 100 B of 0.98 KiB · 50 B/s · 7 events · 18 s left"
+            "Receiving 10 % · 100 B of 0.98 KiB · 50 B/s · 7 events · 18 s left"
         );
     }
 
@@ -361,6 +380,19 @@ mod tests {
     }
 
     #[test]
+    fn the_answer_adds_whether_the_run_is_new() {
+        let run = || "run_1".parse::<RunId>().unwrap();
+        let mut item = item();
+        item.on(Change::Started(UnixMillis(0)));
+        item.on(done());
+        item.on(Change::Finished(run(), Novelty::Known));
+        assert_eq!(item.state, State::Done(run(), Novelty::Known));
+        assert_eq!(item.status(), "The same bytes were here already");
+        item.on(Change::Finished(run(), Novelty::New));
+        assert_eq!(item.state, State::Done(run(), Novelty::Known));
+    }
+
+    #[test]
     fn only_what_failed_or_was_cancelled_can_be_retried() {
         let mut item = item();
         item.on(Change::Started(UnixMillis(0)));
@@ -372,7 +404,7 @@ mod tests {
         assert_eq!((&item.state, &item.upload), (&State::Waiting, &None));
         item.on(done());
         item.on(Change::Retried);
-        assert!(matches!(item.state, State::Done(_)));
+        assert!(matches!(item.state, State::Done(..)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::list_state::{Column, events};
 use super::store::RunsStore;
-use crate::components::badge::{BadgeView, badge};
+use crate::components::badge::{BadgeView, badges};
 use crate::components::icon::{Icon, IconView};
 use crate::components::toasts::Toasts;
 use crate::format::{self, UnixMillis};
@@ -99,10 +99,10 @@ pub fn RunRow(
         let id = id.clone();
         Memo::new(move |_| uploads.fresh().with(|fresh| fresh.contains(&id)))
     };
-    let keys = move |event: KeyboardEvent| match event.key().as_str() {
-        "F2" => row.renaming.set(true),
-        "Delete" if !row.renaming.get_untracked() => row.delete(),
-        _ => {}
+    let keys = move |event: KeyboardEvent| {
+        if event.key() == "F2" {
+            row.renaming.set(true);
+        }
     };
     view! {
         <tr role="row" class="run" node_ref=row.element on:keydown=keys>
@@ -126,13 +126,12 @@ fn name_cell(row: Row, id: RunId, fresh: Memo<bool>) -> AnyView {
             .into_any()
         }
     };
-    let codes = Memo::new(move |_| row.with(|run| run.quality.clone()));
+    let found = Memo::new(move |_| row.with(badges));
     let badges = move || {
-        let badges = codes
-            .get()
-            .into_iter()
-            .map(|code| view! { <BadgeView badge=badge(&code)/> });
-        badges.collect_view()
+        let badges = found.get().into_iter();
+        badges
+            .map(|badge| view! { <BadgeView badge=badge/> })
+            .collect_view()
     };
     let new = move || {
         fresh
@@ -153,16 +152,17 @@ fn NameField(row: Row) -> impl IntoView {
     let input = NodeRef::<html::Input>::new();
     Effect::new(move |_| {
         if let Some(input) = input.get() {
+            let run = row.run.get_untracked();
+            input.set_value(&run.map(|run| run.name).unwrap_or_default());
             // Fails only for a field that left the page meanwhile.
             let _ = input.focus();
             input.select();
         }
     });
+    // Removing a field takes its focus away: by then the reference to it is gone.
     let value = move || {
-        input
-            .get_untracked()
-            .map(|input| input.value())
-            .unwrap_or_default()
+        let input = input.try_get_untracked().flatten();
+        input.map(|input| input.value()).unwrap_or_default()
     };
     let keys = move |event: KeyboardEvent| {
         event.stop_propagation();
@@ -181,7 +181,6 @@ fn NameField(row: Row) -> impl IntoView {
             aria-label="New name"
             maxlength=NAME_LIMIT
             node_ref=input
-            prop:value=row.run.get_untracked().map(|run| run.name)
             on:keydown=keys
             on:blur=move |_| row.rename(&value())
         />

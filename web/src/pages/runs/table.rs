@@ -2,8 +2,10 @@
 
 use super::list_state::{Column, ListState};
 use super::row::RunRow;
+use super::store::RunsStore;
 use crate::clock::ticking;
 use crate::components::keys::is_shortcut;
+use crate::components::toasts::Toasts;
 use crate::url_state::UrlState;
 use api::runs::RunSummary;
 use leptos::html;
@@ -26,6 +28,8 @@ pub fn RunTable(list: UrlState<ListState>, runs: Memo<Vec<RunSummary>>) -> impl 
     });
     let ids = move || runs.with(|runs| runs.iter().map(|run| run.id.clone()).collect::<Vec<_>>());
     let none = move || runs.with(Vec::is_empty);
+    let store: RunsStore = expect_context();
+    let toasts: Toasts = expect_context();
     let now = ticking(AGES_EVERY);
     let body = NodeRef::<html::Tbody>::new();
     let keys = move |event: KeyboardEvent| {
@@ -36,8 +40,11 @@ pub fn RunTable(list: UrlState<ListState>, runs: Memo<Vec<RunSummary>>) -> impl 
             "ArrowDown" => focus_run(&body, focused_run(&body).map_or(0, |at| at + 1)),
             "ArrowUp" => focus_run(&body, focused_run(&body).unwrap_or(0).saturating_sub(1)),
             "Delete" => {
-                // The row deletes itself; the one that takes its place takes the focus.
-                let at = focused_run(&body).unwrap_or(0);
+                let Some(at) = focused_run(&body) else { return };
+                let run = runs.with_untracked(|runs| runs.get(at as usize).cloned());
+                let Some(run) = run else { return };
+                store.delete(toasts, &run);
+                // The run that takes its place takes the focus, once it is there.
                 set_timeout(move || focus_run(&body, at), Duration::ZERO);
             }
             _ => return,

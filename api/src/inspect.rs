@@ -1,0 +1,128 @@
+//! What `tidemark inspect --json` prints: one [`Inspection`] per file.
+//!
+//! One document on stdout: the object itself for one file, an array of them for several.
+
+use serde::{Deserialize, Serialize};
+use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource};
+use trace::units::{Bytes, EventIdx};
+
+/// Summary of one snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inspection {
+    /// Path as given.
+    pub file: String,
+    /// What the file said of itself.
+    pub format: Format,
+    /// Its devices.
+    pub devices: Vec<Device>,
+    /// Steps of the device that has most of them.
+    pub steps: Steps,
+    /// Whether memory is left behind, step after step.
+    pub leaks: Leaks,
+    /// Findings about the data.
+    pub quality: Vec<QualityNote>,
+}
+
+/// What a file says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Format {
+    /// Pickle protocol; `null` for JSON.
+    pub pickle_protocol: Option<u8>,
+    /// The torch versions that write such a file.
+    pub torch_guess: Option<String>,
+}
+
+/// Summary of one device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// CUDA ordinal as the process saw it.
+    pub device: u32,
+    /// Events.
+    pub events: u32,
+    /// Σ of what the program asked for.
+    pub requested: SeriesSummary,
+    /// `torch.cuda.memory_allocated()`.
+    pub allocated: SeriesSummary,
+    /// Allocated plus pending frees.
+    pub active: SeriesSummary,
+    /// `torch.cuda.memory_reserved()`.
+    pub reserved: SeriesSummary,
+    /// Frees of memory that the trace did not see allocated.
+    pub unmatched_frees: u64,
+    /// Blocks that existed before the first event.
+    pub preexisting_blocks: u32,
+    /// How well the allocator's rules reproduced the trace.
+    pub fidelity: Fidelity,
+}
+
+/// Steps of one device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Steps {
+    /// Which device; `null` without devices.
+    pub device: Option<u32>,
+    /// Where they come from.
+    pub source: StepSource,
+    /// The steps.
+    pub items: Vec<StepLevels>,
+}
+
+/// One step and the levels in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepLevels {
+    /// Position among the steps, from 0.
+    pub index: u32,
+    /// As annotated, or `step N` when inferred.
+    pub name: String,
+    /// Its first event.
+    pub first_event: EventIdx,
+    /// One past its last event.
+    pub end_event: EventIdx,
+    /// *Allocated* after its last event.
+    pub allocated_end: Bytes,
+    /// Largest *allocated* in it.
+    pub allocated_peak: Bytes,
+    /// *Reserved* after its last event.
+    pub reserved_end: Bytes,
+    /// *Requested* after its last event.
+    pub requested_end: Bytes,
+}
+
+/// What is left behind, step after step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leaks {
+    /// Yes, no, or cannot tell.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: String,
+    /// What grows, largest first.
+    pub groups: Vec<LeakGroup>,
+}
+
+/// Whether something leaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Something grows with the steps.
+    Leak,
+    /// Nothing does.
+    Clean,
+    /// The data does not allow an answer; the reason says why.
+    CannotTell,
+}
+
+/// Allocations that grow together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeakGroup {
+    /// Bytes more after each step.
+    pub bytes_per_step: f64,
+    /// Blocks more after each step.
+    pub count_per_step: f64,
+    /// Bytes live at the end.
+    pub live_bytes: Bytes,
+    /// Where they are allocated.
+    pub frame: crate::timeline::FrameText,
+    /// From 0 to 1.
+    pub confidence: f64,
+}
+
+impl Eq for LeakGroup {}

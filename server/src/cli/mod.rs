@@ -1,0 +1,129 @@
+//! What a person types.
+
+mod bench;
+mod inspect;
+mod push;
+mod replay;
+mod serve;
+mod table;
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Where GPU memory went.
+///
+/// Tidemark reads the snapshots that torch.cuda.memory._dump_snapshot() writes, shows where memory
+/// stood at every moment of a run, and what kept it there. Without a command it serves the
+/// dashboard at http://127.0.0.1:7878.
+#[derive(Parser)]
+#[command(name = "tidemark", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+struct Line {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: serve::ServeArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tidemark                                   serve the dashboard at http://127.0.0.1:7878
+  tidemark inspect snapshot.pickle           what is in a snapshot
+  tidemark push snapshot.pickle              upload it to a running dashboard, print the link
+  curl -T snapshot.pickle http://127.0.0.1:7878/api/upload/
+
+A snapshot is made by the training program itself:
+  torch.cuda.memory._record_memory_history()
+  ...                                        # some steps
+  torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve the dashboard (the default command)
+    Serve(serve::ServeArgs),
+    /// Summarise snapshots: series, steps, leaks, quality
+    Inspect(inspect::InspectArgs),
+    /// Upload snapshots to a dashboard and print their links
+    Push(push::PushArgs),
+    /// Run the offload engine: configurations and patches, one row each
+    Bench(bench::BenchArgs),
+    /// Drive the offloader with recorded calls and report each difference
+    Replay(replay::ReplayArgs),
+}
+
+/// Why a command failed, as `main` prints it.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// A file cannot be read or is no snapshot.
+    #[error("{}: {why}", .path.display())]
+    BadInput {
+        /// Which file.
+        path: PathBuf,
+        /// Why, with the byte offset where there is one.
+        why: String,
+    },
+    /// The server cannot start.
+    #[error(transparent)]
+    Open(#[from] crate::app::OpenError),
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// Another failure.
+    #[error("{0}")]
+    Failed(String),
+    /// The engine and a recording disagree; the report says where.
+    #[error("the engine and the recording disagree")]
+    Mismatch,
+}
+
+impl CliError {
+    /// The process's exit status: 2 for bad input and bad usage, as clap has it, else 1.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            CliError::BadInput { .. } | CliError::Usage(_) => 2,
+            CliError::Open(_) | CliError::Failed(_) | CliError::Mismatch => 1,
+        }
+    }
+}
+
+/// Parses the command line and runs the command.
+///
+/// # Errors
+/// Why it failed.
+pub fn run() -> Result<(), CliError> {
+    let line = Line::parse();
+    match line.command {
+        None => serve::serve(line.serve),
+        Some(Command::Serve(args)) => serve::serve(args),
+        Some(Command::Inspect(args)) => inspect::inspect(&args),
+        Some(Command::Push(args)) => push::push(&args),
+        Some(Command::Bench(args)) => bench::bench(&args),
+        Some(Command::Replay(args)) => replay::replay(&args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Line::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples() {
+        for command in Line::command().get_subcommands() {
+            let name = command.get_name();
+            let help = command.get_after_help().map(ToString::to_string);
+            assert!(help.unwrap_or_default().contains("Examples:"), "{name}");
+        }
+    }
+
+    #[test]
+    fn serving_is_the_default() {
+        let line = Line::try_parse_from(["tidemark", "--listen", "127.0.0.1:0"]).unwrap();
+        assert!(line.command.is_none());
+        assert_eq!(line.serve.listen.port(), 0);
+    }
+}

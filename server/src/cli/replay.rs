@@ -1,0 +1,74 @@
+//! `tidemark replay`: the engine's offloader against recorded calls of the real one.
+
+use super::CliError;
+use clap::Args;
+use engine::tape::{self, ReplayReport, TapeVersion};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidemark replay v3_dense.jsonl.zst
+  tidemark replay recorded.jsonl --version v4 --json
+
+Exit status: 0 when everything agrees, 1 when something differs, 2 for a tape that cannot be read.";
+
+/// Options of `tidemark replay`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ReplayArgs {
+    /// Recorded calls, JSON lines, plain or packed with zstd
+    #[arg(value_name = "TAPE")]
+    tape: PathBuf,
+    /// Version of the offloader, such as v0 or v0+P3; else as the file's name says, else the one
+    /// that agrees best
+    #[arg(long)]
+    version: Option<String>,
+    /// Print one JSON document: {"calls", "mismatches", "first"}
+    #[arg(long)]
+    json: bool,
+}
+
+/// Replays and reports.
+///
+/// # Errors
+/// [`CliError::Mismatch`] after the report, when something differs.
+pub fn replay(args: &ReplayArgs) -> Result<(), CliError> {
+    let version = args.version.as_deref().map(version).transpose()?;
+    let bad_input = |why: tape::TapeError| CliError::BadInput {
+        path: args.tape.clone(),
+        why: why.to_string(),
+    };
+    let (version, report) = tape::replay_file(&args.tape, version).map_err(bad_input)?;
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&report).expect("a report is plain data") + "\n",
+        false => for_people(&args.tape, version, &report),
+    };
+    let written = std::io::stdout().lock().write_all(text.as_bytes());
+    written.map_err(|why| CliError::Failed(format!("cannot write the report: {why}")))?;
+    match report.mismatches {
+        0 => Ok(()),
+        _ => Err(CliError::Mismatch),
+    }
+}
+
+fn version(text: &str) -> Result<TapeVersion, CliError> {
+    TapeVersion::from_name(text)
+        .ok_or_else(|| CliError::Usage(format!("`{text}` is no version: use v0, v0+P3, v1 … v4")))
+}
+
+fn for_people(tape: &Path, version: TapeVersion, report: &ReplayReport) -> String {
+    let mut text = format!(
+        "{}: {version:?}, {} calls, {} values differ\n",
+        tape.display(),
+        report.calls,
+        report.mismatches
+    );
+    if let Some(first) = &report.first {
+        text += &format!(
+            "  first at line {}: {} of {} is {} here, {} in the recording\n",
+            first.line, first.field, first.op, first.computed, first.recorded
+        );
+    }
+    text
+}

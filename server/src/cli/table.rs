@@ -1,0 +1,229 @@
+//! Summaries as text that lines up.
+
+use api::inspect::{Device, Inspection, StepLevels, Verdict};
+use std::fmt::Write;
+use trace::trace::{SeriesSummary, StepSource};
+use trace::units::Bytes;
+
+/// Steps printed at each end of a long list.
+const STEPS_SHOWN: usize = 5;
+
+/// One file, for people.
+pub fn inspection(inspection: &Inspection) -> String {
+    let mut out = format!("{}\n  {}\n", inspection.file, format_line(inspection));
+    for device in &inspection.devices {
+        out += &device_table(device);
+    }
+    if inspection.devices.is_empty() {
+        out += "\n  no device holds memory or events\n";
+    }
+    out += &steps(inspection);
+    out += &leaks(inspection);
+    out += &quality(inspection);
+    out
+}
+
+fn format_line(inspection: &Inspection) -> String {
+    let kind = match inspection.format.pickle_protocol {
+        Some(protocol) => format!("pickle protocol {protocol}"),
+        None => "JSON".to_owned(),
+    };
+    match &inspection.format.torch_guess {
+        Some(versions) => format!("{kind}, as PyTorch {versions} writes it"),
+        None => kind,
+    }
+}
+
+fn device_table(device: &Device) -> String {
+    let fidelity = device.fidelity;
+    let share = match fidelity.allocs {
+        0 => "no allocations".to_owned(),
+        allocs => format!(
+            "{} of {} allocations at the predicted address ({:.2} %)",
+            grouped(fidelity.predicted),
+            grouped(allocs),
+            fidelity.predicted as f64 / allocs as f64 * 100.0
+        ),
+    };
+    let mut table = Table::new(["", "start", "peak", "at event", "end"]);
+    let series = [
+        ("requested", &device.requested),
+        ("allocated", &device.allocated),
+        ("active", &device.active),
+        ("reserved", &device.reserved),
+    ];
+    for (name, summary) in series {
+        table.row(series_row(name, summary));
+    }
+    format!(
+        "\n  device {}: {} events, {} blocks from before, {} unmatched frees\n  {share}\n{}",
+        device.device,
+        grouped(u64::from(device.events)),
+        grouped(u64::from(device.preexisting_blocks)),
+        grouped(device.unmatched_frees),
+        table.print("    "),
+    )
+}
+
+fn series_row(name: &str, summary: &SeriesSummary) -> [String; 5] {
+    let at = summary.peak_event.map(|event| grouped(u64::from(event.0)));
+    [
+        name.to_owned(),
+        summary.start.to_string(),
+        summary.peak.to_string(),
+        at.unwrap_or_else(|| "start".to_owned()),
+        summary.end.to_string(),
+    ]
+}
+
+fn steps(inspection: &Inspection) -> String {
+    let steps = &inspection.steps;
+    let source = match steps.source {
+        StepSource::Annotations => "from annotations",
+        StepSource::Inferred => "inferred from the repeating allocations",
+        StepSource::None => return "\n  steps: none found\n".to_owned(),
+    };
+    let n_steps = steps.items.len();
+    let mut table = Table::new([
+        "step",
+        "events",
+        "allocated peak",
+        "allocated end",
+        "reserved end",
+    ]);
+    for (at, step) in steps.items.iter().enumerate() {
+        if n_steps <= 2 * STEPS_SHOWN + 1 || at < STEPS_SHOWN || at >= n_steps - STEPS_SHOWN {
+            table.row(step_row(step));
+        } else if at == STEPS_SHOWN {
+            let left_out = n_steps - 2 * STEPS_SHOWN;
+            table.row([
+                format!("… {left_out} more"),
+                String::new(),
+                String::new(),
+                String::new(),
+                String::new(),
+            ]);
+        }
+    }
+    let device = steps.device.unwrap_or_default();
+    format!(
+        "\n  {n_steps} steps on device {device}, {source}\n{}",
+        table.print("    ")
+    )
+}
+
+fn step_row(step: &StepLevels) -> [String; 5] {
+    [
+        step.name.clone(),
+        format!(
+            "{}–{}",
+            grouped(u64::from(step.first_event.0)),
+            grouped(u64::from(step.end_event.0))
+        ),
+        step.allocated_peak.to_string(),
+        step.allocated_end.to_string(),
+        step.reserved_end.to_string(),
+    ]
+}
+
+fn leaks(inspection: &Inspection) -> String {
+    let leaks = &inspection.leaks;
+    let verdict = match leaks.verdict {
+        Verdict::Leak => "leaks",
+        Verdict::Clean => "no leak",
+        Verdict::CannotTell => "leaks: cannot tell",
+    };
+    let mut out = format!("\n  {verdict}: {}\n", leaks.reason);
+    for group in &leaks.groups {
+        let frame = &group.frame;
+        let bytes = Bytes(group.bytes_per_step.max(0.0) as u64);
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "    {bytes} a step, {} live: {} {}:{}",
+            group.live_bytes, frame.name, frame.filename, frame.line
+        );
+    }
+    out
+}
+
+fn quality(inspection: &Inspection) -> String {
+    if inspection.quality.is_empty() {
+        return "\n  quality: nothing to remark\n".to_owned();
+    }
+    let mut out = "\n  quality\n".to_owned();
+    for note in &inspection.quality {
+        out += &format!("    {}: {}\n", note.code, note.detail);
+    }
+    out
+}
+
+/// Digits in groups of three.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Columns: the first to the left, the others to the right.
+struct Table {
+    rows: Vec<[String; 5]>,
+}
+
+impl Table {
+    fn new(head: [&str; 5]) -> Table {
+        Table {
+            rows: vec![head.map(str::to_owned)],
+        }
+    }
+
+    fn row(&mut self, cells: [String; 5]) {
+        self.rows.push(cells);
+    }
+
+    fn print(&self, indent: &str) -> String {
+        let width = |column: usize| {
+            let cells = self.rows.iter().map(|row| row[column].chars().count());
+            cells.max().unwrap_or(0)
+        };
+        let widths: [usize; 5] = std::array::from_fn(width);
+        let line = |row: &[String; 5]| {
+            let mut line = format!("{indent}{:<w$}", row[0], w = widths[0]);
+            for column in 1..5 {
+                line += &format!("  {:>w$}", row[column], w = widths[column]);
+            }
+            line.trim_end().to_owned() + "\n"
+        };
+        self.rows.iter().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(["", "a", "b", "c", "d"]);
+        table.row(["x", "1", "22", "", ""].map(str::to_owned));
+        table.row(["long", "333", "4", "", ""].map(str::to_owned));
+        assert_eq!(
+            table.print(" "),
+            "         a   b  c  d\n x       1  22\n long  333   4\n"
+        );
+    }
+
+    #[test]
+    fn digits_come_in_threes() {
+        let check = |n: u64, expected: &str| assert_eq!(grouped(n), expected);
+        check(0, "0");
+        check(999, "999");
+        check(11_027_735, "11\u{202f}027\u{202f}735");
+    }
+}

@@ -1,0 +1,94 @@
+//! Server-sent events.
+
+use super::App;
+use api::progress::{ServerEvent, UploadProgress};
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::stream::{self, Stream, StreamExt};
+use serde::Serialize;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
+
+/// A comment this often keeps proxies from closing a quiet stream.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// An upload to listen to.
+pub enum Listen {
+    /// It moves on.
+    Moving(watch::Receiver<UploadProgress>),
+    /// It does not.
+    Finished(UploadProgress),
+}
+
+/// Whatever changes on the server, so that open pages refresh: first how unfinished uploads stand,
+/// then each change.
+#[utoipa::path(get, path = "/api/events", tag = "server",
+    responses((status = 200, body = ServerEvent, content_type = "text/event-stream")))]
+pub async fn all(
+    State(app): State<Arc<App>>,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>> + Send> {
+    // Subscribe first: what happens between the two must not be lost.
+    let changes = app.events.subscribe();
+    let now = app
+        .uploads
+        .unfinished()
+        .into_iter()
+        .map(|job| ServerEvent::Upload {
+            upload: job.id.clone(),
+            progress: job.watch().borrow().clone(),
+        });
+    let now: Vec<ServerEvent> = now.collect();
+    let events = stream::iter(now).chain(stream::unfold(changes, next_change));
+    let stopping = app.stopping.clone();
+    let events = events.map(|event| Ok(data(Event::default(), &event)));
+    Sse::new(events.take_until(stopping.cancelled_owned())).keep_alive(keep_alive())
+}
+
+/// One upload, to its end.
+pub fn upload_stream(
+    app: &App,
+    listen: Listen,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>> + Send + use<>> {
+    let states = match listen {
+        Listen::Finished(progress) => stream::iter([progress]).boxed(),
+        Listen::Moving(watching) => stream::unfold(Some(watching), next_state).boxed(),
+    };
+    let events = states.map(|state| Ok(data(Event::default().event("progress"), &state)));
+    let stopping = app.stopping.clone();
+    Sse::new(events.take_until(stopping.cancelled_owned())).keep_alive(keep_alive())
+}
+
+async fn next_change(
+    mut changes: broadcast::Receiver<ServerEvent>,
+) -> Option<(ServerEvent, broadcast::Receiver<ServerEvent>)> {
+    match changes.recv().await {
+        Ok(event) => Some((event, changes)),
+        // It fell behind: let it look for itself.
+        Err(RecvError::Lagged(_)) => Some((ServerEvent::RunsChanged, changes)),
+        Err(RecvError::Closed) => None,
+    }
+}
+
+type Watching = Option<watch::Receiver<UploadProgress>>;
+
+async fn next_state(watching: Watching) -> Option<(UploadProgress, Watching)> {
+    let mut watching = watching?;
+    let state = watching.borrow_and_update().clone();
+    if !matches!(state, UploadProgress::Running { .. }) {
+        return Some((state, None));
+    }
+    // The sender goes away only with the last word spoken, which is then still to be read.
+    let _ = watching.changed().await;
+    Some((state, Some(watching)))
+}
+
+fn data(event: Event, value: &impl Serialize) -> Event {
+    event.json_data(value).expect("events are plain data")
+}
+
+fn keep_alive() -> KeepAlive {
+    KeepAlive::new().interval(KEEP_ALIVE)
+}

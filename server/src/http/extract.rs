@@ -1,0 +1,85 @@
+//! Extractors whose refusals are problems too.
+
+use super::error::Error;
+use api::ids::{RunId, UploadId};
+use axum::extract::{FromRequest, FromRequestParts};
+use axum::http::request::Parts;
+use std::str::FromStr;
+use trace::tiles::{GroupBy, TileId};
+
+/// A JSON body.
+#[derive(FromRequest)]
+#[from_request(via(axum::Json), rejection(Error))]
+pub struct Json<T>(pub T);
+
+/// Parts of the path.
+#[derive(FromRequestParts)]
+#[from_request(via(axum::extract::Path), rejection(Error))]
+pub struct Path<T>(pub T);
+
+/// The query.
+#[derive(FromRequestParts)]
+#[from_request(via(axum::extract::Query), rejection(Error))]
+pub struct Query<T>(pub T);
+
+/// `Host` of the request, as the client wrote it.
+pub struct Host(pub String);
+
+/// Scheme and host under which the client reached the server, for links.
+pub struct Origin(String);
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Origin {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Origin, Error> {
+        let Host(host) = Host::from_request_parts(parts, state).await?;
+        // A proxy that ends TLS says so; who lies here gets a wrong link for himself.
+        let by_proxy = parts.headers.get("x-forwarded-proto");
+        let tls = by_proxy.is_some_and(|scheme| scheme.as_bytes() == b"https");
+        let scheme = if tls { "https" } else { "http" };
+        Ok(Origin(format!("{scheme}://{host}")))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Host {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Host, Error> {
+        let header = parts.headers.get(axum::http::header::HOST);
+        let host = header.and_then(|value| value.to_str().ok());
+        let named = host.or_else(|| parts.uri.authority().map(|a| a.as_str()));
+        let missing = || Error::BadRequest("the request names no host".to_owned());
+        named.map(|host| Host(host.to_owned())).ok_or_else(missing)
+    }
+}
+
+/// A run id in a path: what is none is a run that is not there.
+pub fn run_id(text: &str) -> Result<RunId, Error> {
+    text.parse()
+        .map_err(|_| Error::NotFound(format!("run {text}")))
+}
+
+/// An upload id in a path.
+pub fn upload_id(text: &str) -> Result<UploadId, Error> {
+    text.parse()
+        .map_err(|_| Error::NotFound(format!("upload {text}")))
+}
+
+/// A tile id in a path.
+pub fn tile_id(level: u8, index: u32) -> Result<TileId, Error> {
+    match level <= trace::tiles::MAX_LEVEL {
+        true => Ok(TileId { level, index }),
+        false => Err(Error::NotFound(format!("tile level {level}"))),
+    }
+}
+
+/// A grouping in a path.
+pub fn group_by(text: &str) -> Result<GroupBy, Error> {
+    GroupBy::from_str(text).map_err(|error| Error::BadRequest(error.to_string()))
+}

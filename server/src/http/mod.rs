@@ -1,0 +1,111 @@
+//! The route table, and what every request passes.
+
+mod assets;
+pub mod error;
+mod events;
+mod extract;
+mod guard;
+mod packed;
+mod pictures;
+mod runs;
+mod samples;
+mod serve;
+mod session;
+#[cfg(test)]
+mod tests;
+mod uploads;
+
+pub use serve::{Listening, serve};
+
+pub(crate) use crate::app::App;
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::HeaderMap;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use error::Error;
+use std::sync::Arc;
+use tower::ServiceBuilder;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// JSON bodies are small; uploads count their own bytes.
+const JSON_LIMIT: usize = 64 << 10;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Tidemark",
+        description = "Where GPU memory stood at every moment of a run, and what kept it there. \
+                       Errors are application/problem+json.",
+    ),
+    tags(
+        (name = "runs", description = "Stored runs"),
+        (name = "uploads", description = "Snapshots on their way in"),
+        (name = "samples", description = "Bundled runs"),
+        (name = "timeline", description = "What a picture of a run needs"),
+        (name = "server", description = "The server itself"),
+    )
+)]
+struct Document;
+
+/// Every route of the API.
+fn api() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(session::server))
+        .routes(routes!(session::open, session::close))
+        .routes(routes!(events::all))
+        .routes(routes!(runs::list))
+        .routes(routes!(runs::get, runs::rename, runs::delete))
+        .routes(routes!(runs::restore))
+        .routes(routes!(uploads::announce))
+        .routes(routes!(uploads::send, uploads::get, uploads::cancel))
+        .routes(routes!(uploads::watch))
+        .routes(routes!(uploads::send_named))
+        .routes(routes!(samples::list))
+        .routes(routes!(samples::open))
+        .routes(routes!(pictures::series))
+        .routes(routes!(pictures::mountain))
+        .routes(routes!(pictures::marks))
+        .routes(routes!(pictures::block))
+        .routes(routes!(pictures::moment))
+}
+
+/// The whole server, as a service.
+pub fn router(app: Arc<App>) -> Router {
+    let (routes, document) = api().split_for_parts();
+    let openapi = move |headers: HeaderMap| async move { packed::json(&headers, &document) };
+    // Outermost first.
+    let guards = ServiceBuilder::new()
+        .layer(from_fn(guard::harden))
+        .layer(from_fn(log))
+        .layer(from_fn_with_state(Arc::clone(&app), guard::check_host))
+        .layer(from_fn(guard::check_origin))
+        .layer(from_fn_with_state(Arc::clone(&app), guard::check_token));
+    routes
+        .route(api::routes::OPENAPI, get(openapi))
+        .method_not_allowed_fallback(wrong_method)
+        .fallback(assets::serve)
+        .layer(DefaultBodyLimit::max(JSON_LIMIT))
+        .layer(guards)
+        .with_state(app)
+}
+
+async fn wrong_method(request: Request) -> Response {
+    Error::Method(request.method().to_string()).into_response()
+}
+
+/// One line per request, without its query, headers or body: a token may be among them.
+async fn log(request: Request, next: axum::middleware::Next) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let began = std::time::Instant::now();
+    // A panic in a handler is a defect, but not a reason to drop the connection without a word.
+    let handled = tokio::spawn(next.run(request)).await;
+    let response = handled.unwrap_or_else(|_| Error::Panicked.into_response());
+    let status = response.status().as_u16();
+    let duration_ms = began.elapsed().as_millis() as u64;
+    tracing::debug!(%method, path, status, duration_ms, "request");
+    response
+}

@@ -1,0 +1,182 @@
+//! Responses that never change: packed once, sent with an ETag, kept by browsers for good.
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use std::io::Write;
+
+/// Smaller answers are not worth packing.
+const WORTH_PACKING: usize = 1024;
+
+/// A packed answer and what may be done with it.
+pub struct Packed {
+    /// zstd of the body.
+    pub zstd: Vec<u8>,
+    /// Of the body.
+    pub media_type: &'static str,
+    /// Names the content.
+    pub etag: String,
+    /// Whether its address names its version too.
+    pub keep: Keep,
+}
+
+/// What a browser may do without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Use it for ever: the address changes when the content does.
+    Forever,
+    /// Ask each time whether it is still the same.
+    Ask,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coding {
+    Zstd,
+    Gzip,
+    Identity,
+}
+
+impl Packed {
+    /// The answer to a request with these headers.
+    pub fn respond(self, request: &HeaderMap) -> Response {
+        let response = match is_known(request, &self.etag) {
+            true => StatusCode::NOT_MODIFIED.into_response(),
+            false => self.body(coding(request)),
+        };
+        with_validators(response, &self.etag, self.keep)
+    }
+
+    fn body(&self, coding: Coding) -> Response {
+        let bytes = match coding {
+            Coding::Zstd => Ok(self.zstd.clone()),
+            Coding::Gzip => zstd::decode_all(&self.zstd[..]).and_then(|body| gzip(&body)),
+            Coding::Identity => zstd::decode_all(&self.zstd[..]),
+        };
+        match bytes {
+            Ok(bytes) => coded(bytes, coding, self.media_type),
+            Err(_) => super::error::Error::Panicked.into_response(),
+        }
+    }
+}
+
+/// The answer "still the same", when the request knows this content.
+pub fn not_modified(request: &HeaderMap, etag: &str, keep: Keep) -> Option<Response> {
+    let response = || StatusCode::NOT_MODIFIED.into_response();
+    is_known(request, etag).then(|| with_validators(response(), etag, keep))
+}
+
+/// JSON that may change at any time, packed when that is worth it.
+pub fn json(request: &HeaderMap, value: &impl Serialize) -> Response {
+    let body = serde_json::to_vec(value).expect("responses are plain data");
+    let coding = coding(request);
+    let packed = match coding {
+        _ if body.len() < WORTH_PACKING => None,
+        Coding::Zstd => zstd::bulk::compress(&body, 1).ok(),
+        Coding::Gzip => gzip(&body).ok(),
+        Coding::Identity => None,
+    };
+    let mut response = match packed {
+        Some(packed) => coded(packed, coding, "application/json"),
+        None => coded(body, Coding::Identity, "application/json"),
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn coded(bytes: Vec<u8>, coding: Coding, media_type: &'static str) -> Response {
+    let mut response = Response::new(Body::from(bytes));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    let name = match coding {
+        Coding::Zstd => Some("zstd"),
+        Coding::Gzip => Some("gzip"),
+        Coding::Identity => None,
+    };
+    if let Some(name) = name {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(name));
+    }
+    response
+}
+
+fn with_validators(mut response: Response, etag: &str, keep: Keep) -> Response {
+    let headers = response.headers_mut();
+    if let Ok(etag) = HeaderValue::from_str(etag) {
+        headers.insert(header::ETAG, etag);
+    }
+    // Private: a shared cache must not hand it to someone without the token.
+    let control = match keep {
+        Keep::Forever => "private, max-age=31536000, immutable",
+        Keep::Ask => "private, no-cache",
+    };
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(control));
+    response
+}
+
+fn is_known(request: &HeaderMap, etag: &str) -> bool {
+    let values = request.get_all(header::IF_NONE_MATCH).iter();
+    let mut tags = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    tags.any(|tag| matches!(tag.trim(), "*") || tag.trim() == etag)
+}
+
+/// The best coding that the client takes.
+fn coding(request: &HeaderMap) -> Coding {
+    let accepts = |name: &str| accepts(request, name);
+    match () {
+        () if accepts("zstd") => Coding::Zstd,
+        () if accepts("gzip") => Coding::Gzip,
+        () => Coding::Identity,
+    }
+}
+
+/// Whether the client takes a coding. A refusal (`;q=0`) is the only weight that matters here.
+pub fn accepts(request: &HeaderMap, coding: &str) -> bool {
+    let values = request.get_all(header::ACCEPT_ENCODING).iter();
+    let mut offers = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    offers.any(|offer| {
+        let (name, weight) = offer.split_once(';').unwrap_or((offer, ""));
+        let weight = weight.trim().strip_prefix("q=").map(str::parse::<f32>);
+        name.trim().eq_ignore_ascii_case(coding) && !matches!(weight, Some(Ok(0.0)))
+    })
+}
+
+fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let level = flate2::Compression::new(4);
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
+    encoder.write_all(bytes)?;
+    encoder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: header::HeaderName, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn the_best_coding_that_the_client_takes_is_used() {
+        let check = |accepted: &'static str, expected: Coding| {
+            let request = headers(header::ACCEPT_ENCODING, accepted);
+            assert_eq!(coding(&request), expected, "{accepted}");
+        };
+        check("gzip, deflate, br, zstd", Coding::Zstd);
+        check("gzip, zstd;q=0", Coding::Gzip);
+        check("br", Coding::Identity);
+        check("", Coding::Identity);
+    }
+
+    #[test]
+    fn a_known_tag_needs_no_body() {
+        let request = headers(header::IF_NONE_MATCH, "\"a\", \"b\"");
+        assert!(is_known(&request, "\"b\"") && !is_known(&request, "\"c\""));
+        assert!(is_known(&headers(header::IF_NONE_MATCH, "*"), "\"c\""));
+    }
+}

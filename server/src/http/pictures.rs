@@ -1,0 +1,159 @@
+//! Tiles and marks, blocks and moments: what the timeline asks for.
+
+use super::App;
+use super::error::Error;
+use super::extract::{Path, Query, group_by, run_id, tile_id};
+use super::packed::{self, Keep, Packed};
+use crate::pictures::{Decoded, Picture, details};
+use api::ids::RunId;
+use api::problem::Problem;
+use api::timeline::{BlockDetail, Marks, Moment};
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::Deserialize;
+use std::sync::Arc;
+use trace::trace::BlockIdx;
+use trace::units::EventIdx;
+
+/// Media type of tiles.
+const TILE: &str = "application/vnd.tidemark.tile";
+
+/// The version of the encoding that an address names.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub struct Version {
+    /// With the current version, browsers keep the answer for good.
+    v: Option<u32>,
+}
+
+/// The four lines of a tile, binary.
+#[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/series/{level}/{index}",
+    tag = "timeline", params(("run" = String, Path), ("device" = u32, Path),
+        ("level" = u8, Path), ("index" = u32, Path), Version),
+    responses((status = 200, content_type = "application/vnd.tidemark.tile"),
+              (status = 404, body = Problem)))]
+pub async fn series(
+    State(app): State<Arc<App>>,
+    Path((run, device, level, index)): Path<(String, u32, u8, u32)>,
+    Query(version): Query<Version>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let picture = Picture::Series(tile_id(level, index)?);
+    respond(&app, &run_id(&run)?, device, picture, &version, &headers).await
+}
+
+/// Live allocations of a tile, stacked, binary.
+#[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/mountain/{group}/{level}/{index}",
+    tag = "timeline", params(("run" = String, Path), ("device" = u32, Path),
+        ("group" = String, Path), ("level" = u8, Path), ("index" = u32, Path), Version),
+    responses((status = 200, content_type = "application/vnd.tidemark.tile"),
+              (status = 404, body = Problem)))]
+pub async fn mountain(
+    State(app): State<Arc<App>>,
+    Path((run, device, group, level, index)): Path<(String, u32, String, u8, u32)>,
+    Query(version): Query<Version>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let picture = Picture::Mountain(group_by(&group)?, tile_id(level, index)?);
+    respond(&app, &run_id(&run)?, device, picture, &version, &headers).await
+}
+
+/// Steps, scopes and failed allocations of a device.
+#[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/marks", tag = "timeline",
+    params(("run" = String, Path), ("device" = u32, Path), Version),
+    responses((status = 200, body = Marks), (status = 404, body = Problem)))]
+pub async fn marks(
+    State(app): State<Arc<App>>,
+    Path((run, device)): Path<(String, u32)>,
+    Query(version): Query<Version>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    respond(
+        &app,
+        &run_id(&run)?,
+        device,
+        Picture::Marks,
+        &version,
+        &headers,
+    )
+    .await
+}
+
+/// Everything about one block.
+#[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/blocks/{block}", tag = "timeline",
+    params(("run" = String, Path), ("device" = u32, Path), ("block" = u32, Path)),
+    responses((status = 200, body = BlockDetail), (status = 404, body = Problem)))]
+pub async fn block(
+    State(app): State<Arc<App>>,
+    Path((run, device, block)): Path<(String, u32, u32)>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let decoded = decoded(&app, run_id(&run)?).await?;
+    let found = details::block(&decoded, decoded.device(device)?, BlockIdx(block));
+    let missing = || Error::NotFound(format!("block {block} on device {device}"));
+    Ok(packed::json(&headers, &found.ok_or_else(missing)?))
+}
+
+/// One event and the levels after it.
+#[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/events/{event}", tag = "timeline",
+    params(("run" = String, Path), ("device" = u32, Path), ("event" = u32, Path)),
+    responses((status = 200, body = Moment), (status = 404, body = Problem)))]
+pub async fn moment(
+    State(app): State<Arc<App>>,
+    Path((run, device, event)): Path<(String, u32, u32)>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let decoded = decoded(&app, run_id(&run)?).await?;
+    let found = details::moment(decoded.device(device)?, EventIdx(event));
+    let missing = || Error::NotFound(format!("event {event} on device {device}"));
+    Ok(packed::json(&headers, &found.ok_or_else(missing)?))
+}
+
+async fn decoded(app: &App, run: RunId) -> Result<Arc<Decoded>, Error> {
+    let trace = app
+        .store
+        .read(move |reader| reader.run_ref(&run))
+        .await?
+        .trace;
+    Ok(app.pictures.traces.get(trace).await?)
+}
+
+async fn respond(
+    app: &App,
+    run: &RunId,
+    device: u32,
+    picture: Picture,
+    version: &Version,
+    headers: &HeaderMap,
+) -> Result<Response, Error> {
+    let keep = match version.v == Some(picture.version()) {
+        true => Keep::Forever,
+        false => Keep::Ask,
+    };
+    let etag = etag(run, device, picture);
+    if let Some(response) = packed::not_modified(headers, &etag, keep) {
+        return Ok(response);
+    }
+    let zstd = app.pictures.get(run, device, picture).await?;
+    let media_type = match picture {
+        Picture::Marks => "application/json",
+        Picture::Series(_) | Picture::Mountain(..) => TILE,
+    };
+    Ok(Packed {
+        zstd,
+        media_type,
+        etag,
+        keep,
+    }
+    .respond(headers))
+}
+
+/// A run's id names its content, so the address and the version name the picture. Weak, because
+/// the bytes differ by coding.
+fn etag(run: &RunId, device: u32, picture: Picture) -> String {
+    let key = picture.key(0, device);
+    format!(
+        "W/\"{run}-{device}-{}-{}-{}-v{}\"",
+        key.kind, key.level, key.index, key.version
+    )
+}

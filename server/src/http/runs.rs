@@ -1,0 +1,183 @@
+//! Runs: list, look, rename, delete, restore.
+
+use super::App;
+use super::error::Error;
+use super::extract::{Json, Path, Query, run_id};
+use super::packed;
+use crate::clock::now_ms;
+use crate::facts::DeviceFacts;
+use crate::store::{RunRow, Which};
+use api::ids::RunId;
+use api::problem::Problem;
+use api::runs::{DeviceSummary, RenameRun, RunDetail, RunSummary};
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::Deserialize;
+use std::sync::Arc;
+use trace::trace::Series;
+
+/// Characters of a name.
+const NAME_CHARS: std::ops::RangeInclusive<usize> = 1..=200;
+
+/// Which runs to list.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub struct ListQuery {
+    /// List the deleted runs that can still be restored instead.
+    #[serde(default)]
+    deleted: bool,
+}
+
+/// Runs, newest first.
+#[utoipa::path(get, path = "/api/runs", tag = "runs", params(ListQuery),
+    responses((status = 200, body = Vec<RunSummary>)))]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    Query(query): Query<ListQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let which = if query.deleted {
+        Which::Deleted
+    } else {
+        Which::Live
+    };
+    let runs = app.store.read(move |reader| reader.runs(which)).await?;
+    let summaries: Vec<RunSummary> = runs.into_iter().map(summary).collect();
+    Ok(packed::json(&headers, &summaries))
+}
+
+/// One run.
+#[utoipa::path(get, path = "/api/runs/{run}", tag = "runs", params(("run" = String, Path)),
+    responses((status = 200, body = RunDetail), (status = 404, body = Problem)))]
+pub async fn get(
+    State(app): State<Arc<App>>,
+    Path(run): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let id = run_id(&run)?;
+    let read = app
+        .store
+        .read(move |reader| Ok((reader.run(&id)?, reader.settings(&id)?)));
+    let (row, settings) = read.await?;
+    if row.deleted_ms.is_some() {
+        let restore = api::routes::run_restore(&row.id);
+        let detail = format!("run {run}: it was deleted (POST {restore} undoes that)");
+        return Err(Error::NotFound(detail));
+    }
+    Ok(packed::json(&headers, &detail(row, settings)))
+}
+
+/// Renames a run.
+#[utoipa::path(patch, path = "/api/runs/{run}", tag = "runs", params(("run" = String, Path)),
+    request_body = RenameRun,
+    responses((status = 200, body = RunSummary), (status = 404, body = Problem)))]
+pub async fn rename(
+    State(app): State<Arc<App>>,
+    Path(run): Path<String>,
+    Json(request): Json<RenameRun>,
+) -> Result<axum::Json<RunSummary>, Error> {
+    let (id, name) = (run_id(&run)?, run_name(&request.name)?);
+    let write = app.store.write(move |writer| {
+        writer.rename_run(&id, &name)?;
+        writer.reader().run(&id)
+    });
+    changed(&app, write.await?)
+}
+
+/// Deletes a run; for ten minutes that can be undone.
+#[utoipa::path(delete, path = "/api/runs/{run}", tag = "runs", params(("run" = String, Path)),
+    responses((status = 200, body = RunSummary), (status = 404, body = Problem)))]
+pub async fn delete(
+    State(app): State<Arc<App>>,
+    Path(run): Path<String>,
+) -> Result<axum::Json<RunSummary>, Error> {
+    let id = run_id(&run)?;
+    let write = app.store.write(move |writer| {
+        writer.delete_run(&id, now_ms())?;
+        writer.reader().run(&id)
+    });
+    changed(&app, write.await?)
+}
+
+/// Undoes a deletion.
+#[utoipa::path(post, path = "/api/runs/{run}/restore", tag = "runs",
+    params(("run" = String, Path)),
+    responses((status = 200, body = RunSummary), (status = 404, body = Problem)))]
+pub async fn restore(
+    State(app): State<Arc<App>>,
+    Path(run): Path<String>,
+) -> Result<axum::Json<RunSummary>, Error> {
+    let id = run_id(&run)?;
+    let write = app.store.write(move |writer| {
+        writer.restore_run(&id)?;
+        writer.reader().run(&id)
+    });
+    changed(&app, write.await?)
+}
+
+/// The row of the list.
+pub async fn summary_of(app: &App, run: RunId) -> Result<RunSummary, Error> {
+    let row = app.store.read(move |reader| reader.run(&run)).await?;
+    Ok(summary(row))
+}
+
+/// A name that a person gave: trimmed, of reasonable length, without control characters.
+pub fn run_name(text: &str) -> Result<String, Error> {
+    let name = text.trim();
+    let fits = NAME_CHARS.contains(&name.chars().count()) && !name.chars().any(char::is_control);
+    let wrong = || Error::BadRequest("a name has 1 to 200 characters".to_owned());
+    fits.then(|| name.to_owned()).ok_or_else(wrong)
+}
+
+fn changed(app: &App, row: RunRow) -> Result<axum::Json<RunSummary>, Error> {
+    // Nobody may be listening.
+    let _ = app.events.send(api::progress::ServerEvent::RunsChanged);
+    Ok(axum::Json(summary(row)))
+}
+
+fn detail(row: RunRow, settings: Vec<(String, String)>) -> RunDetail {
+    RunDetail {
+        pickle_protocol: row.pickle_protocol,
+        torch_guess: row.torch_guess.clone(),
+        settings,
+        quality_notes: row.quality.clone(),
+        summary: summary(row),
+    }
+}
+
+fn summary(row: RunRow) -> RunSummary {
+    let peak = |device: &DeviceFacts| device.series(Series::Allocated).peak.get();
+    RunSummary {
+        id: row.id,
+        name: row.name,
+        source: row.source,
+        created_ms: row.created_ms,
+        file_bytes: row.file_bytes,
+        content_hash: row.blob,
+        steps: row
+            .devices
+            .iter()
+            .map(|device| device.steps)
+            .max()
+            .unwrap_or(0),
+        peak_allocated: row.devices.iter().map(peak).max().unwrap_or(0),
+        devices: row.devices.into_iter().map(device_summary).collect(),
+        quality: row.quality.into_iter().map(|note| note.code).collect(),
+        deleted_ms: row.deleted_ms,
+    }
+}
+
+fn device_summary(facts: DeviceFacts) -> DeviceSummary {
+    DeviceSummary {
+        device: facts.device,
+        events: facts.events,
+        blocks: facts.blocks,
+        series: facts.series,
+        fidelity: facts.fidelity,
+        unmatched_frees: facts.unmatched_frees,
+        step_source: facts.step_source,
+        steps: facts.steps,
+        time: facts.time.map(|(first, last)| (first.0, last.0)),
+        oom_events: facts.ooms.iter().map(|oom| oom.event.0).collect(),
+    }
+}

@@ -1,0 +1,49 @@
+//! Bundled sample runs, one click away.
+
+use super::App;
+use super::error::Error;
+use super::extract::{Origin, Path};
+use super::uploads::finished;
+use crate::samples;
+use api::problem::Problem;
+use api::runs::{FinishedUpload, RunSource, Sample};
+use axum::extract::State;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+/// The bundled samples.
+#[utoipa::path(get, path = "/api/samples", tag = "samples",
+    responses((status = 200, body = Vec<Sample>)))]
+pub async fn list() -> axum::Json<Vec<Sample>> {
+    axum::Json(
+        samples::ALL
+            .iter()
+            .map(samples::BundledSample::describe)
+            .collect(),
+    )
+}
+
+/// Makes a run of a sample, or finds the one that it is already.
+#[utoipa::path(post, path = "/api/samples/{name}", tag = "samples",
+    params(("name" = String, Path)),
+    responses((status = 201, body = FinishedUpload), (status = 200, body = FinishedUpload),
+              (status = 404, body = Problem)))]
+pub async fn open(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    origin: Origin,
+) -> Result<Response, Error> {
+    let missing = || Error::NotFound(format!("sample {name}"));
+    let sample = samples::find(&name).ok_or_else(missing)?;
+    let (size, title) = (sample.file.len() as u64, sample.title.to_owned());
+    let job = app
+        .uploads
+        .announce(title, Some(size), RunSource::Sample)
+        .await?;
+    let body = stream::iter([Ok::<_, Infallible>(Bytes::from_static(sample.file))]);
+    let arrived = app.uploads.take(job, body).await?;
+    finished(&app, arrived, &origin).await
+}

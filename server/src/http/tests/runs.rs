@@ -1,0 +1,235 @@
+//! Runs: rename, delete, restore, purge; and what a server finds that starts after one that died.
+
+use super::{Server, packed_snapshot, snapshot};
+use crate::app::App;
+use crate::config::Config;
+use crate::identity::{run_id, upload_id};
+use crate::store::UploadState;
+use api::ids::RunId;
+use api::problem::ProblemCode;
+use api::progress::UploadProgress;
+use api::routes;
+use api::runs::{FinishedUpload, RunDetail, RunSource, RunSummary};
+use axum::http::{Method, StatusCode};
+use std::time::Duration;
+
+async fn upload(server: &Server) -> RunId {
+    server
+        .put("/api/upload/a", snapshot())
+        .await
+        .read::<FinishedUpload>()
+        .run
+        .id
+}
+
+async fn live(server: &Server) -> Vec<RunSummary> {
+    server.get(routes::RUNS).await.read()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_listed_with_its_facts() {
+    let server = Server::start().await;
+    let run = upload(&server).await;
+    let detail: RunDetail = server.get(&routes::run(&run)).await.read();
+    assert_eq!(detail.pickle_protocol, Some(4));
+    assert!(!detail.settings.is_empty());
+    assert_eq!(detail.summary.steps, 12);
+    let device = &detail.summary.devices[0];
+    assert_eq!(device.steps, 12);
+    assert!(
+        device
+            .time
+            .is_some_and(|(first, last)| 0 < first && first < last)
+    );
+    assert_eq!(device.fidelity.allocs, device.fidelity.predicted);
+    assert_eq!(detail.summary.peak_allocated, device.series[1].peak.get());
+    assert_eq!(live(&server).await, [detail.summary]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_can_be_renamed() {
+    let server = Server::start().await;
+    let run = upload(&server).await;
+    let name = r#"{"name":" <b>after the fix</b> "}"#;
+    let renamed: RunSummary = server
+        .json(Method::PATCH, &routes::run(&run), name)
+        .await
+        .read();
+    assert_eq!(renamed.name, "<b>after the fix</b>");
+    assert_eq!(live(&server).await, [renamed]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_can_be_undone_until_it_is_purged() {
+    let server = Server::start().await;
+    let run = upload(&server).await;
+    let delete = async || server.json(Method::DELETE, &routes::run(&run), "").await;
+    let deleted: RunSummary = delete().await.read();
+    let deleted_ms = deleted.deleted_ms.expect("just deleted");
+    assert_eq!(live(&server).await, []);
+    assert_eq!(
+        server.get(&routes::run(&run)).await.problem().code,
+        ProblemCode::NotFound
+    );
+    let trash: Vec<RunSummary> = server.get("/api/runs?deleted=true").await.read();
+    assert_eq!(trash, [deleted]);
+
+    let restored = server
+        .json(Method::POST, &routes::run_restore(&run), "")
+        .await;
+    let restored = restored.read::<RunSummary>();
+    assert_eq!(live(&server).await, [restored]);
+
+    delete().await.expect(StatusCode::OK);
+    server.app.uploads.purge(deleted_ms - 1).await.unwrap();
+    assert_eq!(server.stored_files(), 1, "still to be undone");
+    server.app.uploads.purge(i64::MAX).await.unwrap();
+    assert_eq!(server.stored_files(), 0);
+    let restored = server
+        .json(Method::POST, &routes::run_restore(&run), "")
+        .await;
+    assert_eq!(restored.problem().code, ProblemCode::NotFound);
+    let database = server.data().join("tidemark.db");
+    let rows = std::fs::metadata(database).unwrap().len();
+    assert!(rows > 0);
+    assert_eq!(upload(&server).await, run, "it can be uploaded again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uploading_a_deleted_run_again_restores_it() {
+    let server = Server::start().await;
+    let run = upload(&server).await;
+    server
+        .json(Method::DELETE, &routes::run(&run), "")
+        .await
+        .expect(StatusCode::OK);
+    let again: FinishedUpload = server.put("/api/upload/a", snapshot()).await.read();
+    assert!(again.known);
+    assert_eq!(again.run.deleted_ms, None);
+    assert_eq!(live(&server).await, [again.run]);
+}
+
+/// Stores a blob and an unfinished upload of it, as a server leaves them that dies right then.
+async fn leave_unfinished(config: Config, complete: bool) -> api::ids::UploadId {
+    let app = App::open(config).await.unwrap();
+    let id = upload_id();
+    let (blobs, runtime) = (
+        app.uploads.blobs().clone(),
+        tokio::runtime::Handle::current(),
+    );
+    let (staging, name) = (blobs.clone(), id.clone());
+    let staged = tokio::task::spawn_blocking(move || {
+        let mut incoming = staging.begin(&runtime, &name).unwrap();
+        incoming.write(packed_snapshot()).unwrap();
+        incoming.finish().unwrap()
+    });
+    let staged = staged.await.unwrap();
+    if complete {
+        drop(blobs.keep(&staged).await.unwrap());
+    }
+    let upload = id.clone();
+    let write = app.store.write(move |writer| {
+        writer.insert_upload(&upload, "left.pickle", None, RunSource::Upload, 1)?;
+        writer.move_upload(&upload, &UploadState::Running, 2)?;
+        if complete {
+            writer.insert_blob(&staged.row, 3)?;
+            writer.upload_stored(&upload, &staged.row.hash, 3)?;
+        }
+        // Half of a trace.
+        writer.new_trace(1, 4).map(drop)
+    });
+    write.await.unwrap();
+    app.stopping.cancel();
+    id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_whose_bytes_are_all_there_is_taken_up_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config::new(folder.path().join("data"));
+    let id = leave_unfinished(config.clone(), true).await;
+    let server = reopened(config, folder).await;
+    let expected = run_id(&blake3::hash(packed_snapshot()));
+    let done = async {
+        loop {
+            let progress: UploadProgress = server.get(&routes::upload(&id)).await.read();
+            if let UploadProgress::Done { run } = progress {
+                return run;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let run = tokio::time::timeout(Duration::from_secs(30), done)
+        .await
+        .unwrap();
+    assert_eq!(run, expected);
+    assert_eq!(live(&server).await[0].name, "left.pickle");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_lacks_bytes_has_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config::new(folder.path().join("data"));
+    let id = leave_unfinished(config.clone(), false).await;
+    let server = reopened(config, folder).await;
+    let progress: UploadProgress = server.get(&routes::upload(&id)).await.read();
+    assert!(matches!(progress, UploadProgress::Failed { problem }
+        if problem.code == ProblemCode::Interrupted));
+    assert_eq!(server.stored_files(), 0);
+    assert_eq!(live(&server).await, []);
+}
+
+/// A second server on the same folder, once the first has let go of it.
+async fn reopened(config: Config, folder: tempfile::TempDir) -> Server {
+    for _ in 0..200 {
+        if let Ok(app) = App::open(config.clone()).await {
+            return Server {
+                app,
+                _folder: folder,
+            };
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the first server never lets go of the folder");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_servers_cannot_share_a_folder() {
+    let server = Server::start().await;
+    let second = App::open(Config::new(server.data().to_owned())).await;
+    let refused = second.map(drop).unwrap_err().to_string();
+    assert!(refused.contains("in use by another tidemark"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blobs_are_packed_again_and_stay_the_same() {
+    let server = Server::start().await;
+    let run = upload(&server).await;
+    let hash = live(&server).await[0].content_hash.clone();
+    let (name, store) = (hash.clone(), server.app.store.clone());
+    let before = store
+        .read(move |reader| reader.blob(&name))
+        .await
+        .unwrap()
+        .unwrap();
+    let (uploads, stopping) = (server.app.uploads.clone(), server.app.stopping.clone());
+    let runtime = tokio::runtime::Handle::current();
+    let repack = move || uploads.repack_all(&runtime, 12, &stopping).unwrap();
+    tokio::task::spawn_blocking(repack).await.unwrap();
+    let after = store
+        .read(move |reader| reader.blob(&hash))
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(after.stored_bytes < before.stored_bytes);
+    assert_eq!(after.file_bytes, before.file_bytes);
+    let stored = server
+        .data()
+        .join("blobs")
+        .join(&after.hash[..2])
+        .join(&after.hash);
+    let stored = std::fs::read(stored).unwrap();
+    assert_eq!(stored.len() as u64, after.stored_bytes);
+    assert!(zstd::decode_all(&stored[..]).unwrap() == snapshot());
+    assert_eq!(upload(&server).await, run, "equal bytes are still known");
+}

@@ -1,0 +1,341 @@
+//! Uploads, good and bad.
+
+use super::{Server, packed_snapshot, request, snapshot};
+use api::problem::ProblemCode;
+use api::progress::UploadProgress;
+use api::routes;
+use api::runs::{AnnouncedUpload, FinishedUpload, RunSource, RunSummary};
+use axum::body::Body;
+use axum::http::{Method, StatusCode, header};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use std::io::Write;
+use std::time::Duration;
+use trace::units;
+
+async fn announce(server: &Server, body: &str) -> AnnouncedUpload {
+    let answer = server.json(Method::POST, routes::UPLOADS, body).await;
+    answer.expect(StatusCode::CREATED).read()
+}
+
+/// Whatever goes wrong, nothing is left of it.
+async fn assert_nothing_left(server: &Server) {
+    let runs: Vec<RunSummary> = server.get(routes::RUNS).await.read();
+    assert_eq!(runs, []);
+    assert_eq!(server.stored_files(), 0);
+    let traces = server.app.store.write(|writer| writer.purge_traces());
+    assert_eq!(traces.await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_becomes_a_run() {
+    let server = Server::start().await;
+    let file = snapshot();
+    let announcement = format!(r#"{{"name":"/tmp/a/run 7.pickle","size":{}}}"#, file.len());
+    let upload = announce(&server, &announcement).await.upload;
+    let answer = server.put(&routes::upload(&upload), file.clone()).await;
+    let finished: FinishedUpload = answer.expect(StatusCode::CREATED).read();
+    assert!(!finished.known);
+    assert_eq!(finished.run.name, "run 7.pickle");
+    assert_eq!(finished.run.source, RunSource::Upload);
+    assert_eq!(finished.run.file_bytes, file.len() as u64);
+    assert_eq!(
+        finished.run.content_hash,
+        blake3::hash(&file).to_hex().to_string()
+    );
+    assert_eq!(
+        finished.url,
+        format!("http://localhost:7878/runs/{}", finished.run.id)
+    );
+    let listed: Vec<RunSummary> = server.get(routes::RUNS).await.read();
+    assert_eq!(listed, std::slice::from_ref(&finished.run));
+    let progress: UploadProgress = server.get(&routes::upload(&upload)).await.read();
+    assert_eq!(
+        progress,
+        UploadProgress::Done {
+            run: finished.run.id
+        }
+    );
+    // Its body was sent, and cannot be sent again.
+    let again = server.put(&routes::upload(&upload), file).await;
+    assert_eq!(again.problem().code, ProblemCode::Conflict);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn equal_bytes_are_one_blob_and_one_run() {
+    let server = Server::start().await;
+    let send = async |name: &str| -> FinishedUpload {
+        server
+            .put(&routes::upload_named(name), snapshot())
+            .await
+            .read()
+    };
+    let first = send("one.pickle").await;
+    let second = send("two.pickle").await;
+    assert!(!first.known && second.known);
+    assert_eq!(first.run, second.run);
+    assert_eq!(server.stored_files(), 1);
+    // Packed, the same snapshot is other bytes: another blob and another run.
+    let packed: FinishedUpload = server
+        .put("/api/upload/three", packed_snapshot())
+        .await
+        .read();
+    assert_ne!(packed.run.id, first.run.id);
+    assert_eq!(packed.run.devices, first.run.devices);
+    assert_eq!(server.stored_files(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn equal_bytes_at_the_same_time_are_one_run() {
+    let server = Server::start().await;
+    let send = |name| server.put(name, snapshot());
+    let (a, b, c) = tokio::join!(
+        send("/api/upload/a"),
+        send("/api/upload/b"),
+        send("/api/upload/c")
+    );
+    let runs = [a, b, c].map(|answer| answer.read::<FinishedUpload>().run.id);
+    assert!(runs.iter().all(|id| *id == runs[0]));
+    let listed: Vec<RunSummary> = server.get(routes::RUNS).await.read();
+    assert_eq!(listed.len(), 1);
+    assert_eq!(server.stored_files(), 1);
+    let orphans = server.app.store.write(|writer| writer.purge_traces());
+    assert_eq!(orphans.await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_large_is_said_before_a_byte_is_sent() {
+    let server = Server::with(|config| config.upload_limit = units::Bytes(1000)).await;
+    let announced = r#"{"name":"a","size":1001}"#;
+    let answer = server.json(Method::POST, routes::UPLOADS, announced).await;
+    assert_eq!(answer.problem().code, ProblemCode::TooLarge);
+    let put = request(Method::PUT, "/api/upload/a").header(header::CONTENT_LENGTH, 1001);
+    let never = stream::pending::<Result<Bytes, std::io::Error>>();
+    let answer = server
+        .send(put.body(Body::from_stream(never)).unwrap())
+        .await;
+    assert_eq!(answer.problem().code, ProblemCode::TooLarge);
+    // Without a length, as soon as it is too much.
+    let answer = server
+        .put("/api/upload/a", Body::from_stream(pieces(snapshot())))
+        .await;
+    assert_eq!(answer.problem().code, ProblemCode::TooLarge);
+    assert_nothing_left(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_said_before_a_byte_is_sent() {
+    let server = Server::with(|config| config.keep_free = units::Bytes(1 << 60)).await;
+    let answer = server
+        .json(Method::POST, routes::UPLOADS, r#"{"name":"a","size":9}"#)
+        .await;
+    assert_eq!(answer.problem().code, ProblemCode::InsufficientStorage);
+    assert_eq!(answer.status, StatusCode::INSUFFICIENT_STORAGE);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_snapshot_is_refused_with_its_offset() {
+    let server = Server::start().await;
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&snapshot()).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let half = snapshot();
+    let half = half[..half.len() / 2].to_vec();
+    let cut = gzip[..gzip.len() / 2].to_vec();
+    let check = async |body: Vec<u8>, offset: Option<u64>, says: &str| {
+        let problem = server.put("/api/upload/bad", body).await.problem();
+        assert_eq!(problem.code, ProblemCode::BadSnapshot);
+        assert_eq!(problem.offset, offset, "{}", problem.detail);
+        assert!(problem.detail.contains(says), "{}", problem.detail);
+    };
+    check(Vec::new(), Some(0), "empty").await;
+    check(b"hello, world".to_vec(), Some(0), "not a memory snapshot").await;
+    check(
+        b"\x80\x04cos\nsystem\n.".to_vec(),
+        Some(2),
+        "would run code",
+    )
+    .await;
+    check(
+        cut.clone(),
+        Some(cut.len() as u64),
+        "gzip stream does not end",
+    )
+    .await;
+    check(half.clone(), Some(half.len() as u64), "ends").await;
+    assert_nothing_left(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_connection_leaves_nothing_and_says_so() {
+    let server = Server::start().await;
+    let upload = announce(&server, r#"{"name":"a"}"#).await.upload;
+    let file = snapshot();
+    let half = Bytes::from(file[..file.len() / 2].to_vec());
+    let gone = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    let body = Body::from_stream(stream::iter([Ok(half), Err(gone)]));
+    let answer = server.put(&routes::upload(&upload), body).await;
+    assert_eq!(answer.problem().code, ProblemCode::Interrupted);
+    let progress: UploadProgress = server.get(&routes::upload(&upload)).await.read();
+    assert!(matches!(progress, UploadProgress::Failed { problem }
+        if problem.code == ProblemCode::Interrupted));
+    assert_nothing_left(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_shorter_than_announced_is_interrupted() {
+    let server = Server::start().await;
+    let file = snapshot();
+    let announcement = format!(r#"{{"name":"a","size":{}}}"#, file.len() + 1);
+    let upload = announce(&server, &announcement).await.upload;
+    let answer = server.put(&routes::upload(&upload), file).await;
+    assert_eq!(answer.problem().code, ProblemCode::Interrupted);
+    assert_nothing_left(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_can_be_cancelled_before_and_while_it_arrives() {
+    let server = Server::start().await;
+    let delete = async |path: &str| {
+        server
+            .send(request(Method::DELETE, path).body(Body::empty()).unwrap())
+            .await
+            .status
+    };
+    let early = routes::upload(&announce(&server, r#"{"name":"a"}"#).await.upload);
+    assert_eq!(delete(&early).await, StatusCode::NO_CONTENT);
+    assert_eq!(
+        server.get(&early).await.read::<UploadProgress>(),
+        UploadProgress::Cancelled
+    );
+    assert_eq!(delete(&early).await, StatusCode::CONFLICT);
+
+    let late = routes::upload(&announce(&server, r#"{"name":"a"}"#).await.upload);
+    let half = stream::iter([Ok::<_, std::io::Error>(Bytes::from(
+        snapshot()[..9000].to_vec(),
+    ))]);
+    let stuck = Body::from_stream(half.chain(stream::pending()));
+    let sending = server.put(&late, stuck);
+    let cancelling = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let progress: UploadProgress = server.get(&late).await.read();
+            if matches!(progress, UploadProgress::Running { received: 9000, .. }) {
+                return delete(&late).await;
+            }
+        }
+    };
+    let (answer, cancelled) = tokio::join!(sending, cancelling);
+    assert_eq!(cancelled, StatusCode::NO_CONTENT);
+    assert_eq!(answer.problem().code, ProblemCode::Cancelled);
+    assert_nothing_left(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_streams_to_the_last_word() {
+    let server = Server::start().await;
+    let upload = announce(&server, r#"{"name":"a"}"#).await.upload;
+    let body = Body::from_stream(slow_pieces(snapshot()));
+    let (path, events_path) = (routes::upload(&upload), routes::upload_events(&upload));
+    let (sent, events) = tokio::join!(server.put(&path, body), server.get(&events_path));
+    let run = sent.read::<FinishedUpload>().run.id;
+    let text = String::from_utf8(events.body.to_vec()).unwrap();
+    assert_eq!(events.headers[header::CONTENT_TYPE], "text/event-stream");
+    let states: Vec<UploadProgress> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect();
+    assert!(text.contains("event: progress"), "{text}");
+    assert!(states.len() > 2, "{text}");
+    assert_eq!(states.last(), Some(&UploadProgress::Done { run }));
+    let received = states.iter().filter_map(|state| match state {
+        UploadProgress::Running { received, .. } => Some(*received),
+        _ => None,
+    });
+    assert!(received.is_sorted(), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_third_upload_waits_for_its_turn() {
+    let server = Server::start().await;
+    let stuck = || {
+        let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"\x80\x04"))]);
+        Body::from_stream(first.chain(stream::pending()))
+    };
+    let mut paths = Vec::new();
+    for _ in 0..3 {
+        paths.push(routes::upload(
+            &announce(&server, r#"{"name":"a"}"#).await.upload,
+        ));
+    }
+    let watch = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let mut phases = Vec::new();
+            for path in &paths {
+                let text = String::from_utf8(server.get(path).await.body.to_vec()).unwrap();
+                phases.push(text);
+            }
+            let count = |phase| phases.iter().filter(|text| text.contains(phase)).count();
+            if count("receiving") == 2 {
+                assert_eq!(count("waiting"), 1, "{phases:?}");
+                break;
+            }
+        }
+        for path in &paths {
+            let delete = request(Method::DELETE, path).body(Body::empty()).unwrap();
+            server.send(delete).await.expect(StatusCode::NO_CONTENT);
+        }
+    };
+    let (a, b, c) = (&paths[0], &paths[1], &paths[2]);
+    let (a, b, c, ()) = tokio::join!(
+        server.put(a, stuck()),
+        server.put(b, stuck()),
+        server.put(c, stuck()),
+        watch
+    );
+    for answer in [a, b, c] {
+        assert_eq!(answer.problem().code, ProblemCode::Cancelled);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_sample_opens_and_opens_again() {
+    let server = Server::start().await;
+    let samples: Vec<api::runs::Sample> = server.get(routes::SAMPLES).await.read();
+    assert!(samples.len() >= 4);
+    for sample in &samples {
+        let path = routes::sample(&sample.name);
+        let opened: FinishedUpload = server.json(Method::POST, &path, "").await.read();
+        assert_eq!(opened.run.source, RunSource::Sample);
+        assert_eq!(opened.run.name, sample.title);
+        assert!(
+            opened.run.steps >= 5,
+            "{}: {} steps",
+            sample.name,
+            opened.run.steps
+        );
+        let again: FinishedUpload = server.json(Method::POST, &path, "").await.read();
+        assert!(again.known);
+    }
+}
+
+fn pieces(file: Vec<u8>) -> impl stream::Stream<Item = Result<Bytes, std::io::Error>> {
+    let pieces: Vec<_> = file
+        .chunks(5000)
+        .map(|piece| Ok(Bytes::copy_from_slice(piece)))
+        .collect();
+    stream::iter(pieces)
+}
+
+fn slow_pieces(file: Vec<u8>) -> impl stream::Stream<Item = Result<Bytes, std::io::Error>> {
+    let large: Vec<_> = file
+        .chunks(file.len() / 4)
+        .map(Bytes::copy_from_slice)
+        .collect();
+    stream::iter(large).then(|piece| async {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        Ok(piece)
+    })
+}

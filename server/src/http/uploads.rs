@@ -1,0 +1,199 @@
+//! Uploads: announce, send, watch, cancel.
+
+use super::App;
+use super::error::Error;
+use super::events::{self, Listen};
+use super::extract::{Json, Origin, Path, upload_id};
+use super::runs::summary_of;
+use crate::ingest::{Arrived, Job};
+use crate::store::{StoreError, UploadState};
+use api::ids::UploadId;
+use api::problem::Problem;
+use api::progress::UploadProgress;
+use api::routes;
+use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload, RunSource};
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+
+/// Characters of a file name that are kept.
+const NAME_CHARS: usize = 200;
+
+/// Announces an upload: the limit and the disk are checked before a byte is sent.
+#[utoipa::path(post, path = "/api/uploads", tag = "uploads", request_body = AnnounceUpload,
+    responses((status = 201, body = AnnouncedUpload), (status = 413, body = Problem),
+              (status = 507, body = Problem)))]
+pub async fn announce(
+    State(app): State<Arc<App>>,
+    Json(request): Json<AnnounceUpload>,
+) -> Result<(StatusCode, axum::Json<AnnouncedUpload>), Error> {
+    let name = file_name(&request.name);
+    let job = app
+        .uploads
+        .announce(name, request.size, RunSource::Upload)
+        .await?;
+    let upload = job.id.clone();
+    Ok((StatusCode::CREATED, axum::Json(AnnouncedUpload { upload })))
+}
+
+/// Sends the body of an announced upload; answers when it became a run.
+#[utoipa::path(put, path = "/api/uploads/{upload}", tag = "uploads",
+    params(("upload" = String, Path)),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 201, body = FinishedUpload), (status = 200, body = FinishedUpload),
+              (status = 422, body = Problem)))]
+pub async fn send(
+    State(app): State<Arc<App>>,
+    Path(upload): Path<String>,
+    origin: Origin,
+    body: Body,
+) -> Result<Response, Error> {
+    let id = upload_id(&upload)?;
+    match app.uploads.job(&id) {
+        Some(job) => take(&app, job, origin, body).await,
+        None => {
+            app.store.read(move |reader| reader.upload(&id)).await?;
+            Err(StoreError::Conflict(format!("{upload} is finished")).into())
+        }
+    }
+}
+
+/// Announces and sends in one: `curl -T FILE http://HOST/api/upload/`.
+#[utoipa::path(put, path = "/api/upload/{name}", tag = "uploads", params(("name" = String, Path)),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 201, body = FinishedUpload), (status = 200, body = FinishedUpload),
+              (status = 413, body = Problem), (status = 422, body = Problem)))]
+pub async fn send_named(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    origin: Origin,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Error> {
+    let length = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok());
+    let size = length.and_then(|text| text.parse().ok());
+    let job = app
+        .uploads
+        .announce(file_name(&name), size, RunSource::Upload)
+        .await?;
+    take(&app, job, origin, body).await
+}
+
+/// How an upload stands.
+#[utoipa::path(get, path = "/api/uploads/{upload}", tag = "uploads",
+    params(("upload" = String, Path)),
+    responses((status = 200, body = UploadProgress), (status = 404, body = Problem)))]
+pub async fn get(
+    State(app): State<Arc<App>>,
+    Path(upload): Path<String>,
+) -> Result<axum::Json<UploadProgress>, Error> {
+    let id = upload_id(&upload)?;
+    let progress = match app.uploads.job(&id) {
+        Some(job) => job.watch().borrow().clone(),
+        None => stored_progress(&app, id).await?,
+    };
+    Ok(axum::Json(progress))
+}
+
+/// How an upload stands and moves on, as server-sent `progress` events; the last one says that it
+/// is done, failed or cancelled.
+#[utoipa::path(get, path = "/api/uploads/{upload}/events", tag = "uploads",
+    params(("upload" = String, Path)),
+    responses((status = 200, body = UploadProgress, content_type = "text/event-stream"),
+              (status = 404, body = Problem)))]
+pub async fn watch(
+    State(app): State<Arc<App>>,
+    Path(upload): Path<String>,
+) -> Result<Response, Error> {
+    let id = upload_id(&upload)?;
+    let listen = match app.uploads.job(&id) {
+        Some(job) => Listen::Moving(job.watch()),
+        None => Listen::Finished(stored_progress(&app, id).await?),
+    };
+    Ok(events::upload_stream(&app, listen).into_response())
+}
+
+/// Cancels an upload.
+#[utoipa::path(delete, path = "/api/uploads/{upload}", tag = "uploads",
+    params(("upload" = String, Path)),
+    responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem)))]
+pub async fn cancel(
+    State(app): State<Arc<App>>,
+    Path(upload): Path<String>,
+) -> Result<StatusCode, Error> {
+    let id = upload_id(&upload)?;
+    match app.uploads.job(&id) {
+        Some(job) => app.uploads.cancel(&job).await?,
+        None => {
+            app.store.read(move |reader| reader.upload(&id)).await?;
+            return Err(StoreError::Conflict(format!("{upload} is finished")).into());
+        }
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The answer to an upload that became a run.
+pub async fn finished(app: &App, arrived: Arrived, origin: &Origin) -> Result<Response, Error> {
+    let Arrived { run, known } = arrived;
+    let url = format!("{origin}{}", routes::run_page(&run));
+    let run = summary_of(app, run).await?;
+    let status = if known {
+        StatusCode::OK
+    } else {
+        StatusCode::CREATED
+    };
+    let body = FinishedUpload { run, url, known };
+    Ok((status, axum::Json(body)).into_response())
+}
+
+async fn take(app: &App, job: Arc<Job>, origin: Origin, body: Body) -> Result<Response, Error> {
+    let arrived = app.uploads.take(job, body.into_data_stream()).await?;
+    finished(app, arrived, &origin).await
+}
+
+async fn stored_progress(app: &App, id: UploadId) -> Result<UploadProgress, Error> {
+    let stored = app.store.read(move |reader| reader.upload(&id)).await?;
+    Ok(match stored.state {
+        UploadState::Done(run) => UploadProgress::Done { run },
+        UploadState::Failed(problem) => UploadProgress::Failed { problem },
+        UploadState::Cancelled => UploadProgress::Cancelled,
+        // Finished between the two looks, or about to be taken up again.
+        UploadState::Announced | UploadState::Running => UploadProgress::Running {
+            phase: api::progress::Phase::Waiting,
+            received: 0,
+            total: stored.announced,
+            events: 0,
+            rate: 0,
+        },
+    })
+}
+
+/// A file's name without its folders and control characters; never empty.
+fn file_name(text: &str) -> String {
+    let last = text.rsplit(['/', '\\']).next().unwrap_or_default();
+    let printable = last.chars().filter(|c| !c.is_control()).take(NAME_CHARS);
+    let name = printable.collect::<String>();
+    match name.trim() {
+        "" => "snapshot".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_names_are_bare_and_printable() {
+        assert_eq!(file_name("snapshot.pickle"), "snapshot.pickle");
+        assert_eq!(file_name("/etc/../x/a b.pickle"), "a b.pickle");
+        assert_eq!(file_name("C:\\runs\\a.pickle"), "a.pickle");
+        assert_eq!(file_name("a\n\u{7}b"), "ab");
+        assert_eq!(file_name("runs/"), "snapshot");
+        assert_eq!(file_name(&"x".repeat(999)).len(), NAME_CHARS);
+    }
+}

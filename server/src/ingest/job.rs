@@ -1,0 +1,154 @@
+//! One upload: what its threads share, and how others watch and cancel it.
+
+use super::error::IngestError;
+use super::progress::Progress;
+use crate::store::{Store, StoreResult, UploadState};
+use api::ids::{RunId, UploadId};
+use api::problem::Problem;
+use api::progress::{ServerEvent, UploadProgress};
+use api::runs::RunSource;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::{broadcast, watch};
+use tokio_util::sync::CancellationToken;
+
+/// How often watchers hear of it.
+const TICK: Duration = Duration::from_millis(200);
+
+/// How long an announced upload may keep its sender waiting for its first byte.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// How an error looks from outside.
+pub type Describe = fn(&IngestError) -> Problem;
+
+/// What an upload became.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// The run.
+    pub run: RunId,
+    /// Whether the same bytes were there before.
+    pub known: bool,
+}
+
+/// One upload.
+pub struct Job {
+    /// Its id.
+    pub id: UploadId,
+    /// The file's name.
+    pub name: String,
+    /// What kind of run it becomes.
+    pub source: RunSource,
+    /// Its counters.
+    pub progress: Progress,
+    /// Fires when the user cancels it.
+    pub cancel: CancellationToken,
+    announced: Instant,
+    started: AtomicBool,
+    state: watch::Sender<UploadProgress>,
+}
+
+impl Job {
+    /// An upload that has not started.
+    pub fn new(id: UploadId, name: String, source: RunSource, total: Option<u64>) -> Job {
+        let progress = Progress::new(total);
+        let state = watch::Sender::new(progress.sample(Instant::now()));
+        Job {
+            id,
+            name,
+            source,
+            progress,
+            cancel: CancellationToken::new(),
+            announced: Instant::now(),
+            started: AtomicBool::new(false),
+            state,
+        }
+    }
+
+    /// Claims it: true for the first caller only.
+    pub fn start(&self) -> bool {
+        !self.started.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether its body has begun.
+    pub fn is_started(&self) -> bool {
+        self.started.load(Ordering::Acquire)
+    }
+
+    /// Whether it was announced but its body never came.
+    pub fn is_abandoned(&self) -> bool {
+        !self.is_started() && self.announced.elapsed() > PATIENCE
+    }
+
+    /// How it stands, and how it moves on.
+    pub fn watch(&self) -> watch::Receiver<UploadProgress> {
+        self.state.subscribe()
+    }
+
+    /// Whether the last word is spoken.
+    pub fn is_finished(&self) -> bool {
+        !matches!(*self.state.borrow(), UploadProgress::Running { .. })
+    }
+
+    /// Tells watchers how it stands, a few times a second, until it is finished.
+    pub async fn tick(self: Arc<Job>, events: broadcast::Sender<ServerEvent>) {
+        let mut watching = self.state.subscribe();
+        loop {
+            let finished = watching.wait_for(|s| !matches!(s, UploadProgress::Running { .. }));
+            if tokio::time::timeout(TICK, finished).await.is_ok() {
+                return;
+            }
+            self.publish(self.progress.sample(Instant::now()), &events);
+        }
+    }
+
+    /// Speaks the last word: to the database, then to the watchers.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn finish(
+        &self,
+        outcome: &Result<Arrived, IngestError>,
+        describe: Describe,
+        store: &Store,
+        events: &broadcast::Sender<ServerEvent>,
+    ) -> StoreResult<()> {
+        let (state, progress) = match outcome {
+            Ok(Arrived { run, .. }) => {
+                let run = run.clone();
+                (UploadState::Done(run.clone()), UploadProgress::Done { run })
+            }
+            Err(IngestError::Cancelled) => (UploadState::Cancelled, UploadProgress::Cancelled),
+            Err(error) => {
+                let problem = describe(error);
+                (
+                    UploadState::Failed(problem.clone()),
+                    UploadProgress::Failed { problem },
+                )
+            }
+        };
+        let (id, now) = (self.id.clone(), crate::clock::now_ms());
+        let recorded = store
+            .write(move |writer| writer.move_upload(&id, &state, now))
+            .await;
+        self.publish(progress, events);
+        if outcome.is_ok() {
+            // Nobody may be listening.
+            let _ = events.send(ServerEvent::RunsChanged);
+        }
+        recorded
+    }
+
+    fn publish(&self, progress: UploadProgress, events: &broadcast::Sender<ServerEvent>) {
+        self.state.send_if_modified(|state| {
+            let moves = matches!(state, UploadProgress::Running { .. });
+            if moves {
+                state.clone_from(&progress);
+            }
+            moves
+        });
+        let upload = self.id.clone();
+        // Nobody may be listening.
+        let _ = events.send(ServerEvent::Upload { upload, progress });
+    }
+}

@@ -1,0 +1,152 @@
+//! A replayed trace becomes rows, chunks and overviews.
+//!
+//! The chunks are written in small transactions under a trace that nobody points at yet, so that
+//! other writers never wait long; the run appears in one last transaction, whole or not at all.
+
+use super::error::IngestError;
+use crate::clock::now_ms;
+use crate::facts::{DeviceFacts, step_facts};
+use crate::pictures::{Decoded, Pictures};
+use crate::store::{NewRun, PackedChunk, Store, StoreError, StoreResult};
+use api::ids::RunId;
+use api::runs::RunSource;
+use std::sync::Arc;
+use trace::trace::Trace;
+
+/// Packed bytes per transaction: a few milliseconds of the writer's time.
+const BATCH_BYTES: usize = 2 << 20;
+
+/// Whose trace it is.
+pub struct Label {
+    /// The run's id.
+    pub run: RunId,
+    /// Its name.
+    pub name: String,
+    /// Where it came from.
+    pub source: RunSource,
+    /// Its blob, which must be in the store.
+    pub blob: String,
+}
+
+/// Whether a run was there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It is new.
+    New,
+    /// The same bytes were there already.
+    Known,
+}
+
+/// Stores a trace as a run, on a blocking thread. `cancelled` is asked between transactions.
+///
+/// # Errors
+/// The database's, and [`IngestError::Cancelled`]; then nothing is left behind.
+pub fn keep(
+    store: &Store,
+    pictures: &Pictures,
+    label: Label,
+    trace: Trace,
+    cancelled: impl Fn() -> bool,
+) -> Result<Kept, IngestError> {
+    let version = trace::stored::VERSION;
+    let id = store.write_now(|writer| writer.new_trace(version, now_ms()))?;
+    let decoded = Arc::new(Decoded::new(trace));
+    match fill(store, pictures, id, &decoded, label, cancelled) {
+        Ok(Kept::New) => {
+            pictures.traces.keep(id, decoded);
+            Ok(Kept::New)
+        }
+        other => {
+            store.write_now(|writer| writer.drop_trace(id))?;
+            other
+        }
+    }
+}
+
+fn fill(
+    store: &Store,
+    pictures: &Pictures,
+    id: i64,
+    decoded: &Decoded,
+    label: Label,
+    cancelled: impl Fn() -> bool,
+) -> Result<Kept, IngestError> {
+    write_chunks(store, id, &decoded.trace, &cancelled)?;
+    pictures.draw_overviews(id, decoded)?;
+    if cancelled() {
+        return Err(IngestError::Cancelled);
+    }
+    let devices = &decoded.trace.devices;
+    let facts = devices
+        .iter()
+        .map(|device| (DeviceFacts::of(device), step_facts(device)));
+    let run = NewRun {
+        id: label.run,
+        name: label.name,
+        source: label.source,
+        blob: label.blob,
+        trace: id,
+        format: decoded.trace.format.clone(),
+        quality: decoded.trace.quality.clone(),
+        devices: facts.collect(),
+        created_ms: now_ms(),
+    };
+    match store.write_now(|writer| writer.insert_run(&run)) {
+        Ok(()) => Ok(Kept::New),
+        // Someone else uploaded the same bytes meanwhile.
+        Err(StoreError::Conflict(_)) => Ok(Kept::Known),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn write_chunks(
+    store: &Store,
+    id: i64,
+    trace: &Trace,
+    cancelled: &impl Fn() -> bool,
+) -> Result<(), IngestError> {
+    let mut batch = Batch {
+        store,
+        id,
+        chunks: Vec::new(),
+        bytes: 0,
+    };
+    let mut outcome = Ok(());
+    trace::stored::encode(trace, &mut |chunk| {
+        if outcome.is_ok() {
+            outcome = match cancelled() {
+                true => Err(IngestError::Cancelled),
+                false => batch.push(&chunk).map_err(IngestError::from),
+            };
+        }
+    });
+    outcome?;
+    Ok(batch.flush()?)
+}
+
+struct Batch<'s> {
+    store: &'s Store,
+    id: i64,
+    chunks: Vec<PackedChunk>,
+    bytes: usize,
+}
+
+impl Batch<'_> {
+    fn push(&mut self, chunk: &trace::stored::Chunk) -> StoreResult<()> {
+        let packed = PackedChunk::pack(chunk)?;
+        self.bytes += packed.len();
+        self.chunks.push(packed);
+        if self.bytes >= BATCH_BYTES {
+            self.flush()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn flush(&mut self) -> StoreResult<()> {
+        let chunks = std::mem::take(&mut self.chunks);
+        self.bytes = 0;
+        self.store
+            .write_now(|writer| writer.insert_chunks(self.id, &chunks))
+    }
+}

@@ -1,0 +1,130 @@
+//! Packing blobs again, smaller, when nothing else is to be done.
+//!
+//! While bytes arrive they are packed at a level that keeps up with the parser. Later, on one
+//! thread of the lowest priority that stands still while uploads run, they are packed once more.
+
+use super::decompress::Decompressor;
+use super::error::IngestError;
+use super::uploads::Uploads;
+use crate::blobs::{BlobError, Staged};
+use crate::identity::upload_id;
+use crate::store::BlobRow;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+/// How often it looks for something to do.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// The lowest priority there is.
+const NICENESS: i32 = 19;
+
+impl Uploads {
+    /// Starts the thread; it ends when `stopping` fires.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    pub fn repack_in_background(
+        &self,
+        level: i32,
+        stopping: CancellationToken,
+    ) -> std::io::Result<()> {
+        let (uploads, runtime) = (self.clone(), Handle::current());
+        let work = move || {
+            // On Linux this is the calling thread's priority, not the process's.
+            if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+                tracing::debug!(%error, "cannot lower the priority of the packing thread");
+            }
+            while !pause(&runtime, &stopping, EVERY) {
+                if let Err(error) = uploads.repack_all(&runtime, level, &stopping) {
+                    tracing::warn!(%error, "cannot pack blobs again");
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("repack".to_owned())
+            .spawn(work)?;
+        Ok(())
+    }
+
+    /// Packs every blob again that is packed at a lower level.
+    pub(crate) fn repack_all(
+        &self,
+        runtime: &Handle,
+        level: i32,
+        stopping: &CancellationToken,
+    ) -> Result<(), IngestError> {
+        let store = &self.shared().store;
+        for blob in store.read_now(|reader| reader.blobs_below_level(level))? {
+            match self.pack(runtime, &blob, level, stopping) {
+                Ok(staged) => self.replace(runtime, &blob, &staged, level)?,
+                Err(IngestError::Cancelled) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn pack(
+        &self,
+        runtime: &Handle,
+        blob: &BlobRow,
+        level: i32,
+        stopping: &CancellationToken,
+    ) -> Result<Staged, IngestError> {
+        let blobs = self.blobs();
+        let mut packed = blobs.begin_at(runtime, &upload_id(), level)?;
+        let mut unpack = Decompressor::default();
+        let mut write = |bytes: &[u8]| Ok::<(), IngestError>(packed.write(bytes)?);
+        blobs.read(runtime, &blob.hash, |piece| {
+            while self.is_busy() && !pause(runtime, stopping, EVERY) {}
+            if stopping.is_cancelled() {
+                return Err(IngestError::Cancelled);
+            }
+            unpack.push(piece, &mut write)
+        })?;
+        unpack.finish(&mut write)?;
+        Ok(packed.finish()?)
+    }
+
+    /// Puts the smaller object in the place of the larger one, unless the blob went meanwhile.
+    fn replace(
+        &self,
+        runtime: &Handle,
+        blob: &BlobRow,
+        staged: &Staged,
+        level: i32,
+    ) -> Result<(), IngestError> {
+        let blobs = self.blobs();
+        if staged.row.hash != blob.hash {
+            tracing::error!(
+                hash = blob.hash,
+                "a blob's bytes are not those that were uploaded"
+            );
+            runtime.block_on(blobs.discard(staged));
+            return Err(BlobError::Damaged(blob.hash.clone()).into());
+        }
+        let _changing = runtime.block_on(blobs.hold());
+        let store = &self.shared().store;
+        if store.read_now(|reader| reader.blob(&blob.hash))?.is_none() {
+            runtime.block_on(blobs.discard(staged));
+            return Ok(());
+        }
+        runtime.block_on(blobs.put_in_place(staged))?;
+        let stored = staged.row.stored_bytes;
+        store.write_now(|writer| writer.repack_blob(&blob.hash, stored, level))?;
+        tracing::info!(
+            hash = blob.hash,
+            before = blob.stored_bytes,
+            after = stored,
+            "packed again"
+        );
+        Ok(())
+    }
+}
+
+/// Waits; whether the server is stopping.
+fn pause(runtime: &Handle, stopping: &CancellationToken, time: Duration) -> bool {
+    let stopped = tokio::time::timeout(time, stopping.cancelled());
+    runtime.block_on(async { stopped.await.is_ok() })
+}

@@ -1,0 +1,118 @@
+//! One block, one moment: what hovering and selecting show.
+
+use super::Decoded;
+use api::timeline::{BlockDetail, FrameText, Moment};
+use trace::stacks::{StackIdx, Stacks};
+use trace::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, Step};
+use trace::units::{Bytes, DeviceAddr, EventIdx, Micros};
+
+/// Everything about one block; `None` when there is no such block.
+pub fn block(decoded: &Decoded, device: &DeviceTrace, block: BlockIdx) -> Option<BlockDetail> {
+    let (blocks, stacks) = (&device.blocks, &decoded.trace.stacks);
+    let at = block.index();
+    let alloc = *blocks.alloc.get(at)?;
+    let kind = blocks.kind(block);
+    let seen_allocated = block.0 >= blocks.n_preexisting;
+    let alloc = seen_allocated.then(|| timed(device, alloc));
+    let mut notes = Vec::new();
+    for (name, value) in [
+        ("compile_context", kind.compile_context),
+        ("metadata", kind.metadata),
+    ] {
+        notes.extend(value.map(|text| (name.to_owned(), stacks.str(text).to_owned())));
+    }
+    Some(BlockDetail {
+        block: block.0,
+        addr: blocks.addr[at],
+        requested: kind.requested,
+        size: kind.size,
+        origin: blocks.origin(block, device.events.len()),
+        alloc,
+        free_requested: happened(device, blocks.free_requested[at]),
+        free_completed: happened(device, blocks.free_completed[at]),
+        step: alloc.and_then(|(event, _)| step_at(device, event)),
+        stream: kind.stream,
+        pool: kind.pool,
+        pool_size: kind.pool_size,
+        notes,
+        alloc_stack: frames(stacks, kind.alloc_stack),
+        free_stack: frames(stacks, kind.free_stack),
+    })
+}
+
+/// One event and the levels after it; `None` when there is no such event.
+pub fn moment(device: &DeviceTrace, event: EventIdx) -> Option<Moment> {
+    let events = &device.events;
+    let action = *events.action.get(event.index())?;
+    let target = events.target[event.index()];
+    let (addr, size, block) = concerned(device, action, target);
+    Some(Moment {
+        event,
+        action,
+        time: events.time.get(event.index()),
+        addr,
+        size,
+        block,
+        levels: device.levels_at(event),
+        step: step_at(device, event),
+    })
+}
+
+/// Address, size and block that an event is about.
+fn concerned(
+    device: &DeviceTrace,
+    action: Action,
+    target: u32,
+) -> (Option<DeviceAddr>, Bytes, Option<u32>) {
+    let (blocks, events) = (&device.blocks, &device.events);
+    if target == NO_TARGET {
+        return (None, Bytes::ZERO, None);
+    }
+    match action {
+        Action::Alloc | Action::FreeRequested | Action::FreeCompleted => {
+            let block = BlockIdx(target);
+            let addr = blocks.addr[block.index()];
+            (Some(addr), blocks.kind(block).size, Some(target))
+        }
+        Action::SegmentAlloc | Action::SegmentFree | Action::SegmentMap | Action::SegmentUnmap => {
+            let segment = events.segments[target as usize];
+            (Some(segment.addr), segment.size, None)
+        }
+        Action::Oom => (None, events.others[target as usize].size, None),
+        Action::Snapshot | Action::Annotate | Action::Unknown => {
+            let other = events.others[target as usize];
+            (Some(DeviceAddr(other.addr_or_free)), other.size, None)
+        }
+    }
+}
+
+fn timed(device: &DeviceTrace, event: u32) -> (EventIdx, Micros) {
+    (EventIdx(event), device.events.time.get(event as usize))
+}
+
+/// An event index, unless it says "never".
+fn happened(device: &DeviceTrace, event: u32) -> Option<(EventIdx, Micros)> {
+    (event < device.events.len()).then(|| timed(device, event))
+}
+
+fn step_at(device: &DeviceTrace, event: EventIdx) -> Option<String> {
+    let after = device
+        .steps
+        .partition_point(|step: &Step| step.events.start() <= event);
+    let step = device.steps.get(after.checked_sub(1)?)?;
+    step.events.contains(event).then(|| step.name.clone())
+}
+
+fn frames(stacks: &Stacks, stack: StackIdx) -> Vec<FrameText> {
+    let frames = stacks
+        .frames(stack)
+        .iter()
+        .map(|&frame| stacks.frame(frame));
+    frames
+        .map(|frame| FrameText {
+            name: stacks.str(frame.name).to_owned(),
+            filename: stacks.str(frame.filename).to_owned(),
+            line: frame.line,
+        })
+        .collect()
+}

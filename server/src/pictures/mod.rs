@@ -1,0 +1,169 @@
+//! Pictures of a run: tiles and marks, drawn once and then served as they are.
+//!
+//! The overview of each device (the whole run, lines and mountain by stack, and its marks) is
+//! drawn while the run is stored, so that the first picture behind a link needs no decoding.
+//! Everything else is drawn from the decoded trace, which a bounded cache keeps, and is then
+//! remembered in the database.
+
+pub mod details;
+mod marks;
+mod traces;
+
+pub use marks::marks;
+pub use traces::{Decoded, Traces};
+
+use crate::store::{Keep, Store, StoreError, StoreResult, TileKey};
+use api::ids::RunId;
+use api::timeline::Marks;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use trace::tiles::{GroupBy, TileId};
+use trace::trace::DeviceTrace;
+
+/// Bytes of tiles in the database, overviews apart.
+const CACHED_TILES: u64 = 512 << 20;
+
+/// Tiles drawn between two looks at how much the cached ones take.
+const TRIM_EVERY: u32 = 256;
+
+/// One picture of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Picture {
+    /// The four lines.
+    Series(TileId),
+    /// Live allocations, stacked.
+    Mountain(GroupBy, TileId),
+    /// Steps, scopes, failed allocations.
+    Marks,
+}
+
+impl Picture {
+    /// Those that are drawn when a run is stored.
+    pub fn overviews(n_events: u32) -> [Picture; 3] {
+        let whole = TileId::covering(0, u64::from(n_events));
+        [
+            Picture::Series(whole),
+            Picture::Mountain(GroupBy::Stack, whole),
+            Picture::Marks,
+        ]
+    }
+
+    /// Where the database keeps it.
+    pub fn key(self, trace: i64, device: u32) -> TileKey {
+        let origin = TileId { level: 0, index: 0 };
+        let (kind, id) = match self {
+            Picture::Series(id) => ("series".to_owned(), id),
+            Picture::Mountain(group, id) => (format!("mountain/{}", group.name()), id),
+            Picture::Marks => ("marks".to_owned(), origin),
+        };
+        TileKey {
+            trace,
+            device,
+            kind,
+            level: id.level,
+            index: id.index,
+            version: self.version(),
+        }
+    }
+
+    /// Version of its encoding.
+    pub fn version(self) -> u32 {
+        match self {
+            Picture::Series(_) | Picture::Mountain(..) => u32::from(trace::tiles::VERSION),
+            Picture::Marks => Marks::VERSION,
+        }
+    }
+
+    /// Draws it: the encoded bytes.
+    fn draw(self, decoded: &Decoded, device: &DeviceTrace) -> Vec<u8> {
+        match self {
+            Picture::Series(id) => device.series_tile(id).encode(),
+            Picture::Mountain(group, id) => {
+                let index = decoded.mountain_index(device, group);
+                device.mountain_tile(id, &index).encode()
+            }
+            Picture::Marks => {
+                let marks = marks(device, &decoded.trace.stacks);
+                serde_json::to_vec(&marks).expect("marks are plain data")
+            }
+        }
+    }
+}
+
+/// Draws and remembers pictures.
+#[derive(Clone)]
+pub struct Pictures {
+    store: Store,
+    /// Tiles drawn since the start.
+    drawn: Arc<AtomicU32>,
+    /// The decoded traces.
+    pub traces: Arc<Traces>,
+}
+
+impl Pictures {
+    /// Pictures of the runs in `store`; decoded traces may take `cache_bytes` of memory.
+    pub fn new(store: Store, cache_bytes: usize) -> Pictures {
+        let traces = Arc::new(Traces::new(store.clone(), cache_bytes));
+        Pictures {
+            store,
+            traces,
+            drawn: Arc::default(),
+        }
+    }
+
+    /// A picture, packed (zstd).
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is no such run or device; the database's.
+    pub async fn get(&self, run: &RunId, device: u32, picture: Picture) -> StoreResult<Vec<u8>> {
+        let id = run.clone();
+        let (trace, kept) = self
+            .store
+            .read(move |reader| {
+                let trace = reader.run_ref(&id)?.trace;
+                Ok((trace, reader.tile(&picture.key(trace, device))?))
+            })
+            .await?;
+        match kept {
+            Some(packed) => Ok(packed),
+            None => self.draw(trace, device, picture).await,
+        }
+    }
+
+    /// Draws the overviews of a trace that is about to become a run. On a blocking thread.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn draw_overviews(&self, trace: i64, decoded: &Decoded) -> StoreResult<()> {
+        for device in &decoded.trace.devices {
+            for picture in Picture::overviews(device.events.len()) {
+                let key = picture.key(trace, device.device);
+                let encoded = picture.draw(decoded, device);
+                let keep =
+                    |w: &mut crate::store::Writer| w.put_tile(&key, &encoded, Keep::Overview);
+                self.store.write_now(keep)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn draw(&self, trace: i64, device: u32, picture: Picture) -> StoreResult<Vec<u8>> {
+        let decoded = self.traces.get(trace).await?;
+        let store = self.store.clone();
+        let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
+        let trim = drawn.is_multiple_of(TRIM_EVERY);
+        let work = move || {
+            let device = decoded.device(device)?;
+            let key = picture.key(trace, device.device);
+            let encoded = picture.draw(&decoded, device);
+            store.write_now(|writer| {
+                if trim {
+                    writer.trim_tiles(CACHED_TILES)?;
+                }
+                writer.put_tile(&key, &encoded, Keep::Cached)
+            })
+        };
+        let drawing = tokio::task::spawn_blocking(work);
+        drawing.await.map_err(|_| StoreError::Interrupted)?
+    }
+}

@@ -1,0 +1,137 @@
+//! Decoded traces: loaded once however many ask, kept while they fit.
+
+use crate::store::{Store, StoreError, StoreResult};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::OnceCell;
+use trace::tiles::{GroupBy, MountainIndex};
+use trace::trace::{DeviceTrace, Trace};
+
+/// A trace in memory, with what its mountains need.
+pub struct Decoded {
+    /// The trace.
+    pub trace: Trace,
+    indexes: Mutex<HashMap<(u32, GroupBy), Arc<MountainIndex>>>,
+    weight: usize,
+}
+
+impl Decoded {
+    /// A decoded trace.
+    pub fn new(trace: Trace) -> Decoded {
+        let weight = trace.devices.iter().map(device_bytes).sum::<usize>()
+            + trace.stacks.strings.text_len()
+            + trace.stacks.n_frames() * 12;
+        Decoded {
+            trace,
+            indexes: Mutex::default(),
+            weight,
+        }
+    }
+
+    /// The device with this CUDA ordinal.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn device(&self, device: u32) -> StoreResult<&DeviceTrace> {
+        let found = self.trace.devices.iter().find(|d| d.device == device);
+        found.ok_or_else(|| StoreError::NotFound {
+            what: "device",
+            id: device.to_string(),
+        })
+    }
+
+    /// What mountains of a device need, by one grouping: made once.
+    pub fn mountain_index(&self, device: &DeviceTrace, group_by: GroupBy) -> Arc<MountainIndex> {
+        let key = (device.device, group_by);
+        if let Some(index) = lock(&self.indexes).get(&key) {
+            return Arc::clone(index);
+        }
+        let index = Arc::new(MountainIndex::new(device, group_by, &self.trace.stacks));
+        Arc::clone(lock(&self.indexes).entry(key).or_insert(index))
+    }
+}
+
+/// Bytes of memory, from the lengths of the columns.
+fn device_bytes(device: &DeviceTrace) -> usize {
+    const PER_EVENT: usize = 1 + 4 + 4;
+    const PER_BLOCK: usize = 4 + 4 + 4 + 8 + 4;
+    // The index of live blocks, made when the first mountain is drawn, is about as much again.
+    const PER_BLOCK_INDEX: usize = 16;
+    device.events.action.len() * PER_EVENT
+        + device.blocks.len() * (PER_BLOCK + PER_BLOCK_INDEX)
+        + device.pyramid.heap_bytes()
+}
+
+/// The cache.
+pub struct Traces {
+    store: Store,
+    limit: usize,
+    /// Least recently used first.
+    kept: Mutex<Vec<(i64, Arc<Decoded>)>>,
+    loading: Mutex<HashMap<i64, Arc<OnceCell<Arc<Decoded>>>>>,
+}
+
+impl Traces {
+    /// Traces of `store`, of which at most `limit` bytes are kept (but always the last one).
+    pub fn new(store: Store, limit: usize) -> Traces {
+        Traces {
+            store,
+            limit,
+            kept: Mutex::default(),
+            loading: Mutex::default(),
+        }
+    }
+
+    /// A trace, decoded now or before.
+    ///
+    /// # Errors
+    /// The database's, and [`StoreError::Undecodable`].
+    pub async fn get(&self, trace: i64) -> StoreResult<Arc<Decoded>> {
+        if let Some(decoded) = self.cached(trace) {
+            return Ok(decoded);
+        }
+        // Whoever comes first decodes; the others wait for the same cell.
+        let cell = Arc::clone(lock(&self.loading).entry(trace).or_default());
+        let decoded = cell.get_or_try_init(|| self.load(trace)).await.cloned();
+        lock(&self.loading).remove(&trace);
+        decoded
+    }
+
+    /// Keeps a trace that was decoded (or replayed) elsewhere.
+    pub fn keep(&self, trace: i64, decoded: Arc<Decoded>) {
+        let mut kept = lock(&self.kept);
+        kept.retain(|(id, _)| *id != trace);
+        kept.push((trace, decoded));
+        let mut weight: usize = kept.iter().map(|(_, d)| d.weight).sum();
+        while weight > self.limit && kept.len() > 1 {
+            weight -= kept.remove(0).1.weight;
+        }
+    }
+
+    /// Makes room, for an upload is about to need memory.
+    pub fn forget_all(&self) {
+        lock(&self.kept).clear();
+    }
+
+    fn cached(&self, trace: i64) -> Option<Arc<Decoded>> {
+        let mut kept = lock(&self.kept);
+        let at = kept.iter().position(|(id, _)| *id == trace)?;
+        let used = kept.remove(at);
+        let decoded = Arc::clone(&used.1);
+        kept.push(used);
+        Some(decoded)
+    }
+
+    async fn load(&self, trace: i64) -> StoreResult<Arc<Decoded>> {
+        let chunks = self.store.read(move |reader| reader.chunks(trace)).await?;
+        let decoding = tokio::task::spawn_blocking(move || trace::stored::decode(chunks));
+        let decoded = decoding.await.map_err(|_| StoreError::Interrupted)?;
+        let decoded = Arc::new(Decoded::new(decoded.map_err(StoreError::Undecodable)?));
+        self.keep(trace, Arc::clone(&decoded));
+        Ok(decoded)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,277 @@
+//! The real binary: what only a process can show.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const SNAPSHOT: &[u8] = include_bytes!("../../tests/fixtures/off_v1_moe.pickle.zst");
+
+fn tidemark(args: &[&str]) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_tidemark"))
+        .args(args)
+        .output();
+    output.expect("the binary was built")
+}
+
+/// A running server; killed when dropped.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(data: &Path) -> Server {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tidemark"))
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--repack-level",
+                "0",
+                "--data",
+            ])
+            .arg(data)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary was built");
+        let stderr = child.stderr.take().expect("it is piped");
+        let mut line = String::new();
+        BufReader::new(stderr).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on http://");
+        let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
+        Server { child, address }
+    }
+
+    /// `kill -9`.
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn begin_put(&self, length: usize) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(
+            stream,
+            "PUT /api/upload/a.pickle HTTP/1.1\r\nHost: {}\r\nContent-Length: {length}\r\n\r\n",
+            self.address
+        )
+        .unwrap();
+        stream
+    }
+
+    fn get(&self, path: &str) -> serde_json::Value {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let host = &self.address;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        serde_json::from_str(body).unwrap()
+    }
+
+    fn runs(&self) -> usize {
+        self.get("/api/runs").as_array().unwrap().len()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may be dead already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn database(data: &Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(data.join("tidemark.db")).unwrap()
+}
+
+fn count(data: &Path, sql: &str) -> i64 {
+    database(data).query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+fn files_in(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| {
+            if entry.path().is_dir() {
+                files_in(&entry.path())
+            } else {
+                1
+            }
+        })
+        .sum()
+}
+
+/// What must hold whenever a server has started: no halves of anything.
+fn assert_consistent(data: &Path) {
+    let check: String = database(data)
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(check, "ok");
+    let orphans = "SELECT count(*) FROM traces WHERE id NOT IN (SELECT trace FROM runs)";
+    assert_eq!(count(data, orphans), 0);
+    let chunkless = "SELECT count(*) FROM runs WHERE trace NOT IN (SELECT trace FROM chunks)";
+    assert_eq!(count(data, chunkless), 0);
+    assert_eq!(
+        files_in(&data.join("blobs")) as i64,
+        count(data, "SELECT count(*) FROM blobs")
+    );
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "waited in vain until {what}"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn kill_9_while_bytes_arrive_leaves_a_clean_store_and_a_failed_upload() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let server = Server::start(data);
+    let mut half = server.begin_put(SNAPSHOT.len());
+    half.write_all(&SNAPSHOT[..SNAPSHOT.len() / 2]).unwrap();
+    let under_way = "SELECT count(*) FROM uploads WHERE state = 'running'";
+    wait_until("the upload is under way", || count(data, under_way) == 1);
+    wait_until("some bytes are stored", || {
+        files_in(&data.join("blobs")) == 1
+    });
+    server.kill();
+
+    let server = Server::start(data);
+    assert_consistent(data);
+    assert_eq!(server.runs(), 0);
+    let failed = "SELECT count(*) FROM uploads WHERE state = 'failed' \
+                  AND json_extract(problem, '$.code') = 'interrupted'";
+    assert_eq!(count(data, failed), 1);
+    assert_eq!(files_in(&data.join("blobs")), 0);
+}
+
+#[test]
+fn kill_9_at_any_moment_of_an_ingest_leaves_a_store_that_comes_back() {
+    for delay_ms in [0, 5, 10, 20, 40, 80, 160] {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path();
+        let server = Server::start(data);
+        let mut stream = server.begin_put(SNAPSHOT.len());
+        stream.write_all(SNAPSHOT).unwrap();
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        server.kill();
+
+        let server = Server::start(data);
+        let unfinished = "SELECT count(*) FROM uploads WHERE state IN ('announced', 'running')";
+        wait_until("the rest is taken up again", || {
+            count(data, unfinished) == 0
+        });
+        assert_consistent(data);
+        let done = count(data, "SELECT count(*) FROM uploads WHERE state = 'done'");
+        assert_eq!(server.runs() as i64, done, "after {delay_ms} ms");
+        // Whatever became of it, the same bytes can be sent again.
+        let mut again = server.begin_put(SNAPSHOT.len());
+        again.write_all(SNAPSHOT).unwrap();
+        let mut status = [0; 12];
+        again.read_exact(&mut status).unwrap();
+        assert!(
+            status.starts_with(b"HTTP/1.1 20"),
+            "{}",
+            String::from_utf8_lossy(&status)
+        );
+        assert_eq!(server.runs(), 1);
+        assert_consistent(data);
+    }
+}
+
+#[test]
+fn other_addresses_are_refused_without_a_token() {
+    let output = tidemark(&["serve", "--listen", "0.0.0.0:0"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("without an access token"), "{text}");
+}
+
+#[test]
+fn inspect_prints_one_document_and_nothing_else() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");
+    let one = format!("{fixtures}/plain_lm.pickle.zst");
+    let other = format!("{fixtures}/streams.pickle.zst");
+    let output = tidemark(&["inspect", "--json", &one]);
+    assert!(output.status.success() && output.stderr.is_empty());
+    let inspected: api::inspect::Inspection = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(inspected.file, one);
+    assert_eq!(inspected.steps.items.len(), 6);
+    let output = tidemark(&["inspect", "--json", &one, &other]);
+    let both: Vec<api::inspect::Inspection> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(both[0], inspected);
+    assert_eq!(both[1].file, other);
+    let output = tidemark(&["inspect", &one]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("reserved") && text.contains("## step 5 ##"),
+        "{text}"
+    );
+}
+
+#[test]
+fn bad_input_is_a_sentence_with_path_and_offset_and_status_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |name: &str, bytes: &[u8], says: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let output = tidemark(&["inspect", "--json", path.to_str().unwrap()]);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(output.stdout.is_empty());
+        assert!(text.contains(name) && text.contains(says), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    };
+    check("empty.pickle", b"", "empty");
+    check("code.pickle", b"\x80\x04cos\nsystem\n.", "byte 2");
+    check("cut.pickle.zst", &SNAPSHOT[..1000], "byte 1000");
+    let output = tidemark(&["inspect", "/does/not/exist"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn push_uploads_and_prints_the_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    let file = folder.path().join("run 7 ü.pickle.zst");
+    std::fs::write(&file, SNAPSHOT).unwrap();
+    let url = format!("http://{}/", server.address);
+    let push = |file: &Path| tidemark(&["push", file.to_str().unwrap(), "--server", &url]);
+    let output = push(&file);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let run = server.get("/api/runs")[0].clone();
+    assert_eq!(run["name"], "run 7 ü.pickle.zst");
+    assert_eq!(
+        text.trim(),
+        format!("{url}runs/{}", run["id"].as_str().unwrap())
+    );
+    let again = String::from_utf8(push(&file).stdout).unwrap();
+    assert!(again.contains("(known before)"), "{again}");
+
+    let bad = folder.path().join("bad.pickle");
+    std::fs::write(&bad, b"no snapshot").unwrap();
+    let refused = push(&bad);
+    assert_eq!(refused.status.code(), Some(2));
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        text.contains("bad.pickle") && text.contains("not a memory snapshot"),
+        "{text}"
+    );
+}

@@ -1,0 +1,61 @@
+//! Measures the budgets of the README's table, each beside its baseline in the same minute, and
+//! prints the table: `./bench`.
+//!
+//! The large snapshot is `../shared/big/big.pickle.zst` when it is there, else a file named on the
+//! command line. Nothing is asserted: a busy machine must not fail a build.
+
+mod memory;
+mod page;
+mod reading;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use table::Table;
+use tests::{TestServer, shared_dir, target_dir};
+
+fn main() -> ExitCode {
+    let Some(big) = big_snapshot() else {
+        eprintln!("usage: ./bench SNAPSHOT.pickle (there is no ../shared/big/big.pickle.zst)");
+        return ExitCode::from(2);
+    };
+    let raw_bytes = std::fs::metadata(&big).map_or(0, |file| file.len());
+    let mut table = Table::new(raw_bytes);
+    let read = reading::measure(&big, &mut table);
+    let runtime = tokio::runtime::Runtime::new().expect("the runtime starts");
+    let mut server = TestServer::start();
+    let run_url = page::upload(&server, &big, read, &mut table);
+    runtime.block_on(page::open(&mut server, &run_url, &mut table));
+    runtime.block_on(page::move_about(&server, &run_url, &mut table));
+    page::front_end(&server, &mut table);
+    print!("{table}");
+    ExitCode::SUCCESS
+}
+
+/// The large snapshot, unpacked once into the target folder.
+fn big_snapshot() -> Option<PathBuf> {
+    if let Some(path) = std::env::args_os().nth(1) {
+        return Some(path.into());
+    }
+    let packed = shared_dir()?.join("big/big.pickle.zst");
+    let unpacked = target_dir().join("bench/big.pickle");
+    if !unpacked.is_file() {
+        unpack(&packed, &unpacked);
+    }
+    Some(unpacked)
+}
+
+fn unpack(packed: &Path, unpacked: &Path) {
+    let folder = unpacked.parent().expect("the path has a folder");
+    std::fs::create_dir_all(folder).expect("the target folder is writable");
+    let status = Command::new("zstd")
+        .args(["-dqf", "-o"])
+        .arg(unpacked)
+        .arg(packed)
+        .status();
+    assert!(
+        status.is_ok_and(|s| s.success()),
+        "zstd unpacks {}",
+        packed.display()
+    );
+}

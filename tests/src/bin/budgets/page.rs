@@ -1,0 +1,193 @@
+//! What a person at the page waits for.
+
+use crate::memory;
+use crate::table::Table;
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tests::{Browser, TestServer, Theme, Viewport};
+
+/// Uploads over loopback; the address of the run's page.
+pub fn upload(server: &TestServer, big: &Path, read_seconds: f64, table: &mut Table) -> String {
+    let started = Instant::now();
+    let output = Command::new(tests::tidemark())
+        .args(["push", "--json", "--server", &server.url("/")])
+        .arg(big)
+        .output()
+        .expect("tidemark push runs");
+    let seconds = started.elapsed().as_secs_f64();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("push prints JSON");
+    let url = printed["url"]
+        .as_str()
+        .expect("push prints the run's address")
+        .to_owned();
+    table.seconds(
+        "upload → run ready",
+        &format!("≤ read + 2 s = {:.1} s", read_seconds + 2.0),
+        seconds,
+    );
+    table.bytes(
+        "— server's peak memory",
+        "≤ 700 MB",
+        memory::peak(server.pid()),
+    );
+    table.share(
+        "stored size (blob and database)",
+        "≤ 8 % of the pickle",
+        folder(server.data()),
+    );
+    url
+}
+
+fn folder(path: &Path) -> u64 {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(data) if data.is_dir() => folder(&entry.path()),
+        Ok(data) => data.len(),
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
+}
+
+/// Opens the link in a fresh browser on a fresh server: nothing is in any cache.
+pub async fn open(server: &mut TestServer, url: &str, table: &mut Table) {
+    server.restart();
+    let browser = Browser::open(Viewport::DESKTOP, Theme::Light).await;
+    browser.goto("about:blank").await;
+    browser.goto(&server.url(path_of(url))).await;
+    wait_for_picture(&browser).await;
+    let drawn = browser
+        .eval("return window.__tidemark_first_picture ?? null;")
+        .await;
+    let bytes = browser
+        .eval(
+            "return performance.getEntriesByType('resource').concat( \
+             performance.getEntriesByType('navigation')) \
+             .reduce((sum, entry) => sum + entry.transferSize, 0);",
+        )
+        .await;
+    let seconds = drawn.as_f64().unwrap_or(f64::NAN) / 1000.0;
+    table.seconds("open a stored link → first picture", "< 1 s", seconds);
+    table.kilobytes(
+        "— data, front end included",
+        "",
+        bytes.as_f64().unwrap_or(f64::NAN),
+    );
+    let api = browser
+        .eval(
+            "return performance.getEntriesByType('resource') \
+             .filter(entry => entry.name.includes('/api/')) \
+             .reduce((sum, entry) => sum + entry.transferSize, 0);",
+        )
+        .await;
+    table.kilobytes(
+        "— data of the trace",
+        "≤ 300 KB",
+        api.as_f64().unwrap_or(f64::NAN),
+    );
+}
+
+fn path_of(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    url[host..].find('/').map_or("/", |at| &url[host + at..])
+}
+
+async fn wait_for_picture(browser: &Browser) {
+    for _ in 0..600 {
+        if browser
+            .eval("return window.__tidemark_first_picture ?? null;")
+            .await
+            .is_number()
+        {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("no picture was drawn within 30 seconds");
+}
+
+/// Zooms to single events and back, and pans, as a hand on a wheel does.
+pub async fn move_about(server: &TestServer, url: &str, table: &mut Table) {
+    let browser = Browser::open(Viewport::DESKTOP, Theme::Light).await;
+    browser
+        .goto(&server.url(&format!("{}?frames=1", path_of(url))))
+        .await;
+    wait_for_picture(&browser).await;
+    browser
+        .eval("window.__tidemark_frames.length = 0; return null;")
+        .await;
+    for (x, y, wheel, turns) in [
+        (0.5, 0.0, -120.0, 60),
+        (0.0, 0.0, 0.0, 0),
+        (0.5, 0.0, 120.0, 60),
+    ] {
+        for turn in 0..turns {
+            let drift = f64::from(turn) * y;
+            wheel_at(&browser, x, drift, wheel).await;
+        }
+        pan(&browser).await;
+    }
+    let frames = browser.eval("return window.__tidemark_frames;").await;
+    let mut took: Vec<f64> = frames
+        .as_array()
+        .map(|frames| {
+            frames
+                .iter()
+                .filter_map(|frame| frame[1].as_f64())
+                .collect()
+        })
+        .unwrap_or_default();
+    took.sort_by(f64::total_cmp);
+    let at = |share: f64| took.get((took.len() as f64 * share) as usize).copied();
+    let p95 = at(0.95).unwrap_or(f64::NAN);
+    table.milliseconds("pan and zoom, p95 frame", "≤ 16 ms", p95);
+    table.milliseconds("— median frame", "", at(0.5).unwrap_or(f64::NAN));
+    table.count("— frames drawn", took.len());
+}
+
+async fn wheel_at(browser: &Browser, x: f64, y: f64, delta: f64) {
+    browser
+        .cdp(
+            "Input.dispatchMouseEvent",
+            serde_json::json!({
+                "type": "mouseWheel", "x": 200.0 + 800.0 * x, "y": 400.0 + y,
+                "deltaX": 0, "deltaY": delta,
+            }),
+        )
+        .await;
+}
+
+async fn pan(browser: &Browser) {
+    let event = |kind: &str, x: f64| {
+        serde_json::json!({
+            "type": kind, "x": x, "y": 400, "button": "left", "buttons": 1, "clickCount": 1,
+        })
+    };
+    browser
+        .cdp("Input.dispatchMouseEvent", event("mousePressed", 700.0))
+        .await;
+    for step in 0..60 {
+        let x = 700.0 - f64::from(step) * 5.0;
+        browser
+            .cdp("Input.dispatchMouseEvent", event("mouseMoved", x))
+            .await;
+    }
+    browser
+        .cdp("Input.dispatchMouseEvent", event("mouseReleased", 400.0))
+        .await;
+}
+
+/// Bytes of the front end as it travels.
+pub fn front_end(server: &TestServer, table: &mut Table) {
+    table.kilobytes(
+        "front end, brotli, all included",
+        "≤ 700 KB",
+        server.front_end_bytes() as f64,
+    );
+}

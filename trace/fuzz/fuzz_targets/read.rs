@@ -1,0 +1,46 @@
+//! Any bytes, in any pieces, end in a snapshot or in an error: the same one for any pieces,
+//! without a panic and within the limits.
+//!
+//! `cargo +nightly fuzz run read corpus/read seeds -- -max_len=65536`, in this folder's parent.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use trace::reader::{Limits, ReadError, ReadErrorKind, Reader};
+use trace::snapshot::Snapshot;
+
+const LIMITS: Limits = Limits {
+    depth: 64,
+    memo: 1 << 20,
+    string: 1 << 16,
+    stack_frames: 1 << 12,
+    events: 1 << 16,
+    memory: 32 << 20,
+};
+
+/// Memory may pass the limit by what one piece of 256 KiB can ask for.
+const SLACK: usize = 16 << 20;
+
+fn read(bytes: &[u8], piece: usize) -> Result<Snapshot, ReadError> {
+    let mut reader = Reader::new(LIMITS);
+    for bytes in bytes.chunks(piece) {
+        let pushed = reader.push(bytes);
+        assert!(reader.memory_used() <= LIMITS.memory + SLACK);
+        pushed?;
+    }
+    reader.finish()
+}
+
+fn out_of_memory(read: &Result<Snapshot, ReadError>) -> bool {
+    let limit = ReadErrorKind::Limit("memory in bytes", LIMITS.memory as u64);
+    read.as_ref().is_err_and(|error| error.kind == limit)
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let at_once = read(bytes, bytes.len().max(1));
+    let piece = 1 + bytes.len() % 97;
+    let in_pieces = read(bytes, piece);
+    // How much memory is in use is looked at after each piece.
+    if !out_of_memory(&at_once) && !out_of_memory(&in_pieces) {
+        assert_eq!(in_pieces, at_once);
+    }
+});

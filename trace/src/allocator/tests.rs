@@ -1,0 +1,263 @@
+use super::*;
+use proptest::prelude::*;
+
+const KEY: PoolKey = PoolKey {
+    pool: PoolId(0, 0),
+    size: PoolSize::Large,
+    stream: 0,
+};
+const SMALL: PoolKey = PoolKey {
+    size: PoolSize::Small,
+    ..KEY
+};
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn sizes_round_as_pytorch_rounds_them() {
+    let plain = Config::default();
+    let check = |config: &Config, n: u64, expected: u64| {
+        assert_eq!(config.round_size(n), expected, "{n}");
+    };
+    check(&plain, 1, 512);
+    check(&plain, 512, 512);
+    check(&plain, 513, 1024);
+    check(&plain, MIB + 1, MIB + 512);
+    // Divisions apply above 512 bytes times their number, and between powers of two.
+    let four = Config {
+        roundup_power2_divisions: [4; 16],
+        ..Config::default()
+    };
+    check(&four, 1200, 1536);
+    check(&four, 2049, 2560);
+    check(&four, 9 * MIB, 10 * MIB);
+    check(&four, 8 * MIB, 8 * MIB);
+}
+
+#[test]
+fn segments_are_as_large_as_pytorch_makes_them() {
+    let config = Config::default();
+    let check = |rounded: u64, expected: u64| assert_eq!(config.segment_size(rounded), expected);
+    check(512, 2 * MIB);
+    check(MIB, 2 * MIB);
+    check(MIB + 512, 20 * MIB);
+    check(10 * MIB - 512, 20 * MIB);
+    check(10 * MIB, 10 * MIB);
+    check(11 * MIB, 12 * MIB);
+}
+
+#[test]
+fn settings_of_a_snapshot_change_the_rules() {
+    let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let config = Config::from_settings(&[
+        setting("max_split_size", "-1"),
+        setting("expandable_segments", "true"),
+        setting("roundup_power2_divisions.1", "4"),
+        setting("roundup_power2_divisions.32768", "8"),
+    ]);
+    assert_eq!(config.max_split_size, None);
+    assert!(config.expandable_segments);
+    assert_eq!(
+        (
+            config.roundup_power2_divisions[0],
+            config.roundup_power2_divisions[15]
+        ),
+        (4, 8)
+    );
+}
+
+#[test]
+fn a_small_remainder_stays_in_the_block() {
+    let mut arena = Arena::new(Config::default());
+    let segment = arena.add_segment(KEY, 0, 20 * MIB);
+    let slot = arena.take(segment, 19 * MIB);
+    // One MiB would be left: not more than 1 MiB, so it is not split off.
+    assert_eq!(arena.size(slot), 20 * MIB);
+    let slot = arena.free(slot);
+    let slot = arena.take(slot, 19 * MIB - 512);
+    assert_eq!(arena.size(slot), 19 * MIB - 512);
+}
+
+#[test]
+fn the_smallest_block_that_fits_is_taken_and_the_lowest_address_on_ties() {
+    let mut arena = Arena::new(Config::default());
+    for (addr, size) in [
+        (100 * MIB, 30),
+        (200 * MIB, 22),
+        (300 * MIB, 22),
+        (400 * MIB, 26),
+    ] {
+        arena.add_segment(KEY, addr, size * MIB);
+    }
+    let fit = |arena: &Arena, mib: u64| arena.best_fit(KEY, mib * MIB).map(|s| arena.addr(s));
+    assert_eq!(fit(&arena, 21), Some(200 * MIB));
+    assert_eq!(fit(&arena, 25), Some(400 * MIB));
+    assert_eq!(fit(&arena, 31), None);
+    assert_eq!(arena.best_fit(PoolKey { stream: 7, ..KEY }, MIB), None);
+}
+
+#[test]
+fn oversize_blocks_are_kept_for_oversize_requests() {
+    let config = Config {
+        max_split_size: Some(50 * MIB),
+        ..Config::default()
+    };
+    let mut arena = Arena::new(config);
+    arena.add_segment(KEY, 0, 100 * MIB);
+    assert_eq!(
+        arena.best_fit(KEY, 10 * MIB),
+        None,
+        "an oversize block is not broken up"
+    );
+    assert_eq!(arena.best_fit(KEY, 60 * MIB), None, "it would waste 40 MiB");
+    assert!(arena.best_fit(KEY, 90 * MIB).is_some());
+}
+
+#[test]
+fn mapped_ranges_join_and_unmapped_ones_part() {
+    let config = Config {
+        expandable_segments: true,
+        ..Config::default()
+    };
+    let mut arena = Arena::new(config);
+    arena.map(KEY, 0, 20 * MIB);
+    let whole = arena.map(KEY, 20 * MIB, 20 * MIB);
+    assert_eq!((arena.addr(whole), arena.size(whole)), (0, 40 * MIB));
+    let used = arena.take(whole, 10 * MIB);
+    assert_eq!(
+        arena.unmap(0, 2 * MIB),
+        Err(SegmentError::Unknown),
+        "it is in use"
+    );
+    arena.unmap(20 * MIB, 10 * MIB).unwrap();
+    let mut blocks: Vec<_> = arena.blocks().collect();
+    blocks.sort_unstable();
+    let mib = |(addr, size, used): (u64, u64, bool)| (addr / MIB, size / MIB, used);
+    let blocks: Vec<_> = blocks.into_iter().map(mib).collect();
+    assert_eq!(blocks, [(0, 10, true), (10, 10, false), (30, 10, false)]);
+    let free = arena.free(used);
+    assert_eq!(
+        arena.size(free),
+        20 * MIB,
+        "the unmapped hole keeps the parts apart"
+    );
+}
+
+/// An arena as an interval map: which bytes are used, per segment, and nothing else.
+#[derive(Default)]
+struct Model {
+    segments: BTreeMap<u64, u64>,
+    used: BTreeMap<u64, u64>,
+}
+
+impl Model {
+    /// Maximal free gaps, by address.
+    fn gaps(&self) -> Vec<(u64, u64)> {
+        let mut gaps = Vec::new();
+        for (&base, &size) in &self.segments {
+            let mut at = base;
+            for (&addr, &len) in self.used.range(base..base + size) {
+                if addr > at {
+                    gaps.push((at, addr - at));
+                }
+                at = addr + len;
+            }
+            if base + size > at {
+                gaps.push((at, base + size - at));
+            }
+        }
+        gaps
+    }
+
+    /// Best fit, spelled out.
+    fn fit(&self, rounded: u64) -> Option<u64> {
+        let fits = self.gaps().into_iter().filter(|&(_, len)| len >= rounded);
+        fits.min_by_key(|&(addr, len)| (len, addr))
+            .map(|(addr, _)| addr)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Alloc(u64),
+    Free(prop::sample::Index),
+    Release,
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        4 => (1..40 * MIB).prop_map(Op::Alloc),
+        2 => (1..3 * MIB).prop_map(Op::Alloc),
+        4 => any::<prop::sample::Index>().prop_map(Op::Free),
+        1 => Just(Op::Release),
+    ];
+    prop::collection::vec(op, 1..120)
+}
+
+proptest! {
+    /// Free blocks are always the maximal gaps of an interval map, best fit is the obvious one,
+    /// and no byte is lost.
+    #[test]
+    fn the_arena_is_an_interval_map(ops in ops()) {
+        let mut arena = Arena::new(Config::default());
+        let mut model = Model::default();
+        let mut used: Vec<(Slot, u64)> = Vec::new();
+        let mut next_base = 0;
+        for op in ops {
+            match op {
+                Op::Alloc(n) => {
+                    let rounded = arena.config().round_size(n).max(MIB + 512);
+                    let fit = arena.best_fit(KEY, rounded);
+                    prop_assert_eq!(fit.map(|s| arena.addr(s)), model.fit(rounded));
+                    let slot = fit.unwrap_or_else(|| {
+                        let size = arena.config().segment_size(rounded);
+                        model.segments.insert(next_base, size);
+                        let slot = arena.add_segment(KEY, next_base, size);
+                        next_base += size + 2 * MIB;
+                        slot
+                    });
+                    let slot = arena.take(slot, rounded);
+                    prop_assert!(arena.size(slot) >= rounded);
+                    prop_assert!(arena.size(slot) - rounded <= MIB);
+                    model.used.insert(arena.addr(slot), arena.size(slot));
+                    used.push((slot, arena.addr(slot)));
+                }
+                Op::Free(index) if !used.is_empty() => {
+                    let (slot, addr) = used.swap_remove(index.index(used.len()));
+                    model.used.remove(&addr);
+                    arena.free(slot);
+                }
+                Op::Free(_) => {}
+                Op::Release => {
+                    for (&base, &size) in model.segments.clone().iter() {
+                        let empty = model.used.range(base..base + size).next().is_none();
+                        prop_assert_eq!(arena.remove_segment(base).is_ok(), empty);
+                        if empty {
+                            model.segments.remove(&base);
+                        }
+                    }
+                }
+            }
+            let mut free: Vec<_> =
+                arena.blocks().filter(|b| !b.2).map(|(addr, size, _)| (addr, size)).collect();
+            free.sort_unstable();
+            prop_assert_eq!(free, model.gaps());
+        }
+    }
+
+    /// Pools never share a block.
+    #[test]
+    fn pools_are_apart(sizes in prop::collection::vec(1..4 * MIB, 1..40)) {
+        let mut arena = Arena::new(Config::default());
+        arena.add_segment(SMALL, 0, 2 * MIB);
+        arena.add_segment(KEY, 100 * MIB, 200 * MIB);
+        for n in sizes {
+            let rounded = arena.config().round_size(n);
+            let key = PoolKey { size: arena.config().pool_size(rounded), ..KEY };
+            if let Some(slot) = arena.best_fit(key, rounded) {
+                let slot = arena.take(slot, rounded);
+                prop_assert_eq!(arena.addr(slot) < 100 * MIB, rounded <= MIB);
+                prop_assert_eq!(arena.pool(slot), key);
+            }
+        }
+    }
+}

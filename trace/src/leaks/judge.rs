@@ -1,0 +1,303 @@
+//! Does what a site keeps grow, and how? The thresholds and their reasons are in the module's
+//! documentation one level up.
+
+use super::survivors::{Kept, Survey};
+use super::{MAX_GAP_SPREAD, MIN_GROWTHS, MIN_STEPS, Pattern};
+
+/// Growth that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Growth {
+    /// How it grows.
+    pub pattern: Pattern,
+    /// First period that adds to it.
+    pub first: usize,
+    /// Last period that adds to it.
+    pub last: usize,
+    /// Bytes added for each period.
+    pub bytes_per_period: f64,
+    /// Blocks added for each period.
+    pub count_per_period: f64,
+    /// Bytes added whenever it grows.
+    pub bytes_per_growth: f64,
+    /// Half of the 95 % interval of the slope, bytes per period.
+    pub slope_error: f64,
+    /// Times it could have grown, by its own rhythm.
+    pub chances: usize,
+    /// Times it did.
+    pub growths: usize,
+}
+
+impl Growth {
+    /// How likely it is that the next chance adds to it too, by Laplace's rule of succession.
+    pub fn confidence(&self) -> f64 {
+        (self.growths as f64 + 1.0) / (self.chances as f64 + 2.0)
+    }
+}
+
+/// What can be said of a site.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Finding {
+    /// It grows, for all that can be seen.
+    Grows(Growth),
+    /// It grew twice, alike, and there is no time left to see whether it goes on.
+    TooFew(Growth),
+    /// What it keeps is bounded.
+    Bounded,
+}
+
+/// Judges one site.
+pub fn judge(kept: &Kept, survey: &Survey) -> Finding {
+    if replaces_older_memory(kept, survey) {
+        return Finding::Bounded;
+    }
+    match by_survivors(kept) {
+        Finding::Bounded => by_level(kept, survey),
+        found => found,
+    }
+}
+
+/// Blocks from before the recording went, of the same sizes: a buffer that was full already.
+fn replaces_older_memory(kept: &Kept, survey: &Survey) -> bool {
+    let total: u32 = kept.sizes.values().sum();
+    let matched: u32 = kept
+        .sizes
+        .iter()
+        .map(|(size, n)| survey.replaced.get(size).map_or(0, |gone| *gone.min(n)))
+        .sum();
+    matched > 0 && matched * 2 >= total
+}
+
+/// Survivors that are older than anything the site ever gave back, born again and again.
+fn by_survivors(kept: &Kept) -> Finding {
+    let n = kept.live.len();
+    let ages = kept.freed_ages.iter().filter(|&&seen| seen).count();
+    // Given back at three or more ages, up to three periods and more: something collects now and
+    // then (garbage collection), and its next round may come as late again.
+    let collected = ages >= 3 && kept.longest_freed >= 3;
+    let patience = kept.longest_freed * if collected { 2 } else { 1 };
+    // A block of period p has crossed n - p ends.
+    let proven = n.saturating_sub(patience);
+    let births: Vec<usize> = (0..proven)
+        .filter(|&p| kept.survivor_count[p] > 0)
+        .collect();
+    let births = without_special_first(&births, kept);
+    let Some(rhythm) = Rhythm::of(births, proven.saturating_sub(1)) else {
+        return match patience {
+            // Twice the same, the rest of the trace quiet for less than their distance.
+            0 | 1 => twice(births, kept, proven),
+            _ => Finding::Bounded,
+        };
+    };
+    let bytes = |p: &usize| kept.survivors[*p] as f64;
+    let count = |p: &usize| f64::from(kept.survivor_count[*p]);
+    let span = (rhythm.last - rhythm.first) as f64;
+    // The first growth opens the span, the others fill it.
+    let after = &births[1..];
+    let growth = Growth {
+        pattern: rhythm.pattern(),
+        first: rhythm.first,
+        last: rhythm.last,
+        bytes_per_period: after.iter().map(bytes).sum::<f64>() / span,
+        count_per_period: after.iter().map(count).sum::<f64>() / span,
+        bytes_per_growth: births.iter().map(bytes).sum::<f64>() / births.len() as f64,
+        slope_error: slope_error(kept, rhythm.first),
+        chances: rhythm.chances,
+        growths: births.len(),
+    };
+    Finding::Grows(growth)
+}
+
+/// Period 0 counts only when it adds about as much as the others do: otherwise it is what first
+/// steps allocate for good (optimizer state, workspaces).
+fn without_special_first<'a>(births: &'a [usize], kept: &Kept) -> &'a [usize] {
+    match births {
+        [0, rest @ ..] if !rest.is_empty() => {
+            let others: u64 = rest.iter().map(|&p| kept.survivors[p]).sum();
+            let mean = others / rest.len() as u64;
+            let first = kept.survivors[0];
+            match first <= mean * 2 && mean <= first * 2 {
+                true => births,
+                false => rest,
+            }
+        }
+        _ => births,
+    }
+}
+
+/// Two equal growths past the first steps: too few to tell a slow leak from an accident.
+fn twice(births: &[usize], kept: &Kept, proven: usize) -> Finding {
+    let &[first, second] = births else {
+        return Finding::Bounded;
+    };
+    let gap = second - first;
+    let quiet = proven - 1 - second;
+    let alike = kept.survivors[first] == kept.survivors[second];
+    if first < 2 || gap < 2 || quiet > gap || first > gap + 1 || !alike {
+        return Finding::Bounded;
+    }
+    let bytes = kept.survivors[first] as f64;
+    Finding::TooFew(Growth {
+        pattern: Pattern::EveryNth(gap as u32),
+        first,
+        last: second,
+        bytes_per_period: bytes / gap as f64,
+        count_per_period: f64::from(kept.survivor_count[first]) / gap as f64,
+        bytes_per_growth: bytes,
+        slope_error: slope_error(kept, 0),
+        chances: 2,
+        growths: 2,
+    })
+}
+
+/// The level itself never comes back to where it was: seen where blocks are replaced by larger
+/// ones, so that none of them is old.
+fn by_level(kept: &Kept, survey: &Survey) -> Finding {
+    let n = kept.live.len();
+    let floor = from_the_right(&kept.live);
+    let rises: Vec<usize> = (1..n).filter(|&i| floor[i] > floor[i - 1]).collect();
+    let Some(rhythm) = Rhythm::of(&rises, n - 1) else {
+        return Finding::Bounded;
+    };
+    // Chance alone makes a few records at the end of a random series; five in a rhythm through
+    // the trace are one in hundreds.
+    if rises.len() < 5 || n <= 5 {
+        return Finding::Bounded;
+    }
+    let ups: u64 = kept
+        .live
+        .windows(2)
+        .map(|w| w[1].saturating_sub(w[0]))
+        .sum();
+    let (from, to) = (floor[rhythm.first - 1], floor[n - 1]);
+    // At least half of all that went up stays up.
+    if (to - from) * 2 < ups {
+        return Finding::Bounded;
+    }
+    let counts: Vec<u64> = kept.live_count.iter().map(|&c| u64::from(c)).collect();
+    let count_floor = from_the_right(&counts);
+    let more = count_floor[n - 1].saturating_sub(count_floor[rhythm.first - 1]);
+    // Fewer blocks than rises: they grow instead of becoming more.
+    let replaced = (more as usize) * 2 < rises.len();
+    if replaced && grows_with_the_program(kept, survey, rhythm.first) {
+        return Finding::Bounded;
+    }
+    let span = (n - rhythm.first) as f64;
+    let bytes_per_period = (to - from) as f64 / span;
+    Finding::Grows(Growth {
+        pattern: match replaced {
+            true => Pattern::Enlarged,
+            false => rhythm.pattern(),
+        },
+        first: rhythm.first,
+        last: rhythm.last,
+        bytes_per_period,
+        count_per_period: more as f64 / span,
+        bytes_per_growth: (to - from) as f64 / rises.len() as f64,
+        slope_error: slope_error(kept, rhythm.first),
+        chances: rhythm.chances,
+        growths: rises.len(),
+    })
+}
+
+/// Longer sequences make everything larger, also the one result that is alive at a step's end.
+/// A buffer that is enlarged in an otherwise constant program is a leak.
+fn grows_with_the_program(kept: &Kept, survey: &Survey, first: usize) -> bool {
+    let ratio = |from: u64, to: u64| to as f64 / from.max(1) as f64 - 1.0;
+    let half = (first + survey.churn.len()) / 2;
+    let mean = |column: &[u64]| column.iter().sum::<u64>() / column.len().max(1) as u64;
+    let own = ratio(mean(&kept.live[first..half]), mean(&kept.live[half..]));
+    let others = |range: std::ops::Range<usize>| {
+        let total = survey.churn[range.clone()].iter().sum::<u64>();
+        let own = kept.live[range.clone()].iter().sum::<u64>();
+        total.saturating_sub(own) / range.len().max(1) as u64
+    };
+    let program = ratio(others(first..half), others(half..survey.churn.len()));
+    program > 0.1 * own
+}
+
+/// At each end, the lowest level from there on.
+fn from_the_right(live: &[u64]) -> Vec<u64> {
+    let mut floor = live.to_vec();
+    for i in (1..floor.len()).rev() {
+        floor[i - 1] = floor[i - 1].min(floor[i]);
+    }
+    floor
+}
+
+/// When something happens, period by period.
+struct Rhythm {
+    first: usize,
+    last: usize,
+    /// Most common distance is not needed: the mean, rounded, and whether all are equal.
+    mean_gap: f64,
+    chances: usize,
+}
+
+impl Rhythm {
+    /// The rhythm of growth, if it has one and goes on until period `end`.
+    fn of(births: &[usize], end: usize) -> Option<Rhythm> {
+        if births.len() < MIN_GROWTHS {
+            return None;
+        }
+        let (first, last) = (births[0], births[births.len() - 1]);
+        let gaps = || births.windows(2).map(|w| w[1] - w[0]);
+        let longest = gaps().max()?;
+        let mean_gap = (last - first) as f64 / (births.len() - 1) as f64;
+        // Quiet for longer than it ever was before: it ended (a warm-up, a buffer that is full).
+        let quiet = end.saturating_sub(last);
+        let ended = quiet > longest + longest / 2;
+        // A few growths must be about evenly apart, many may come at random.
+        let spread = match births.len() {
+            3 | 4 => 1.5,
+            _ => MAX_GAP_SPREAD,
+        };
+        let irregular = longest as f64 > spread * mean_gap.max(1.0) + 0.5;
+        // What gets rarer and rarer settles (caches that fill): a quarter must be in the later
+        // half of the time.
+        let middle = first + (end - first) / 2;
+        let late = births.iter().filter(|&&p| p > middle).count();
+        let settles = births.len() >= MIN_GROWTHS + 2 && late * 4 < births.len();
+        if ended || irregular || settles {
+            return None;
+        }
+        let chances = ((end - first) as f64 / mean_gap).floor() as usize + 1;
+        Some(Rhythm {
+            first,
+            last,
+            mean_gap,
+            chances: chances.max(births.len()),
+        })
+    }
+
+    fn pattern(&self) -> Pattern {
+        match self.mean_gap {
+            gap if gap < 1.5 => Pattern::EveryStep,
+            gap => Pattern::EveryNth(gap.round() as u32),
+        }
+    }
+}
+
+/// Half of the 95 % interval of the least-squares slope of the level from `first` on.
+fn slope_error(kept: &Kept, first: usize) -> f64 {
+    let live = &kept.live[first..];
+    let n = live.len() as f64;
+    if live.len() < MIN_STEPS - 1 {
+        return 0.0;
+    }
+    let mean_x = (n - 1.0) / 2.0;
+    let mean_y = live.iter().map(|&y| y as f64).sum::<f64>() / n;
+    let (mut sxx, mut sxy) = (0.0, 0.0);
+    for (x, &y) in live.iter().enumerate() {
+        let dx = x as f64 - mean_x;
+        sxx += dx * dx;
+        sxy += dx * (y as f64 - mean_y);
+    }
+    let slope = sxy / sxx;
+    let residual: f64 = live
+        .iter()
+        .enumerate()
+        .map(|(x, &y)| (y as f64 - mean_y - slope * (x as f64 - mean_x)).powi(2))
+        .sum();
+    // Two standard errors are close enough to Student's factor for what this says to a reader.
+    2.0 * (residual / (n - 2.0).max(1.0) / sxx).sqrt()
+}

@@ -1,0 +1,183 @@
+//! What makes two allocations "the same": a key of the stack that survives edits.
+//!
+//! A patch above a function shifts its line numbers, and a newer PyTorch passes a call through
+//! another wrapper, so a key made of file names and lines calls everything new. This key is the
+//! *call shape*: the functions of the Python stack with the module they belong to, without lines,
+//! without the wrappers of `torch.nn.Module`, and with recursion taken together. Lines stay in
+//! the frames, as a hint for the reader.
+
+use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, fx_hash};
+use crate::trace::{BlockKind, Blocks};
+use crate::units::Bytes;
+
+/// A call shape, or the size of allocations that have no stack. Equal in any two traces of the
+/// same program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SiteKey {
+    /// The functions of the stack.
+    Shape(u64),
+    /// No frame says anything: allocations of the same requested size are taken together.
+    Size(Bytes),
+}
+
+/// The site of each kind of block.
+pub struct Sites {
+    /// Per kind, the position in `keys`.
+    pub of_kind: Vec<u32>,
+    /// The distinct sites.
+    pub keys: Vec<SiteKey>,
+}
+
+impl Sites {
+    /// The sites of a device's blocks.
+    pub fn new(blocks: &Blocks, stacks: &Stacks) -> Sites {
+        let mut known: FxHashMap<SiteKey, u32> = FxHashMap::default();
+        let mut of_stack: FxHashMap<StackIdx, Option<u64>> = FxHashMap::default();
+        let mut keys = Vec::new();
+        let mut of_kind = Vec::with_capacity(blocks.kinds.len());
+        for kind in &blocks.kinds {
+            let shape = *of_stack
+                .entry(kind.alloc_stack)
+                .or_insert_with(|| shape(stacks, kind.alloc_stack));
+            let key = key_of(kind, shape);
+            let index = *known.entry(key).or_insert_with(|| {
+                keys.push(key);
+                (keys.len() - 1) as u32
+            });
+            of_kind.push(index);
+        }
+        Sites { of_kind, keys }
+    }
+}
+
+fn key_of(kind: &BlockKind, shape: Option<u64>) -> SiteKey {
+    match shape {
+        Some(shape) => SiteKey::Shape(shape),
+        None => SiteKey::Size(kind.requested),
+    }
+}
+
+/// The key of one block's site.
+pub fn key(stacks: &Stacks, kind: &BlockKind) -> SiteKey {
+    key_of(kind, shape(stacks, kind.alloc_stack))
+}
+
+/// The call shape of a stack as a hash; `None` when no frame says anything.
+fn shape(stacks: &Stacks, stack: StackIdx) -> Option<u64> {
+    let functions = functions(stacks, stack);
+    if functions.is_empty() {
+        return None;
+    }
+    let mut hash = 0_u64;
+    let mut last = None;
+    for (file, name) in functions {
+        if last != Some((file, name)) {
+            hash = fx_hash(&(hash, file, name));
+            last = Some((file, name));
+        }
+    }
+    Some(hash)
+}
+
+/// Module and function of each frame that counts, innermost first: the Python ones, or, where
+/// there are none (autograd's threads with C++ stacks), the C++ ones that are not plumbing.
+fn functions(stacks: &Stacks, stack: StackIdx) -> Vec<(&str, &str)> {
+    let frames = || stacks.frames(stack).iter().map(|&idx| stacks.frame(idx));
+    let name = |frame: Frame| (module(stacks.str(frame.filename)), stacks.str(frame.name));
+    let python: Vec<_> = frames()
+        .filter(|f| is_python(stacks, *f) && !is_module_call(stacks, *f))
+        .map(name)
+        .collect();
+    if !python.is_empty() {
+        return python;
+    }
+    let native = frames().filter(|f| !stacks.is_plumbing(*f));
+    native.map(name).filter(|(_, n)| !n.is_empty()).collect()
+}
+
+/// Whether a frame is Python: a `.py` file, or code from a notebook, `exec` or `torch.fx`.
+pub fn is_python(stacks: &Stacks, frame: Frame) -> bool {
+    let file = stacks.str(frame.filename);
+    frame.line > 0 && (file.ends_with(".py") || file.starts_with('<'))
+}
+
+/// `torch.nn.Module`'s own frames around each `forward`; they differ between versions, and with
+/// whether hooks are registered.
+pub fn is_module_call(stacks: &Stacks, frame: Frame) -> bool {
+    const WRAPPERS: [&str; 4] = ["_call_impl", "_wrapped_call_impl", "inner", "__call__"];
+    WRAPPERS.contains(&stacks.str(frame.name))
+        && stacks
+            .str(frame.filename)
+            .ends_with("torch/nn/modules/module.py")
+}
+
+/// The part of a path that does not depend on where a program is installed: what follows
+/// `site-packages`, else the file's name.
+pub fn module(path: &str) -> &str {
+    for marker in ["site-packages/", "dist-packages/"] {
+        if let Some(at) = path.rfind(marker) {
+            return &path[at + marker.len()..];
+        }
+    }
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}
+
+/// Whether a frame belongs to PyTorch or to Python's own library: true of most innermost frames,
+/// and never the answer to "whose code keeps this?".
+pub fn is_framework(stacks: &Stacks, frame: Frame) -> bool {
+    let path = stacks.str(frame.filename);
+    if !is_python(stacks, frame) || path.starts_with("<frozen") {
+        return true;
+    }
+    match module(path) {
+        tail if tail.len() < path.len() && tail.starts_with("torch/") => true,
+        _ => path.contains("/lib/python3") && !path.contains("-packages/"),
+    }
+}
+
+/// Whether a stack passes through an optimizer: what is made there and not kept as state is
+/// scratch space of the update.
+pub fn is_in_optimizer(stacks: &Stacks, stack: StackIdx) -> bool {
+    stacks
+        .frames(stack)
+        .iter()
+        .any(|&f| stacks.str(stacks.frame(f).filename).contains("/optim/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TraceBuilder, block_of};
+
+    #[test]
+    fn modules_do_not_depend_on_the_install_path() {
+        let check = |path: &str, expected: &str| assert_eq!(module(path), expected);
+        check(
+            "/opt/v/lib/python3.12/site-packages/torch/nn/functional.py",
+            "torch/nn/functional.py",
+        );
+        check("/home/me/train.py", "train.py");
+        check("C:\\me\\train.py", "train.py");
+        check("??", "??");
+    }
+
+    #[test]
+    fn a_shifted_line_is_the_same_site_and_another_function_is_not() {
+        let mut builder = TraceBuilder::default();
+        let mut kind = |name: &str, file: &str, line| BlockKind {
+            alloc_stack: builder.stack(name, file, line),
+            ..block_of(Bytes(8))
+        };
+        let before = kind("keep", "/a/train.py", 10);
+        let after = kind("keep", "/b/train.py", 12);
+        let other = kind("drop", "/a/train.py", 10);
+        let stacks = &builder.stacks;
+        assert_eq!(key(stacks, &before), key(stacks, &after));
+        assert_ne!(key(stacks, &before), key(stacks, &other));
+        assert_eq!(
+            key(stacks, &block_of(Bytes(8))),
+            SiteKey::Size(Bytes(8)),
+            "without a stack the size must do"
+        );
+    }
+}

@@ -1,0 +1,181 @@
+//! One pass over the blocks: what each site keeps across the ends of steps.
+
+use super::site::Sites;
+use crate::stacks::FxHashMap;
+use crate::trace::{BlockIdx, Blocks};
+use crate::units::Bytes;
+
+/// The ends of periods (steps, or parts of one): `ends[i]` is the first event after period `i`.
+/// A block is alive at end `i` when it was allocated before that event and not given back before
+/// it. What happens before the first end belongs to period 0.
+pub struct Ends {
+    ends: Vec<u32>,
+}
+
+impl Ends {
+    /// From ascending events.
+    pub fn new(ends: Vec<u32>) -> Ends {
+        debug_assert!(ends.is_sorted(), "ends must ascend");
+        Ends { ends }
+    }
+
+    /// How many periods.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The events.
+    pub fn as_slice(&self) -> &[u32] {
+        &self.ends
+    }
+
+    /// The period that contains the event; the number of periods when it comes after the last.
+    pub fn period_of(&self, event: u32) -> usize {
+        self.ends.partition_point(|&end| end <= event)
+    }
+}
+
+/// What one site keeps.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    /// Per end, bytes alive.
+    pub live: Vec<u64>,
+    /// Per end, blocks alive.
+    pub live_count: Vec<u32>,
+    /// Per period, bytes allocated in it that are alive at the last end.
+    pub survivors: Vec<u64>,
+    /// Per period, how many blocks these are.
+    pub survivor_count: Vec<u32>,
+    /// How many ends the longest-kept block that *was* given back had crossed; blocks of period 0
+    /// do not count, because first steps differ.
+    pub longest_freed: usize,
+    /// At how many different ages (in ends crossed) blocks were given back.
+    pub freed_ages: Vec<bool>,
+    /// Requested sizes of the survivors, with their number.
+    pub sizes: FxHashMap<Bytes, u32>,
+}
+
+/// What all sites keep.
+pub struct Survey {
+    /// Per site, if it keeps anything across an end.
+    pub kept: Vec<Option<Box<Kept>>>,
+    /// Per period, bytes allocated in it, kept or not.
+    pub churn: Vec<u64>,
+    /// Blocks from before the first event that were given back after the first end, by requested
+    /// size: newer blocks may have taken their place.
+    pub replaced: FxHashMap<Bytes, u32>,
+}
+
+impl Survey {
+    /// Surveys the blocks that are allocated in the periods from event `from` on.
+    pub fn new(blocks: &Blocks, sites: &Sites, ends: &Ends, from: u32) -> Survey {
+        let n = ends.len();
+        let mut survey = Survey {
+            kept: vec![None; sites.keys.len()],
+            churn: vec![0; n],
+            replaced: FxHashMap::default(),
+        };
+        let Some(&last_end) = ends.as_slice().last() else {
+            return survey;
+        };
+        let first = blocks.n_preexisting as usize;
+        survey.preexisting(blocks, ends);
+        let mut index = first + blocks.alloc[first..].partition_point(|&event| event < from);
+        for (period, &end) in ends.as_slice().iter().enumerate() {
+            while index < blocks.len() && blocks.alloc[index] < end {
+                let kind = blocks.kind[index].index();
+                survey.churn[period] += blocks.kinds[kind].size.0;
+                let freed = blocks.free_requested[index];
+                if freed >= end {
+                    let block = Crossing {
+                        period,
+                        freed: if freed < last_end {
+                            ends.period_of(freed)
+                        } else {
+                            n
+                        },
+                        size: blocks.kinds[kind].size.0,
+                        requested: blocks.kinds[kind].requested,
+                    };
+                    let kept = survey.kept[sites.of_kind[kind] as usize]
+                        .get_or_insert_with(|| Box::new(Kept::empty(n)));
+                    kept.add(&block, n);
+                }
+                index += 1;
+            }
+        }
+        for kept in survey.kept.iter_mut().flatten() {
+            kept.sum_up();
+        }
+        survey
+    }
+
+    fn preexisting(&mut self, blocks: &Blocks, ends: &Ends) {
+        let Some((&first, &last)) = ends.as_slice().first().zip(ends.as_slice().last()) else {
+            return;
+        };
+        for index in 0..blocks.n_preexisting {
+            let freed = blocks.free_requested[index as usize];
+            if (first..last).contains(&freed) {
+                let requested = blocks.kind(BlockIdx(index)).requested;
+                *self.replaced.entry(requested).or_default() += 1;
+            }
+        }
+    }
+}
+
+/// A block that is alive at the end of its period.
+struct Crossing {
+    period: usize,
+    /// The first end at which it is gone.
+    freed: usize,
+    size: u64,
+    requested: Bytes,
+}
+
+impl Kept {
+    fn empty(n: usize) -> Kept {
+        Kept {
+            live: vec![0; n],
+            live_count: vec![0; n],
+            survivors: vec![0; n],
+            survivor_count: vec![0; n],
+            longest_freed: 0,
+            freed_ages: vec![false; n + 1],
+            sizes: FxHashMap::default(),
+        }
+    }
+
+    /// Adds a block: `live` holds differences until [`Kept::sum_up`].
+    fn add(&mut self, block: &Crossing, n: usize) {
+        let &Crossing {
+            period,
+            freed,
+            size,
+            requested,
+        } = block;
+        self.live[period] = self.live[period].wrapping_add(size);
+        self.live_count[period] = self.live_count[period].wrapping_add(1);
+        if freed < n {
+            self.live[freed] = self.live[freed].wrapping_sub(size);
+            self.live_count[freed] = self.live_count[freed].wrapping_sub(1);
+            if period > 0 {
+                self.longest_freed = self.longest_freed.max(freed - period);
+                self.freed_ages[freed - period] = true;
+            }
+        } else {
+            self.survivors[period] += size;
+            self.survivor_count[period] += 1;
+            *self.sizes.entry(requested).or_default() += 1;
+        }
+    }
+
+    fn sum_up(&mut self) {
+        let (mut bytes, mut count) = (0_u64, 0_u32);
+        for (live, live_count) in self.live.iter_mut().zip(&mut self.live_count) {
+            bytes = bytes.wrapping_add(*live);
+            count = count.wrapping_add(*live_count);
+            (*live, *live_count) = (bytes, count);
+        }
+    }
+}

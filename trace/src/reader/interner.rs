@@ -1,0 +1,275 @@
+//! Strings, frames and stacks, each kept once.
+//!
+//! A small direct-mapped cache answers nearly every question. What it misses goes to a map whose
+//! hash is keyed at random, so that a hostile file cannot choose names that collide.
+
+use super::keys::{ACTIONS, KEYS};
+use super::{Limits, ReadErrorKind};
+use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+type Result<T> = std::result::Result<T, ReadErrorKind>;
+
+/// Interns into a [`Stacks`].
+pub struct Interner {
+    pub stacks: Stacks,
+    keyed: RandomState,
+    recent_strings: Vec<RecentString>,
+    /// Maps by a keyed hash need no second one.
+    strings: FxHashMap<u64, StrIdx>,
+    frames: HashMap<Frame, FrameIdx>,
+    /// The stack last seen with a hash that ends in the slot's number.
+    recent: Vec<StackIdx>,
+    by_frames: FxHashMap<u64, StackIdx>,
+    /// A stack and the hash of what was appended to it, and the stack that this made.
+    extended: HashMap<(StackIdx, u64), StackIdx>,
+    max_frames: usize,
+    max_memory: usize,
+}
+
+/// A string seen lately.
+#[derive(Clone, Copy)]
+struct RecentString {
+    /// Its first eight bytes, filled up with zeros.
+    start: u64,
+    len: usize,
+    idx: StrIdx,
+}
+
+impl Default for RecentString {
+    fn default() -> RecentString {
+        RecentString {
+            start: 0,
+            len: 0,
+            idx: EMPTY,
+        }
+    }
+}
+
+/// The first eight bytes of a string, and its slot among those seen lately.
+#[inline]
+fn slot_of(bytes: &[u8]) -> (u64, usize) {
+    let (start, last) = match bytes.first_chunk() {
+        Some(first) if bytes.len() > 8 => {
+            let last = bytes
+                .last_chunk()
+                .map_or(0, |last| u64::from_le_bytes(*last));
+            (u64::from_le_bytes(*first), last)
+        }
+        _ => {
+            let mut all = [0_u8; 8];
+            all[..bytes.len()].copy_from_slice(bytes);
+            (u64::from_le_bytes(all), 0)
+        }
+    };
+    (start, slot(start, last, bytes.len()))
+}
+
+#[inline]
+fn slot(start: u64, last: u64, len: usize) -> usize {
+    let hash = (start ^ last.rotate_left(17)).wrapping_add(len as u64);
+    (hash.wrapping_mul(NEXT) >> 54) as usize % RECENT_STRINGS
+}
+
+/// The string "".
+pub const EMPTY: StrIdx = StrIdx((KEYS.len() + ACTIONS.len()) as u32);
+/// The string "N/A", which torch writes where there is no compile context.
+pub const NOT_APPLICABLE: StrIdx = StrIdx(EMPTY.0 + 1);
+
+const RECENT_STRINGS: usize = 1 << 10;
+const RECENT_SLOTS: usize = 1 << 12;
+
+/// Where to look next when different things have the same hash.
+pub const NEXT: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Interner {
+    pub fn new(limits: Limits) -> Interner {
+        let mut interner = Interner {
+            stacks: Stacks::default(),
+            keyed: RandomState::new(),
+            recent_strings: vec![RecentString::default(); RECENT_STRINGS],
+            strings: FxHashMap::default(),
+            frames: HashMap::new(),
+            recent: vec![StackIdx::NONE; RECENT_SLOTS],
+            by_frames: FxHashMap::default(),
+            extended: HashMap::new(),
+            max_frames: limits.stack_frames,
+            max_memory: limits.memory,
+        };
+        // Keys first: a key's place is its number.
+        for word in KEYS.iter().chain(&ACTIONS).chain(&["", "N/A"]) {
+            let idx = interner.stacks.strings.push(word);
+            interner.strings.insert(interner.keyed.hash_one(word), idx);
+        }
+        interner
+    }
+
+    /// Bytes held, estimated from lengths.
+    pub fn memory_used(&self) -> usize {
+        let strings = &self.stacks.strings;
+        strings.text_len()
+            + strings.len() * 32
+            + self.stacks.n_frames() * 48
+            + self.stacks.n_members() * MEMBER_BYTES
+            + self.stacks.len() * 32
+    }
+
+    /// A hash that a file cannot foresee.
+    pub fn keyed_hash(&self, words: &[u64]) -> u64 {
+        self.keyed.hash_one(words)
+    }
+
+    /// Interns a string.
+    ///
+    /// # Errors
+    /// When all strings together exceed 4 GiB.
+    pub fn string(&mut self, text: &str) -> Result<StrIdx> {
+        self.bytes(text.as_bytes())
+    }
+
+    /// Interns a string that may not be UTF-8: Python may write half of a surrogate pair, which
+    /// is shown as replacement characters.
+    ///
+    /// # Errors
+    /// As [`Interner::string`].
+    #[inline]
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<StrIdx> {
+        let (start, slot) = slot_of(bytes);
+        let recent = self.recent_strings[slot];
+        // Of at most eight bytes, the start is the text.
+        let same = recent.start == start
+            && recent.len == bytes.len()
+            && (bytes.len() <= 8 || self.stacks.str(recent.idx).as_bytes() == bytes);
+        if same {
+            return Ok(recent.idx);
+        }
+        let idx = self.hashed_string(&String::from_utf8_lossy(bytes))?;
+        let len = bytes.len();
+        self.recent_strings[slot] = RecentString { start, len, idx };
+        Ok(idx)
+    }
+
+    /// The string of the first `len` bytes of `word`, if it was seen lately; `len` is at most 8.
+    #[inline]
+    pub fn short(&self, word: u64, len: usize) -> Option<StrIdx> {
+        let start = match len {
+            8 => word,
+            _ => word & ((1 << (8 * len)) - 1),
+        };
+        let recent = self.recent_strings[slot(start, 0, len)];
+        (recent.start == start && recent.len == len).then_some(recent.idx)
+    }
+
+    fn hashed_string(&mut self, text: &str) -> Result<StrIdx> {
+        let mut key = self.keyed.hash_one(text);
+        while let Some(&known) = self.strings.get(&key) {
+            if self.stacks.strings.get(known) == text {
+                return Ok(known);
+            }
+            key = key.wrapping_add(NEXT);
+        }
+        if self.stacks.strings.text_len() + text.len() > MAX_TEXT {
+            return Err(ReadErrorKind::Limit("text of all strings", MAX_TEXT as u64));
+        }
+        let idx = self.stacks.strings.push(text);
+        self.strings.insert(key, idx);
+        Ok(idx)
+    }
+
+    /// Interns a frame.
+    pub fn frame(&mut self, frame: Frame) -> FrameIdx {
+        let stacks = &mut self.stacks;
+        let known = self.frames.entry(frame);
+        *known.or_insert_with(|| stacks.push_frame(frame))
+    }
+
+    /// Interns a stack.
+    ///
+    /// # Errors
+    /// When it is longer than the limit, or all stacks together take too much memory.
+    pub fn stack(&mut self, frames: &[FrameIdx]) -> Result<StackIdx> {
+        if frames.is_empty() {
+            return Ok(StackIdx::NONE);
+        }
+        let slot = cheap_hash(frames) as usize % RECENT_SLOTS;
+        // Two stacks that share a slot take turns, so there are two places for each.
+        for place in [slot, slot ^ 1] {
+            let recent = self.recent[place];
+            if self.stacks.frames(recent) == frames {
+                return Ok(recent);
+            }
+        }
+        let mut key = self.keyed.hash_one(frames);
+        let stack = loop {
+            match self.by_frames.get(&key) {
+                Some(&known) if self.stacks.frames(known) == frames => break known,
+                Some(_) => key = key.wrapping_add(NEXT),
+                None => {
+                    let new = self.new_stack(&[], frames)?;
+                    self.by_frames.insert(key, new);
+                    break new;
+                }
+            }
+        };
+        self.recent[slot ^ 1] = self.recent[slot];
+        self.recent[slot] = stack;
+        Ok(stack)
+    }
+
+    /// Interns the stack `start` followed by `more`. Time and memory grow with `more` alone once
+    /// the result is known: a list that is built frame by frame must not cost its length squared.
+    ///
+    /// # Errors
+    /// As [`Interner::stack`].
+    pub fn extend(&mut self, start: StackIdx, more: &[FrameIdx]) -> Result<StackIdx> {
+        if start == StackIdx::NONE {
+            return self.stack(more);
+        }
+        let from = self.stacks.frames(start).len();
+        let mut key = self.keyed.hash_one(more);
+        while let Some(&known) = self.extended.get(&(start, key)) {
+            if self.stacks.frames(known)[from..] == *more {
+                return Ok(known);
+            }
+            key = key.wrapping_add(NEXT);
+        }
+        let before = self.stacks.frames(start).to_vec();
+        let new = self.new_stack(&before, more)?;
+        self.extended.insert((start, key), new);
+        Ok(new)
+    }
+
+    fn new_stack(&mut self, before: &[FrameIdx], more: &[FrameIdx]) -> Result<StackIdx> {
+        let n = before.len() + more.len();
+        if n > self.max_frames {
+            return Err(ReadErrorKind::Limit(
+                "frames of a stack",
+                self.max_frames as u64,
+            ));
+        }
+        // Checked here too, because a few bytes of the file may ask for many frames.
+        let members = self.stacks.n_members() + n;
+        if members > self.max_memory / MEMBER_BYTES || u32::try_from(members).is_err() {
+            return Err(ReadErrorKind::Limit(
+                "memory in bytes",
+                self.max_memory as u64,
+            ));
+        }
+        Ok(self.stacks.push_stack(&[before, more].concat()))
+    }
+}
+
+/// Bytes of all strings together: places in the text are 32 bits.
+const MAX_TEXT: usize = u32::MAX as usize;
+
+/// Bytes of one frame of one stack.
+const MEMBER_BYTES: usize = 4;
+
+/// For the cache only: collisions cost a look into the map.
+fn cheap_hash(frames: &[FrameIdx]) -> u64 {
+    let mixed = frames.iter().fold(frames.len() as u64, |mixed, frame| {
+        mixed.rotate_left(7) ^ u64::from(frame.0)
+    });
+    mixed.wrapping_mul(NEXT) >> 48
+}

@@ -1,0 +1,68 @@
+//! What a pickle remembers: four bytes an object.
+
+use super::values::{NO_MEMO, Value};
+use crate::stacks::{FrameIdx, StackIdx, StrIdx};
+
+/// What a memo entry names, in four bytes: a tag and the index of what the object became. Only
+/// what PyTorch's pickles refer to again keeps its meaning; an object that became a row is
+/// [`Memo::SPENT`], and referring to it is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memo(u32);
+
+const TAG_SHIFT: u32 = 28;
+const INDEX: u32 = (1 << TAG_SHIFT) - 1;
+const STR: u32 = 1;
+const FRAME: u32 = 2;
+const STACK: u32 = 3;
+const PAIR: u32 = 4;
+const DICT: u32 = 5;
+const LIST: u32 = 6;
+const EMPTY_LIST: u32 = 7;
+
+impl Memo {
+    /// An object that may not be referred to.
+    pub const SPENT: Memo = Memo(0);
+    /// A list that is, or still is, empty.
+    pub const EMPTY_LIST: Memo = Memo(EMPTY_LIST << TAG_SHIFT);
+
+    #[inline]
+    pub fn of(value: Value) -> Memo {
+        let (tag, index) = match value {
+            Value::Str(s) => (STR, s.0),
+            Value::Frame(frame) => (FRAME, frame.0),
+            Value::Stack(stack, _) => (STACK, stack.0),
+            Value::Pair(pair) => (PAIR, pair),
+            Value::Dict(dict) => (DICT, dict),
+            Value::List(list) => (LIST, list),
+            Value::OpenList(_) => return Memo::EMPTY_LIST,
+            _ => return Memo::SPENT,
+        };
+        // An index beyond 28 bits cannot occur below the memory limit; forget the object then.
+        if index <= INDEX {
+            Memo(tag << TAG_SHIFT | index)
+        } else {
+            Memo::SPENT
+        }
+    }
+
+    #[inline]
+    pub fn value(self) -> Option<Value> {
+        let index = self.0 & INDEX;
+        Some(match self.0 >> TAG_SHIFT {
+            STR => Value::Str(StrIdx(index)),
+            FRAME => Value::Frame(FrameIdx(index)),
+            STACK => Value::Stack(StackIdx(index), NO_MEMO),
+            PAIR => Value::Pair(index),
+            DICT => Value::Dict(index),
+            LIST => Value::List(index),
+            EMPTY_LIST => Value::OpenList(NO_MEMO),
+            _ => return None,
+        })
+    }
+
+    /// The frame it names, if it names one.
+    #[inline]
+    pub fn frame(self) -> Option<FrameIdx> {
+        (self.0 >> TAG_SHIFT == FRAME).then_some(FrameIdx(self.0 & INDEX))
+    }
+}

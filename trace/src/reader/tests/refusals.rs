@@ -1,0 +1,250 @@
+//! Hostile, damaged and foreign files: what is said, and where.
+
+use super::pickle_writer::{Dialect, Py, pickle};
+use super::{dict, event, int, list, text, trace};
+use crate::reader::{Limits, ReadError, ReadErrorKind, Reader, read};
+
+fn check(bytes: &[u8], offset: u64, expected: &str) {
+    let error = read(bytes, Limits::default()).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains(expected), "said: {said}\nwanted: {expected}");
+    assert_eq!(error.offset, offset, "{said}");
+    // The same words whatever the pieces.
+    let mut reader = Reader::new(Limits::default());
+    let pushed = bytes.iter().try_for_each(|&byte| reader.push(&[byte]));
+    assert_eq!(
+        pushed.and_then(|()| reader.finish().map(|_| ())),
+        Err(error)
+    );
+}
+
+/// A pickle whose first `prefix` bytes are harmless, then `rest`.
+fn after_a_dict(rest: &[u8]) -> Vec<u8> {
+    [&[0x80, 4, b'}', 0x94], rest].concat()
+}
+
+#[test]
+fn code_is_refused_where_it_stands() {
+    for (opcode, name) in [
+        (b'c', "GLOBAL"),
+        (0x93, "STACK_GLOBAL"),
+        (b'R', "REDUCE"),
+        (b'b', "BUILD"),
+        (b'i', "INST"),
+        (b'o', "OBJ"),
+        (0x81, "NEWOBJ"),
+        (0x92, "NEWOBJ_EX"),
+        (0x82, "EXT1"),
+        (0x83, "EXT2"),
+        (0x84, "EXT4"),
+        (b'P', "PERSID"),
+        (b'Q', "BINPERSID"),
+    ] {
+        let file = after_a_dict(&[opcode, b'x', b'\n', b'y', b'\n', b'.']);
+        check(&file, 4, &format!("opcode {name} at byte 4 would run code"));
+        let error = read(&file, Limits::default()).unwrap_err();
+        assert_eq!(error.kind, ReadErrorKind::Code(name));
+    }
+    // What an attacker would send: os.system("true") in place of a value.
+    let attack = after_a_dict(b"(\x8c\x06frames\x94cposix\nsystem\n\x8c\x04true\x85R");
+    check(&attack, 14, "opcode GLOBAL at byte 14");
+}
+
+#[test]
+fn other_opcodes_are_refused_with_a_reason() {
+    for opcode in [b'C', b'B', 0x8e, 0x96, b'T', b'U'] {
+        check(&after_a_dict(&[opcode]), 4, "raw bytes");
+    }
+    for opcode in [0x97, 0x98] {
+        check(&after_a_dict(&[opcode]), 4, "out-of-band buffers");
+    }
+    for opcode in [0x8f, 0x90, 0x91] {
+        check(&after_a_dict(&[opcode]), 4, "a set");
+    }
+    for opcode in *b"FILSVgp" {
+        check(&after_a_dict(&[opcode]), 4, "text opcodes of protocol 0");
+    }
+    check(
+        &after_a_dict(&[0xff]),
+        4,
+        "byte 4 (0xff) is no pickle opcode",
+    );
+}
+
+#[test]
+fn foreign_files_are_named() {
+    check(b"", 0, "the file is empty");
+    check(b" \n\n", 3, "the file is empty");
+    check(b"<!DOCTYPE html><p>404", 0, "byte 0 starts HTML");
+    check(b"\n<html>", 1, "byte 1 starts HTML");
+    check(b"PK\x03\x04model/data.pkl", 0, "a zip archive");
+    check(b"\x1f\x8b\x08\x00", 0, "gzip");
+    check(b"\x28\xb5\x2f\xfd\x00", 0, "zstd");
+    check(b"\x89HDF\r\n", 0, "HDF5");
+    check(b"[1, 2]", 0, "a JSON list");
+    check(b"(dp0\nS'segments'\n", 0, "protocol 0 or 1");
+    check(b"x", 0, "neither a pickle nor JSON");
+    check(&[0x80, 6, b'}', b'.'], 0, "pickle protocol 6 at byte 0");
+    check(&[0x80, 1, b'}', b'.'], 0, "pickle protocol 1 at byte 0");
+    // The magic number of torch.save before 1.6.
+    let torch_save = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+    check(torch_save, 2, "like a model of an old torch.save");
+}
+
+#[test]
+fn well_formed_files_that_are_no_snapshot() {
+    let check = |root: &Py, expected: &str| {
+        let file = pickle(root, Dialect::cpython(4));
+        check(&file, file.len() as u64, expected);
+    };
+    check(&list(vec![]), "no dictionary at the top");
+    check(&int(7), "no dictionary at the top");
+    check(&event(vec![]), "no dictionary at the top");
+    check(&dict(vec![]), "no dictionary at the top");
+    let config = dict(vec![("lr", int(1)), ("epochs", int(3))]);
+    check(&config, "neither `segments` nor `device_traces`");
+    let no_events = |traces| dict(vec![("segments", list(vec![])), ("device_traces", traces)]);
+    check(&no_events(int(3)), "no list of lists of events");
+    check(&no_events(list(vec![int(3)])), "no list of lists of events");
+    check(
+        &no_events(list(vec![event(vec![])])),
+        "no list of lists of events",
+    );
+    let segments = dict(vec![("segments", int(1)), ("device_traces", list(vec![]))]);
+    check(&segments, "`segments` is no list of segments");
+    let devices = list((0..1025).map(|_| list(vec![])).collect());
+    check(&no_events(devices), "number of devices is limited to 1024");
+}
+
+#[test]
+fn broken_opcodes() {
+    let underflow = "finds the stack empty";
+    for opcode in [b'0', b'2', 0x94, b'.', 0x85, b'a', b's'] {
+        check(&[0x80, 4, opcode], 2, underflow);
+    }
+    for opcode in *b"uet1ld" {
+        check(&[0x80, 4, opcode], 2, "a mark is missing");
+    }
+    check(b"\x80\x04N(0u", 5, underflow);
+    check(
+        b"\x80\x04N(K\x01K\x02u",
+        8,
+        "keys are set in something that is no dictionary",
+    );
+    check(
+        b"\x80\x04N(K\x01e",
+        6,
+        "appended to something that is no list",
+    );
+    check(b"\x80\x04}(K\x01u", 6, "a key without a value");
+    check(
+        b"\x80\x04}(K\x01K\x02K\x03K\x04u",
+        12,
+        "a dictionary key is no string",
+    );
+    check(b"\x80\x04}K\x01K\x02s", 7, "a dictionary key is no string");
+    // The memo: forward references, jumps, and what became a row.
+    check(b"\x80\x04h\x00", 2, "was never remembered");
+    check(b"\x80\x04j\xff\xff\xff\xff", 2, "was never remembered");
+    check(b"\x80\x04}\x94h\x01", 4, "was never remembered");
+    check(
+        b"\x80\x04}r\xff\xff\xff\x7f",
+        3,
+        "remembers objects out of order",
+    );
+    check(b"\x80\x04}q\x01", 3, "remembers objects out of order");
+}
+
+#[test]
+fn an_event_in_two_places_is_refused() {
+    let event = pickle(&event(vec![]), Dialect::cpython(4));
+    let body = &event[11..event.len() - 1];
+    let file = [&[0x80, 4, b']', b'('][..], body, b"h\x00e."].concat();
+    let at = file.len() as u64 - 4;
+    check(
+        &file,
+        at,
+        "one event, block or segment is used in two places",
+    );
+    let file = [&[0x80, 4, b']', b'('][..], body, b"2e."].concat();
+    check(&file, file.len() as u64 - 2, "holds one twice");
+    let file = [&[0x80, 4][..], body, b"\x8c\x04line\x94K\x01s"].concat();
+    check(
+        &file,
+        file.len() as u64 - 1,
+        "a finished dictionary is changed later",
+    );
+}
+
+#[test]
+fn numbers_out_of_range() {
+    let check = |fields: Vec<(&str, Py)>, expected: &str| {
+        let error = super::try_read(&trace(vec![event(fields)])).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    };
+    check(vec![("size", int(-1))], "a size is negative");
+    check(vec![("size", int((1 << 48) + 1))], "a size exceeds 256 TiB");
+    check(vec![("size", int(1 << 63))], "a size exceeds 256 TiB");
+    check(vec![("size", Py::Float(1e30))], "a number was expected");
+    check(vec![("size", Py::Float(0.5))], "a number was expected");
+    check(vec![("size", text("512"))], "a number was expected");
+    check(vec![("addr", text("0x7f"))], "a number was expected");
+    check(vec![("addr", int(1 << 64))], "longer than 64 bits");
+    check(vec![("addr", int(-(1 << 63) - 1))], "longer than 64 bits");
+    check(vec![("addr", int(1 << 100))], "longer than 64 bits");
+    check(vec![("action", int(1))], "an event's action is no string");
+}
+
+#[test]
+fn objects_that_hold_themselves_end() {
+    // segments = [ ]; segments.append(segments), and settings that hold themselves.
+    let key = |name: &str| [&[0x8c, name.len() as u8][..], name.as_bytes(), &[0x94]].concat();
+    let file = [
+        &b"\x80\x04}\x94("[..],
+        &key("device_traces"),
+        b"]\x94",
+        &key("allocator_settings"),
+        b"}\x94(",
+        &key("a"),
+        b"K\x01",
+        &key("b"),
+        b"h\x04u",
+        &key("self"),
+        b"]\x94(h\x02K\x01eh\x07h\x07au.",
+    ]
+    .concat();
+    // `allocator_settings` is memo 4 while it is filled: the inner one is the empty dictionary.
+    let got = read(&file, Limits::default());
+    assert!(matches!(got, Ok(_) | Err(ReadError { .. })));
+    let file = [
+        &b"\x80\x04}\x94("[..],
+        &key("device_traces"),
+        b"]\x94",
+        &key("allocator_settings"),
+        b"}\x94(",
+        &key("a"),
+        b"K\x01",
+        &key("b"),
+        b"K\x02uh\x05h\x04s",
+        b"u.",
+    ]
+    .concat();
+    let snapshot = read(&file, Limits::default()).unwrap();
+    assert!(snapshot.settings.len() < 100, "{}", snapshot.settings.len());
+    let list = b"\x80\x04]\x94h\x00ah\x00ah\x00h\x00a.";
+    check(list, list.len() as u64, "no dictionary at the top");
+}
+
+#[test]
+fn broken_json() {
+    check(b"{\"a\" 1}", 5, "cannot stand here");
+    check(b"{\"a\": 1,}", 8, "cannot stand here");
+    check(b"{\"a\": [1,]}", 9, "cannot stand here");
+    check(b"{\"a\": [1}", 8, "closes something else");
+    check(b"{\"a\": nan}", 6, "no JSON value");
+    check(b"{\"a\": 1e999}", 6, "no JSON value");
+    check(b"{\"a\": -}", 6, "no JSON value");
+    check(b"{\"a\": \"\\x\"}", 6, "bad escape");
+    check(b"{1: 2}", 1, "cannot stand here");
+    check(b"{\"a\": 1", 7, "ends at byte 7");
+}

@@ -1,0 +1,267 @@
+use super::*;
+use crate::snapshot::EventKind;
+use crate::trace::{Action, PoolId};
+use crate::units::Micros;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const MIB: u64 = 1 << 20;
+
+/// A program's allocator, spelled out: segments, blocks in use, and a log of what happened.
+#[derive(Debug, Default)]
+struct Program {
+    segments: BTreeMap<u64, u64>,
+    /// Address -> (requested, size, given back).
+    used: BTreeMap<u64, (u64, u64, bool)>,
+    log: Vec<(Action, u64, u64)>,
+    levels: Vec<[u64; 4]>,
+}
+
+impl Program {
+    fn record(&mut self, action: Action, addr: u64, size: u64) {
+        self.log.push((action, addr, size));
+        let kept = || self.used.values().filter(|b| !b.2);
+        self.levels.push([
+            self.used.values().map(|b| b.0).sum(),
+            kept().map(|b| b.1).sum(),
+            self.used.values().map(|b| b.1).sum(),
+            self.segments.values().sum(),
+        ]);
+    }
+
+    fn gaps(&self) -> Vec<(u64, u64)> {
+        let mut gaps = Vec::new();
+        for (&base, &size) in &self.segments {
+            let mut at = base;
+            for (&addr, block) in self.used.range(base..base + size) {
+                if addr > at {
+                    gaps.push((at, addr - at));
+                }
+                at = addr + block.1;
+            }
+            if base + size > at {
+                gaps.push((at, base + size - at));
+            }
+        }
+        gaps
+    }
+
+    fn alloc(&mut self, requested: u64) {
+        let config = Config::default();
+        let rounded = config.round_size(requested);
+        let small = rounded <= MIB;
+        // The small pool's segments are the only ones of 2 MiB.
+        let pool_of = |addr: u64| {
+            let (_, size) = self.segments.range(..=addr).next_back().unwrap();
+            *size == 2 * MIB
+        };
+        let fits = self
+            .gaps()
+            .into_iter()
+            .filter(|g| g.1 >= rounded && pool_of(g.0) == small);
+        let (addr, gap) = fits
+            .min_by_key(|&(addr, len)| (len, addr))
+            .unwrap_or_else(|| {
+                let base = self
+                    .segments
+                    .last_key_value()
+                    .map_or(MIB, |(b, s)| b + s + 4 * MIB);
+                let size = config.segment_size(rounded);
+                self.segments.insert(base, size);
+                self.record(Action::SegmentAlloc, base, size);
+                (base, size)
+            });
+        let rest = gap - rounded;
+        let split = if small { rest >= 512 } else { rest > MIB };
+        self.used
+            .insert(addr, (requested, if split { rounded } else { gap }, false));
+        self.record(Action::Alloc, addr, requested);
+    }
+
+    fn nth(&self, index: prop::sample::Index, pending: bool) -> Option<u64> {
+        let matching: Vec<u64> = self
+            .used
+            .iter()
+            .filter(|(_, b)| b.2 == pending)
+            .map(|(a, _)| *a)
+            .collect();
+        (!matching.is_empty()).then(|| matching[index.index(matching.len())])
+    }
+
+    fn request(&mut self, addr: u64) {
+        let block = self.used.get_mut(&addr).unwrap();
+        block.2 = true;
+        let requested = block.0;
+        self.record(Action::FreeRequested, addr, requested);
+    }
+
+    fn complete(&mut self, addr: u64) {
+        let (requested, _, _) = self.used.remove(&addr).unwrap();
+        self.record(Action::FreeCompleted, addr, requested);
+    }
+
+    fn release(&mut self) {
+        for (base, size) in self.segments.clone() {
+            if self.used.range(base..base + size).next().is_none() {
+                self.segments.remove(&base);
+                self.record(Action::SegmentFree, base, size);
+            }
+        }
+    }
+
+    /// The snapshot that a ring would hold from event `from` on.
+    fn snapshot(&self, from: usize) -> Snapshot {
+        let mut snapshot = Snapshot {
+            keys_seen: crate::snapshot::KeysSeen(crate::reader::keys::Key::Segments.bit()),
+            ..Snapshot::default()
+        };
+        let mut events = RawEvents::default();
+        for (index, &(action, addr, size)) in self.log.iter().enumerate().skip(from) {
+            events.kind.push(snapshot.kinds.len() as u32);
+            events.addr.push(addr);
+            events.time.push(Micros(index as i64));
+            snapshot.kinds.push(EventKind {
+                action,
+                size: Bytes(size),
+                stream: 0,
+                stack: StackIdx::NONE,
+                forward_stack: StackIdx::NONE,
+                pool: None,
+                compile_context: None,
+                metadata: None,
+            });
+        }
+        snapshot.devices.push(events);
+        for (&base, &size) in &self.segments {
+            let first = snapshot.blocks.len();
+            let inside = self.used.range(base..base + size);
+            snapshot
+                .blocks
+                .extend(inside.map(|(&addr, &(requested, size, pending))| RawBlock {
+                    addr: DeviceAddr(addr),
+                    size: Bytes(size),
+                    requested: Bytes(requested),
+                    state: match pending {
+                        true => BlockState::PendingFree,
+                        false => BlockState::ActiveAllocated,
+                    },
+                    stack: StackIdx::NONE,
+                }));
+            snapshot.segments.push(RawSegment {
+                device: 0,
+                addr: DeviceAddr(base),
+                total_size: Bytes(size),
+                allocated_size: Bytes(0),
+                stream: 0,
+                pool_size: match size == 2 * MIB {
+                    true => PoolSize::Small,
+                    false => PoolSize::Large,
+                },
+                pool: PoolId::default(),
+                is_expandable: false,
+                blocks: first..snapshot.blocks.len(),
+            });
+        }
+        snapshot
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Alloc(u64),
+    Free(prop::sample::Index),
+    Request(prop::sample::Index),
+    Complete(prop::sample::Index),
+    Release,
+}
+
+fn program() -> impl Strategy<Value = Program> {
+    let index = || any::<prop::sample::Index>();
+    let op = prop_oneof![
+        3 => (1..24 * MIB).prop_map(Op::Alloc),
+        2 => (1..2 * MIB).prop_map(Op::Alloc),
+        3 => index().prop_map(Op::Free),
+        1 => index().prop_map(Op::Request),
+        1 => index().prop_map(Op::Complete),
+        1 => Just(Op::Release),
+    ];
+    prop::collection::vec(op, 1..80).prop_map(|ops| {
+        let mut program = Program::default();
+        for op in ops {
+            match op {
+                Op::Alloc(n) => program.alloc(n),
+                Op::Free(index) => {
+                    if let Some(addr) = program.nth(index, false) {
+                        program.request(addr);
+                        program.complete(addr);
+                    }
+                }
+                Op::Request(index) => {
+                    if let Some(addr) = program.nth(index, false) {
+                        program.request(addr);
+                    }
+                }
+                Op::Complete(index) => {
+                    if let Some(addr) = program.nth(index, true) {
+                        program.complete(addr);
+                    }
+                }
+                Op::Release => program.release(),
+            }
+        }
+        program
+    })
+}
+
+fn replayed(program: &Program, from: usize) -> Trace {
+    run(program.snapshot(from))
+}
+
+proptest! {
+    /// Recorded from the start, every level after every event is exact, and so is each address.
+    #[test]
+    fn a_whole_recording_is_exact(program in program()) {
+        let trace = replayed(&program, 0);
+        let Some(device) = trace.devices.first() else {
+            prop_assert!(program.log.is_empty());
+            return Ok(());
+        };
+        for (event, expected) in program.levels.iter().enumerate() {
+            let levels = device.levels_at(EventIdx(event as u32));
+            prop_assert_eq!(levels.0.map(Bytes::get), *expected, "event {}", event);
+        }
+        prop_assert_eq!(device.fidelity.predicted, device.fidelity.allocs);
+        prop_assert_eq!(device.unmatched_frees, 0);
+        prop_assert_eq!(&trace.quality.iter().map(|q| q.code.as_str()).collect::<Vec<_>>(),
+            &["no_stacks"][..usize::from(device.fidelity.allocs > 0)]);
+    }
+
+    /// Recorded late, requested and reserved are exact throughout, and so is everything at the
+    /// end; allocated may lack at most the unknown remainder of each block from before.
+    #[test]
+    fn a_late_recording_is_exact_where_it_can_be(
+        program in program(), at in any::<prop::sample::Index>(),
+    ) {
+        prop_assume!(!program.log.is_empty());
+        let from = at.index(program.log.len());
+        let trace = replayed(&program, from);
+        let device = &trace.devices[0];
+        let unknown = u64::from(device.blocks.n_preexisting) * MIB;
+        for (event, expected) in program.levels[from..].iter().enumerate() {
+            let levels = device.levels_at(EventIdx(event as u32)).0.map(Bytes::get);
+            prop_assert_eq!(levels[0], expected[0], "requested at {}", event);
+            prop_assert_eq!(levels[3], expected[3], "reserved at {}", event);
+            prop_assert!(levels[1] <= expected[1] && expected[1] - levels[1] <= unknown);
+            prop_assert!(levels[2] <= expected[2] && expected[2] - levels[2] <= unknown);
+        }
+        let end = device.summary.map(|s| s.end.get());
+        prop_assert_eq!(end, *program.levels.last().unwrap());
+    }
+}
+
+#[test]
+fn an_empty_snapshot_has_no_device_and_says_so() {
+    let trace = run(Snapshot::default());
+    assert!(trace.devices.is_empty());
+    assert_eq!(trace.quality[0].code, "no_events");
+}

@@ -1,0 +1,377 @@
+//! Steps from annotations.
+//!
+//! In order of preference:
+//! 1. numbered scopes that call themselves steps or iterations (`## step 7 ##`,
+//!    `ProfilerStep#7`, `train_iter_7`), the outermost first: micro-batches are inside;
+//! 2. optimizer steps (`Optimizer.step#AdamW.step`), each with what directly belongs to it; of
+//!    several optimizers the one that runs last in the cycle;
+//! 3. any other numbered scopes (`batch 12`), or scopes of one name, that repeat, cover most of
+//!    the events between the first and the last, and are not inside one another.
+//!
+//! Families of fewer than [`MIN_SCOPES`] scopes (epochs, a warm-up) mark no steps, unless nothing
+//! else is there and they call themselves steps.
+
+use crate::span::Span;
+use crate::stacks::{FxHashMap, Stacks};
+use crate::trace::{Action, Annotation, DeviceTrace, Step};
+use crate::units::EventIdx;
+use std::cmp::Reverse;
+
+/// Scopes that a family needs unless its name says step.
+const MIN_SCOPES: usize = 3;
+/// Share of the events that a family must cover unless its name says step.
+const COVERED: f64 = 0.5;
+
+/// A scope, or several of one name that overlap (threads that each open it).
+#[derive(Clone, Copy)]
+struct Scope<'a> {
+    name: &'a str,
+    events: Span<EventIdx>,
+    depth: u16,
+}
+
+/// Scopes whose names differ only in numbers, by first event.
+struct Family<'a> {
+    name: String,
+    scopes: Vec<Scope<'a>>,
+    numbered: bool,
+}
+
+/// The steps that annotations mark.
+pub fn steps(device: &DeviceTrace, stacks: &Stacks) -> Option<Vec<Step>> {
+    let families = families(&device.annotations, stacks);
+    let named = families
+        .iter()
+        .filter(|f| f.numbered && f.says_step() && f.counts_up())
+        .min_by_key(|f| {
+            (
+                f.scopes.len() < MIN_SCOPES,
+                f.depth(),
+                f.scopes.len(),
+                &f.name,
+            )
+        });
+    if let Some(family) = named {
+        return Some(enclosed(family));
+    }
+    if let Some(steps) = optimizer(device, &families) {
+        return Some(steps);
+    }
+    let repeating = families
+        .iter()
+        .filter(|f| f.scopes.len() >= MIN_SCOPES && f.is_apart() && f.covered() >= COVERED)
+        .filter(|f| !f.name.starts_with("Optimizer.") && !f.name.starts_with("nccl:"))
+        .filter(|f| !f.numbered || f.counts_up())
+        .min_by_key(|f| (!f.numbered, f.depth(), Reverse(f.events()), &f.name));
+    repeating.map(enclosed)
+}
+
+/// What scopes of a family share: the name with each run of digits replaced by `#`.
+pub fn family_name(name: &str) -> String {
+    let mut pattern = String::with_capacity(name.len());
+    let mut in_number = false;
+    for c in name.chars() {
+        if !c.is_ascii_digit() {
+            pattern.push(c);
+        } else if !in_number {
+            pattern.push('#');
+        }
+        in_number = c.is_ascii_digit();
+    }
+    pattern
+}
+
+fn families<'a>(annotations: &[Annotation], stacks: &'a Stacks) -> Vec<Family<'a>> {
+    let mut families: FxHashMap<String, Family<'a>> = FxHashMap::default();
+    for annotation in annotations {
+        let name = stacks.str(annotation.name);
+        let pattern = family_name(name);
+        let family = families.entry(pattern.clone()).or_insert_with(|| Family {
+            numbered: pattern != name,
+            name: pattern,
+            scopes: Vec::new(),
+        });
+        let events = annotation.events;
+        match family.scopes.last_mut() {
+            // Another thread's scope of the same step.
+            Some(last) if last.name == name && last.events.overlaps(events) => {
+                let end = last.events.end().max(events.end());
+                last.events = Span::new(last.events.start(), end);
+            }
+            _ => family.scopes.push(Scope {
+                name,
+                events,
+                depth: annotation.depth,
+            }),
+        }
+    }
+    let mut families: Vec<Family<'a>> = families.into_values().collect();
+    families.sort_by(|a, b| a.name.cmp(&b.name));
+    families
+}
+
+impl Family<'_> {
+    fn says_step(&self) -> bool {
+        let name = self.name.to_lowercase();
+        (name.contains("step") || name.contains("iter")) && !name.contains("micro")
+    }
+
+    /// The usual depth: the first scopes may lie inside others of another thread.
+    fn depth(&self) -> u16 {
+        let mut depths: Vec<u16> = self.scopes.iter().map(|s| s.depth).collect();
+        depths.sort_unstable();
+        depths[depths.len() / 2]
+    }
+
+    /// Whether the scopes are mostly distinct: numbers that start again mark parts of steps.
+    fn counts_up(&self) -> bool {
+        let mut names: Vec<&str> = self.scopes.iter().map(|s| s.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.len() > 1 && names.len() * 2 > self.scopes.len() && self.is_apart()
+    }
+
+    fn is_apart(&self) -> bool {
+        let mut neighbours = self.scopes.windows(2);
+        neighbours.all(|w| w[0].events.end() <= w[1].events.start())
+    }
+
+    /// Events inside the scopes.
+    fn events(&self) -> u64 {
+        let len = |s: &Scope<'_>| u64::from(s.events.end().0 - s.events.start().0);
+        self.scopes.iter().map(len).sum()
+    }
+
+    /// Share of the events from the first scope to the last that lie in scopes.
+    fn covered(&self) -> f64 {
+        match (self.scopes.first(), self.scopes.last()) {
+            (Some(first), Some(last)) => {
+                let all = last.events.end().0.saturating_sub(first.events.start().0);
+                self.events() as f64 / f64::from(all.max(1))
+            }
+            _ => 0.0,
+        }
+    }
+}
+
+/// A step per scope. Steps that ended before the first event (a ring that wrapped) are left out:
+/// nothing is known of them; the others keep their number.
+fn enclosed(family: &Family<'_>) -> Vec<Step> {
+    let scopes = family.scopes.iter().enumerate();
+    let recorded = scopes.filter(|(_, scope)| scope.events.end() > EventIdx(0));
+    recorded
+        .map(|(index, scope)| Step {
+            index: index as u32,
+            name: scope.name.to_owned(),
+            events: scope.events,
+        })
+        .collect()
+}
+
+/// Steps from the optimizer that ends the cycle.
+fn optimizer(device: &DeviceTrace, families: &[Family<'_>]) -> Option<Vec<Step>> {
+    let optimizers = || {
+        families
+            .iter()
+            .filter(|f| f.name.starts_with("Optimizer.step#"))
+    };
+    let most = optimizers().map(|f| f.scopes.len()).max()?;
+    // One that runs now and then (a tenth as often as the busiest) marks no steps. Of the others
+    // the rarest closes a cycle: a discriminator may step five times for each generator step.
+    let family = optimizers()
+        .filter(|f| f.scopes.len() * 10 >= most && f.scopes.len() > 1)
+        .min_by_key(|f| (f.scopes.len(), Reverse(f.scopes[0].events.start())))?;
+    let steps = up_to_each(device, family);
+    (steps.len() > 1).then_some(steps)
+}
+
+/// A step up to the end of each optimizer step, and of what directly belongs to it: the following
+/// scopes without an allocation in between (`Optimizer.zero_grad`), and the frees after them.
+fn up_to_each(device: &DeviceTrace, family: &Family<'_>) -> Vec<Step> {
+    let scopes = runs(family);
+    let mut steps: Vec<Step> = Vec::with_capacity(scopes.len());
+    let mut start = EventIdx(0);
+    for (index, scope) in scopes.iter().enumerate() {
+        let limit = match scopes.get(index + 1) {
+            Some(next) => next.start(),
+            None => EventIdx(device.events.len()),
+        };
+        let end = tail(device, scope.end(), limit).max(start);
+        // Optimizer steps from before the first event keep their number.
+        if end > EventIdx(0) {
+            steps.push(Step {
+                index: index as u32,
+                name: format!("{} {index}", family.name.trim_start_matches("Optimizer.")),
+                events: Span::new(start, end),
+            });
+        }
+        start = end;
+    }
+    steps
+}
+
+/// The scopes, with those taken together that follow each other directly: two optimizers of one
+/// class step one after the other.
+fn runs(family: &Family<'_>) -> Vec<Span<EventIdx>> {
+    let gap = |a: Span<EventIdx>, b: Span<EventIdx>| b.start().0.saturating_sub(a.end().0);
+    let scopes = family.scopes.iter().map(|s| s.events);
+    let mut gaps: Vec<u32> = family
+        .scopes
+        .windows(2)
+        .map(|w| gap(w[0].events, w[1].events))
+        .collect();
+    gaps.sort_unstable();
+    let longest = gaps.last().copied().unwrap_or(0);
+    let mut runs: Vec<Span<EventIdx>> = Vec::new();
+    for events in scopes {
+        match runs.last_mut() {
+            // A forward and a backward pass take far more events than this.
+            Some(last) if gap(*last, events) * 20 < longest => {
+                *last = Span::new(last.start(), events.end().max(last.end()));
+            }
+            _ => runs.push(events),
+        }
+    }
+    runs
+}
+
+/// The first allocation from `from` on.
+fn tail(device: &DeviceTrace, from: EventIdx, limit: EventIdx) -> EventIdx {
+    let mut end = from;
+    while end < limit && device.events.action[end.index()] != Action::Alloc {
+        end = EventIdx(end.0 + 1);
+    }
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_taken_out_of_names() {
+        let check = |name: &str, expected: &str| assert_eq!(family_name(name), expected);
+        check("## step 12 ##", "## step # ##");
+        check("ProfilerStep#7", "ProfilerStep##");
+        check("Optimizer.step#AdamW.step", "Optimizer.step#AdamW.step");
+    }
+
+    /// Steps as `name start..end`, from scopes as (name, start, end, depth) over `n` marks.
+    fn check(n: u32, scopes: &[(&str, u32, u32, u16)], expected: &[&str]) {
+        let mut builder = crate::testing::TraceBuilder::default();
+        (0..n).for_each(|_| builder.mark());
+        let mut trace = builder.finish();
+        for &(name, start, end, depth) in scopes {
+            let name = trace.stacks.strings.push(name);
+            trace.devices[0].annotations.push(Annotation {
+                name,
+                events: Span::new(EventIdx(start), EventIdx(end)),
+                depth,
+            });
+        }
+        trace.devices[0]
+            .annotations
+            .sort_by_key(|a| (a.events.start(), a.depth));
+        let steps = steps(&trace.devices[0], &trace.stacks).unwrap_or_default();
+        let shown: Vec<String> = steps
+            .iter()
+            .map(|s| format!("{} {}..{}", s.name, s.events.start(), s.events.end()))
+            .collect();
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn steps_go_before_epochs_and_micro_batches() {
+        check(
+            40,
+            &[
+                ("epoch 0", 0, 20, 0),
+                ("step 0", 0, 10, 1),
+                ("microbatch 0", 0, 4, 2),
+                ("microbatch 1", 4, 8, 2),
+                ("step 1", 10, 20, 1),
+                ("microbatch 0", 10, 14, 2),
+                ("microbatch 1", 14, 18, 2),
+                ("epoch 1", 20, 40, 0),
+                ("step 2", 20, 30, 1),
+                ("step 3", 30, 40, 1),
+            ],
+            &[
+                "step 0 0..10",
+                "step 1 10..20",
+                "step 2 20..30",
+                "step 3 30..40",
+            ],
+        );
+    }
+
+    #[test]
+    fn scopes_of_several_threads_are_one_step() {
+        check(
+            20,
+            &[
+                ("step 0", 0, 9, 0),
+                ("step 0", 1, 10, 0),
+                ("step 1", 10, 19, 0),
+                ("step 1", 11, 20, 0),
+            ],
+            &["step 0 0..10", "step 1 10..20"],
+        );
+    }
+
+    #[test]
+    fn two_optimizers_of_one_class_make_one_step() {
+        check(
+            100,
+            &[
+                ("Optimizer.step#Adam.step", 40, 44, 0),
+                ("Optimizer.step#Adam.step", 45, 49, 0),
+                ("Optimizer.step#Adam.step", 90, 94, 0),
+                ("Optimizer.step#Adam.step", 95, 99, 0),
+            ],
+            &["step#Adam.step 0 0..90", "step#Adam.step 1 90..100"],
+        );
+    }
+
+    #[test]
+    fn the_rarer_optimizer_closes_the_cycle() {
+        check(
+            60,
+            &[
+                ("Optimizer.step#D.step", 5, 6, 0),
+                ("Optimizer.step#D.step", 15, 16, 0),
+                ("Optimizer.step#G.step", 25, 26, 0),
+                ("Optimizer.step#D.step", 35, 36, 0),
+                ("Optimizer.step#D.step", 45, 46, 0),
+                ("Optimizer.step#G.step", 55, 56, 0),
+            ],
+            &["step#G.step 0 0..55", "step#G.step 1 55..60"],
+        );
+    }
+
+    #[test]
+    fn a_ring_that_wrapped_keeps_the_numbers() {
+        check(
+            20,
+            &[
+                ("step 0", 0, 0, 0),
+                ("step 1", 0, 8, 0),
+                ("step 2", 8, 20, 0),
+            ],
+            &["step 1 0..8", "step 2 8..20"],
+        );
+    }
+
+    #[test]
+    fn rare_scopes_that_cover_little_mark_nothing() {
+        check(
+            100,
+            &[
+                ("save", 10, 11, 0),
+                ("save", 50, 51, 0),
+                ("save", 90, 91, 0),
+            ],
+            &[],
+        );
+    }
+}

@@ -1,0 +1,314 @@
+//! Steps from what repeats, where no annotation marks them.
+//!
+//! A training loop allocates at the same places in the same order, step after step. Each place (a
+//! stack; where most allocations have none, the sizes of three allocations in a row) that occurs
+//! exactly once a step is an *anchor*, and so is each transition between two places that occurs
+//! once. There are dozens: they occur equally often and take turns. So the steps are found by their anchors:
+//!
+//! 1. Places are sorted by how often they occur. Those that occur equally often, `n` times, and
+//!    take turns are the anchors of `n` periods: at least [`MIN_ANCHORS`], and most of the places
+//!    that occur `n` times (places of a random program agree by chance now and then).
+//! 2. The periods must be alike: most have about the median length, counted in periods and counted
+//!    in allocations. Layers fail this: they follow each other closely in the forward pass, and
+//!    what comes between two forward passes is far longer.
+//! 3. Of several candidates (micro-batches, steps, evaluations) one whose anchors pass through an
+//!    optimizer is preferred, then the one with most anchors.
+//! 4. A step begins at the anchor before which least memory is allocated, on average (after
+//!    gradients were dropped, before the next batch arrives), or a little earlier: at the lowest
+//!    level after the anchor before it.
+//!
+//! Sizes play no part where there are stacks, so that sequences may vary in length. What happens
+//! in between (an evaluation, a checkpoint) belongs to the step before it.
+
+use crate::leaks::site::is_in_optimizer;
+use crate::span::Span;
+use crate::stacks::{FxHashMap, StackIdx, Stacks, fx_hash};
+use crate::trace::{Action, Blocks, DeviceTrace, Series, Step};
+use crate::units::EventIdx;
+
+/// Anchors that it takes: fewer agree by chance.
+const MIN_ANCHORS: usize = 4;
+/// Periods that it takes.
+const MIN_PERIODS: usize = 3;
+/// Allocations of a shortest period: shorter ones are loops inside a step.
+const MIN_LENGTH: usize = 8;
+/// A period is alike when its length is within this share of the median.
+const ALIKE: f64 = 0.35;
+/// Share of periods, and of allocations, that must lie in periods that are alike.
+const MOSTLY: f64 = 0.7;
+/// Share of allocations that must have a stack for stacks to be the places.
+const ENOUGH_STACKS: f64 = 0.25;
+/// Places looked at for one number of occurrences.
+const MAX_PLACES: usize = 512;
+/// Candidates tried as the first anchor.
+const MAX_FIRST: usize = 4;
+/// Occurrences at which the level before an anchor is looked up.
+const MAX_LEVELS: usize = 16;
+
+/// Where each place occurs: allocations, numbered from 0.
+struct Places {
+    places: Vec<Place>,
+    n_allocs: usize,
+}
+
+struct Place {
+    at: Vec<u32>,
+    optimizer: bool,
+}
+
+/// Places that take turns.
+struct Anchors<'a> {
+    places: Vec<&'a Place>,
+    optimizer: bool,
+    /// Median number of allocations in a period.
+    length: usize,
+}
+
+/// The steps that the sequence of allocations shows, if it repeats often enough.
+pub fn steps(device: &DeviceTrace, stacks: &Stacks) -> Option<Vec<Step>> {
+    let places = Places::new(&device.blocks, stacks);
+    let mut by_count: FxHashMap<usize, Vec<&Place>> = FxHashMap::default();
+    for place in &places.places {
+        by_count.entry(place.at.len()).or_default().push(place);
+    }
+    let candidates = by_count
+        .into_values()
+        .filter(|same| same.len() >= MIN_ANCHORS)
+        .filter_map(|same| anchors(same, places.n_allocs));
+    let best = candidates.max_by_key(|a| (a.optimizer, a.places.len(), a.places[0].at.len()))?;
+    Some(cut(device, &best))
+}
+
+impl Places {
+    fn new(blocks: &Blocks, stacks: &Stacks) -> Places {
+        let kinds = &blocks.kind[blocks.n_preexisting as usize..];
+        let keys = keys(blocks);
+        let mut count: FxHashMap<u64, u32> = FxHashMap::default();
+        for key in keys.iter().flatten() {
+            *count.entry(*key).or_default() += 1;
+        }
+        // Whatever occurs in every eighth allocation or more marks no steps.
+        let most = (kinds.len() / MIN_LENGTH) as u32;
+        count.retain(|&key, n| key != NO_KEY && (MIN_PERIODS as u32..=most).contains(n));
+        let mut slot: FxHashMap<u64, usize> = FxHashMap::default();
+        let mut places: Vec<Place> = Vec::with_capacity(count.len());
+        for (alloc, key) in keys.iter().enumerate().flat_map(|(i, k)| k.map(|k| (i, k))) {
+            let Some(&n) = count.get(&key) else {
+                continue;
+            };
+            let index = *slot.entry(key).or_insert_with(|| {
+                let stack = blocks.kinds[kinds[alloc].index()].alloc_stack;
+                places.push(Place {
+                    at: Vec::with_capacity(n as usize),
+                    optimizer: is_in_optimizer(stacks, stack),
+                });
+                places.len() - 1
+            });
+            places[index].at.push(alloc as u32);
+        }
+        Places {
+            places,
+            n_allocs: kinds.len(),
+        }
+    }
+}
+
+/// Of an allocation without a place.
+const NO_KEY: u64 = 0;
+
+/// The places of each allocation: its stack, and its stack after that of the allocation before
+/// (few places are passed once a step, but each loop is entered and left once); or, where most
+/// have no stack, its size among its neighbours'.
+fn keys(blocks: &Blocks) -> Vec<[u64; 2]> {
+    let kinds = &blocks.kind[blocks.n_preexisting as usize..];
+    let kind = |i: usize| &blocks.kinds[kinds[i].index()];
+    let stacked = (0..kinds.len()).filter(|&i| kind(i).alloc_stack != StackIdx::NONE);
+    if stacked.clone().count() as f64 >= ENOUGH_STACKS * kinds.len() as f64 {
+        let mut keys = vec![[NO_KEY; 2]; kinds.len()];
+        let mut before = StackIdx::NONE;
+        for i in stacked {
+            let stack = kind(i).alloc_stack;
+            keys[i] = [u64::from(stack.0), fx_hash(&(before.0, stack.0)) | 1 << 63];
+            before = stack;
+        }
+        return keys;
+    }
+    let size = |i: usize| kind(i).requested.0;
+    let among = |i: usize| match i == 0 || i + 1 == kinds.len() {
+        true => [NO_KEY; 2],
+        false => [
+            fx_hash(&(size(i - 1), size(i), size(i + 1), kind(i).stream)) | 1,
+            NO_KEY,
+        ],
+    };
+    (0..kinds.len()).map(among).collect()
+}
+
+/// The anchors among places that occur equally often; these come by first occurrence.
+fn anchors(mut same: Vec<&Place>, n_allocs: usize) -> Option<Anchors<'_>> {
+    same.truncate(MAX_PLACES);
+    let spread = same.len().div_ceil(MAX_FIRST);
+    let first = (0..same.len()).step_by(spread);
+    let best = first
+        .map(|first| {
+            let turn = |place: &&&Place| take_turns(same[first], place);
+            same.iter().filter(turn).copied().collect::<Vec<&Place>>()
+        })
+        .max_by_key(Vec::len)?;
+    // Two places that occur three times each take turns by chance one time in ten, six times each
+    // one time in five hundred; other loops may happen to run as often.
+    let agree = if best[0].at.len() < 6 { 2 } else { 8 };
+    if best.len() < MIN_ANCHORS || best.len() * agree < same.len() {
+        return None;
+    }
+    let length = alike(best[0], n_allocs)?;
+    let optimizer = best.iter().any(|p| p.optimizer);
+    Some(Anchors {
+        places: best,
+        optimizer,
+        length,
+    })
+}
+
+/// Whether each lies once between two of the other, nearly always.
+fn take_turns(a: &Place, b: &Place) -> bool {
+    if std::ptr::eq(a, b) {
+        return true;
+    }
+    let (first, second) = match a.at[0] < b.at[0] {
+        true => (&a.at, &b.at),
+        false => (&b.at, &a.at),
+    };
+    let n = first.len();
+    let turns = (0..n)
+        .filter(|&i| first[i] < second[i] && first.get(i + 1).is_none_or(|&next| second[i] < next));
+    turns.count() * 20 >= n * 19
+}
+
+/// The median length of the periods, if most are about as long.
+fn alike(place: &Place, n_allocs: usize) -> Option<usize> {
+    let lengths: Vec<u32> = place.at.windows(2).map(|w| w[1] - w[0]).collect();
+    let mut sorted = lengths.clone();
+    sorted.sort_unstable();
+    let median = f64::from(sorted[sorted.len() / 2]);
+    let alike = lengths
+        .iter()
+        .filter(|&&l| (f64::from(l) - median).abs() <= ALIKE * median);
+    let (n, allocs) = alike.fold((0_usize, 0_u64), |(n, sum), &l| (n + 1, sum + u64::from(l)));
+    let all: u64 = lengths.iter().map(|&l| u64::from(l)).sum();
+    let enough = n as f64 >= MOSTLY * lengths.len() as f64
+        && allocs as f64 >= MOSTLY * all as f64
+        // Periods are the program, not an episode of it.
+        && all as f64 >= MOSTLY / 2.0 * n_allocs as f64;
+    (enough && median >= MIN_LENGTH as f64).then_some(median as usize)
+}
+
+/// Cuts at the anchor before which least is allocated.
+fn cut(device: &DeviceTrace, anchors: &Anchors<'_>) -> Vec<Step> {
+    let event = |alloc: u32| {
+        let block = device.blocks.n_preexisting + alloc;
+        EventIdx(device.blocks.alloc[block as usize])
+    };
+    let rank = |place: &&&Place| {
+        let every = place.at.len().div_ceil(MAX_LEVELS);
+        let sample = place.at.iter().step_by(every).map(|&alloc| event(alloc));
+        let (mut level, mut freed) = (0_u64, 0_u64);
+        for at in sample {
+            level += device.levels_before(at).get(Series::Allocated).0;
+            freed += freed_before(device, at);
+        }
+        // Equally low: after most was given back.
+        (level, u64::MAX - freed)
+    };
+    let place = anchors.places.iter().min_by_key(rank);
+    let place = place.expect("there are anchors");
+    let earlier = allocs_earlier(device, anchor_before(&anchors.places, place), place);
+    let starts: Vec<EventIdx> = place
+        .at
+        .iter()
+        .map(|&alloc| event(alloc.saturating_sub(earlier)))
+        .collect();
+    let n_allocs = device.blocks.len() - device.blocks.n_preexisting as usize;
+    let mut ends: Vec<EventIdx> = starts[1..].to_vec();
+    let rest = n_allocs - place.at[place.at.len() - 1] as usize;
+    // A last step that was cut short is none.
+    if rest as f64 >= MOSTLY * anchors.length as f64 {
+        ends.push(EventIdx(device.events.len()));
+    }
+    let spans = starts.into_iter().zip(ends).enumerate();
+    spans
+        .map(|(index, (start, end))| Step {
+            index: index as u32,
+            name: format!("step {index}"),
+            events: Span::new(start, end),
+        })
+        .collect()
+}
+
+/// The anchor that precedes another in the cycle.
+fn anchor_before<'a>(places: &[&'a Place], place: &Place) -> &'a Place {
+    let at = place.at[place.at.len() / 2];
+    let last_before = |p: &&&Place| {
+        let earlier = p.at.partition_point(|&a| a < at);
+        earlier.checked_sub(1).map(|i| p.at[i])
+    };
+    places
+        .iter()
+        .max_by_key(last_before)
+        .expect("there are anchors")
+}
+
+/// How many allocations before an anchor a step begins: where the level is lowest after the anchor
+/// before it. The median, because the first steps differ.
+fn allocs_earlier(device: &DeviceTrace, before: &Place, place: &Place) -> u32 {
+    let first = device.blocks.n_preexisting;
+    let event = |alloc: u32| EventIdx(device.blocks.alloc[(first + alloc) as usize]);
+    let every = place.at.len().div_ceil(MAX_LEVELS);
+    let sample = place.at.iter().skip(1).step_by(every);
+    let mut earlier: Vec<u32> = sample
+        .filter_map(|&alloc| {
+            let at = before.at.partition_point(|&a| a < alloc).checked_sub(1)?;
+            let start = lowest(device, event(before.at[at]), event(alloc));
+            let between = device.blocks.allocated_in(Span::new(start, event(alloc)));
+            Some(between.len() as u32)
+        })
+        .collect();
+    earlier.sort_unstable();
+    earlier
+        .get(earlier.len().saturating_sub(1) / 2)
+        .copied()
+        .unwrap_or(0)
+}
+
+/// The last event in `(from, to]` before which least is allocated.
+fn lowest(device: &DeviceTrace, from: EventIdx, to: EventIdx) -> EventIdx {
+    let mut levels = device.levels_at(from);
+    let mut best = (u64::MAX, to);
+    for event in (from.0 + 1..=to.0).map(EventIdx) {
+        let allocated = levels.get(Series::Allocated).0;
+        if allocated <= best.0 {
+            best = (allocated, event);
+        }
+        levels.apply(device.effect(event));
+    }
+    best.1
+}
+
+/// Bytes given back between the allocation before `at` and the one at `at`.
+fn freed_before(device: &DeviceTrace, at: EventIdx) -> u64 {
+    let mut freed = 0;
+    for event in (0..at.0).rev() {
+        match device.events.action[event as usize] {
+            Action::Alloc => break,
+            Action::FreeRequested => {
+                if let crate::levels::Effect::FreeRequested { size } =
+                    device.effect(EventIdx(event))
+                {
+                    freed += size.0;
+                }
+            }
+            _ => {}
+        }
+    }
+    freed
+}

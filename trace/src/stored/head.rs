@@ -1,0 +1,87 @@
+//! Everything about a trace that is small, as JSON.
+
+use super::{StoredError, VERSION};
+use crate::trace::{
+    DeviceTrace, Fidelity, FormatInfo, Levels, QualityNote, SeriesSummary, Step, StepSource, Trace,
+};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Head {
+    pub version: u32,
+    pub format: FormatInfo,
+    pub quality: Vec<QualityNote>,
+    pub n_strings: usize,
+    pub n_frames: usize,
+    pub n_stacks: usize,
+    pub devices: Vec<DeviceHead>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct DeviceHead {
+    pub device: u32,
+    pub n_events: u32,
+    pub n_blocks: usize,
+    pub n_preexisting: u32,
+    pub start: Levels,
+    pub summary: [SeriesSummary; 4],
+    pub fidelity: Fidelity,
+    pub unmatched_frees: u64,
+    pub step_source: StepSource,
+    pub steps: Vec<Step>,
+}
+
+impl Head {
+    pub fn of(trace: &Trace) -> Head {
+        Head {
+            version: VERSION,
+            format: trace.format.clone(),
+            quality: trace.quality.clone(),
+            n_strings: trace.stacks.strings.len(),
+            n_frames: trace.stacks.n_frames(),
+            n_stacks: trace.stacks.len(),
+            devices: trace.devices.iter().map(DeviceHead::of).collect(),
+        }
+    }
+
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("maps have string keys and numbers are finite")
+    }
+
+    pub fn from_json(json: &[u8]) -> Result<Head, StoredError> {
+        #[derive(Deserialize)]
+        struct VersionOnly {
+            version: u32,
+        }
+        let damaged = |e: serde_json::Error| StoredError::Head(e.to_string());
+        let VersionOnly { version } = serde_json::from_slice(json).map_err(damaged)?;
+        if version != VERSION {
+            return Err(StoredError::Version(version));
+        }
+        let head: Head = serde_json::from_slice(json).map_err(damaged)?;
+        for device in &head.devices {
+            let outside = |step: &Step| step.events.end().0 > device.n_events;
+            if device.steps.iter().any(outside) {
+                return Err(StoredError::Head("a step ends after the trace".to_owned()));
+            }
+        }
+        Ok(head)
+    }
+}
+
+impl DeviceHead {
+    fn of(device: &DeviceTrace) -> DeviceHead {
+        DeviceHead {
+            device: device.device,
+            n_events: device.events.len(),
+            n_blocks: device.blocks.len(),
+            n_preexisting: device.blocks.n_preexisting,
+            start: device.pyramid.start(),
+            summary: device.summary,
+            fidelity: device.fidelity,
+            unmatched_frees: device.unmatched_frees,
+            step_source: device.step_source,
+            steps: device.steps.clone(),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! A trace as chunks of columns: what a database keeps.
+//!
+//! Chunks of 65 536 rows, filtered so that a fast general compressor makes them small; the store
+//! compresses, this module does not. What follows from other columns is not stored: which event
+//! freed which block follows from the blocks, coarse pyramid layers from the finest. Columns that
+//! repeat step after step are stored as "as predicted" or a correction.
+//!
+//! Reading checks everything that later code relies on, so that no damaged chunk leads to a panic:
+//! indexes are in range, lifetimes are in order, counts agree.
+
+mod columns;
+mod device;
+mod head;
+mod names;
+mod pyramid;
+
+use crate::trace::Trace;
+use crate::varint::BadBytes;
+use columns::Chunks;
+use head::Head;
+
+/// The version that is written, and the newest that is read.
+pub const VERSION: u32 = 1;
+
+/// What a chunk holds. The numbers are stored: they never change their meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u32)]
+pub enum Column {
+    /// JSON: everything that is small.
+    Head = 0,
+    /// The strings.
+    Strings = 1,
+    /// The frames.
+    Frames = 2,
+    /// The stacks.
+    Stacks = 3,
+    /// Kinds of blocks.
+    Kinds = 16,
+    /// Each block's kind.
+    BlockKind = 17,
+    /// Each block's alloc event.
+    BlockAlloc = 18,
+    /// Events from alloc to `free_requested`.
+    BlockLife = 19,
+    /// Events from `free_requested` to `free_completed`.
+    BlockPending = 20,
+    /// The distinct addresses.
+    Addresses = 21,
+    /// Each block's address.
+    BlockAddress = 22,
+    /// Each event's time.
+    Time = 23,
+    /// Events that do not follow from the blocks.
+    Events = 24,
+    /// Segment events.
+    Segments = 25,
+    /// Other events.
+    Others = 26,
+    /// Named scopes.
+    Annotations = 27,
+    /// The finest layer of the pyramid.
+    Pyramid = 28,
+}
+
+impl Column {
+    /// All columns.
+    pub const ALL: [Column; 17] = [
+        Column::Head,
+        Column::Strings,
+        Column::Frames,
+        Column::Stacks,
+        Column::Kinds,
+        Column::BlockKind,
+        Column::BlockAlloc,
+        Column::BlockLife,
+        Column::BlockPending,
+        Column::Addresses,
+        Column::BlockAddress,
+        Column::Time,
+        Column::Events,
+        Column::Segments,
+        Column::Others,
+        Column::Annotations,
+        Column::Pyramid,
+    ];
+
+    /// The number that a database keeps.
+    pub const fn id(self) -> u32 {
+        self as u32
+    }
+
+    /// The column with a number.
+    pub fn from_id(id: u32) -> Option<Column> {
+        Column::ALL.into_iter().find(|column| column.id() == id)
+    }
+
+    /// Lower-case name, for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Column::Head => "head",
+            Column::Strings => "strings",
+            Column::Frames => "frames",
+            Column::Stacks => "stacks",
+            Column::Kinds => "kinds",
+            Column::BlockKind => "block_kind",
+            Column::BlockAlloc => "block_alloc",
+            Column::BlockLife => "block_life",
+            Column::BlockPending => "block_pending",
+            Column::Addresses => "addresses",
+            Column::BlockAddress => "block_address",
+            Column::Time => "time",
+            Column::Events => "events",
+            Column::Segments => "segments",
+            Column::Others => "others",
+            Column::Annotations => "annotations",
+            Column::Pyramid => "pyramid",
+        }
+    }
+}
+
+/// A piece of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// CUDA ordinal; `None` for what all devices share.
+    pub device: Option<u32>,
+    /// Column.
+    pub column: Column,
+    /// Position within the column, from 0.
+    pub seq: u32,
+    /// Its rows.
+    pub bytes: Vec<u8>,
+}
+
+/// Why chunks are not a trace.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoredError {
+    /// Written by a newer program.
+    #[error("the trace was stored by a newer version ({0}, this program reads {VERSION})")]
+    Version(u32),
+    /// A chunk is not there.
+    #[error("chunk {seq} of {} is missing", .column.name())]
+    Missing {
+        /// Of this column.
+        column: Column,
+        /// At this position.
+        seq: u32,
+    },
+    /// The head cannot be read.
+    #[error("the stored head is damaged: {0}")]
+    Head(String),
+    /// A column cannot be read.
+    #[error("stored column {} is damaged: {why}", .column.name())]
+    Column {
+        /// Which.
+        column: Column,
+        /// What is wrong with it.
+        why: Damage,
+    },
+}
+
+/// What is wrong with a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// Its bytes are not numbers.
+    #[error(transparent)]
+    Bytes(#[from] BadBytes),
+    /// It has more or fewer rows than the head says.
+    #[error("it has not as many rows as it should")]
+    Rows,
+    /// It points at something that is not there.
+    #[error("an index is out of range")]
+    Index,
+    /// Its rows contradict each other or another column.
+    #[error("events are out of order")]
+    Order,
+}
+
+/// Hands a trace to `emit`, chunk by chunk.
+pub fn encode(trace: &Trace, emit: &mut dyn FnMut(Chunk)) {
+    let head = Head::of(trace);
+    emit(Chunk {
+        device: None,
+        column: Column::Head,
+        seq: 0,
+        bytes: head.to_json(),
+    });
+    names::encode(&trace.stacks, emit);
+    for device in &trace.devices {
+        device::encode(device, emit);
+    }
+}
+
+/// Puts a trace together again from its chunks, in any order.
+///
+/// # Errors
+/// When a chunk is missing or damaged, or was written by a newer version.
+pub fn decode(chunks: impl IntoIterator<Item = Chunk>) -> Result<Trace, StoredError> {
+    let mut chunks = Chunks::collect(chunks);
+    let head = Head::from_json(&chunks.take_single(Column::Head)?)?;
+    let stacks = names::decode(&mut chunks, &head)?;
+    let mut devices = Vec::new();
+    for device in head.devices {
+        devices.push(device::decode(&mut chunks, device, &stacks)?);
+    }
+    Ok(Trace {
+        format: head.format,
+        stacks,
+        devices,
+        quality: head.quality,
+    })
+}
+
+#[cfg(test)]
+mod tests;

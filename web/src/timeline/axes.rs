@@ -1,0 +1,197 @@
+//! Grid, tick labels, capacity, and marks of failed allocations.
+
+use super::axis::AxisMap;
+use super::mountain::Frame;
+use super::plot::PxRect;
+use super::scene::{Anchor, Scene, Text, text_width};
+use super::ticks::{self, Tick};
+use super::viewport::Viewport;
+use api::timeline::Marks;
+use trace::units::Bytes;
+
+/// Font of tick labels, CSS pixels.
+const FONT_CSS: f64 = 11.0;
+
+/// The horizontal rules, under the picture, and their labels.
+pub fn draw_levels(scene: &mut Scene, levels: (f64, f64), frame: Frame<'_>) {
+    let (plot, layout) = (frame.layout.plot, frame.layout);
+    let most = (f64::from(plot.height()) / layout.scale / 52.0)
+        .floor()
+        .max(2.0) as usize;
+    for Tick { at, label } in ticks::bytes(levels.0, levels.1, most) {
+        let y = frame.rows.row(at);
+        let rule = PxRect {
+            x0: plot.x0,
+            x1: plot.x1,
+            y0: y,
+            y1: y + layout.px(0.5),
+        };
+        scene.fill(rule, frame.palette.line);
+        scene.texts.push(Text {
+            x: plot.x0 - layout.px(8.0),
+            y: y.clamp(plot.y0 + layout.px(5.0), plot.y1),
+            anchor: Anchor::Right,
+            size: FONT_CSS * layout.scale,
+            colour: frame.palette.muted,
+            text: label,
+        });
+    }
+}
+
+/// Says that the picture does not start at zero: a cut axis that looks like a whole one lies.
+pub fn draw_cut(scene: &mut Scene, low: f64, frame: Frame<'_>) {
+    if low <= 0.0 {
+        return;
+    }
+    let (plot, layout) = (frame.layout.plot, frame.layout);
+    let (tooth, thick) = (layout.px(4.0), layout.px(1.0));
+    let mut x = plot.x0;
+    while x < plot.x1 {
+        let odd = (x - plot.x0) / tooth % 2;
+        let y = plot.y1 - thick - odd * thick;
+        let rect = PxRect {
+            x0: x,
+            x1: (x + tooth).min(plot.x1),
+            y0: y,
+            y1: y + thick,
+        };
+        scene.fill(rect, frame.palette.text);
+        x += tooth;
+    }
+    let text = format!("{} below", Bytes(low as u64));
+    let size = 10.0 * layout.scale;
+    let width = text_width(&text, size) + layout.px(10.0);
+    let y1 = plot.y1 - layout.px(6.0);
+    let pill = PxRect {
+        x0: plot.x0 + layout.px(6.0),
+        x1: plot.x0 + layout.px(6.0) + width,
+        y0: y1 - layout.px(15.0),
+        y1,
+    };
+    scene.fill(pill, frame.palette.surface.with_alpha(0.85));
+    scene.texts.push(Text {
+        x: pill.x0 + layout.px(5.0),
+        y: (pill.y0 + pill.y1) / 2,
+        anchor: Anchor::Left,
+        size,
+        colour: frame.palette.text,
+        text,
+    });
+}
+
+/// The labels under the picture.
+pub fn draw_positions(scene: &mut Scene, viewport: &Viewport, axis: &AxisMap, frame: Frame<'_>) {
+    let (area, layout) = (frame.layout.axis, frame.layout);
+    let most = (f64::from(area.width()) / layout.scale / 110.0)
+        .floor()
+        .max(2.0) as usize;
+    let (from, to) = (axis.position(viewport.from), axis.position(viewport.to));
+    let ticks = match axis {
+        AxisMap::Event => ticks::events(from, to, most),
+        AxisMap::Time(_) => ticks::time(from, to, most),
+    };
+    let size = FONT_CSS * layout.scale;
+    let rule = PxRect {
+        y1: area.y0 + layout.px(1.0),
+        ..area
+    };
+    scene.fill(rule, frame.palette.line_strong);
+    for Tick { at, label } in ticks {
+        let x = area.x0 + (f64::from(area.width()) * (at - from) / (to - from)).round() as i32;
+        let tick = PxRect {
+            x0: x,
+            x1: x + layout.px(1.0),
+            y0: area.y0,
+            y1: area.y0 + layout.px(5.0),
+        };
+        scene.fill(tick, frame.palette.line_strong);
+        // A label that would leave the canvas is moved inside.
+        let half = text_width(&label, size) / 2;
+        scene.texts.push(Text {
+            x: x.min(area.x1 - half - 1).max(half),
+            y: area.y0 + layout.px(14.0),
+            anchor: Anchor::Middle,
+            size,
+            colour: frame.palette.muted,
+            text: label,
+        });
+    }
+}
+
+/// Capacity as a dashed line, failed allocations as marks from top to bottom.
+pub fn draw_marks(scene: &mut Scene, marks: &Marks, frame: Frame<'_>) {
+    let (plot, layout, palette) = (frame.layout.plot, frame.layout, frame.palette);
+    if let Some(capacity) = marks.capacity.filter(|c| frame.rows.shows(c.get() as f64)) {
+        let y = frame.rows.row(capacity.get() as f64);
+        scene.dashes((plot.x0, plot.x1), y, palette.capacity, layout.px(1.0));
+        let text = format!("capacity {capacity}");
+        tag(
+            scene,
+            plot.x1,
+            y + layout.px(9.0),
+            &text,
+            palette.capacity,
+            frame,
+        );
+    }
+    let (from, to) = frame.columns.window();
+    let mut free_from = plot.x0;
+    for oom in &marks.ooms {
+        let event = f64::from(oom.event.0);
+        if event < from || event >= to {
+            continue;
+        }
+        let x = frame.columns.x_of(event);
+        let rect = PxRect {
+            x0: x,
+            x1: x + layout.px(1.5),
+            y0: plot.y0,
+            y1: plot.y1,
+        };
+        scene.fill(rect, palette.oom);
+        let text = format!("out of memory: {} wanted", oom.size);
+        let width = text_width(&text, 10.5 * layout.scale) + layout.px(10.0);
+        let right = (x + width).min(plot.x1);
+        // Several in a row: the first says it.
+        if right - width >= free_from {
+            tag(
+                scene,
+                right,
+                plot.y0 + layout.px(9.0),
+                &text,
+                palette.oom,
+                frame,
+            );
+            free_from = right;
+        }
+    }
+}
+
+/// A label on a patch of surface, its right end at `x`, its middle at `y`.
+fn tag(
+    scene: &mut Scene,
+    x: i32,
+    y: i32,
+    text: &str,
+    colour: super::colours::Rgba,
+    frame: Frame<'_>,
+) {
+    let (layout, size) = (frame.layout, 10.5 * frame.layout.scale);
+    let width = text_width(text, size) + layout.px(8.0);
+    let half = layout.px(8.0);
+    let patch = PxRect {
+        x0: x - width,
+        x1: x,
+        y0: y - half,
+        y1: y + half,
+    };
+    scene.fill(patch, frame.palette.surface.with_alpha(0.85));
+    scene.texts.push(Text {
+        x: x - layout.px(4.0),
+        y,
+        anchor: Anchor::Right,
+        size,
+        colour,
+        text: text.to_owned(),
+    });
+}

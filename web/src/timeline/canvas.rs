@@ -1,0 +1,70 @@
+//! The canvases: pixels of scenes onto the page. The only code that touches a canvas context.
+//!
+//! Shapes are painted into a [`Raster`] and copied in one call; texts go through plotters' canvas
+//! backend, because only the browser has fonts. Coordinates are device pixels throughout: the
+//! canvas has as many pixels as the screen has under it, and CSS gives it its size.
+
+use super::colours::{Palette, Rgba};
+use super::paint;
+use super::raster::Raster;
+use super::scene::Scene;
+use leptos::prelude::{document, window};
+use plotters_canvas::CanvasBackend;
+use wasm_bindgen::{Clamped, JsCast, JsValue};
+use web_sys::{CanvasRenderingContext2d, HtmlCanvasElement, ImageData};
+
+/// One canvas and what it is painted with.
+pub struct Surface {
+    canvas: HtmlCanvasElement,
+    context: CanvasRenderingContext2d,
+    text: CanvasBackend,
+    raster: Raster,
+}
+
+impl Surface {
+    /// Takes hold of a canvas; `None` when the browser has no 2D context to give.
+    pub fn new(canvas: HtmlCanvasElement) -> Option<Surface> {
+        let context = canvas.get_context("2d").ok()??.dyn_into().ok()?;
+        let text = CanvasBackend::with_canvas_object(canvas.clone())?;
+        Some(Surface {
+            canvas,
+            context,
+            text,
+            raster: Raster::new(),
+        })
+    }
+
+    /// Paints a scene over a background, which may be transparent.
+    ///
+    /// # Errors
+    /// What the browser reports, such as a canvas too large for its memory.
+    pub fn paint(&mut self, scene: &Scene, background: Rgba) -> Result<(), JsValue> {
+        let (width, height) = (scene.size.0.max(1) as u32, scene.size.1.max(1) as u32);
+        // Setting the size clears the canvas and costs an allocation, even when it stays the same.
+        if (self.canvas.width(), self.canvas.height()) != (width, height) {
+            self.canvas.set_width(width);
+            self.canvas.set_height(height);
+        }
+        self.raster.clear(width, height, background);
+        let Ok(()) = paint::shapes(scene, &mut &mut self.raster).map_err(|_| ()) else {
+            return Err(JsValue::from_str("the pixel buffer cannot fail"));
+        };
+        let pixels = Clamped(self.raster.pixels());
+        let image = ImageData::new_with_u8_clamped_array_and_sh(pixels, width, height)?;
+        self.context.put_image_data(&image, 0.0, 0.0)?;
+        paint::texts(scene, &mut self.text).map_err(|error| JsValue::from_str(&error.to_string()))
+    }
+}
+
+/// The palette of the page's theme, from its design tokens.
+pub fn palette() -> Palette {
+    let style = document()
+        .document_element()
+        .and_then(|root| window().get_computed_style(&root).ok().flatten());
+    Palette::from_tokens(|name| style.as_ref()?.get_property_value(name).ok())
+}
+
+/// Device pixels per CSS pixel, now.
+pub fn pixel_ratio() -> f64 {
+    window().device_pixel_ratio().clamp(0.5, 4.0)
+}

@@ -1,0 +1,507 @@
+//! The loop: draws when something changed, fetches what is missing, reports what is under the
+//! pointer. Sleeps otherwise.
+
+use super::canvas::{self, Surface};
+use super::colours::Rgba;
+use super::frames;
+use super::input::{Command, FLAT_BOX, Glide};
+use super::minimap::{self, Minimap};
+use super::model::{Extents, Model, Motion, TileRequest};
+use super::readout::{self, Readout};
+use super::viewport::Action;
+use crate::client;
+use crate::url_state::UrlState;
+use api::ids::RunId;
+use api::problem::Problem;
+use api::routes;
+use api::view_state::{Selection, ViewState};
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use trace::tiles::{MountainTile, SeriesTile};
+use wasm_bindgen::JsValue;
+use wasm_bindgen_futures::JsFuture;
+
+/// What has to be painted again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Dirt {
+    #[default]
+    Nothing,
+    Overlay,
+    Everything,
+}
+
+/// Whose tiles are fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The run.
+    pub run: RunId,
+    /// CUDA ordinal of the device.
+    pub device: u32,
+}
+
+/// What the loop tells the components.
+#[derive(Clone, Copy)]
+pub struct Outputs {
+    /// What is under the pointer.
+    pub readout: RwSignal<Option<Readout>>,
+    /// The four series at the pointer, for the legend.
+    pub extents: RwSignal<Option<Extents>>,
+    /// Whether anything on screen is coarser than it will be.
+    pub waiting: RwSignal<bool>,
+    /// Whether there is a picture at all.
+    pub drawn: RwSignal<bool>,
+    /// The last tile that could not be had.
+    pub problem: RwSignal<Option<Problem>>,
+    /// Bumped when tiles arrive or the window settles: facts about groups may have changed.
+    pub settled: RwSignal<u32>,
+}
+
+impl Outputs {
+    /// Nothing known yet.
+    pub fn new() -> Outputs {
+        Outputs {
+            readout: RwSignal::new(None),
+            extents: RwSignal::new(None),
+            waiting: RwSignal::new(true),
+            drawn: RwSignal::new(false),
+            problem: RwSignal::new(None),
+            settled: RwSignal::new(0),
+        }
+    }
+}
+
+impl Default for Outputs {
+    fn default() -> Self {
+        Outputs::new()
+    }
+}
+
+/// The canvases.
+struct Surfaces {
+    base: Surface,
+    overlay: Surface,
+}
+
+struct Inner {
+    model: RefCell<Model>,
+    surfaces: RefCell<Option<Surfaces>>,
+    minimap: RefCell<Option<Surface>>,
+    /// CSS size of the minimap.
+    minimap_size: Cell<(f64, f64)>,
+    size: Cell<(f64, f64)>,
+    source: Source,
+    view: UrlState<ViewState>,
+    outputs: Outputs,
+    dirt: Cell<Dirt>,
+    scheduled: Cell<bool>,
+    alive: Cell<bool>,
+    last_frame_ms: Cell<Option<f64>>,
+    pointer: Cell<Option<(f64, f64)>>,
+    glides: RefCell<Vec<Glide>>,
+}
+
+/// The loop of one timeline.
+#[derive(Clone)]
+pub struct Driver(Rc<Inner>);
+
+impl Driver {
+    /// A loop that has nothing to draw on yet.
+    pub fn new(
+        source: Source,
+        model: Model,
+        view: UrlState<ViewState>,
+        outputs: Outputs,
+    ) -> Driver {
+        Driver(Rc::new(Inner {
+            model: RefCell::new(model),
+            surfaces: RefCell::new(None),
+            minimap: RefCell::new(None),
+            minimap_size: Cell::new((0.0, 0.0)),
+            size: Cell::new((0.0, 0.0)),
+            source,
+            view,
+            outputs,
+            dirt: Cell::new(Dirt::Nothing),
+            scheduled: Cell::new(false),
+            alive: Cell::new(true),
+            last_frame_ms: Cell::new(None),
+            pointer: Cell::new(None),
+            glides: RefCell::new(Vec::new()),
+        }))
+    }
+
+    /// Gives it canvases.
+    pub fn attach(&self, base: Surface, overlay: Surface) {
+        *self.0.surfaces.borrow_mut() = Some(Surfaces { base, overlay });
+        self.set_palette();
+    }
+
+    /// Gives it the canvas of the minimap.
+    pub fn attach_minimap(&self, minimap: Surface) {
+        *self.0.minimap.borrow_mut() = Some(minimap);
+        self.wake(Dirt::Everything);
+    }
+
+    /// Ends it: late tiles find nobody.
+    pub fn stop(&self) {
+        self.0.alive.set(false);
+        *self.0.surfaces.borrow_mut() = None;
+        *self.0.minimap.borrow_mut() = None;
+    }
+
+    /// Reads the theme's colours.
+    pub fn set_palette(&self) {
+        self.change(|model| model.set_palette(canvas::palette()));
+    }
+
+    /// The canvas has this many CSS pixels.
+    pub fn resize(&self, width: f64, height: f64) {
+        self.0.size.set((width, height));
+        self.wake(Dirt::Everything);
+    }
+
+    /// The minimap has this many CSS pixels.
+    pub fn resize_minimap(&self, width: f64, height: f64) {
+        self.0.minimap_size.set((width, height));
+        self.wake(Dirt::Everything);
+    }
+
+    /// Changes the model and draws.
+    pub fn change(&self, change: impl FnOnce(&mut Model)) {
+        change(&mut self.0.model.borrow_mut());
+        self.wake(Dirt::Everything);
+    }
+
+    /// Changes what only the overlay shows.
+    pub fn change_overlay(&self, change: impl FnOnce(&mut Model)) {
+        change(&mut self.0.model.borrow_mut());
+        self.wake(Dirt::Overlay);
+    }
+
+    /// CSS size of the canvas.
+    pub fn size(&self) -> (f64, f64) {
+        self.0.size.get()
+    }
+
+    /// Whose tiles are fetched.
+    pub fn source(&self) -> &Source {
+        &self.0.source
+    }
+
+    /// Asks the model.
+    pub fn ask<T>(&self, ask: impl FnOnce(&Model) -> T) -> T {
+        ask(&self.0.model.borrow())
+    }
+
+    /// Does what the person did, and lets the address follow.
+    pub fn act(&self, action: Action, motion: Motion) {
+        let motion = if reduced_motion() {
+            Motion::Direct
+        } else {
+            motion
+        };
+        self.change(|model| model.act(action, motion));
+        self.write_view();
+    }
+
+    /// Selects, and lets the address follow.
+    pub fn select(&self, selection: Option<Selection>) {
+        self.change(|model| model.select(selection));
+        self.write_view();
+    }
+
+    /// Shows what is selected; when that is shown or nothing is selected, everything.
+    pub fn fit(&self) {
+        let before = self.ask(|model| *model.target());
+        self.show_selection();
+        if self.ask(|model| *model.target()) == before {
+            self.act(Action::Fit, Motion::Eased);
+        }
+    }
+
+    /// Shows the selected allocation: its life and its band.
+    pub fn show_selection(&self) {
+        self.change(|model| {
+            model.frame_selection();
+        });
+        self.write_view();
+    }
+
+    /// Zooms vertically to what moves.
+    pub fn fit_levels(&self) {
+        self.change(Model::frame_activity);
+        self.write_view();
+    }
+
+    /// A key that moves the picture while it is held.
+    pub fn glide(&self, glide: Glide, held: bool) {
+        let mut glides = self.0.glides.borrow_mut();
+        glides.retain(|g| *g != glide);
+        if held {
+            glides.push(glide);
+            drop(glides);
+            self.wake(Dirt::Everything);
+        }
+    }
+
+    /// No key is held any more (the window lost the focus, say).
+    pub fn end_glides(&self) {
+        self.0.glides.borrow_mut().clear();
+    }
+
+    /// Does what a pointer or the wheel asked for.
+    pub fn command(&self, command: Command) {
+        match command {
+            Command::Hover(x, y) => self.hover(Some((x, y))),
+            Command::Leave => self.hover(None),
+            Command::Drag(dx, dy) => {
+                let (width, height) = self.0.size.get();
+                let (x0, y0) = self.ask(|model| model.fractions(0.0, 0.0));
+                let (x1, y1) = self.ask(|model| model.fractions(width, height));
+                let dx = -dx * (x1 - x0) / width.max(1.0);
+                let dy = dy * (y0 - y1) / height.max(1.0);
+                self.act(Action::Pan { dx, dy }, Motion::Direct);
+            }
+            Command::ZoomX(x, factor) => {
+                let at = self.ask(|model| model.fractions(x, 0.0)).0.clamp(0.0, 1.0);
+                self.act(Action::ZoomX { x: at, factor }, Motion::Direct);
+            }
+            Command::ZoomY(y, factor) => {
+                let at = self.ask(|model| model.fractions(0.0, y)).1.clamp(0.0, 1.0);
+                self.act(Action::ZoomY { y: at, factor }, Motion::Direct);
+            }
+            Command::Rubber(a, b) => self.change_overlay(|model| {
+                let flat = (a.1 - b.1).abs() < FLAT_BOX;
+                let rubber = if flat {
+                    ((a.0, 0.0), (b.0, 1e6))
+                } else {
+                    (a, b)
+                };
+                model.set_rubber(Some(rubber));
+            }),
+            Command::NoRubber => self.change_overlay(|model| model.set_rubber(None)),
+            Command::Box(a, b) => self.zoom_to_box(a, b),
+            Command::Click(x, y) => {
+                self.change(|model| model.click(x, y));
+                self.write_view();
+            }
+        }
+    }
+
+    fn zoom_to_box(&self, a: (f64, f64), b: (f64, f64)) {
+        self.change_overlay(|model| model.set_rubber(None));
+        let (start, end) = self.ask(|m| (m.fractions(a.0, a.1), m.fractions(b.0, b.1)));
+        if (a.1 - b.1).abs() >= FLAT_BOX {
+            let (x, y) = ((start.0, end.0), (start.1, end.1));
+            return self.act(Action::Box { x, y }, Motion::Eased);
+        }
+        let (from, to) = self.ask(|model| {
+            let event = |x: f64| model.target().event_at(x.clamp(0.0, 1.0), model.axis());
+            (event(start.0.min(end.0)), event(start.0.max(end.0)))
+        });
+        self.act(Action::Events { from, to }, Motion::Eased);
+    }
+
+    fn hover(&self, at: Option<(f64, f64)>) {
+        self.0.pointer.set(at);
+        self.change_overlay(|model| model.set_pointer(at));
+    }
+
+    /// Writes the model's window and selection to the view state.
+    pub fn write_view(&self) {
+        let model = self.0.model.borrow();
+        let mut state = self.0.view.state().get_untracked();
+        model.write_view(&mut state);
+        drop(model);
+        self.0.view.set(state);
+    }
+
+    fn wake(&self, dirt: Dirt) {
+        self.0.dirt.set(self.0.dirt.get().max(dirt));
+        if self.0.scheduled.replace(true) {
+            return;
+        }
+        let driver = self.clone();
+        request_animation_frame(move || driver.frame());
+    }
+
+    fn frame(&self) {
+        let inner = &self.0;
+        inner.scheduled.set(false);
+        if !inner.alive.get() {
+            return;
+        }
+        let now = now_ms();
+        let elapsed = inner
+            .last_frame_ms
+            .get()
+            .map_or(16.0, |last| (now - last).min(50.0));
+        let gliding = self.apply_glides(elapsed);
+        let moving = inner.model.borrow_mut().advance(elapsed);
+        let dirt = inner.dirt.replace(Dirt::Nothing);
+        if dirt > Dirt::Nothing {
+            self.paint(dirt);
+        }
+        self.fetch(now);
+        self.report(dirt == Dirt::Everything && !moving);
+        frames::record(now, now_ms() - now);
+        inner.last_frame_ms.set((moving || gliding).then_some(now));
+        if moving || gliding {
+            self.wake(Dirt::Everything);
+        }
+    }
+
+    fn apply_glides(&self, elapsed_ms: f64) -> bool {
+        let glides = self.0.glides.borrow().clone();
+        if glides.is_empty() {
+            return false;
+        }
+        let mut model = self.0.model.borrow_mut();
+        let pointer = self.0.pointer.get();
+        let at = pointer.map_or(0.5, |(x, y)| model.fractions(x, y).0.clamp(0.0, 1.0));
+        for glide in glides {
+            model.act(glide.action(at, elapsed_ms), Motion::Direct);
+        }
+        drop(model);
+        self.write_view();
+        self.0.dirt.set(Dirt::Everything);
+        true
+    }
+
+    fn paint(&self, dirt: Dirt) {
+        let mut surfaces = self.0.surfaces.borrow_mut();
+        let Some(surfaces) = surfaces.as_mut() else {
+            return;
+        };
+        let mut model = self.0.model.borrow_mut();
+        let (width, height) = self.0.size.get();
+        if width < 1.0 || height < 1.0 {
+            return;
+        }
+        let scale = canvas::pixel_ratio();
+        let clear = Rgba(0, 0, 0, 0);
+        let mut painted = Ok(());
+        if dirt == Dirt::Everything {
+            model.resize(width, height, scale);
+            let scene = model.base_scene();
+            painted = surfaces.base.paint(&scene, model.palette().surface);
+            painted = painted.and(self.paint_minimap(&model, scale));
+        }
+        painted = painted.and(surfaces.overlay.paint(&model.overlay_scene(), clear));
+        if let Err(error) = painted {
+            leptos::logging::error!("the timeline cannot be painted: {error:?}");
+        }
+    }
+
+    fn paint_minimap(&self, model: &Model, scale: f64) -> Result<(), JsValue> {
+        let mut minimap = self.0.minimap.borrow_mut();
+        let Some(minimap) = minimap.as_mut() else {
+            return Ok(());
+        };
+        let (width, height) = self.0.minimap_size.get();
+        let map = Minimap {
+            tile: model.whole().map(Rc::as_ref),
+            n_events: f64::from(model.n_events()),
+            high: model.high(),
+            axis: model.axis(),
+            viewport: model.drawn(),
+            palette: model.palette(),
+        };
+        let size = |css: f64| ((css * scale) as i32).max(1);
+        let scene = minimap::scene(map, size(width), size(height), scale);
+        minimap.paint(&scene, Rgba(0, 0, 0, 0))
+    }
+
+    fn report(&self, settled: bool) {
+        let outputs = self.0.outputs;
+        let model = self.0.model.borrow();
+        let pointer = self.0.pointer.get();
+        let readout = pointer.and_then(|(x, y)| readout::at(&model, x, y));
+        let extents = pointer.and_then(|(x, _)| model.extents(x));
+        let (waiting, drawn) = (model.is_waiting(), model.has_picture());
+        drop(model);
+        update(outputs.readout, readout);
+        update(outputs.extents, extents);
+        update(outputs.waiting, waiting);
+        update(outputs.drawn, drawn);
+        if settled {
+            outputs.settled.update(|n| *n = n.wrapping_add(1));
+        }
+    }
+
+    fn fetch(&self, now: f64) {
+        for request in self.0.model.borrow_mut().take_requests(now) {
+            let driver = self.clone();
+            spawn_local(async move { driver.fetch_tile(request).await });
+        }
+    }
+
+    async fn fetch_tile(&self, request: TileRequest) {
+        let Source { run, device } = &self.0.source;
+        let path = match request {
+            TileRequest::Series(id) => routes::series_tile(run, *device, id),
+            TileRequest::Mountain(group, id) => routes::mountain_tile(run, *device, group, id),
+        };
+        let answer = client::get_bytes(&path).await;
+        // Decoding and layout take some milliseconds: not in the turn that other answers share.
+        next_turn().await;
+        if !self.0.alive.get() {
+            return;
+        }
+        match answer.and_then(|bytes| self.arrived(request, &bytes)) {
+            Ok(()) => update(self.0.outputs.problem, None),
+            Err(problem) => {
+                self.0.model.borrow_mut().tile_failed(request, now_ms());
+                update(self.0.outputs.problem, Some(problem));
+                self.retry_later();
+            }
+        }
+        self.wake(Dirt::Everything);
+    }
+
+    fn arrived(&self, request: TileRequest, bytes: &[u8]) -> Result<(), Problem> {
+        let mut model = self.0.model.borrow_mut();
+        match request {
+            TileRequest::Series(_) => SeriesTile::decode(bytes).map(|t| model.series_arrived(t)),
+            TileRequest::Mountain(..) => {
+                MountainTile::decode(bytes).map(|t| model.mountain_arrived(t))
+            }
+        }
+        .map_err(|error| client::not_understood(&error))
+    }
+
+    fn retry_later(&self) {
+        let driver = self.clone();
+        set_timeout(
+            move || driver.wake(Dirt::Everything),
+            std::time::Duration::from_millis(3200),
+        );
+    }
+}
+
+/// Sets a signal when the value is another; dead signals of a page that was left are let be.
+fn update<T: PartialEq + Send + Sync + 'static>(signal: RwSignal<T>, value: T) {
+    if signal.try_with_untracked(|old| *old != value) == Some(true) {
+        signal.set(value);
+    }
+}
+
+fn now_ms() -> f64 {
+    window().performance().map_or(0.0, |p| p.now())
+}
+
+fn reduced_motion() -> bool {
+    let query = window().match_media("(prefers-reduced-motion: reduce)");
+    query.ok().flatten().is_some_and(|query| query.matches())
+}
+
+/// A turn of the event loop of its own.
+async fn next_turn() {
+    let promise = js_sys::Promise::new(&mut |resolve, _| {
+        let _ = window().set_timeout_with_callback(&resolve);
+    });
+    // The promise is never rejected.
+    let _ = JsFuture::from(promise).await;
+}

@@ -1,0 +1,272 @@
+//! Bands over the plot: the steps, and annotations nested in lanes by depth.
+
+use super::mountain::Frame;
+use super::plot::PxRect;
+use super::scene::{Anchor, Scene, Text, fitted};
+use crate::format::count;
+use api::timeline::{AnnotationMark, Marks};
+use trace::span::Span;
+use trace::trace::Step;
+use trace::units::EventIdx;
+
+/// Narrower annotations are not drawn, CSS pixels.
+const HIDE_BELOW_CSS: f64 = 2.0;
+/// Narrower steps (on average) are drawn as one band that says how many there are, CSS pixels.
+const MERGE_STEPS_BELOW_CSS: f64 = 3.0;
+/// Font of lane labels, CSS pixels.
+const FONT_CSS: f64 = 10.5;
+
+/// Lanes that the annotations need, at most.
+pub const MAX_LANES: u16 = 5;
+
+/// How many lanes a device's annotations need.
+pub fn lanes_needed(marks: &Marks) -> u16 {
+    let deepest = marks.annotations.iter().map(|a| a.depth).max();
+    deepest.map_or(0, |d| (d + 1).min(MAX_LANES))
+}
+
+/// The marks without annotations that say what the step band says already, and without the lanes
+/// that only held such.
+pub fn without_steps(marks: &Marks) -> Marks {
+    let is_step = |annotation: &AnnotationMark| {
+        let at = marks
+            .steps
+            .partition_point(|s| s.events.start() < annotation.events.start());
+        marks
+            .steps
+            .get(at)
+            .is_some_and(|s| s.events == annotation.events)
+    };
+    let mut marks_left = marks.clone();
+    marks_left
+        .annotations
+        .retain(|annotation| !is_step(annotation));
+    let shallowest = marks_left.annotations.iter().map(|a| a.depth).min();
+    for annotation in &mut marks_left.annotations {
+        annotation.depth -= shallowest.unwrap_or(0);
+    }
+    marks_left
+}
+
+/// A step's name without the marks that make it stand out in a profile: `## step 3 ##`.
+pub fn step_name(name: &str) -> &str {
+    let bare = name.trim_matches(['#', ' ']);
+    if bare.is_empty() { name } else { bare }
+}
+
+/// Adds steps and annotations.
+pub fn draw(scene: &mut Scene, marks: &Marks, frame: Frame<'_>) {
+    draw_steps(scene, &marks.steps, frame);
+    draw_annotations(scene, &marks.annotations, frame);
+}
+
+/// Where an interval of events lies on screen, and whether it is wide enough to show.
+fn extent(events: Span<EventIdx>, frame: Frame<'_>) -> (i32, i32) {
+    let x = |event: EventIdx| frame.columns.x_of(f64::from(event.0));
+    (x(events.start()), x(events.end()))
+}
+
+/// The steps that reach into the window.
+pub fn visible_steps(steps: &[Step], from: f64, to: f64) -> &[Step] {
+    let first = steps.partition_point(|s| f64::from(s.events.end().0) <= from);
+    let end = steps.partition_point(|s| f64::from(s.events.start().0) < to);
+    &steps[first..end.max(first)]
+}
+
+fn draw_steps(scene: &mut Scene, steps: &[Step], frame: Frame<'_>) {
+    let (lane, layout, palette) = (frame.layout.steps, frame.layout, frame.palette);
+    if lane.height() == 0 {
+        return;
+    }
+    let (from, to) = frame.columns.window();
+    let visible = visible_steps(steps, from, to);
+    let (Some(first), Some(last)) = (visible.first(), visible.last()) else {
+        return;
+    };
+    let inner = PxRect {
+        y0: lane.y0 + layout.px(2.0),
+        y1: lane.y1 - layout.px(1.0),
+        ..lane
+    };
+    let (x0, x1) = (extent(first.events, frame).0, extent(last.events, frame).1);
+    if f64::from(x1 - x0) < MERGE_STEPS_BELOW_CSS * layout.scale * visible.len() as f64 {
+        let rect = PxRect { x0, x1, ..inner };
+        scene.fill(rect, palette.surface_raised);
+        let text = format!("{} steps: zoom in to see them", count(visible.len() as u64));
+        return label(scene, rect, &text, frame);
+    }
+    for step in visible {
+        let (x0, x1) = extent(step.events, frame);
+        let rect = PxRect { x0, x1, ..inner };
+        let odd = if step.index % 2 == 1 { 0.55 } else { 0.0 };
+        scene.fill(rect, palette.surface_raised.mixed(palette.line, odd));
+        scene.fill(
+            PxRect {
+                x1: (x0 + layout.px(1.0)).min(x1),
+                ..rect
+            },
+            palette.line_strong,
+        );
+        if x1 - x0 >= layout.px(28.0) {
+            // A boundary through the picture, where steps are wide enough for it to help.
+            let plot = layout.plot;
+            let rule = PxRect {
+                x0,
+                x1: x0 + layout.px(0.5),
+                y0: plot.y0,
+                y1: plot.y1,
+            };
+            scene.fill(rule, palette.text.with_alpha(0.14));
+        }
+        step_label(scene, rect, step, frame);
+    }
+}
+
+/// The step's name, or its number where the name does not fit.
+fn step_label(scene: &mut Scene, rect: PxRect, step: &Step, frame: Frame<'_>) {
+    let size = FONT_CSS * frame.layout.scale;
+    let room = rect.width() - frame.layout.px(6.0);
+    let number = step.index.to_string();
+    for text in [step_name(&step.name), number.as_str()] {
+        if super::scene::text_width(text, size) <= room {
+            return label(scene, rect, text, frame);
+        }
+    }
+}
+
+fn label(scene: &mut Scene, rect: PxRect, text: &str, frame: Frame<'_>) {
+    let size = FONT_CSS * frame.layout.scale;
+    let pad = frame.layout.px(4.0);
+    let Some(text) = fitted(text, size, rect.width() - 2 * pad) else {
+        return;
+    };
+    scene.texts.push(Text {
+        x: rect.x0 + pad,
+        y: (rect.y0 + rect.y1) / 2,
+        anchor: Anchor::Left,
+        size,
+        colour: frame.palette.muted,
+        text,
+    });
+}
+
+fn draw_annotations(scene: &mut Scene, annotations: &[AnnotationMark], frame: Frame<'_>) {
+    let area = frame.layout.annotations;
+    if area.height() == 0 {
+        return;
+    }
+    let narrowest = frame.layout.px(HIDE_BELOW_CSS);
+    for annotation in annotations {
+        let (x0, x1) = extent(annotation.events, frame);
+        let Some(rect) = lane_rect(area, frame.layout.lane_height, annotation.depth, x0, x1) else {
+            continue;
+        };
+        if x1 - x0 < narrowest {
+            continue;
+        }
+        let tint = frame.palette.groups[name_hash(&annotation.name) % frame.palette.groups.len()];
+        scene.fill(rect, tint.mixed(frame.palette.surface, 0.72));
+        let edge = PxRect {
+            x1: (x0 + frame.layout.px(1.0)).min(x1),
+            ..rect
+        };
+        scene.fill(edge, tint);
+        label(scene, rect, &annotation.name, frame);
+    }
+}
+
+fn lane_rect(area: PxRect, lane: i32, depth: u16, x0: i32, x1: i32) -> Option<PxRect> {
+    let y0 = area.y0 + i32::from(depth) * lane;
+    let rect = PxRect {
+        x0,
+        y0,
+        x1,
+        y1: y0 + lane - 1,
+    };
+    (rect.y1 <= area.y1 && x0 < x1).then_some(rect)
+}
+
+/// The same name has the same colour everywhere.
+fn name_hash(name: &str) -> usize {
+    // FNV-1a; std's hasher may change between releases, a colour should not.
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    hash as usize
+}
+
+/// The annotation under a pixel of the lanes: the shortest, when several are.
+pub fn annotation_at<'a>(
+    marks: &'a Marks,
+    frame: Frame<'_>,
+    x: i32,
+    y: i32,
+) -> Option<&'a AnnotationMark> {
+    let area = frame.layout.annotations;
+    if !area.contains(x, y) {
+        return None;
+    }
+    let narrowest = frame.layout.px(HIDE_BELOW_CSS);
+    marks
+        .annotations
+        .iter()
+        .filter(|annotation| {
+            let (x0, x1) = extent(annotation.events, frame);
+            x1 - x0 >= narrowest
+                && lane_rect(area, frame.layout.lane_height, annotation.depth, x0, x1)
+                    .is_some_and(|rect| rect.contains(x, y))
+        })
+        .min_by_key(|a| a.events.end().0 - a.events.start().0)
+}
+
+/// The step that an event lies in.
+pub fn step_at(steps: &[Step], event: EventIdx) -> Option<&Step> {
+    let next = steps.partition_point(|s| s.events.start() <= event);
+    steps[..next].last().filter(|s| s.events.contains(event))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(from: u32, to: u32) -> Span<EventIdx> {
+        Span::new(EventIdx(from), EventIdx(to))
+    }
+
+    fn annotation(name: &str, from: u32, to: u32, depth: u16) -> AnnotationMark {
+        AnnotationMark {
+            name: name.to_owned(),
+            events: span(from, to),
+            depth,
+        }
+    }
+
+    #[test]
+    fn annotations_that_are_the_steps_are_not_shown_twice() {
+        let step = |index: u32| Step {
+            index,
+            name: format!("## step {index} ##"),
+            events: span(index * 100, index * 100 + 100),
+        };
+        let marks = Marks {
+            steps: vec![step(0), step(1)],
+            annotations: vec![
+                annotation("## step 0 ##", 0, 100, 0),
+                annotation("forward", 0, 50, 1),
+                annotation("## step 1 ##", 100, 200, 0),
+            ],
+            annotations_left_out: 0,
+            ooms: vec![],
+            capacity: None,
+        };
+        let left = without_steps(&marks);
+        assert_eq!(left.annotations, vec![annotation("forward", 0, 50, 0)]);
+        assert_eq!(lanes_needed(&left), 1);
+        assert_eq!(step_name("## step 0 ##"), "step 0");
+        assert_eq!(
+            step_at(&marks.steps, EventIdx(100)).map(|s| s.index),
+            Some(1)
+        );
+        assert_eq!(visible_steps(&marks.steps, 10.0, 100.0).len(), 1);
+    }
+}

@@ -1,0 +1,45 @@
+//! The legend: the four series with their value at the pointer, or their peak.
+
+use super::Handle;
+use super::readout::extent_text;
+use api::runs::DeviceSummary;
+use leptos::prelude::*;
+use trace::trace::Series;
+
+/// What a series counts, in a sentence.
+const fn about(series: Series) -> &'static str {
+    match series {
+        Series::Requested => "What the program asked for, of blocks in use",
+        Series::Allocated => {
+            "Blocks from their allocation to their free: torch.cuda.memory_allocated()"
+        }
+        Series::Active => "Allocated, plus blocks freed while another stream still uses them",
+        Series::Reserved => "Segments got from the driver: torch.cuda.memory_reserved()",
+    }
+}
+
+/// The legend.
+#[component]
+pub fn Legend(handle: Handle, device: DeviceSummary) -> impl IntoView {
+    let at_pointer = move || handle.outputs.extents.with(Option::is_some);
+    let items = Series::ALL.map(|series| {
+        let peak = device.series[series as usize].peak.to_string();
+        let value = move || match handle.outputs.extents.get() {
+            Some(extents) => extent_text(extents[series as usize]),
+            None => peak.clone(),
+        };
+        view! {
+            <li class=format!("legend-item {}", series.name()) title=about(series)>
+                <span class="legend-line" aria-hidden="true"></span>
+                <span class="legend-name">{series.name()}</span>
+                <span class="legend-value">{value}</span>
+            </li>
+        }
+    });
+    view! {
+        <div class="legend">
+            <ul>{items}</ul>
+            <p class="muted">{move || if at_pointer() { "at the pointer" } else { "peak" }}</p>
+        </div>
+    }
+}

@@ -1,0 +1,207 @@
+//! The four series as lines: the highest level of each pixel column as a line, and down to the
+//! lowest a lighter fill, so that neither a peak nor a dip is lost at any zoom.
+
+use super::colours::Rgba;
+use super::mountain::Frame;
+use super::plot::{PxRect, TilePart};
+use super::scene::Scene;
+use super::tile_cache::Piece;
+use trace::tiles::SeriesTile;
+use trace::trace::Series;
+
+/// How a line is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LineStyle {
+    /// Thickness, CSS pixels.
+    pub thickness: f64,
+    /// Opacity of the fill between lowest and highest, 0 for none.
+    pub fill: f64,
+}
+
+/// The part of a series tile to show for a piece of the window.
+pub fn part(tile: &SeriesTile, from: f64, to: f64) -> TilePart {
+    TilePart {
+        first: tile.id.first_event() as f64,
+        bucket_events: tile.id.bucket_events() as f64,
+        n_buckets: tile.series[0].len(),
+        from,
+        to,
+    }
+}
+
+/// Lowest and highest level of a series over buckets `first..end`, bytes.
+pub fn extent(tile: &SeriesTile, series: Series, first: usize, end: usize) -> (f64, f64) {
+    let buckets = &tile.series[series as usize][first..end];
+    let low = buckets.iter().map(|e| e.min.get()).min().unwrap_or(0);
+    let high = buckets.iter().map(|e| e.max.get()).max().unwrap_or(0);
+    (low as f64, high as f64)
+}
+
+/// A stretch at one height.
+#[derive(Clone, Copy)]
+struct Stretch {
+    x0: i32,
+    x1: i32,
+    high: i32,
+    low: i32,
+}
+
+/// Adds one series.
+pub fn draw(
+    scene: &mut Scene,
+    pieces: &[Piece<SeriesTile>],
+    series: Series,
+    style: LineStyle,
+    frame: Frame<'_>,
+) {
+    let mut stretches: Vec<Stretch> = Vec::new();
+    for piece in pieces {
+        for run in frame.columns.runs(part(&piece.tile, piece.from, piece.to)) {
+            let (low, high) = extent(&piece.tile, series, run.first, run.end);
+            let (high, low) = (frame.rows.row(high), frame.rows.row(low));
+            match stretches.last_mut() {
+                Some(s) if s.x1 == run.x0 && (s.high, s.low) == (high, low) => s.x1 = run.x1,
+                _ => stretches.push(Stretch {
+                    x0: run.x0,
+                    x1: run.x1,
+                    high,
+                    low,
+                }),
+            }
+        }
+    }
+    let colour = frame.palette.series[series as usize];
+    if style.fill > 0.0 {
+        let fill = colour.with_alpha(style.fill);
+        for s in &stretches {
+            scene.fill(
+                PxRect {
+                    x0: s.x0,
+                    y0: s.high,
+                    x1: s.x1,
+                    y1: s.low,
+                },
+                fill,
+            );
+        }
+    }
+    trace_line(
+        scene,
+        &stretches,
+        colour,
+        frame.layout.px(style.thickness),
+        frame.layout.plot,
+    );
+}
+
+/// Horizontal strokes and the vertical ones that join them, never overlapping.
+fn trace_line(scene: &mut Scene, stretches: &[Stretch], colour: Rgba, thick: i32, plot: PxRect) {
+    let top_of = |row: i32| (row - thick / 2).clamp(plot.y0, plot.y1 - thick);
+    let mut before: Option<i32> = None;
+    for s in stretches {
+        let top = top_of(s.high);
+        let joint = before.map_or(top, |b| b.min(top))..before.map_or(top, |b| b.max(top)) + thick;
+        let x1 = (s.x0 + thick).min(s.x1);
+        scene.fill(
+            PxRect {
+                x0: s.x0,
+                y0: joint.start,
+                x1,
+                y1: joint.end,
+            },
+            colour,
+        );
+        scene.fill(
+            PxRect {
+                x0: x1,
+                y0: top,
+                x1: s.x1,
+                y1: top + thick,
+            },
+            colour,
+        );
+        before = Some(top);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::axis::AxisMap;
+    use crate::timeline::colours::Palette;
+    use crate::timeline::plot::{Columns, Layout, Measure, Rows};
+    use crate::timeline::scene::Shape;
+    use crate::timeline::testing;
+    use crate::timeline::viewport::{Limits, Viewport};
+    use std::rc::Rc;
+    use trace::tiles::TileId;
+
+    fn draw_levels(levels: &[u64], fill: f64) -> (Scene, PxRect) {
+        let id = TileId { level: 0, index: 0 };
+        let n = levels.len() as u32;
+        let tile = Rc::new(testing::series(id, n, levels));
+        let viewport = Viewport::whole(f64::from(n));
+        let pieces = [Piece {
+            tile,
+            id,
+            from: 0.0,
+            to: f64::from(n),
+        }];
+        let layout = Layout::new(Measure {
+            width: 159.0,
+            height: 130.0,
+            scale: 1.0,
+            has_steps: false,
+            lanes: 0,
+        });
+        let high = f64::from(100 << 20);
+        let limits = Limits {
+            n_events: f64::from(n),
+            auto_high: high,
+            max_high: high,
+        };
+        let columns = Columns::new(layout.plot, &viewport, &AxisMap::Event);
+        let rows = Rows::new(layout.plot, &viewport, limits);
+        let palette = Palette::light();
+        let mut scene = Scene::new((159, 130));
+        let frame = Frame {
+            layout: &layout,
+            columns: &columns,
+            rows: &rows,
+            palette: &palette,
+        };
+        let style = LineStyle {
+            thickness: 1.0,
+            fill,
+        };
+        draw(&mut scene, &pieces, Series::Reserved, style, frame);
+        (scene, layout.plot)
+    }
+
+    #[test]
+    fn a_peak_of_one_event_in_a_thousand_reaches_its_height() {
+        let mut levels = vec![10; 1000];
+        levels[613] = 88;
+        let (scene, plot) = draw_levels(&levels, 0.0);
+        let highest = scene.shapes.iter().map(|s| match s {
+            Shape::Fill { rect, .. } | Shape::Hatch { rect, .. } => rect.y0,
+        });
+        // Reserved stands 2 MiB higher in these tiles; a row is a MiB.
+        assert_eq!(plot.y1 - highest.min().unwrap(), 90);
+    }
+
+    #[test]
+    fn a_level_line_is_one_stroke_with_its_fill() {
+        let (scene, plot) = draw_levels(&[50; 20], 0.2);
+        let rects: Vec<PxRect> = scene
+            .shapes
+            .iter()
+            .map(|s| match s {
+                Shape::Fill { rect, .. } | Shape::Hatch { rect, .. } => *rect,
+            })
+            .collect();
+        assert_eq!(rects.len(), 3, "fill, joint, stroke: {rects:?}");
+        assert_eq!(rects[0].height(), 2);
+        assert_eq!((rects[1].x0, rects[2].x1), (plot.x0, plot.x1));
+    }
+}

@@ -1,0 +1,154 @@
+//! The timeline: the four series and the mountain of live allocations over one axis.
+//!
+//! ```text
+//! tiles -> tile_cache -> stack (layout) -> mountain, lines, lanes, axes -> scene -> paint -> canvas
+//! pointer, keys -> input -> viewport (window)          point -> hit_test -> what is there
+//! ```
+//!
+//! Everything but `canvas`, `input` and the components is pure and tested natively.
+
+pub mod axes;
+pub mod axis;
+pub mod canvas;
+pub mod colours;
+pub mod drive;
+pub mod frames;
+pub mod highlight;
+pub mod hit_test;
+pub mod input;
+pub mod lanes;
+pub mod legend;
+pub mod lines;
+pub mod minimap;
+pub mod model;
+pub mod mountain;
+pub mod observe;
+pub mod paint;
+pub mod panel;
+pub mod plot;
+pub mod raster;
+pub mod readout;
+pub mod scene;
+pub mod stack;
+pub mod stage;
+pub mod summary;
+#[cfg(test)]
+mod testing;
+pub mod ticks;
+pub mod tile_cache;
+pub mod tooltip;
+pub mod viewport;
+
+use crate::client;
+use crate::url_state::UrlState;
+use api::problem::Problem;
+use api::routes;
+use api::runs::DeviceSummary;
+use api::timeline::Marks;
+use api::view_state::{Selection, ViewState};
+use drive::{Driver, Outputs, Source};
+use legend::Legend;
+use leptos::prelude::*;
+use model::Model;
+use stage::{MinimapStrip, Stage};
+use std::sync::Arc;
+use tooltip::Tooltip;
+use trace::trace::Series;
+
+/// A timeline, for the components around it. `Copy`.
+#[derive(Clone, Copy)]
+pub struct Handle {
+    driver: StoredValue<Driver, LocalStorage>,
+    /// What the timeline reports.
+    pub outputs: Outputs,
+    /// Steps, annotations, capacity; once they are there.
+    pub marks: RwSignal<Option<Arc<Marks>>>,
+}
+
+impl Handle {
+    /// The timeline of a device. Ends with the owner.
+    pub fn new(source: Source, device: &DeviceSummary, view: UrlState<ViewState>) -> Handle {
+        let outputs = Outputs::new();
+        let peak = device.series[Series::Reserved as usize].peak;
+        let state = view.state().get_untracked();
+        let model = Model::new(device.events, peak, &state);
+        let marks_path = routes::marks(&source.run, source.device);
+        let driver = Driver::new(source, model, view, outputs);
+        let handle = Handle {
+            driver: StoredValue::new_local(driver),
+            outputs,
+            marks: RwSignal::new(None),
+        };
+        // What the address or a control changes reaches the model; its own changes come back
+        // here too and change nothing.
+        Effect::new(move |_| {
+            let state = view.state().get();
+            handle.with(|driver| driver.change(|model| model.show(&state)));
+        });
+        leptos::task::spawn_local(async move {
+            handle.receive_marks(client::get::<Marks>(&marks_path).await);
+        });
+        on_cleanup(move || {
+            handle.with(Driver::stop);
+        });
+        handle
+    }
+
+    fn receive_marks(self, answer: Result<Marks, Problem>) {
+        match answer {
+            Ok(marks) => {
+                let marks = Arc::new(marks);
+                self.with(|driver| driver.change(|model| model.set_marks(Arc::clone(&marks))));
+                let _ = self.marks.try_set(Some(marks));
+            }
+            // The picture stands without them.
+            Err(problem) => {
+                let _ = self.outputs.problem.try_set(Some(problem));
+            }
+        }
+    }
+
+    /// Asks or changes the timeline; `None` after the page was left.
+    pub fn with<T>(self, with: impl FnOnce(&Driver) -> T) -> Option<T> {
+        let driver = self.driver.try_get_value()?;
+        Some(with(&driver))
+    }
+
+    /// Selects.
+    pub fn select(self, selection: Option<Selection>) {
+        self.with(|driver| driver.select(selection));
+    }
+}
+
+/// The picture with its legend, minimap and words.
+#[component]
+pub fn Timeline(handle: Handle, device: DeviceSummary) -> impl IntoView {
+    let n_events = device.events;
+    let summary = {
+        let device = device.clone();
+        move || {
+            handle
+                .marks
+                .with(|marks| summary::trace(&device, marks.as_deref()))
+        }
+    };
+    let window = move || {
+        handle.outputs.settled.track();
+        handle.with(|driver| driver.ask(|model| summary::window(model.target(), n_events)))
+    };
+    let waiting = move || handle.outputs.waiting.get();
+    let undrawn = move || !handle.outputs.drawn.get();
+    view! {
+        <section class="timeline" aria-label="Memory over time" aria-busy=move || waiting().to_string()>
+            <Legend handle=handle device=device/>
+            <Stage handle=handle>
+                <div class="timeline-waiting" class:shown=waiting></div>
+                <div class="timeline-skeleton skeleton-row" class:shown=undrawn></div>
+                <Tooltip handle=handle/>
+            </Stage>
+            <MinimapStrip handle=handle/>
+            <p id="timeline-summary" class="visually-hidden">{summary}</p>
+            <p id="timeline-window" class="visually-hidden" aria-live="polite">{window}</p>
+        </section>
+    }
+}

@@ -1,0 +1,556 @@
+//! The mountain's part of the scene: bands, seams between them, and labels that fit inside.
+//!
+//! Each run of pixel columns shows one column of the layout, the highest it covers. Entries lower
+//! than a pixel or so melt into their group, so the number of rectangles is bounded by pixels, not
+//! by allocations. A band that keeps its edges from run to run stays one rectangle.
+
+use super::colours::{Palette, Rgba};
+use super::plot::{Columns, Layout, PxRect, Rows, Run, TilePart};
+use super::scene::{Anchor, Scene, Text, fitted, text_width};
+use super::stack::{Item, ItemIdx, QUANTUM, StackLayout};
+use super::tile_cache::Piece;
+use crate::format::count;
+use trace::tiles::MountainTile;
+
+/// A mountain tile with its layout.
+#[derive(Debug)]
+pub struct Mountain {
+    /// The data.
+    pub tile: MountainTile,
+    /// Where its bands lie.
+    pub layout: StackLayout,
+}
+
+impl Mountain {
+    /// Lays a tile out.
+    pub fn new(tile: MountainTile) -> Mountain {
+        let layout = StackLayout::new(&tile);
+        Mountain { tile, layout }
+    }
+
+    /// What it holds, in bytes of this machine's memory, about.
+    pub fn cost(&self) -> usize {
+        let rest: usize = self
+            .tile
+            .groups
+            .iter()
+            .map(|g| g.rest_level.len() * 8)
+            .sum();
+        self.layout.cost() + rest + self.tile.blocks.len() * 32
+    }
+
+    /// The part of the tile to show for a piece of the window.
+    pub fn part(&self, from: f64, to: f64) -> TilePart {
+        TilePart {
+            first: self.tile.id.first_event() as f64,
+            bucket_events: self.tile.id.bucket_events() as f64,
+            n_buckets: self.tile.samples.len(),
+            from,
+            to,
+        }
+    }
+}
+
+/// What a frame is drawn with.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// Areas.
+    pub layout: &'a Layout,
+    /// Events of the pixel columns.
+    pub columns: &'a Columns,
+    /// Rows of the levels.
+    pub rows: &'a Rows,
+    /// Colours.
+    pub palette: &'a Palette,
+}
+
+/// Entries lower than this many pixels melt into their group.
+const CRUMB_PX: f64 = 1.5;
+/// Bands of at least this many CSS pixels get a seam.
+const SEAM_FROM_CSS: f64 = 4.0;
+/// Font of labels inside bands, CSS pixels.
+const LABEL_CSS: f64 = 11.0;
+
+/// Adds the mountain.
+pub fn draw(scene: &mut Scene, pieces: &[Piece<Mountain>], frame: Frame<'_>) {
+    let mut labels = Vec::new();
+    for piece in pieces {
+        let mut pen = Pen::new(scene, &piece.tile, frame);
+        for run in frame.columns.runs(piece.tile.part(piece.from, piece.to)) {
+            pen.draw_run(run);
+        }
+        pen.finish(&mut labels);
+    }
+    scene.texts.append(&mut labels);
+}
+
+/// A band that may go on in the next run.
+#[derive(Clone, Copy, Default)]
+struct Open {
+    rect: PxRect,
+    /// Number of the run that it last was part of, from 1; 0: nothing is open.
+    run: u32,
+}
+
+/// Where a group's band was in a run, when it was high enough for a label.
+#[derive(Clone, Copy)]
+struct GroupSpan {
+    group: u16,
+    rect: PxRect,
+}
+
+struct Pen<'a> {
+    scene: &'a mut Scene,
+    mountain: &'a Mountain,
+    frame: Frame<'a>,
+    open: Vec<Open>,
+    run: u32,
+    /// Lines between groups, over all bands.
+    seams: Vec<(PxRect, Rgba)>,
+    group_spans: Vec<GroupSpan>,
+    /// The largest rectangle of each item that could hold a label.
+    roomy: Vec<(Item, PxRect)>,
+    label_height: i32,
+    seam_from: i32,
+    hairline: i32,
+}
+
+/// The band at hand while going up a column.
+#[derive(Clone, Copy)]
+struct Strip {
+    group: Option<u16>,
+    bottom: i32,
+    top: i32,
+}
+
+impl<'a> Pen<'a> {
+    fn new(scene: &'a mut Scene, mountain: &'a Mountain, frame: Frame<'a>) -> Pen<'a> {
+        Pen {
+            scene,
+            mountain,
+            open: vec![Open::default(); mountain.layout.n_items()],
+            run: 0,
+            seams: Vec::new(),
+            group_spans: Vec::new(),
+            roomy: Vec::new(),
+            label_height: frame.layout.px(LABEL_CSS + 3.0),
+            seam_from: frame.layout.px(SEAM_FROM_CSS),
+            hairline: frame.layout.px(0.5),
+            frame,
+        }
+    }
+
+    fn draw_run(&mut self, run: Run) {
+        self.run += 1;
+        let layout = &self.mountain.layout;
+        let (items, tops) = layout.column(layout.highest(run.first, run.end));
+        let rows = self.frame.rows;
+        let bytes = |quanta: u32| f64::from(quanta) * QUANTUM as f64;
+        let first = tops.partition_point(|&top| bytes(top) <= rows.low());
+        let mut below = if first == 0 { 0 } else { tops[first - 1] };
+        let mut y = rows.row(bytes(below));
+        let top_row = self.frame.layout.plot.y0;
+        let mut crumbs: Option<Strip> = None;
+        let mut band: Option<Strip> = None;
+        for (&index, &top) in items[first..].iter().zip(&tops[first..]) {
+            if y <= top_row {
+                break;
+            }
+            let item = layout.item(ItemIdx(index));
+            let group = layout.group_of(item);
+            let (bottom, tall) = (y, rows.height_of(bytes(top - below)));
+            (y, below) = (rows.row(bytes(top)), top);
+            if band.is_some_and(|b| b.group != group) {
+                self.close_group(band.take(), run);
+            }
+            let start = band.map_or(bottom, |b| b.bottom);
+            band = Some(Strip {
+                group,
+                bottom: start,
+                top: y,
+            });
+            if tall < CRUMB_PX && group.is_some() {
+                let start = match crumbs {
+                    Some(c) if c.group == group => c.bottom,
+                    _ => {
+                        self.melt(crumbs.take(), run);
+                        bottom
+                    }
+                };
+                crumbs = Some(Strip {
+                    group,
+                    bottom: start,
+                    top: y,
+                });
+                continue;
+            }
+            self.melt(crumbs.take(), run);
+            self.lay(ItemIdx(index), rect(run, y, bottom));
+        }
+        self.melt(crumbs, run);
+        self.close_group(band, run);
+    }
+
+    fn melt(&mut self, crumbs: Option<Strip>, run: Run) {
+        if let Some(Strip {
+            group: Some(group),
+            bottom,
+            top,
+        }) = crumbs
+        {
+            let index = self.mountain.layout.index(Item::Rest(group));
+            self.lay(index, rect(run, top, bottom));
+        }
+    }
+
+    fn close_group(&mut self, band: Option<Strip>, run: Run) {
+        let Some(Strip { group, bottom, top }) = band else {
+            return;
+        };
+        let Some(group) = group.filter(|_| bottom - top >= self.seam_from) else {
+            return;
+        };
+        let seam = rect(run, top, top + self.hairline);
+        match self.seams.last_mut() {
+            // Groups come round once a run, so only a lone group's seam can go on directly.
+            Some((last, _)) if last.x1 == seam.x0 && (last.y0, last.y1) == (seam.y0, seam.y1) => {
+                last.x1 = seam.x1;
+            }
+            _ => self
+                .seams
+                .push((seam, self.frame.palette.surface.with_alpha(0.7))),
+        }
+        if bottom - top >= self.label_height {
+            self.group_spans.push(GroupSpan {
+                group,
+                rect: rect(run, top, bottom),
+            });
+        }
+    }
+
+    /// Adds a rectangle of an item, to the one of the run before when the edges go on.
+    fn lay(&mut self, index: ItemIdx, rect: PxRect) {
+        if rect.height() == 0 {
+            return;
+        }
+        let open = &mut self.open[index.0 as usize];
+        if open.run == self.run {
+            // Its second rectangle in this run (crumbs of a group lie between its larger blocks).
+            return self.emit(index, rect);
+        }
+        let goes_on = (open.run + 1, open.rect.x1, open.rect.y0, open.rect.y1)
+            == (self.run, rect.x0, rect.y0, rect.y1);
+        let before = *open;
+        open.run = self.run;
+        if goes_on && before.run > 0 {
+            open.rect.x1 = rect.x1;
+            return;
+        }
+        open.rect = rect;
+        if before.run > 0 {
+            self.emit(index, before.rect);
+        }
+    }
+
+    fn emit(&mut self, index: ItemIdx, rect: PxRect) {
+        let item = self.mountain.layout.item(index);
+        let palette = self.frame.palette;
+        let colour = colour_of(palette, &self.mountain.tile, item, rect.height());
+        self.scene.fill(rect, colour);
+        match item {
+            Item::Pending => {
+                let spacing = self.frame.layout.px(6.0);
+                self.scene.hatch(rect, palette.pending, spacing);
+            }
+            Item::Block(_) if rect.height() >= self.seam_from => {
+                let seam = PxRect {
+                    y1: rect.y0 + self.hairline,
+                    ..rect
+                };
+                self.scene.fill(seam, palette.seam(colour));
+            }
+            _ => {}
+        }
+        let roomy = rect.height() >= self.label_height && rect.width() >= 3 * self.label_height;
+        if roomy && matches!(item, Item::Block(_) | Item::Base | Item::Pending) {
+            self.roomy.push((item, rect));
+        }
+    }
+
+    fn finish(mut self, labels: &mut Vec<Text>) {
+        for index in 0..self.open.len() {
+            let open = self.open[index];
+            if open.run > 0 {
+                self.emit(ItemIdx(index as u32), open.rect);
+            }
+        }
+        for (rect, colour) in std::mem::take(&mut self.seams) {
+            self.scene.fill(rect, colour);
+        }
+        let mut labelled = vec![false; self.mountain.tile.groups.len()];
+        self.label_items(labels, &mut labelled);
+        self.label_groups(labels, &labelled);
+    }
+
+    /// One label for each item with room for one, in its largest rectangle.
+    fn label_items(&mut self, labels: &mut Vec<Text>, labelled: &mut [bool]) {
+        let area = |r: &PxRect| i64::from(r.width()) * i64::from(r.height().min(40));
+        self.roomy.sort_by_key(|(item, rect)| (*item, -area(rect)));
+        self.roomy.dedup_by_key(|(item, _)| *item);
+        let size = LABEL_CSS * self.frame.layout.scale;
+        for (item, rect) in &self.roomy {
+            let room = rect.width() - self.frame.layout.px(8.0);
+            let texts = item_texts(&self.mountain.tile, *item);
+            let Some(text) = texts.into_iter().find(|t| text_width(t, size) <= room) else {
+                continue;
+            };
+            let fill = colour_of(
+                self.frame.palette,
+                &self.mountain.tile,
+                *item,
+                rect.height(),
+            );
+            labels.push(Text {
+                x: (rect.x0 + rect.x1) / 2,
+                y: (rect.y0 + rect.y1) / 2,
+                anchor: Anchor::Middle,
+                size,
+                colour: if *item == Item::Pending {
+                    self.frame.palette.text
+                } else {
+                    fill.ink()
+                },
+                text,
+            });
+            if let Some(group) = self.mountain.layout.group_of(*item) {
+                labelled[group as usize] = true;
+            }
+        }
+    }
+
+    /// A name for each group that has none of its blocks named, where its band has room for it.
+    fn label_groups(&mut self, labels: &mut Vec<Text>, labelled: &[bool]) {
+        let size = LABEL_CSS * self.frame.layout.scale;
+        self.group_spans
+            .sort_by_key(|span| (span.group, span.rect.x0));
+        for spans in self.group_spans.chunk_by(|a, b| a.group == b.group) {
+            let group = spans[0].group as usize;
+            if labelled[group] {
+                continue;
+            }
+            let info = &self.mountain.tile.groups[group];
+            let Some(room) = roomiest(spans, self.label_height) else {
+                continue;
+            };
+            let width = room.width() - self.frame.layout.px(8.0);
+            let Some(text) = fitted(&info.label, size, width) else {
+                continue;
+            };
+            let fill = self.frame.palette.group(info.key, info.order);
+            labels.push(Text {
+                x: (room.x0 + room.x1) / 2,
+                y: (room.y0 + room.y1) / 2,
+                anchor: Anchor::Middle,
+                size,
+                colour: fill.ink(),
+                text,
+            });
+        }
+    }
+}
+
+fn rect(run: Run, y0: i32, y1: i32) -> PxRect {
+    PxRect {
+        x0: run.x0,
+        y0,
+        x1: run.x1,
+        y1,
+    }
+}
+
+/// The roomiest rectangle inside neighbouring spans. At each span a rectangle starts and grows to
+/// the right while what all its spans share stays high enough for text.
+fn roomiest(spans: &[GroupSpan], height: i32) -> Option<PxRect> {
+    // A label is a line high and rather long: beyond three lines, height is worth nothing.
+    let worth = |r: &PxRect| i64::from(r.width()) * i64::from(r.height().min(3 * height));
+    let mut best: Option<PxRect> = None;
+    let mut open: Vec<PxRect> = Vec::new();
+    for span in spans {
+        open.retain_mut(|r| {
+            let (y0, y1) = (r.y0.max(span.rect.y0), r.y1.min(span.rect.y1));
+            let goes_on = r.x1 == span.rect.x0 && y1 - y0 >= height;
+            if goes_on {
+                *r = PxRect {
+                    x0: r.x0,
+                    y0,
+                    x1: span.rect.x1,
+                    y1,
+                };
+            }
+            goes_on
+        });
+        // One that starts here beats those that are no higher; at most a few are ever open.
+        let lower = |r: &PxRect| r.height() >= span.rect.height();
+        if !open.iter().any(lower) && open.len() < 8 {
+            open.push(span.rect);
+        }
+        for rect in &open {
+            if best.is_none_or(|b| worth(rect) > worth(&b)) {
+                best = Some(*rect);
+            }
+        }
+    }
+    best
+}
+
+/// The colour of an item that is drawn `height` pixels high.
+pub fn colour_of(palette: &Palette, tile: &MountainTile, item: Item, height: i32) -> Rgba {
+    let group = |g: u16| {
+        let group = &tile.groups[g as usize];
+        palette.group(group.key, group.order)
+    };
+    match item {
+        Item::Base => palette.rest.mixed(palette.surface, 0.35),
+        Item::Rest(g) => group(g),
+        Item::Block(b) => {
+            let block = &tile.blocks[b as usize];
+            palette.block(group(block.group), block.block.0, f64::from(height))
+        }
+        Item::Pending => palette.pending.mixed(palette.surface, 0.7),
+    }
+}
+
+/// What could be written on an item, longest first.
+fn item_texts(tile: &MountainTile, item: Item) -> Vec<String> {
+    match item {
+        Item::Block(b) => {
+            let block = &tile.blocks[b as usize];
+            let label = &tile.groups[block.group as usize].label;
+            vec![format!("{label} · {}", block.size), block.size.to_string()]
+        }
+        Item::Base => {
+            let (n, bytes) = (count(tile.base.blocks), tile.base.bytes);
+            vec![
+                format!("{n} small blocks, live throughout · {bytes}"),
+                format!("{n} small · {bytes}"),
+            ]
+        }
+        Item::Pending => vec![
+            "freed, still in use by another stream".into(),
+            "pending".into(),
+        ],
+        Item::Rest(g) => vec![tile.groups[g as usize].label.clone()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::axis::AxisMap;
+    use crate::timeline::plot::Measure;
+    use crate::timeline::scene::Shape;
+    use crate::timeline::testing::mountain;
+    use crate::timeline::viewport::{Limits, Viewport};
+    use std::rc::Rc;
+
+    fn scene_of(tile: MountainTile, viewport: Viewport, high_mib: f64) -> (Scene, PxRect) {
+        let (from, to) = (viewport.from, viewport.to);
+        let id = tile.id;
+        let pieces = [Piece {
+            tile: Rc::new(Mountain::new(tile)),
+            id,
+            from,
+            to,
+        }];
+        let layout = Layout::new(Measure {
+            width: 272.0,
+            height: 230.0,
+            scale: 1.0,
+            has_steps: false,
+            lanes: 0,
+        });
+        let high = high_mib * f64::from(1 << 20);
+        let limits = Limits {
+            n_events: to,
+            auto_high: high,
+            max_high: high,
+        };
+        let columns = Columns::new(layout.plot, &viewport, &AxisMap::Event);
+        let rows = Rows::new(layout.plot, &viewport, limits);
+        let palette = Palette::light();
+        let mut scene = Scene::new((layout.canvas.x1, layout.canvas.y1));
+        let frame = Frame {
+            layout: &layout,
+            columns: &columns,
+            rows: &rows,
+            palette: &palette,
+        };
+        draw(&mut scene, &pieces, frame);
+        (scene, layout.plot)
+    }
+
+    /// Pixels of each column that anything opaque covers, checked for being covered once.
+    fn covered(scene: &Scene, plot: PxRect) -> Vec<i32> {
+        let mut rows = vec![vec![0_u8; plot.height() as usize]; plot.width() as usize];
+        for shape in &scene.shapes {
+            let Shape::Fill { rect, colour } = shape else {
+                continue;
+            };
+            assert!(
+                rect.x0 >= plot.x0 && rect.x1 <= plot.x1,
+                "{rect:?} leaves the plot"
+            );
+            for x in rect.x0..rect.x1 {
+                for y in rect.y0..rect.y1 {
+                    if colour.3 == 255 {
+                        rows[(x - plot.x0) as usize][(y - plot.y0) as usize] = 1;
+                    }
+                }
+            }
+        }
+        rows.iter()
+            .map(|c| c.iter().map(|&v| i32::from(v)).sum())
+            .collect()
+    }
+
+    #[test]
+    fn the_mountain_is_as_high_as_what_is_allocated() {
+        let blocks = [(0, 0, 10, 40), (1, 5, 20, 60), (1, 6, 9, 30)];
+        let tile = mountain(20, 0, &blocks);
+        let (scene, plot) = scene_of(tile, Viewport::whole(20.0), 200.0);
+        let covered = covered(&scene, plot);
+        let at = |event: usize| covered[event * covered.len() / 20 + 2];
+        assert_eq!((at(0), at(5), at(7), at(12)), (40, 100, 130, 60));
+    }
+
+    #[test]
+    fn a_thousand_crumbs_are_one_rectangle() {
+        let crumbs: Vec<_> = (0..100).map(|_| (0, 0, 20, 1)).collect();
+        let (scene, plot) = scene_of(mountain(20, 0, &crumbs), Viewport::whole(20.0), 200.0);
+        assert_eq!(covered(&scene, plot), vec![100; plot.width() as usize]);
+        assert!(scene.shapes.len() <= 3, "{} shapes", scene.shapes.len());
+    }
+
+    #[test]
+    fn zoomed_in_a_block_is_drawn_alone_and_says_its_size() {
+        let crumbs: Vec<_> = (0..100).map(|_| (0, 0, 20, 1)).collect();
+        let mib = f64::from(1 << 20);
+        let close = Viewport {
+            from: 2.0,
+            to: 8.0,
+            levels: Some((50.0 * mib, 56.0 * mib)),
+        };
+        let (scene, _) = scene_of(mountain(20, 0, &crumbs), close, 200.0);
+        let labels: Vec<&str> = scene.texts.iter().map(|t| t.text.as_str()).collect();
+        assert_eq!(labels, ["g0 · 1.00 MiB"; 6]);
+    }
+
+    #[test]
+    fn what_is_pending_is_striped() {
+        let mut tile = mountain(20, 0, &[(0, 0, 20, 40)]);
+        tile.pending[3..6].fill(trace::units::Bytes::mib(30));
+        let (scene, _) = scene_of(tile, Viewport::whole(20.0), 200.0);
+        let striped = |s: &&Shape| matches!(s, Shape::Hatch { rect, .. } if rect.height() == 30);
+        assert_eq!(scene.shapes.iter().filter(striped).count(), 1);
+    }
+}

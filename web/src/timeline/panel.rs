@@ -1,0 +1,522 @@
+//! The panel beside the picture: the selected allocation or group, or what the window consists of.
+
+use super::Handle;
+use super::model::{Composition, GroupFacts, GroupShare};
+use super::ticks;
+use crate::client;
+use crate::components::copy_button::CopyButton;
+use crate::components::icon::{Icon, IconView};
+use crate::components::problem_note::ProblemNote;
+use crate::format::{self, count};
+use api::problem::Problem;
+use api::routes;
+use api::timeline::{BlockDetail, FrameText};
+use api::view_state::{Selection, ViewState};
+use leptos::prelude::*;
+use std::sync::Arc;
+use trace::trace::{BlockIdx, Origin, PoolId, PoolSize};
+use trace::units::{EventIdx, Micros};
+
+/// An answer that is on its way, there, or refused.
+#[derive(Clone)]
+enum Loaded {
+    Loading,
+    There(Arc<BlockDetail>),
+    Failed(Problem),
+}
+
+/// The panel.
+#[component]
+pub fn SelectionPanel(handle: Handle, view: Signal<ViewState>) -> impl IntoView {
+    let selection = Memo::new(move |_| view.with(|view| view.selection));
+    let content = move || match selection.get() {
+        None => view! { <WindowContents handle=handle/> }.into_any(),
+        Some(Selection::Block(block)) => {
+            view! { <BlockPanel handle=handle block=block/> }.into_any()
+        }
+        Some(Selection::Group(key)) => view! { <GroupPanel handle=handle key=key/> }.into_any(),
+    };
+    view! { <aside class="panel" aria-label="Details" aria-live="polite">{content}</aside> }
+}
+
+#[component]
+fn PanelHead(handle: Handle, #[prop(into)] title: String) -> impl IntoView {
+    let show = move |_| {
+        handle.with(|driver| driver.show_selection());
+    };
+    view! {
+        <header class="panel-head">
+            <h2>{title}</h2>
+            <button class="link-button" title="Show it in the picture (Enter)" on:click=show>
+                "Show"
+            </button>
+            <button
+                class="icon-button"
+                aria-label="Close"
+                title="Close (Esc)"
+                on:click=move |_| handle.select(None)
+            >
+                <IconView icon=Icon::Close/>
+            </button>
+        </header>
+    }
+}
+
+/// A block, fetched whenever another one is selected.
+fn fetched(handle: Handle, block: BlockIdx) -> RwSignal<Loaded> {
+    let loaded = RwSignal::new(Loaded::Loading);
+    let path = handle.with(|driver| {
+        let source = driver.source();
+        routes::block(&source.run, source.device, block)
+    });
+    if let Some(path) = path {
+        leptos::task::spawn_local_scoped_with_cancellation(async move {
+            let answer = client::get::<BlockDetail>(&path).await;
+            let _ = loaded.try_set(match answer {
+                Ok(detail) => Loaded::There(Arc::new(detail)),
+                Err(problem) => Loaded::Failed(problem),
+            });
+        });
+    }
+    loaded
+}
+
+#[component]
+fn BlockPanel(handle: Handle, block: BlockIdx) -> impl IntoView {
+    let loaded = fetched(handle, block);
+    Effect::new(move |_| {
+        let Loaded::There(detail) = loaded.get() else {
+            return;
+        };
+        // The life is marked on the axis even where the block is too small to be seen.
+        let end = detail.free_requested.map(|(event, _)| event);
+        handle.with(|driver| {
+            let end = end.map_or(driver.ask(|m| m.n_events()), |event| event.0);
+            let start = detail.alloc.map_or(0, |(event, _)| event.0);
+            let life = (f64::from(start), f64::from(end));
+            driver.change_overlay(|model| model.set_selected_life(Some(life)));
+        });
+    });
+    let body = move || match loaded.get() {
+        Loaded::Loading => view! { <div class="panel-skeleton skeleton-row"></div> }.into_any(),
+        Loaded::Failed(problem) => view! { <ProblemNote problem=problem/> }.into_any(),
+        Loaded::There(detail) => view! { <BlockFacts handle=handle detail=detail/> }.into_any(),
+    };
+    view! {
+        <PanelHead handle=handle title="Allocation"/>
+        {body}
+    }
+}
+
+#[component]
+fn BlockFacts(handle: Handle, detail: Arc<BlockDetail>) -> impl IntoView {
+    let facts = block_facts(&detail, |event| {
+        handle
+            .with(|driver| driver.ask(|model| model.time_at(event)))
+            .flatten()
+    });
+    let size = detail.size;
+    view! {
+        <p class="panel-size">
+            {size.to_string()} <small>{format::exact_bytes(size.get())}</small>
+        </p>
+        <dl class="facts">{facts.into_iter().map(fact).collect_view()}</dl>
+        <StackView title="Allocated at" frames=detail.alloc_stack.clone()/>
+        {(!detail.free_stack.is_empty())
+            .then(|| view! { <StackView title="Freed at" frames=detail.free_stack.clone()/> })}
+    }
+}
+
+fn fact((name, value): (String, String)) -> impl IntoView {
+    view! {
+        <div>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+        </div>
+    }
+}
+
+/// What is known of a block, in the order in which it is asked. `since_start`: the time of an event
+/// position since the start of the trace, microseconds.
+fn block_facts(
+    detail: &BlockDetail,
+    since_start: impl Fn(f64) -> Option<f64>,
+) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    let mut add = |name: &str, value: String| facts.push((name.to_owned(), value));
+    if detail.requested != detail.size {
+        let waste = detail.size.saturating_sub(detail.requested);
+        add(
+            "requested",
+            format!("{} ({} of rounding)", detail.requested, waste),
+        );
+    }
+    let when = |(event, _): (EventIdx, Micros)| {
+        let time =
+            since_start(f64::from(event.0)).map(|t| format!(", {}", ticks::duration(t, 1e3)));
+        format!(
+            "event {}{}",
+            count(u64::from(event.0)),
+            time.unwrap_or_default()
+        )
+    };
+    add(
+        "allocated",
+        detail
+            .alloc
+            .map_or_else(|| "before the trace began".to_owned(), when),
+    );
+    add(
+        "freed",
+        match (detail.free_requested, detail.origin) {
+            (Some(free), _) => when(free),
+            (None, Origin::Preexisting) => "not in this trace: there before and after".to_owned(),
+            (None, _) => "not in this trace: live at its end".to_owned(),
+        },
+    );
+    if let (Some((from, t0)), Some((to, t1))) = (detail.alloc, detail.free_requested) {
+        let events = count(u64::from(to.0 - from.0));
+        add(
+            "lived",
+            format!("{events} events, {}", ticks::span((t1.0 - t0.0) as f64)),
+        );
+    }
+    if let (Some((from, t0)), Some((to, t1))) = (detail.free_requested, detail.free_completed)
+        && to.0 > from.0 + 1
+    {
+        let events = count(u64::from(to.0 - from.0));
+        add(
+            "pending",
+            format!("{events} events, {}", ticks::span((t1.0 - t0.0) as f64)),
+        );
+    }
+    if let Some(step) = &detail.step {
+        add("step", step.clone());
+    }
+    add(
+        "stream",
+        match detail.stream {
+            0 => "default".to_owned(),
+            stream => format!("{stream:#x}"),
+        },
+    );
+    let size = match detail.pool_size {
+        PoolSize::Small => "small",
+        PoolSize::Large => "large",
+    };
+    add(
+        "pool",
+        match detail.pool {
+            PoolId(0, 0) => size.to_owned(),
+            PoolId(a, b) => format!("{size}, private ({a}, {b})"),
+        },
+    );
+    add("address", detail.addr.to_string());
+    for (name, value) in &detail.notes {
+        add(name, value.clone());
+    }
+    facts
+}
+
+/// A stack as text, innermost first, as Python writes frames.
+fn stack_text(frames: &[FrameText]) -> String {
+    let lines = frames
+        .iter()
+        .map(|f| format!("{} ({}:{})", f.name, f.filename, f.line));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The end of a path that tells files apart.
+fn short_path(path: &str) -> &str {
+    let mut slashes = path.rmatch_indices('/').map(|(at, _)| at);
+    match slashes.nth(1) {
+        Some(at) => &path[at + 1..],
+        None => path,
+    }
+}
+
+/// Code that is the framework's own: shown, but not where the eye should land.
+fn is_framework(path: &str) -> bool {
+    ["site-packages/torch/", "/torch/", "c10/", "aten/", "??"]
+        .iter()
+        .any(|part| path.contains(part))
+        || path.is_empty()
+}
+
+#[component]
+fn StackView(title: &'static str, frames: Vec<FrameText>) -> impl IntoView {
+    let text = stack_text(&frames);
+    let own = frames.iter().position(|f| !is_framework(&f.filename));
+    let empty = frames.is_empty();
+    let rows = frames.into_iter().enumerate().map(|(i, frame)| {
+        let place = match frame.line {
+            0 => short_path(&frame.filename).to_owned(),
+            line => format!("{}:{line}", short_path(&frame.filename)),
+        };
+        let framework = is_framework(&frame.filename);
+        view! {
+            <li class:framework=framework class:own=own == Some(i)>
+                <code>{frame.name}</code>
+                <span class="frame-place" title=frame.filename>{place}</span>
+            </li>
+        }
+    });
+    let rows = rows.collect_view();
+    view! {
+        <section class="stack">
+            <header>
+                <h3>{title}</h3>
+                {(!empty).then(|| view! { <CopyButton text=text what="the stack"/> })}
+            </header>
+            {empty
+                .then(|| {
+                    view! { <p class="muted">"No stack was recorded for this allocation."</p> }
+                })}
+            <ol>{rows}</ol>
+        </section>
+    }
+}
+
+#[component]
+fn GroupPanel(handle: Handle, key: u32) -> impl IntoView {
+    let facts = Memo::new(move |_| {
+        handle.outputs.settled.track();
+        handle
+            .with(|driver| driver.ask(|model| model.group(key)))
+            .flatten()
+    });
+    let member = Memo::new(move |_| facts.with(|f| f.as_ref().and_then(|f| f.member)));
+    let stack = move || {
+        member
+            .get()
+            .map(|block| view! { <MemberStack handle=handle block=block/> })
+    };
+    let body = move || match facts.get() {
+        Some(facts) => group_facts(&facts).into_any(),
+        None => {
+            view! { <p class="muted">"Nothing of this group is live in the window."</p> }.into_any()
+        }
+    };
+    view! {
+        <PanelHead handle=handle title="Group"/>
+        {body}
+        {stack}
+    }
+}
+
+fn group_facts(facts: &GroupFacts) -> impl IntoView + use<> {
+    let mut rows = vec![(
+        "blocks".to_owned(),
+        format!("{} live in this window", count(facts.blocks)),
+    )];
+    if let Some(event) = facts.peak_event {
+        rows.push((
+            "peak at".to_owned(),
+            format!("event {}", count(u64::from(event.0))),
+        ));
+    }
+    rows.push((
+        "counted over".to_owned(),
+        format!(
+            "events {} – {}",
+            count(facts.events.0),
+            count(facts.events.1.saturating_sub(1))
+        ),
+    ));
+    view! {
+        <p class="panel-label">{facts.label.clone()}</p>
+        <p class="panel-size">
+            {facts.peak.to_string()} <small>"at its highest here"</small>
+        </p>
+        <dl class="facts">{rows.into_iter().map(fact).collect_view()}</dl>
+    }
+}
+
+#[component]
+fn MemberStack(handle: Handle, block: BlockIdx) -> impl IntoView {
+    let loaded = fetched(handle, block);
+    move || match loaded.get() {
+        Loaded::There(detail) => {
+            let frames = detail.alloc_stack.clone();
+            view! {
+                <StackView title="Its largest block, allocated at" frames=frames/>
+                <button
+                    class="link-button"
+                    on:click=move |_| handle.select(Some(Selection::Block(block)))
+                >
+                    "Select that block"
+                </button>
+            }
+            .into_any()
+        }
+        Loaded::Loading | Loaded::Failed(_) => ().into_any(),
+    }
+}
+
+#[component]
+fn WindowContents(handle: Handle) -> impl IntoView {
+    let composition = Memo::new(move |_| {
+        handle.outputs.settled.track();
+        handle
+            .with(|driver| driver.ask(|model| model.composition()))
+            .flatten()
+    });
+    let body = move || {
+        composition
+            .get()
+            .map(|composition| contents(handle, &composition))
+    };
+    view! {
+        <header class="panel-head">
+            <h2>"What is in memory"</h2>
+        </header>
+        {body}
+        <p class="muted panel-hint">"Click an allocation or a band for its stack."</p>
+    }
+}
+
+fn contents(handle: Handle, composition: &Composition) -> impl IntoView + use<> {
+    let total = composition.total;
+    let rows = composition
+        .groups
+        .iter()
+        .map(|group| share(handle, group, total.get()));
+    let rows = rows.collect_view();
+    let base = composition.base;
+    let small = (base.blocks > 0).then(|| {
+        let text = format!("{} small blocks, live throughout", count(base.blocks));
+        view! {
+            <li class="share-row">
+                <span class="swatch rest"></span>
+                <span class="share-name">{text}</span>
+                <span class="share-bytes">{base.bytes.to_string()}</span>
+            </li>
+        }
+    });
+    let pending = (composition.pending.get() > 0).then(|| {
+        view! {
+            <li class="share-row">
+                <span class="swatch pending"></span>
+                <span class="share-name">"freed, still in use by another stream"</span>
+                <span class="share-bytes">{composition.pending.to_string()}</span>
+            </li>
+        }
+    });
+    view! {
+        <p class="panel-size">
+            {total.to_string()}
+            <small>
+                {format!("at event {}, the highest in view", count(u64::from(composition.event.0)))}
+            </small>
+        </p>
+        <ul class="shares">{rows}{small}{pending}</ul>
+    }
+}
+
+fn share(handle: Handle, group: &GroupShare, total: u64) -> impl IntoView + use<> {
+    let GroupShare {
+        key,
+        label,
+        colour,
+        bytes,
+    } = group.clone();
+    let width = format!(
+        "width: {:.1}%",
+        bytes.get() as f64 / total.max(1) as f64 * 100.0
+    );
+    let swatch = format!("background: {}", colour.css());
+    let bar = format!("{width}; {swatch}");
+    let name = label.clone();
+    view! {
+        <li>
+            <button
+                class="share-row"
+                title=label
+                on:click=move |_| handle.select(Some(Selection::Group(key)))
+            >
+                <span class="swatch" style=swatch></span>
+                <span class="share-name">{name}</span>
+                <span class="share-bytes">{bytes.to_string()}</span>
+                <span class="share-bar" style=bar></span>
+            </button>
+        </li>
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::units::{Bytes, DeviceAddr};
+
+    fn detail() -> BlockDetail {
+        BlockDetail {
+            block: 7,
+            addr: DeviceAddr(0x7f00_0000),
+            requested: Bytes(1000),
+            size: Bytes(1024),
+            origin: Origin::Allocated,
+            alloc: Some((EventIdx(10), Micros(1_000_000))),
+            free_requested: Some((EventIdx(40), Micros(1_002_500))),
+            free_completed: Some((EventIdx(41), Micros(1_002_500))),
+            step: Some("step 3".to_owned()),
+            stream: 0,
+            pool: PoolId(0, 0),
+            pool_size: PoolSize::Small,
+            notes: vec![],
+            alloc_stack: vec![],
+            free_stack: vec![],
+        }
+    }
+
+    fn value(facts: &[(String, String)], name: &str) -> Option<String> {
+        facts.iter().find(|f| f.0 == name).map(|f| f.1.clone())
+    }
+
+    #[test]
+    fn a_life_is_told_in_events_and_time() {
+        let facts = block_facts(&detail(), |event| Some(event * 100.0));
+        assert_eq!(
+            value(&facts, "lived").as_deref(),
+            Some("30 events, 2.50 ms")
+        );
+        assert_eq!(
+            value(&facts, "allocated").as_deref(),
+            Some("event 10, 1 ms")
+        );
+        assert_eq!(
+            value(&facts, "requested").as_deref(),
+            Some("0.98 KiB (24 B of rounding)")
+        );
+        assert_eq!(
+            value(&facts, "pending"),
+            None,
+            "completed at the next event"
+        );
+    }
+
+    #[test]
+    fn what_the_trace_does_not_show_is_said() {
+        let mut old = detail();
+        (old.origin, old.alloc) = (Origin::Preexisting, None);
+        (old.free_requested, old.free_completed) = (None, None);
+        let facts = block_facts(&old, |_| None);
+        assert_eq!(
+            value(&facts, "allocated").as_deref(),
+            Some("before the trace began")
+        );
+        assert!(
+            value(&facts, "freed")
+                .unwrap()
+                .starts_with("not in this trace")
+        );
+        assert_eq!(value(&facts, "lived"), None);
+    }
+
+    #[test]
+    fn a_path_keeps_its_telling_end() {
+        assert_eq!(short_path("/a/b/models/llama.py"), "models/llama.py");
+        assert_eq!(short_path("train.py"), "train.py");
+        assert!(is_framework("/x/site-packages/torch/nn/functional.py"));
+        assert!(!is_framework("/home/me/train.py"));
+    }
+}

@@ -1,0 +1,166 @@
+//! What the tooltip and the legend say. Pure text.
+
+use super::hit_test::{Hit, Target};
+use super::model::{Extents, Model};
+use super::ticks;
+use crate::format::{count, exact_bytes};
+use trace::units::{Bytes, EventIdx};
+
+/// One line of the tooltip: what it is, what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// What.
+    pub label: String,
+    /// The value.
+    pub value: String,
+}
+
+/// Everything known about the point under the pointer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Readout {
+    /// Where the pointer is, CSS pixels on the canvas.
+    pub at: (f64, f64),
+    /// What is under it.
+    pub title: Option<String>,
+    /// Facts about it.
+    pub lines: Vec<Line>,
+    /// The one event that the column shows, when it is one.
+    pub event: Option<EventIdx>,
+    /// The four series.
+    pub extents: Option<Extents>,
+}
+
+/// Reads a point.
+pub fn at(model: &Model, x: f64, y: f64) -> Option<Readout> {
+    let hit = model.hit(x, y)?;
+    let mut lines = Vec::new();
+    let title = match &hit.target {
+        Some(target) => Some(describe(model, target, &mut lines)),
+        None => hit.annotation.as_ref().map(|a| a.name.clone()),
+    };
+    lines.extend(place(model, &hit));
+    let events = hit.events;
+    Some(Readout {
+        at: (x, y),
+        title,
+        lines,
+        event: (events.end().0 - events.start().0 == 1).then(|| events.start()),
+        extents: model.extents(x),
+    })
+}
+
+fn line(label: &str, value: impl Into<String>) -> Line {
+    Line {
+        label: label.to_owned(),
+        value: value.into(),
+    }
+}
+
+/// Both units: what is read and what is compared.
+fn both(bytes: Bytes) -> String {
+    match bytes.get() {
+        b if b < 1000 => bytes.to_string(),
+        b => format!("{bytes} ({})", exact_bytes(b)),
+    }
+}
+
+fn describe(model: &Model, target: &Target, lines: &mut Vec<Line>) -> String {
+    match target {
+        Target::Block { block, label, .. } => {
+            lines.push(line("block", both(block.size)));
+            let (start, end) = (block.live.start().0, block.live.end().0);
+            let stays = end >= model.n_events();
+            let life = match stays {
+                true => format!("{} events, to the end", count(u64::from(end - start))),
+                false => format!("{} events", count(u64::from(end - start))),
+            };
+            let time = |event: u32| model.time_at(f64::from(event));
+            let time = time(start).zip(time(end)).map(|(a, b)| ticks::span(b - a));
+            lines.push(line(
+                "lives",
+                match time {
+                    Some(time) => format!("{life}, {time}"),
+                    None => life,
+                },
+            ));
+            label.clone()
+        }
+        Target::Rest {
+            label,
+            blocks,
+            level,
+            ..
+        } => {
+            lines.push(line(
+                "smaller blocks",
+                format!("{} in this window", count(*blocks)),
+            ));
+            lines.push(line("together here", both(*level)));
+            label.clone()
+        }
+        Target::Base { blocks, bytes } => {
+            lines.push(line("blocks", count(*blocks)));
+            lines.push(line("together", both(*bytes)));
+            "Small blocks, live throughout this window".to_owned()
+        }
+        Target::Pending { level } => {
+            lines.push(line("together here", both(*level)));
+            "Freed, still in use by another stream".to_owned()
+        }
+    }
+}
+
+fn place(model: &Model, hit: &Hit) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let (first, end) = (hit.events.start().0, hit.events.end().0);
+    lines.push(match end - first {
+        1 => line("event", count(u64::from(first))),
+        n => line(
+            "events",
+            format!(
+                "{} – {} ({})",
+                count(u64::from(first)),
+                count(u64::from(end.saturating_sub(1))),
+                count(u64::from(n))
+            ),
+        ),
+    });
+    if let Some(time) = model.time_at(f64::from(first)) {
+        let until = model.time_at(f64::from(end)).unwrap_or(time);
+        lines.push(line("time", ticks::duration(time, (until - time).max(1.0))));
+    }
+    if let Some(step) = &hit.step {
+        lines.push(line("step", super::lanes::step_name(&step.name)));
+    }
+    lines
+}
+
+/// A series at a place: one value where it is exact, else from lowest to highest.
+pub fn extent_text((low, high): (Bytes, Bytes)) -> String {
+    if low == high {
+        return high.to_string();
+    }
+    let (low, high) = (low.to_string(), high.to_string());
+    match (low.rsplit_once(' '), high.rsplit_once(' ')) {
+        (Some((value, a)), Some((_, b))) if a == b => format!("{value} – {high}"),
+        _ => format!("{low} – {high}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_names_its_unit_once() {
+        assert_eq!(extent_text((Bytes::gib(3), Bytes::gib(3))), "3.00 GiB");
+        assert_eq!(
+            extent_text((Bytes::gib(3), Bytes::gib(4))),
+            "3.00 – 4.00 GiB"
+        );
+        assert_eq!(
+            extent_text((Bytes::mib(3), Bytes::gib(4))),
+            "3.00 MiB – 4.00 GiB"
+        );
+    }
+}

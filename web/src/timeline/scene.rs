@@ -1,0 +1,223 @@
+//! The scene: what is to be painted, as plain shapes in device pixels, back to front.
+//!
+//! Scenes are data, so that tests look at them and any plotters backend can paint them. Everything
+//! in the picture is a step function of the event, therefore all edges are horizontal or vertical
+//! and meet exactly: no anti-aliasing is needed and no seam can show.
+
+use super::colours::Rgba;
+use super::plot::PxRect;
+
+/// A shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A filled rectangle.
+    Fill {
+        /// Where.
+        rect: PxRect,
+        /// With what.
+        colour: Rgba,
+    },
+    /// A rectangle filled with diagonal stripes; stripes of neighbouring rectangles meet.
+    Hatch {
+        /// Where.
+        rect: PxRect,
+        /// Colour of the stripes.
+        colour: Rgba,
+        /// Distance of the stripes, pixels.
+        spacing: i32,
+    },
+}
+
+/// Where a text's anchor lies on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anchor {
+    /// Left end, vertically centred.
+    Left,
+    /// Middle.
+    Middle,
+    /// Right end, vertically centred.
+    Right,
+}
+
+/// A text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Text {
+    /// Anchor point.
+    pub x: i32,
+    /// Anchor point.
+    pub y: i32,
+    /// Which point of the text it is.
+    pub anchor: Anchor,
+    /// Font size, device pixels.
+    pub size: f64,
+    /// Colour.
+    pub colour: Rgba,
+    /// What it says.
+    pub text: String,
+}
+
+/// Shapes and texts, back to front; texts are over all shapes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scene {
+    /// Width and height in pixels.
+    pub size: (i32, i32),
+    /// Shapes.
+    pub shapes: Vec<Shape>,
+    /// Texts.
+    pub texts: Vec<Text>,
+}
+
+impl Scene {
+    /// An empty scene.
+    pub fn new(size: (i32, i32)) -> Scene {
+        Scene {
+            size,
+            ..Scene::default()
+        }
+    }
+
+    /// Adds a filled rectangle, unless it is empty.
+    pub fn fill(&mut self, rect: PxRect, colour: Rgba) {
+        if rect.width() > 0 && rect.height() > 0 {
+            self.shapes.push(Shape::Fill { rect, colour });
+        }
+    }
+
+    /// Adds a striped rectangle, unless it is empty.
+    pub fn hatch(&mut self, rect: PxRect, colour: Rgba, spacing: i32) {
+        if rect.width() > 0 && rect.height() > 0 {
+            self.shapes.push(Shape::Hatch {
+                rect,
+                colour,
+                spacing,
+            });
+        }
+    }
+
+    /// Adds the four edges of a rectangle, `thick` pixels, inside it.
+    pub fn outline(&mut self, rect: PxRect, colour: Rgba, thick: i32) {
+        let PxRect { x0, y0, x1, y1 } = rect;
+        let (top, bottom) = ((y0 + thick).min(y1), (y1 - thick).max(y0));
+        self.fill(
+            PxRect {
+                x0,
+                y0,
+                x1,
+                y1: top,
+            },
+            colour,
+        );
+        self.fill(
+            PxRect {
+                x0,
+                y0: bottom.max(top),
+                x1,
+                y1,
+            },
+            colour,
+        );
+        let (left, right) = ((x0 + thick).min(x1), (x1 - thick).max(x0));
+        self.fill(
+            PxRect {
+                x0,
+                y0: top,
+                x1: left,
+                y1: bottom,
+            },
+            colour,
+        );
+        self.fill(
+            PxRect {
+                x0: right.max(left),
+                y0: top,
+                x1,
+                y1: bottom,
+            },
+            colour,
+        );
+    }
+
+    /// Adds a dashed horizontal line, `thick` pixels.
+    pub fn dashes(&mut self, x: (i32, i32), y: i32, colour: Rgba, thick: i32) {
+        let (dash, gap) = (thick * 6, thick * 4);
+        let mut at = x.0;
+        while at < x.1 {
+            let rect = PxRect {
+                x0: at,
+                y0: y,
+                x1: (at + dash).min(x.1),
+                y1: y + thick,
+            };
+            self.fill(rect, colour);
+            at += dash + gap;
+        }
+    }
+}
+
+/// How wide a text is at a font size, about: labels are placed by it, generously.
+pub fn text_width(text: &str, size: f64) -> i32 {
+    let narrow = |c: char| matches!(c, 'i' | 'l' | 'j' | 't' | 'f' | '.' | ',' | ':' | ' ' | '/');
+    let units: f64 = text
+        .chars()
+        .map(|c| match c {
+            c if narrow(c) => 0.34,
+            'm' | 'w' | 'M' | 'W' => 0.86,
+            c if c.is_uppercase() => 0.68,
+            _ => 0.58,
+        })
+        .sum();
+    (units * size).ceil() as i32
+}
+
+/// The text cut to a width, with an ellipsis; `None` when not even a few letters fit.
+pub fn fitted(text: &str, size: f64, width: i32) -> Option<String> {
+    if text_width(text, size) <= width {
+        return Some(text.to_owned());
+    }
+    let mut cut = String::new();
+    for c in text.chars() {
+        cut.push(c);
+        if text_width(&cut, size) + (size * 0.9) as i32 > width {
+            cut.pop();
+            break;
+        }
+    }
+    (cut.chars().count() >= 4).then(|| cut + "…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_to_its_place_or_left_out() {
+        assert_eq!(fitted("short", 10.0, 100).as_deref(), Some("short"));
+        let cut = fitted("forward model.py:12", 10.0, 60).unwrap();
+        assert!(cut.ends_with('…') && text_width(&cut, 10.0) <= 66, "{cut}");
+        assert_eq!(fitted("forward", 10.0, 12), None);
+    }
+
+    #[test]
+    fn an_outline_stays_inside_and_does_not_overlap_itself() {
+        for (w, h) in [(10, 10), (1, 10), (10, 1), (3, 3)] {
+            let mut scene = Scene::new((20, 20));
+            let rect = PxRect {
+                x0: 2,
+                y0: 2,
+                x1: 2 + w,
+                y1: 2 + h,
+            };
+            scene.outline(rect, Rgba(0, 0, 0, 255), 2);
+            let area: i32 = scene
+                .shapes
+                .iter()
+                .map(|s| match s {
+                    Shape::Fill { rect: r, .. } => r.width() * r.height(),
+                    Shape::Hatch { .. } => 0,
+                })
+                .sum();
+            let inner = (w - 4).max(0) * (h - 4).max(0);
+            assert_eq!(area, w * h - inner, "{w}x{h}");
+        }
+    }
+}

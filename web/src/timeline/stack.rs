@@ -1,0 +1,387 @@
+//! The mountain's layout: where each band lies, at each sample, in bytes. Computed once per tile.
+//!
+//! A column is a sample of the tile. In it, bottom to top: the base, then the groups by order, in
+//! each group the blocks drawn alone, oldest first, then its rest, and on top of all groups what
+//! is pending. When a block goes, what is above it slides down at the next sample. The work is
+//! bounded by blocks × samples, and each column is a sorted list, so that what lies at a level is
+//! found by bisection.
+//!
+//! Levels are kept in quanta of 512 bytes, the granularity at which the caching allocator rounds:
+//! exact for its blocks, and half the size of bytes (a tile may hold millions of entries).
+
+use trace::tiles::MountainTile;
+use trace::units::Bytes;
+
+/// Bytes of a level's unit.
+pub const QUANTUM: u64 = 512;
+
+/// What a band is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Item {
+    /// Live in the whole tile and small.
+    Base,
+    /// `tile.blocks[i]`.
+    Block(u32),
+    /// What is not drawn alone of `tile.groups[i]`.
+    Rest(u16),
+    /// Freed, not yet reusable.
+    Pending,
+}
+
+/// An item as a dense number: base 0, blocks from 1, rests after them, pending last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ItemIdx(pub u32);
+
+/// The layout of one tile.
+#[derive(Debug)]
+pub struct StackLayout {
+    n_blocks: u32,
+    n_groups: u32,
+    /// Where each column's entries start; one more than there are columns.
+    starts: Vec<u32>,
+    items: Vec<u32>,
+    /// Upper edge of each entry, in quanta; its lower edge is the upper edge of the one before.
+    tops: Vec<u32>,
+    /// Upper edge of each column's body (all but pending), in quanta: what is allocated.
+    bodies: Vec<u32>,
+    /// The group of each block, so that painting needs no look at the tile.
+    block_groups: Vec<u16>,
+}
+
+/// An item and its edges in a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Band {
+    /// What it is.
+    pub item: Item,
+    /// Lower edge.
+    pub bottom: Bytes,
+    /// Upper edge.
+    pub top: Bytes,
+}
+
+impl StackLayout {
+    /// Lays the tile out.
+    pub fn new(tile: &MountainTile) -> StackLayout {
+        let mut layout = StackLayout {
+            n_blocks: tile.blocks.len() as u32,
+            n_groups: tile.groups.len() as u32,
+            starts: vec![0],
+            items: Vec::new(),
+            tops: Vec::new(),
+            bodies: Vec::new(),
+            block_groups: tile.blocks.iter().map(|b| b.group).collect(),
+        };
+        let mut live = LiveBlocks::new(tile);
+        for column in 0..tile.samples.len() {
+            live.advance_to(tile, column);
+            layout.push_column(tile, column, &live.sorted);
+        }
+        layout
+    }
+
+    fn push_column(&mut self, tile: &MountainTile, column: usize, live: &[u32]) {
+        let mut level = 0;
+        self.push_entry(Item::Base, tile.base.bytes, &mut level);
+        let mut live = live.iter().copied().peekable();
+        for (g, group) in tile.groups.iter().enumerate() {
+            let g = g as u16;
+            while let Some(block) = live.next_if(|&b| self.block_groups[b as usize] == g) {
+                let size = tile.blocks[block as usize].size;
+                self.push_entry(Item::Block(block), size, &mut level);
+            }
+            self.push_entry(Item::Rest(g), group.rest_level[column], &mut level);
+        }
+        self.bodies.push(quanta(level));
+        self.push_entry(Item::Pending, tile.pending[column], &mut level);
+        self.starts.push(self.items.len() as u32);
+    }
+
+    fn push_entry(&mut self, item: Item, size: Bytes, level: &mut u64) {
+        if size == Bytes::ZERO {
+            return;
+        }
+        *level += size.get();
+        self.items.push(self.index(item).0);
+        self.tops.push(quanta(*level));
+    }
+
+    /// The column among `first..end` where most is allocated: the one to show for all of them, so
+    /// that no peak is lost.
+    pub fn highest(&self, first: usize, end: usize) -> usize {
+        let end = end.min(self.bodies.len());
+        (first..end)
+            .rev()
+            .max_by_key(|&column| self.bodies[column])
+            .unwrap_or(first)
+    }
+
+    /// What is allocated at a column.
+    pub fn body(&self, column: usize) -> Bytes {
+        Bytes(u64::from(self.bodies[column]) * QUANTUM)
+    }
+
+    /// What each group holds at a column.
+    pub fn group_levels(&self, column: usize, n_groups: usize) -> Vec<Bytes> {
+        let mut levels = vec![0; n_groups];
+        let (items, tops) = self.column(column);
+        let mut below = 0;
+        for (&item, &top) in items.iter().zip(tops) {
+            if let Some(group) = self.group_of(self.item(ItemIdx(item))) {
+                levels[group as usize] += u64::from(top - below) * QUANTUM;
+            }
+            below = top;
+        }
+        levels.into_iter().map(Bytes).collect()
+    }
+
+    /// Up to which level all columns of `first..end` are alike: what happens in them happens above.
+    pub fn quiet_level(&self, first: usize, end: usize) -> Bytes {
+        let (items, tops) = self.column(first);
+        let mut alike = items.len();
+        for column in first + 1..end.min(self.n_columns()) {
+            let (other_items, other_tops) = self.column(column);
+            let same = |&i: &usize| items[i] == other_items[i] && tops[i] == other_tops[i];
+            let most = alike.min(other_items.len());
+            alike = (0..most).take_while(same).count();
+        }
+        let quanta = if alike == 0 { 0 } else { tops[alike - 1] };
+        Bytes(u64::from(quanta) * QUANTUM)
+    }
+
+    /// The dense number of an item.
+    pub fn index(&self, item: Item) -> ItemIdx {
+        ItemIdx(match item {
+            Item::Base => 0,
+            Item::Block(block) => 1 + block,
+            Item::Rest(group) => 1 + self.n_blocks + u32::from(group),
+            Item::Pending => 1 + self.n_blocks + self.n_groups,
+        })
+    }
+
+    /// The item of a dense number.
+    pub fn item(&self, index: ItemIdx) -> Item {
+        match index.0 {
+            0 => Item::Base,
+            i if i <= self.n_blocks => Item::Block(i - 1),
+            i if i <= self.n_blocks + self.n_groups => Item::Rest((i - 1 - self.n_blocks) as u16),
+            _ => Item::Pending,
+        }
+    }
+
+    /// How many items there may be.
+    pub fn n_items(&self) -> usize {
+        2 + self.n_blocks as usize + self.n_groups as usize
+    }
+
+    /// The group an item belongs to.
+    pub fn group_of(&self, item: Item) -> Option<u16> {
+        match item {
+            Item::Block(block) => Some(self.block_groups[block as usize]),
+            Item::Rest(group) => Some(group),
+            Item::Base | Item::Pending => None,
+        }
+    }
+
+    /// Samples.
+    pub fn n_columns(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// A column's entries: dense item numbers and upper edges in quanta.
+    pub fn column(&self, column: usize) -> (&[u32], &[u32]) {
+        let range = self.starts[column] as usize..self.starts[column + 1] as usize;
+        (&self.items[range.clone()], &self.tops[range])
+    }
+
+    /// What lies at a level of a column; `None` above the mountain.
+    pub fn at(&self, column: usize, level: Bytes) -> Option<Band> {
+        let (_, tops) = self.column(column);
+        let quanta = level.get() / QUANTUM;
+        let entry = tops.partition_point(|&top| u64::from(top) <= quanta);
+        (entry < tops.len()).then(|| self.band(column, entry))
+    }
+
+    /// An item's edges in a column; `None` when it is not there.
+    pub fn find(&self, column: usize, item: Item) -> Option<Band> {
+        let wanted = self.index(item).0;
+        let (items, _) = self.column(column);
+        let entry = items.iter().position(|&i| i == wanted)?;
+        Some(self.band(column, entry))
+    }
+
+    /// The edges of a whole group in a column; `None` when nothing of it is there.
+    pub fn find_group(&self, column: usize, group: u16) -> Option<(Bytes, Bytes)> {
+        let (items, _) = self.column(column);
+        let belongs = |&i: &u32| self.group_of(self.item(ItemIdx(i))) == Some(group);
+        let first = items.iter().position(belongs)?;
+        let last = items.iter().rposition(belongs)?;
+        Some((self.band(column, first).bottom, self.band(column, last).top))
+    }
+
+    fn band(&self, column: usize, entry: usize) -> Band {
+        let (items, tops) = self.column(column);
+        let bottom = if entry == 0 { 0 } else { tops[entry - 1] };
+        Band {
+            item: self.item(ItemIdx(items[entry])),
+            bottom: Bytes(u64::from(bottom) * QUANTUM),
+            top: Bytes(u64::from(tops[entry]) * QUANTUM),
+        }
+    }
+
+    /// What it holds, in bytes of this machine's memory.
+    pub fn cost(&self) -> usize {
+        4 * (self.starts.len() + self.items.len() + self.tops.len()) + 2 * self.block_groups.len()
+    }
+}
+
+/// 2^32 quanta are 2 TiB: more than any device has.
+fn quanta(bytes: u64) -> u32 {
+    u32::try_from(bytes / QUANTUM).unwrap_or(u32::MAX)
+}
+
+/// The blocks live at a sample, in the tile's order, kept up to date from sample to sample.
+struct LiveBlocks {
+    /// All blocks by first event.
+    by_start: Vec<u32>,
+    next: usize,
+    sorted: Vec<u32>,
+    added: Vec<u32>,
+    merged: Vec<u32>,
+}
+
+impl LiveBlocks {
+    fn new(tile: &MountainTile) -> LiveBlocks {
+        let mut by_start: Vec<u32> = (0..tile.blocks.len() as u32).collect();
+        by_start.sort_by_key(|&b| tile.blocks[b as usize].live.start());
+        LiveBlocks {
+            by_start,
+            next: 0,
+            sorted: Vec::new(),
+            added: Vec::new(),
+            merged: Vec::new(),
+        }
+    }
+
+    fn advance_to(&mut self, tile: &MountainTile, column: usize) {
+        let at = tile.samples[column];
+        self.added.clear();
+        while let Some(&block) = self.by_start.get(self.next) {
+            if tile.blocks[block as usize].live.start() > at {
+                break;
+            }
+            self.added.push(block);
+            self.next += 1;
+        }
+        let lives = |b: &u32| tile.blocks[*b as usize].live.contains(at);
+        self.sorted.retain(lives);
+        self.added.retain(lives);
+        if self.added.is_empty() {
+            return;
+        }
+        self.added.sort_unstable();
+        self.merged.clear();
+        let mut added = self.added.iter().copied().peekable();
+        for &block in &self.sorted {
+            while let Some(earlier) = added.next_if(|&a| a < block) {
+                self.merged.push(earlier);
+            }
+            self.merged.push(block);
+        }
+        self.merged.extend(added);
+        std::mem::swap(&mut self.sorted, &mut self.merged);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::testing::mountain;
+    use proptest::prelude::*;
+
+    fn bands(layout: &StackLayout, column: usize) -> Vec<(Item, u64, u64)> {
+        let (items, _) = layout.column(column);
+        (0..items.len())
+            .map(|entry| layout.band(column, entry))
+            .map(|b| (b.item, b.bottom.get() >> 20, b.top.get() >> 20))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_above_slides_down_when_a_block_goes() {
+        let mut tile = mountain(4, 1, &[(0, 0, 2, 10), (0, 1, 4, 5), (1, 0, 4, 7)]);
+        tile.groups[0].rest_level[3] = Bytes::mib(2);
+        tile.pending[2] = Bytes::mib(10);
+        let layout = StackLayout::new(&tile);
+        use Item::*;
+        assert_eq!(
+            bands(&layout, 1),
+            vec![
+                (Base, 0, 1),
+                (Block(0), 1, 11),
+                (Block(1), 11, 16),
+                (Block(2), 16, 23)
+            ]
+        );
+        assert_eq!(
+            bands(&layout, 2),
+            vec![
+                (Base, 0, 1),
+                (Block(1), 1, 6),
+                (Block(2), 6, 13),
+                (Pending, 13, 23)
+            ]
+        );
+        assert_eq!(
+            bands(&layout, 3),
+            vec![
+                (Base, 0, 1),
+                (Block(1), 1, 6),
+                (Rest(0), 6, 8),
+                (Block(2), 8, 15)
+            ]
+        );
+    }
+
+    #[test]
+    fn what_lies_at_a_level_is_found() {
+        let layout = StackLayout::new(&mountain(4, 1, &[(0, 0, 2, 10), (1, 0, 4, 7)]));
+        let at = |column, mib| layout.at(column, Bytes::mib(mib)).map(|b| b.item);
+        assert_eq!(at(0, 0), Some(Item::Base));
+        assert_eq!(at(0, 1), Some(Item::Block(0)));
+        assert_eq!(at(0, 17), Some(Item::Block(1)));
+        assert_eq!(at(0, 18), None);
+        assert_eq!(at(3, 2), Some(Item::Block(1)));
+        assert_eq!(layout.find(3, Item::Block(0)), None);
+        assert_eq!(
+            layout.find_group(0, 0),
+            Some((Bytes::mib(1), Bytes::mib(11)))
+        );
+        assert_eq!(layout.highest(0, 4), 0, "the first of the highest");
+        assert_eq!(layout.quiet_level(0, 2), Bytes::mib(18));
+        assert_eq!(layout.quiet_level(0, 4), Bytes::mib(1));
+    }
+
+    proptest! {
+        #[test]
+        fn every_column_is_the_sum_of_what_lives_there(
+            blocks in proptest::collection::vec((0_u16..4, 0_u32..60, 0_u32..60, 1_u64..9), 0..80)
+        ) {
+            let mut blocks: Vec<_> = blocks
+                .into_iter()
+                .map(|(g, a, b, size)| (g, a.min(b), a.max(b), size))
+                .collect();
+            blocks.sort_by_key(|b| (b.0, b.1));
+            let tile = mountain(60, 3, &blocks);
+            let layout = StackLayout::new(&tile);
+            for column in 0..60 {
+                let at = tile.samples[column];
+                let live = tile.blocks.iter().filter(|b| b.live.contains(at));
+                let sum = Bytes::mib(3) + live.clone().map(|b| b.size).sum::<Bytes>();
+                let (items, tops) = layout.column(column);
+                prop_assert_eq!(items.len(), 1 + live.count());
+                prop_assert_eq!(u64::from(*tops.last().unwrap()) * QUANTUM, sum.get());
+                prop_assert!(items.windows(2).all(|w| w[0] < w[1] || w[1] > tile.blocks.len() as u32));
+            }
+        }
+    }
+}

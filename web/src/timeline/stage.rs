@@ -1,0 +1,352 @@
+//! The canvases on the page, and the events that reach them.
+
+use super::Handle;
+use super::canvas::Surface;
+use super::input::{self, Command, Focus, Glide, KeyCommand, Pointer, Pointers, Tool, Wheel};
+use super::minimap::{Grip, Strip};
+use super::model::Motion;
+use super::observe;
+use super::viewport::Action;
+use crate::components::keys;
+use api::view_state::Selection;
+use leptos::ev;
+use leptos::html::{Canvas, Div};
+use leptos::prelude::*;
+use wasm_bindgen::JsCast;
+use web_sys::{Element, KeyboardEvent, MouseEvent, PointerEvent, WheelEvent};
+
+/// The two canvases of the picture.
+#[component]
+pub fn Stage(handle: Handle, children: Children) -> impl IntoView {
+    let (base, overlay) = (NodeRef::<Canvas>::new(), NodeRef::<Canvas>::new());
+    let stage = NodeRef::<Div>::new();
+    let pointers = StoredValue::new_local(Pointers::default());
+    let boxing = RwSignal::new(false);
+
+    Effect::new(move |_| {
+        let (Some(base), Some(overlay), Some(stage)) = (base.get(), overlay.get(), stage.get())
+        else {
+            return;
+        };
+        if let (Some(base), Some(overlay)) = (Surface::new(base), Surface::new(overlay)) {
+            handle.with(|driver| driver.attach(base, overlay));
+        }
+        observe::size(&stage, move |width, height| {
+            handle.with(|driver| driver.resize(width, height));
+        });
+        observe::theme(move || {
+            handle.with(|driver| driver.set_palette());
+        });
+    });
+    listen_to_keys(handle, stage, pointers, boxing);
+
+    let down = move |event: PointerEvent| {
+        if event.button() != 0 {
+            return;
+        }
+        if let Some(target) = event.target().and_then(|t| t.dyn_into::<Element>().ok()) {
+            // Keeps the drag when the pointer leaves the canvas; a stylus may refuse, no harm.
+            let _ = target.set_pointer_capture(event.pointer_id());
+        }
+        let command = pointers
+            .try_update_value(|p| p.down(pointer(&event)))
+            .flatten();
+        perform(handle, command);
+    };
+    let moved = move |event: PointerEvent| {
+        let commands = pointers.try_update_value(|p| p.moved(pointer(&event)));
+        perform(handle, commands.unwrap_or_default());
+    };
+    let up = move |event: PointerEvent| {
+        let command = pointers
+            .try_update_value(|p| p.up(pointer(&event)))
+            .flatten();
+        boxing.set(pointers.with_value(|p| p.tool() == Tool::Box));
+        perform(handle, command);
+        if event.pointer_type() == "touch" {
+            perform(handle, [Command::Leave]);
+        }
+    };
+    let cancel = move |_| {
+        perform(
+            handle,
+            pointers.try_update_value(Pointers::cancel).flatten(),
+        )
+    };
+    let leave = move |_| perform(handle, [Command::Leave]);
+    let wheel = move |event: WheelEvent| {
+        event.prevent_default();
+        perform(handle, [input::wheel(wheel_of(handle, &event))]);
+    };
+    let double = move |event: MouseEvent| show_what_is_there(handle, &event);
+    view! {
+        <div
+            class="timeline-stage"
+            class:boxing=move || boxing.get()
+            node_ref=stage
+            tabindex="0"
+            role="application"
+            aria-label="Timeline"
+            aria-describedby="timeline-summary timeline-window"
+        >
+            <canvas class="timeline-canvas" node_ref=base aria-hidden="true"></canvas>
+            <canvas
+                class="timeline-canvas timeline-overlay"
+                node_ref=overlay
+                aria-hidden="true"
+                on:pointerdown=down
+                on:pointermove=moved
+                on:pointerup=up
+                on:pointercancel=cancel
+                on:pointerleave=leave
+                on:wheel=wheel
+                on:dblclick=double
+            ></canvas>
+            {children()}
+        </div>
+    }
+}
+
+fn perform(handle: Handle, commands: impl IntoIterator<Item = Command>) {
+    handle.with(|driver| {
+        commands
+            .into_iter()
+            .for_each(|command| driver.command(command))
+    });
+}
+
+fn pointer(event: &PointerEvent) -> Pointer {
+    Pointer {
+        id: event.pointer_id(),
+        x: f64::from(event.offset_x()),
+        y: f64::from(event.offset_y()),
+        shift: event.shift_key(),
+    }
+}
+
+fn wheel_of(handle: Handle, event: &WheelEvent) -> Wheel {
+    let (x, y) = (f64::from(event.offset_x()), f64::from(event.offset_y()));
+    let left_of_plot = handle.with(|driver| driver.ask(|model| model.fractions(x, y).0 < 0.0));
+    Wheel {
+        x,
+        y,
+        dx: event.delta_x(),
+        dy: event.delta_y(),
+        in_lines: event.delta_mode() != WheelEvent::DOM_DELTA_PIXEL,
+        shift: event.shift_key(),
+        alt: event.alt_key(),
+        ctrl: event.ctrl_key() || event.meta_key(),
+        on_levels: left_of_plot.unwrap_or(false),
+    }
+}
+
+/// A double click shows the allocation, annotation or step under the pointer.
+fn show_what_is_there(handle: Handle, event: &MouseEvent) {
+    let (x, y) = (f64::from(event.offset_x()), f64::from(event.offset_y()));
+    handle.with(|driver| {
+        let hit = driver.ask(|model| model.hit(x, y));
+        let Some(hit) = hit else { return };
+        let in_plot = driver.ask(|model| model.fractions(x, y).1 <= 1.0);
+        let scope = match (&hit.annotation, &hit.step) {
+            (Some(annotation), _) => Some(annotation.events),
+            (None, Some(step)) if !in_plot => Some(step.events),
+            _ => None,
+        };
+        match scope {
+            Some(events) => {
+                let (from, to) = (f64::from(events.start().0), f64::from(events.end().0));
+                driver.act(Action::Events { from, to }, Motion::Eased);
+            }
+            None if in_plot => {
+                driver.command(Command::Click(x, y));
+                driver.show_selection();
+            }
+            None => {}
+        }
+    });
+}
+
+fn listen_to_keys(
+    handle: Handle,
+    stage: NodeRef<Div>,
+    pointers: StoredValue<Pointers, LocalStorage>,
+    boxing: RwSignal<bool>,
+) {
+    keys::on_key(move |event| {
+        if !keys::is_shortcut(event) || dialog_is_open() {
+            return;
+        }
+        let Some(command) = input::key(&event.key(), focus(stage, event)) else {
+            return;
+        };
+        if !matches!(command, KeyCommand::Escape) {
+            event.prevent_default();
+        }
+        match command {
+            KeyCommand::Box => {
+                pointers.update_value(|p| p.set_tool(Tool::Box));
+                boxing.set(true);
+            }
+            KeyCommand::Escape => {
+                boxing.set(false);
+                let drawing = pointers.with_value(|p| p.tool() == Tool::Box || p.is_busy());
+                perform(
+                    handle,
+                    pointers.try_update_value(Pointers::cancel).flatten(),
+                );
+                if !drawing {
+                    handle.select(None);
+                }
+            }
+            command => obey(handle, command, event.repeat()),
+        }
+    });
+    let up = window_event_listener(ev::keyup, move |event| {
+        if let Some(KeyCommand::Glide(glide)) = input::key(&event.key(), Focus::Elsewhere) {
+            handle.with(|driver| driver.glide(glide, false));
+        }
+    });
+    let blur = window_event_listener(ev::blur, move |_| {
+        handle.with(|driver| driver.end_glides());
+    });
+    on_cleanup(move || {
+        up.remove();
+        blur.remove();
+    });
+}
+
+/// A dialog takes the keys for itself.
+fn dialog_is_open() -> bool {
+    document()
+        .query_selector("dialog[open]")
+        .ok()
+        .flatten()
+        .is_some()
+}
+
+fn focus(stage: NodeRef<Div>, event: &KeyboardEvent) -> Focus {
+    let target = event
+        .target()
+        .and_then(|t| t.dyn_into::<web_sys::Node>().ok());
+    let inside = stage
+        .get_untracked()
+        .is_some_and(|stage| stage.contains(target.as_ref()));
+    if inside {
+        Focus::Timeline
+    } else {
+        Focus::Elsewhere
+    }
+}
+
+fn obey(handle: Handle, command: KeyCommand, repeated: bool) {
+    handle.with(|driver| match command {
+        KeyCommand::Glide(glide) if !repeated => start_gliding(driver, glide),
+        KeyCommand::Glide(_) | KeyCommand::Box | KeyCommand::Escape => {}
+        KeyCommand::Act(action) => driver.act(action, Motion::Eased),
+        KeyCommand::Fit => driver.fit(),
+        KeyCommand::FitLevels => driver.fit_levels(),
+        KeyCommand::ShowSelection => driver.show_selection(),
+        KeyCommand::Step(towards) => {
+            if let Some(block) = driver.ask(|model| model.neighbour(towards)) {
+                driver.select(Some(Selection::Block(block)));
+            }
+        }
+    });
+}
+
+/// A tap on the key is worth a small move of its own; holding it goes on.
+fn start_gliding(driver: &super::drive::Driver, glide: Glide) {
+    const TAP_MS: f64 = 60.0;
+    driver.act(glide.action(0.5, TAP_MS), Motion::Direct);
+    driver.glide(glide, true);
+}
+
+/// The strip with the whole trace.
+#[component]
+pub fn MinimapStrip(handle: Handle) -> impl IntoView {
+    let canvas = NodeRef::<Canvas>::new();
+    let strip = NodeRef::<Div>::new();
+    let grip = RwSignal::new(None::<(Grip, f64)>);
+    Effect::new(move |_| {
+        let (Some(canvas), Some(strip)) = (canvas.get(), strip.get()) else {
+            return;
+        };
+        if let Some(surface) = Surface::new(canvas) {
+            handle.with(|driver| driver.attach_minimap(surface));
+        }
+        observe::size(&strip, move |width, height| {
+            handle.with(|driver| driver.resize_minimap(width, height));
+        });
+    });
+    let width = move || {
+        strip
+            .get_untracked()
+            .map_or(1.0, |s| f64::from(s.client_width()))
+    };
+    let down = move |event: PointerEvent| {
+        if let Some(target) = event.target().and_then(|t| t.dyn_into::<Element>().ok()) {
+            let _ = target.set_pointer_capture(event.pointer_id());
+        }
+        let x = f64::from(event.offset_x());
+        let held = on_strip(handle, width(), |strip, view| strip.grip(view, x));
+        grip.set(held.map(|held| (held, x)));
+    };
+    let moved = move |event: PointerEvent| {
+        let Some((held, _)) = grip.get_untracked() else {
+            return;
+        };
+        let x = f64::from(event.offset_x());
+        let action = on_strip(handle, width(), |strip, view| strip.dragged(held, view, x));
+        if let Some(action) = action.flatten() {
+            handle.with(|driver| driver.act(action, Motion::Direct));
+        }
+    };
+    let up = move |event: PointerEvent| {
+        let x = f64::from(event.offset_x());
+        let held = grip.get_untracked();
+        grip.set(None);
+        // A click beside the window moves it there.
+        if let Some((Grip::New { .. }, from)) = held
+            && (x - from).abs() < 3.0
+        {
+            let action = on_strip(handle, width(), |strip, view| strip.clicked(view, x));
+            if let Some(action) = action {
+                handle.with(|driver| driver.act(action, Motion::Eased));
+            }
+        }
+    };
+    let cancel = move |_| grip.set(None);
+    let fit = move |_| {
+        handle.with(|driver| driver.act(Action::Fit, Motion::Eased));
+    };
+    view! {
+        <div class="timeline-minimap" node_ref=strip title="Drag the window or its ends; drag beside it to draw a new one">
+            <canvas
+                node_ref=canvas
+                aria-hidden="true"
+                on:pointerdown=down
+                on:pointermove=moved
+                on:pointerup=up
+                on:pointercancel=cancel
+                on:dblclick=fit
+            ></canvas>
+        </div>
+    }
+}
+
+fn on_strip<T>(
+    handle: Handle,
+    width: f64,
+    ask: impl FnOnce(Strip<'_>, &super::viewport::Viewport) -> T,
+) -> Option<T> {
+    handle.with(|driver| {
+        driver.ask(|model| {
+            let strip = Strip {
+                width,
+                n_events: f64::from(model.n_events()),
+                axis: model.axis(),
+            };
+            ask(strip, model.target())
+        })
+    })
+}

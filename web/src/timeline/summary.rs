@@ -1,0 +1,126 @@
+//! The picture in words, for people who listen to it.
+
+use super::ticks;
+use super::viewport::Viewport;
+use crate::format::count;
+use api::runs::DeviceSummary;
+use api::timeline::Marks;
+use trace::trace::{SeriesSummary, StepSource};
+
+/// What the whole trace shows.
+pub fn trace(device: &DeviceSummary, marks: Option<&Marks>) -> String {
+    let mut text = format!(
+        "Memory of device {} over {} events",
+        device.device,
+        count(u64::from(device.events))
+    );
+    if let Some((first, last)) = device.time {
+        text += &format!(" and {}", ticks::span((last - first) as f64));
+    }
+    text += ". ";
+    let [_, allocated, active, reserved] = &device.series;
+    text += &format!(
+        "Allocated {}. Reserved {}. ",
+        levels(allocated),
+        levels(reserved)
+    );
+    if active.peak > allocated.peak {
+        text += &format!("With pending frees, at most {} were in use. ", active.peak);
+    }
+    text += &match (device.steps, device.step_source) {
+        (0, _) | (_, StepSource::None) => String::new(),
+        (n, StepSource::Annotations) => format!("{} steps, as annotated. ", count(u64::from(n))),
+        (n, StepSource::Inferred) => format!("{} steps, inferred. ", count(u64::from(n))),
+    };
+    if let Some(capacity) = marks.and_then(|m| m.capacity) {
+        text += &format!("The device holds {capacity}. ");
+    }
+    match device.oom_events.len() {
+        0 => {}
+        1 => {
+            text += &format!(
+                "An allocation failed at event {}.",
+                count(u64::from(device.oom_events[0]))
+            )
+        }
+        n => text += &format!("{n} allocations failed."),
+    }
+    text.trim_end().to_owned()
+}
+
+fn levels(series: &SeriesSummary) -> String {
+    let at = match series.peak_event {
+        Some(event) => format!("at event {}", count(u64::from(event.0))),
+        None => "before the first event".to_owned(),
+    };
+    format!(
+        "starts at {}, peaks at {} {at}, ends at {}",
+        series.start, series.peak, series.end
+    )
+}
+
+/// What part of it is on screen.
+pub fn window(viewport: &Viewport, n_events: u32) -> String {
+    if viewport.is_whole(f64::from(n_events)) {
+        return "Showing everything.".to_owned();
+    }
+    let last = (viewport.to.ceil() as u64).saturating_sub(1);
+    format!(
+        "Showing events {} to {} of {}.",
+        count(viewport.from.floor() as u64),
+        count(last),
+        count(u64::from(n_events))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::trace::Fidelity;
+    use trace::units::{Bytes, EventIdx};
+
+    #[test]
+    fn the_picture_is_told_in_sentences() {
+        let level = |start, peak, end| SeriesSummary {
+            start: Bytes::gib(start),
+            peak: Bytes::gib(peak),
+            peak_event: Some(EventIdx(41_000)),
+            end: Bytes::gib(end),
+        };
+        let device = DeviceSummary {
+            device: 0,
+            events: 110_000,
+            blocks: 50_000,
+            series: [
+                level(1, 9, 2),
+                level(1, 10, 2),
+                level(1, 11, 2),
+                level(2, 12, 12),
+            ],
+            fidelity: Fidelity::default(),
+            unmatched_frees: 0,
+            step_source: StepSource::Inferred,
+            steps: 30,
+            time: Some((0, 12_500_000)),
+            oom_events: vec![109_000],
+        };
+        assert_eq!(
+            trace(&device, None),
+            "Memory of device 0 over 110,000 events and 12.5 s. \
+             Allocated starts at 1.00 GiB, peaks at 10.0 GiB at event 41,000, ends at 2.00 GiB. \
+             Reserved starts at 2.00 GiB, peaks at 12.0 GiB at event 41,000, ends at 12.0 GiB. \
+             With pending frees, at most 11.0 GiB were in use. 30 steps, inferred. \
+             An allocation failed at event 109,000."
+        );
+        let viewport = Viewport {
+            from: 10.5,
+            to: 20.0,
+            levels: None,
+        };
+        assert_eq!(
+            window(&viewport, 110_000),
+            "Showing events 10 to 19 of 110,000."
+        );
+        assert_eq!(window(&Viewport::whole(5.0), 5), "Showing everything.");
+    }
+}

@@ -1,0 +1,165 @@
+//! The tooltip: exact values of what is under the pointer.
+
+use super::Handle;
+use super::readout::{Line, Readout, extent_text};
+use crate::client;
+use crate::format;
+use api::routes;
+use api::timeline::Moment;
+use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};
+use leptos::prelude::*;
+use std::time::Duration;
+use trace::trace::{Action, Series};
+use trace::units::EventIdx;
+
+/// The pointer rests this long before the server is asked what the event did.
+const REST: Duration = Duration::from_millis(90);
+
+/// What an action is called.
+const fn action_name(action: Action) -> &'static str {
+    match action {
+        Action::Alloc => "alloc",
+        Action::FreeRequested => "free requested",
+        Action::FreeCompleted => "free completed",
+        Action::SegmentAlloc => "segment alloc",
+        Action::SegmentFree => "segment free",
+        Action::SegmentMap => "segment map",
+        Action::SegmentUnmap => "segment unmap",
+        Action::Snapshot => "snapshot",
+        Action::Oom => "out of memory",
+        Action::Annotate => "annotate",
+        Action::Unknown => "unknown action",
+    }
+}
+
+/// What an event did, in a line.
+fn moment_text(moment: &Moment) -> String {
+    let mut text = action_name(moment.action).to_owned();
+    if moment.size.get() > 0 {
+        text += &format!(" {}", moment.size);
+    }
+    if let Some(addr) = moment.addr {
+        text += &format!(" at {addr}");
+    }
+    text
+}
+
+/// The tooltip; follows the pointer, and keeps out of its way.
+#[component]
+pub fn Tooltip(handle: Handle) -> impl IntoView {
+    let moment = moment_at_pointer(handle);
+    let content = move || {
+        let readout = handle.outputs.readout.get()?;
+        Some(body(handle, &readout, moment))
+    };
+    let place = move || match handle.outputs.readout.get() {
+        Some(readout) => placed(handle, readout.at),
+        None => "display: none".to_owned(),
+    };
+    view! { <div class="timeline-tooltip" style=place aria-hidden="true">{content}</div> }
+}
+
+/// Right of and below the pointer, or left of it in the right half.
+fn placed(handle: Handle, (x, y): (f64, f64)) -> String {
+    let (width, height) = handle.with(|driver| driver.size()).unwrap_or((1.0, 1.0));
+    let across = match x > width / 2.0 {
+        true => format!("right: {:.0}px", width - x + 14.0),
+        false => format!("left: {:.0}px", x + 14.0),
+    };
+    let down = match y > height / 2.0 {
+        true => format!("bottom: {:.0}px", height - y + 10.0),
+        false => format!("top: {:.0}px", y + 14.0),
+    };
+    format!("{across}; {down}")
+}
+
+fn body(
+    handle: Handle,
+    readout: &Readout,
+    moment: RwSignal<Option<Moment>>,
+) -> impl IntoView + use<> {
+    let title = readout
+        .title
+        .clone()
+        .map(|title| view! { <p class="tooltip-title">{title}</p> });
+    let lines = readout.lines.iter().map(row).collect_view();
+    let event = readout.event;
+    let did = move || {
+        let moment = moment.get().filter(|m| Some(m.event) == event)?;
+        Some(row(&Line {
+            label: "action".to_owned(),
+            value: moment_text(&moment),
+        }))
+    };
+    let series = readout.extents.map(|extents| {
+        Series::ALL
+            .iter()
+            .rev()
+            .map(|&series| {
+                view! {
+                    <div class=format!("tooltip-row {}", series.name())>
+                        <dt><span class="legend-line"></span>{series.name()}</dt>
+                        <dd title=exact(extents[series as usize].1.get())>
+                            {extent_text(extents[series as usize])}
+                        </dd>
+                    </div>
+                }
+            })
+            .collect_view()
+    });
+    let ranges = readout.event.is_none() && handle.outputs.extents.with_untracked(Option::is_some);
+    let note = ranges.then(|| view! { <p class="muted">"lowest – highest in these events"</p> });
+    view! {
+        {title}
+        <dl>{lines}{did}</dl>
+        <dl class="tooltip-series">{series}</dl>
+        {note}
+    }
+}
+
+fn exact(bytes: u64) -> String {
+    format::exact_bytes(bytes)
+}
+
+fn row(line: &Line) -> impl IntoView + use<> {
+    view! {
+        <div class="tooltip-row">
+            <dt>{line.label.clone()}</dt>
+            <dd>{line.value.clone()}</dd>
+        </div>
+    }
+}
+
+/// What the event under a resting pointer did, once the server has said so.
+fn moment_at_pointer(handle: Handle) -> RwSignal<Option<Moment>> {
+    let moment = RwSignal::new(None::<Moment>);
+    let event = Memo::new(move |_| {
+        handle
+            .outputs
+            .readout
+            .with(|r| r.as_ref().and_then(|r| r.event))
+    });
+    Effect::new(move |pending: Option<Option<TimeoutHandle>>| {
+        if let Some(pending) = pending.flatten() {
+            pending.clear();
+        }
+        let event = event.get()?;
+        set_timeout_with_handle(move || ask(handle, event, moment), REST).ok()
+    });
+    moment
+}
+
+fn ask(handle: Handle, event: EventIdx, moment: RwSignal<Option<Moment>>) {
+    let Some(path) = handle.with(|driver| {
+        let source = driver.source();
+        routes::moment(&source.run, source.device, event)
+    }) else {
+        return;
+    };
+    leptos::task::spawn_local(async move {
+        // Without it the tooltip is one line shorter.
+        if let Ok(answer) = client::get::<Moment>(&path).await {
+            let _ = moment.try_set(Some(answer));
+        }
+    });
+}
