@@ -8,6 +8,7 @@ use super::config::Config;
 use super::known;
 use super::patch::{self, Patch};
 use super::row::{Row, Status, slope};
+use crate::deviation::Deviation;
 use crate::device::Device;
 use crate::device::sim::{SimDevice, SimSpec};
 use crate::offload::{Changes, OffloadConfig, Version};
@@ -34,6 +35,8 @@ pub struct RunSpec {
     pub sim: SimSpec,
     /// Steps, from the first, whose events [`run_recorded`] keeps.
     pub record_steps: u32,
+    /// A rule that is broken on purpose.
+    pub deviation: Option<Deviation>,
 }
 
 impl RunSpec {
@@ -45,6 +48,7 @@ impl RunSpec {
             steps: None,
             sim: SimSpec::default(),
             record_steps: 0,
+            deviation: None,
         }
     }
 }
@@ -84,6 +88,7 @@ pub fn run_recorded(
     sim.capacity = sim.capacity.or(spec.config.published_capacity());
     let device: Box<dyn Device> = Box::new(SimDevice::new(sim));
     let mut session = Session::new(device);
+    session.deviate(spec.deviation);
     let mut log = Log::default();
     let outcome = run_steps(spec, &mut session, &mut log, progress);
     log.recording.finish(&session);
@@ -113,6 +118,7 @@ pub fn run_rows(config: Config, sets: &[Vec<Patch>], steps: Option<u32>, sim: Si
         steps,
         sim,
         record_steps: 0,
+        deviation: None,
     };
     let specs: Vec<RunSpec> = baseline.iter().chain(sets).map(spec).collect();
     run_all(&specs).split_off(1)
@@ -193,6 +199,7 @@ struct Program {
     detached: bool,
     cleared: bool,
     sim: SimSpec,
+    deviation: Option<Deviation>,
 }
 
 impl Program {
@@ -205,6 +212,7 @@ impl Program {
             detached: spec.patches.contains(&Patch::LossDetach),
             cleared: spec.patches.contains(&Patch::ClearCtxTensors),
             sim: spec.sim,
+            deviation: spec.deviation,
         }
     }
 }
@@ -263,6 +271,7 @@ fn install(spec: &RunSpec, session: &mut Session) -> Result<(), RunError> {
     let changes = patch::changes(base.changes(), &spec.patches);
     session.install_offloader(OffloadConfig {
         bitsandbytes_imported: spec.config == Config::QloraBnb,
+        deviation: spec.deviation,
         ..OffloadConfig::new(changes)
     })
 }
