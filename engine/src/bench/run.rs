@@ -380,10 +380,10 @@ fn own_verdict(row: &Row) -> Status {
         Status::OutOfMemory
     } else if row.crash.is_some() {
         Status::Crash
-    } else if row.corrupted_tensors > 0 {
-        Status::Corruption
     } else if row.patches.is_empty() {
         Status::Baseline
+    } else if row.corrupted_tensors > 0 {
+        Status::Corruption
     } else {
         Status::NotReproducible
     }
@@ -392,11 +392,13 @@ fn own_verdict(row: &Row) -> Status {
 /// What a row says beside its baseline.
 fn verdict(row: &Row, baseline: &Row) -> Status {
     let own = own_verdict(row);
-    if own != Status::NotReproducible {
+    let inherited = own == Status::Corruption && baseline.corrupted_tensors > 0;
+    if own != Status::NotReproducible && !inherited {
         return own;
     }
     let leaks = baseline.growth_per_step > 1e5 || baseline.oom_step.is_some();
-    if baseline.crash.is_some() {
+    let heals = baseline.corrupted_tensors > 0 && row.corrupted_tensors == 0;
+    if baseline.crash.is_some() || heals {
         Status::PreventsCrash
     } else if leaks && row.growth_per_step < 0.5 * baseline.growth_per_step {
         Status::RootCauseFix
