@@ -15,6 +15,7 @@ use crate::autograd::{
     CtxLifetime, Edge, Formula, HookLayer, Kind, LeafMeta, Meta, Node, NodeRef, Saved,
     SavedVariable, Tensor,
 };
+use crate::deviation::Deviation;
 use crate::device::{Device, Kernel, StreamId};
 use crate::memory::{SharedHeap, Storage};
 use crate::offload::{GraphTask, OffloadActivations, OffloadConfig, PostHook, TensorId};
@@ -30,6 +31,8 @@ pub struct Session {
     offloader: Option<OffloadActivations<Accelerator>>,
     hooks: Vec<HookLayer>,
     grad_enabled: bool,
+    /// A rule that is broken on purpose.
+    deviation: Option<Deviation>,
     sequence: u64,
     /// cuBLAS workspaces: of the thread that runs the forward pass, and of autograd's.
     workspaces: [Option<Rc<Storage>>; 2],
@@ -50,6 +53,7 @@ impl Session {
             offloader: None,
             hooks: Vec::new(),
             grad_enabled: true,
+            deviation: None,
             sequence: 0,
             workspaces: [None, None],
             lt_workspace: None,
@@ -79,6 +83,16 @@ impl Session {
     /// The offloader, where there is one.
     pub fn offloader_mut(&mut self) -> Option<&mut OffloadActivations<Accelerator>> {
         self.offloader.as_mut()
+    }
+
+    /// Breaks a rule on purpose, for negative controls.
+    pub fn deviate(&mut self, deviation: Option<Deviation>) {
+        self.deviation = deviation;
+        self.heap().borrow_mut().caching.deviate(deviation);
+    }
+
+    pub(crate) fn deviates(&self, deviation: Deviation) -> bool {
+        self.deviation == Some(deviation)
     }
 
     /// `__enter__` of the offloader, or nothing without one.
