@@ -285,6 +285,19 @@ pub fn next_waiting(items: &[Item]) -> Option<LocalId> {
     waiting.map(|item| item.id)
 }
 
+/// What needs attention first: failures, then what is under way, what waits, what is over.
+pub fn display_order(items: &[Item]) -> Vec<LocalId> {
+    let rank = |item: &Item| match item.state {
+        State::Failed(_) => 0,
+        State::Running(_) => 1,
+        State::Waiting => 2,
+        State::Cancelled | State::Done(..) => 3,
+    };
+    let mut order: Vec<&Item> = items.iter().collect();
+    order.sort_by_key(|item| rank(item));
+    order.into_iter().map(|item| item.id).collect()
+}
+
 /// Whether leaving the page would lose something.
 pub fn is_busy(items: &[Item]) -> bool {
     items.iter().any(|item| !item.state.is_final())
@@ -424,6 +437,20 @@ mod tests {
         items[1].on(done());
         assert_eq!(next_waiting(&items), None);
         assert!(!is_busy(&items));
+    }
+
+    #[test]
+    fn failures_come_first_and_the_rest_keeps_its_order() {
+        let mut items: Vec<Item> = (0..5)
+            .map(|n| Item {
+                id: LocalId(n),
+                ..item()
+            })
+            .collect();
+        items[0].on(done());
+        items[2].on(Change::Started(UnixMillis(0)));
+        items[4].on(failed());
+        assert_eq!(display_order(&items), [4, 2, 1, 3, 0].map(LocalId));
     }
 
     #[test]
