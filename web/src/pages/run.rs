@@ -13,7 +13,7 @@ use api::ids::RunId;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
 use api::runs::{DeviceSummary, RunDetail};
-use api::view_state::{Axis, Picture, ViewState};
+use api::view_state::{Axis, Picture, Selection, ViewState};
 use leptos::prelude::*;
 use leptos_router::components::A;
 use leptos_router::hooks::use_params_map;
@@ -295,7 +295,7 @@ fn Controls(handle: Handle, view: UrlState<ViewState>) -> impl IntoView {
         }
         match event.key().as_str() {
             "m" => view.update(|state| state.picture = other_picture(state.picture)),
-            "g" => view.update(|state| state.group_by = next_group(state.group_by)),
+            "g" => view.update(|state| regroup(state, next_group(state.group_by))),
             "t" => view.update(|state| state.axis = other_axis(state.axis)),
             _ => {}
         }
@@ -306,13 +306,7 @@ fn Controls(handle: Handle, view: UrlState<ViewState>) -> impl IntoView {
     });
     let choose_group = move |event| {
         if let Ok(group) = event_target_value(&event).parse() {
-            view.update(|state| {
-                state.group_by = group;
-                // A group's key means something else in another grouping.
-                if matches!(state.selection, Some(api::view_state::Selection::Group(_))) {
-                    state.selection = None;
-                }
-            });
+            view.update(|state| regroup(state, group));
         }
     };
     let lines = move || state.with(|s| s.picture == Picture::Lines);
@@ -396,6 +390,14 @@ const fn other_axis(axis: Axis) -> Axis {
 fn next_group(group: GroupBy) -> GroupBy {
     let at = GroupBy::ALL.iter().position(|&g| g == group).unwrap_or(0);
     GroupBy::ALL[(at + 1) % GroupBy::ALL.len()]
+}
+
+/// Groups by something else. A group's key means another thing then, so it is let go.
+fn regroup(state: &mut ViewState, group_by: GroupBy) {
+    state.group_by = group_by;
+    if matches!(state.selection, Some(Selection::Group(_))) {
+        state.selection = None;
+    }
 }
 
 /// Two buttons of which one is pressed.

@@ -19,6 +19,8 @@ pub struct Surface {
     context: CanvasRenderingContext2d,
     text: CanvasBackend,
     raster: Raster,
+    /// Whether nothing is on it.
+    blank: bool,
 }
 
 impl Surface {
@@ -31,6 +33,7 @@ impl Surface {
             context,
             text,
             raster: Raster::new(),
+            blank: false,
         })
     }
 
@@ -40,8 +43,14 @@ impl Surface {
     /// What the browser reports, such as a canvas too large for its memory.
     pub fn paint(&mut self, scene: &Scene, background: Rgba) -> Result<(), JsValue> {
         let (width, height) = (scene.size.0.max(1) as u32, scene.size.1.max(1) as u32);
+        let size = (self.canvas.width(), self.canvas.height());
+        let blank = background.3 == 0 && scene.shapes.is_empty() && scene.texts.is_empty();
+        if blank && self.blank && size == (width, height) {
+            return Ok(());
+        }
+        self.blank = blank;
         // Setting the size clears the canvas and costs an allocation, even when it stays the same.
-        if (self.canvas.width(), self.canvas.height()) != (width, height) {
+        if size != (width, height) {
             self.canvas.set_width(width);
             self.canvas.set_height(height);
         }

@@ -152,25 +152,31 @@ impl Palette {
             line_strong: rgb(0xbfc8d1),
             accent: rgb(0x0b659b),
             series: [rgb(0x009e73), rgb(0x0072b2), rgb(0xd55e00), rgb(0x5d6977)],
-            pending: rgb(0xd39400),
+            pending: rgb(0xb97f00),
             capacity: rgb(0xb0261c),
             oom: rgb(0xb0261c),
             groups: [
-                0x4477aa, 0xf0a07c, 0x2f9385, 0xe0cf76, 0x9c4a93, 0x8ccbed, 0x25763f, 0xd06f80,
-                0xa3a13c, 0x4a3f9e, 0xeab3cb, 0x8a2f5c,
+                0x3659ac, 0xe37651, 0x1f8463, 0xeaea7b, 0x9f699d, 0x7bb1ea, 0x26542b, 0xd87f91,
+                0xacbf36, 0x45366e, 0xeab3cb, 0x562a42,
             ]
             .map(rgb),
             rest: rgb(0xb9c2cb),
         }
     }
 
-    /// The colour of a group, from its rank by first allocation (neighbours in the stack have
-    /// neighbouring ranks, so they differ).
+    /// The colour of a group, from its rank by first allocation: neighbours in the stack have
+    /// neighbouring ranks, so they differ. When the colours are used up they come again, lighter,
+    /// then darker.
     pub fn group(&self, key: u32, order: u32) -> Rgba {
         if key == OTHER_KEY {
             return self.rest;
         }
-        self.groups[order as usize % N_GROUP_COLOURS]
+        let base = self.groups[order as usize % N_GROUP_COLOURS];
+        match order as usize / N_GROUP_COLOURS % 3 {
+            0 => base,
+            1 => base.mixed(self.surface, 0.25),
+            _ => base.mixed(self.text, 0.25),
+        }
     }
 
     /// The colour of one block of a group that is drawn `height` pixels high. Blocks of a group
@@ -204,6 +210,18 @@ mod tests {
     }
 
     #[test]
+    fn the_light_palette_is_that_of_the_design_tokens() {
+        let sheet = include_str!("../../style/tokens.css");
+        // The light theme comes first.
+        let token = |name: &str| {
+            let (_, rest) = sheet.split_once(&format!("{name}: "))?;
+            Some(rest.split_once(';')?.0.to_owned())
+        };
+        assert!(token("--cat-11").is_some());
+        assert_eq!(Palette::from_tokens(token), Palette::light());
+    }
+
+    #[test]
     fn ink_reads_on_every_group_colour() {
         let palette = Palette::light();
         for fill in palette.groups {
@@ -215,7 +233,7 @@ mod tests {
     #[test]
     fn neighbouring_groups_differ_in_lightness_too() {
         let palette = Palette::light();
-        for order in 0..24 {
+        for order in 0..36 {
             let (a, b) = (palette.group(1, order), palette.group(2, order + 1));
             let (a, b) = (a.luminance() + 0.05, b.luminance() + 0.05);
             assert!(

@@ -15,10 +15,12 @@ use api::ids::RunId;
 use api::problem::Problem;
 use api::routes;
 use api::view_state::{Selection, ViewState};
+use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 use trace::tiles::{MountainTile, SeriesTile};
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::JsFuture;
@@ -99,6 +101,7 @@ struct Inner {
     alive: Cell<bool>,
     last_frame_ms: Cell<Option<f64>>,
     pointer: Cell<Option<(f64, f64)>>,
+    settle_timer: Cell<Option<TimeoutHandle>>,
     glides: RefCell<Vec<Glide>>,
 }
 
@@ -128,6 +131,7 @@ impl Driver {
             alive: Cell::new(true),
             last_frame_ms: Cell::new(None),
             pointer: Cell::new(None),
+            settle_timer: Cell::new(None),
             glides: RefCell::new(Vec::new()),
         }))
     }
@@ -419,7 +423,9 @@ impl Driver {
         let model = self.0.model.borrow();
         let pointer = self.0.pointer.get();
         let readout = pointer.and_then(|(x, y)| readout::at(&model, x, y));
-        let extents = pointer.and_then(|(x, _)| model.extents(x));
+        let extents = pointer
+            .and_then(|(x, _)| model.extents(x))
+            .map(|(extents, _)| extents);
         let (waiting, drawn) = (model.is_waiting(), model.has_picture());
         drop(model);
         update(outputs.readout, readout);
@@ -427,7 +433,23 @@ impl Driver {
         update(outputs.waiting, waiting);
         update(outputs.drawn, drawn);
         if settled {
-            outputs.settled.update(|n| *n = n.wrapping_add(1));
+            self.settle_soon();
+        }
+    }
+
+    /// Reports once, when nothing has been painted for a moment: what follows from it (lists beside
+    /// the picture, words for screen readers) must not cost time in every frame.
+    fn settle_soon(&self) {
+        const CALM: Duration = Duration::from_millis(140);
+        let settled = self.0.outputs.settled;
+        let timer = set_timeout_with_handle(
+            move || {
+                let _ = settled.try_update(|n| *n = n.wrapping_add(1));
+            },
+            CALM,
+        );
+        if let Some(before) = self.0.settle_timer.replace(timer.ok()) {
+            before.clear();
         }
     }
 
@@ -476,7 +498,7 @@ impl Driver {
         let driver = self.clone();
         set_timeout(
             move || driver.wake(Dirt::Everything),
-            std::time::Duration::from_millis(3200),
+            Duration::from_millis(3200),
         );
     }
 }

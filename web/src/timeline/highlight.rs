@@ -34,7 +34,7 @@ pub fn selection(
     frame: Frame<'_>,
 ) {
     let look = Look {
-        tint: frame.palette.text.with_alpha(0.18),
+        tint: frame.palette.text.with_alpha(0.3),
         edge: frame.palette.text,
         thick: frame.layout.px(1.5),
     };
@@ -125,12 +125,18 @@ fn outline(
 ) {
     let PxRect { x0, x1, y0, y1 } = rect;
     let t = look.thick;
+    // Where a band jumps at every pixel, joints and ends would hide it: the tint must do.
+    let narrow = |r: PxRect| r.width() < 3 * t;
+    let alone = narrow(rect) && before.is_none_or(narrow) && after.is_none_or(narrow);
     let mut line = |x0: i32, x1: i32, y0: i32, y1: i32| {
         let (y0, y1) = (y0.clamp(plot.y0, plot.y1), y1.clamp(plot.y0, plot.y1));
         scene.fill(PxRect { x0, x1, y0, y1 }, look.edge);
     };
     line(x0, x1, y0 - t, y0);
     line(x0, x1, y1, y1 + t);
+    if alone {
+        return;
+    }
     match before {
         None => line(x0 - t, x0, y0 - t, y1 + t),
         Some(b) => {

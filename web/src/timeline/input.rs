@@ -1,6 +1,6 @@
 //! Pointer, wheel and keys to what they mean. Pure: the browser's events come in as plain numbers.
 
-use super::model::Neighbour;
+use super::neighbours::Neighbour;
 use super::viewport::Action;
 
 /// What the timeline is to do.
@@ -138,7 +138,7 @@ impl Pointers {
                     }
                     Tool::Box => {
                         self.gesture = Gesture::Rubber { from: at };
-                        vec![Command::Rubber(at, (x, y))]
+                        vec![Command::Leave, Command::Rubber(at, (x, y))]
                     }
                 }
             }
@@ -387,7 +387,8 @@ mod tests {
         pointers.set_tool(Tool::Box);
         pointers.down(at(1, 50.0, 50.0));
         let drawn = pointers.moved(at(1, 90.0, 70.0));
-        assert_eq!(drawn, vec![Command::Rubber((50.0, 50.0), (90.0, 70.0))]);
+        let rubber = Command::Rubber((50.0, 50.0), (90.0, 70.0));
+        assert_eq!(drawn, vec![Command::Leave, rubber]);
         let done = pointers.up(at(1, 90.0, 70.0));
         assert_eq!(done, Some(Command::Box((50.0, 50.0), (90.0, 70.0))));
         assert_eq!(pointers.tool(), Tool::Pan);

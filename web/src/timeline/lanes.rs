@@ -125,7 +125,7 @@ fn draw_steps(scene: &mut Scene, steps: &[Step], frame: Frame<'_>) {
 /// The step's name, or its number where the name does not fit.
 fn step_label(scene: &mut Scene, rect: PxRect, step: &Step, frame: Frame<'_>) {
     let size = FONT_CSS * frame.layout.scale;
-    let room = rect.width() - frame.layout.px(6.0);
+    let room = rect.width() - frame.layout.px(8.0);
     let number = step.index.to_string();
     for text in [step_name(&step.name), number.as_str()] {
         if super::scene::text_width(text, size) <= room {

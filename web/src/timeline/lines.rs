@@ -16,6 +16,18 @@ pub struct LineStyle {
     pub thickness: f64,
     /// Opacity of the fill between lowest and highest, 0 for none.
     pub fill: f64,
+    /// Which steps of the line are joined.
+    pub joints: Joints,
+}
+
+/// Which steps of a line are joined by vertical strokes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joints {
+    /// All.
+    All,
+    /// Those of stretches wide enough to leave something to see between the strokes: over the
+    /// mountain, strokes at every pixel would cover it.
+    Wide,
 }
 
 /// The part of a series tile to show for a piece of the window.
@@ -85,42 +97,63 @@ pub fn draw(
             );
         }
     }
-    trace_line(
-        scene,
-        &stretches,
+    let thick = frame.layout.px(style.thickness);
+    let joined_from = match style.joints {
+        Joints::All => 0,
+        Joints::Wide => frame.layout.px(3.0),
+    };
+    let pen = Pen {
         colour,
-        frame.layout.px(style.thickness),
-        frame.layout.plot,
-    );
+        thick,
+        joined_from,
+        plot: frame.layout.plot,
+    };
+    trace_line(scene, &stretches, pen);
+}
+
+/// What a line is traced with.
+#[derive(Clone, Copy)]
+struct Pen {
+    colour: Rgba,
+    thick: i32,
+    /// Stretches narrower than this are not joined to their neighbours.
+    joined_from: i32,
+    plot: PxRect,
 }
 
 /// Horizontal strokes and the vertical ones that join them, never overlapping.
-fn trace_line(scene: &mut Scene, stretches: &[Stretch], colour: Rgba, thick: i32, plot: PxRect) {
+fn trace_line(scene: &mut Scene, stretches: &[Stretch], pen: Pen) {
+    let Pen {
+        colour,
+        thick,
+        joined_from,
+        plot,
+    } = pen;
     let top_of = |row: i32| (row - thick / 2).clamp(plot.y0, plot.y1 - thick);
-    let mut before: Option<i32> = None;
+    let mut before: Option<(i32, bool)> = None;
     for s in stretches {
         let top = top_of(s.high);
-        let joint = before.map_or(top, |b| b.min(top))..before.map_or(top, |b| b.max(top)) + thick;
+        let wide = s.x1 - s.x0 >= joined_from;
+        let from = match before {
+            Some((level, was_wide)) if wide || was_wide => level,
+            _ => top,
+        };
         let x1 = (s.x0 + thick).min(s.x1);
-        scene.fill(
-            PxRect {
-                x0: s.x0,
-                y0: joint.start,
-                x1,
-                y1: joint.end,
-            },
-            colour,
-        );
-        scene.fill(
-            PxRect {
-                x0: x1,
-                y0: top,
-                x1: s.x1,
-                y1: top + thick,
-            },
-            colour,
-        );
-        before = Some(top);
+        let joint = PxRect {
+            x0: s.x0,
+            y0: from.min(top),
+            x1,
+            y1: from.max(top) + thick,
+        };
+        scene.fill(joint, colour);
+        let stroke = PxRect {
+            x0: x1,
+            y0: top,
+            x1: s.x1,
+            y1: top + thick,
+        };
+        scene.fill(stroke, colour);
+        before = Some((top, wide));
     }
 }
 
@@ -173,6 +206,7 @@ mod tests {
         let style = LineStyle {
             thickness: 1.0,
             fill,
+            joints: Joints::All,
         };
         draw(&mut scene, &pieces, Series::Reserved, style, frame);
         (scene, layout.plot)

@@ -68,6 +68,8 @@ pub struct Frame<'a> {
 const CRUMB_PX: f64 = 1.5;
 /// Bands of at least this many CSS pixels get a seam.
 const SEAM_FROM_CSS: f64 = 4.0;
+/// Seams shorter than this are left out, CSS pixels.
+const SEAM_WIDTH_CSS: f64 = 5.0;
 /// Font of labels inside bands, CSS pixels.
 const LABEL_CSS: f64 = 11.0;
 
@@ -92,6 +94,15 @@ struct Open {
     run: u32,
 }
 
+impl Open {
+    /// Whether a rectangle of this run continues it at the same height.
+    fn goes_on_in(&self, run: u32, rect: PxRect) -> bool {
+        self.run > 0
+            && self.run + 1 == run
+            && (self.rect.x1, self.rect.y0, self.rect.y1) == (rect.x0, rect.y0, rect.y1)
+    }
+}
+
 /// Where a group's band was in a run, when it was high enough for a label.
 #[derive(Clone, Copy)]
 struct GroupSpan {
@@ -105,13 +116,16 @@ struct Pen<'a> {
     frame: Frame<'a>,
     open: Vec<Open>,
     run: u32,
+    /// Lines between groups that may go on in the next run.
+    open_seams: Vec<Open>,
     /// Lines between groups, over all bands.
-    seams: Vec<(PxRect, Rgba)>,
+    seams: Vec<PxRect>,
     group_spans: Vec<GroupSpan>,
     /// The largest rectangle of each item that could hold a label.
     roomy: Vec<(Item, PxRect)>,
     label_height: i32,
     seam_from: i32,
+    seam_width: i32,
     hairline: i32,
 }
 
@@ -130,11 +144,13 @@ impl<'a> Pen<'a> {
             mountain,
             open: vec![Open::default(); mountain.layout.n_items()],
             run: 0,
+            open_seams: vec![Open::default(); mountain.tile.groups.len()],
             seams: Vec::new(),
             group_spans: Vec::new(),
             roomy: Vec::new(),
             label_height: frame.layout.px(LABEL_CSS + 3.0),
             seam_from: frame.layout.px(SEAM_FROM_CSS),
+            seam_width: frame.layout.px(SEAM_WIDTH_CSS),
             hairline: frame.layout.px(0.5),
             frame,
         }
@@ -210,21 +226,31 @@ impl<'a> Pen<'a> {
         let Some(group) = group.filter(|_| bottom - top >= self.seam_from) else {
             return;
         };
-        let seam = rect(run, top, top + self.hairline);
-        match self.seams.last_mut() {
-            // Groups come round once a run, so only a lone group's seam can go on directly.
-            Some((last, _)) if last.x1 == seam.x0 && (last.y0, last.y1) == (seam.y0, seam.y1) => {
-                last.x1 = seam.x1;
-            }
-            _ => self
-                .seams
-                .push((seam, self.frame.palette.surface.with_alpha(0.7))),
-        }
+        self.lay_seam(group, rect(run, top, top + self.hairline));
         if bottom - top >= self.label_height {
             self.group_spans.push(GroupSpan {
                 group,
                 rect: rect(run, top, bottom),
             });
+        }
+    }
+
+    fn lay_seam(&mut self, group: u16, seam: PxRect) {
+        let run = self.run;
+        let open = &mut self.open_seams[group as usize];
+        let before = *open;
+        if before.goes_on_in(run, seam) {
+            (open.rect.x1, open.run) = (seam.x1, run);
+            return;
+        }
+        *open = Open { rect: seam, run };
+        self.keep_seam(before);
+    }
+
+    /// Short seams are left out: where bands jump at every pixel they would be a snowstorm.
+    fn keep_seam(&mut self, seam: Open) {
+        if seam.run > 0 && seam.rect.width() >= self.seam_width {
+            self.seams.push(seam.rect);
         }
     }
 
@@ -238,11 +264,9 @@ impl<'a> Pen<'a> {
             // Its second rectangle in this run (crumbs of a group lie between its larger blocks).
             return self.emit(index, rect);
         }
-        let goes_on = (open.run + 1, open.rect.x1, open.rect.y0, open.rect.y1)
-            == (self.run, rect.x0, rect.y0, rect.y1);
         let before = *open;
         open.run = self.run;
-        if goes_on && before.run > 0 {
+        if before.goes_on_in(self.run, rect) {
             open.rect.x1 = rect.x1;
             return;
         }
@@ -262,7 +286,9 @@ impl<'a> Pen<'a> {
                 let spacing = self.frame.layout.px(6.0);
                 self.scene.hatch(rect, palette.pending, spacing);
             }
-            Item::Block(_) if rect.height() >= self.seam_from => {
+            Item::Block(_)
+                if rect.height() >= self.seam_from && rect.width() >= self.seam_width =>
+            {
                 let seam = PxRect {
                     y1: rect.y0 + self.hairline,
                     ..rect
@@ -284,7 +310,11 @@ impl<'a> Pen<'a> {
                 self.emit(ItemIdx(index as u32), open.rect);
             }
         }
-        for (rect, colour) in std::mem::take(&mut self.seams) {
+        for seam in std::mem::take(&mut self.open_seams) {
+            self.keep_seam(seam);
+        }
+        let colour = self.frame.palette.surface.with_alpha(0.7);
+        for &rect in &self.seams {
             self.scene.fill(rect, colour);
         }
         let mut labelled = vec![false; self.mountain.tile.groups.len()];

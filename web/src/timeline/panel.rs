@@ -1,7 +1,7 @@
 //! The panel beside the picture: the selected allocation or group, or what the window consists of.
 
 use super::Handle;
-use super::model::{Composition, GroupFacts, GroupShare};
+use super::facts::{Composition, GroupFacts, GroupShare};
 use super::ticks;
 use crate::client;
 use crate::components::copy_button::CopyButton;
@@ -36,7 +36,7 @@ pub fn SelectionPanel(handle: Handle, view: Signal<ViewState>) -> impl IntoView 
         }
         Some(Selection::Group(key)) => view! { <GroupPanel handle=handle key=key/> }.into_any(),
     };
-    view! { <aside class="panel" aria-label="Details" aria-live="polite">{content}</aside> }
+    view! { <aside class="panel" aria-label="Details">{content}</aside> }
 }
 
 #[component]
@@ -191,7 +191,7 @@ fn block_facts(
         );
     }
     if let Some(step) = &detail.step {
-        add("step", step.clone());
+        add("step", super::lanes::step_name(step).to_owned());
     }
     add(
         "stream",
@@ -366,12 +366,16 @@ fn WindowContents(handle: Handle) -> impl IntoView {
             .get()
             .map(|composition| contents(handle, &composition))
     };
+    let hint = move || match composition.with(Option::is_some) {
+        true => "Click an allocation or a band for its stack.",
+        false => "The mountain (M) shows what the memory consists of.",
+    };
     view! {
         <header class="panel-head">
             <h2>"What is in memory"</h2>
         </header>
         {body}
-        <p class="muted panel-hint">"Click an allocation or a band for its stack."</p>
+        <p class="muted panel-hint">{hint}</p>
     }
 }
 

@@ -1,9 +1,11 @@
 //! What the tooltip and the legend say. Pure text.
 
-use super::hit_test::{Hit, Target};
+use super::hit_test::Target;
 use super::model::{Extents, Model};
 use super::ticks;
 use crate::format::{count, exact_bytes};
+use trace::span::Span;
+use trace::trace::Step;
 use trace::units::{Bytes, EventIdx};
 
 /// One line of the tooltip: what it is, what it says.
@@ -38,14 +40,19 @@ pub fn at(model: &Model, x: f64, y: f64) -> Option<Readout> {
         Some(target) => Some(describe(model, target, &mut lines)),
         None => hit.annotation.as_ref().map(|a| a.name.clone()),
     };
-    lines.extend(place(model, &hit));
-    let events = hit.events;
+    let series = model.extents(x);
+    let events = match (hit.sample, series) {
+        // Without a mountain the lines say which events the column shows.
+        (None, Some((_, events))) => events,
+        _ => hit.events,
+    };
+    lines.extend(place(model, events, hit.step.as_ref()));
     Some(Readout {
         at: (x, y),
         title,
         lines,
         event: (events.end().0 - events.start().0 == 1).then(|| events.start()),
-        extents: model.extents(x),
+        extents: series.map(|(extents, _)| extents),
     })
 }
 
@@ -110,9 +117,9 @@ fn describe(model: &Model, target: &Target, lines: &mut Vec<Line>) -> String {
     }
 }
 
-fn place(model: &Model, hit: &Hit) -> Vec<Line> {
+fn place(model: &Model, events: Span<EventIdx>, step: Option<&Step>) -> Vec<Line> {
     let mut lines = Vec::new();
-    let (first, end) = (hit.events.start().0, hit.events.end().0);
+    let (first, end) = (events.start().0, events.end().0);
     lines.push(match end - first {
         1 => line("event", count(u64::from(first))),
         n => line(
@@ -129,7 +136,7 @@ fn place(model: &Model, hit: &Hit) -> Vec<Line> {
         let until = model.time_at(f64::from(end)).unwrap_or(time);
         lines.push(line("time", ticks::duration(time, (until - time).max(1.0))));
     }
-    if let Some(step) = &hit.step {
+    if let Some(step) = step {
         lines.push(line("step", super::lanes::step_name(&step.name)));
     }
     lines

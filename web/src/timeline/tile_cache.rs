@@ -199,7 +199,9 @@ impl<T> TileCache<T> {
             .filter(|(_, e)| matches!(e.state, State::Ready(_)))
             .map(|(id, _)| *id)
             .collect();
-        ready.sort_by_key(|id| (*id != here, id.level, id.index));
+        // Levels near the wanted one look most alike; of two as near, the coarser has fewer seams.
+        let distance = |id: &TileId| (id.level.abs_diff(here.level), id.level < here.level);
+        ready.sort_by_key(|id| (*id != here, distance(id), id.index));
         let mut pieces: Vec<Piece<T>> = Vec::new();
         let mut gaps = vec![(from, to)];
         for id in ready {
