@@ -53,6 +53,11 @@ impl TestServer {
         format!("{}{path}", self.url)
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The folder with the store and the uploads.
     pub fn data(&self) -> &Path {
         self.data.path()

@@ -2,7 +2,7 @@
 
 use super::CliError;
 use clap::Args;
-use engine::bench::{Config, Patch, Row, Table, run_rows};
+use engine::bench::{Config, Patch, Row, RunSpec, Table, run_all};
 use engine::device::sim::SimSpec;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -51,14 +51,25 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
         capacity: args.capacity,
         ..SimSpec::default()
     };
-    let mut rows = Vec::new();
+    let mut specs = Vec::new();
+    // The status of a row is judged by its baseline, which runs even when nobody asked for it.
+    let mut unasked = Vec::new();
     for config in configs(&args.configs)? {
-        let sets = sets(config, &args.patches)?;
-        rows.append(&mut run_rows(config, &sets, args.steps, sim));
+        let mut sets = sets(config, &args.patches)?;
+        if !sets.contains(&Vec::new()) {
+            unasked.push(config.id());
+            sets.insert(0, Vec::new());
+        }
+        specs.extend(sets.iter().map(|patches| RunSpec {
+            steps: args.steps,
+            sim,
+            ..RunSpec::new(config, patches)
+        }));
     }
+    let asked = |row: &Row| !row.patches.is_empty() || !unasked.contains(&row.config);
     let table = Table {
         device: args.device.clone(),
-        rows,
+        rows: run_all(&specs).into_iter().filter(asked).collect(),
     };
     let text = match args.json {
         true => serde_json::to_string_pretty(&table).expect("a table is plain data") + "\n",
@@ -141,7 +152,8 @@ fn for_people(table: &Table) -> String {
             config = row.config;
             let _ = writeln!(
                 text,
-                "\n{config} (base {}), GB and MB are decimal\n  {:<44} {:>9} {:>12} {:>9} {:>9}  status",
+                "\n{config} (base {}), GB and MB are decimal\n  {:<44} {:>9} {:>12} {:>9} {:>9}  \
+                 status",
                 row.base, "patches", "peak GB", "MB a step", "published", "measured"
             );
         }

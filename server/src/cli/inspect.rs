@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use trace::leaks::{self, LeakReport};
+use trace::leaks;
 use trace::snapshot::Snapshot;
 use trace::trace::{DeviceTrace, Series, StepSource, Trace};
 
@@ -212,12 +212,7 @@ fn step(facts: StepFacts) -> StepLevels {
 /// What is left behind, step after step: the worst verdict of any device, and all groups.
 fn leaks(trace: &Trace) -> Leaks {
     let reports = leaks::of_trace(trace);
-    let severity = |report: &&LeakReport| match report.verdict {
-        leaks::Verdict::Leak => 2,
-        leaks::Verdict::CannotTell => 1,
-        leaks::Verdict::Clean => 0,
-    };
-    let Some(worst) = reports.iter().max_by_key(severity) else {
+    let Some(worst) = leaks::worst(&reports).map(|at| &reports[at]) else {
         return Leaks {
             verdict: Verdict::CannotTell,
             reason: "no device holds memory or events".to_owned(),

@@ -152,6 +152,22 @@ impl Reader<'_> {
         found.optional()?.ok_or_else(|| no_run(id))
     }
 
+    /// Runs whose trace another version stored or whose chunks are gone, with their blobs.
+    pub fn outdated_runs(&self, version: u32) -> StoreResult<Vec<(RunId, String)>> {
+        let sql = "SELECT runs.id, runs.blob FROM runs JOIN traces ON traces.id = runs.trace \
+                   WHERE traces.stored_version <> ?1 \
+                   OR NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.trace = runs.trace) \
+                   ORDER BY runs.created_ms DESC";
+        let mut statement = self.tx.prepare(sql)?;
+        let rows = statement.query_map([version], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let mut outdated = Vec::new();
+        for row in rows {
+            let (id, blob): (String, String) = row?;
+            outdated.push((id.parse().map_err(|_| corrupt("run id", &id))?, blob));
+        }
+        Ok(outdated)
+    }
+
     /// Allocator settings of a run, in the file's order.
     pub fn settings(&self, id: &RunId) -> StoreResult<Vec<(String, String)>> {
         let sql = "SELECT name, value FROM settings WHERE run = ?1 ORDER BY position";
@@ -355,6 +371,10 @@ impl Writer<'_> {
                 run.format.torch_guess,
             ],
         )?;
+        self.insert_facts(run)
+    }
+
+    fn insert_facts(&mut self, run: &NewRun) -> StoreResult<()> {
         self.insert_notes(run)?;
         for (facts, steps) in &run.devices {
             self.insert_device(&run.id, facts)?;
@@ -393,16 +413,49 @@ impl Writer<'_> {
     /// Removes for good the runs that were deleted before `before_ms`, with their traces. Returns
     /// how many.
     pub fn purge_runs(&mut self, before_ms: i64) -> StoreResult<usize> {
-        let purged = self
-            .tx
-            .execute("DELETE FROM runs WHERE deleted_ms < ?1", [before_ms])?;
-        if purged > 0 {
-            self.purge_traces()?;
+        let sql = "DELETE FROM runs WHERE deleted_ms < ?1 RETURNING trace";
+        let mut statement = self.tx.prepare(sql)?;
+        let traces = statement.query_map([before_ms], |row| row.get(0))?;
+        let traces: Vec<i64> = traces.collect::<Result<_, _>>()?;
+        // Not every trace without a run: one may be on its way in.
+        for &trace in &traces {
+            self.drop_trace(trace)?;
         }
-        Ok(purged)
+        Ok(traces.len())
     }
 
-    /// Removes traces that no run points at.
+    /// Gives a run that is there another trace, with the facts of it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn replace_trace(&mut self, run: &NewRun) -> StoreResult<()> {
+        let old: Option<i64> = self
+            .tx
+            .query_row(
+                "SELECT trace FROM runs WHERE id = ?1",
+                [run.id.as_str()],
+                |row| row.get(0),
+            )
+            .optional()?;
+        let old = old.ok_or_else(|| no_run(&run.id))?;
+        for table in ["settings", "quality", "devices"] {
+            let sql = format!("DELETE FROM {table} WHERE run = ?1");
+            self.tx.execute(&sql, [run.id.as_str()])?;
+        }
+        self.tx.execute(
+            "UPDATE runs SET trace = ?2, pickle_protocol = ?3, torch_guess = ?4 WHERE id = ?1",
+            params![
+                run.id.as_str(),
+                run.trace,
+                run.format.pickle_protocol,
+                run.format.torch_guess,
+            ],
+        )?;
+        self.drop_trace(old)?;
+        self.insert_facts(run)
+    }
+
+    /// Removes traces that no run points at. Only when none is on its way in: at the start.
     pub fn purge_traces(&mut self) -> StoreResult<usize> {
         let sql = "DELETE FROM traces WHERE id NOT IN (SELECT trace FROM runs)";
         Ok(self.tx.execute(sql, [])?)

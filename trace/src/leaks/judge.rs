@@ -2,7 +2,7 @@
 //! documentation one level up.
 
 use super::survivors::{Kept, Survey};
-use super::{MAX_GAP_SPREAD, MIN_GROWTHS, MIN_STEPS, Pattern};
+use super::{MAX_GAP_SPREAD, MIN_GROWTHS, MIN_LATE_GROWTHS, MIN_STEPS, Pattern};
 
 /// Growth that was found.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +39,8 @@ impl Growth {
 pub enum Finding {
     /// It grows, for all that can be seen.
     Grows(Growth),
-    /// It grew twice, alike, and there is no time left to see whether it goes on.
+    /// It grew twice, alike, or began late, and the trace ends before one can see whether it goes
+    /// on.
     TooFew(Growth),
     /// What it keeps is bounded.
     Bounded,
@@ -104,7 +105,10 @@ fn by_survivors(kept: &Kept) -> Finding {
         chances: rhythm.chances,
         growths: births.len(),
     };
-    Finding::Grows(growth)
+    match rhythm.is_late(n) {
+        true => Finding::TooFew(growth),
+        false => Finding::Grows(growth),
+    }
 }
 
 /// Period 0 counts only when it adds about as much as the others do: otherwise it is what first
@@ -160,7 +164,7 @@ fn by_level(kept: &Kept, survey: &Survey) -> Finding {
     };
     // Chance alone makes a few records at the end of a random series; five in a rhythm through
     // the trace are one in hundreds.
-    if rises.len() < 5 || n <= 5 {
+    if rises.len() < 5 || n <= 5 || rhythm.is_late(n) {
         return Finding::Bounded;
     }
     let ups: u64 = kept
@@ -178,7 +182,19 @@ fn by_level(kept: &Kept, survey: &Survey) -> Finding {
     let more = count_floor[n - 1].saturating_sub(count_floor[rhythm.first - 1]);
     // Fewer blocks than rises: they grow instead of becoming more.
     let replaced = (more as usize) * 2 < rises.len();
-    if replaced && grows_with_the_program(kept, survey, rhythm.first) {
+    let is_bounded = match replaced {
+        // Chance also makes sizes rise, but with falls in between.
+        true => {
+            !kept.live[rhythm.first - 1..].is_sorted()
+                || grows_with_the_program(kept, survey, rhythm.first)
+        }
+        // More and more blocks, all of them young, are a program that grows, not one that keeps.
+        false => {
+            let old = kept.survivor_count[1..n / 2].iter().filter(|&&n| n > 0);
+            old.count() < MIN_GROWTHS
+        }
+    };
+    if is_bounded {
         return Finding::Bounded;
     }
     let span = (n - rhythm.first) as f64;
@@ -228,8 +244,9 @@ fn from_the_right(live: &[u64]) -> Vec<u64> {
 struct Rhythm {
     first: usize,
     last: usize,
-    /// Most common distance is not needed: the mean, rounded, and whether all are equal.
+    /// Mean distance, in periods.
     mean_gap: f64,
+    growths: usize,
     chances: usize,
 }
 
@@ -265,8 +282,14 @@ impl Rhythm {
             first,
             last,
             mean_gap,
+            growths: births.len(),
             chances: chances.max(births.len()),
         })
+    }
+
+    /// Growth that begins late, and not often since: perhaps a buffer that has not filled yet.
+    fn is_late(&self, n: usize) -> bool {
+        self.first > 2 && (self.last - self.first) * 2 < n && self.growths < MIN_LATE_GROWTHS
     }
 
     fn pattern(&self) -> Pattern {

@@ -12,13 +12,13 @@
 //! |---|---|
 //! | steady leak | survivors from every step |
 //! | growth every n-th step | survivors at a regular distance |
-//! | a buffer that is enlarged | no old survivors, but the level never comes back, while the rest of the program stays the same |
+//! | a buffer that is enlarged | the level never falls, and the rest of the program is constant |
 //! | growth within a step | the same questions at the ends of the parts of a step (micro-batches) |
 //! | warm-up that ends | quiet at the end for longer than ever between two growths |
 //! | bounded buffer | survivors are no older than what the site gives back |
 //! | saw-tooth (garbage collection) | as a bounded buffer, and twice the longest age is granted |
-//! | longer sequences | peaks grow, but no survivors; one result that is alive at the end grows together with everything else |
-//! | evaluation phases, gradient accumulation | what they keep, they give back: as a bounded buffer |
+//! | longer sequences | no survivors; what is alive at the end grows with everything else |
+//! | evaluation, gradient accumulation | as a bounded buffer |
 //! | first steps | what step 0 keeps counts only when later steps keep about as much |
 //! | buffer from before the recording | blocks of the same size from before it are given back |
 //!
@@ -28,13 +28,19 @@
 //!   leave three chances to grow.
 //! * [`MIN_GROWTHS`] = 3: two growths have one distance, and one distance is no rhythm. Two equal
 //!   growths with no time to see a third make the verdict *cannot tell*.
+//! * [`MIN_LATE_GROWTHS`] = 6 where growth begins after step 2 and takes up less than half of the
+//!   trace: a bounded buffer that starts late looks like a leak until it is full. With fewer the
+//!   verdict is *cannot tell*.
 //! * Quiet for 1.5 times the longest distance so far: growth has ended.
 //! * [`MAX_GAP_SPREAD`] = 4 times the mean distance at most (1.5 times with three or four growths):
 //!   random retention has a longest gap of a few times its mean; caches that fill get rarer and
 //!   rarer, so a quarter of the growths must be in the later half.
+//! * A buffer counts as enlarged after five rises without a fall between, while the rest of the
+//!   program grows by less than a tenth as much: random sizes rise five times in a row once in
+//!   120, and longer sequences make everything grow.
 //! * [`MIN_BYTES`] = 2 KiB whenever it grows, all sites together: the allocator's smallest block is
-//!   512 B, and one to three of them a step are how metrics are collected (a list of detached losses). It
-//!   is stated in the reason, not called a leak.
+//!   512 B, and one to three of them a step are how metrics are collected (a list of detached
+//!   losses). It is stated in the reason, not called a leak.
 //! * Confidence is Laplace's rule of succession, (growths + 1) / (chances + 2), a chance being one
 //!   rhythm: how likely the next one grows too. The slope's error is two standard errors.
 //!
@@ -62,6 +68,8 @@ use survivors::{Ends, Kept, Survey};
 pub const MIN_STEPS: usize = 4;
 /// Growths that it takes to call something a leak.
 pub const MIN_GROWTHS: usize = 3;
+/// Growths that it takes when they begin late.
+pub const MIN_LATE_GROWTHS: usize = 6;
 /// Longest distance between growths, in mean distances.
 pub const MAX_GAP_SPREAD: f64 = 4.0;
 /// What all sites together must add whenever they grow.
@@ -149,13 +157,32 @@ pub struct LeakReport {
     pub bytes_per_step: f64,
 }
 
-/// Looks for leaks on every device and says the worst: leak before cannot tell before clean.
-/// Groups come with the position of their device in [`Trace::devices`].
+/// Looks for leaks on every device: a report for each of [`Trace::devices`].
 pub fn of_trace(trace: &Trace) -> Vec<LeakReport> {
-    let reports = trace.devices.iter();
-    reports
+    let devices = trace.devices.iter();
+    devices
         .map(|device| find(device, &trace.stacks, &trace.quality))
         .collect()
+}
+
+/// The position of the report that speaks for the whole trace: of a leak before one that cannot
+/// tell before a clean one, and of several leaks the fastest. `None` without devices.
+pub fn worst(reports: &[LeakReport]) -> Option<usize> {
+    let severity = |report: &LeakReport| match report.verdict {
+        Verdict::Clean => 0,
+        Verdict::CannotTell => 1,
+        Verdict::Leak => 2,
+    };
+    let by_severity = |a: &&(usize, &LeakReport), b: &&(usize, &LeakReport)| {
+        let speed = a.1.bytes_per_step.total_cmp(&b.1.bytes_per_step);
+        // Of equals the first device.
+        severity(a.1)
+            .cmp(&severity(b.1))
+            .then(speed)
+            .then(b.0.cmp(&a.0))
+    };
+    let numbered: Vec<(usize, &LeakReport)> = reports.iter().enumerate().collect();
+    numbered.iter().max_by(by_severity).map(|(index, _)| *index)
 }
 
 /// Looks for leaks on one device. A pass over its blocks; needs its steps.
@@ -198,14 +225,14 @@ pub fn find(device: &DeviceTrace, stacks: &Stacks, quality: &[QualityNote]) -> L
     if let Some((_, growth)) = unsure.first()
         && doubtful >= MIN_BYTES.0 as f64
     {
-        let reason = format!(
-            "{} were kept at step {} and again at step {}, and the {} steps recorded are too few \
-             to see whether it goes on",
-            Bytes(doubtful as u64),
-            growth.first,
-            growth.last,
-            ends.len(),
-        );
+        let bytes = Bytes(doubtful as u64);
+        let (first, last, n) = (growth.first, growth.last, ends.len());
+        let seen = match growth.growths {
+            2 => format!("{bytes} were kept at step {first} and again at step {last}"),
+            times => format!("{bytes} at a time are kept since step {first}, {times} times so far"),
+        };
+        let reason =
+            format!("{seen}: the {n} steps recorded are too few to see whether it goes on");
         return cannot_tell(reason, caveats);
     }
     clean(at_once, ends.len(), caveats)
@@ -512,3 +539,6 @@ struct Tally {
     /// Per slot, the survivors, oldest first.
     evidence: Vec<Vec<BlockIdx>>,
 }
+
+#[cfg(test)]
+mod tests;

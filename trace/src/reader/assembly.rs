@@ -53,8 +53,9 @@ impl Builder {
         }
         let settings = settings.named;
         let host_entries = self.count(find(Key::HostSegments)) + self.count(find(Key::HostTraces));
-        for (key, _) in &top {
+        for (key, value) in &top {
             match Key::at(key.0) {
+                Some(_) if *value == Value::None => {}
                 Some(known) => self.keys_seen |= known.bit(),
                 None => *self.unknown.entry(*key).or_default() += 1,
             }

@@ -1,9 +1,10 @@
 //! Steps from what repeats, where no annotation marks them.
 //!
-//! A training loop allocates at the same places in the same order, step after step. Each place (a
+//! A training loop allocates at the same places in the same order, step after step. A place (a
 //! stack; where most allocations have none, the sizes of three allocations in a row) that occurs
 //! exactly once a step is an *anchor*, and so is each transition between two places that occurs
-//! once. There are dozens: they occur equally often and take turns. So the steps are found by their anchors:
+//! once. There are dozens: they occur equally often and take turns. So the steps are found by
+//! their anchors:
 //!
 //! 1. Places are sorted by how often they occur. Those that occur equally often, `n` times, and
 //!    take turns are the anchors of `n` periods: at least [`MIN_ANCHORS`], and most of the places

@@ -2,6 +2,7 @@
 
 use api::runs::RunSummary;
 use leptos::prelude::*;
+use std::cmp::Reverse;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,7 +99,7 @@ pub fn badges(run: &RunSummary) -> Vec<Badge> {
         let about = "An allocation failed: the run went out of memory.";
         badges.push(Badge::new(Weight::Caution, "OOM", about));
     }
-    badges.sort_by(|a, b| b.weight.cmp(&a.weight));
+    badges.sort_by_key(|badge| Reverse(badge.weight));
     badges.dedup_by(|a, b| a.label == b.label);
     badges
 }

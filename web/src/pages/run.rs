@@ -158,7 +158,9 @@ fn RunHead(
     view! {
         <header class="run-head">
             <div class="run-title">
-                <A href=routes::RUNS_PAGE attr:class="run-back" attr:aria-label="All runs">"Runs"</A>
+                <A href=routes::RUNS_PAGE attr:class="run-back" attr:aria-label="All runs">
+                    "Runs"
+                </A>
                 <span class="run-crumb" aria-hidden="true">"/"</span>
                 <h1 title=run.summary.content_hash.clone()>{run.summary.name.clone()}</h1>
                 <span class="muted run-file">{file} {torch.map(|t| format!(" · {t}"))}</span>
@@ -347,10 +349,20 @@ fn ZoomButtons(handle: Handle) -> impl IntoView {
     let zoom = move |factor: f64| act(Action::ZoomX { x: 0.5, factor });
     view! {
         <div class="control zoom-buttons">
-            <button class="button" title="Zoom out (S)" aria-label="Zoom out" on:click=move |_| zoom(0.5)>
+            <button
+                class="button"
+                title="Zoom out (S)"
+                aria-label="Zoom out"
+                on:click=move |_| zoom(0.5)
+            >
                 "−"
             </button>
-            <button class="button" title="Zoom in (W)" aria-label="Zoom in" on:click=move |_| zoom(2.0)>
+            <button
+                class="button"
+                title="Zoom in (W)"
+                aria-label="Zoom in"
+                on:click=move |_| zoom(2.0)
+            >
                 "+"
             </button>
             <button

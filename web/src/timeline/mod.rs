@@ -1,7 +1,7 @@
 //! The timeline: the four series and the mountain of live allocations over one axis.
 //!
 //! ```text
-//! tiles -> tile_cache -> stack (layout) -> mountain, lines, lanes, axes -> scene -> paint -> canvas
+//! tiles -> tile_cache -> stack -> mountain, lines, lanes, axes -> scene -> paint -> canvas
 //! pointer, keys -> input -> viewport (window)          point -> hit_test -> what is there
 //! ```
 //!
@@ -139,7 +139,11 @@ pub fn Timeline(handle: Handle, device: DeviceSummary) -> impl IntoView {
     let waiting = move || handle.outputs.waiting.get();
     let undrawn = move || !handle.outputs.drawn.get();
     view! {
-        <section class="timeline" aria-label="Memory over time" aria-busy=move || waiting().to_string()>
+        <section
+            class="timeline"
+            aria-label="Memory over time"
+            aria-busy=move || waiting().to_string()
+        >
             <Legend handle=handle device=device/>
             <Stage handle=handle>
                 <div class="timeline-waiting" class:shown=waiting></div>

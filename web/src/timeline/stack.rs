@@ -380,7 +380,8 @@ mod tests {
                 let (items, tops) = layout.column(column);
                 prop_assert_eq!(items.len(), 1 + live.count());
                 prop_assert_eq!(u64::from(*tops.last().unwrap()) * QUANTUM, sum.get());
-                prop_assert!(items.windows(2).all(|w| w[0] < w[1] || w[1] > tile.blocks.len() as u32));
+                let n = tile.blocks.len() as u32;
+                prop_assert!(items.windows(2).all(|w| w[0] < w[1] || w[1] > n));
             }
         }
     }

@@ -320,7 +320,11 @@ pub fn MinimapStrip(handle: Handle) -> impl IntoView {
         handle.with(|driver| driver.act(Action::Fit, Motion::Eased));
     };
     view! {
-        <div class="timeline-minimap" node_ref=strip title="Drag the window or its ends; drag beside it to draw a new one">
+        <div
+            class="timeline-minimap"
+            node_ref=strip
+            title="Drag the window or its ends; drag beside it to draw a new one"
+        >
             <canvas
                 node_ref=canvas
                 aria-hidden="true"

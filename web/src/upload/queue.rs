@@ -302,6 +302,7 @@ pub fn headline(items: &[Item]) -> String {
         .count();
     let open = items.iter().filter(|i| !i.state.is_final()).count();
     match (open, failed) {
+        (0, 0) if done == 0 => "Cancelled".to_owned(),
         (0, 0) => format::plural(done as u64, "upload") + " done",
         (0, _) => format!(
             "{failed} of {} failed",
@@ -440,5 +441,8 @@ mod tests {
         items[1].on(Change::Retried);
         items[1].on(done());
         assert_eq!(headline(&items), "2 uploads done");
+        let mut cancelled = item();
+        cancelled.on(Change::Cancelled);
+        assert_eq!(headline(&[cancelled]), "Cancelled");
     }
 }

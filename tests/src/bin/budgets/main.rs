@@ -27,7 +27,6 @@ fn main() -> ExitCode {
     let run_url = page::upload(&server, &big, read, &mut table);
     runtime.block_on(page::open(&mut server, &run_url, &mut table));
     runtime.block_on(page::move_about(&server, &run_url, &mut table));
-    page::front_end(&server, &mut table);
     print!("{table}");
     ExitCode::SUCCESS
 }

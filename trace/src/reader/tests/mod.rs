@@ -59,6 +59,7 @@ fn read_all(root: &Py) -> Snapshot {
 }
 
 /// A snapshot as lines of text.
+// long because it is the format of a line per kind of row, nothing shared between them.
 fn describe(snapshot: &Snapshot) -> String {
     let stacks = &snapshot.stacks;
     let stack = |idx: StackIdx| {

@@ -17,7 +17,10 @@ fn a_part_may_be_missing_or_empty() {
     check(&dict(vec![("segments", list(vec![]))]), &[]);
     check(&dict(vec![("device_traces", list(vec![]))]), &[]);
     let none = vec![("segments", Py::None), ("device_traces", list(vec![]))];
-    check(&dict(none), &[]);
+    check(&dict(none.clone()), &[]);
+    // An empty list says that nothing was reserved; `None` says nothing.
+    assert!(!read_all(&dict(none)).has_segments());
+    assert!(read_all(&trace(vec![])).has_segments());
     check(&trace(vec![]), &["device 0"]);
     let traces = list(vec![list(vec![]), list(vec![event(vec![])]), list(vec![])]);
     check(

@@ -210,7 +210,7 @@ fn number_cells(row: Row) -> AnyView {
         steps => format::count(u64::from(steps)),
     };
     let n_events = Memo::new(move |_| row.with(events));
-    let devices = move || row.with(|run| devices_text(run));
+    let devices = move || row.with(devices_text);
     let size = Memo::new(move |_| row.with(|run| run.file_bytes));
     view! {
         <td role="cell" class="num" data-column=Column::Steps.key() data-label="Steps">{steps}</td>

@@ -1,0 +1,255 @@
+//! The journey of a newcomer: drop a snapshot on the page, see the picture, zoom to single
+//! allocations and back.
+
+use fantoccini::Locator;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tests::{Browser, TestServer, Theme, Viewport};
+
+/// Gives the page's file dialog a file, as a person would choose it.
+async fn choose_file(browser: &Browser, path: &Path) {
+    let input = Locator::Css("input[type=file]");
+    let input = browser.page.wait().for_element(input).await;
+    let path = path.canonicalize().expect("the snapshot is there");
+    let path = path.to_str().expect("a path in UTF-8");
+    input
+        .expect("the page has a file dialog")
+        .send_keys(path)
+        .await
+        .expect("a file is chosen");
+}
+
+/// Waits until `script` returns true.
+async fn wait_until(browser: &Browser, what: &str, seconds: u64, script: &str) {
+    let started = Instant::now();
+    while browser.eval(script).await != Value::Bool(true) {
+        assert!(
+            started.elapsed() < Duration::from_secs(seconds),
+            "{what}: not in {seconds} s"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+const DRAWN: &str = "return !!document.querySelector('.timeline') && \
+                     !document.querySelector('.timeline-skeleton.shown');";
+const SETTLED: &str = "return document.querySelector('.timeline')?.ariaBusy === 'false';";
+
+async fn wait_for_picture(browser: &Browser) {
+    wait_until(browser, "the first picture", 60, DRAWN).await;
+    wait_until(browser, "the fine picture", 60, SETTLED).await;
+}
+
+/// How many pixels of the picture are not of its most frequent colour.
+async fn painted_pixels(browser: &Browser) -> u64 {
+    let script = "
+        const canvas = document.querySelector('.timeline-canvas');
+        const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+        const counts = new Map();
+        for (const pixel of new Uint32Array(data.buffer)) {
+            counts.set(pixel, (counts.get(pixel) ?? 0) + 1);
+        }
+        return data.length / 4 - Math.max(...counts.values());";
+    browser
+        .eval(script)
+        .await
+        .as_f64()
+        .expect("a number of pixels") as u64
+}
+
+async fn wheel(browser: &Browser, delta: f64) {
+    let script = "
+        const canvas = document.querySelector('.timeline-overlay');
+        const box = canvas.getBoundingClientRect();
+        return [box.left + box.width * 0.6, box.top + box.height * 0.5];";
+    let at = browser.eval(script).await;
+    let params = json!({
+        "type": "mouseWheel", "x": at[0], "y": at[1], "deltaX": 0, "deltaY": delta,
+    });
+    browser.cdp("Input.dispatchMouseEvent", params).await;
+}
+
+async fn key(browser: &Browser, key: &str) {
+    for kind in ["keyDown", "keyUp"] {
+        let params =
+            json!({ "type": kind, "key": key, "text": if kind == "keyDown" { key } else { "" } });
+        browser.cdp("Input.dispatchKeyEvent", params).await;
+    }
+}
+
+/// First and last visible event, from the address; `None` when all is visible.
+async fn window(browser: &Browser) -> Option<(f64, f64)> {
+    let script = "const query = new URLSearchParams(location.search);
+                  return [query.get('from'), query.get('to')].map(x => x === null ? null : +x);";
+    let window = browser.eval(script).await;
+    Some((window[0].as_f64()?, window[1].as_f64()?))
+}
+
+/// Zooms in at one place until no more than `events` are visible.
+async fn zoom_to(browser: &Browser, events: f64) {
+    for _ in 0..200 {
+        wheel(browser, -240.0).await;
+        tokio::time::sleep(Duration::from_millis(25)).await;
+        if window(browser)
+            .await
+            .is_some_and(|(from, to)| to - from <= events)
+        {
+            return;
+        }
+    }
+    panic!(
+        "zooming in does not reach {events} events: {:?}",
+        window(browser).await
+    );
+}
+
+/// The part of the journey that is the same for every snapshot; the address is the run's page.
+async fn explore(browser: &Browser, name: &str) {
+    wait_for_picture(browser).await;
+    assert!(
+        painted_pixels(browser).await > 20_000,
+        "the picture is empty"
+    );
+    browser.screenshot(&format!("{name}-whole")).await;
+
+    let page = browser.eval("return location.pathname;").await;
+    let page = page.as_str().expect("an address").to_owned();
+    let origin = browser.eval("return location.origin;").await;
+    let origin = origin.as_str().expect("an address").to_owned();
+    browser.goto(&format!("{origin}{page}?frames=1")).await;
+    wait_for_picture(browser).await;
+    zoom_to(browser, 200.0).await;
+    wait_until(browser, "the near picture", 30, SETTLED).await;
+    browser.screenshot(&format!("{name}-near")).await;
+
+    // An allocation is selected with the keyboard alone, and its stack is there.
+    key(browser, "ArrowRight").await;
+    let selected = "return /sel=b\\d+/.test(location.search) && \
+                    !!document.querySelector('.panel .stack');";
+    wait_until(browser, "a selected allocation", 20, selected).await;
+    browser.screenshot(&format!("{name}-selected")).await;
+    let link = browser.eval("return location.href;").await;
+
+    key(browser, "Escape").await;
+    key(browser, "f").await;
+    wait_until(
+        browser,
+        "the whole trace again",
+        20,
+        "return !/from=/.test(location.search);",
+    )
+    .await;
+    wait_until(browser, "the far picture", 30, SETTLED).await;
+    print_frames(browser, name).await;
+
+    // The address is the whole view: opened anew, it shows the same window and selection.
+    browser.goto(link.as_str().expect("an address")).await;
+    wait_for_picture(browser).await;
+    wait_until(browser, "the selection of the link", 20, selected).await;
+    let (from, to) = window(browser).await.expect("the link has a window");
+    assert!(to - from <= 200.0);
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+/// Frame times of the journey so far: printed, not judged, since other tests run beside this one.
+async fn print_frames(browser: &Browser, name: &str) {
+    let frames = browser
+        .eval("return window.__tidemark_frames.map(frame => frame[1]);")
+        .await;
+    let frames = frames.as_array().expect("frame times").iter();
+    let mut took: Vec<f64> = frames.filter_map(Value::as_f64).collect();
+    assert!(took.len() > 20, "only {} frames were drawn", took.len());
+    took.sort_by(f64::total_cmp);
+    let at = |share: f64| took[(took.len() as f64 * share) as usize];
+    let (median, p95) = (at(0.5), at(0.95));
+    println!(
+        "{name}: {} frames, median {median:.1} ms, p95 {p95:.1} ms",
+        took.len()
+    );
+}
+
+#[tokio::test]
+async fn a_small_snapshot_is_dropped_explored_and_reopened() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    let file = tests::workspace_root().join("tests/fixtures/plain_lm.pickle.zst");
+    choose_file(&browser, &file).await;
+    wait_until(
+        &browser,
+        "the run's page",
+        60,
+        "return location.pathname.startsWith('/runs/');",
+    )
+    .await;
+    explore(&browser, "small").await;
+}
+
+#[tokio::test]
+async fn a_gigabyte_is_dropped_explored_and_reopened() {
+    let Some(big) = tests::shared_dir().map(|dir| dir.join("big/big.pickle.zst")) else {
+        eprintln!("skipped: there is no ../shared");
+        return;
+    };
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Dark).await;
+    browser.goto(&server.url("/")).await;
+    choose_file(&browser, &big).await;
+    wait_until(
+        &browser,
+        "the run's page",
+        300,
+        "return location.pathname.startsWith('/runs/');",
+    )
+    .await;
+    explore(&browser, "big").await;
+}
+
+#[tokio::test]
+async fn a_sample_is_one_click_away_and_every_page_shows_in_both_themes_and_sizes() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    let sample = browser
+        .page
+        .wait()
+        .for_element(Locator::Css("button.sample"))
+        .await;
+    sample
+        .expect("the empty page offers samples")
+        .click()
+        .await
+        .expect("it can be clicked");
+    wait_until(
+        &browser,
+        "the run's page",
+        60,
+        "return location.pathname.startsWith('/runs/');",
+    )
+    .await;
+    wait_for_picture(&browser).await;
+    let run = browser.eval("return location.href;").await;
+    for (page, url) in [
+        ("run", run.as_str().expect("an address")),
+        ("runs", &server.url("/")),
+    ] {
+        browser.goto(url).await;
+        for viewport in [Viewport::Desktop, Viewport::Phone] {
+            for theme in [Theme::Light, Theme::Dark] {
+                browser.set_viewport(viewport).await;
+                browser.set_theme(theme).await;
+                tokio::time::sleep(Duration::from_millis(400)).await;
+                let name = format!("{page}-{viewport:?}-{theme:?}").to_lowercase();
+                browser.screenshot(&name).await;
+                let wide = "return document.documentElement.scrollWidth > innerWidth;";
+                assert_eq!(
+                    browser.eval(wide).await,
+                    Value::Bool(false),
+                    "{name} scrolls sideways"
+                );
+            }
+        }
+    }
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
