@@ -128,6 +128,10 @@ impl Uploads {
 
 /// Waits; whether the server is stopping.
 fn pause(runtime: &Handle, stopping: &CancellationToken, time: Duration) -> bool {
-    let stopped = tokio::time::timeout(time, stopping.cancelled());
-    runtime.block_on(async { stopped.await.is_ok() })
+    // A timer belongs to the runtime that it is made in, and this is a thread of its own.
+    runtime.block_on(async {
+        tokio::time::timeout(time, stopping.cancelled())
+            .await
+            .is_ok()
+    })
 }
