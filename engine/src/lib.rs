@@ -8,6 +8,7 @@
 
 pub mod autograd;
 pub mod bench;
+pub mod deviation;
 pub mod device;
 pub mod memory;
 pub mod model;

@@ -1,4 +1,4 @@
-//! What the offloader may know about a tensor: its storage, its layout, its element type, its class.
+//! What the offloader may know about a tensor: storage, layout, element type, class.
 //!
 //! Nothing here owns memory. A [`SavedTensor`] is the description that `saved_tensors_hooks` would
 //! see in Python; who keeps the storage alive is the business of the runtime that hands it out.

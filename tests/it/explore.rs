@@ -71,11 +71,14 @@ async fn wheel(browser: &Browser, delta: f64) {
 }
 
 async fn key(browser: &Browser, key: &str) {
-    for kind in ["keyDown", "keyUp"] {
-        let params =
-            json!({ "type": kind, "key": key, "text": if kind == "keyDown" { key } else { "" } });
-        browser.cdp("Input.dispatchKeyEvent", params).await;
+    let text = if key.len() == 1 { key } else { "" };
+    let mut down = json!({ "type": "keyDown", "key": key });
+    if !text.is_empty() {
+        down["text"] = json!(text);
     }
+    browser.cdp("Input.dispatchKeyEvent", down).await;
+    let up = json!({ "type": "keyUp", "key": key });
+    browser.cdp("Input.dispatchKeyEvent", up).await;
 }
 
 /// First and last visible event, from the address; `None` when all is visible.

@@ -9,6 +9,7 @@ use std::rc::{Rc, Weak};
 
 use super::node::{CtxLifetime, Kind, Node, Saved};
 use super::tensor::{Edge, Tensor};
+use crate::deviation::Deviation;
 use crate::offload::GraphTask;
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
@@ -74,7 +75,10 @@ impl Session {
     /// `_NoopSaveInputs`: a node that only saves, first the dummy, then the inputs.
     fn save_region_inputs(&mut self, inputs: &[Tensor]) -> Result<Rc<Node>, RunError> {
         let dummy = self.host_leaf(&[0], DType::Float32)?;
-        let mut saved = vec![self.save(&dummy)?];
+        let mut saved = Vec::with_capacity(1 + inputs.len());
+        if !self.deviates(Deviation::SkipDummy) {
+            saved.push(self.save(&dummy)?);
+        }
         for input in inputs {
             saved.push(self.save(input)?);
         }
@@ -147,7 +151,9 @@ impl Session {
             .clone()
             .ok_or(RunError::NoGradient)?;
         let mut tensors = self.unpack_all(&saver)?;
-        tensors.remove(0);
+        if !self.deviates(Deviation::SkipDummy) {
+            tensors.remove(0);
+        }
         let layer = HookLayer::Recompute {
             frame: Rc::clone(frame),
             saved: Rc::new(Cell::new(0)),

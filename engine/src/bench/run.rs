@@ -8,6 +8,7 @@ use super::config::Config;
 use super::known;
 use super::patch::{self, Patch};
 use super::row::{Row, Status, slope};
+use crate::deviation::Deviation;
 use crate::device::Device;
 use crate::device::sim::{SimDevice, SimSpec};
 use crate::offload::{Changes, OffloadConfig, Version};
@@ -34,6 +35,8 @@ pub struct RunSpec {
     pub sim: SimSpec,
     /// Steps, from the first, whose events [`run_recorded`] keeps.
     pub record_steps: u32,
+    /// A rule that is broken on purpose.
+    pub deviation: Option<Deviation>,
 }
 
 impl RunSpec {
@@ -45,6 +48,7 @@ impl RunSpec {
             steps: None,
             sim: SimSpec::default(),
             record_steps: 0,
+            deviation: None,
         }
     }
 }
@@ -84,6 +88,7 @@ pub fn run_recorded(
     sim.capacity = sim.capacity.or(spec.config.published_capacity());
     let device: Box<dyn Device> = Box::new(SimDevice::new(sim));
     let mut session = Session::new(device);
+    session.deviate(spec.deviation);
     let mut log = Log::default();
     let outcome = run_steps(spec, &mut session, &mut log, progress);
     log.recording.finish(&session);
@@ -99,25 +104,31 @@ struct Log {
 }
 
 /// Runs baseline, each applicable patch alone, and the published combination.
-///
-/// Rows whose patches leave the same program are run once: P1 and P2 change no line that runs
-/// (offload-semantics.md §3.1 and §3.2), and the simulation has no other source of difference.
 pub fn run_matrix(config: Config, steps: Option<u32>, sim: SimSpec) -> Vec<Row> {
-    let specs: Vec<RunSpec> = config
-        .matrix()
-        .into_iter()
-        .map(|patches| RunSpec {
-            config,
-            patches,
-            steps,
-            sim,
-            record_steps: 0,
-        })
-        .collect();
-    run_all(&specs)
+    run_rows(config, &config.matrix(), steps, sim)
 }
 
-/// Runs several specifications on all cores; the first row of a configuration without patches is
+/// Runs the given sets of patches; none is the baseline, which is run in any case, because the
+/// status of the others is judged by it.
+pub fn run_rows(config: Config, sets: &[Vec<Patch>], steps: Option<u32>, sim: SimSpec) -> Vec<Row> {
+    let baseline = [Vec::new()];
+    let spec = |patches: &Vec<Patch>| RunSpec {
+        config,
+        patches: patches.clone(),
+        steps,
+        sim,
+        record_steps: 0,
+        deviation: None,
+    };
+    let specs: Vec<RunSpec> = baseline.iter().chain(sets).map(spec).collect();
+    run_all(&specs).split_off(1)
+}
+
+/// Runs several specifications on all cores.
+///
+/// Those whose patches leave the same program are run once: P1 and P2 change no line that runs
+/// (offload-semantics.md §3.1 and §3.2), and the simulation has no other source of difference.
+/// The first row of a configuration without patches is
 /// the baseline that its other rows are judged by.
 pub fn run_all(specs: &[RunSpec]) -> Vec<Row> {
     let programs: Vec<Program> = specs.iter().map(Program::of).collect();
@@ -188,6 +199,7 @@ struct Program {
     detached: bool,
     cleared: bool,
     sim: SimSpec,
+    deviation: Option<Deviation>,
 }
 
 impl Program {
@@ -200,6 +212,7 @@ impl Program {
             detached: spec.patches.contains(&Patch::LossDetach),
             cleared: spec.patches.contains(&Patch::ClearCtxTensors),
             sim: spec.sim,
+            deviation: spec.deviation,
         }
     }
 }
@@ -258,6 +271,7 @@ fn install(spec: &RunSpec, session: &mut Session) -> Result<(), RunError> {
     let changes = patch::changes(base.changes(), &spec.patches);
     session.install_offloader(OffloadConfig {
         bitsandbytes_imported: spec.config == Config::QloraBnb,
+        deviation: spec.deviation,
         ..OffloadConfig::new(changes)
     })
 }
@@ -366,10 +380,10 @@ fn own_verdict(row: &Row) -> Status {
         Status::OutOfMemory
     } else if row.crash.is_some() {
         Status::Crash
-    } else if row.corrupted_tensors > 0 {
-        Status::Corruption
     } else if row.patches.is_empty() {
         Status::Baseline
+    } else if row.corrupted_tensors > 0 {
+        Status::Corruption
     } else {
         Status::NotReproducible
     }
@@ -378,11 +392,13 @@ fn own_verdict(row: &Row) -> Status {
 /// What a row says beside its baseline.
 fn verdict(row: &Row, baseline: &Row) -> Status {
     let own = own_verdict(row);
-    if own != Status::NotReproducible {
+    let inherited = own == Status::Corruption && baseline.corrupted_tensors > 0;
+    if own != Status::NotReproducible && !inherited {
         return own;
     }
     let leaks = baseline.growth_per_step > 1e5 || baseline.oom_step.is_some();
-    if baseline.crash.is_some() {
+    let heals = baseline.corrupted_tensors > 0 && row.corrupted_tensors == 0;
+    if baseline.crash.is_some() || heals {
         Status::PreventsCrash
     } else if leaks && row.growth_per_step < 0.5 * baseline.growth_per_step {
         Status::RootCauseFix

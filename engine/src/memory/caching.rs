@@ -10,6 +10,7 @@ use serde::Serialize;
 use trace::allocator::{Arena, Config, PoolKey, Slot};
 use trace::trace::PoolId;
 
+use crate::deviation::Deviation;
 use crate::device::{Device, DeviceError, EventId, StreamId};
 
 /// The four series, in bytes.
@@ -137,6 +138,8 @@ pub struct CachingAllocator {
     highest_reserved: u64,
     /// Time of the call in progress, microseconds.
     now: u64,
+    /// A rule that is broken on purpose.
+    deviation: Option<Deviation>,
 }
 
 impl CachingAllocator {
@@ -151,7 +154,13 @@ impl CachingAllocator {
             retries: 0,
             highest_reserved: 0,
             now: 0,
+            deviation: None,
         }
+    }
+
+    /// Breaks a rule on purpose, for negative controls.
+    pub fn deviate(&mut self, deviation: Option<Deviation>) {
+        self.deviation = deviation;
     }
 
     /// Starts keeping events.
@@ -230,7 +239,11 @@ impl CachingAllocator {
         let key = PoolKey {
             pool: PoolId(0, 0),
             size: self.arena.config().pool_size(rounded),
-            stream: u64::from(stream.0),
+            stream: if self.deviation == Some(Deviation::IgnoreStream) {
+                0
+            } else {
+                u64::from(stream.0)
+            },
         };
         let free = match self.arena.best_fit(key, rounded) {
             Some(slot) => slot,
@@ -353,7 +366,11 @@ impl CachingAllocator {
         stream: StreamId,
         device: &mut dyn Device,
     ) -> Result<Slot, DeviceError> {
-        let bytes = self.arena.config().segment_size(rounded);
+        let bytes = if self.deviation == Some(Deviation::ExactFitSegments) {
+            rounded
+        } else {
+            self.arena.config().segment_size(rounded)
+        };
         let start = match device.allocate_segment(bytes) {
             Ok(start) => start,
             Err(DeviceError::OutOfMemory { .. }) => {

@@ -21,6 +21,7 @@ pub use state::{ContainerSizes, TensorId};
 pub use unpack::Origin;
 pub use version::{Change, Changes, Version};
 
+use crate::deviation::Deviation;
 use crate::tensor::Placement;
 use state::{State, Tracked};
 
@@ -39,6 +40,8 @@ pub struct OffloadConfig {
     pub bitsandbytes_imported: bool,
     /// The changes that are in.
     pub changes: Changes,
+    /// A rule that is broken on purpose.
+    pub deviation: Option<Deviation>,
 }
 
 impl OffloadConfig {
@@ -51,6 +54,7 @@ impl OffloadConfig {
             max_fwd_stash_size: 5,
             bitsandbytes_imported: false,
             changes,
+            deviation: None,
         }
     }
 }
@@ -221,6 +225,10 @@ impl<R: Runtime> OffloadActivations<R> {
 
     fn has(&self, change: Change) -> bool {
         self.config.changes.has(change)
+    }
+
+    fn deviates(&self, deviation: Deviation) -> bool {
+        self.config.deviation == Some(deviation)
     }
 
     /// `s0`: captured once, or with axolotl's patch whatever stream is current.

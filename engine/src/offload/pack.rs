@@ -5,6 +5,8 @@ use super::error::OffloadError;
 use super::runtime::{HostCopyShape, Runtime, StorageKey};
 use super::state::{Stashed, TensorId, Tracked};
 use super::version::Change;
+use crate::deviation::Deviation;
+use crate::tensor::DType;
 use crate::tensor::{Placement, SavedTensor, TensorClass};
 
 impl<R: Runtime> OffloadActivations<R> {
@@ -50,9 +52,14 @@ impl<R: Runtime> OffloadActivations<R> {
     ) -> Result<TensorId, OffloadError<R::Error>> {
         self.begin_forward_if_armed()?;
         let id = self.state.next_id();
-        let key = self
+        let mut key = self
             .has(Change::Deduplicate)
             .then(|| runtime.storage_key(&tensor));
+        if let Some(key) = &mut key
+            && self.deviates(Deviation::KeyWithoutDtype)
+        {
+            key.dtype = DType::Uint8;
+        }
         // Looked up before every other filter: a duplicate that is tiny still counts as duplicate.
         if let Some(key) = key
             && self.state.id_by_key.contains_key(&key)

@@ -8,6 +8,7 @@ use super::error::OffloadError;
 use super::runtime::Runtime;
 use super::state::TensorId;
 use super::version::Change;
+use crate::deviation::Deviation;
 
 impl<R: Runtime> OffloadActivations<R> {
     /// `__enter__`: nothing before #5730; then everything that the last step left is dropped.
@@ -15,6 +16,9 @@ impl<R: Runtime> OffloadActivations<R> {
     /// axolotl's backport shadows TRL's own method, so where both are present it alone runs: it
     /// keeps counting ids and leaves the cache alone. Neither synchronises a stream.
     pub fn enter(&mut self, runtime: &mut R) {
+        if self.deviates(Deviation::ResetMapEveryStep) {
+            self.state.id_by_key.clear();
+        }
         let backport = self.has(Change::AxolotlBackport);
         let upstream = self.has(Change::EnterReset) && !backport;
         if !backport && !upstream {

@@ -6,6 +6,7 @@ use super::hooks::{PostHook, Restored};
 use super::runtime::Runtime;
 use super::state::{TensorId, Tracked};
 use super::version::Change;
+use crate::deviation::Deviation;
 use crate::tensor::Layout;
 
 /// Where unpack got a tensor from.
@@ -86,6 +87,9 @@ impl<R: Runtime> OffloadActivations<R> {
         {
             self.state.node = Some(node.clone());
             previous = self.state.bwd_tensor_stash.keys().copied().collect();
+            if self.deviates(Deviation::FreePreviousEarly) {
+                self.state.bwd_tensor_stash.clear();
+            }
         }
         let stashed = self
             .state

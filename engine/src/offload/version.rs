@@ -13,7 +13,8 @@ pub enum Change {
     RearmWhenEmpty,
     /// TRL #4247: de-duplication by storage, parameter and fp8 filters, stride save, safer hook.
     Deduplicate,
-    /// TRL #5694 (P4): offset and non-contiguous tensors are copied inside pack, on the side stream.
+    /// TRL #5694 (P4): offset and non-contiguous tensors are copied inside pack, on the side
+    /// stream.
     PackContiguous,
     /// TRL #5700 (P3): leaving the context synchronises both streams and clears the stashes.
     ExitSyncAndClear,

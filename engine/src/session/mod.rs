@@ -15,6 +15,7 @@ use crate::autograd::{
     CtxLifetime, Edge, Formula, HookLayer, Kind, LeafMeta, Meta, Node, NodeRef, Saved,
     SavedVariable, Tensor,
 };
+use crate::deviation::Deviation;
 use crate::device::{Device, Kernel, StreamId};
 use crate::memory::{SharedHeap, Storage};
 use crate::offload::{GraphTask, OffloadActivations, OffloadConfig, PostHook, TensorId};
@@ -30,6 +31,10 @@ pub struct Session {
     offloader: Option<OffloadActivations<Accelerator>>,
     hooks: Vec<HookLayer>,
     grad_enabled: bool,
+    /// A rule that is broken on purpose.
+    deviation: Option<Deviation>,
+    /// Stands for every node that a recompute makes and drops.
+    discarded: Rc<Node>,
     sequence: u64,
     /// cuBLAS workspaces: of the thread that runs the forward pass, and of autograd's.
     workspaces: [Option<Rc<Storage>>; 2],
@@ -50,6 +55,9 @@ impl Session {
             offloader: None,
             hooks: Vec::new(),
             grad_enabled: true,
+            deviation: None,
+            discarded: Recording::of_recompute("recompute", |_, _| Err(RunError::NoGradient))
+                .finish(1),
             sequence: 0,
             workspaces: [None, None],
             lt_workspace: None,
@@ -79,6 +87,16 @@ impl Session {
     /// The offloader, where there is one.
     pub fn offloader_mut(&mut self) -> Option<&mut OffloadActivations<Accelerator>> {
         self.offloader.as_mut()
+    }
+
+    /// Breaks a rule on purpose, for negative controls.
+    pub fn deviate(&mut self, deviation: Option<Deviation>) {
+        self.deviation = deviation;
+        self.heap().borrow_mut().caching.deviate(deviation);
+    }
+
+    pub(crate) fn deviates(&self, deviation: Deviation) -> bool {
+        self.deviation == Some(deviation)
     }
 
     /// `__enter__` of the offloader, or nothing without one.
@@ -363,6 +381,9 @@ impl Session {
         if !self.grad_enabled || !inputs.iter().any(|input| input.requires_grad()) {
             return None;
         }
+        if matches!(self.hooks.last(), Some(HookLayer::Recompute { .. })) {
+            return Some(Recording::of_recompute(name, formula));
+        }
         let metas = inputs.iter().map(|input| Meta {
             shape: input.layout().shape,
             dtype: input.dtype(),
@@ -378,6 +399,7 @@ impl Session {
             sequence: self.next_sequence(),
             ctx: Vec::new(),
             ctx_lifetime: CtxLifetime::Node,
+            fate: Fate::Runs,
         })
     }
 
@@ -389,7 +411,9 @@ impl Session {
     ) -> Result<(), RunError> {
         if let Some(recording) = recording {
             let variable = self.save(tensor)?;
-            recording.saved.push(variable);
+            if recording.fate == Fate::Runs {
+                recording.saved.push(variable);
+            }
         }
         Ok(())
     }
@@ -409,9 +433,16 @@ impl Session {
         match recording {
             None => output,
             Some(recording) => {
-                let node = recording.finish(1);
+                let node = self.node_of(recording, 1);
                 output.with_grad_fn(Edge { node, output: 0 })
             }
+        }
+    }
+
+    fn node_of(&self, recording: Recording, outputs: usize) -> Rc<Node> {
+        match recording.fate {
+            Fate::Runs => recording.finish(outputs),
+            Fate::Discarded => Rc::clone(&self.discarded),
         }
     }
 
@@ -424,7 +455,7 @@ impl Session {
         let Some(recording) = recording else {
             return outputs;
         };
-        let node = recording.finish(outputs.len());
+        let node = self.node_of(recording, outputs.len());
         let attach = |(output, tensor): (usize, Tensor)| {
             let edge = Some(Edge {
                 node: Rc::clone(&node),
@@ -498,11 +529,38 @@ pub(crate) struct Recording {
     pub ctx: Vec<Tensor>,
     /// How long they live.
     pub ctx_lifetime: CtxLifetime,
+    fate: Fate,
+}
+
+/// Whether a node in the making will ever run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It becomes part of a graph.
+    Runs,
+    /// A recompute makes it only to save tensors; all such nodes are one.
+    Discarded,
 }
 
 impl Recording {
+    /// A recompute's graph is dropped when it ends, and what it saved is in the holders by then:
+    /// its nodes need no edges, no sizes and no place of their own.
+    fn of_recompute(name: &'static str, formula: Formula) -> Recording {
+        Recording {
+            name,
+            formula,
+            inputs: Rc::new([]),
+            next: Vec::new(),
+            saved: Vec::new(),
+            args: [0; 4],
+            sequence: 0,
+            ctx: Vec::new(),
+            ctx_lifetime: CtxLifetime::Node,
+            fate: Fate::Discarded,
+        }
+    }
+
     /// The node.
-    pub fn finish(self, outputs: usize) -> Rc<Node> {
+    fn finish(self, outputs: usize) -> Rc<Node> {
         Rc::new(Node {
             sequence: self.sequence,
             name: self.name,

@@ -6,6 +6,7 @@ use super::line::{After, Line, PackLine, UnpackLine};
 use super::report::{Comparison, ReplayReport};
 use super::runtime::TapeRuntime;
 use super::{TapeError, TapeVersion};
+use crate::deviation::Deviation;
 use crate::offload::{
     Decision, KeyPlace, OffloadActivations, OffloadConfig, OffloadError, Origin, StorageKey,
     TensorId,
@@ -13,7 +14,11 @@ use crate::offload::{
 use crate::tensor::{DType, Dims, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
 
 /// Replays all lines against one version.
-pub(super) fn drive(lines: &[Line], version: TapeVersion) -> Result<ReplayReport, TapeError> {
+pub(super) fn drive(
+    lines: &[Line],
+    version: TapeVersion,
+    deviation: Option<Deviation>,
+) -> Result<ReplayReport, TapeError> {
     let Some(Line::Init {
         use_streams,
         min_offload_size,
@@ -27,6 +32,7 @@ pub(super) fn drive(lines: &[Line], version: TapeVersion) -> Result<ReplayReport
         use_streams: *use_streams,
         min_offload_size: *min_offload_size,
         max_fwd_stash_size: max_fwd_stash_size.unwrap_or(defaults.max_fwd_stash_size),
+        deviation,
         ..defaults
     };
     let mut runtime = TapeRuntime::default();

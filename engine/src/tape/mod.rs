@@ -13,6 +13,7 @@ mod version;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use crate::deviation::Deviation;
 pub use line::{After, Line, PackLine, UnpackLine};
 pub use report::{Mismatch, ReplayReport};
 pub use version::TapeVersion;
@@ -67,7 +68,19 @@ pub fn read(reader: impl Read) -> Result<Vec<Line>, TapeError> {
 /// # Errors
 /// Where the tape cannot be read; a tape that disagrees is a report, not an error.
 pub fn replay(reader: impl Read, version: TapeVersion) -> Result<ReplayReport, TapeError> {
-    driver::drive(&read(reader)?, version)
+    driver::drive(&read(reader)?, version, None)
+}
+
+/// [`replay`] with one rule broken on purpose: it has to end in mismatches.
+///
+/// # Errors
+/// As for [`replay`].
+pub fn replay_deviating(
+    reader: impl Read,
+    version: TapeVersion,
+    deviation: Deviation,
+) -> Result<ReplayReport, TapeError> {
+    driver::drive(&read(reader)?, version, Some(deviation))
 }
 
 /// Replays a tape file, `.zst` or plain (recognised by its content).
@@ -93,7 +106,7 @@ pub fn replay_file(
             .and_then(|name| TapeVersion::from_name(&name.to_string_lossy()))
     };
     match version.or_else(named) {
-        Some(version) => Ok((version, driver::drive(&lines, version)?)),
+        Some(version) => Ok((version, driver::drive(&lines, version, None)?)),
         None => best_agreement(&lines),
     }
 }
@@ -101,7 +114,7 @@ pub fn replay_file(
 fn best_agreement(lines: &[Line]) -> Result<(TapeVersion, ReplayReport), TapeError> {
     let mut best: Option<(TapeVersion, ReplayReport)> = None;
     for version in TapeVersion::RECORDED {
-        let report = driver::drive(lines, version)?;
+        let report = driver::drive(lines, version, None)?;
         let better = best
             .as_ref()
             .is_none_or(|(_, known)| report.mismatches < known.mismatches);

@@ -305,3 +305,24 @@ fn a_recording_is_a_snapshot_that_says_who_holds_the_leak() {
     assert!(text.contains("since step 3"));
     assert!(row.bwd_stash_end > 0);
 }
+
+/// A base that already corrupts does not hide what a patch on it does.
+#[test]
+fn a_racy_base_is_the_baseline_and_its_patches_are_judged_by_what_they_change() {
+    let sets = [
+        vec![],
+        vec![Patch::EnterReset],
+        vec![Patch::ComputeStreamClone],
+    ];
+    let rows = engine::bench::run_rows(Config::QloraBnb, &sets, Some(8), SimSpec::default());
+    let status: Vec<Status> = rows.iter().map(|row| row.status).collect();
+    assert_eq!(
+        status,
+        [
+            Status::Baseline,
+            Status::RootCauseFix,
+            Status::PreventsCrash
+        ]
+    );
+    assert!(rows[0].corrupted_tensors > 0 && rows[2].corrupted_tensors == 0);
+}

@@ -1,5 +1,6 @@
 //! Tests of the engine as a whole: one binary, one module for each subject.
 
 mod bench;
+mod deviations;
 mod offloader;
 mod tapes;

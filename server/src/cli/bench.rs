@@ -152,7 +152,8 @@ fn for_people(table: &Table) -> String {
             config = row.config;
             let _ = writeln!(
                 text,
-                "\n{config} (base {}), GB and MB are decimal\n  {:<44} {:>9} {:>12} {:>9} {:>9}  status",
+                "\n{config} (base {}), GB and MB are decimal\n  {:<44} {:>9} {:>12} {:>9} {:>9}  \
+                 status",
                 row.base, "patches", "peak GB", "MB a step", "published", "measured"
             );
         }

@@ -16,7 +16,8 @@ use std::path::PathBuf;
 /// stood at every moment of a run, and what kept it there. Without a command it serves the
 /// dashboard at http://127.0.0.1:7878.
 #[derive(Parser)]
-#[command(name = "tidemark", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+#[command(name = "tidemark", version, after_help = EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Line {
     #[command(subcommand)]
     command: Option<Command>,

@@ -54,7 +54,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SIZE", default_value = "384MiB", value_parser = size)]
     cache: Bytes,
     /// zstd level at which uploaded files are packed again when the server is idle; 0: they are not
-    #[arg(long, value_name = "LEVEL", default_value_t = 19,
+    #[arg(long, value_name = "LEVEL", default_value_t = 9,
           value_parser = clap::value_parser!(i32).range(0..=22))]
     repack_level: i32,
 }

@@ -64,6 +64,8 @@ pub async fn get(
         let detail = format!("run {run}: it was deleted (POST {restore} undoes that)");
         return Err(Error::NotFound(detail));
     }
+    // Someone opens its page: by the time of the first zoom it should be decoded.
+    app.pictures.warm(row.trace);
     Ok(packed::json(&headers, &detail(row, settings)))
 }
 

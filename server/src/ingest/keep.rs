@@ -28,6 +28,15 @@ pub struct Label {
     pub blob: String,
 }
 
+/// Whether a trace makes a run or belongs to one that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It makes a run.
+    Insert,
+    /// It takes the place of the run's trace, which another version stored.
+    Replace,
+}
+
 /// Whether a run was there before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
@@ -45,13 +54,14 @@ pub fn keep(
     store: &Store,
     pictures: &Pictures,
     label: Label,
+    place: Place,
     trace: Trace,
     cancelled: impl Fn() -> bool,
 ) -> Result<Kept, IngestError> {
     let version = trace::stored::VERSION;
     let id = store.write_now(|writer| writer.new_trace(version, now_ms()))?;
     let decoded = Arc::new(Decoded::new(trace));
-    match fill(store, pictures, id, &decoded, label, cancelled) {
+    match fill(store, pictures, id, &decoded, (label, place), cancelled) {
         Ok(Kept::New) => {
             pictures.traces.keep(id, decoded);
             Ok(Kept::New)
@@ -68,7 +78,7 @@ fn fill(
     pictures: &Pictures,
     id: i64,
     decoded: &Decoded,
-    label: Label,
+    (label, place): (Label, Place),
     cancelled: impl Fn() -> bool,
 ) -> Result<Kept, IngestError> {
     write_chunks(store, id, &decoded.trace, &cancelled)?;
@@ -91,7 +101,11 @@ fn fill(
         devices: facts.collect(),
         created_ms: now_ms(),
     };
-    match store.write_now(|writer| writer.insert_run(&run)) {
+    let written = store.write_now(|writer| match place {
+        Place::Insert => writer.insert_run(&run),
+        Place::Replace => writer.replace_trace(&run),
+    });
+    match written {
         Ok(()) => Ok(Kept::New),
         // Someone else uploaded the same bytes meanwhile.
         Err(StoreError::Conflict(_)) => Ok(Kept::Known),

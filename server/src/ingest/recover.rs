@@ -2,12 +2,14 @@
 
 use super::error::IngestError;
 use super::job::Job;
+use super::keep::Label;
 use super::parse::Parser;
 use super::uploads::Uploads;
 use crate::blobs::Blobs;
 use crate::clock::now_ms;
 use crate::store::{StoreResult, UploadRow, UploadState};
 use api::progress::ServerEvent;
+use api::runs::RunSource;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -52,7 +54,35 @@ impl Uploads {
         for upload in complete {
             tokio::spawn(self.clone().take_up(upload));
         }
+        tokio::spawn(self.clone().rebuild_outdated());
         Ok(())
+    }
+
+    /// Derives again what another version stored, or somebody deleted, one run after the other.
+    async fn rebuild_outdated(self) {
+        let version = trace::stored::VERSION;
+        let outdated = self
+            .shared()
+            .store
+            .read(move |reader| reader.outdated_runs(version));
+        let outdated = outdated.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "cannot look for outdated runs");
+            Vec::new()
+        });
+        for (run, blob) in outdated {
+            tracing::info!(%run, "deriving a run from its blob again");
+            let (id, source) = (run.clone(), RunSource::Upload);
+            // Name and source stay as they are: only what is derived is replaced.
+            let label = Label {
+                run,
+                name: String::new(),
+                source,
+                blob,
+            };
+            if let Err(error) = self.rebuild(label).await {
+                tracing::error!(run = %id, %error, "cannot derive a run from its blob again");
+            }
+        }
     }
 
     /// Looks after deletions and old uploads for as long as the server runs.

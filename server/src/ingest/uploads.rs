@@ -2,7 +2,7 @@
 
 use super::error::IngestError;
 use super::job::{Arrived, Describe, Job};
-use super::keep::{Kept, Label, keep};
+use super::keep::{Kept, Label, Place, keep};
 use super::receive::{drain, receive};
 use crate::blobs::{Blobs, Staged};
 use crate::clock::now_ms;
@@ -253,19 +253,31 @@ impl Uploads {
         hash: String,
     ) -> Result<Arrived, IngestError> {
         let _turn = self.shared.turns.acquire().await;
-        job.progress.enter(Phase::Receiving);
-        let (blobs, runtime) = (self.shared.blobs.clone(), tokio::runtime::Handle::current());
-        let (reading, blob) = (Arc::clone(job), hash.clone());
-        let parsing =
-            spawn_blocking(move || super::recover::parse_blob(&blobs, &runtime, &blob, &reading));
-        let snapshot = parsing
-            .await
-            .map_err(|_| IngestError::Panicked("parser"))??;
+        let snapshot = self.read_blob(job, hash.clone()).await?;
         let content = blake3::Hash::from_hex(&hash).map_err(|_| StoreError::Corrupt {
             what: "blob hash",
             value: hash.clone(),
         })?;
         self.make_run(job, run_id(&content), hash, snapshot).await
+    }
+
+    /// Derives a run's trace from its blob again, in the place of one that another version stored.
+    pub(super) async fn rebuild(&self, run: Label) -> Result<(), IngestError> {
+        let _turn = self.shared.turns.acquire().await;
+        let job = Job::new(upload_id(), run.name.clone(), run.source, None);
+        let job = Arc::new(job);
+        let snapshot = self.read_blob(&job, run.blob.clone()).await?;
+        self.replay(&job, run, Place::Replace, snapshot).await?;
+        Ok(())
+    }
+
+    async fn read_blob(&self, job: &Arc<Job>, hash: String) -> Result<Snapshot, IngestError> {
+        job.progress.enter(Phase::Receiving);
+        let (blobs, runtime) = (self.shared.blobs.clone(), tokio::runtime::Handle::current());
+        let reading = Arc::clone(job);
+        let parsing =
+            spawn_blocking(move || super::recover::parse_blob(&blobs, &runtime, &hash, &reading));
+        parsing.await.map_err(|_| IngestError::Panicked("parser"))?
     }
 
     async fn keep_blob(&self, job: &Job, staged: &Staged) -> Result<RunId, IngestError> {
@@ -289,13 +301,27 @@ impl Uploads {
         if self.is_known(&run).await? {
             return Ok(Arrived { run, known: true });
         }
-        job.progress.enter(Phase::Replaying);
         let label = Label {
             run: run.clone(),
             name: job.name.clone(),
             source: job.source,
             blob,
         };
+        let kept = self.replay(job, label, Place::Insert, snapshot).await?;
+        Ok(Arrived {
+            run,
+            known: kept == Kept::Known,
+        })
+    }
+
+    async fn replay(
+        &self,
+        job: &Arc<Job>,
+        label: Label,
+        place: Place,
+        snapshot: Snapshot,
+    ) -> Result<Kept, IngestError> {
+        job.progress.enter(Phase::Replaying);
         let (job, uploads) = (Arc::clone(job), self.clone());
         let work = spawn_blocking(move || {
             let trace = trace::replay::run(snapshot);
@@ -303,13 +329,10 @@ impl Uploads {
             let Shared {
                 store, pictures, ..
             } = uploads.shared();
-            keep(store, pictures, label, trace, || job.cancel.is_cancelled())
+            let cancelled = || job.cancel.is_cancelled();
+            keep(store, pictures, label, place, trace, cancelled)
         });
-        let kept = work.await.map_err(|_| IngestError::Panicked("replay"))??;
-        Ok(Arrived {
-            run,
-            known: kept == Kept::Known,
-        })
+        work.await.map_err(|_| IngestError::Panicked("replay"))?
     }
 
     /// Whether the run is there; a deleted one comes back, for that is what its sender wants.

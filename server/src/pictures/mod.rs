@@ -130,6 +130,16 @@ impl Pictures {
         }
     }
 
+    /// Begins to decode a trace that will be asked for soon.
+    pub fn warm(&self, trace: i64) {
+        let traces = Arc::clone(&self.traces);
+        tokio::spawn(async move {
+            if let Err(error) = traces.get(trace).await {
+                tracing::warn!(%error, trace, "cannot decode a trace ahead of time");
+            }
+        });
+    }
+
     /// Draws the overviews of a trace that is about to become a run. On a blocking thread.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 //!
 //! SQL is written in this folder and nowhere else.
 
+mod blobs;
 mod columns;
 mod error;
 mod rows;
@@ -14,9 +15,10 @@ mod schema;
 mod tiles;
 mod uploads;
 
+pub use blobs::{BlobCodec, BlobRow};
 pub use columns::PackedChunk;
 pub use error::{StoreError, StoreResult};
-pub use runs::{BlobCodec, BlobRow, NewRun, RunRef, RunRow, Which};
+pub use runs::{NewRun, RunRef, RunRow, Which};
 pub use tiles::{Keep, TileKey};
 pub use uploads::{UploadRow, UploadState};
 

@@ -1,4 +1,4 @@
-//! Runs, their blobs and their small facts.
+//! Runs and their small facts.
 
 use super::rows::{
     bytes, corrupt, event, int, series_of, source_name, source_of, step_source_name,
@@ -13,31 +13,6 @@ use std::collections::HashMap;
 use trace::span::Span;
 use trace::trace::{Fidelity, FormatInfo, QualityNote, Series, SeriesSummary, Step};
 use trace::units::{EventIdx, Micros};
-
-/// How a blob is packed in the blob store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlobCodec {
-    /// The server compressed it, at this level.
-    Zstd {
-        /// zstd level.
-        level: i32,
-    },
-    /// As it was uploaded, because it was compressed then.
-    Identity,
-}
-
-/// Uploaded bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlobRow {
-    /// BLAKE3 of the bytes as uploaded, hexadecimal.
-    pub hash: String,
-    /// Bytes as uploaded.
-    pub file_bytes: u64,
-    /// Bytes in the blob store.
-    pub stored_bytes: u64,
-    /// How it is packed there.
-    pub codec: BlobCodec,
-}
 
 /// A run to insert.
 pub struct NewRun {
@@ -152,6 +127,22 @@ impl Reader<'_> {
         found.optional()?.ok_or_else(|| no_run(id))
     }
 
+    /// Runs whose trace another version stored or whose chunks are gone, with their blobs.
+    pub fn outdated_runs(&self, version: u32) -> StoreResult<Vec<(RunId, String)>> {
+        let sql = "SELECT runs.id, runs.blob FROM runs JOIN traces ON traces.id = runs.trace \
+                   WHERE traces.stored_version <> ?1 \
+                   OR NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.trace = runs.trace) \
+                   ORDER BY runs.created_ms DESC";
+        let mut statement = self.tx.prepare(sql)?;
+        let rows = statement.query_map([version], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let mut outdated = Vec::new();
+        for row in rows {
+            let (id, blob): (String, String) = row?;
+            outdated.push((id.parse().map_err(|_| corrupt("run id", &id))?, blob));
+        }
+        Ok(outdated)
+    }
+
     /// Allocator settings of a run, in the file's order.
     pub fn settings(&self, id: &RunId) -> StoreResult<Vec<(String, String)>> {
         let sql = "SELECT name, value FROM settings WHERE run = ?1 ORDER BY position";
@@ -165,29 +156,6 @@ impl Reader<'_> {
         let sql = "SELECT * FROM steps WHERE run = ?1 AND device = ?2 ORDER BY idx";
         let mut statement = self.tx.prepare_cached(sql)?;
         let rows = statement.query_map(params![id.as_str(), device], step_of)?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
-
-    /// A blob.
-    pub fn blob(&self, hash: &str) -> StoreResult<Option<BlobRow>> {
-        let sql = "SELECT * FROM blobs WHERE hash = ?1";
-        let mut statement = self.tx.prepare_cached(sql)?;
-        Ok(statement.query_row([hash], blob_of).optional()?)
-    }
-
-    /// Hashes of all blobs.
-    pub fn blob_hashes(&self) -> StoreResult<Vec<String>> {
-        let mut statement = self.tx.prepare("SELECT hash FROM blobs")?;
-        let rows = statement.query_map([], |row| row.get(0))?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
-
-    /// Blobs that a run uses and that were packed at a lower level than `level`.
-    pub fn blobs_below_level(&self, level: i32) -> StoreResult<Vec<BlobRow>> {
-        let sql = "SELECT * FROM blobs WHERE codec = 'zstd' AND level < ?1 \
-                   AND hash IN (SELECT blob FROM runs) ORDER BY created_ms";
-        let mut statement = self.tx.prepare(sql)?;
-        let rows = statement.query_map([level], blob_of)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -306,33 +274,6 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// Records that a blob is in the blob store; a second time changes nothing.
-    pub fn insert_blob(&mut self, blob: &BlobRow, now_ms: i64) -> StoreResult<()> {
-        let (codec, level) = codec_columns(blob.codec);
-        self.tx.execute(
-            "INSERT INTO blobs (hash, file_bytes, stored_bytes, codec, level, created_ms) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (hash) DO NOTHING",
-            params![
-                blob.hash,
-                int(blob.file_bytes),
-                int(blob.stored_bytes),
-                codec,
-                level,
-                now_ms
-            ],
-        )?;
-        Ok(())
-    }
-
-    /// Records that a blob was packed again.
-    pub fn repack_blob(&mut self, hash: &str, stored: u64, level: i32) -> StoreResult<()> {
-        self.tx.execute(
-            "UPDATE blobs SET stored_bytes = ?2, level = ?3 WHERE hash = ?1",
-            params![hash, int(stored), level],
-        )?;
-        Ok(())
-    }
-
     /// Inserts a run with its facts; from here on everybody sees it.
     ///
     /// # Errors
@@ -355,6 +296,10 @@ impl Writer<'_> {
                 run.format.torch_guess,
             ],
         )?;
+        self.insert_facts(run)
+    }
+
+    fn insert_facts(&mut self, run: &NewRun) -> StoreResult<()> {
         self.insert_notes(run)?;
         for (facts, steps) in &run.devices {
             self.insert_device(&run.id, facts)?;
@@ -393,30 +338,52 @@ impl Writer<'_> {
     /// Removes for good the runs that were deleted before `before_ms`, with their traces. Returns
     /// how many.
     pub fn purge_runs(&mut self, before_ms: i64) -> StoreResult<usize> {
-        let purged = self
-            .tx
-            .execute("DELETE FROM runs WHERE deleted_ms < ?1", [before_ms])?;
-        if purged > 0 {
-            self.purge_traces()?;
+        let sql = "DELETE FROM runs WHERE deleted_ms < ?1 RETURNING trace";
+        let mut statement = self.tx.prepare(sql)?;
+        let traces = statement.query_map([before_ms], |row| row.get(0))?;
+        let traces: Vec<i64> = traces.collect::<Result<_, _>>()?;
+        // Not every trace without a run: one may be on its way in.
+        for &trace in &traces {
+            self.drop_trace(trace)?;
         }
-        Ok(purged)
+        Ok(traces.len())
     }
 
-    /// Removes traces that no run points at.
+    /// Gives a run that is there another trace, with the facts of it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn replace_trace(&mut self, run: &NewRun) -> StoreResult<()> {
+        let old: Option<i64> = self
+            .tx
+            .query_row(
+                "SELECT trace FROM runs WHERE id = ?1",
+                [run.id.as_str()],
+                |row| row.get(0),
+            )
+            .optional()?;
+        let old = old.ok_or_else(|| no_run(&run.id))?;
+        for table in ["settings", "quality", "devices"] {
+            let sql = format!("DELETE FROM {table} WHERE run = ?1");
+            self.tx.execute(&sql, [run.id.as_str()])?;
+        }
+        self.tx.execute(
+            "UPDATE runs SET trace = ?2, pickle_protocol = ?3, torch_guess = ?4 WHERE id = ?1",
+            params![
+                run.id.as_str(),
+                run.trace,
+                run.format.pickle_protocol,
+                run.format.torch_guess,
+            ],
+        )?;
+        self.drop_trace(old)?;
+        self.insert_facts(run)
+    }
+
+    /// Removes traces that no run points at. Only when none is on its way in: at the start.
     pub fn purge_traces(&mut self) -> StoreResult<usize> {
         let sql = "DELETE FROM traces WHERE id NOT IN (SELECT trace FROM runs)";
         Ok(self.tx.execute(sql, [])?)
-    }
-
-    /// Forgets blobs that no run and no unfinished upload uses, and returns their hashes: they
-    /// must be removed from the blob store now.
-    pub fn forget_unused_blobs(&mut self) -> StoreResult<Vec<String>> {
-        let mut statement = self.tx.prepare(
-            "DELETE FROM blobs WHERE hash NOT IN (SELECT blob FROM runs) AND hash NOT IN \
-             (SELECT blob FROM uploads WHERE blob IS NOT NULL) RETURNING hash",
-        )?;
-        let rows = statement.query_map([], |row| row.get(0))?;
-        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     fn changed_one(&self, id: &RunId, changed: usize) -> StoreResult<()> {
@@ -582,26 +549,5 @@ fn step_of(row: &Row) -> rusqlite::Result<StepFacts> {
         allocated_peak: bytes(row, "allocated_peak")?,
         reserved_end: bytes(row, "reserved_end")?,
         requested_end: bytes(row, "requested_end")?,
-    })
-}
-
-fn codec_columns(codec: BlobCodec) -> (&'static str, i32) {
-    match codec {
-        BlobCodec::Zstd { level } => ("zstd", level),
-        BlobCodec::Identity => ("identity", 0),
-    }
-}
-
-fn blob_of(row: &Row) -> rusqlite::Result<BlobRow> {
-    let codec: String = row.get("codec")?;
-    let level = row.get("level")?;
-    Ok(BlobRow {
-        hash: row.get("hash")?,
-        file_bytes: uint(row, "file_bytes")?,
-        stored_bytes: uint(row, "stored_bytes")?,
-        codec: match codec.as_str() {
-            "identity" => BlobCodec::Identity,
-            _ => BlobCodec::Zstd { level },
-        },
     })
 }

@@ -1,3 +1,5 @@
+//! The rules against an interval map, and against sizes that PyTorch is known to choose.
+
 use super::*;
 use proptest::prelude::*;
 

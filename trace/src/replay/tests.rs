@@ -1,3 +1,5 @@
+//! Replay against a program that keeps its own counters.
+
 use super::*;
 use crate::snapshot::EventKind;
 use crate::trace::{Action, PoolId};

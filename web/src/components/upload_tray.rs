@@ -29,7 +29,7 @@ pub fn UploadTray() -> impl IntoView {
     let items = uploads.items();
     let headline = Memo::new(move |_| items.with(|items| queue::headline(items)));
     let over = Memo::new(move |_| items.with(|items| !queue::is_busy(items)));
-    let ids = move || items.with(|items| items.iter().map(|i| i.id).collect::<Vec<_>>());
+    let ids = Memo::new(move |_| items.with(|items| queue::display_order(items)));
     let tray = move || {
         view! {
             <section class="tray" aria-label="Uploads">
@@ -46,7 +46,7 @@ pub fn UploadTray() -> impl IntoView {
                     </Show>
                 </header>
                 <ul class="tray-items">
-                    <For each=ids key=|id| *id children=move |id| row(uploads, id)/>
+                    <For each=move || ids.get() key=|id| *id children=move |id| row(uploads, id)/>
                 </ul>
             </section>
         }

@@ -439,10 +439,10 @@ fn share(handle: Handle, group: &GroupShare, total: u64) -> impl IntoView + use<
                 title=label
                 on:click=move |_| handle.select(Some(Selection::Group(key)))
             >
-                <span class="swatch" style=swatch></span>
+                <span class="swatch" prop:style=swatch></span>
                 <span class="share-name">{name}</span>
                 <span class="share-bytes">{bytes.to_string()}</span>
-                <span class="share-bar" style=bar></span>
+                <span class="share-bar" prop:style=bar></span>
             </button>
         </li>
     }

@@ -56,7 +56,7 @@ pub fn Tooltip(handle: Handle) -> impl IntoView {
         Some(readout) => placed(handle, readout.at),
         None => "display: none".to_owned(),
     };
-    view! { <div class="timeline-tooltip" style=place aria-hidden="true">{content}</div> }
+    view! { <div class="timeline-tooltip" prop:style=place aria-hidden="true">{content}</div> }
 }
 
 /// Right of and below the pointer, or left of it in the right half.

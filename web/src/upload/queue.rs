@@ -285,6 +285,19 @@ pub fn next_waiting(items: &[Item]) -> Option<LocalId> {
     waiting.map(|item| item.id)
 }
 
+/// What needs attention first: failures, then what is under way, what waits, what is over.
+pub fn display_order(items: &[Item]) -> Vec<LocalId> {
+    let rank = |item: &Item| match item.state {
+        State::Failed(_) => 0,
+        State::Running(_) => 1,
+        State::Waiting => 2,
+        State::Cancelled | State::Done(..) => 3,
+    };
+    let mut order: Vec<&Item> = items.iter().collect();
+    order.sort_by_key(|item| rank(item));
+    order.into_iter().map(|item| item.id).collect()
+}
+
 /// Whether leaving the page would lose something.
 pub fn is_busy(items: &[Item]) -> bool {
     items.iter().any(|item| !item.state.is_final())
@@ -302,6 +315,7 @@ pub fn headline(items: &[Item]) -> String {
         .count();
     let open = items.iter().filter(|i| !i.state.is_final()).count();
     match (open, failed) {
+        (0, 0) if done == 0 => "Cancelled".to_owned(),
         (0, 0) => format::plural(done as u64, "upload") + " done",
         (0, _) => format!(
             "{failed} of {} failed",
@@ -426,6 +440,20 @@ mod tests {
     }
 
     #[test]
+    fn failures_come_first_and_the_rest_keeps_its_order() {
+        let mut items: Vec<Item> = (0..5)
+            .map(|n| Item {
+                id: LocalId(n),
+                ..item()
+            })
+            .collect();
+        items[0].on(done());
+        items[2].on(Change::Started(UnixMillis(0)));
+        items[4].on(failed());
+        assert_eq!(display_order(&items), [4, 2, 1, 3, 0].map(LocalId));
+    }
+
+    #[test]
     fn the_headline_counts() {
         let mut items = vec![item()];
         assert_eq!(headline(&items), "Uploading");
@@ -440,5 +468,8 @@ mod tests {
         items[1].on(Change::Retried);
         items[1].on(done());
         assert_eq!(headline(&items), "2 uploads done");
+        let mut cancelled = item();
+        cancelled.on(Change::Cancelled);
+        assert_eq!(headline(&[cancelled]), "Cancelled");
     }
 }

@@ -12,6 +12,7 @@ use api::routes;
 use api::runs::{FinishedUpload, RunDetail, RunSource, RunSummary};
 use axum::http::{Method, StatusCode};
 use std::time::Duration;
+use trace::tiles::TileId;
 
 async fn upload(server: &Server) -> RunId {
     server
@@ -232,4 +233,35 @@ async fn blobs_are_packed_again_and_stay_the_same() {
     assert_eq!(stored.len() as u64, after.stored_bytes);
     assert!(zstd::decode_all(&stored[..]).unwrap() == snapshot());
     assert_eq!(upload(&server).await, run, "equal bytes are still known");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_derived_comes_back_from_the_blob() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config::new(folder.path().join("data"));
+    let (before, database) = {
+        let server = Server {
+            app: App::open(config.clone()).await.unwrap(),
+            _folder: tempfile::tempdir().unwrap(),
+        };
+        upload(&server).await;
+        server.app.stopping.cancel();
+        (live(&server).await, server.data().join("tidemark.db"))
+    };
+    let sql = "DELETE FROM tiles; DELETE FROM chunks; DELETE FROM steps; DELETE FROM quality; \
+               UPDATE traces SET stored_version = 0;";
+    let connection = rusqlite::Connection::open(database).unwrap();
+    connection.execute_batch(sql).unwrap();
+    let server = reopened(config, folder).await;
+    let tile = TileId { level: 0, index: 0 };
+    let path = routes::series_tile(&before[0].id, 0, tile);
+    let rebuilt = async {
+        while server.get(&path).await.status != StatusCode::OK {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), rebuilt)
+        .await
+        .unwrap();
+    assert_eq!(live(&server).await, before);
 }

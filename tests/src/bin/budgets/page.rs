@@ -103,7 +103,7 @@ pub async fn move_about(server: &TestServer, url: &str, table: &mut Table) {
     browser
         .goto(&server.url(&format!("{}?frames=1", path_of(url))))
         .await;
-    wait_for_picture(&browser).await;
+    first_picture(&browser).await;
     browser
         .eval("window.__tidemark_frames.length = 0; return null;")
         .await;

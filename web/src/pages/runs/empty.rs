@@ -9,7 +9,7 @@ use crate::components::toasts::Toasts;
 use crate::format;
 use api::problem::Problem;
 use api::routes;
-use api::runs::{FinishedUpload, Sample};
+use api::runs::{Access, FinishedUpload, Sample, ServerInfo};
 use leptos::prelude::*;
 use leptos_router::NavigateOptions;
 use leptos_router::hooks::use_navigate;
@@ -21,8 +21,12 @@ train(steps=10)
 torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
 
 /// Uploads from a shell, from wherever this page was opened.
-fn curl_line(origin: &str) -> String {
-    format!("curl -T snapshot.pickle {origin}/api/upload/")
+fn curl_line(origin: &str, access: Access) -> String {
+    let token = match access {
+        Access::Open => "",
+        Access::Granted | Access::TokenNeeded => "-H \"Authorization: Bearer $TIDEMARK_TOKEN\" ",
+    };
+    format!("curl {token}-T snapshot.pickle {origin}/api/upload/")
 }
 
 /// Uploads with our own command line.
@@ -137,26 +141,34 @@ fn SampleCard(sample: Sample) -> impl IntoView {
 #[component]
 pub fn Recipes() -> impl IntoView {
     let origin = window().location().origin().unwrap_or_default();
+    let push = push_line(&origin);
+    let server = LocalResource::new(|| client::get::<ServerInfo>(routes::SERVER));
+    let curl = Signal::derive(move || {
+        let access = server
+            .get()
+            .and_then(Result::ok)
+            .map(|server| server.access);
+        curl_line(&origin, access.unwrap_or(Access::Open))
+    });
     view! {
         <section class="recipes" aria-labelledby="recipes-title">
             <h2 id="recipes-title">"Record your own"</h2>
-            <Recipe title="In the training script" text=RECORD.to_owned()/>
-            <Recipe title="Upload from a shell" text=curl_line(&origin)/>
-            <Recipe title="Upload and get the link" text=push_line(&origin)/>
+            <Recipe title="In the training script" text=RECORD/>
+            <Recipe title="Upload from a shell" text=curl/>
+            <Recipe title="Upload and get the link" text=push/>
         </section>
     }
 }
 
 #[component]
-fn Recipe(title: &'static str, text: String) -> impl IntoView {
-    let code = text.clone();
+fn Recipe(title: &'static str, #[prop(into)] text: Signal<String>) -> impl IntoView {
     view! {
         <figure class="recipe">
             <figcaption>
                 {title}
                 <CopyButton text=text what=title/>
             </figcaption>
-            <pre tabindex="0"><code>{code}</code></pre>
+            <pre tabindex="0"><code>{text}</code></pre>
         </figure>
     }
 }
@@ -169,7 +181,12 @@ mod tests {
     fn recipes_name_the_server_that_serves_them() {
         let origin = "http://127.0.0.1:7878";
         // curl appends the file's name only to an address that ends with a slash.
-        assert!(curl_line(origin).ends_with("http://127.0.0.1:7878/api/upload/"));
+        let curl = curl_line(origin, Access::Open);
+        assert_eq!(
+            curl,
+            "curl -T snapshot.pickle http://127.0.0.1:7878/api/upload/"
+        );
+        assert!(curl_line(origin, Access::Granted).contains("Bearer $TIDEMARK_TOKEN"));
         assert!(push_line(origin).ends_with(origin));
         assert_eq!(RECORD.lines().count(), 3);
     }

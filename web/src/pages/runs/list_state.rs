@@ -2,7 +2,7 @@
 //!
 //! `v=1&sort=peak&dir=asc&q=leak`; defaults are left out, the default list has a clean address.
 
-use crate::url_state::Query;
+use crate::url_state::{Query, decode, encode};
 use api::runs::RunSummary;
 use std::cmp::Ordering;
 
@@ -276,46 +276,6 @@ impl Query for ListState {
         }
         query
     }
-}
-
-/// Percent-encodes all but letters, digits and `-._~`; a space becomes `+`.
-fn encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(byte as char);
-            }
-            b' ' => out.push('+'),
-            _ => out += &format!("%{byte:02X}"),
-        }
-    }
-    out
-}
-
-/// The other way around; a broken escape stands for itself.
-fn decode(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut i = 0;
-    while i < bytes.len() {
-        let escaped = (bytes[i] == b'%')
-            .then(|| bytes.get(i + 1..i + 3))
-            .flatten()
-            .and_then(|hex| std::str::from_utf8(hex).ok())
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match (bytes[i], escaped) {
-            (_, Some(byte)) => {
-                out.push(byte);
-                i += 3;
-                continue;
-            }
-            (b'+', None) => out.push(b' '),
-            (byte, None) => out.push(byte),
-        }
-        i += 1;
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 #[cfg(test)]

@@ -1,0 +1,116 @@
+//! Blobs: which uploaded bytes the blob store holds, and how they are packed.
+
+use super::rows::{int, uint};
+use super::{Reader, StoreResult, Writer};
+use rusqlite::{OptionalExtension, Row, params};
+
+/// How a blob is packed in the blob store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlobCodec {
+    /// The server compressed it, at this level.
+    Zstd {
+        /// zstd level.
+        level: i32,
+    },
+    /// As it was uploaded, because it was compressed then.
+    Identity,
+}
+
+/// Uploaded bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobRow {
+    /// BLAKE3 of the bytes as uploaded, hexadecimal.
+    pub hash: String,
+    /// Bytes as uploaded.
+    pub file_bytes: u64,
+    /// Bytes in the blob store.
+    pub stored_bytes: u64,
+    /// How it is packed there.
+    pub codec: BlobCodec,
+}
+
+impl Reader<'_> {
+    /// A blob.
+    pub fn blob(&self, hash: &str) -> StoreResult<Option<BlobRow>> {
+        let sql = "SELECT * FROM blobs WHERE hash = ?1";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        Ok(statement.query_row([hash], blob_of).optional()?)
+    }
+
+    /// Hashes of all blobs.
+    pub fn blob_hashes(&self) -> StoreResult<Vec<String>> {
+        let mut statement = self.tx.prepare("SELECT hash FROM blobs")?;
+        let rows = statement.query_map([], |row| row.get(0))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Blobs that a run uses and that were packed at a lower level than `level`.
+    pub fn blobs_below_level(&self, level: i32) -> StoreResult<Vec<BlobRow>> {
+        let sql = "SELECT * FROM blobs WHERE codec = 'zstd' AND level < ?1 \
+                   AND hash IN (SELECT blob FROM runs) ORDER BY created_ms";
+        let mut statement = self.tx.prepare(sql)?;
+        let rows = statement.query_map([level], blob_of)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}
+
+impl Writer<'_> {
+    /// Records that a blob is in the blob store; a second time changes nothing.
+    pub fn insert_blob(&mut self, blob: &BlobRow, now_ms: i64) -> StoreResult<()> {
+        let (codec, level) = codec_columns(blob.codec);
+        self.tx.execute(
+            "INSERT INTO blobs (hash, file_bytes, stored_bytes, codec, level, created_ms) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (hash) DO NOTHING",
+            params![
+                blob.hash,
+                int(blob.file_bytes),
+                int(blob.stored_bytes),
+                codec,
+                level,
+                now_ms
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Records that a blob was packed again.
+    pub fn repack_blob(&mut self, hash: &str, stored: u64, level: i32) -> StoreResult<()> {
+        self.tx.execute(
+            "UPDATE blobs SET stored_bytes = ?2, level = ?3 WHERE hash = ?1",
+            params![hash, int(stored), level],
+        )?;
+        Ok(())
+    }
+
+    /// Forgets blobs that no run and no unfinished upload uses, and returns their hashes: they
+    /// must be removed from the blob store now.
+    pub fn forget_unused_blobs(&mut self) -> StoreResult<Vec<String>> {
+        let mut statement = self.tx.prepare(
+            "DELETE FROM blobs WHERE hash NOT IN (SELECT blob FROM runs) AND hash NOT IN \
+             (SELECT blob FROM uploads WHERE blob IS NOT NULL) RETURNING hash",
+        )?;
+        let rows = statement.query_map([], |row| row.get(0))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}
+
+fn codec_columns(codec: BlobCodec) -> (&'static str, i32) {
+    match codec {
+        BlobCodec::Zstd { level } => ("zstd", level),
+        BlobCodec::Identity => ("identity", 0),
+    }
+}
+
+fn blob_of(row: &Row) -> rusqlite::Result<BlobRow> {
+    let codec: String = row.get("codec")?;
+    let level = row.get("level")?;
+    Ok(BlobRow {
+        hash: row.get("hash")?,
+        file_bytes: uint(row, "file_bytes")?,
+        stored_bytes: uint(row, "stored_bytes")?,
+        codec: match codec.as_str() {
+            "identity" => BlobCodec::Identity,
+            _ => BlobCodec::Zstd { level },
+        },
+    })
+}
