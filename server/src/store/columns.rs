@@ -94,6 +94,12 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
+    /// Loses every trace's columns, as a damaged database would; how many.
+    #[cfg(test)]
+    pub fn lose_chunks(&mut self) -> StoreResult<usize> {
+        Ok(self.tx.execute("DELETE FROM chunks", [])?)
+    }
+
     /// Makes an empty trace, to be filled with [`Writer::insert_chunks`].
     pub fn new_trace(&mut self, stored_version: u32, now_ms: i64) -> StoreResult<i64> {
         self.tx.execute(
