@@ -129,12 +129,30 @@ struct Pen<'a> {
     hairline: i32,
 }
 
-/// The band at hand while going up a column.
+/// Where a climb up a column stands; levels in quanta.
 #[derive(Clone, Copy)]
-struct Strip {
+struct Climb {
+    /// The group at hand.
     group: Option<u16>,
-    bottom: i32,
-    top: i32,
+    /// Where its band began.
+    band_from: u32,
+    /// Where a row of entries began that are too low to be drawn one by one.
+    crumbs_from: Option<u32>,
+}
+
+impl Climb {
+    fn new(group: Option<u16>, from: u32) -> Climb {
+        Climb {
+            group,
+            band_from: from,
+            crumbs_from: None,
+        }
+    }
+}
+
+/// Quanta in bytes.
+fn bytes(quanta: u32) -> f64 {
+    f64::from(quanta) * QUANTUM as f64
 }
 
 impl<'a> Pen<'a> {
@@ -156,82 +174,63 @@ impl<'a> Pen<'a> {
         }
     }
 
+    /// Goes up one column. The inner loop is that of a frame: a column may hold a thousand entries,
+    /// so those that melt cost a comparison and nothing more.
     fn draw_run(&mut self, run: Run) {
         self.run += 1;
         let layout = &self.mountain.layout;
         let (items, tops) = layout.column(layout.highest(run.first, run.end));
         let rows = self.frame.rows;
-        let bytes = |quanta: u32| f64::from(quanta) * QUANTUM as f64;
+        let crumb = (CRUMB_PX / rows.height_of(QUANTUM as f64)).ceil() as u32;
         let first = tops.partition_point(|&top| bytes(top) <= rows.low());
+        let high = (rows.level(f64::from(self.frame.layout.plot.y0)) / QUANTUM as f64) as u32;
         let mut below = if first == 0 { 0 } else { tops[first - 1] };
-        let mut y = rows.row(bytes(below));
-        let top_row = self.frame.layout.plot.y0;
-        let mut crumbs: Option<Strip> = None;
-        let mut band: Option<Strip> = None;
+        let mut climb = Climb::new(None, below);
         for (&index, &top) in items[first..].iter().zip(&tops[first..]) {
-            if y <= top_row {
+            if below > high {
                 break;
             }
-            let item = layout.item(ItemIdx(index));
-            let group = layout.group_of(item);
-            let (bottom, tall) = (y, rows.height_of(bytes(top - below)));
-            (y, below) = (rows.row(bytes(top)), top);
-            if band.is_some_and(|b| b.group != group) {
-                self.close_group(band.take(), run);
+            let group = layout.group_of_index(ItemIdx(index));
+            if group != climb.group {
+                self.end_band(climb, below, run);
+                climb = Climb::new(group, below);
             }
-            let start = band.map_or(bottom, |b| b.bottom);
-            band = Some(Strip {
-                group,
-                bottom: start,
-                top: y,
-            });
-            if tall < CRUMB_PX && group.is_some() {
-                let start = match crumbs {
-                    Some(c) if c.group == group => c.bottom,
-                    _ => {
-                        self.melt(crumbs.take(), run);
-                        bottom
-                    }
-                };
-                crumbs = Some(Strip {
-                    group,
-                    bottom: start,
-                    top: y,
-                });
-                continue;
+            if top - below < crumb && group.is_some() {
+                climb.crumbs_from.get_or_insert(below);
+            } else {
+                self.melt(&mut climb, below, run);
+                let (y0, y1) = (rows.row(bytes(top)), rows.row(bytes(below)));
+                self.lay(ItemIdx(index), rect(run, y0, y1));
             }
-            self.melt(crumbs.take(), run);
-            self.lay(ItemIdx(index), rect(run, y, bottom));
+            below = top;
         }
-        self.melt(crumbs, run);
-        self.close_group(band, run);
+        self.end_band(climb, below, run);
     }
 
-    fn melt(&mut self, crumbs: Option<Strip>, run: Run) {
-        if let Some(Strip {
-            group: Some(group),
-            bottom,
-            top,
-        }) = crumbs
-        {
+    /// The crumbs up to a level become one rectangle of their group.
+    fn melt(&mut self, climb: &mut Climb, top: u32, run: Run) {
+        if let (Some(from), Some(group)) = (climb.crumbs_from.take(), climb.group) {
+            let rows = self.frame.rows;
             let index = self.mountain.layout.index(Item::Rest(group));
-            self.lay(index, rect(run, top, bottom));
+            let (y0, y1) = (rows.row(bytes(top)), rows.row(bytes(from)));
+            self.lay(index, rect(run, y0, y1));
         }
     }
 
-    fn close_group(&mut self, band: Option<Strip>, run: Run) {
-        let Some(Strip { group, bottom, top }) = band else {
+    fn end_band(&mut self, mut climb: Climb, top: u32, run: Run) {
+        self.melt(&mut climb, top, run);
+        let Some(group) = climb.group else {
             return;
         };
-        let Some(group) = group.filter(|_| bottom - top >= self.seam_from) else {
+        let rows = self.frame.rows;
+        let (y0, y1) = (rows.row(bytes(top)), rows.row(bytes(climb.band_from)));
+        if y1 - y0 < self.seam_from {
             return;
-        };
-        self.lay_seam(group, rect(run, top, top + self.hairline));
-        if bottom - top >= self.label_height {
-            self.group_spans.push(GroupSpan {
-                group,
-                rect: rect(run, top, bottom),
-            });
+        }
+        self.lay_seam(group, rect(run, y0, y0 + self.hairline));
+        if y1 - y0 >= self.label_height {
+            let rect = rect(run, y0, y1);
+            self.group_spans.push(GroupSpan { group, rect });
         }
     }
 

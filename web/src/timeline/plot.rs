@@ -147,7 +147,8 @@ impl Rows {
     pub fn row(&self, bytes: f64) -> i32 {
         let up = (bytes - self.low) * self.per_byte;
         let up = up.clamp(0.0, f64::from(self.plot.height()));
-        self.plot.y1 - up.round() as i32
+        // Rounds half up. Not `round`: that is a function call where this is an instruction.
+        self.plot.y1 - (up + 0.5).floor() as i32
     }
 
     /// Whether a level is on screen.

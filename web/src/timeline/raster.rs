@@ -29,10 +29,11 @@ impl Raster {
         (self.width, self.height) = (width, height);
         let wanted = width as usize * height as usize * 4;
         self.pixels.resize(wanted, 0);
-        let pixel = [colour.0, colour.1, colour.2, colour.3];
-        for chunk in self.pixels.as_chunks_mut::<4>().0 {
-            *chunk = pixel;
+        if colour.3 == 0 {
+            return self.pixels.fill(0);
         }
+        let pixel = [colour.0, colour.1, colour.2, colour.3];
+        self.pixels.as_chunks_mut::<4>().0.fill(pixel);
     }
 
     /// The pixels.

@@ -44,9 +44,12 @@ pub struct StackLayout {
     tops: Vec<u32>,
     /// Upper edge of each column's body (all but pending), in quanta: what is allocated.
     bodies: Vec<u32>,
-    /// The group of each block, so that painting needs no look at the tile.
-    block_groups: Vec<u16>,
+    /// The group of each item by dense number, so that painting needs no look at the tile.
+    item_groups: Vec<u16>,
 }
+
+/// The group of what belongs to none.
+const NO_GROUP: u16 = u16::MAX;
 
 /// An item and its edges in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +72,7 @@ impl StackLayout {
             items: Vec::new(),
             tops: Vec::new(),
             bodies: Vec::new(),
-            block_groups: tile.blocks.iter().map(|b| b.group).collect(),
+            item_groups: item_groups(tile),
         };
         let mut live = LiveBlocks::new(tile);
         for column in 0..tile.samples.len() {
@@ -85,7 +88,7 @@ impl StackLayout {
         let mut live = live.iter().copied().peekable();
         for (g, group) in tile.groups.iter().enumerate() {
             let g = g as u16;
-            while let Some(block) = live.next_if(|&b| self.block_groups[b as usize] == g) {
+            while let Some(block) = live.next_if(|&b| tile.blocks[b as usize].group == g) {
                 let size = tile.blocks[block as usize].size;
                 self.push_entry(Item::Block(block), size, &mut level);
             }
@@ -126,7 +129,7 @@ impl StackLayout {
         let (items, tops) = self.column(column);
         let mut below = 0;
         for (&item, &top) in items.iter().zip(tops) {
-            if let Some(group) = self.group_of(self.item(ItemIdx(item))) {
+            if let Some(group) = self.group_of_index(ItemIdx(item)) {
                 levels[group as usize] += u64::from(top - below) * QUANTUM;
             }
             below = top;
@@ -175,11 +178,13 @@ impl StackLayout {
 
     /// The group an item belongs to.
     pub fn group_of(&self, item: Item) -> Option<u16> {
-        match item {
-            Item::Block(block) => Some(self.block_groups[block as usize]),
-            Item::Rest(group) => Some(group),
-            Item::Base | Item::Pending => None,
-        }
+        self.group_of_index(self.index(item))
+    }
+
+    /// The group that the item of a dense number belongs to.
+    pub fn group_of_index(&self, index: ItemIdx) -> Option<u16> {
+        let group = self.item_groups[index.0 as usize];
+        (group != NO_GROUP).then_some(group)
     }
 
     /// Samples.
@@ -212,7 +217,7 @@ impl StackLayout {
     /// The edges of a whole group in a column; `None` when nothing of it is there.
     pub fn find_group(&self, column: usize, group: u16) -> Option<(Bytes, Bytes)> {
         let (items, _) = self.column(column);
-        let belongs = |&i: &u32| self.group_of(self.item(ItemIdx(i))) == Some(group);
+        let belongs = |&i: &u32| self.group_of_index(ItemIdx(i)) == Some(group);
         let first = items.iter().position(belongs)?;
         let last = items.iter().rposition(belongs)?;
         Some((self.band(column, first).bottom, self.band(column, last).top))
@@ -230,8 +235,16 @@ impl StackLayout {
 
     /// What it holds, in bytes of this machine's memory.
     pub fn cost(&self) -> usize {
-        4 * (self.starts.len() + self.items.len() + self.tops.len()) + 2 * self.block_groups.len()
+        4 * (self.starts.len() + self.items.len() + self.tops.len()) + 2 * self.item_groups.len()
     }
+}
+
+fn item_groups(tile: &MountainTile) -> Vec<u16> {
+    let mut groups = vec![NO_GROUP];
+    groups.extend(tile.blocks.iter().map(|b| b.group));
+    groups.extend(0..tile.groups.len() as u16);
+    groups.push(NO_GROUP);
+    groups
 }
 
 /// 2^32 quanta are 2 TiB: more than any device has.

@@ -14,7 +14,8 @@ use leptos::html::{Canvas, Div};
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 use web_sys::{
-    Element, HtmlCanvasElement, HtmlDivElement, KeyboardEvent, MouseEvent, PointerEvent, WheelEvent,
+    Element, HtmlCanvasElement, HtmlDivElement, KeyboardEvent, MouseEvent, Node, PointerEvent,
+    WheelEvent,
 };
 
 /// The two canvases of the picture.
@@ -244,14 +245,15 @@ fn dialog_is_open() -> bool {
         .is_some()
 }
 
+/// The timeline has the focus when it is on the stage, or nowhere: a link that was just opened can
+/// be explored at once.
 fn focus(stage: NodeRef<Div>, event: &KeyboardEvent) -> Focus {
-    let target = event
-        .target()
-        .and_then(|t| t.dyn_into::<web_sys::Node>().ok());
+    let target = event.target().and_then(|t| t.dyn_into::<Node>().ok());
     let inside = stage
         .get_untracked()
         .is_some_and(|stage| stage.contains(target.as_ref()));
-    if inside {
+    let nowhere = target.is_some_and(|t| ["BODY", "MAIN"].contains(&t.node_name().as_str()));
+    if inside || nowhere {
         Focus::Timeline
     } else {
         Focus::Elsewhere
