@@ -248,10 +248,9 @@ async fn what_is_derived_comes_back_from_the_blob() {
         server.app.stopping.cancel();
         (live(&server).await, server.data().join("tidemark.db"))
     };
-    let sql = "DELETE FROM tiles; DELETE FROM chunks; DELETE FROM steps; DELETE FROM quality; \
-               UPDATE traces SET stored_version = 0;";
-    let connection = rusqlite::Connection::open(database).unwrap();
-    connection.execute_batch(sql).unwrap();
+    let store = crate::store::Store::open(&database).unwrap();
+    store.write_now(|writer| writer.lose_all_derived()).unwrap();
+    drop(store);
     let server = reopened(config, folder).await;
     let tile = TileId { level: 0, index: 0 };
     let path = routes::series_tile(&before[0].id, 0, tile);
