@@ -169,8 +169,9 @@ impl Interner {
             }
             key = key.wrapping_add(NEXT);
         }
-        if self.stacks.strings.text_len() + text.len() > MAX_TEXT {
-            return Err(ReadErrorKind::Limit("text of all strings", MAX_TEXT as u64));
+        // As 64 bits: in the browser a `usize` cannot exceed the limit.
+        if self.stacks.strings.text_len() as u64 + text.len() as u64 > MAX_TEXT {
+            return Err(ReadErrorKind::Limit("text of all strings", MAX_TEXT));
         }
         let idx = self.stacks.strings.push(text);
         self.strings.insert(key, idx);
@@ -261,7 +262,7 @@ impl Interner {
 }
 
 /// Bytes of all strings together: places in the text are 32 bits.
-const MAX_TEXT: usize = u32::MAX as usize;
+const MAX_TEXT: u64 = u32::MAX as u64;
 
 /// Bytes of one frame of one stack.
 const MEMBER_BYTES: usize = 4;
