@@ -127,6 +127,9 @@ async fn explore(browser: &Browser, name: &str) {
     browser.screenshot(&format!("{name}-near")).await;
 
     // An allocation is selected with the keyboard alone, and its stack is there.
+    browser
+        .eval("document.querySelector('.timeline-stage').focus(); return null;")
+        .await;
     key(browser, "ArrowRight").await;
     let selected = "return /sel=b\\d+/.test(location.search) && \
                     !!document.querySelector('.panel .stack');";

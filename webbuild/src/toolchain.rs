@@ -41,11 +41,10 @@ impl Toolchain {
         if rustup_may_download() && rustup_adds_target(root, progress) {
             return Ok(Self::Active);
         }
-        for bin in bins_that_can_build_std(root) {
-            let sysroot = sysroot(&workshop.dir, &bin, progress)?;
-            return Ok(Self::WithSysroot { bin, sysroot });
-        }
-        Err(Error::NoToolchain)
+        let bin = bins_that_can_build_std(root).into_iter().next();
+        let bin = bin.ok_or(Error::NoToolchain)?;
+        let sysroot = sysroot(&workshop.dir, &bin, progress)?;
+        Ok(Self::WithSysroot { bin, sysroot })
     }
 
     /// `cargo SUBCOMMAND --target wasm32-unknown-unknown`, free of whatever cargo runs around it.

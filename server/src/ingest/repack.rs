@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 /// How often it looks for something to do.
-const EVERY: Duration = Duration::from_secs(5);
+const EVERY: Duration = Duration::from_secs(2);
 
 /// The lowest priority there is.
 const NICENESS: i32 = 19;
@@ -51,7 +51,7 @@ impl Uploads {
     }
 
     /// Packs every blob again that is packed at a lower level.
-    pub(crate) fn repack_all(
+    fn repack_all(
         &self,
         runtime: &Handle,
         level: i32,

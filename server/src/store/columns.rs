@@ -94,6 +94,20 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
+    /// Loses every trace's columns, as a damaged database would; how many.
+    #[cfg(test)]
+    pub fn lose_chunks(&mut self) -> StoreResult<usize> {
+        Ok(self.tx.execute("DELETE FROM chunks", [])?)
+    }
+
+    /// Loses everything derived, as if an older version had written it.
+    #[cfg(test)]
+    pub fn lose_all_derived(&mut self) -> StoreResult<()> {
+        let sql = "DELETE FROM tiles; DELETE FROM chunks; DELETE FROM steps; \
+                   DELETE FROM quality; UPDATE traces SET stored_version = 0;";
+        Ok(self.tx.execute_batch(sql)?)
+    }
+
     /// Makes an empty trace, to be filled with [`Writer::insert_chunks`].
     pub fn new_trace(&mut self, stored_version: u32, now_ms: i64) -> StoreResult<i64> {
         self.tx.execute(

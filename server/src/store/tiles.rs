@@ -53,6 +53,12 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
+    /// Loses every picture: they are derived.
+    #[cfg(test)]
+    pub fn lose_tiles(&mut self) -> StoreResult<usize> {
+        Ok(self.tx.execute("DELETE FROM tiles", [])?)
+    }
+
     /// Packs and keeps a picture, and returns it packed. Nothing is kept when the trace is gone.
     pub fn put_tile(&mut self, key: &TileKey, encoded: &[u8], keep: Keep) -> StoreResult<Vec<u8>> {
         let packed = pack(encoded)?;

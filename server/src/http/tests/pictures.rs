@@ -63,8 +63,8 @@ async fn the_first_picture_needs_no_decoding() {
     let whole = TileId::covering(0, u64::from(run.devices[0].events));
     // Without its chunks a trace cannot be decoded any more.
     server.app.pictures.traces.forget_all();
-    let database = rusqlite::Connection::open(server.data().join("tidemark.db")).unwrap();
-    assert!(database.execute("DELETE FROM chunks", []).unwrap() > 0);
+    let lost = server.app.store.write_now(|writer| writer.lose_chunks());
+    assert!(lost.unwrap() > 0);
     for path in [
         routes::series_tile(&run.id, 0, whole),
         routes::mountain_tile(&run.id, 0, GroupBy::Stack, whole),
@@ -85,8 +85,8 @@ async fn a_stored_trace_draws_the_same_as_the_fresh_one() {
     let moment = routes::moment(&run.id, 0, EventIdx(77));
     let fresh_moment: Moment = server.get(&moment).await.read();
     server.app.pictures.traces.forget_all();
-    let database = rusqlite::Connection::open(server.data().join("tidemark.db")).unwrap();
-    database.execute("DELETE FROM tiles", []).unwrap();
+    let lost = server.app.store.write_now(|writer| writer.lose_tiles());
+    assert!(lost.unwrap() > 0);
     assert_eq!(
         series_tile(&server, &run.id, TileId { level: 0, index: 1 }).await,
         fresh

@@ -204,7 +204,7 @@ async fn two_servers_cannot_share_a_folder() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn blobs_are_packed_again_and_stay_the_same() {
-    let server = Server::start().await;
+    let server = Server::with(|config| config.repack_level = Some(12)).await;
     let run = upload(&server).await;
     let hash = live(&server).await[0].content_hash.clone();
     let (name, store) = (hash.clone(), server.app.store.clone());
@@ -213,10 +213,19 @@ async fn blobs_are_packed_again_and_stay_the_same() {
         .await
         .unwrap()
         .unwrap();
-    let (uploads, stopping) = (server.app.uploads.clone(), server.app.stopping.clone());
-    let runtime = tokio::runtime::Handle::current();
-    let repack = move || uploads.repack_all(&runtime, 12, &stopping).unwrap();
-    tokio::task::spawn_blocking(repack).await.unwrap();
+    let (name, waiting) = (hash.clone(), store.clone());
+    let repacked = async {
+        loop {
+            let name = name.clone();
+            let blob = waiting.read(move |reader| reader.blob(&name)).await;
+            if blob.unwrap().unwrap().codec != before.codec {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let repacked = tokio::time::timeout(Duration::from_secs(60), repacked).await;
+    repacked.expect("the thread packs it again");
     let after = store
         .read(move |reader| reader.blob(&hash))
         .await
@@ -248,10 +257,9 @@ async fn what_is_derived_comes_back_from_the_blob() {
         server.app.stopping.cancel();
         (live(&server).await, server.data().join("tidemark.db"))
     };
-    let sql = "DELETE FROM tiles; DELETE FROM chunks; DELETE FROM steps; DELETE FROM quality; \
-               UPDATE traces SET stored_version = 0;";
-    let connection = rusqlite::Connection::open(database).unwrap();
-    connection.execute_batch(sql).unwrap();
+    let store = crate::store::Store::open(&database).unwrap();
+    store.write_now(|writer| writer.lose_all_derived()).unwrap();
+    drop(store);
     let server = reopened(config, folder).await;
     let tile = TileId { level: 0, index: 0 };
     let path = routes::series_tile(&before[0].id, 0, tile);
