@@ -82,9 +82,9 @@ pub fn draw_cut(scene: &mut Scene, low: f64, frame: Frame<'_>) {
 /// The labels under the picture.
 pub fn draw_positions(scene: &mut Scene, viewport: &Viewport, axis: &AxisMap, frame: Frame<'_>) {
     let (area, layout) = (frame.layout.axis, frame.layout);
-    let most = (f64::from(area.width()) / layout.scale / 110.0)
+    let most = (f64::from(area.width()) / layout.scale / 95.0)
         .floor()
-        .max(2.0) as usize;
+        .max(3.0) as usize;
     let (from, to) = (axis.position(viewport.from), axis.position(viewport.to));
     let ticks = match axis {
         AxisMap::Event => ticks::events(from, to, most),
