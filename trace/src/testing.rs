@@ -12,7 +12,7 @@
 //!      b complete @2000           # … and reusable now, at 2000 us
 //!      seg -20MiB",
 //! );
-//! assert_eq!(trace.devices[0].events.len(), 8);
+//! assert_eq!(trace.devices[0].events.len(), 9);
 //! ```
 //!
 //! One event after another, one microsecond apart unless `@` says when. Sizes are `B`, `KiB`,
