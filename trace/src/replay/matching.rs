@@ -8,6 +8,13 @@ use crate::snapshot::{BlockState, EventKind, RawBlock, RawEvents};
 use crate::stacks::FxHashMap;
 use crate::trace::{Action, Blocks, Events, NO_TARGET, OtherEvent, SegmentEvent};
 
+/// An active block of the final segments, with the stream of its segment.
+#[derive(Clone, Copy, Debug)]
+pub struct FinalBlock {
+    pub block: RawBlock,
+    pub stream: u64,
+}
+
 /// A block that existed before the first event.
 #[derive(Clone, Copy, Debug)]
 pub struct Before {
@@ -67,7 +74,7 @@ struct Matcher<'a> {
 pub fn run(
     kinds: &[EventKind],
     raw: &RawEvents,
-    final_blocks: &FxHashMap<u64, RawBlock>,
+    final_blocks: &FxHashMap<u64, FinalBlock>,
 ) -> Matched {
     let n = raw.kind.len();
     let mut matcher = Matcher {
@@ -197,13 +204,13 @@ impl Matcher<'_> {
     }
 
     /// Population B, and what the final segments say against the trace.
-    fn survivors(&mut self, final_blocks: &FxHashMap<u64, RawBlock>) {
-        let mut ghosts: Vec<&RawBlock> = final_blocks
+    fn survivors(&mut self, final_blocks: &FxHashMap<u64, FinalBlock>) {
+        let mut ghosts: Vec<&FinalBlock> = final_blocks
             .values()
-            .filter(|b| !self.open.contains_key(&b.addr.0))
+            .filter(|b| !self.open.contains_key(&b.block.addr.0))
             .collect();
-        ghosts.sort_unstable_by_key(|b| b.addr);
-        for block in ghosts {
+        ghosts.sort_unstable_by_key(|b| b.block.addr);
+        for &FinalBlock { block, stream } in ghosts {
             let pending = block.state == BlockState::PendingFree;
             self.before.alloc.push(0);
             self.before
@@ -215,20 +222,20 @@ impl Matcher<'_> {
             self.before_rows.push(Before {
                 addr: block.addr.0,
                 requested: block.requested.0,
-                stream: u64::MAX,
+                stream,
                 final_size: Some(block.size.0),
             });
         }
         for (at, &target) in &self.open {
             match (final_blocks.get(at), target & IS_BEFORE) {
                 (None, _) => self.anomalies.not_in_segments += 1,
-                (Some(block), 0) => {
+                (Some(FinalBlock { block, .. }), 0) => {
                     let alloc = self.blocks.alloc[target as usize] as usize;
                     let requested = self.kinds[self.raw.kind[alloc] as usize].size;
                     self.anomalies.size_mismatches += u64::from(block.requested != requested);
                 }
                 // A free without a completion: known, and still there.
-                (Some(block), _) => {
+                (Some(FinalBlock { block, .. }), _) => {
                     let row = &mut self.before_rows[(target ^ IS_BEFORE) as usize];
                     row.final_size = Some(block.size.0);
                 }

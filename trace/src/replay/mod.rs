@@ -21,7 +21,7 @@ mod simulate;
 
 use crate::allocator::Config;
 use crate::pyramid::PyramidBuilder;
-use crate::snapshot::{BlockState, RawBlock, RawEvents, RawSegment, Snapshot};
+use crate::snapshot::{BlockState, RawEvents, RawSegment, Snapshot};
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::steps;
 use crate::trace::{
@@ -30,7 +30,7 @@ use crate::trace::{
 };
 use crate::units::{Bytes, DeviceAddr, EventIdx};
 use initial::Initial;
-use matching::{Before, Matched};
+use matching::{Before, FinalBlock, Matched};
 use simulate::Simulated;
 
 /// Turns a snapshot into a trace.
@@ -133,12 +133,16 @@ fn initial_resized(simulated: &Simulated) -> u64 {
 }
 
 /// Active blocks of the final segments, by address.
-fn final_blocks(snapshot: &Snapshot, segments: &[&RawSegment]) -> FxHashMap<u64, RawBlock> {
-    let blocks = segments
-        .iter()
-        .flat_map(|s| &snapshot.blocks[s.blocks.clone()]);
-    let active = blocks.filter(|b| b.state != BlockState::Inactive);
-    active.map(|b| (b.addr.0, *b)).collect()
+fn final_blocks(snapshot: &Snapshot, segments: &[&RawSegment]) -> FxHashMap<u64, FinalBlock> {
+    let blocks = segments.iter().flat_map(|segment| {
+        let inside = snapshot.blocks[segment.blocks.clone()].iter();
+        inside.map(|block| FinalBlock {
+            block: *block,
+            stream: segment.stream,
+        })
+    });
+    let active = blocks.filter(|b| b.block.state != BlockState::Inactive);
+    active.map(|b| (b.block.addr.0, b)).collect()
 }
 
 /// Puts the block table together: pre-existing first, then by alloc event.
@@ -147,7 +151,7 @@ fn assemble(
     raw: &RawEvents,
     matched: &mut Matched,
     simulated: &Simulated,
-    final_blocks: &FxHashMap<u64, RawBlock>,
+    final_blocks: &FxHashMap<u64, FinalBlock>,
 ) -> Blocks {
     let mut blocks = std::mem::take(&mut matched.blocks);
     let n_events = raw.kind.len() as u32;
@@ -211,7 +215,7 @@ fn assemble(
 
 fn before_kind(
     row: &Before,
-    known: Option<&RawBlock>,
+    known: Option<&FinalBlock>,
     size: u64,
     pool: (crate::trace::PoolId, PoolSize),
     free_stack: StackIdx,
@@ -224,7 +228,7 @@ fn before_kind(
         pool_size: pool.1,
         alloc_stack: known
             .filter(|_| row.final_size.is_some())
-            .map_or(StackIdx::NONE, |b| b.stack),
+            .map_or(StackIdx::NONE, |b| b.block.stack),
         free_stack,
         compile_context: None,
         metadata: None,

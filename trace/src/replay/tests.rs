@@ -1,7 +1,7 @@
 //! Replay against a program that keeps its own counters.
 
 use super::*;
-use crate::snapshot::EventKind;
+use crate::snapshot::{EventKind, RawBlock};
 use crate::trace::{Action, PoolId};
 use crate::units::Micros;
 use proptest::prelude::*;
@@ -259,6 +259,19 @@ proptest! {
         let end = device.summary.map(|s| s.end.get());
         prop_assert_eq!(end, *program.levels.last().unwrap());
     }
+}
+
+#[test]
+fn a_block_from_before_has_the_stream_of_its_segment() {
+    let mut program = Program::default();
+    program.alloc(3 * MIB);
+    program.alloc(100);
+    let mut snapshot = program.snapshot(program.log.len() - 1);
+    snapshot.segments.iter_mut().for_each(|s| s.stream = 7);
+    let trace = run(snapshot);
+    let blocks = &trace.devices[0].blocks;
+    assert_eq!(blocks.n_preexisting, 1);
+    assert_eq!(blocks.kind(crate::trace::BlockIdx(0)).stream, 7);
 }
 
 #[test]

@@ -25,6 +25,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("the runtime starts");
     let mut server = TestServer::start();
     let run_url = page::upload(&server, &big, read, &mut table);
+    page::settle(&server, &mut table);
     runtime.block_on(page::open(&mut server, &run_url, &mut table));
     runtime.block_on(page::move_about(&server, &run_url, &mut table));
     print!("{table}");
