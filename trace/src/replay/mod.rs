@@ -123,13 +123,9 @@ fn replay_device(
         annotations: &snapshot.annotations,
         anomalies: matched.anomalies,
         simulated: &simulated.anomalies,
-        resized: initial_resized(&simulated),
+        resized: simulated.resized_before.len() as u64,
     });
     (trace, notes)
-}
-
-fn initial_resized(simulated: &Simulated) -> u64 {
-    simulated.resized_before.len() as u64
 }
 
 /// Active blocks of the final segments, by address.
