@@ -11,6 +11,14 @@ target=${CARGO_TARGET_DIR:-target}
 oldest_rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 wasm=wasm32-unknown-unknown
 
+# Cargo tags a target directory that it makes itself; ours must be no different, since backups skip
+# tagged folders and `webbuild` recognises the directory by its tag.
+make_target() {
+    [ -e "$target/CACHEDIR.TAG" ] && return
+    mkdir -p "$target"
+    printf '%s\n' 'Signature: 8a477f597d28d172789f06886806bc55' >"$target/CACHEDIR.TAG"
+}
+
 say() { printf '==> %s\n' "$*" >&2; }
 die() { printf '\nerror: %s\n' "$*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -153,6 +161,7 @@ need_browser() {
 
 # Shows what the front end's build writes to its log, while cargo waits for it.
 follow_web_build() {
+    make_target
     mkdir -p "$target/web"
     : >"$target/web/progress.log"
     tail -n 0 -F "$target/web/progress.log" 2>/dev/null >&2 &

@@ -93,14 +93,16 @@ impl Workshop {
     }
 }
 
-/// The target directory that cargo is using, from inside a build script with this `OUT_DIR`.
+/// The target directory that holds `place`: a build script's `OUT_DIR`, or a program.
 ///
-/// Cargo does not tell, but marks the directory with a `CACHEDIR.TAG`.
-pub fn target_dir(out_dir: &Path) -> PathBuf {
-    let marked = out_dir
+/// Cargo does not tell, but marks the directory with a `CACHEDIR.TAG` when it makes it. In one that
+/// was there before cargo came, what cargo built stands in for it: any folder of its own will do.
+pub fn target_dir(place: &Path) -> PathBuf {
+    let marked = place
         .ancestors()
         .find(|dir| dir.join("CACHEDIR.TAG").is_file());
-    marked.unwrap_or(out_dir).to_owned()
+    let folder = || place.ancestors().find(|ancestor| !ancestor.is_file());
+    marked.or_else(folder).unwrap_or(place).to_owned()
 }
 
 #[cfg(test)]
@@ -112,6 +114,14 @@ mod tests {
         let root = std::env::temp_dir().join(format!("webbuild-{}", std::process::id()));
         let out = root.join("wasm32/debug/build/server-0/out");
         fs::create_dir_all(&out).unwrap();
+        let program = root.join("wasm32/debug/webbuild");
+        fs::write(&program, "").unwrap();
+        assert_eq!(target_dir(&out), out, "no mark: the place itself");
+        assert_eq!(
+            target_dir(&program),
+            root.join("wasm32/debug"),
+            "a program is no folder"
+        );
         fs::write(root.join("CACHEDIR.TAG"), "").unwrap();
         assert_eq!(target_dir(&out), root);
         fs::remove_dir_all(&root).unwrap();
