@@ -1,6 +1,7 @@
 //! Everything a request needs: opened once, shared by all.
 
 use crate::access::Gate;
+use crate::bench::Benches;
 use crate::blobs::{BlobError, Blobs};
 use crate::config::{Config, ExposedWithoutToken};
 use crate::http::error::describe;
@@ -56,6 +57,8 @@ pub struct App {
     pub store: Store,
     /// The upload service.
     pub uploads: Uploads,
+    /// The bench service.
+    pub benches: Benches,
     /// Tiles.
     pub pictures: Pictures,
     /// What open pages listen to.
@@ -97,11 +100,20 @@ impl App {
             limits,
         );
         uploads.recover().await?;
+        let benches = Benches::new(
+            store.clone(),
+            uploads.clone(),
+            events.clone(),
+            config.bench.clone(),
+            config.data.join("bench"),
+        );
+        benches.recover().await?;
         let app = App {
             gate: Gate::new(config.token.as_ref()),
             config,
             store,
             uploads,
+            benches,
             pictures,
             events,
             stopping: CancellationToken::new(),
@@ -115,6 +127,7 @@ impl App {
             started.map_err(OpenError::Thread)?;
         }
         tokio::spawn(app.stopping.clone().run_until_cancelled_owned(housekeeping));
+        tokio::spawn(app.benches.clone().work(app.stopping.clone()));
         Ok(app)
     }
 }
