@@ -64,20 +64,23 @@ CREATE TABLE bench_steps (
     PRIMARY KEY (row, step)
 ) STRICT, WITHOUT ROWID;
 
--- What the engine knows of the tensors of its runs, and no snapshot can say: one row for each
--- tensor that is alive at the end, and all of them as compressed columns.
+-- What the engine knows of the tensors of its runs, and no snapshot can say: a row for each one
+-- that is alive at the end, and all of them as compressed columns.
 CREATE TABLE tensors (
-    run    TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
-    block  INTEGER NOT NULL,                 -- trace::trace::BlockIdx
-    bytes  INTEGER NOT NULL,
-    name   TEXT,
-    op     TEXT,
-    module TEXT,
-    shape  TEXT,                             -- as in 1x512x4096
-    dtype  TEXT,
-    role   TEXT,
-    owner  TEXT,                             -- what keeps it alive
-    PRIMARY KEY (run, block)
+    run        TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    position   INTEGER NOT NULL,
+    event      INTEGER,                      -- its alloc; NULL when before the recording
+    address    INTEGER NOT NULL,
+    bytes      INTEGER NOT NULL,             -- asked for
+    name       TEXT NOT NULL,
+    op         TEXT NOT NULL,                -- what made it; empty where the program did
+    module     TEXT NOT NULL,
+    shape      TEXT NOT NULL,                -- as in 1x512x4096; empty for a number
+    dtype      TEXT,                         -- NULL for memory that is no tensor
+    role       TEXT NOT NULL,
+    made_step  INTEGER,                      -- NULL when before the first
+    owner      TEXT NOT NULL,                -- what keeps it alive
+    PRIMARY KEY (run, position)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tensor_columns (

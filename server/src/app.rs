@@ -8,6 +8,7 @@ use crate::http::error::describe;
 use crate::ingest::{IngestError, UploadLimits, Uploads};
 use crate::pictures::Pictures;
 use crate::store::{Store, StoreError};
+use crate::tensors::Tensors;
 use api::progress::ServerEvent;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -61,6 +62,8 @@ pub struct App {
     pub benches: Benches,
     /// Tiles.
     pub pictures: Pictures,
+    /// What the engine knows of tensors.
+    pub tensors: Tensors,
     /// What open pages listen to.
     pub events: broadcast::Sender<ServerEvent>,
     /// Who may read.
@@ -110,6 +113,7 @@ impl App {
         benches.recover().await?;
         let app = App {
             gate: Gate::new(config.token.as_ref()),
+            tensors: Tensors::new(store.clone()),
             config,
             store,
             uploads,

@@ -19,4 +19,5 @@ pub mod ingest;
 pub mod pictures;
 mod samples;
 pub mod store;
+pub mod tensors;
 pub mod web_assets;

@@ -104,6 +104,16 @@ async fn rows_become_results_and_runs() {
         assert_eq!(run.source, RunSource::Engine);
         assert_eq!(run.devices[0].steps, 3, "as many as were to be recorded");
     }
+    let tensors = app
+        .tensors
+        .get(baseline.run.as_ref().unwrap())
+        .await
+        .unwrap();
+    let kept = tensors
+        .expect("the engine knows its tensors")
+        .alive()
+        .count();
+    assert!(kept > 0, "something is alive at the end");
     let mut progress = 0;
     while let Ok(event) = events.try_recv() {
         progress += usize::from(matches!(event, ServerEvent::BenchProgress { .. }));

@@ -4,6 +4,7 @@
 //! is gone, and so is the row.
 
 use super::judge;
+use crate::tensors::TensorTable;
 use api::bench::{BenchResult, BenchStep, DeviceKind};
 use engine::bench::{Config, Patch, Row, RunSpec, StepFacts, run_recorded};
 use engine::device::sim::SimSpec;
@@ -36,6 +37,8 @@ pub struct ChildSpec {
     pub recorded_steps: u32,
     /// Where the recording goes.
     pub recording: PathBuf,
+    /// Where what is known of its tensors goes.
+    pub tensors: PathBuf,
     /// Memory in bytes that the process may take.
     pub memory: u64,
     /// A fault to inject.
@@ -111,7 +114,7 @@ pub fn run_child() -> io::Result<()> {
 
 fn run_row(spec: &ChildSpec, run: &RunSpec) -> io::Result<()> {
     let mut broken = None;
-    let (row, recording) = run_recorded(run, &mut |facts| {
+    let (row, mut recording) = run_recorded(run, &mut |facts| {
         let said = say(&Line::Step(step(facts)));
         broken = said.err();
         misbehave(spec.fault.as_ref(), facts.step);
@@ -121,6 +124,10 @@ fn run_row(spec: &ChildSpec, run: &RunSpec) -> io::Result<()> {
     if let Some(error) = broken {
         return Err(error);
     }
+    std::fs::write(&spec.tensors, TensorTable::of(recording.tensors()).pack()?)?;
+    recording.label("tidemark.config", row.config);
+    recording.label("tidemark.patches", &spec.patches.join(" "));
+    recording.label("tidemark.device", spec.device.name());
     let file = File::create(&spec.recording)?;
     recording.write_pickle(BufWriter::with_capacity(1 << 20, file))?;
     say(&Line::Done {

@@ -1,6 +1,9 @@
 //! A recording becomes a run, by the way that uploads go.
 
+use super::child::ChildSpec;
 use crate::ingest::{IngestError, Uploads};
+use crate::store::{Store, StoreError};
+use crate::tensors::{self, AliveTensor, TensorTable};
 use api::ids::RunId;
 use api::runs::RunSource;
 use bytes::Bytes;
@@ -14,15 +17,29 @@ use tokio::sync::mpsc;
 const PIECE: usize = 256 << 10;
 const PIECES: usize = 8;
 
-/// Makes a run called `name` of the snapshot at `path`.
+/// Makes a run called `name` of what a row has written.
 ///
 /// # Errors
 /// Why it did not become one.
 pub async fn keep_recording(
     uploads: &Uploads,
-    path: &Path,
+    store: &Store,
+    spec: &ChildSpec,
     name: String,
 ) -> Result<RunId, KeepError> {
+    let packed = std::fs::read(&spec.tensors)?;
+    let run = keep_snapshot(uploads, &spec.recording, name).await?;
+    let id = run.clone();
+    let keep = store.write(move |writer| {
+        let table = TensorTable::unpack(&packed).map_err(StoreError::Packing)?;
+        let alive: Vec<AliveTensor> = table.alive().collect();
+        writer.set_tensors(&id, tensors::VERSION, &packed, &alive)
+    });
+    keep.await?;
+    Ok(run)
+}
+
+async fn keep_snapshot(uploads: &Uploads, path: &Path, name: String) -> Result<RunId, KeepError> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     let job = uploads
@@ -41,6 +58,9 @@ pub enum KeepError {
     /// It cannot be stored.
     #[error(transparent)]
     Ingest(#[from] IngestError),
+    /// What is known of its tensors cannot be stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// A file, piece by piece, read on a thread of its own.

@@ -309,6 +309,7 @@ impl Benches {
             capacity: job.capacity,
             recorded_steps: job.recorded_steps,
             recording: folder.join("recording.pickle"),
+            tensors: folder.join("tensors"),
             memory: settings.memory.get(),
             fault: fault.map(|(_, fault)| fault.clone()),
         };
@@ -326,7 +327,8 @@ impl Benches {
             How::Cancelled => BenchEnd::Cancelled,
             How::Done { base, result } => {
                 let name = catalog::run_name(&job.config, &job.patches);
-                match keep_recording(&self.shared.uploads, &spec.recording, name).await {
+                let Shared { uploads, store, .. } = &*self.shared;
+                match keep_recording(uploads, store, &spec, name).await {
                     Ok(run) => BenchEnd::Done {
                         result,
                         base,

@@ -13,6 +13,7 @@ mod error;
 mod rows;
 mod runs;
 mod schema;
+mod tensors;
 mod tiles;
 mod uploads;
 
