@@ -558,7 +558,10 @@ mod tests {
             value(&facts, "kept by").as_deref(),
             Some("held by bwd_tensor_stash[1663] since step 4")
         );
-        assert_eq!(value(&facts, "shape").as_deref(), Some("1 × 1024 × 1152, bfloat16"));
+        assert_eq!(
+            value(&facts, "shape").as_deref(),
+            Some("1 × 1024 × 1152, bfloat16")
+        );
         assert_eq!(value(&facts, "made by"), None, "the program did");
         assert_eq!(value(&block_facts(&detail(), |_| None), "tensor"), None);
     }
