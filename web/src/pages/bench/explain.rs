@@ -154,6 +154,7 @@ pub mod tests {
                 d2h_bytes: 0,
                 h2d_bytes: 0,
                 step_seconds: 0.1,
+                card: None,
             }),
             spark: vec![peak - 2_000_000_000, peak - 1_000_000_000],
             run: None,
