@@ -12,4 +12,6 @@ pub use copies::{CopyRow, CopySpec, CopyTable, CopyVariant, MeasuredStep, run_co
 pub use known::{Known, measured_row, published};
 pub use patch::Patch;
 pub use row::{Row, Status, Table, slope};
-pub use run::{RunSpec, StepFacts, open, run, run_all, run_matrix, run_recorded, run_rows};
+pub use run::{
+    RunSpec, StepFacts, open, run, run_all, run_matrix, run_recorded, run_rows, verdict,
+};

@@ -502,7 +502,7 @@ fn own_verdict(row: &Row) -> Status {
 }
 
 /// What a row says beside its baseline.
-fn verdict(row: &Row, baseline: &Row) -> Status {
+pub fn verdict(row: &Row, baseline: &Row) -> Status {
     let own = own_verdict(row);
     let inherited = own == Status::Corruption && baseline.corrupted_tensors > 0;
     if own != Status::NotReproducible && !inherited {

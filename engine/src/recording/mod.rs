@@ -61,9 +61,17 @@ pub struct Recording {
     modules: Vec<String>,
     steps: Vec<StepMark>,
     segments: Vec<Segment>,
+    /// What the run was, by name.
+    labels: Vec<(&'static str, String)>,
 }
 
 impl Recording {
+    /// Says what the run was; written beside the allocator's settings, where it makes two runs
+    /// that allocated alike two files.
+    pub fn label(&mut self, name: &'static str, value: &str) {
+        self.labels.push((name, value.to_owned()));
+    }
+
     /// Adds the events of a step.
     pub(crate) fn add_step(&mut self, step: u32, start: u64, session: &Session) {
         let mut heap = session.heap().borrow_mut();
@@ -145,7 +153,11 @@ impl Recording {
         pickle.end_list()?;
         pickle.end_list()?;
         pickle.key("allocator_settings")?;
-        pickle.dict(2)?;
+        pickle.dict(2 + self.labels.len())?;
+        for (name, value) in &self.labels {
+            pickle.key(name)?;
+            pickle.text(value)?;
+        }
         pickle.key("PYTORCH_CUDA_ALLOC_CONF")?;
         pickle.text("")?;
         pickle.key("expandable_segments")?;

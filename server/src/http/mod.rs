@@ -1,6 +1,7 @@
 //! The route table, and what every request passes.
 
 mod assets;
+mod bench;
 pub mod error;
 mod events;
 mod extract;
@@ -46,6 +47,7 @@ const JSON_LIMIT: usize = 64 << 10;
         (name = "uploads", description = "Snapshots on their way in"),
         (name = "samples", description = "Bundled runs"),
         (name = "timeline", description = "What a picture of a run needs"),
+        (name = "bench", description = "The engine: configurations and patches, one row each"),
         (name = "server", description = "The server itself"),
     )
 )]
@@ -71,6 +73,13 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(pictures::marks))
         .routes(routes!(pictures::block))
         .routes(routes!(pictures::moment))
+        .routes(routes!(bench::catalog))
+        .routes(routes!(bench::list, bench::start))
+        .routes(routes!(bench::get, bench::delete))
+        .routes(routes!(bench::cancel))
+        .routes(routes!(bench::cancel_row))
+        .routes(routes!(bench::rerun_row))
+        .routes(routes!(bench::steps))
 }
 
 /// The whole server, as a service.
