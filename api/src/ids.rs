@@ -72,6 +72,10 @@ id!(
     /// An upload in progress, or finished.
     UploadId, "upl_", "an upload id"
 );
+id!(
+    /// A comparison that was recorded.
+    ComparisonId, "cmp_", "a comparison id"
+);
 
 #[cfg(test)]
 mod tests {

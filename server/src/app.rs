@@ -2,6 +2,7 @@
 
 use crate::access::Gate;
 use crate::blobs::{BlobError, Blobs};
+use crate::comparisons::Comparisons;
 use crate::config::{Config, ExposedWithoutToken};
 use crate::http::error::describe;
 use crate::ingest::{IngestError, UploadLimits, Uploads};
@@ -58,6 +59,8 @@ pub struct App {
     pub uploads: Uploads,
     /// Tiles.
     pub pictures: Pictures,
+    /// Runs against one another.
+    pub comparisons: Comparisons,
     /// What open pages listen to.
     pub events: broadcast::Sender<ServerEvent>,
     /// Who may read.
@@ -102,6 +105,7 @@ impl App {
             config,
             store,
             uploads,
+            comparisons: Comparisons::new(Arc::clone(&pictures.traces)),
             pictures,
             events,
             stopping: CancellationToken::new(),

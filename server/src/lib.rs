@@ -2,13 +2,15 @@
 //!
 //! Walk through it in the order of the data: `http` takes an upload, `ingest` drives the pure core
 //! (`trace`) over its bytes, `blobs` and `store` keep what came of it, `pictures` draws and serves
-//! tiles. `app` opens all of it; `cli` is what a person types.
+//! tiles,
+//! `comparisons` holds runs against one another. `app` opens all of it; `cli` is what a person types.
 
 pub mod access;
 pub mod app;
 pub mod blobs;
 pub mod cli;
 mod clock;
+pub mod comparisons;
 pub mod config;
 pub mod facts;
 pub mod http;

@@ -1,7 +1,7 @@
 //! Extractors whose refusals are problems too.
 
 use super::error::Error;
-use api::ids::{RunId, UploadId};
+use api::ids::{ComparisonId, RunId, UploadId};
 use axum::extract::{FromRequest, FromRequestParts};
 use axum::http::request::Parts;
 use std::str::FromStr;
@@ -69,6 +69,25 @@ pub fn run_id(text: &str) -> Result<RunId, Error> {
 pub fn upload_id(text: &str) -> Result<UploadId, Error> {
     text.parse()
         .map_err(|_| Error::NotFound(format!("upload {text}")))
+}
+
+/// A comparison id in a path.
+pub fn comparison_id(text: &str) -> Result<ComparisonId, Error> {
+    text.parse()
+        .map_err(|_| Error::NotFound(format!("comparison {text}")))
+}
+
+/// The runs of a comparison: 2 to 8 ids, separated by commas, the baseline first.
+pub fn compared_runs(text: &str) -> Result<Vec<RunId>, Error> {
+    let ids: Result<Vec<RunId>, Error> = text.split(',').map(run_id).collect();
+    let ids = ids?;
+    match api::compare::RUNS.contains(&ids.len()) {
+        true => Ok(ids),
+        false => Err(Error::BadRequest(format!(
+            "a comparison takes 2 to 8 runs, not {}: `runs=BASELINE,OTHER,…`",
+            ids.len()
+        ))),
+    }
 }
 
 /// A tile id in a path.

@@ -1,6 +1,8 @@
 //! The route table, and what every request passes.
 
 mod assets;
+mod compare;
+mod comparisons;
 pub mod error;
 mod events;
 mod extract;
@@ -46,6 +48,7 @@ const JSON_LIMIT: usize = 64 << 10;
         (name = "uploads", description = "Snapshots on their way in"),
         (name = "samples", description = "Bundled runs"),
         (name = "timeline", description = "What a picture of a run needs"),
+        (name = "compare", description = "Runs against one another"),
         (name = "server", description = "The server itself"),
     )
 )]
@@ -71,6 +74,10 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(pictures::marks))
         .routes(routes!(pictures::block))
         .routes(routes!(pictures::moment))
+        .routes(routes!(compare::compare))
+        .routes(routes!(compare::curves))
+        .routes(routes!(comparisons::list, comparisons::record))
+        .routes(routes!(comparisons::get, comparisons::forget))
 }
 
 /// The whole server, as a service.

@@ -8,6 +8,7 @@
 
 mod blobs;
 mod columns;
+mod comparisons;
 mod error;
 mod rows;
 mod runs;
