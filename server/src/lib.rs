@@ -2,8 +2,8 @@
 //!
 //! Walk through it in the order of the data: `http` takes an upload, `ingest` drives the pure core
 //! (`trace`) over its bytes, `blobs` and `store` keep what came of it, `pictures` draws and serves
-//! tiles,
-//! `comparisons` holds runs against one another. `app` opens all of it; `cli` is what a person types.
+//! tiles, `comparisons` holds runs against one another. `app` opens all of it; `cli` is what a
+//! person types.
 
 pub mod access;
 pub mod app;

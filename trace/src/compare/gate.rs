@@ -3,13 +3,16 @@
 //! Judged is *allocated*, and whether it leaks; *reserved* is only warned about, since it differs
 //! by several per cent between runs of one program.
 //!
-//! | question | regression | cannot tell |
-//! |---|---|---|
-//! | does it run out of memory? | it does, and the baseline does not, or later | |
-//! | is the peak higher? | by more than the limit, over the steps that both runs have | the ring of either wrapped, so that its peak is a lower bound |
-//! | with steps of varying work? | a step needs more than the baseline's steps of equal work | |
-//! | does it leak? | where the baseline does not, or faster | too few steps to see, in a run that matters |
-//! | does it grow faster? | by more than the limit and both errors, unless what grows is bounded | |
+//! | question | a regression when |
+//! |---|---|
+//! | out of memory? | it is, and the baseline is not, or only later |
+//! | a higher peak? | by more than the limit, over the steps that both runs have |
+//! | with steps of varying work? | a step needs more than the baseline's steps of equal work |
+//! | a leak? | where the baseline has none, or faster |
+//! | faster growth? | by more than the limit and both errors, unless what grows is bounded |
+//!
+//! It cannot tell when a ring wrapped, so that its peak is a lower bound, or when there are too few
+//! steps to see a leak.
 //!
 //! Two runs that agree in every step and at every site pass even where one alone would be too
 //! short to judge: whatever they do, they do the same.
