@@ -51,6 +51,44 @@ impl Rows {
     }
 }
 
+/// By what the table of differences is sorted, the largest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SiteOrder {
+    /// By the larger of the differences of peak and end.
+    #[default]
+    Largest,
+    /// By the difference of the site's own peaks.
+    Peak,
+    /// By the difference of what is live at the two runs' peaks.
+    AtPeak,
+    /// By the difference of what is live at the end.
+    End,
+    /// By the difference of growth per step.
+    Growth,
+}
+
+impl SiteOrder {
+    /// All, in the order in which they are offered.
+    pub const ALL: [SiteOrder; 5] = [
+        SiteOrder::Largest,
+        SiteOrder::Peak,
+        SiteOrder::AtPeak,
+        SiteOrder::End,
+        SiteOrder::Growth,
+    ];
+
+    /// Lower-case name, as in URLs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SiteOrder::Largest => "largest",
+            SiteOrder::Peak => "peak",
+            SiteOrder::AtPeak => "at-peak",
+            SiteOrder::End => "end",
+            SiteOrder::Growth => "growth",
+        }
+    }
+}
+
 /// Everything that a link to the compare page reopens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareState {
@@ -68,6 +106,8 @@ pub struct CompareState {
     pub series: Series,
     /// Which rows of the table of differences are shown.
     pub rows: Rows,
+    /// By what they are sorted.
+    pub order: SiteOrder,
     /// What is searched for in it.
     pub search: String,
     /// The selected row.
@@ -84,6 +124,7 @@ impl Default for CompareState {
             window: None,
             series: Series::Allocated,
             rows: Rows::All,
+            order: SiteOrder::Largest,
             search: String::new(),
             selected: None,
         }
@@ -111,6 +152,9 @@ impl fmt::Display for CompareState {
         }
         if self.rows != Rows::All {
             write!(f, "&rows={}", self.rows.name())?;
+        }
+        if self.order != SiteOrder::default() {
+            write!(f, "&sort={}", self.order.name())?;
         }
         if !self.search.is_empty() {
             write!(f, "&q={}", escaped(&self.search))?;
@@ -155,6 +199,9 @@ impl CompareState {
                 "rows" => named(&value, Rows::ALL, Rows::name)
                     .map(|r| state.rows = r)
                     .ok_or("rows"),
+                "sort" => named(&value, SiteOrder::ALL, SiteOrder::name)
+                    .map(|o| state.order = o)
+                    .ok_or("sort"),
                 "q" => {
                     state.search = value;
                     Ok(())
@@ -263,6 +310,7 @@ mod tests {
             window: Some((-0.5, 12.25)),
             series: Series::Reserved,
             rows: Rows::Gone,
+            order: SiteOrder::Growth,
             search: "keep & hold 100% ünï".to_owned(),
             selected: Some("s00ff".to_owned()),
         }
@@ -281,7 +329,7 @@ mod tests {
     #[test]
     fn links_of_every_version_open() {
         let v1 = "v=1&runs=run_a,run_b,run_c&pair=1&new=2&align=time&from=-0.5&to=12.25\
-                  &series=reserved&rows=gone&q=keep%20%26%20hold%20100%25%20%C3%BCn%C3%AF\
+                  &series=reserved&rows=gone&sort=growth&q=keep%20%26%20hold%20100%25%20%C3%BCn%C3%AF\
                   &sel=s00ff";
         assert_eq!(CompareState::parse(v1), Ok((full(), vec![])));
         assert_eq!(

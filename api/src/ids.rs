@@ -73,6 +73,14 @@ id!(
     UploadId, "upl_", "an upload id"
 );
 id!(
+    /// A bench: rows that were asked for together.
+    BenchId, "ben_", "a bench id"
+);
+id!(
+    /// One row of a bench.
+    BenchRowId, "row_", "a bench row id"
+);
+id!(
     /// A comparison that was recorded.
     ComparisonId, "cmp_", "a comparison id"
 );

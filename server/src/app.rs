@@ -1,6 +1,7 @@
 //! Everything a request needs: opened once, shared by all.
 
 use crate::access::Gate;
+use crate::bench::Benches;
 use crate::blobs::{BlobError, Blobs};
 use crate::comparisons::Comparisons;
 use crate::config::{Config, ExposedWithoutToken};
@@ -8,6 +9,7 @@ use crate::http::error::describe;
 use crate::ingest::{IngestError, UploadLimits, Uploads};
 use crate::pictures::Pictures;
 use crate::store::{Store, StoreError};
+use crate::tensors::Tensors;
 use api::progress::ServerEvent;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -57,8 +59,12 @@ pub struct App {
     pub store: Store,
     /// The upload service.
     pub uploads: Uploads,
+    /// The bench service.
+    pub benches: Benches,
     /// Tiles.
     pub pictures: Pictures,
+    /// What the engine knows of tensors.
+    pub tensors: Tensors,
     /// Runs against one another.
     pub comparisons: Comparisons,
     /// What open pages listen to.
@@ -100,11 +106,21 @@ impl App {
             limits,
         );
         uploads.recover().await?;
+        let benches = Benches::new(
+            store.clone(),
+            uploads.clone(),
+            events.clone(),
+            config.bench.clone(),
+            config.data.join("bench"),
+        );
+        benches.recover().await?;
         let app = App {
             gate: Gate::new(config.token.as_ref()),
+            tensors: Tensors::new(store.clone()),
             config,
             store,
             uploads,
+            benches,
             comparisons: Comparisons::new(Arc::clone(&pictures.traces)),
             pictures,
             events,
@@ -119,6 +135,7 @@ impl App {
             started.map_err(OpenError::Thread)?;
         }
         tokio::spawn(app.stopping.clone().run_until_cancelled_owned(housekeeping));
+        tokio::spawn(app.benches.clone().work(app.stopping.clone()));
         Ok(app)
     }
 }

@@ -8,6 +8,8 @@ use crate::components::toasts::{ToastArea, Toasts};
 use crate::components::token_dialog::{TokenDialog, TokenNeeded};
 use crate::components::upload_tray::UploadTray;
 use crate::events::{self, Notice};
+use crate::pages::compare::ComparePage;
+use crate::pages::compare::pick::Picked;
 use crate::pages::not_found::NotFoundPage;
 use crate::pages::run::RunPage;
 use crate::pages::runs::RunsPage;
@@ -41,6 +43,7 @@ pub fn App() -> impl IntoView {
                 <Routes fallback=NotFoundPage>
                     <Route path=path!("/") view=RunsPage/>
                     <Route path=path!("/runs/:id") view=RunRoute/>
+                    <Route path=path!("/compare") view=ComparePage/>
                 </Routes>
             </main>
             <FocusFollowsPage/>
@@ -89,6 +92,7 @@ fn provide_shared_state() {
     let token_needed = TokenNeeded(RwSignal::new(false));
     provide_context(uploads);
     provide_context(runs);
+    provide_context(Picked::new());
     provide_context(connection);
     provide_context(token_needed);
     provide_context(Toasts::new());
@@ -100,6 +104,7 @@ fn provide_shared_state() {
         Notice::Event(ServerEvent::Upload { upload, progress }) => {
             uploads.report(&upload, progress)
         }
+        Notice::Event(ServerEvent::BenchProgress { .. } | ServerEvent::BenchChanged { .. }) => {}
         Notice::Lost => connection.set(Connection::Lost),
         Notice::Back => {
             connection.set(Connection::There);

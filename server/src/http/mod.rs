@@ -1,6 +1,7 @@
 //! The route table, and what every request passes.
 
 mod assets;
+mod bench;
 mod compare;
 mod comparisons;
 pub mod error;
@@ -48,6 +49,7 @@ const JSON_LIMIT: usize = 64 << 10;
         (name = "uploads", description = "Snapshots on their way in"),
         (name = "samples", description = "Bundled runs"),
         (name = "timeline", description = "What a picture of a run needs"),
+        (name = "bench", description = "The engine: configurations and patches, one row each"),
         (name = "compare", description = "Runs against one another"),
         (name = "server", description = "The server itself"),
     )
@@ -74,6 +76,13 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(pictures::marks))
         .routes(routes!(pictures::block))
         .routes(routes!(pictures::moment))
+        .routes(routes!(bench::catalog))
+        .routes(routes!(bench::list, bench::start))
+        .routes(routes!(bench::get, bench::delete))
+        .routes(routes!(bench::cancel))
+        .routes(routes!(bench::cancel_row))
+        .routes(routes!(bench::rerun_row))
+        .routes(routes!(bench::steps))
         .routes(routes!(compare::compare))
         .routes(routes!(compare::curves))
         .routes(routes!(comparisons::list, comparisons::record))

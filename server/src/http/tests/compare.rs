@@ -42,7 +42,7 @@ async fn a_comparison_says_what_a_patch_changed() {
     let path = routes::compare(&[leak.clone(), fix.clone(), leak.clone()]);
     let comparison: Comparison = server.get(&path).await.expect(StatusCode::OK).read();
     assert_eq!(comparison.runs[0].id.as_ref(), Some(&leak));
-    assert_eq!(comparison.runs[1].name, "off_v3_moe.pickle");
+    assert_eq!(comparison.runs[1].name, "The same offloader after the fix");
     let [patched, itself] = &comparison.against[..] else {
         panic!("two runs against the baseline")
     };
@@ -164,7 +164,10 @@ async fn comparisons_are_recorded_for_a_pull_request() {
         name: None,
     };
     let first: RecordedComparison = record(&wanted).await.expect(StatusCode::OK).read();
-    assert_eq!(first.name, "off_v1_moe.pickle → off_v3_moe.pickle");
+    assert_eq!(
+        first.name,
+        "An activation offloader that leaks → The same offloader after the fix"
+    );
     // CI runs again and again; the comparison stays one.
     let named = RecordComparison {
         name: Some("baseline → P3".to_owned()),
