@@ -329,7 +329,8 @@ mod tests {
     #[test]
     fn links_of_every_version_open() {
         let v1 = "v=1&runs=run_a,run_b,run_c&pair=1&new=2&align=time&from=-0.5&to=12.25\
-                  &series=reserved&rows=gone&sort=growth&q=keep%20%26%20hold%20100%25%20%C3%BCn%C3%AF\
+                  &series=reserved&rows=gone&sort=growth\
+                  &q=keep%20%26%20hold%20100%25%20%C3%BCn%C3%AF\
                   &sel=s00ff";
         assert_eq!(CompareState::parse(v1), Ok((full(), vec![])));
         assert_eq!(

@@ -157,6 +157,10 @@ fn null_pairs_are_told_from_patches() {
         reason.contains("the ring of the new run wrapped"),
         "{reason}"
     );
+    // With C++ frames the backward functions have names, and that they do is said.
+    let cpp = shared("snapshots/cpp").expect("it is beside the others");
+    let conditions = gate(&plain, &cpp).difference()["conditions"].to_string();
+    assert!(conditions.contains("C++ frames recorded"), "{conditions}");
     // Without stacks the same levels in the same steps, but too few of them.
     let stackless = shared("snapshots/nostack").expect("it is beside the others");
     let gated = check(&plain, &stackless, CANNOT_TELL);

@@ -1,8 +1,8 @@
 //! Curves of several runs over one axis, and below them the difference of two.
 //!
 //! The baseline is an area, the others are lines; each part shows its highest level as a line and
-//! down to its lowest a lighter fill, so that neither a peak nor a dip is lost. The lane below shows
-//! the highest level of one run minus that of the baseline, up for more and down for less.
+//! down to its lowest a lighter fill, so that neither a peak nor a dip is lost. The lane below
+//! shows the highest level of one run minus that of the baseline, up for more and down for less.
 
 mod draw;
 mod readout;

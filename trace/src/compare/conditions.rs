@@ -156,6 +156,17 @@ pub fn of_devices(
             meaning: "differences by stack cannot be told; levels can".to_owned(),
         });
     }
+    if base.has_native != new.has_native {
+        found.push(Condition {
+            kind: ConditionKind::Stacks,
+            name: "C++ frames recorded".to_owned(),
+            base: yes_no(base.has_native),
+            new: yes_no(new.has_native),
+            meaning: "allocations without Python frames are told apart by size in one run and by \
+                      their C++ stacks in the other: they seem gone and new"
+                .to_owned(),
+        });
+    }
     if base.wrapped != new.wrapped {
         found.push(Condition {
             kind: ConditionKind::Ring,

@@ -264,6 +264,12 @@ impl Judge<'_> {
         let (base, new) = (&difference.base, &difference.new);
         let (before, after) = (base.common_peak, new.common_peak);
         let limit = self.limits.peak_growth.of(before).max(noise::LEVEL_FLOOR.0);
+        // What the baseline's own steps differ by, apart from their trend (garbage that is
+        // collected now and then), may differ between runs too.
+        let limit = match difference.varying {
+            true => limit,
+            false => limit.max(base.wobble.0),
+        };
         let more = noise::delta(before, after);
         let exceeds = more > 0 && more.unsigned_abs() > limit;
         let sentence = format!(

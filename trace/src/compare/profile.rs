@@ -50,6 +50,8 @@ pub struct DeviceProfile {
     pub wrapped: bool,
     /// Whether stacks were recorded, at least for some.
     pub has_stacks: bool,
+    /// Whether C++ frames were recorded.
+    pub has_native: bool,
     /// The first failed allocation.
     pub oom: Option<OutOfMemory>,
     /// Growth of *allocated* at the ends of whole steps.
@@ -245,12 +247,50 @@ fn device_profile(device: &DeviceTrace, trace: &Trace) -> DeviceProfile {
         has_stacks: sites
             .iter()
             .any(|site| matches!(site.key, SiteKey::Shape(_))),
+        has_native: sites.iter().any(|site| site.frames.iter().any(is_native)),
         oom: out_of_memory(device),
         growth: Growth::of(&ends),
         leaks,
         sites,
         steps,
     }
+}
+
+/// A frame that is not Python: C++ frames have no line.
+fn is_native(place: &Place) -> bool {
+    place.line == 0 && !place.filename.ends_with(".py")
+}
+
+/// The frame that a person would recognise. Of a C++ stack that is the backward function, else the
+/// operator: what is further in is the allocator, in every stack the same.
+fn headline(stacks: &Stacks, stack: StackIdx) -> Option<Place> {
+    let frames = || {
+        stacks
+            .frames(stack)
+            .iter()
+            .map(|&frame| stacks.frame(frame))
+    };
+    if !frames().any(|frame| site::is_python(stacks, frame)) {
+        for namespace in ["torch::autograd::generated::", "at::_ops::"] {
+            let named = |frame: Frame| {
+                let text = stacks.str(frame.name);
+                let name = text.split_once(namespace)?.1.split("::").next()?;
+                let name = name
+                    .split('(')
+                    .next()?
+                    .trim_end_matches("_apply_functional");
+                let place = Place::of(stacks, frame);
+                Some(Place {
+                    name: name.to_owned(),
+                    ..place
+                })
+            };
+            if let Some(place) = frames().find_map(named) {
+                return Some(place);
+            }
+        }
+    }
+    stacks.headline(stack).map(|frame| Place::of(stacks, frame))
 }
 
 fn leaking_site(group: &LeakGroup, stacks: &Stacks) -> LeakingSite {
@@ -476,7 +516,7 @@ impl<'a> Survey<'a> {
                 .take(MAX_FRAMES)
                 .map(|&f| place(stacks.frame(f)))
                 .collect(),
-            headline: stacks.headline(stack).map(place),
+            headline: headline(stacks, stack),
             functions,
             count: kinds.iter().map(|&kind| self.count[kind]).sum(),
             made: Bytes(kinds.iter().map(|&kind| bytes(kind)).sum()),

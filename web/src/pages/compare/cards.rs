@@ -3,6 +3,7 @@
 use super::Focus;
 use crate::format;
 use leptos::prelude::*;
+use std::sync::Arc;
 use trace::compare::gate::{Outcome, Weight};
 use trace::compare::headline::signed;
 use trace::compare::{Change, Difference, Leaks, Side};
@@ -14,7 +15,7 @@ use trace::units::Bytes;
 #[component]
 pub fn Conditions(focus: Focus) -> impl IntoView {
     let rows = move || {
-        let conditions = focus.difference().map(|difference| difference.conditions)?;
+        let conditions = focus.difference()?.conditions.clone();
         if conditions.is_empty() {
             return None;
         }
@@ -55,19 +56,19 @@ pub fn Cards(focus: Focus) -> impl IntoView {
 #[component]
 fn Card(focus: Focus, run: usize) -> impl IntoView {
     let pressed = move || focus.against.get() == run;
-    let against = focus.against_of(run);
+    let foremost = focus
+        .with_against(run, |against| against.foremost)
+        .flatten();
     let difference = move || {
-        let against = focus.against_of(run)?;
+        let foremost = foremost? as usize;
         let pair = if pressed() {
             focus.pair.get()
         } else {
-            against.foremost? as usize
+            foremost
         };
-        against
-            .devices
-            .get(pair)
-            .or_else(|| against.difference())
-            .cloned()
+        focus
+            .difference_of(run, pair)
+            .or_else(|| focus.difference_of(run, foremost))
     };
     let body = move || match difference() {
         None => {
@@ -76,7 +77,7 @@ fn Card(focus: Focus, run: usize) -> impl IntoView {
         }
         Some(difference) => view! { <CardBody difference=difference/> }.into_any(),
     };
-    let gate = against.map(|against| {
+    let gate = focus.with_against(run, |against| {
         let (class, word) = match against.gate.outcome {
             Outcome::Pass => ("badge gate-pass", "passes the gate"),
             Outcome::Regression => ("badge gate-fail", "regression"),
@@ -112,7 +113,7 @@ fn Card(focus: Focus, run: usize) -> impl IntoView {
 }
 
 #[component]
-fn CardBody(difference: Difference) -> impl IntoView {
+fn CardBody(difference: Arc<Difference>) -> impl IntoView {
     let class = match difference.change {
         Change::None | Change::Moved => "card-headline",
         Change::Better => "card-headline better",
@@ -223,12 +224,16 @@ pub(super) fn change(bytes: f64) -> String {
 #[component]
 fn DevicePicker(focus: Focus) -> impl IntoView {
     move || {
-        let against = focus.against_of(focus.against.get())?;
-        if against.devices.len() < 2 {
+        let pairs = focus.with_against(focus.against.get(), |against| {
+            let devices = against.devices.iter();
+            devices
+                .map(|d| (d.base.device, d.new.device))
+                .collect::<Vec<_>>()
+        })?;
+        if pairs.len() < 2 {
             return None;
         }
-        let options = against.devices.iter().enumerate().map(|(at, difference)| {
-            let (old, new) = (difference.base.device, difference.new.device);
+        let options = pairs.into_iter().enumerate().map(|(at, (old, new))| {
             let text = format!("device {old} → device {new}");
             let selected = move || focus.pair.get() == at;
             view! { <option value=at.to_string() selected=selected>{text}</option> }

@@ -120,6 +120,8 @@ fn Skeleton() -> impl IntoView {
 #[derive(Clone, Copy)]
 pub struct Focus {
     comparison: StoredValue<Arc<Comparison>>,
+    /// Per run after the baseline, its differences: shared, for they hold hundreds of stacks.
+    differences: StoredValue<Vec<Vec<Arc<Difference>>>>,
     view: UrlState<CompareState>,
     /// Position of the run among the runs, never that of the baseline.
     against: Memo<usize>,
@@ -141,7 +143,14 @@ impl Focus {
             let foremost = against.and_then(|against| against.foremost);
             wanted.or(foremost).unwrap_or(0) as usize
         });
+        let shared = comparison.against.iter().map(|against| {
+            let devices = against.devices.iter();
+            devices
+                .map(|difference| Arc::new(difference.clone()))
+                .collect()
+        });
         Focus {
+            differences: StoredValue::new(shared.collect()),
             comparison: StoredValue::new(comparison),
             view,
             against,
@@ -154,17 +163,23 @@ impl Focus {
         self.comparison.get_value()
     }
 
-    /// A run against the baseline, by its position among the runs.
-    fn against_of(self, run: usize) -> Option<Against> {
+    /// Looks at a run against the baseline, by its position among the runs.
+    fn with_against<T>(self, run: usize, look: impl FnOnce(&Against) -> T) -> Option<T> {
         let comparison = self.comparison();
-        comparison.against.get(run.checked_sub(1)?).cloned()
+        comparison.against.get(run.checked_sub(1)?).map(look)
+    }
+
+    /// The difference of a run, by its position among the runs, and of a pair of devices.
+    fn difference_of(self, run: usize, pair: usize) -> Option<Arc<Difference>> {
+        self.differences.with_value(|differences| {
+            let devices = differences.get(run.checked_sub(1)?)?;
+            devices.get(pair).cloned()
+        })
     }
 
     /// The difference that is looked at.
-    fn difference(self) -> Option<Difference> {
-        let comparison = self.comparison();
-        let against = comparison.against.get(self.against.get() - 1)?;
-        against.devices.get(self.pair.get()).cloned()
+    fn difference(self) -> Option<Arc<Difference>> {
+        self.difference_of(self.against.get(), self.pair.get())
     }
 
     /// The name of a run.

@@ -97,11 +97,12 @@ fn Multiple(
         });
     });
     let pressed = move || focus.against.get() == run;
-    let headline = focus.against_of(run).and_then(|against| {
+    let headline = focus.with_against(run, |against| {
         against
             .difference()
             .map(|difference| difference.headline.clone())
     });
+    let headline = headline.flatten();
     view! {
         <button
             class="multiple"

@@ -111,11 +111,10 @@ fn SiteControls(focus: Focus) -> impl IntoView {
         };
         let pressed = move || state.with(|state| state.rows == rows);
         let number = move || {
-            let sites = focus
-                .difference()
-                .map(|difference| difference.sites)
-                .unwrap_or_default();
-            sites.iter().filter(|site| is_in(site.change, rows)).count()
+            focus.difference().map_or(0, |difference| {
+                let sites = difference.sites.iter();
+                sites.filter(|site| is_in(site.change, rows)).count()
+            })
         };
         view! {
             <button
@@ -310,7 +309,9 @@ fn SideDetail(focus: Focus, run: usize, side: SiteSide) -> impl IntoView {
             0 => frame.filename,
             line => format!("{}:{line}", frame.filename),
         };
-        view! { <li><span class="frame-name">{frame.name}</span> <span class="muted">{at}</span></li> }
+        view! {
+            <li><span class="frame-name">{frame.name}</span> " " <span class="muted">{at}</span></li>
+        }
     });
     let frames = frames.collect_view();
     view! {

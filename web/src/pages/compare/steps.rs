@@ -15,7 +15,7 @@ const MOST: usize = 2000;
 #[component]
 pub fn StepTable(focus: Focus) -> impl IntoView {
     let content = move || {
-        let steps = focus.difference().map(|difference| difference.steps)?;
+        let steps = focus.difference()?.steps.clone();
         if steps.is_empty() {
             let text = "Neither run has steps.";
             return Some(view! { <p class="muted">{text}</p> }.into_any());
