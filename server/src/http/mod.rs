@@ -2,6 +2,8 @@
 
 mod assets;
 mod bench;
+mod compare;
+mod comparisons;
 pub mod error;
 mod events;
 mod extract;
@@ -48,6 +50,7 @@ const JSON_LIMIT: usize = 64 << 10;
         (name = "samples", description = "Bundled runs"),
         (name = "timeline", description = "What a picture of a run needs"),
         (name = "bench", description = "The engine: configurations and patches, one row each"),
+        (name = "compare", description = "Runs against one another"),
         (name = "server", description = "The server itself"),
     )
 )]
@@ -80,6 +83,10 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(bench::cancel_row))
         .routes(routes!(bench::rerun_row))
         .routes(routes!(bench::steps))
+        .routes(routes!(compare::compare))
+        .routes(routes!(compare::curves))
+        .routes(routes!(comparisons::list, comparisons::record))
+        .routes(routes!(comparisons::get, comparisons::forget))
 }
 
 /// The whole server, as a service.
