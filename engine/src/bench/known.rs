@@ -134,7 +134,9 @@ pub fn measured_row(config: Config, patches: &[Patch]) -> Option<Known> {
     measured_in_pytorch(config, patches).or_else(|| measured_on_card(config, patches))
 }
 
-/// The engine's own runs on a card, kept as data; the longest run of a row counts.
+/// The engine's own runs on a card, kept as data. Only whole runs count, because a peak after 20
+/// steps says nothing beside one after 100: the configuration's own number of steps, or the card
+/// ran out before.
 fn measured_on_card(config: Config, patches: &[Patch]) -> Option<Known> {
     static RESULTS: OnceLock<Option<serde_json::Value>> = OnceLock::new();
     let parsed = RESULTS.get_or_init(|| serde_json::from_str(CARD_RESULTS).ok());
@@ -144,7 +146,10 @@ fn measured_on_card(config: Config, patches: &[Patch]) -> Option<Known> {
         .flatten();
     let row = rows
         .filter(|row| row["config"] == config.id() && has_patches(row, patches))
-        .max_by_key(|row| row["steps_run"].as_u64())?;
+        .find(|row| {
+            let whole = row["steps_run"] == config.default_steps();
+            whole || !row["oom_step"].is_null()
+        })?;
     let steps = row["steps_run"].as_u64()?;
     Some(Known {
         peak_allocated: row["peak_allocated"].as_u64(),
@@ -182,8 +187,10 @@ mod tests {
         let source = |config, patches: &[Patch]| measured_row(config, patches).map(|k| k.source);
         assert_eq!(source(Config::VlQwen, &[]), Some(H200));
         assert_eq!(source(Config::FastLlm, &[Patch::LossDetach]), Some(CARD));
-        let unmeasured = [Patch::EnterReset, Patch::ReleaseDedupeKey];
-        assert_eq!(source(Config::VlQwen, &unmeasured), None);
+        // It ran for 20 steps only.
+        assert_eq!(source(Config::VlQwen, &[Patch::EnterReset]), None);
+        let whole = [Patch::ExitSyncAndClear, Patch::EnterReset];
+        assert_eq!(source(Config::VlQwen, &whole), Some(CARD));
         let long = measured_row(Config::FastLlm, &[]).unwrap();
         assert_eq!(long.steps, Some(113), "out of memory after as many");
     }
