@@ -2,7 +2,7 @@
 //!
 //! Walk through it in the order of the data: `http` takes an upload, `ingest` drives the pure core
 //! (`trace`) over its bytes, `blobs` and `store` keep what came of it, `pictures` draws and serves
-//! tiles. `app` opens all of it; `cli` is what a person types.
+//! tiles, `questions` answers what is asked of a run. `app` opens all of it; `cli` is what a person types.
 
 pub mod access;
 pub mod app;
@@ -15,6 +15,7 @@ pub mod http;
 mod identity;
 pub mod ingest;
 pub mod pictures;
+pub mod questions;
 mod samples;
 pub mod store;
 pub mod web_assets;

@@ -9,6 +9,7 @@
 mod blobs;
 mod columns;
 mod error;
+mod leaks;
 mod rows;
 mod runs;
 mod schema;

@@ -64,6 +64,8 @@ use serde::{Deserialize, Serialize};
 use site::{SiteKey, Sites};
 use survivors::{Ends, Kept, Survey};
 
+/// Version of the method: answers of another one are looked for again.
+pub const VERSION: u32 = 1;
 /// Steps that it takes to say anything.
 pub const MIN_STEPS: usize = 4;
 /// Growths that it takes to call something a leak.
