@@ -63,11 +63,23 @@ const IMPORTS: &[(&str, &[&str], &[&str])] = &[
     ("server/src/store/", &[], &["axum"]),
     ("server/src/jobs/", &[], &["axum"]),
     ("server/src/ingest", &[], &["axum"]),
-    ("web/src/timeline/viewport", &[], &["leptos", "web_sys"]),
-    ("web/src/timeline/scene", &[], &["leptos", "web_sys"]),
-    ("web/src/timeline/hit_test", &[], &["leptos", "web_sys"]),
-    ("web/src/timeline/ticks", &[], &["leptos", "web_sys"]),
-    ("web/src/timeline/paint", &[], &["leptos", "web_sys"]),
+    (
+        "timeline/src/",
+        &[],
+        &[
+            "std::fs",
+            "std::net",
+            "std::thread",
+            "std::process",
+            "std::env",
+            "std::time::Instant",
+            "std::time::SystemTime",
+            "leptos",
+            "web_sys",
+            "js_sys",
+            "tokio",
+        ],
+    ),
     (
         "",
         &[STORE, FROM_OUTSIDE],
@@ -77,9 +89,10 @@ const IMPORTS: &[(&str, &[&str], &[&str])] = &[
 ];
 
 /// Where nothing is printed: the caller decides what people see.
-const SILENT: [&str; 7] = [
+const SILENT: [&str; 8] = [
     "trace/src/",
     "api/src/",
+    "timeline/src/",
     "engine/src/",
     "web/src/",
     "server/src/http/",

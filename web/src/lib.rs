@@ -13,12 +13,13 @@ pub mod client;
 pub mod clock;
 pub mod components;
 pub mod events;
-pub mod format;
 pub mod pages;
 pub mod theme;
 pub mod timeline;
 pub mod upload;
 pub mod url_state;
+
+pub use ::timeline::format;
 
 use leptos::prelude::*;
 use wasm_bindgen::prelude::wasm_bindgen;

@@ -52,7 +52,7 @@ impl Workshop {
 
     /// Everything that decides what the front end looks like, for `rerun-if-changed`.
     pub fn inputs(&self) -> Vec<PathBuf> {
-        const INPUTS: [&str; 12] = [
+        const INPUTS: [&str; 14] = [
             "web/src",
             "web/style",
             "web/static",
@@ -61,6 +61,8 @@ impl Workshop {
             "web/Cargo.toml",
             "api/src",
             "api/Cargo.toml",
+            "timeline/src",
+            "timeline/Cargo.toml",
             "trace/src",
             "trace/Cargo.toml",
             "Cargo.toml",

@@ -141,11 +141,16 @@ impl Store {
     /// The database's.
     pub async fn shrink(&self) -> StoreResult<()> {
         let store = self.clone();
-        off_runtime(move || {
-            let connection = lock(&store.inner.writer);
-            schema::shrink(&connection)
-        })
-        .await
+        off_runtime(move || schema::shrink(&lock(&store.inner.writer))).await
+    }
+
+    /// Empties the write-ahead log, which a large ingest leaves megabytes long.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn checkpoint(&self) -> StoreResult<()> {
+        let store = self.clone();
+        off_runtime(move || schema::checkpoint(&lock(&store.inner.writer))).await
     }
 }
 

@@ -64,6 +64,11 @@ pub(super) fn shrink(connection: &Connection) -> StoreResult<()> {
     Ok(())
 }
 
+/// Moves the log into the database and empties it. What a reader still needs stays in the log.
+pub(super) fn checkpoint(connection: &Connection) -> StoreResult<()> {
+    Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
+}
+
 fn has_tables(connection: &Connection) -> StoreResult<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
     Ok(connection.query_row(sql, [], |row| row.get(0))?)

@@ -1,46 +1,27 @@
 //! The timeline: the four series and the mountain of live allocations over one axis.
 //!
-//! ```text
-//! tiles -> tile_cache -> stack (layout) -> mountain, lines, lanes, axes -> scene
-//! scene -> paint -> raster -> canvas
-//! pointer, keys -> input -> viewport (window)          point -> hit_test -> what is there
-//! ```
+//! The drawing code is the crate `timeline`; its modules are re-exported here. This is what ties
+//! it to the browser:
 //!
-//! Everything but `canvas`, `input` and the components is pure and tested natively.
+//! ```text
+//! client -> drive (one frame loop) -> model -> scene -> paint -> raster -> canvas
+//! pointer, keys -> input -> viewport (window)
+//! ```
 
-pub mod axes;
-pub mod axis;
 pub mod canvas;
-pub mod colours;
 pub mod drive;
-pub mod facts;
 pub mod frames;
-pub mod highlight;
-pub mod hit_test;
 pub mod input;
-pub mod lanes;
 pub mod legend;
-pub mod lines;
-pub mod minimap;
-pub mod model;
-pub mod mountain;
-pub mod neighbours;
 pub mod observe;
-pub mod paint;
 pub mod panel;
-pub mod plot;
-pub mod raster;
-pub mod readout;
-pub mod scene;
-pub mod stack;
 pub mod stage;
-pub mod summary;
-#[cfg(test)]
-mod testing;
-pub mod ticks;
-pub mod tile_cache;
 pub mod tooltip;
-pub mod viewport;
+
+pub use ::timeline::{
+    axes, axis, colours, facts, highlight, hit_test, lanes, lines, minimap, model, mountain,
+    neighbours, paint, plot, raster, readout, scene, stack, summary, ticks, tile_cache, viewport,
+};
 
 use crate::client;
 use crate::url_state::UrlState;

@@ -475,11 +475,11 @@ fn item_texts(tile: &MountainTile, item: Item) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::axis::AxisMap;
-    use crate::timeline::plot::Measure;
-    use crate::timeline::scene::Shape;
-    use crate::timeline::testing::mountain;
-    use crate::timeline::viewport::{Limits, Viewport};
+    use crate::axis::AxisMap;
+    use crate::plot::Measure;
+    use crate::scene::Shape;
+    use crate::testing::mountain;
+    use crate::viewport::{Limits, Viewport};
     use std::rc::Rc;
 
     fn scene_of(tile: MountainTile, viewport: Viewport, high_mib: f64) -> (Scene, PxRect) {

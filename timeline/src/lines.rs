@@ -160,12 +160,12 @@ fn trace_line(scene: &mut Scene, stretches: &[Stretch], pen: Pen) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::axis::AxisMap;
-    use crate::timeline::colours::Palette;
-    use crate::timeline::plot::{Columns, Layout, Measure, Rows};
-    use crate::timeline::scene::Shape;
-    use crate::timeline::testing;
-    use crate::timeline::viewport::{Limits, Viewport};
+    use crate::axis::AxisMap;
+    use crate::colours::Palette;
+    use crate::plot::{Columns, Layout, Measure, Rows};
+    use crate::scene::Shape;
+    use crate::testing;
+    use crate::viewport::{Limits, Viewport};
     use std::rc::Rc;
     use trace::tiles::TileId;
 

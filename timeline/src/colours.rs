@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_light_palette_is_that_of_the_design_tokens() {
-        let sheet = include_str!("../../style/tokens.css");
+        let sheet = include_str!("../../web/style/tokens.css");
         // The light theme comes first.
         let token = |name: &str| {
             let (_, rest) = sheet.split_once(&format!("{name}: "))?;

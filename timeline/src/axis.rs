@@ -142,7 +142,7 @@ impl AxisMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::testing;
+    use crate::testing;
     use trace::tiles::TileId;
     use trace::units::Micros;
 

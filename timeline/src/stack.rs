@@ -308,7 +308,7 @@ impl LiveBlocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::testing::mountain;
+    use crate::testing::mountain;
     use proptest::prelude::*;
 
     fn bands(layout: &StackLayout, column: usize) -> Vec<(Item, u64, u64)> {

@@ -162,11 +162,11 @@ fn target_at(mountain: &Mountain, frame: Frame<'_>, column: usize, y: i32) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::axis::AxisMap;
-    use crate::timeline::colours::Palette;
-    use crate::timeline::plot::{Columns, Layout, Measure, Rows};
-    use crate::timeline::testing::mountain;
-    use crate::timeline::viewport::{Limits, Viewport};
+    use crate::axis::AxisMap;
+    use crate::colours::Palette;
+    use crate::plot::{Columns, Layout, Measure, Rows};
+    use crate::testing::mountain;
+    use crate::viewport::{Limits, Viewport};
     use std::rc::Rc;
 
     /// What is at an event and a level in MiB: the names as drawn.

@@ -1,0 +1,37 @@
+//! The drawing code: from tiles to a painted picture, for the browser's canvas and for the
+//! pictures that the server renders.
+//!
+//! ```text
+//! tiles -> tile_cache -> stack (layout) -> mountain, lines, lanes, axes -> scene
+//! scene -> paint -> raster, SVG, canvas
+//! viewport (window)                        point -> hit_test -> what is there
+//! ```
+//!
+//! [`model`] holds the state that ties them together. Everything is pure: no IO, no clock, no
+//! browser; the geometry is tested natively.
+
+pub mod axes;
+pub mod axis;
+pub mod colours;
+pub mod facts;
+pub mod format;
+pub mod highlight;
+pub mod hit_test;
+pub mod lanes;
+pub mod lines;
+pub mod minimap;
+pub mod model;
+pub mod mountain;
+pub mod neighbours;
+pub mod paint;
+pub mod plot;
+pub mod raster;
+pub mod readout;
+pub mod scene;
+pub mod stack;
+pub mod summary;
+#[cfg(test)]
+mod testing;
+pub mod ticks;
+pub mod tile_cache;
+pub mod viewport;

@@ -1,0 +1,223 @@
+//! Tests of the state: pictures, and what is under the pointer.
+
+use super::*;
+use crate::neighbours::Neighbour;
+use crate::paint;
+use crate::scene::Scene;
+use crate::testing;
+use plotters::prelude::SVGBackend;
+use trace::span::Span;
+use trace::trace::{BlockIdx, Step};
+use trace::units::EventIdx;
+
+/// Four steps of 100 events: weights below, activations that come and go, one pending free.
+fn model() -> Model {
+    let mut blocks = vec![(0, 0, 400, 300), (0, 2, 400, 200)];
+    for step in 0..4 {
+        for i in 0..12 {
+            let from = 100 * step + 5 + i;
+            blocks.push((1, from, 100 * step + 95 - i, 8 + u64::from(i % 3) * 4));
+        }
+    }
+    blocks.push((2, 40, 330, 60));
+    blocks.sort_by_key(|b| (b.0, b.1));
+    let mut tile = testing::mountain(400, 12, &blocks);
+    tile.pending[200..206].fill(Bytes::mib(90));
+    let level = |event: u32| -> u64 {
+        let live = tile
+            .blocks
+            .iter()
+            .filter(|b| b.live.contains(EventIdx(event)));
+        12 + live.map(|b| b.size.get() >> 20).sum::<u64>()
+    };
+    let levels: Vec<u64> = (0..400).map(level).collect();
+    let series = testing::series(tile.id, 400, &levels);
+    let mut model = Model::new(400, Bytes::mib(800), &ViewState::default());
+    let marks = Marks {
+        steps: (0..4)
+            .map(|index| Step {
+                index,
+                name: format!("step {index}"),
+                events: Span::new(EventIdx(index * 100), EventIdx(index * 100 + 100)),
+            })
+            .collect(),
+        annotations: vec![],
+        annotations_left_out: 0,
+        ooms: vec![],
+        capacity: Some(Bytes::mib(900)),
+    };
+    model.set_marks(Arc::new(marks));
+    model.resize(720.0, 360.0, 1.0);
+    assert_eq!(model.take_requests(0.0).len(), 2);
+    model.series_arrived(series);
+    model.mountain_arrived(tile);
+    model
+}
+
+fn svg(scenes: &[Scene]) -> String {
+    let mut svg = String::new();
+    let (width, height) = scenes[0].size;
+    {
+        let mut backend = SVGBackend::with_string(&mut svg, (width as u32, height as u32));
+        for scene in scenes {
+            paint::shapes(scene, &mut backend).unwrap();
+            paint::texts(scene, &mut backend).unwrap();
+        }
+    }
+    svg
+}
+
+#[test]
+fn a_whole_trace_as_a_picture() {
+    let mut model = model();
+    let base = model.base_scene();
+    insta::assert_snapshot!(svg(&[base]));
+}
+
+#[test]
+fn a_close_look_as_a_picture() {
+    let mut model = model();
+    model.act(
+        Action::Events {
+            from: 20.0,
+            to: 60.0,
+        },
+        Motion::Direct,
+    );
+    let levels = (5e8, 8e8);
+    model.act(
+        Action::Frame {
+            events: (20.0, 60.0),
+            levels,
+        },
+        Motion::Direct,
+    );
+    model.base_scene();
+    model.set_pointer(Some((400.0, 200.0)));
+    model.click(400.0, 200.0);
+    assert!(matches!(model.selection(), Some(Selection::Block(_))));
+    let scenes = [model.base_scene(), model.overlay_scene()];
+    insta::assert_snapshot!(svg(&scenes));
+}
+
+#[test]
+fn a_link_restores_exactly_what_was_shown() {
+    let mut model = model();
+    model.base_scene();
+    let levels = (3e8, 9e8);
+    model.act(
+        Action::Frame {
+            events: (33.25, 77.5),
+            levels,
+        },
+        Motion::Direct,
+    );
+    model.select(Some(Selection::Group(11)));
+    let mut view = ViewState::default();
+    model.write_view(&mut view);
+    let (read, problems) = ViewState::parse(&view.to_string()).unwrap();
+    assert_eq!(problems, vec![]);
+    let mut again = Model::new(400, Bytes::mib(800), &read);
+    again.set_marks(Arc::clone(model.marks.as_ref().unwrap()));
+    assert_eq!(again.target(), model.target());
+    assert_eq!(again.selection(), model.selection());
+}
+
+#[test]
+fn the_keyboard_walks_through_the_allocations() {
+    let mut model = model();
+    model.base_scene();
+    let first = model.neighbour(Neighbour::Later).unwrap();
+    assert_eq!(first, BlockIdx(0));
+    model.select(Some(Selection::Block(first)));
+    assert_eq!(model.neighbour(Neighbour::Later), Some(BlockIdx(1)));
+    assert_eq!(model.neighbour(Neighbour::Earlier), None);
+    assert_eq!(model.neighbour(Neighbour::Above), Some(BlockIdx(1)));
+    assert_eq!(model.neighbour(Neighbour::Below), None);
+}
+
+#[test]
+fn the_selected_block_fills_the_frame() {
+    let mut model = model();
+    model.base_scene();
+    model.select(Some(Selection::Block(BlockIdx(10))));
+    assert!(model.frame_selection());
+    while model.advance(16.0) {}
+    let scene = model.base_scene();
+    let (live, view) = (13.0..87.0, *model.target());
+    assert!(view.from < live.start && view.to > live.end && view.events() < 200.0);
+    assert!(
+        scene.texts.iter().any(|t| t.text.contains("g1 · ")),
+        "{:?}",
+        scene.texts
+    );
+}
+
+#[test]
+fn the_selected_group_fills_the_height() {
+    let mut model = model();
+    model.base_scene();
+    model.select(Some(Selection::Group(12)));
+    assert!(model.frame_selection());
+    let (low, high) = model.target().levels.unwrap();
+    // The group's 60 MiB lie on 512 MiB of others, and on those and the activations later.
+    assert!(low < f64::from(512 << 20) && high > f64::from(572 << 20));
+    assert_eq!((model.target().from, model.target().to), (0.0, 400.0));
+    model.select(Some(Selection::Group(99)));
+    assert!(!model.frame_selection());
+}
+
+#[test]
+fn activity_is_framed_above_what_does_not_move() {
+    let mut model = model();
+    model.act(
+        Action::Events {
+            from: 3.0,
+            to: 99.0,
+        },
+        Motion::Direct,
+    );
+    model.base_scene();
+    model.frame_activity();
+    let (low, high) = model.target().levels.unwrap();
+    let mib = |bytes: f64| (bytes / f64::from(1 << 20)).round();
+    // 12 base and 500 of weights do not move.
+    assert!((mib(low) - 512.0).abs() < 20.0, "{}", mib(low));
+    assert!(mib(high) > 600.0, "{}", mib(high));
+}
+
+#[test]
+fn lowest_and_highest_are_exact_where_a_bucket_is_an_event() {
+    let mut model = model();
+    model.act(Action::Events { from: 0.0, to: 8.0 }, Motion::Direct);
+    model.base_scene();
+    let (extents, events) = model.extents(100.0).unwrap();
+    assert_eq!(events, Span::new(EventIdx(0), EventIdx(1)));
+    assert_eq!(extents[1], (Bytes::mib(312), Bytes::mib(312)));
+    assert_eq!(model.time_at(100.0).map(f64::round), Some(100_000.0));
+    assert_eq!(model.extents(5.0), None);
+}
+
+#[test]
+fn the_highest_moment_is_taken_apart() {
+    let mut model = model();
+    model.base_scene();
+    let composition = model.composition().unwrap();
+    let of_groups = composition.groups.iter().map(|g| g.bytes).sum::<Bytes>();
+    assert_eq!(of_groups + composition.base.bytes, composition.total);
+    assert_eq!(composition.groups[0].label, "g0");
+}
+
+#[test]
+fn a_group_states_its_totals() {
+    let mut model = model();
+    model.base_scene();
+    let facts = model.group(10).unwrap();
+    assert_eq!((facts.label.as_str(), facts.blocks), ("g0", 2));
+    assert_eq!(
+        (facts.peak, facts.peak_event),
+        (Bytes::mib(500), Some(EventIdx(2)))
+    );
+    assert_eq!(facts.member, Some(BlockIdx(0)));
+    assert_eq!(model.group(99), None);
+}
