@@ -12,7 +12,7 @@ const STEPS: [&str; 5] = [
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
     include_str!("../../../migrations/0004_uploads.sql"),
-    include_str!("../../../migrations/0006_leaks.sql"),
+    include_str!("../../../migrations/0005_leaks.sql"),
 ];
 
 /// `Tide`: marks the file as ours, for `file(1)` and for the check below.

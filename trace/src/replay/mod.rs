@@ -191,7 +191,12 @@ fn assemble(
                     stream: event.stream,
                     pool: pool.0,
                     pool_size: pool.1,
-                    alloc_stack: event.stack,
+                    // Autograd's threads have no stack, but with anomaly detection the recorder
+                    // keeps that of the forward call.
+                    alloc_stack: match event.stack {
+                        StackIdx::NONE => event.forward_stack,
+                        stack => stack,
+                    },
                     free_stack,
                     compile_context: event.compile_context,
                     metadata: event.metadata,

@@ -2,6 +2,7 @@
 
 mod access;
 mod pictures;
+mod questions;
 mod runs;
 mod uploads;
 
