@@ -264,7 +264,7 @@ fn wanted_kinds(subject: Subject<'_>, filter: &Filter) -> Vec<bool> {
             let stack = filter.stack.is_none_or(|stack| kind.alloc_stack == stack);
             let site = || {
                 let site = filter.site;
-                site.is_none_or(|site| site::key(subject.stacks, kind) == site)
+                site.is_none_or(|site| site.covers(site::key(subject.stacks, kind)))
             };
             size && pool && stream && stack && (text.is_empty() || place(kind)) && site()
         })

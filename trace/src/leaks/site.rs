@@ -22,6 +22,16 @@ pub enum SiteKey {
     Size(Bytes),
 }
 
+impl SiteKey {
+    /// Everything that has no stack, where sizes differ from step to step.
+    pub const ANY_SIZE: SiteKey = SiteKey::Size(Bytes::ZERO);
+
+    /// Whether blocks of the site `other` belong to this one.
+    pub fn covers(self, other: SiteKey) -> bool {
+        self == other || (self == SiteKey::ANY_SIZE && matches!(other, SiteKey::Size(_)))
+    }
+}
+
 /// `s0123456789abcdef`, or `z4096` of a size: as in addresses and in the database.
 impl fmt::Display for SiteKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,6 +88,16 @@ impl Sites {
             of_kind.push(index);
         }
         Sites { of_kind, keys }
+    }
+
+    /// All kinds without a stack as one site, of any size; `None` when all have one. Kinds with a
+    /// stack are put together too, and are not to be judged.
+    pub fn stackless(&self) -> Option<Sites> {
+        let has_none = |site: &u32| matches!(self.keys[*site as usize], SiteKey::Size(_));
+        let of_kind = self.of_kind.iter();
+        let of_kind: Vec<u32> = of_kind.map(|s| u32::from(!has_none(s))).collect();
+        let keys = vec![SiteKey::ANY_SIZE, SiteKey::Shape(0)];
+        of_kind.contains(&0).then_some(Sites { of_kind, keys })
     }
 }
 

@@ -55,6 +55,7 @@ pub fn group_name(group: &LeakGroup) -> String {
         (Some(frame), _) => frame.name.clone(),
         (None, Some(forward)) => format!("backward of {}", forward.label),
         (None, None) => match group.site.strip_prefix('z').map(str::parse) {
+            Some(Ok(0)) => "no stack recorded, of many sizes".to_owned(),
             Some(Ok(size)) => format!("no stack recorded, {} each", Bytes(size)),
             _ => "no stack recorded".to_owned(),
         },
