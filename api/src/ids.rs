@@ -72,6 +72,14 @@ id!(
     /// An upload in progress, or finished.
     UploadId, "upl_", "an upload id"
 );
+id!(
+    /// A bench: rows that were asked for together.
+    BenchId, "ben_", "a bench id"
+);
+id!(
+    /// One row of a bench.
+    BenchRowId, "row_", "a bench row id"
+);
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 //! front end, the command line and the tests all use these types and these paths.
 
 pub mod alive;
+pub mod bench;
 pub mod ids;
 pub mod inspect;
 pub mod leaks;

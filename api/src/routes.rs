@@ -3,8 +3,8 @@
 //! Pictures carry the version of their encoding (`?v=`), so that browsers may keep them for good.
 
 use crate::alive::AllocationFilter;
-use crate::ids::{RunId, UploadId};
 use crate::leaks::Leaks;
+use crate::ids::{BenchId, BenchRowId, RunId, UploadId};
 use crate::timeline::Marks;
 use trace::alive::Dimension;
 use trace::tiles::{self, GroupBy, TileId};
@@ -148,4 +148,39 @@ pub fn allocations(
 /// `GET`: the allocations before and after one ([`crate::alive::AllocationPage`]).
 pub fn beside(run: &RunId, device: u32, block: BlockIdx) -> String {
     format!("/api/runs/{run}/devices/{device}/blocks/{}/beside", block.0)
+/// `GET`: benches, newest first. `POST` [`crate::bench::StartBench`]: start one.
+pub const BENCHES: &str = "/api/bench";
+/// `GET`: what can be run ([`crate::bench::BenchCatalog`]).
+pub const BENCH_CATALOG: &str = "/api/bench/catalog";
+/// Page: benches.
+pub const BENCH_PAGE: &str = "/bench";
+
+/// `GET`: a bench with its rows ([`crate::bench::Bench`]). `DELETE`: forget it; its runs stay.
+pub fn bench(id: &BenchId) -> String {
+    format!("/api/bench/{id}")
+}
+
+/// `POST`: cancel the rows that are not finished.
+pub fn bench_cancel(id: &BenchId) -> String {
+    format!("/api/bench/{id}/cancel")
+}
+
+/// `POST`: cancel a row.
+pub fn bench_row_cancel(id: &BenchRowId) -> String {
+    format!("/api/bench/rows/{id}/cancel")
+}
+
+/// `POST`: run a finished row again.
+pub fn bench_row_rerun(id: &BenchRowId) -> String {
+    format!("/api/bench/rows/{id}/rerun")
+}
+
+/// `GET`: every step of a row as numbers ([`crate::bench::BenchStep`]).
+pub fn bench_row_steps(id: &BenchRowId) -> String {
+    format!("/api/bench/rows/{id}/steps")
+}
+
+/// Page: one bench.
+pub fn bench_page(id: &BenchId) -> String {
+    format!("/bench?bench={id}")
 }

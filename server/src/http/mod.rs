@@ -2,6 +2,7 @@
 
 mod alive;
 mod assets;
+mod bench;
 pub mod error;
 mod events;
 mod extract;
@@ -50,6 +51,7 @@ const JSON_LIMIT: usize = 64 << 10;
         (name = "timeline", description = "What a picture of a run needs"),
         (name = "leaks", description = "Whether a run leaks, and how it grew"),
         (name = "alive", description = "What is alive at a moment, and single allocations"),
+        (name = "bench", description = "The engine: configurations and patches, one row each"),
         (name = "server", description = "The server itself"),
     )
 )]
@@ -81,6 +83,13 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(alive::changes))
         .routes(routes!(alive::allocations))
         .routes(routes!(alive::beside))
+        .routes(routes!(bench::catalog))
+        .routes(routes!(bench::list, bench::start))
+        .routes(routes!(bench::get, bench::delete))
+        .routes(routes!(bench::cancel))
+        .routes(routes!(bench::cancel_row))
+        .routes(routes!(bench::rerun_row))
+        .routes(routes!(bench::steps))
 }
 
 /// The whole server, as a service.

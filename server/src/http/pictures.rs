@@ -95,10 +95,15 @@ pub async fn block(
     Path((run, device, block)): Path<(String, u32, u32)>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let decoded = decoded(&app, run_id(&run)?).await?;
+    let id = run_id(&run)?;
+    let decoded = decoded(&app, id.clone()).await?;
     let found = details::block(&decoded, decoded.device(device)?, BlockIdx(block));
     let missing = || Error::NotFound(format!("block {block} on device {device}"));
-    Ok(packed::json(&headers, &found.ok_or_else(missing)?))
+    let mut found = found.ok_or_else(missing)?;
+    if let Some(tensors) = app.tensors.get(&id).await? {
+        found.tensor = tensors.of_block(&found);
+    }
+    Ok(packed::json(&headers, &found))
 }
 
 /// One event and the levels after it.

@@ -39,6 +39,7 @@ pub fn block(decoded: &Decoded, device: &DeviceTrace, block: BlockIdx) -> Option
         alloc_stack: frames(stacks, kind.alloc_stack),
         free_stack: frames(stacks, kind.free_stack),
         forward: trace::forward::of_block(device, stacks, block).map(|f| forward_op(stacks, &f)),
+        tensor: None,
     })
 }
 

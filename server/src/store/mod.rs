@@ -6,6 +6,7 @@
 //!
 //! SQL is written in this folder and nowhere else.
 
+mod bench;
 mod blobs;
 mod columns;
 mod error;
@@ -13,9 +14,11 @@ mod leaks;
 mod rows;
 mod runs;
 mod schema;
+mod tensors;
 mod tiles;
 mod uploads;
 
+pub use bench::{BenchEnd, BenchJob, NewBench, NewBenchRow, Stopped};
 pub use blobs::{BlobCodec, BlobRow};
 pub use columns::PackedChunk;
 pub use error::{StoreError, StoreResult};
