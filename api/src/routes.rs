@@ -3,8 +3,8 @@
 //! Pictures carry the version of their encoding (`?v=`), so that browsers may keep them for good.
 
 use crate::alive::AllocationFilter;
-use crate::leaks::Leaks;
 use crate::ids::{BenchId, BenchRowId, RunId, UploadId};
+use crate::leaks::Leaks;
 use crate::timeline::Marks;
 use trace::alive::Dimension;
 use trace::tiles::{self, GroupBy, TileId};
@@ -148,6 +148,8 @@ pub fn allocations(
 /// `GET`: the allocations before and after one ([`crate::alive::AllocationPage`]).
 pub fn beside(run: &RunId, device: u32, block: BlockIdx) -> String {
     format!("/api/runs/{run}/devices/{device}/blocks/{}/beside", block.0)
+}
+
 /// `GET`: benches, newest first. `POST` [`crate::bench::StartBench`]: start one.
 pub const BENCHES: &str = "/api/bench";
 /// `GET`: what can be run ([`crate::bench::BenchCatalog`]).

@@ -13,15 +13,21 @@ use trace::trace::{DeviceTrace, Trace};
 /// Blocks of a group whose forward operation is inferred: the most frequent one stands for all.
 const FORWARD_OF: usize = 32;
 
-/// What was found about a device.
+/// What is found about a device.
 pub fn report(trace: &Trace, device: &DeviceTrace) -> Leaks {
+    let found = leaks::find(device, &trace.stacks, &trace.quality);
+    named(trace, device, found)
+}
+
+/// What was found about a device, with its names.
+pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport) -> Leaks {
     let LeakReport {
         verdict,
         reason,
         caveats,
         groups,
         bytes_per_step,
-    } = leaks::find(device, &trace.stacks, &trace.quality);
+    } = found;
     Leaks {
         verdict: match verdict {
             leaks::Verdict::Leak => Verdict::Leak,

@@ -9,7 +9,7 @@ mod leaks;
 pub use alive::{alive, changes, growth};
 pub use allocations::{BadQuestion, beside, page};
 pub use judge::{Judge, judge_now};
-pub use leaks::{forward_op, report};
+pub use leaks::{forward_op, named, report};
 
 use api::timeline::FrameText;
 use trace::stacks::{Frame, Stacks};

@@ -96,38 +96,48 @@ pub fn select(
     limit: usize,
 ) -> Result<Page, BadFilter> {
     let search = Search::new(subject, filter)?;
+    let blocks = &subject.device.blocks;
     let mut page = Page::default();
-    let mut of_kind = vec![0_u64; subject.device.blocks.kinds.len()];
+    let mut of_kind = vec![0_u64; blocks.kinds.len()];
+    // The oldest are met first: one pass gathers and counts.
+    let first = match order {
+        Order::Oldest => offset..offset.saturating_add(limit),
+        Order::Newest | Order::Largest => 0..0,
+    };
+    let mut nth = 0;
     search.each(|block| {
-        let kind = subject.device.blocks.kind[block.index()];
-        of_kind[kind.index()] += 1;
+        of_kind[blocks.kind[block.index()].index()] += 1;
+        if first.contains(&nth) {
+            page.blocks.push(block);
+        }
+        nth += 1;
     });
-    for (kind, count) in subject.device.blocks.kinds.iter().zip(&of_kind) {
+    for (kind, count) in blocks.kinds.iter().zip(&of_kind) {
         page.total.count += count;
         page.total.bytes += Bytes(kind.size.0 * count);
     }
-    let total = page.total.count as usize;
-    let shown = offset.min(total)..(offset.saturating_add(limit)).min(total);
-    let mut nth = 0;
+    let total = nth;
+    let shown = offset.min(total)..offset.saturating_add(limit).min(total);
     match order {
-        Order::Oldest | Order::Newest => {
-            let wanted = match order {
-                Order::Newest => total - shown.end..total - shown.start,
-                _ => shown,
-            };
-            search.each(|block| {
-                if wanted.contains(&nth) {
-                    page.blocks.push(block);
-                }
-                nth += 1;
-            });
-            if order == Order::Newest {
-                page.blocks.reverse();
-            }
-        }
+        Order::Oldest => {}
+        Order::Newest => page.blocks = newest(&search, total - shown.end..total - shown.start),
         Order::Largest => page.blocks = largest(&search, &of_kind, shown),
     }
     Ok(page)
+}
+
+/// A part of all found blocks, the last first.
+fn newest(search: &Search<'_>, part: std::ops::Range<usize>) -> Vec<BlockIdx> {
+    let mut found = Vec::with_capacity(part.len());
+    let mut nth = 0;
+    search.each(|block| {
+        if part.contains(&nth) {
+            found.push(block);
+        }
+        nth += 1;
+    });
+    found.reverse();
+    found
 }
 
 /// The part `shown` of all found blocks by size: only sizes that reach into it are gathered.
@@ -139,22 +149,26 @@ fn largest(search: &Search<'_>, of_kind: &[u64], shown: std::ops::Range<usize>) 
     }
     let mut sizes: Vec<(Bytes, usize)> = per_size.into_iter().collect();
     sizes.sort_unstable_by_key(|(size, _)| std::cmp::Reverse(*size));
-    // Where each size begins among all, for the sizes that are shown.
-    let mut place: FxHashMap<Bytes, usize> = FxHashMap::default();
+    // Where each size that is shown begins among all, and which of them a kind has.
+    let mut next: Vec<usize> = Vec::new();
+    let mut slot: FxHashMap<Bytes, usize> = FxHashMap::default();
     let mut before = 0;
     for (size, count) in sizes {
         if before < shown.end && before + count > shown.start {
-            place.insert(size, before);
+            slot.insert(size, next.len());
+            next.push(before);
         }
         before += count;
     }
-    let mut found: Vec<(usize, BlockIdx)> = Vec::with_capacity(shown.len());
+    let slots = blocks.kinds.iter().map(|kind| slot.get(&kind.size));
+    let slots: Vec<Option<usize>> = slots.map(Option::<&usize>::copied).collect();
+    let mut found: Vec<(usize, BlockIdx)> = Vec::new();
     search.each(|block| {
-        if let Some(next) = place.get_mut(&blocks.kind(block).size) {
-            if shown.contains(next) {
-                found.push((*next, block));
+        if let Some(slot) = slots[blocks.kind[block.index()].index()] {
+            if shown.contains(&next[slot]) {
+                found.push((next[slot], block));
             }
-            *next += 1;
+            next[slot] += 1;
         }
     });
     found.sort_unstable();
@@ -195,6 +209,16 @@ impl<'a> Search<'a> {
     /// Calls `found` with each block that is looked for, oldest first.
     fn each(&self, mut found: impl FnMut(BlockIdx)) {
         let blocks = &self.subject.device.blocks;
+        let any_age = self.min_age == 0 && self.max_age.is_none();
+        if any_age && self.alive_at.is_none() {
+            let range = self.range.start as usize..self.range.end as usize;
+            for (kind, block) in blocks.kind[range].iter().zip(self.range.clone()) {
+                if self.wanted[kind.index()] {
+                    found(BlockIdx(block));
+                }
+            }
+            return;
+        }
         let mut period = 0;
         let mut check = |block: BlockIdx| {
             let at = block.index();
