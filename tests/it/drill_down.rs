@@ -141,7 +141,7 @@ async fn what_is_alive_is_drawn_zoomed_and_compared() {
     let find = "[...document.querySelectorAll('.moments .button')].at(-1)";
     click(&browser, "compare", find).await;
     let compared = "return /vs=\\d+/.test(location.search) && \
-                    document.querySelectorAll('.came-and-went .shares').length === 2;";
+                    document.querySelectorAll('.came-and-went .share-table').length === 2;";
     wait_until(&browser, "what came and went", 30, compared).await;
     browser.screenshot("alive-compared").await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
@@ -180,5 +180,58 @@ async fn a_filter_is_in_the_address_and_every_tab_fits_every_screen() {
             }
         }
     }
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+/// Starts a bench of the baseline of the vision-language model, and opens its run.
+async fn open_engine_run(browser: &Browser, server: &TestServer) {
+    browser.goto(&server.url("/")).await;
+    let start = "fetch('/api/bench', {
+            method: 'POST',
+            headers: { 'Content-Type': 'application/json' },
+            body: JSON.stringify({
+                rows: [{ config: 'vl-qwen3.5-9b', patches: [] }],
+                device: 'sim', steps: 8, recorded_steps: 8,
+            }),
+        }).then(answer => { window.__started = answer.status; });
+        return null;";
+    browser.eval(start).await;
+    let run = "fetch('/api/runs').then(a => a.json())
+            .then(runs => { window.__run = runs.find(run => run.source === 'engine')?.id; });
+        return typeof window.__run === 'string';";
+    wait_until(browser, "the run of the bench", 120, run).await;
+    let run = browser.eval("return window.__run;").await;
+    let run = run.as_str().expect("an id").to_owned();
+    browser.goto(&server.url(&format!("/runs/{run}"))).await;
+    wait_for_picture(browser).await;
+}
+
+#[tokio::test]
+async fn an_engine_run_leads_from_the_growth_chart_to_what_holds_the_tensor() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    open_engine_run(&browser, &server).await;
+    // First click: the question.
+    open_tab(&browser, "leaks").await;
+    let drawn = "return document.querySelectorAll('.growth-plot .band').length > 1 && \
+                 !!document.querySelector('.verdict.leak');";
+    wait_until(&browser, "verdict and growth chart", 60, drawn).await;
+    browser.screenshot("engine-leaks").await;
+    // Second click: the band that grows. Third: one of its allocations.
+    let at = browser.eval(FIRST_BAND).await;
+    assert!(at.is_array(), "the leaking band is not painted at the end");
+    click_at(&browser, &at).await;
+    let listed = "return document.querySelectorAll('tr.block').length > 5;";
+    wait_until(&browser, "its allocations", 30, listed).await;
+    click(
+        &browser,
+        "an allocation",
+        "document.querySelectorAll('tr.block')[5]",
+    )
+    .await;
+    let held = "return [...document.querySelectorAll('.panel dd')]\
+                .some(fact => fact.textContent.includes('held by bwd_tensor_stash'));";
+    wait_until(&browser, "what holds it", 30, held).await;
+    browser.screenshot("engine-held").await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }

@@ -245,9 +245,14 @@ pub fn category<'a>(stacks: &'a Stacks, kind: &BlockKind, preexisting: bool) -> 
     if preexisting {
         return ("from before the recording", false);
     }
+    let stack = kind.alloc_stack;
+    let mut frames = stacks.frames(stack).iter().map(|&f| stacks.frame(f));
     let inferred = match () {
-        () if site::is_in_optimizer(stacks, kind.alloc_stack) => "optimizer",
-        () if site::has_python(stacks, kind.alloc_stack) => "forward and loop",
+        () if site::is_in_optimizer(stacks, stack) => "optimizer",
+        () if site::has_python(stacks, stack) => "forward and loop",
+        // Autograd's threads have no Python stack, where the rest of the program has.
+        () if frames.any(|f| stacks.str(f.name).contains("autograd")) => "backward",
+        () if stack != StackIdx::NONE => "other code",
         () if stacks.len() > 1 => "backward",
         () => "no stack recorded",
     };

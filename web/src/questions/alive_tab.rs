@@ -6,6 +6,7 @@ use super::honesty::Honesty;
 use super::{Asker, middle};
 use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
+use crate::timeline::lanes::step_name;
 use api::alive::{Alive, Changes, GroupShare, Part};
 use api::routes;
 use api::view_state::{Chart, Selection, ViewState};
@@ -59,7 +60,7 @@ pub fn AliveTab(asker: Asker) -> impl IntoView {
             <Honesty asker=asker/>
         </div>
         <Moments asker=asker/>
-        <div aria-busy=busy>
+        <div class="alive-view" aria-busy=busy>
             {compared}
             {content}
         </div>
@@ -170,7 +171,9 @@ fn Moments(asker: Asker) -> impl IntoView {
 
 fn moment(asker: Asker, alive: Arc<Alive>) -> AnyView {
     let place = match &alive.step {
-        Some(step) => format!("event {}, in {step}", count(u64::from(alive.event.0))),
+        Some(step) => {
+            format!("event {}, in {}", count(u64::from(alive.event.0)), step_name(step))
+        }
         None => format!("event {}", count(u64::from(alive.event.0))),
     };
     let summary = format!(
@@ -187,7 +190,7 @@ fn moment(asker: Asker, alive: Arc<Alive>) -> AnyView {
         .into_any();
     }
     view! {
-        <p class="alive-summary num">{summary}</p>
+        <p class="alive-summary">{summary}</p>
         <BoxChart asker=asker alive=alive/>
         {groups}
     }
@@ -232,7 +235,7 @@ fn groups(asker: Asker, groups: &[GroupShare], left_out: u64) -> AnyView {
     });
     view! {
         <div class="table-frame">
-            <table class="shares">
+            <table class="share-table">
                 <thead>
                     <tr>
                         <th scope="col">"Group"</th>
@@ -280,7 +283,7 @@ fn between(asker: Asker, changes: &Changes) -> AnyView {
         view! { <section><h3>{head}</h3>{body}</section> }
     };
     view! {
-        <p class="alive-summary num">{summary}</p>
+        <p class="alive-summary">{summary}</p>
         <div class="came-and-went">
             {part("Came", &changes.came)}
             {part("Went", &changes.went)}

@@ -4,6 +4,7 @@ use super::Asker;
 use super::answer::{Answer, ask};
 use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
+use crate::timeline::lanes::step_name;
 use api::alive::{AllocationFilter, AllocationPage, AllocationRow};
 use api::routes;
 use api::view_state::Selection;
@@ -76,7 +77,7 @@ fn table(asker: Asker, page: AllocationPage, offset: RwSignal<u64>) -> AnyView {
     let rows = rows.map(|(row, new)| allocation(asker, row, new));
     view! {
         <div class="allocations-head">
-            <p class="num">{summary}</p>
+            <p class="alive-summary">{summary}</p>
             <div class="control">
                 <button
                     class="button"
@@ -118,7 +119,7 @@ fn allocation(asker: Asker, row: AllocationRow, new_step: bool) -> AnyView {
     let selected =
         asker.memo(move |state| state.selection == Some(Selection::Block(BlockIdx(block))));
     let step = match &row.step {
-        Some(step) if new_step => step.clone(),
+        Some(step) if new_step => step_name(step).to_owned(),
         None if new_step && row.alloc.is_none() => "before".to_owned(),
         _ => String::new(),
     };

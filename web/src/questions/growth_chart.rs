@@ -3,6 +3,7 @@
 use super::Asker;
 use super::areas::{Areas, Rest, SIDE, Spot};
 use crate::format::{self, count};
+use crate::timeline::lanes::step_name;
 use api::alive::{Growth, GrowthBand};
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ fn colour(growth: &Growth, band: usize) -> String {
 fn readout(growth: &Growth, areas: &Areas, spot: Spot) -> String {
     let moment = &growth.moments[spot.moment];
     let place = match &moment.step {
-        Some(step) => format!("end of {step}"),
+        Some(step) => format!("end of {}", step_name(step)),
         None => format!("event {}", count(u64::from(moment.event.0))),
     };
     let total: u64 = areas
