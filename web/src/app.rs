@@ -8,6 +8,8 @@ use crate::components::toasts::{ToastArea, Toasts};
 use crate::components::token_dialog::{TokenDialog, TokenNeeded};
 use crate::components::upload_tray::UploadTray;
 use crate::events::{self, Notice};
+use crate::pages::bench::BenchPage;
+use crate::pages::bench::store::BenchStore;
 use crate::pages::not_found::NotFoundPage;
 use crate::pages::run::RunPage;
 use crate::pages::runs::RunsPage;
@@ -41,6 +43,7 @@ pub fn App() -> impl IntoView {
                 <Routes fallback=NotFoundPage>
                     <Route path=path!("/") view=RunsPage/>
                     <Route path=path!("/runs/:id") view=RunRoute/>
+                    <Route path=path!("/bench") view=BenchPage/>
                 </Routes>
             </main>
             <FocusFollowsPage/>
@@ -85,10 +88,12 @@ fn FocusFollowsPage() -> impl IntoView {
 fn provide_shared_state() {
     let uploads = Uploads::new();
     let runs = RunsStore::new();
+    let benches = BenchStore::new();
     let connection = RwSignal::new(Connection::There);
     let token_needed = TokenNeeded(RwSignal::new(false));
     provide_context(uploads);
     provide_context(runs);
+    provide_context(benches);
     provide_context(connection);
     provide_context(token_needed);
     provide_context(Toasts::new());
@@ -96,15 +101,22 @@ fn provide_shared_state() {
 
     client::on_unauthorized(move || token_needed.0.set(true));
     events::subscribe(move |notice| match notice {
-        Notice::Event(ServerEvent::RunsChanged) => runs.refresh(),
+        Notice::Event(ServerEvent::RunsChanged) => {
+            runs.refresh();
+            benches.changed();
+        }
         Notice::Event(ServerEvent::Upload { upload, progress }) => {
             uploads.report(&upload, progress)
         }
-        Notice::Event(ServerEvent::BenchProgress { .. } | ServerEvent::BenchChanged { .. }) => {}
+        Notice::Event(ServerEvent::BenchProgress { row, progress, .. }) => {
+            benches.moved_on(row, progress);
+        }
+        Notice::Event(ServerEvent::BenchChanged { .. }) => benches.changed(),
         Notice::Lost => connection.set(Connection::Lost),
         Notice::Back => {
             connection.set(Connection::There);
             runs.refresh();
+            benches.changed();
         }
     });
 }

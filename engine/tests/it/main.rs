@@ -1,6 +1,9 @@
 //! Tests of the engine as a whole: one binary, one module for each subject.
 
 mod bench;
+mod contents;
 mod deviations;
+mod late_device;
 mod offloader;
+mod results;
 mod tapes;

@@ -53,6 +53,9 @@ enum Command {
     /// Run one row of a bench, as the server asks for it on stdin
     #[command(hide = true, after_help = run_row::EXAMPLES)]
     RunRow,
+    /// Say whether there is a card, as the server asks
+    #[command(hide = true, after_help = run_row::EXAMPLES)]
+    ProbeCard,
 }
 
 /// Why a command failed, as `main` prints it.
@@ -104,6 +107,7 @@ pub fn run() -> Result<(), CliError> {
         Some(Command::Bench(args)) => bench::bench(&args),
         Some(Command::Replay(args)) => replay::replay(&args),
         Some(Command::RunRow) => run_row::run_row(),
+        Some(Command::ProbeCard) => run_row::probe(),
     }
 }
 

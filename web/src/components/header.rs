@@ -6,6 +6,7 @@ use crate::components::help::Help;
 use crate::components::icon::{Icon, IconView, LogoMark};
 use crate::components::token_dialog::TokenNeeded;
 use crate::theme::{self, Theme};
+use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
 
@@ -19,6 +20,10 @@ pub fn Header() -> impl IntoView {
                 <LogoMark/>
                 <span>"Tidemark"</span>
             </A>
+            <nav class="app-nav" aria-label="Pages">
+                <A href=routes::RUNS_PAGE exact=true>"Runs"</A>
+                <A href=routes::BENCH_PAGE>"Bench"</A>
+            </nav>
             <ConnectionChip/>
             <div class="app-header-tools">
                 <FilePicker label="Upload"/>

@@ -1,5 +1,6 @@
 //! The pages, one module each.
 
+pub mod bench;
 pub mod not_found;
 pub mod run;
 pub mod runs;
