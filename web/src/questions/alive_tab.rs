@@ -172,7 +172,11 @@ fn Moments(asker: Asker) -> impl IntoView {
 fn moment(asker: Asker, alive: Arc<Alive>) -> AnyView {
     let place = match &alive.step {
         Some(step) => {
-            format!("event {}, in {}", count(u64::from(alive.event.0)), step_name(step))
+            format!(
+                "event {}, in {}",
+                count(u64::from(alive.event.0)),
+                step_name(step)
+            )
         }
         None => format!("event {}", count(u64::from(alive.event.0))),
     };
