@@ -395,7 +395,8 @@ mod tests {
             assert_eq!(ViewState::parse(link), Ok((expected, vec![])), "{link}");
         };
         check(
-            "v=1&dev=1&from=120.5&to=9000&low=0&high=4096&axis=time&group=stream&show=lines&sel=b42",
+            "v=1&dev=1&from=120.5&to=9000&low=0&high=4096&axis=time&group=stream&show=lines\
+             &sel=b42",
             ViewState {
                 device: Some(1),
                 window: Some((120.5, 9000.0)),

@@ -74,7 +74,7 @@ fn event_of(text: &str, last: EventIdx) -> Option<EventIdx> {
     Some(EventIdx(event.min(u64::from(last.0)) as u32))
 }
 
-/// The fields that say which moments, and how they are grouped and drawn.
+/// The fields that say which moments.
 #[component]
 fn Moments(asker: Asker) -> impl IntoView {
     let last = asker.last_event();
@@ -82,18 +82,6 @@ fn Moments(asker: Asker) -> impl IntoView {
     let update = move |change: &dyn Fn(&mut ViewState)| asker.view.update(|state| change(state));
     let field = move |of: fn(&ViewState) -> Option<EventIdx>, none: EventIdx| {
         move || state.with(of).unwrap_or(none).0.to_string()
-    };
-    let dimensions = Dimension::ALL.map(|by| {
-        let selected = move || state.with(|s| s.by == by);
-        view! { <option value=by.name() selected=selected>{by.name()}</option> }
-    });
-    let choose_by = move |event| {
-        if let Ok(by) = event_target_value(&event).parse::<Dimension>() {
-            update(&|state| {
-                state.by = by;
-                state.root = None;
-            });
-        }
     };
     let set_at = move |event| {
         let at = event_of(&event_target_value(&event), last);
@@ -113,8 +101,6 @@ fn Moments(asker: Asker) -> impl IntoView {
         });
     };
     let comparing = move || state.with(|s| s.compared_with.is_some());
-    let flame = move || state.with(|s| s.chart == Chart::Flame);
-    let chart = move |chart: Chart| move |_| update(&|state| state.chart = chart);
     view! {
         <div class="controls moments" role="toolbar" aria-label="Moments">
             <label class="control">
@@ -143,28 +129,51 @@ fn Moments(asker: Asker) -> impl IntoView {
             <button class="button" on:click=compare aria-pressed=move || comparing().to_string()>
                 {move || if comparing() { "One moment only" } else { "Compare two moments" }}
             </button>
-            <label class="control">
-                "Group by"
-                <select class="input" on:change=choose_by>{dimensions}</select>
-            </label>
-            <div class="control segmented" role="group" aria-label="Drawn as">
-                <button
-                    class="segment"
-                    class:pressed=move || !flame()
-                    aria-pressed=move || (!flame()).to_string()
-                    on:click=chart(Chart::Treemap)
-                >
-                    "Treemap"
-                </button>
-                <button
-                    class="segment"
-                    class:pressed=flame
-                    aria-pressed=move || flame().to_string()
-                    on:click=chart(Chart::Flame)
-                >
-                    "Flame graph"
-                </button>
-            </div>
+            <Drawing asker=asker/>
+        </div>
+    }
+}
+
+/// How what is alive is grouped and drawn.
+#[component]
+fn Drawing(asker: Asker) -> impl IntoView {
+    let state = asker.view.state();
+    let dimensions = Dimension::ALL.map(|by| {
+        let selected = move || state.with(|s| s.by == by);
+        view! { <option value=by.name() selected=selected>{by.name()}</option> }
+    });
+    let choose_by = move |event| {
+        if let Ok(by) = event_target_value(&event).parse::<Dimension>() {
+            asker.view.update(|state| {
+                state.by = by;
+                state.root = None;
+            });
+        }
+    };
+    let flame = move || state.with(|s| s.chart == Chart::Flame);
+    let draw = move |chart: Chart| move |_| asker.view.update(|state| state.chart = chart);
+    view! {
+        <label class="control">
+            "Group by"
+            <select class="input" on:change=choose_by>{dimensions}</select>
+        </label>
+        <div class="control segmented" role="group" aria-label="Drawn as">
+            <button
+                class="segment"
+                class:pressed=move || !flame()
+                aria-pressed=move || (!flame()).to_string()
+                on:click=draw(Chart::Treemap)
+            >
+                "Treemap"
+            </button>
+            <button
+                class="segment"
+                class:pressed=flame
+                aria-pressed=move || flame().to_string()
+                on:click=draw(Chart::Flame)
+            >
+                "Flame graph"
+            </button>
         </div>
     }
 }

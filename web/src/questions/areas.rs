@@ -14,6 +14,23 @@ pub enum Rest {
     Hidden,
 }
 
+impl Rest {
+    /// What to begin with: where the other groups hold far more, growth would be a thin line.
+    pub fn at_first(growth: &Growth) -> Rest {
+        let last = |rest: bool| -> u64 {
+            let bands = growth
+                .bands
+                .iter()
+                .filter(|band| band.key.is_empty() == rest);
+            bands.filter_map(|band| band.bytes.last()).sum()
+        };
+        match last(false) > 0 && last(true) > 3 * last(false) {
+            true => Rest::Hidden,
+            false => Rest::Shown,
+        }
+    }
+}
+
 /// Where a point lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
@@ -187,6 +204,13 @@ pub(super) mod tests {
         assert_eq!(spot(0.1, 0.1), Some((0, None)));
         let alone = Areas::new(&growth, Rest::Hidden);
         assert_eq!((alone.order.as_slice(), alone.high), (&[0][..], 256));
+    }
+
+    #[test]
+    fn a_large_rest_is_left_out_at_first() {
+        let at_first = |rest| Rest::at_first(&growth(&[("a", &[1, 10]), ("", &[rest, rest])]));
+        assert_eq!((at_first(30), at_first(31)), (Rest::Shown, Rest::Hidden));
+        assert_eq!(Rest::at_first(&growth(&[("", &[5])])), Rest::Shown);
     }
 
     #[test]

@@ -68,21 +68,7 @@ pub fn BoxChart(asker: Asker, alive: Arc<Alive>) -> impl IntoView {
     let way = move || {
         let root = root();
         let way = shape.with_value(|shape| shape.way(root));
-        let steps = way.into_iter().map(|node| {
-            let label = alive.with_value(|alive| alive.tree[node].label.clone());
-            view! {
-                <li>
-                    <button
-                        class="link-button"
-                        disabled=node == root
-                        on:click=move |_| zoom(node)
-                    >
-                        {label}
-                    </button>
-                </li>
-            }
-        });
-        steps.collect_view()
+        alive.with_value(|alive| way_view(&alive.tree, &way, zoom))
     };
     let boxes = move || {
         let root = root();
@@ -121,6 +107,22 @@ pub fn BoxChart(asker: Asker, alive: Arc<Alive>) -> impl IntoView {
         </div>
         <p class="growth-readout" aria-live="polite">{words}</p>
     }
+}
+
+/// The way from the root to the node that fills the chart; a click zooms out.
+fn way_view(tree: &[TreeNode], way: &[usize], zoom: impl Fn(usize) + Copy + 'static) -> AnyView {
+    let steps = way.iter().enumerate().map(|(at, &node)| {
+        let label = tree[node].label.clone();
+        let here = at + 1 == way.len();
+        view! {
+            <li>
+                <button class="link-button" disabled=here on:click=move |_| zoom(node)>
+                    {label}
+                </button>
+            </li>
+        }
+    });
+    steps.collect_view().into_any()
 }
 
 /// What is written on a box, and how it looks.

@@ -141,23 +141,6 @@ pub fn FilterBox(asker: Asker) -> impl IntoView {
             </label>
         }
     });
-    let pools = [("", "any"), ("small", "small"), ("large", "large")].map(|(value, name)| {
-        let selected = move || filter.with(|f| f.pool.as_deref().unwrap_or("") == value);
-        view! { <option value=value selected=selected>{name}</option> }
-    });
-    let sorts = Sort::ALL.map(|sort| {
-        let selected = move || filter.with(|f| f.sort == sort);
-        view! { <option value=sort.name() selected=selected>{format!("{} first", sort.name())}</option> }
-    });
-    let set_pool = move |event| {
-        let pool = Some(event_target_value(&event)).filter(|pool| !pool.is_empty());
-        change(&|filter| filter.pool.clone_from(&pool));
-    };
-    let set_sort = move |event| {
-        let name = event_target_value(&event);
-        let sort = Sort::ALL.into_iter().find(|sort| sort.name() == name);
-        change(&|filter| filter.sort = sort.unwrap_or_default());
-    };
     let n_set = move || filter.with(AllocationFilter::n_set);
     let group = move || {
         let site = filter.with(|f| f.site.clone())?;
@@ -174,14 +157,7 @@ pub fn FilterBox(asker: Asker) -> impl IntoView {
     view! {
         <form class="filter" on:submit=|event| event.prevent_default()>
             {fields}
-            <label class="filter-field">
-                <span>"Pool"</span>
-                <select class="input" on:change=set_pool>{pools}</select>
-            </label>
-            <label class="filter-field">
-                <span>"Order"</span>
-                <select class="input" on:change=set_sort>{sorts}</select>
-            </label>
+            <Choices asker=asker filter=filter/>
             {group}
             <button
                 type="button"
@@ -192,6 +168,41 @@ pub fn FilterBox(asker: Asker) -> impl IntoView {
                 "Clear the filter"
             </button>
         </form>
+    }
+}
+
+/// The fields with a few values to choose from.
+#[component]
+fn Choices(asker: Asker, filter: Memo<AllocationFilter>) -> impl IntoView {
+    let pools = [("", "any"), ("small", "small"), ("large", "large")].map(|(value, name)| {
+        let selected = move || filter.with(|f| f.pool.as_deref().unwrap_or("") == value);
+        view! { <option value=value selected=selected>{name}</option> }
+    });
+    let sorts = Sort::ALL.map(|sort| {
+        let selected = move || filter.with(|f| f.sort == sort);
+        let text = format!("{} first", sort.name());
+        view! { <option value=sort.name() selected=selected>{text}</option> }
+    });
+    let set_pool = move |event| {
+        let pool = Some(event_target_value(&event)).filter(|pool| !pool.is_empty());
+        asker.view.update(|state| state.filter.pool = pool);
+    };
+    let set_sort = move |event| {
+        let name = event_target_value(&event);
+        let sort = Sort::ALL.into_iter().find(|sort| sort.name() == name);
+        asker
+            .view
+            .update(|state| state.filter.sort = sort.unwrap_or_default());
+    };
+    view! {
+        <label class="filter-field">
+            <span>"Pool"</span>
+            <select class="input" on:change=set_pool>{pools}</select>
+        </label>
+        <label class="filter-field">
+            <span>"Order"</span>
+            <select class="input" on:change=set_sort>{sorts}</select>
+        </label>
     }
 }
 

@@ -106,8 +106,13 @@ fn row(asker: Asker, group: &LeakGroup) -> AnyView {
         0 => frame.filename.clone(),
         line => format!("{}:{line}", short(&frame.filename)),
     });
-    let inferred = (group.frame_inferred || (group.frame.is_none() && group.forward.is_some()))
-        .then(|| view! { <span class="badge" title=INFERRED>"inferred"</span> });
+    let pattern = words::pattern(group);
+    let place = match place {
+        Some(place) => format!("{place} · {pattern}"),
+        None => pattern,
+    };
+    let inferred =
+        is_inferred(group).then(|| view! { <span class="badge" title=INFERRED>"inferred"</span> });
     let confidence = format!("{:.0} %", group.confidence * 100.0);
     let steps = format!("{} – {}", group.first_step, group.last_step);
     let exact = format::exact_bytes(group.live_bytes.get());
@@ -115,11 +120,14 @@ fn row(asker: Asker, group: &LeakGroup) -> AnyView {
         <tr class="group" class:selected=selected on:click=move |_| choose()>
             <th scope="row">
                 // The row takes the click.
-                <button class="link-button group-name" aria-pressed=move || selected.get().to_string()>
+                <button
+                    class="link-button group-name"
+                    aria-pressed=move || selected.get().to_string()
+                >
                     {words::group_name(group)}
                 </button>
                 {inferred}
-                <span class="muted group-place">{place}" · "{words::pattern(group)}</span>
+                <span class="muted group-place">{place}</span>
             </th>
             <td class="num" data-label="a step">
                 {words::rate(group.bytes_per_step, group.slope_error)}
@@ -134,6 +142,12 @@ fn row(asker: Asker, group: &LeakGroup) -> AnyView {
         </tr>
     }
     .into_any()
+}
+
+/// Whether the name of a group was inferred rather than recorded.
+fn is_inferred(group: &LeakGroup) -> bool {
+    let recorded = group.frame.is_some() || group.alloc_frame.is_some();
+    group.frame_inferred || (!recorded && group.forward.is_some())
 }
 
 const INFERRED: &str = "These allocations have no Python stack: the name is inferred from size, \

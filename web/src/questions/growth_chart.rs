@@ -87,42 +87,25 @@ fn moved(areas: &Areas, from: Option<Spot>, key: &str) -> Option<Spot> {
     })
 }
 
+const ABOUT: &str = "Memory alive at the end of each step, by group. Arrow keys walk, Enter \
+                     selects.";
+
 /// The chart. Click or Enter selects a group.
 #[component]
 pub fn GrowthChart(asker: Asker, growth: Arc<Growth>) -> impl IntoView {
-    let rest = RwSignal::new(Rest::Shown);
+    let rest = RwSignal::new(Rest::at_first(&growth));
     let spot = RwSignal::new(None::<Spot>);
     let areas = {
         let growth = Arc::clone(&growth);
         Memo::new(move |_| Areas::new(&growth, rest.get()))
     };
     let growth = StoredValue::new(growth);
-    let selected = asker.memo(|state| state.filter.site.clone());
-    let choose = move |spot: Option<Spot>| {
-        let band = spot.and_then(|spot| spot.band);
-        let band = band.map(|band| growth.with_value(|g| g.bands[band].clone()));
-        // The rest is no group.
-        if let Some(band) = band.filter(|band| !band.key.is_empty()) {
-            select(asker, &band);
-        }
-    };
-    let point = move |event: &MouseEvent| {
-        let element = event.current_target()?.dyn_into::<Element>().ok()?;
-        let rect = element.get_bounding_client_rect();
-        let x = (f64::from(event.client_x()) - rect.left()) / rect.width().max(1.0);
-        let y = (f64::from(event.client_y()) - rect.top()) / rect.height().max(1.0);
-        areas.with_untracked(|areas| areas.spot(x, y))
-    };
-    let keys = move |event: KeyboardEvent| {
-        if event.key() == "Enter" {
-            return choose(spot.get_untracked());
-        }
-        let next = areas.with_untracked(|a| moved(a, spot.get_untracked(), &event.key()));
-        if next.is_some() {
-            event.prevent_default();
-            event.stop_propagation();
-            spot.set(next);
-        }
+    let show_rest = move |event| {
+        spot.set(None);
+        rest.set(match event_target_checked(&event) {
+            true => Rest::Shown,
+            false => Rest::Hidden,
+        });
     };
     let words = move || match spot.get() {
         Some(spot) => growth.with_value(|g| areas.with(|a| readout(g, a, spot))),
@@ -136,32 +119,14 @@ pub fn GrowthChart(asker: Asker, growth: Arc<Growth>) -> impl IntoView {
                     <input
                         type="checkbox"
                         prop:checked=move || rest.get() == Rest::Shown
-                        on:change=move |event| {
-                            spot.set(None);
-                            rest.set(if event_target_checked(&event) { Rest::Shown } else { Rest::Hidden });
-                        }
+                        on:change=show_rest
                     />
                     "with all other groups"
                 </label>
             </figcaption>
             <div class="growth-frame">
                 {move || areas.with(|areas| level_labels(areas))}
-                <svg
-                    class="growth-plot"
-                    viewBox="0 0 1000 1000"
-                    preserveAspectRatio="none"
-                    role="img"
-                    tabindex="0"
-                    aria-label="Memory alive at the end of each step, by group. Arrow keys walk, Enter selects."
-                    aria-describedby="growth-readout"
-                    on:mousemove=move |event| spot.set(point(&event))
-                    on:mouseleave=move |_| spot.set(None)
-                    on:click=move |event| choose(point(&event))
-                    on:keydown=keys
-                >
-                    {move || growth.with_value(|g| areas.with(|a| bands(g, a, selected, spot)))}
-                    {move || cursor(&areas.get(), spot.get())}
-                </svg>
+                <Plot asker=asker growth=growth areas=areas spot=spot/>
                 {growth.with_value(|g| moment_labels(g))}
             </div>
             <p id="growth-readout" class="growth-readout" aria-live="polite">{words}</p>
@@ -169,8 +134,69 @@ pub fn GrowthChart(asker: Asker, growth: Arc<Growth>) -> impl IntoView {
     }
 }
 
-/// Selects a band's group, or lets go of the one that is selected.
-pub fn select(asker: Asker, band: &GrowthBand) {
+/// The bands themselves.
+#[component]
+fn Plot(
+    asker: Asker,
+    growth: StoredValue<Arc<Growth>>,
+    areas: Memo<Areas>,
+    spot: RwSignal<Option<Spot>>,
+) -> impl IntoView {
+    let selected = asker.memo(|state| state.filter.site.clone());
+    let choose = move |spot: Option<Spot>| {
+        let band = spot.and_then(|spot| spot.band);
+        let band = band.map(|band| growth.with_value(|g| g.bands[band].clone()));
+        // The rest is no group.
+        if let Some(band) = band.filter(|band| !band.key.is_empty()) {
+            select(asker, &band);
+        }
+    };
+    let point = move |event: &MouseEvent| {
+        let (x, y) = fractions(event)?;
+        areas.with_untracked(|areas| areas.spot(x, y))
+    };
+    let keys = move |event: KeyboardEvent| {
+        if event.key() == "Enter" {
+            return choose(spot.get_untracked());
+        }
+        let next = areas.with_untracked(|a| moved(a, spot.get_untracked(), &event.key()));
+        if next.is_some() {
+            event.prevent_default();
+            event.stop_propagation();
+            spot.set(next);
+        }
+    };
+    view! {
+        <svg
+            class="growth-plot"
+            viewBox="0 0 1000 1000"
+            preserveAspectRatio="none"
+            role="img"
+            tabindex="0"
+            aria-label=ABOUT
+            aria-describedby="growth-readout"
+            on:mousemove=move |event| spot.set(point(&event))
+            on:mouseleave=move |_| spot.set(None)
+            on:click=move |event| choose(point(&event))
+            on:keydown=keys
+        >
+            {move || growth.with_value(|g| areas.with(|a| bands(g, a, selected, spot)))}
+            {move || cursor(&areas.get(), spot.get())}
+        </svg>
+    }
+}
+
+/// Where a pointer is over an element, from its left and from its top.
+fn fractions(event: &MouseEvent) -> Option<(f64, f64)> {
+    let element = event.current_target()?.dyn_into::<Element>().ok()?;
+    let rect = element.get_bounding_client_rect();
+    let x = (f64::from(event.client_x()) - rect.left()) / rect.width().max(1.0);
+    let y = (f64::from(event.client_y()) - rect.top()) / rect.height().max(1.0);
+    Some((x, y))
+}
+
+/// Selects a band's group.
+fn select(asker: Asker, band: &GrowthBand) {
     let site = Some(band.key.clone());
     asker.view.update(|state| {
         state.filter.site = site;
@@ -204,10 +230,11 @@ fn bands(
 fn cursor(areas: &Areas, spot: Option<Spot>) -> Option<AnyView> {
     let spot = spot.filter(|spot| spot.moment < areas.n_moments())?;
     let x = areas.x(spot.moment);
-    Some(
-        view! { <line class="growth-cursor" x1=x.to_string() x2=x.to_string() y1="0" y2="1000"></line> }
-            .into_any(),
-    )
+    let x = x.to_string();
+    let line = view! {
+        <line class="growth-cursor" x1=x.clone() x2=x y1="0" y2="1000"></line>
+    };
+    Some(line.into_any())
 }
 
 fn level_labels(areas: &Areas) -> AnyView {

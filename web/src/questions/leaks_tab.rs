@@ -10,7 +10,7 @@ use crate::components::icon::{Icon, IconView};
 use crate::components::problem_note::ProblemNote;
 use api::alive::{AllocationFilter, Growth};
 use api::inspect::Verdict;
-use api::leaks::{LeakGroup, Leaks, Pattern};
+use api::leaks::{ForwardOp, LeakGroup, Leaks, Pattern};
 use api::routes;
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -134,15 +134,7 @@ fn Selected(
             state.selection = None;
         });
     };
-    let forward = move || {
-        let forward = group()?.forward?;
-        let text = format!(
-            "Made by a backward pass, without a Python stack. Inferred from {}: it belongs to {}.",
-            forward.evidence.replace('_', " "),
-            forward.label,
-        );
-        Some(view! { <p class="muted">{text}</p> })
-    };
+    let forward = move || group()?.forward.as_ref().map(backward);
     view! {
         <Show when=move || site.with(Option::is_some)>
             <div class="selected-group">
@@ -157,6 +149,16 @@ fn Selected(
             />
         </Show>
     }
+}
+
+/// What is said of a group that a backward pass made.
+fn backward(forward: &ForwardOp) -> AnyView {
+    let text = format!(
+        "Made by a backward pass, without a Python stack. Inferred from {}: it belongs to {}.",
+        forward.evidence.replace('_', " "),
+        forward.label,
+    );
+    view! { <p class="muted">{text}</p> }.into_any()
 }
 
 #[cfg(test)]
