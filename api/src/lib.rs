@@ -5,6 +5,8 @@
 
 pub mod alive;
 pub mod bench;
+pub mod compare;
+pub mod compare_view;
 pub mod ids;
 pub mod inspect;
 pub mod leaks;

@@ -3,7 +3,8 @@
 //! Pictures carry the version of their encoding (`?v=`), so that browsers may keep them for good.
 
 use crate::alive::AllocationFilter;
-use crate::ids::{BenchId, BenchRowId, RunId, UploadId};
+use crate::compare_view::CompareState;
+use crate::ids::{BenchId, BenchRowId, ComparisonId, RunId, UploadId};
 use crate::leaks::Leaks;
 use crate::timeline::Marks;
 use trace::alive::Dimension;
@@ -185,4 +186,51 @@ pub fn bench_row_steps(id: &BenchRowId) -> String {
 /// Page: one bench.
 pub fn bench_page(id: &BenchId) -> String {
     format!("/bench?bench={id}")
+}
+
+/// `GET ?runs=A,B,…`: the comparison ([`crate::compare::Comparison`]); the first is the baseline.
+pub const COMPARE: &str = "/api/compare";
+
+/// `GET ?runs=A,B,…&align=…`: curves over one axis ([`crate::compare::Curves`]).
+pub const COMPARE_CURVES: &str = "/api/compare/curves";
+
+/// `GET`: recorded comparisons, newest first. `POST`: record one.
+pub const COMPARISONS: &str = "/api/comparisons";
+
+/// Page: two to eight runs compared. [`CompareState`] is its query.
+pub const COMPARE_PAGE: &str = "/compare";
+
+/// `GET`: the comparison of these runs.
+pub fn compare(runs: &[RunId]) -> String {
+    format!("{COMPARE}?runs={}", crate::compare::listed(runs))
+}
+
+/// `GET`: the curves of these runs over a window of the axis.
+pub fn compare_curves(runs: &[RunId], wanted: &crate::compare::CurvesWanted) -> String {
+    let mut path = format!(
+        "{COMPARE_CURVES}?runs={}&align={}&series={}&pair={}&parts={}",
+        crate::compare::listed(runs),
+        wanted.align.name(),
+        wanted.series.name(),
+        wanted.pair,
+        wanted.parts
+    );
+    if let Some((from, to)) = wanted.window {
+        path += &format!("&from={from}&to={to}");
+    }
+    path
+}
+
+/// `GET`: a recorded comparison. `DELETE`: forget it.
+pub fn comparison(id: &ComparisonId) -> String {
+    format!("{COMPARISONS}/{id}")
+}
+
+/// Page: these runs compared.
+pub fn compare_page(runs: &[RunId]) -> String {
+    let state = CompareState {
+        runs: runs.to_vec(),
+        ..CompareState::default()
+    };
+    format!("{COMPARE_PAGE}?{state}")
 }

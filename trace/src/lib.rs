@@ -8,6 +8,7 @@
 
 pub mod alive;
 pub mod allocator;
+pub mod compare;
 pub mod forward;
 pub mod intervals;
 pub mod leaks;

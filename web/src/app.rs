@@ -10,6 +10,8 @@ use crate::components::upload_tray::UploadTray;
 use crate::events::{self, Notice};
 use crate::pages::bench::BenchPage;
 use crate::pages::bench::store::BenchStore;
+use crate::pages::compare::ComparePage;
+use crate::pages::compare::pick::Picked;
 use crate::pages::not_found::NotFoundPage;
 use crate::pages::run::RunPage;
 use crate::pages::runs::RunsPage;
@@ -44,6 +46,7 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/") view=RunsPage/>
                     <Route path=path!("/runs/:id") view=RunRoute/>
                     <Route path=path!("/bench") view=BenchPage/>
+                    <Route path=path!("/compare") view=ComparePage/>
                 </Routes>
             </main>
             <FocusFollowsPage/>
@@ -94,6 +97,7 @@ fn provide_shared_state() {
     provide_context(uploads);
     provide_context(runs);
     provide_context(benches);
+    provide_context(Picked::new());
     provide_context(connection);
     provide_context(token_needed);
     provide_context(Toasts::new());

@@ -3,6 +3,8 @@
 mod alive;
 mod assets;
 mod bench;
+mod compare;
+mod comparisons;
 pub mod error;
 mod events;
 mod extract;
@@ -52,6 +54,7 @@ const JSON_LIMIT: usize = 64 << 10;
         (name = "leaks", description = "Whether a run leaks, and how it grew"),
         (name = "alive", description = "What is alive at a moment, and single allocations"),
         (name = "bench", description = "The engine: configurations and patches, one row each"),
+        (name = "compare", description = "Runs against one another"),
         (name = "server", description = "The server itself"),
     )
 )]
@@ -90,6 +93,10 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(bench::cancel_row))
         .routes(routes!(bench::rerun_row))
         .routes(routes!(bench::steps))
+        .routes(routes!(compare::compare))
+        .routes(routes!(compare::curves))
+        .routes(routes!(comparisons::list, comparisons::record))
+        .routes(routes!(comparisons::get, comparisons::forget))
 }
 
 /// The whole server, as a service.

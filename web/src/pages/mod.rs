@@ -1,6 +1,7 @@
 //! The pages, one module each.
 
 pub mod bench;
+pub mod compare;
 pub mod not_found;
 pub mod run;
 pub mod runs;
