@@ -2,9 +2,12 @@
 //!
 //! Pictures carry the version of their encoding (`?v=`), so that browsers may keep them for good.
 
+use crate::alive::AllocationFilter;
 use crate::compare_view::CompareState;
 use crate::ids::{BenchId, BenchRowId, ComparisonId, RunId, UploadId};
+use crate::leaks::Leaks;
 use crate::timeline::Marks;
+use trace::alive::Dimension;
 use trace::tiles::{self, GroupBy, TileId};
 use trace::trace::BlockIdx;
 use trace::units::EventIdx;
@@ -100,6 +103,52 @@ pub const RUNS_PAGE: &str = "/";
 /// Page: one run. The view state is its query.
 pub fn run_page(run: &RunId) -> String {
     format!("/runs/{run}")
+}
+
+/// `GET`: the verdict and what accumulates ([`Leaks`]).
+pub fn leaks(run: &RunId, device: u32) -> String {
+    let version = Leaks::VERSION;
+    format!("/api/runs/{run}/devices/{device}/leaks?v={version}")
+}
+
+/// `GET`: what is alive at the end of each step, by group ([`crate::alive::Growth`]).
+pub fn growth(run: &RunId, device: u32, by: Dimension) -> String {
+    let by = by.name();
+    format!("/api/runs/{run}/devices/{device}/growth?by={by}")
+}
+
+/// `GET`: what is alive at an event ([`crate::alive::Alive`]).
+pub fn alive(run: &RunId, device: u32, at: EventIdx, by: Dimension) -> String {
+    let by = by.name();
+    format!("/api/runs/{run}/devices/{device}/alive?at={at}&by={by}")
+}
+
+/// `GET`: what came and went between two events ([`crate::alive::Changes`]).
+pub fn changes(
+    run: &RunId,
+    device: u32,
+    (from, to): (EventIdx, EventIdx),
+    by: Dimension,
+) -> String {
+    let by = by.name();
+    format!("/api/runs/{run}/devices/{device}/changes?from={from}&to={to}&by={by}")
+}
+
+/// `GET`: allocations ([`crate::alive::AllocationPage`]), `limit` of them from the `offset`-th on.
+pub fn allocations(
+    run: &RunId,
+    device: u32,
+    filter: &AllocationFilter,
+    offset: u64,
+    limit: usize,
+) -> String {
+    let filter = filter.query();
+    format!("/api/runs/{run}/devices/{device}/allocations?offset={offset}&limit={limit}{filter}")
+}
+
+/// `GET`: the allocations before and after one ([`crate::alive::AllocationPage`]).
+pub fn beside(run: &RunId, device: u32, block: BlockIdx) -> String {
+    format!("/api/runs/{run}/devices/{device}/blocks/{}/beside", block.0)
 }
 
 /// `GET`: benches, newest first. `POST` [`crate::bench::StartBench`]: start one.

@@ -2,6 +2,7 @@
 
 mod compare;
 mod compare_page;
+mod drill_down;
 mod explore;
 mod front_page;
 mod recipes;

@@ -6,8 +6,10 @@
 //!       -> tiles (what a picture of a window needs) and stored (what a database keeps)
 //! ```
 
+pub mod alive;
 pub mod allocator;
 pub mod compare;
+pub mod forward;
 pub mod intervals;
 pub mod leaks;
 pub mod levels;

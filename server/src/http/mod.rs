@@ -1,5 +1,6 @@
 //! The route table, and what every request passes.
 
+mod alive;
 mod assets;
 mod bench;
 mod compare;
@@ -8,6 +9,7 @@ pub mod error;
 mod events;
 mod extract;
 mod guard;
+mod leaks;
 mod packed;
 mod pictures;
 mod runs;
@@ -49,6 +51,8 @@ const JSON_LIMIT: usize = 64 << 10;
         (name = "uploads", description = "Snapshots on their way in"),
         (name = "samples", description = "Bundled runs"),
         (name = "timeline", description = "What a picture of a run needs"),
+        (name = "leaks", description = "Whether a run leaks, and how it grew"),
+        (name = "alive", description = "What is alive at a moment, and single allocations"),
         (name = "bench", description = "The engine: configurations and patches, one row each"),
         (name = "compare", description = "Runs against one another"),
         (name = "server", description = "The server itself"),
@@ -76,6 +80,12 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(pictures::marks))
         .routes(routes!(pictures::block))
         .routes(routes!(pictures::moment))
+        .routes(routes!(leaks::leaks))
+        .routes(routes!(leaks::growth))
+        .routes(routes!(alive::alive))
+        .routes(routes!(alive::changes))
+        .routes(routes!(alive::allocations))
+        .routes(routes!(alive::beside))
         .routes(routes!(bench::catalog))
         .routes(routes!(bench::list, bench::start))
         .routes(routes!(bench::get, bench::delete))

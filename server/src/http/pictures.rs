@@ -26,6 +26,13 @@ pub struct Version {
     v: Option<u32>,
 }
 
+impl Version {
+    /// Whether the address names this version.
+    pub fn is(&self, version: u32) -> bool {
+        self.v == Some(version)
+    }
+}
+
 /// The four lines of a tile, binary.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/series/{level}/{index}",
     tag = "timeline", params(("run" = String, Path), ("device" = u32, Path),
@@ -131,7 +138,7 @@ async fn respond(
     version: &Version,
     headers: &HeaderMap,
 ) -> Result<Response, Error> {
-    let keep = match version.v == Some(picture.version()) {
+    let keep = match version.is(picture.version()) {
         true => Keep::Forever,
         false => Keep::Ask,
     };

@@ -165,6 +165,7 @@ fn summary(row: RunRow) -> RunSummary {
         peak_allocated: row.devices.iter().map(peak).max().unwrap_or(0),
         devices: row.devices.into_iter().map(device_summary).collect(),
         quality: row.quality.into_iter().map(|note| note.code).collect(),
+        leaks: row.leaks,
         deleted_ms: row.deleted_ms,
     }
 }

@@ -4,6 +4,7 @@ use crate::store::{Store, StoreError, StoreResult};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OnceCell;
+use trace::intervals::LiveIndex;
 use trace::tiles::{GroupBy, MountainIndex};
 use trace::trace::{DeviceTrace, Trace};
 
@@ -12,6 +13,7 @@ pub struct Decoded {
     /// The trace.
     pub trace: Trace,
     indexes: Mutex<HashMap<(u32, GroupBy), Arc<MountainIndex>>>,
+    live: Mutex<HashMap<u32, Arc<LiveIndex>>>,
     weight: usize,
 }
 
@@ -24,6 +26,7 @@ impl Decoded {
         Decoded {
             trace,
             indexes: Mutex::default(),
+            live: Mutex::default(),
             weight,
         }
     }
@@ -48,6 +51,13 @@ impl Decoded {
         }
         let index = Arc::new(MountainIndex::new(device, group_by, &self.trace.stacks));
         Arc::clone(lock(&self.indexes).entry(key).or_insert(index))
+    }
+
+    /// What questions about moments of a device need: made once.
+    pub fn live_index(&self, device: &DeviceTrace) -> Arc<LiveIndex> {
+        let mut live = lock(&self.live);
+        let index = live.entry(device.device);
+        Arc::clone(index.or_insert_with(|| Arc::new(LiveIndex::new(&device.blocks))))
     }
 }
 

@@ -11,6 +11,7 @@ mod blobs;
 mod columns;
 mod comparisons;
 mod error;
+mod leaks;
 mod rows;
 mod runs;
 mod schema;

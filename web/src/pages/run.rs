@@ -5,15 +5,17 @@ use crate::components::badge::{BadgeView, badge};
 use crate::components::keys::{is_shortcut, on_key};
 use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
+use crate::questions::{Asker, Beside, Questions, TabBar};
 use crate::timeline::drive::Source;
 use crate::timeline::panel::SelectionPanel;
 use crate::timeline::{Handle, Timeline, ticks};
 use crate::url_state::{UrlState, use_view_state};
+use api::alive::AllocationFilter;
 use api::ids::RunId;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
 use api::runs::{DeviceSummary, RunDetail};
-use api::view_state::{Axis, Picture, Selection, ViewState};
+use api::view_state::{Axis, Picture, Selection, Tab, ViewState};
 use leptos::prelude::*;
 use leptos_router::components::A;
 use leptos_router::hooks::use_params_map;
@@ -116,11 +118,16 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
         let run = Arc::clone(&run);
         Memo::new(move |_| chosen_device(&run, wanted.get()))
     };
+    let asked = Arc::clone(&run);
     let timeline = move || match device.get() {
         None => view! { <NoDevice/> }.into_any(),
         Some(device) if device.events == 0 => view! { <NoDevice/> }.into_any(),
-        Some(device) => view! { <DeviceView id=id.clone() device=device view=view/> }.into_any(),
+        Some(device) => {
+            let (id, run) = (id.clone(), Arc::clone(&asked));
+            view! { <DeviceView id=id run=run device=device view=view/> }.into_any()
+        }
     };
+    let asking = move || view.state().with(|state| state.tab != Tab::Timeline);
     let title = format!("{} · Tidemark", run.summary.name);
     Effect::new(move |_| document().set_title(&title));
     let notes = move || {
@@ -132,7 +139,7 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
         view! { <div class="run-link-notes" role="status">{texts}</div> }
     };
     view! {
-        <div class="run-page">
+        <div class="run-page" class:asking=asking>
             <RunHead run=run device=device view=view/>
             {notes}
             {timeline}
@@ -249,6 +256,10 @@ fn DevicePicker(
                 window: None,
                 levels: None,
                 selection: None,
+                at: None,
+                compared_with: None,
+                root: None,
+                filter: AllocationFilter::default(),
                 ..state.clone()
             };
         });
@@ -260,12 +271,19 @@ fn DevicePicker(
 }
 
 #[component]
-fn DeviceView(id: RunId, device: DeviceSummary, view: UrlState<ViewState>) -> impl IntoView {
+fn DeviceView(
+    id: RunId,
+    run: Arc<RunDetail>,
+    device: DeviceSummary,
+    view: UrlState<ViewState>,
+) -> impl IntoView {
     let source = Source {
         run: id,
         device: device.device,
     };
-    let handle = Handle::new(source, &device, view);
+    let handle = Handle::new(source.clone(), &device, view);
+    let asker = Asker::new(run, source, &device, view);
+    let beside = move |block| view! { <Beside asker=asker block=block/> }.into_any();
     // The first problem only: tiles that keep failing need not keep talking.
     let problem = move || {
         let problem = handle.outputs.problem.get()?;
@@ -276,14 +294,16 @@ fn DeviceView(id: RunId, device: DeviceSummary, view: UrlState<ViewState>) -> im
         })
     };
     view! {
+        <TabBar view=view/>
         <Controls handle=handle view=view/>
         <div class="run-body">
             <div class="run-picture">
                 <Timeline handle=handle device=device/>
                 {problem}
             </div>
-            <SelectionPanel handle=handle view=view.state()/>
+            <SelectionPanel handle=handle view=view.state() below_block=Callback::new(beside)/>
         </div>
+        <Questions asker=asker/>
     }
 }
 

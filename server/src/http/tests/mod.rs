@@ -3,6 +3,7 @@
 mod access;
 mod compare;
 mod pictures;
+mod questions;
 mod runs;
 mod uploads;
 
