@@ -72,6 +72,10 @@ id!(
     /// An upload in progress, or finished.
     UploadId, "upl_", "an upload id"
 );
+id!(
+    /// A link that was handed on. It names the link and opens nothing by itself.
+    ShareId, "shr_", "a link id"
+);
 
 #[cfg(test)]
 mod tests {

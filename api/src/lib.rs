@@ -9,5 +9,6 @@ pub mod problem;
 pub mod progress;
 pub mod routes;
 pub mod runs;
+pub mod shares;
 pub mod timeline;
 pub mod view_state;

@@ -2,7 +2,7 @@
 //!
 //! Pictures carry the version of their encoding (`?v=`), so that browsers may keep them for good.
 
-use crate::ids::{RunId, UploadId};
+use crate::ids::{RunId, ShareId, UploadId};
 use crate::timeline::Marks;
 use trace::tiles::{self, GroupBy, TileId};
 use trace::trace::BlockIdx;
@@ -99,4 +99,36 @@ pub const RUNS_PAGE: &str = "/";
 /// Page: one run. The view state is its query.
 pub fn run_page(run: &RunId) -> String {
     format!("/runs/{run}")
+}
+
+/// Page: the comparison of some runs. The runs and the view state are its query.
+pub const COMPARE_PAGE: &str = "/compare";
+
+/// `GET ?run=`: links, newest first. `POST`: make one.
+pub const SHARES: &str = "/api/shares";
+
+/// `POST {token}`: exchange the last part of a link's address for a session of that link.
+pub const OPEN_SHARE: &str = "/api/shares/open";
+
+/// The links to a run, alone or in a comparison.
+pub fn shares_of(run: &RunId) -> String {
+    format!("{SHARES}?run={run}")
+}
+
+/// `DELETE ?by=NAME`: revoke a link.
+pub fn share(id: &ShareId) -> String {
+    format!("{SHARES}/{id}")
+}
+
+/// What the address of a request ends with when it is made on behalf of a link.
+pub const SHARE_PARAMETER: &str = "share";
+
+/// `GET`: what redaction changes in a run ([`crate::shares::RedactionPreview`]).
+pub fn redaction_preview(run: &RunId) -> String {
+    format!("/api/runs/{run}/redaction")
+}
+
+/// Page: whatever a link opens; the last part is its secret, or a team link's short id.
+pub fn share_page(token: &str) -> String {
+    format!("/s/{token}")
 }

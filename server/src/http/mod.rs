@@ -1,6 +1,7 @@
 //! The route table, and what every request passes.
 
 mod assets;
+mod audience;
 pub mod error;
 mod events;
 mod extract;
@@ -11,6 +12,7 @@ mod runs;
 mod samples;
 mod serve;
 mod session;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod uploads;
@@ -46,6 +48,7 @@ const JSON_LIMIT: usize = 64 << 10;
         (name = "uploads", description = "Snapshots on their way in"),
         (name = "samples", description = "Bundled runs"),
         (name = "timeline", description = "What a picture of a run needs"),
+        (name = "shares", description = "Links that are handed on"),
         (name = "server", description = "The server itself"),
     )
 )]
@@ -71,6 +74,10 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(pictures::marks))
         .routes(routes!(pictures::block))
         .routes(routes!(pictures::moment))
+        .routes(routes!(shares::list, shares::create))
+        .routes(routes!(shares::open))
+        .routes(routes!(shares::revoke))
+        .routes(routes!(shares::preview))
 }
 
 /// The whole server, as a service.
@@ -86,6 +93,7 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_token));
     routes
         .route(api::routes::OPENAPI, get(openapi))
+        .route("/s/{token}", get(shares::page))
         .method_not_allowed_fallback(wrong_method)
         .fallback(assets::serve)
         .layer(DefaultBodyLimit::max(JSON_LIMIT))

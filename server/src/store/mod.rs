@@ -12,6 +12,7 @@ mod error;
 mod rows;
 mod runs;
 mod schema;
+mod shares;
 mod tiles;
 mod uploads;
 
@@ -19,6 +20,7 @@ pub use blobs::{BlobCodec, BlobRow};
 pub use columns::PackedChunk;
 pub use error::{StoreError, StoreResult};
 pub use runs::{NewRun, RunRef, RunRow, Which};
+pub use shares::ShareRow;
 pub use tiles::{Keep, TileKey};
 pub use uploads::{UploadRow, UploadState};
 

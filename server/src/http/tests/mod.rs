@@ -3,6 +3,7 @@
 mod access;
 mod pictures;
 mod runs;
+mod shares;
 mod uploads;
 
 use super::router;
