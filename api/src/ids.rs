@@ -76,6 +76,14 @@ id!(
     /// A link that was handed on. It names the link and opens nothing by itself.
     ShareId, "shr_", "a link id"
 );
+id!(
+    /// A bench: rows that were asked for together.
+    BenchId, "ben_", "a bench id"
+);
+id!(
+    /// One row of a bench.
+    BenchRowId, "row_", "a bench row id"
+);
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 //! Rules: changes are additive; one file per resource; nothing here does IO. The server, the web
 //! front end, the command line and the tests all use these types and these paths.
 
+pub mod bench;
 pub mod ids;
 pub mod inspect;
 pub mod problem;

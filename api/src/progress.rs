@@ -1,6 +1,7 @@
 //! Progress of long work, as server-sent events.
 
-use crate::ids::{RunId, UploadId};
+use crate::bench::BenchProgress;
+use crate::ids::{BenchId, BenchRowId, RunId, UploadId};
 use crate::problem::Problem;
 use serde::{Deserialize, Serialize};
 
@@ -65,5 +66,19 @@ pub enum ServerEvent {
         upload: UploadId,
         /// How it stands.
         progress: UploadProgress,
+    },
+    /// A row of a bench moved on.
+    BenchProgress {
+        /// Its bench.
+        bench: BenchId,
+        /// Which row.
+        row: BenchRowId,
+        /// How far it is.
+        progress: BenchProgress,
+    },
+    /// A bench appeared, went, or one of its rows began or ended.
+    BenchChanged {
+        /// Which one.
+        bench: BenchId,
     },
 }

@@ -2,7 +2,7 @@
 //!
 //! Pictures carry the version of their encoding (`?v=`), so that browsers may keep them for good.
 
-use crate::ids::{RunId, ShareId, UploadId};
+use crate::ids::{BenchId, BenchRowId, RunId, ShareId, UploadId};
 use crate::timeline::Marks;
 use trace::tiles::{self, GroupBy, TileId};
 use trace::trace::BlockIdx;
@@ -101,6 +101,43 @@ pub fn run_page(run: &RunId) -> String {
     format!("/runs/{run}")
 }
 
+/// `GET`: benches, newest first. `POST` [`crate::bench::StartBench`]: start one.
+pub const BENCHES: &str = "/api/bench";
+/// `GET`: what can be run ([`crate::bench::BenchCatalog`]).
+pub const BENCH_CATALOG: &str = "/api/bench/catalog";
+/// Page: benches.
+pub const BENCH_PAGE: &str = "/bench";
+
+/// `GET`: a bench with its rows ([`crate::bench::Bench`]). `DELETE`: forget it; its runs stay.
+pub fn bench(id: &BenchId) -> String {
+    format!("/api/bench/{id}")
+}
+
+/// `POST`: cancel the rows that are not finished.
+pub fn bench_cancel(id: &BenchId) -> String {
+    format!("/api/bench/{id}/cancel")
+}
+
+/// `POST`: cancel a row.
+pub fn bench_row_cancel(id: &BenchRowId) -> String {
+    format!("/api/bench/rows/{id}/cancel")
+}
+
+/// `POST`: run a finished row again.
+pub fn bench_row_rerun(id: &BenchRowId) -> String {
+    format!("/api/bench/rows/{id}/rerun")
+}
+
+/// `GET`: every step of a row as numbers ([`crate::bench::BenchStep`]).
+pub fn bench_row_steps(id: &BenchRowId) -> String {
+    format!("/api/bench/rows/{id}/steps")
+}
+
+/// Page: one bench.
+pub fn bench_page(id: &BenchId) -> String {
+    format!("/bench?bench={id}")
+}
+
 /// Page: the comparison of some runs. The runs and the view state are its query.
 pub const COMPARE_PAGE: &str = "/compare";
 
@@ -131,4 +168,14 @@ pub fn redaction_preview(run: &RunId) -> String {
 /// Page: whatever a link opens; the last part is its secret, or a team link's short id.
 pub fn share_page(token: &str) -> String {
     format!("/s/{token}")
+}
+
+/// `GET`: the card of a run; `format` is `svg`, `png` or `md`.
+pub fn card(run: &RunId, format: &str) -> String {
+    format!("/api/runs/{run}/card.{format}")
+}
+
+/// `GET`: the card of what a link opens, as PNG.
+pub fn share_card(token: &str) -> String {
+    format!("/s/{token}/card.png")
 }

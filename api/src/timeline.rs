@@ -100,6 +100,31 @@ pub struct BlockDetail {
     pub alloc_stack: Vec<FrameText>,
     /// Stack of the free, when captured.
     pub free_stack: Vec<FrameText>,
+    /// What the engine knows of it; none for uploads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tensor: Option<TensorDetail>,
+}
+
+/// What the engine knows of a tensor, and no snapshot can say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TensorDetail {
+    /// The program's name for it, or the module and operation that made it.
+    pub name: String,
+    /// Operation that made it; empty where the program did.
+    pub op: String,
+    /// Module or layer that it was made in.
+    pub module: String,
+    /// Shape; empty for a number, and for memory that is no tensor.
+    pub shape: Vec<u64>,
+    /// Element type under PyTorch's name; none for memory that is no tensor.
+    pub dtype: Option<String>,
+    /// What it is for: `parameter`, `activation`, `restored` …
+    pub role: String,
+    /// Step in which it was made, from 0; none before the first.
+    pub made_step: Option<u32>,
+    /// What keeps it alive at the end; none where it has been freed.
+    pub owner: Option<String>,
 }
 
 /// One event and the levels there.

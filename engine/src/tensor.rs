@@ -91,7 +91,7 @@ impl DType {
 const MAX_DIMS: usize = 6;
 
 /// One number for each dimension, held inline: a step makes tens of thousands of tensors.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Dims {
     len: u8,
     values: [u64; MAX_DIMS],

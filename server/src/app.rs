@@ -1,12 +1,14 @@
 //! Everything a request needs: opened once, shared by all.
 
 use crate::access::Gate;
+use crate::bench::Benches;
 use crate::blobs::{BlobError, Blobs};
 use crate::config::{Config, ExposedWithoutToken};
 use crate::http::error::describe;
 use crate::ingest::{IngestError, UploadLimits, Uploads};
 use crate::pictures::Pictures;
 use crate::store::{Store, StoreError};
+use crate::tensors::Tensors;
 use api::progress::ServerEvent;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -56,8 +58,12 @@ pub struct App {
     pub store: Store,
     /// The upload service.
     pub uploads: Uploads,
+    /// The bench service.
+    pub benches: Benches,
     /// Tiles.
     pub pictures: Pictures,
+    /// What the engine knows of tensors.
+    pub tensors: Tensors,
     /// What open pages listen to.
     pub events: broadcast::Sender<ServerEvent>,
     /// Who may read.
@@ -97,11 +103,21 @@ impl App {
             limits,
         );
         uploads.recover().await?;
+        let benches = Benches::new(
+            store.clone(),
+            uploads.clone(),
+            events.clone(),
+            config.bench.clone(),
+            config.data.join("bench"),
+        );
+        benches.recover().await?;
         let app = App {
             gate: Gate::new(config.token.as_ref()),
+            tensors: Tensors::new(store.clone()),
             config,
             store,
             uploads,
+            benches,
             pictures,
             events,
             stopping: CancellationToken::new(),
@@ -115,6 +131,7 @@ impl App {
             started.map_err(OpenError::Thread)?;
         }
         tokio::spawn(app.stopping.clone().run_until_cancelled_owned(housekeeping));
+        tokio::spawn(app.benches.clone().work(app.stopping.clone()));
         Ok(app)
     }
 }

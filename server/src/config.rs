@@ -1,5 +1,6 @@
 //! What `tidemark serve` is told, checked.
 
+use crate::bench::BenchSettings;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use trace::units::Bytes;
@@ -23,6 +24,8 @@ pub struct Config {
     pub cache: Bytes,
     /// zstd level at which blobs are packed again when the server is idle; `None`: they are not.
     pub repack_level: Option<i32>,
+    /// How rows of benches are run.
+    pub bench: BenchSettings,
 }
 
 impl Config {
@@ -37,6 +40,7 @@ impl Config {
             keep_free: Bytes::mib(256),
             cache: Bytes::mib(384),
             repack_level: None,
+            bench: BenchSettings::default(),
         }
     }
 

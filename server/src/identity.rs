@@ -1,6 +1,6 @@
-//! Where ids come from: runs are named by their content, uploads and links by chance.
+//! Where ids come from: runs are named by their content, everything else by chance.
 
-use api::ids::{RunId, ShareId, UploadId};
+use api::ids::{BenchId, BenchRowId, RunId, ShareId, UploadId};
 
 /// Characters of an id after its prefix: 16 of base 62 are 95 bits.
 const DIGITS: usize = 16;
@@ -20,8 +20,27 @@ pub fn run_id(hash: &blake3::Hash) -> RunId {
 
 /// A new id for an upload.
 pub fn upload_id() -> UploadId {
-    let text = format!("{}{}", UploadId::PREFIX, base62(random(), DIGITS));
-    text.parse().expect("base 62 digits are an id")
+    by_chance(UploadId::PREFIX)
+        .parse()
+        .expect("base 62 digits are an id")
+}
+
+/// A new id for a bench.
+pub fn bench_id() -> BenchId {
+    by_chance(BenchId::PREFIX)
+        .parse()
+        .expect("base 62 digits are an id")
+}
+
+/// A new id for a row of a bench.
+pub fn bench_row_id() -> BenchRowId {
+    by_chance(BenchRowId::PREFIX)
+        .parse()
+        .expect("base 62 digits are an id")
+}
+
+fn by_chance(prefix: &str) -> String {
+    format!("{prefix}{}", base62(random(), DIGITS))
 }
 
 /// A new short id for a link.

@@ -2,11 +2,14 @@
 //!
 //! Walk through it in the order of the data: `http` takes an upload, `ingest` drives the pure core
 //! (`trace`) over its bytes, `blobs` and `store` keep what came of it, `pictures` draws and serves
-//! tiles. `app` opens all of it; `cli` is what a person types.
+//! tiles. `bench` runs the engine, one row after the other, each in a process of its own. `app`
+//! opens all of it; `cli` is what a person types.
 
 pub mod access;
 pub mod app;
+pub mod bench;
 pub mod blobs;
+pub mod cards;
 pub mod cli;
 mod clock;
 pub mod config;
@@ -17,4 +20,5 @@ pub mod ingest;
 pub mod pictures;
 mod samples;
 pub mod store;
+pub mod tensors;
 pub mod web_assets;

@@ -275,3 +275,77 @@ fn push_uploads_and_prints_the_link() {
         "{text}"
     );
 }
+
+fn post(server: &Server, path: &str, body: &str) -> serde_json::Value {
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let (host, length) = (&server.address, body.len());
+    let head = format!("POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+    let kind = "Content-Type: application/json";
+    write!(
+        stream,
+        "{head}{kind}\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 20"), "{answer}");
+    serde_json::from_str(body).unwrap()
+}
+
+/// Processes that were started by this one, zombies not counted.
+fn children_of(pid: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(child) = entry.file_name().to_string_lossy().parse::<u32>() else {
+            continue;
+        };
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let fields: Vec<&str> = stat
+            .rsplit(')')
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .collect();
+        if fields.len() > 1 && fields[0] != "Z" && fields[1] == pid.to_string() {
+            found.push(child);
+        }
+    }
+    found
+}
+
+#[test]
+fn kill_9_ends_the_row_too_and_the_next_server_resumes_the_queue() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let server = Server::start(data);
+    let long = r#"{"config": "vl-qwen3.5-9b", "patches": []}"#;
+    let short = r#"{"config": "dedupe-reuse", "patches": []}"#;
+    let request = |row: &str, steps: u32| {
+        format!(r#"{{"rows": [{row}], "device": "sim", "steps": {steps}}}"#)
+    };
+    let first = post(&server, "/api/bench", &request(long, 10_000));
+    post(&server, "/api/bench", &request(short, 5));
+    let running = "SELECT count(*) FROM bench_rows WHERE state = 'running'";
+    wait_until("the long row is under way", || count(data, running) == 1);
+    wait_until("its process is there", || {
+        !children_of(server.child.id()).is_empty()
+    });
+    let row = children_of(server.child.id())[0];
+    server.kill();
+    wait_until("the row has ended with its server", || {
+        !Path::new(&format!("/proc/{row}")).exists()
+    });
+    assert_eq!(count(data, running), 1, "the dead server holds it still");
+
+    let server = Server::start(data);
+    let twice = "SELECT count(*) FROM bench_rows WHERE state = 'running' AND claims = 2";
+    wait_until("the row runs again", || count(data, twice) == 1);
+    let id = first["id"].as_str().unwrap();
+    post(&server, &format!("/api/bench/{id}/cancel"), "");
+    let done = "SELECT count(*) FROM bench_rows WHERE state = 'done' AND peak_allocated > 0";
+    wait_until("the short row has run", || count(data, done) == 1);
+    let cancelled = "SELECT count(*) FROM bench_rows WHERE state = 'cancelled'";
+    assert_eq!(count(data, cancelled), 1);
+    assert_consistent(data);
+}

@@ -100,6 +100,7 @@ fn provide_shared_state() {
         Notice::Event(ServerEvent::Upload { upload, progress }) => {
             uploads.report(&upload, progress)
         }
+        Notice::Event(ServerEvent::BenchProgress { .. } | ServerEvent::BenchChanged { .. }) => {}
         Notice::Lost => connection.set(Connection::Lost),
         Notice::Back => {
             connection.set(Connection::There);

@@ -31,6 +31,27 @@ pub(crate) struct Frame {
     input_saver: RefCell<Option<Rc<Node>>>,
     holders: RefCell<Vec<Weak<Holder>>>,
     recomputed_in: Cell<Option<GraphTask>>,
+    /// Tensors that the function holds, so that those who ask what keeps them alive can be told.
+    captured: Vec<Tensor>,
+}
+
+impl Holder {
+    /// The recomputed tensor that waits here.
+    pub(crate) fn value(&self) -> Option<Tensor> {
+        self.value.borrow().clone()
+    }
+}
+
+impl Frame {
+    /// Node whose saved tensors are the region's inputs.
+    pub(crate) fn input_saver(&self) -> Option<Rc<Node>> {
+        self.input_saver.borrow().clone()
+    }
+
+    /// Tensors that the function holds.
+    pub(crate) fn captured(&self) -> &[Tensor] {
+        &self.captured
+    }
 }
 
 /// What saved-tensor hooks do at one level of the stack.
@@ -55,6 +76,20 @@ impl Session {
     /// # Errors
     /// Whatever the function or the hooks fail with.
     pub fn checkpoint(&mut self, function: Region, inputs: &[Tensor]) -> Result<Tensor, RunError> {
+        self.checkpoint_with(function, inputs, &[])
+    }
+
+    /// [`Session::checkpoint`] of a function that holds tensors itself: keyword arguments travel
+    /// with the function, not with the saved inputs.
+    ///
+    /// # Errors
+    /// As for [`Session::checkpoint`].
+    pub fn checkpoint_with(
+        &mut self,
+        function: Region,
+        inputs: &[Tensor],
+        captured: &[Tensor],
+    ) -> Result<Tensor, RunError> {
         if !self.grad_enabled() {
             return function(self, inputs);
         }
@@ -63,6 +98,7 @@ impl Session {
             input_saver: RefCell::new(None),
             holders: RefCell::new(Vec::new()),
             recomputed_in: Cell::new(None),
+            captured: captured.to_vec(),
         });
         let saver = self.save_region_inputs(inputs)?;
         frame.input_saver.replace(Some(saver));

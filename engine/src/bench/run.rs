@@ -15,7 +15,7 @@ use crate::offload::{Changes, OffloadConfig, Version};
 use crate::race::Access;
 use crate::recording::{Recording, micros};
 use crate::session::{RunError, Session};
-use crate::workload;
+use crate::workload::{self, Workload};
 
 /// Steps in which all accesses are watched for races; the program repeats after that.
 const WATCHED_STEPS: u32 = 2;
@@ -78,8 +78,8 @@ pub fn run(spec: &RunSpec, progress: &mut dyn FnMut(StepFacts) -> bool) -> Row {
     run_recorded(spec, progress).0
 }
 
-/// [`run`], with the events of the first [`RunSpec::record_steps`] steps and the memory at the
-/// end of the run.
+/// [`run`], with the events of the first [`RunSpec::record_steps`] steps and the memory at their
+/// end.
 pub fn run_recorded(
     spec: &RunSpec,
     progress: &mut dyn FnMut(StepFacts) -> bool,
@@ -91,7 +91,6 @@ pub fn run_recorded(
     session.deviate(spec.deviation);
     let mut log = Log::default();
     let outcome = run_steps(spec, &mut session, &mut log, progress);
-    log.recording.finish(&session);
     let row = summarise(spec, &session, &log.facts, outcome.err());
     (row, log.recording)
 }
@@ -243,11 +242,30 @@ fn run_steps(
     let mut workload = workload::build(spec.config, &spec.patches, session)?;
     session.heap().borrow_mut().empty_cache();
     session.accelerator.watch_races();
+    let outcome = step_through(spec, steps, workload.as_mut(), session, log, progress);
+    if spec.record_steps > 0 && !log.recording.is_finished() {
+        log.recording.finish(session, workload.as_ref());
+    }
+    outcome
+}
+
+fn step_through(
+    spec: &RunSpec,
+    steps: u32,
+    workload: &mut dyn Workload,
+    session: &mut Session,
+    log: &mut Log,
+    progress: &mut dyn FnMut(StepFacts) -> bool,
+) -> Result<(), RunError> {
     for step in 0..steps {
-        let start = begin_step(session, step < spec.record_steps);
+        let start = begin_step(session, step, step < spec.record_steps);
         let outcome = workload.step(session);
         if step < spec.record_steps {
             log.recording.add_step(step, start, session);
+        }
+        // The events and the memory at their end belong together.
+        if step + 1 == spec.record_steps {
+            log.recording.finish(session, workload);
         }
         let now = step_facts(session, step);
         // A failing step's peak counts, its end does not.
@@ -277,8 +295,9 @@ fn install(spec: &RunSpec, session: &mut Session) -> Result<(), RunError> {
 }
 
 /// Resets peaks and switches recording on or off; returns the time, in microseconds.
-fn begin_step(session: &Session, record: bool) -> u64 {
+fn begin_step(session: &Session, step: u32, record: bool) -> u64 {
     let mut heap = session.heap().borrow_mut();
+    heap.caching.begin_step(step);
     heap.caching.reset_peaks();
     if record {
         heap.caching.record_events();
@@ -390,7 +409,7 @@ fn own_verdict(row: &Row) -> Status {
 }
 
 /// What a row says beside its baseline.
-fn verdict(row: &Row, baseline: &Row) -> Status {
+pub fn verdict(row: &Row, baseline: &Row) -> Status {
     let own = own_verdict(row);
     let inherited = own == Status::Corruption && baseline.corrupted_tensors > 0;
     if own != Status::NotReproducible && !inherited {

@@ -10,6 +10,7 @@ use serde::Serialize;
 use trace::allocator::{Arena, Config, PoolKey, Slot};
 use trace::trace::PoolId;
 
+use super::label::{Allocation, Label};
 use crate::deviation::Deviation;
 use crate::device::{Device, DeviceError, EventId, StreamId};
 
@@ -64,15 +65,6 @@ pub enum MemoryAction {
     FreeCompleted,
 }
 
-/// What an allocation is called in recordings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Label {
-    /// Module, as a number of the session.
-    pub site: u32,
-    /// Operation.
-    pub op: &'static str,
-}
-
 /// A block that was handed out.
 #[derive(Debug)]
 pub struct Lease {
@@ -82,8 +74,11 @@ pub struct Lease {
     bytes: u64,
     requested: u64,
     stream: StreamId,
-    site: u32,
-    op: &'static str,
+    label: Label,
+    /// Step in which it was made.
+    step: Option<u32>,
+    /// Its place among the kept allocations, if events were kept then.
+    kept: Option<u32>,
     /// Streams other than its own that use it (`record_stream`).
     users: Vec<StreamId>,
 }
@@ -99,6 +94,16 @@ impl Lease {
         self.bytes
     }
 
+    /// What it was made for.
+    pub fn label(&self) -> &Label {
+        &self.label
+    }
+
+    /// Step in which it was made, from 0; `None` before the first.
+    pub fn step(&self) -> Option<u32> {
+        self.step
+    }
+
     /// `record_stream`: `stream` uses the block too.
     pub fn record_stream(&mut self, stream: StreamId) {
         if self.stream != stream && !self.users.contains(&stream) {
@@ -112,8 +117,8 @@ impl Lease {
             start: self.start,
             bytes: self.requested,
             stream: self.stream,
-            site: self.site,
-            op: self.op,
+            site: self.label.site,
+            op: self.label.op,
             time: 0,
         }
     }
@@ -134,6 +139,10 @@ pub struct CachingAllocator {
     pending: Vec<Pending>,
     stats: MemoryStats,
     events: Option<Vec<MemoryEvent>>,
+    /// Events that were taken before the ones in `events`.
+    taken: u32,
+    kept: Vec<Allocation>,
+    step: Option<u32>,
     retries: u64,
     highest_reserved: u64,
     /// Time of the call in progress, microseconds.
@@ -151,6 +160,9 @@ impl CachingAllocator {
             pending: Vec::new(),
             stats: MemoryStats::default(),
             events: None,
+            taken: 0,
+            kept: Vec::new(),
+            step: None,
             retries: 0,
             highest_reserved: 0,
             now: 0,
@@ -170,7 +182,19 @@ impl CachingAllocator {
 
     /// Takes the events kept so far.
     pub fn take_events(&mut self) -> Vec<MemoryEvent> {
-        self.events.as_mut().map(std::mem::take).unwrap_or_default()
+        let events = self.events.as_mut().map(std::mem::take).unwrap_or_default();
+        self.taken += events.len() as u32;
+        events
+    }
+
+    /// Takes the allocations that were made while events were kept.
+    pub fn take_allocations(&mut self) -> Vec<Allocation> {
+        std::mem::take(&mut self.kept)
+    }
+
+    /// Attributes allocations from now on to a step.
+    pub fn begin_step(&mut self, step: u32) {
+        self.step = Some(step);
     }
 
     /// Stops keeping events.
@@ -262,18 +286,39 @@ impl CachingAllocator {
             bytes,
             requested,
             stream,
-            site: label.site,
-            op: label.op,
+            label,
+            step: self.step,
+            kept: self.keep(requested, start, label),
             users: Vec::new(),
         };
         self.emit(lease.event(MemoryAction::Alloc));
         Ok(lease)
     }
 
+    /// Takes an allocation down, where events are kept.
+    fn keep(&mut self, bytes: u64, start: u64, label: Label) -> Option<u32> {
+        let event = self.taken + self.events.as_ref()?.len() as u32;
+        let place = self.kept.len() as u32;
+        self.kept.push(Allocation {
+            event,
+            freed: None,
+            start,
+            bytes,
+            step: self.step,
+            label,
+        });
+        Some(place)
+    }
+
     /// Lets go of a block. Where other streams use it, the free completes at a later malloc.
     pub fn free(&mut self, lease: Lease, device: &mut dyn Device) {
         self.tick(device);
         self.stats.allocated -= lease.bytes;
+        if let (Some(place), Some(events)) = (lease.kept, &self.events)
+            && let Some(allocation) = self.kept.get_mut(place as usize)
+        {
+            allocation.freed = Some(self.taken + events.len() as u32);
+        }
         self.emit(lease.event(MemoryAction::FreeRequested));
         if lease.users.is_empty() {
             return self.complete_free(&lease);

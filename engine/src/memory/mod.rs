@@ -5,12 +5,14 @@
 
 mod caching;
 mod host;
+mod label;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-pub use caching::{CachingAllocator, Label, Lease, MemoryAction, MemoryEvent, MemoryStats};
+pub use caching::{CachingAllocator, Lease, MemoryAction, MemoryEvent, MemoryStats};
 pub use host::{HostLease, HostPool};
+pub use label::{Allocation, Label, Role};
 
 use crate::device::{Device, DeviceError, StreamId};
 
@@ -101,6 +103,16 @@ impl Storage {
     /// Bytes of the block, rounding included.
     pub fn block_bytes(&self) -> u64 {
         self.lease.borrow().as_ref().map_or(0, Lease::bytes)
+    }
+
+    /// What the memory was made for; `None` where there is none.
+    pub fn label(&self) -> Option<Label> {
+        self.lease.borrow().as_ref().map(|lease| *lease.label())
+    }
+
+    /// Step in which it was made, from 0; `None` before the first.
+    pub fn step(&self) -> Option<u32> {
+        self.lease.borrow().as_ref().and_then(Lease::step)
     }
 
     /// `record_stream`: the free waits for what `stream` has been given by then.

@@ -1,6 +1,8 @@
 //! AdamW in its multi-tensor form: two states for each parameter, and a list of temporaries.
 
+use super::Visit;
 use crate::autograd::Tensor;
+use crate::memory::Role;
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
 
@@ -27,8 +29,10 @@ impl AdamW {
     pub fn step(&mut self, s: &mut Session) -> Result<(), RunError> {
         if self.moments.is_empty() {
             for parameter in &self.parameters {
-                let first = s.empty(parameter.shape(), DType::Float32)?;
-                let second = s.empty(parameter.shape(), DType::Float32)?;
+                let state = |s: &mut Session| {
+                    s.empty_as(parameter.shape(), DType::Float32, Role::OptimizerState)
+                };
+                let (first, second) = (state(s)?, state(s)?);
                 self.moments.push([first, second]);
             }
         }
@@ -39,6 +43,14 @@ impl AdamW {
             roots.push(root);
         }
         Ok(())
+    }
+
+    /// Shows its states, numbered like the parameters.
+    pub(crate) fn visit(&self, visit: &mut Visit<'_>) {
+        for (index, [first, second]) in self.moments.iter().enumerate() {
+            visit(&format!("optimizer.state[{index}].exp_avg"), first);
+            visit(&format!("optimizer.state[{index}].exp_avg_sq"), second);
+        }
     }
 
     /// `zero_grad(set_to_none=True)`.

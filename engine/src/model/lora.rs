@@ -1,5 +1,6 @@
 //! A quantised linear layer with a LoRA adapter, as peft runs it.
 
+use super::Visit;
 use crate::autograd::Tensor;
 use crate::ops::Nf4Weight;
 use crate::session::{RunError, Session};
@@ -38,6 +39,15 @@ impl LoraLinear {
     /// Everything it holds.
     pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         self.base.storages().chain(self.trained())
+    }
+
+    /// Shows everything it holds, under its names in peft.
+    pub(crate) fn visit(&self, name: &str, visit: &mut Visit<'_>) {
+        for (part, tensor) in self.base.named() {
+            visit(&format!("{name}.base_layer.{part}"), tensor);
+        }
+        visit(&format!("{name}.lora_A.weight"), &self.a);
+        visit(&format!("{name}.lora_B.weight"), &self.b);
     }
 
     /// The forward pass; dropout is off.

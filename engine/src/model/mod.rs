@@ -13,3 +13,8 @@ pub use adamw::AdamW;
 pub use lora::LoraLinear;
 pub use qwen_text::{TextConfig, TextModel};
 pub use qwen_vision::{VisionConfig, VisionTower};
+
+use crate::autograd::Tensor;
+
+/// Is shown each tensor of a model with its name.
+pub(crate) type Visit<'v> = dyn FnMut(&str, &Tensor) + 'v;

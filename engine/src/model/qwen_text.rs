@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::Visit;
 use super::delta_net::DeltaRule;
 use super::lora::LoraLinear;
 use crate::autograd::{Region, Tensor};
@@ -252,6 +253,21 @@ impl DeltaNet {
     fn adapters(&self) -> Vec<&LoraLinear> {
         vec![&self.qkv, &self.z, &self.out]
     }
+
+    fn visit(&self, name: &str, visit: &mut Visit<'_>) {
+        self.qkv.visit(&format!("{name}.in_proj_qkv"), visit);
+        self.z.visit(&format!("{name}.in_proj_z"), visit);
+        self.out.visit(&format!("{name}.out_proj"), visit);
+        for (part, weight) in [("in_proj_b", &self.b), ("in_proj_a", &self.a)] {
+            for (piece, tensor) in weight.named() {
+                visit(&format!("{name}.{part}.{piece}"), tensor);
+            }
+        }
+        visit(&format!("{name}.conv1d.weight"), &self.conv);
+        visit(&format!("{name}.A_log"), &self.decay_log);
+        visit(&format!("{name}.dt_bias"), &self.time_bias);
+        visit(&format!("{name}.norm.weight"), &self.norm);
+    }
 }
 
 impl Attention {
@@ -314,6 +330,20 @@ impl Attention {
 
     fn adapters(&self) -> Vec<&LoraLinear> {
         vec![&self.q, &self.k, &self.v, &self.out]
+    }
+
+    fn visit(&self, name: &str, visit: &mut Visit<'_>) {
+        let parts = [
+            ("q_proj", &self.q),
+            ("k_proj", &self.k),
+            ("v_proj", &self.v),
+            ("o_proj", &self.out),
+        ];
+        for (part, linear) in parts {
+            linear.visit(&format!("{name}.{part}"), visit);
+        }
+        visit(&format!("{name}.q_norm.weight"), &self.q_norm.weight);
+        visit(&format!("{name}.k_norm.weight"), &self.k_norm.weight);
     }
 }
 
@@ -440,6 +470,28 @@ impl Layer {
         all.extend(self.mlp.adapters());
         all
     }
+
+    fn visit(&self, name: &str, visit: &mut Visit<'_>) {
+        match &self.mixer {
+            Mixer::Linear(net) => net.visit(&format!("{name}.linear_attn"), visit),
+            Mixer::Full(attention) => attention.visit(&format!("{name}.self_attn"), visit),
+        }
+        let mlp = [
+            ("gate_proj", &self.mlp.gate),
+            ("up_proj", &self.mlp.up),
+            ("down_proj", &self.mlp.down),
+        ];
+        for (part, linear) in mlp {
+            linear.visit(&format!("{name}.mlp.{part}"), visit);
+        }
+        let norms = [
+            ("input_layernorm", &self.before),
+            ("post_attention_layernorm", &self.between),
+        ];
+        for (part, norm) in norms {
+            visit(&format!("{name}.{part}.weight"), &norm.weight);
+        }
+    }
 }
 
 impl TextModel {
@@ -468,6 +520,16 @@ impl TextModel {
     pub fn trained(&self) -> Vec<Tensor> {
         let adapters = self.layers.iter().flat_map(|layer| layer.adapters());
         adapters.flat_map(LoraLinear::trained).cloned().collect()
+    }
+
+    /// Shows every weight with its name in transformers.
+    pub(crate) fn visit(&self, visit: &mut Visit<'_>) {
+        visit("embed_tokens.weight", &self.embedding);
+        for (index, layer) in self.layers.iter().enumerate() {
+            layer.visit(&format!("layers.{index}"), visit);
+        }
+        visit("norm.weight", &self.norm.weight);
+        visit("lm_head.weight", &self.head);
     }
 
     /// Base addresses of all parameters.
@@ -529,11 +591,12 @@ impl TextModel {
         for (index, layer) in self.layers.iter().enumerate() {
             let before = s.accelerator.enter_site(&format!("layers.{index}"));
             // Keyword arguments travel with the function, not with the saved inputs.
-            let (run, rotary) = (Rc::clone(layer), rotary.clone());
+            let (run, captured) = (Rc::clone(layer), rotary);
+            let rotary = rotary.clone();
             let region: Region = Rc::new(move |s: &mut Session, inputs: &[Tensor]| {
                 run.forward(s, &inputs[0], &rotary)
             });
-            x = s.checkpoint(region, std::slice::from_ref(&x))?;
+            x = s.checkpoint_with(region, std::slice::from_ref(&x), captured)?;
             s.accelerator.restore_site(before);
         }
         self.norm.forward(s, &x)

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::Visit;
 use crate::autograd::{Region, Tensor};
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
@@ -53,10 +54,15 @@ struct Block {
     out: Linear,
     up: Linear,
     down: Linear,
-    _norms: [Tensor; 4],
+    norms: [Tensor; 4],
 }
 
 impl Linear {
+    fn visit(&self, name: &str, visit: &mut Visit<'_>) {
+        visit(&format!("{name}.weight"), &self.weight);
+        visit(&format!("{name}.bias"), &self.bias);
+    }
+
     fn forward(&self, s: &mut Session, x: &Tensor) -> Result<Tensor, RunError> {
         s.linear_bias(x, &self.weight, &self.bias)
     }
@@ -70,7 +76,7 @@ pub struct VisionTower {
     positions: Tensor,
     merge_in: Linear,
     merge_out: Linear,
-    _norm: [Tensor; 2],
+    norm: [Tensor; 2],
 }
 
 impl Block {
@@ -79,12 +85,28 @@ impl Block {
         let norm = |s: &mut Session| s.frozen(&[hidden], BF16);
         Ok(Block {
             config,
-            _norms: [norm(s)?, norm(s)?, norm(s)?, norm(s)?],
+            norms: [norm(s)?, norm(s)?, norm(s)?, norm(s)?],
             qkv: Linear::new(s, 3 * hidden, hidden)?,
             out: Linear::new(s, hidden, hidden)?,
             up: Linear::new(s, inner, hidden)?,
             down: Linear::new(s, hidden, inner)?,
         })
+    }
+
+    fn visit(&self, name: &str, visit: &mut Visit<'_>) {
+        let linears = [
+            ("attn.qkv", &self.qkv),
+            ("attn.proj", &self.out),
+            ("mlp.linear_fc1", &self.up),
+            ("mlp.linear_fc2", &self.down),
+        ];
+        for (part, linear) in linears {
+            linear.visit(&format!("{name}.{part}"), visit);
+        }
+        let norms = ["norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"];
+        for (part, tensor) in norms.iter().zip(&self.norms) {
+            visit(&format!("{name}.{part}"), tensor);
+        }
     }
 
     fn forward(
@@ -207,8 +229,22 @@ impl VisionTower {
             positions,
             merge_in: Linear::new(s, merged, merged)?,
             merge_out: Linear::new(s, config.out, merged)?,
-            _norm: norm,
+            norm,
         })
+    }
+
+    /// Shows every weight with its name in transformers.
+    pub(crate) fn visit(&self, visit: &mut Visit<'_>) {
+        self.patch.visit("visual.patch_embed.proj", visit);
+        visit("visual.pos_embed.weight", &self.positions);
+        for (index, block) in self.blocks.iter().enumerate() {
+            block.visit(&format!("visual.blocks.{index}"), visit);
+        }
+        for (part, tensor) in ["weight", "bias"].iter().zip(&self.norm) {
+            visit(&format!("visual.merger.norm.{part}"), tensor);
+        }
+        self.merge_in.visit("visual.merger.linear_fc1", visit);
+        self.merge_out.visit("visual.merger.linear_fc2", visit);
     }
 
     /// Base addresses of the parameters that saved tensors could be views of.
@@ -234,11 +270,12 @@ impl VisionTower {
         let mut x = x;
         for (index, block) in self.blocks.iter().enumerate() {
             let before = s.accelerator.enter_site(&format!("visual.blocks.{index}"));
-            let (run, rotary) = (Rc::clone(block), rotary.clone());
+            let (run, captured) = (Rc::clone(block), &rotary);
+            let rotary = rotary.clone();
             let region: Region = Rc::new(move |s: &mut Session, inputs: &[Tensor]| {
                 run.forward(s, &inputs[0], &rotary)
             });
-            x = s.checkpoint(region, std::slice::from_ref(&x))?;
+            x = s.checkpoint_with(region, std::slice::from_ref(&x), captured)?;
             s.accelerator.restore_site(before);
         }
         let out = {

@@ -207,6 +207,11 @@ impl<R: Runtime> OffloadActivations<R> {
             .map(|(&id, tensor)| (id, tensor))
     }
 
+    /// `curr_autograd_node`: the last node that unpacked stays referenced across steps.
+    pub fn last_node(&self) -> Option<&R::Node> {
+        self.state.node.as_ref()
+    }
+
     /// The de-duplication map.
     pub fn dedupe_keys(&self) -> impl Iterator<Item = (StorageKey, TensorId)> + '_ {
         self.state.id_by_key.iter().map(|(&key, &id)| (key, id))

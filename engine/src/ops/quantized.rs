@@ -57,17 +57,22 @@ impl Nf4Weight {
         self.columns
     }
 
-    /// Base addresses of its storages.
-    pub fn storages(&self) -> impl Iterator<Item = &Tensor> {
+    /// Its tensors, under the names that bitsandbytes gives them.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
         [
-            &self.packed,
-            &self.scales,
-            &self.scales_of_scales,
-            &self.offset,
-            &self.code,
-            &self.scale_code,
+            ("weight", &self.packed),
+            ("weight.absmax", &self.scales),
+            ("weight.nested_absmax", &self.scales_of_scales),
+            ("weight.offset", &self.offset),
+            ("weight.quant_map", &self.code),
+            ("weight.nested_quant_map", &self.scale_code),
         ]
         .into_iter()
+    }
+
+    /// Its tensors.
+    pub fn storages(&self) -> impl Iterator<Item = &Tensor> {
+        self.named().map(|(_, tensor)| tensor)
     }
 }
 

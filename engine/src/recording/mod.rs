@@ -5,16 +5,21 @@
 //! look for stacks: the operation and the module as frames, and for each live block of the final
 //! segments the container that holds it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::device::StreamId;
-use crate::memory::{MemoryAction, MemoryEvent};
+use crate::memory::{Allocation, MemoryAction, MemoryEvent};
 use crate::session::Session;
+use crate::workload::Workload;
 
+mod owners;
 mod pickle;
+mod tensors;
 
+use owners::Owner;
 use pickle::Pickle;
+pub use tensors::TensorInfo;
 
 /// One step of the recording, in microseconds of the device's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +55,23 @@ struct Segment {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recording {
     events: Vec<MemoryEvent>,
+    allocations: Vec<Allocation>,
+    owners: BTreeMap<u64, Owner>,
+    finished: bool,
     modules: Vec<String>,
     steps: Vec<StepMark>,
     segments: Vec<Segment>,
+    /// What the run was, by name.
+    labels: Vec<(&'static str, String)>,
 }
 
 impl Recording {
+    /// Says what the run was; written beside the allocator's settings, where it makes two runs
+    /// that allocated alike two files.
+    pub fn label(&mut self, name: &'static str, value: &str) {
+        self.labels.push((name, value.to_owned()));
+    }
+
     /// Adds the events of a step.
     pub(crate) fn add_step(&mut self, step: u32, start: u64, session: &Session) {
         let mut heap = session.heap().borrow_mut();
@@ -64,10 +80,18 @@ impl Recording {
         self.steps.push(StepMark { step, start, end });
     }
 
-    /// Takes down segments and owners at the end.
-    pub(crate) fn finish(&mut self, session: &Session) {
+    /// Whether the end has been taken down.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Takes down segments, tensors and owners at the end of the last recorded step.
+    pub(crate) fn finish(&mut self, session: &Session, workload: &dyn Workload) {
+        self.finished = true;
         self.modules = session.accelerator.site_names().to_vec();
-        let owners = self.owners(session);
+        self.owners = owners::owners(session, workload);
+        self.allocations = session.heap().borrow_mut().caching.take_allocations();
+        let owners = &self.owners;
         let heap = session.heap().borrow();
         let mut blocks: Vec<(u64, u64, bool)> = heap.caching.blocks().collect();
         blocks.sort_unstable();
@@ -81,7 +105,10 @@ impl Recording {
                     start,
                     bytes,
                     used,
-                    owner: owners.get(&start).filter(|_| used).cloned(),
+                    owner: owners
+                        .get(&start)
+                        .filter(|_| used)
+                        .map(|owner| owner.text.clone()),
                 };
                 let blocks = blocks[from..to].iter().map(describe).collect();
                 Segment {
@@ -92,45 +119,6 @@ impl Recording {
                 }
             })
             .collect();
-    }
-
-    /// Which container of the offloader holds the storage at an address.
-    fn owners(&self, session: &Session) -> HashMap<u64, String> {
-        let mut since: HashMap<u64, u32> = HashMap::new();
-        for event in &self.events {
-            if event.action == MemoryAction::Alloc
-                && let Some(mark) = self.steps.iter().find(|mark| event.time <= mark.end)
-            {
-                since.insert(event.start, mark.step);
-            }
-        }
-        let mut owners = HashMap::new();
-        let Some(offloader) = session.offloader() else {
-            return owners;
-        };
-        let held = |container: &str, id: u64, start: u64| match since.get(&start) {
-            Some(step) => format!("held by {container}[{id}] since step {step}"),
-            None => format!("held by {container}[{id}]"),
-        };
-        for (id, tensor) in offloader.kept_tensors() {
-            let start = tensor.storage().start();
-            owners
-                .entry(start)
-                .or_insert_with(|| held("tracker", id.0, start));
-        }
-        for (id, tensor) in offloader.forward_stash() {
-            let start = tensor.storage().start();
-            owners
-                .entry(start)
-                .or_insert_with(|| held("fwd_stash", id.0, start));
-        }
-        for (id, tensor) in offloader.backward_stash() {
-            let start = tensor.storage().start();
-            owners
-                .entry(start)
-                .or_insert_with(|| held("bwd_tensor_stash", id.0, start));
-        }
-        owners
     }
 
     /// Number of events.
@@ -165,7 +153,11 @@ impl Recording {
         pickle.end_list()?;
         pickle.end_list()?;
         pickle.key("allocator_settings")?;
-        pickle.dict(2)?;
+        pickle.dict(2 + self.labels.len())?;
+        for (name, value) in &self.labels {
+            pickle.key(name)?;
+            pickle.text(value)?;
+        }
         pickle.key("PYTORCH_CUDA_ALLOC_CONF")?;
         pickle.text("")?;
         pickle.key("expandable_segments")?;

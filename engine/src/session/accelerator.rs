@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use crate::autograd::{NodeRef, Tensor};
 use crate::device::{Device, DeviceError, EventId, Kernel, Span, StreamId};
-use crate::memory::{Heap, HostLease, Label, SharedHeap, Storage};
+use crate::memory::{Heap, HostLease, Label, Role, SharedHeap, Storage};
 use crate::offload::{GraphTask, HostCopyShape, PostHook, Runtime};
 use crate::race::{Access, Clock, Detector, Lane, Range};
-use crate::tensor::{DType, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
+use crate::tensor::{DType, Dims, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
 
 /// Bytes copied in each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -169,7 +169,8 @@ impl Accelerator {
         self.heap.borrow_mut().next_object()
     }
 
-    pub(super) fn allocate(
+    /// Memory that is no tensor.
+    pub(super) fn allocate_raw(
         &mut self,
         bytes: u64,
         stream: StreamId,
@@ -177,7 +178,28 @@ impl Accelerator {
         let label = Label {
             site: self.site.current,
             op: self.op,
+            role: Role::Workspace,
+            ..Label::default()
         };
+        Storage::allocate(&self.heap, bytes, stream, label)
+    }
+
+    /// Memory of a dense tensor.
+    pub(super) fn allocate(
+        &mut self,
+        shape: Dims,
+        dtype: DType,
+        role: Role,
+        stream: StreamId,
+    ) -> Result<Rc<Storage>, DeviceError> {
+        let label = Label {
+            site: self.site.current,
+            op: self.op,
+            role,
+            shape,
+            dtype: Some(dtype),
+        };
+        let bytes = shape.iter().product::<u64>() * dtype.size();
         Storage::allocate(&self.heap, bytes, stream, label)
     }
 
@@ -387,7 +409,8 @@ impl Runtime for Accelerator {
     fn copy_to_device(&mut self, host: &HostCopy, stream: StreamId) -> Result<Tensor, DeviceError> {
         let bytes = host.layout.elements() * host.source.dtype.size();
         let before = self.set_op("offload: restore");
-        let storage = self.allocate(bytes, stream);
+        let (shape, dtype) = (host.layout.shape, host.source.dtype);
+        let storage = self.allocate(shape, dtype, Role::Restored, stream);
         self.set_op(before);
         let storage = storage?;
         let to = Span {
@@ -413,7 +436,7 @@ impl Runtime for Accelerator {
         stream: StreamId,
     ) -> Result<Tensor, DeviceError> {
         let layout = Layout::contiguous(&tensor.layout().shape);
-        let storage = self.allocate(tensor.bytes(), stream)?;
+        let storage = self.allocate(layout.shape, tensor.dtype(), Role::Clone, stream)?;
         let copy = self.tensor_over(storage, layout, tensor.dtype());
         let kernel = Kernel {
             flops: 0.0,

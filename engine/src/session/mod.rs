@@ -17,7 +17,7 @@ use crate::autograd::{
 };
 use crate::deviation::Deviation;
 use crate::device::{Device, Kernel, StreamId};
-use crate::memory::{SharedHeap, Storage};
+use crate::memory::{Role, SharedHeap, Storage};
 use crate::offload::{GraphTask, OffloadActivations, OffloadConfig, PostHook, TensorId};
 use crate::tensor::{DType, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
 
@@ -177,25 +177,42 @@ impl Session {
     /// # Errors
     /// Out of memory.
     pub fn empty(&mut self, shape: &[u64], dtype: DType) -> Result<Tensor, RunError> {
+        let role = self.role_now();
+        self.empty_as(shape, dtype, role)
+    }
+
+    /// An uninitialised tensor that is known to be for something.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn empty_as(
+        &mut self,
+        shape: &[u64],
+        dtype: DType,
+        role: Role,
+    ) -> Result<Tensor, RunError> {
         let layout = Layout::contiguous(shape);
-        let bytes = layout.elements() * dtype.size();
-        self.empty_layout(layout, bytes, dtype)
+        let stream = self.accelerator.stream();
+        let storage = self
+            .accelerator
+            .allocate(layout.shape, dtype, role, stream)?;
+        Ok(self.accelerator.tensor_over(storage, layout, dtype))
+    }
+
+    /// What a tensor that is made now is for, unless its maker knows better.
+    fn role_now(&self) -> Role {
+        if matches!(self.hooks.last(), Some(HookLayer::Recompute { .. })) {
+            Role::Recomputed
+        } else if self.in_backward() {
+            Role::Gradient
+        } else {
+            Role::Activation
+        }
     }
 
     pub(crate) fn empty_like(&mut self, like: &Tensor) -> Result<Tensor, RunError> {
         let shape = like.layout().shape;
         self.empty(&shape, like.dtype())
-    }
-
-    fn empty_layout(
-        &mut self,
-        layout: Layout,
-        bytes: u64,
-        dtype: DType,
-    ) -> Result<Tensor, RunError> {
-        let stream = self.accelerator.stream();
-        let storage = self.accelerator.allocate(bytes, stream)?;
-        Ok(self.accelerator.tensor_over(storage, layout, dtype))
     }
 
     /// Scratch memory of a kernel: allocated, and freed when the result is dropped.
@@ -204,7 +221,7 @@ impl Session {
     /// Out of memory.
     pub fn scratch(&mut self, bytes: u64) -> Result<Rc<Storage>, RunError> {
         let stream = self.accelerator.stream();
-        Ok(self.accelerator.allocate(bytes, stream)?)
+        Ok(self.accelerator.allocate_raw(bytes, stream)?)
     }
 
     /// A parameter that requires grad.
@@ -227,7 +244,7 @@ impl Session {
     /// # Errors
     /// Out of memory.
     pub fn frozen(&mut self, shape: &[u64], dtype: DType) -> Result<Tensor, RunError> {
-        let data = self.empty(shape, dtype)?;
+        let data = self.empty_as(shape, dtype, Role::Parameter)?;
         let saved = SavedTensor {
             class: TensorClass::Parameter,
             ..data.0.saved
@@ -237,7 +254,7 @@ impl Session {
 
     /// A leaf on the host that requires grad, such as a checkpoint's dummy.
     pub(crate) fn host_leaf(&mut self, shape: &[u64], dtype: DType) -> Result<Tensor, RunError> {
-        let storage = self.accelerator.allocate(0, StreamId::DEFAULT)?;
+        let storage = self.accelerator.allocate_raw(0, StreamId::DEFAULT)?;
         let saved = SavedTensor {
             storage: StorageInfo {
                 base: Some(0),
@@ -467,6 +484,18 @@ impl Session {
     }
 
     // ---- backward ------------------------------------------------------------------------
+
+    /// Memory that libraries hold for the rest of the run, with what each piece is.
+    pub(crate) fn library_memory(&self) -> impl Iterator<Item = (&'static str, &Rc<Storage>)> {
+        let [forward, backward] = &self.workspaces;
+        [
+            ("cuBLAS workspace of the forward thread", forward),
+            ("cuBLAS workspace of the backward thread", backward),
+            ("cuBLASLt workspace", &self.lt_workspace),
+        ]
+        .into_iter()
+        .filter_map(|(what, storage)| Some((what, storage.as_ref()?)))
+    }
 
     /// Whether a backward pass is running, on its own thread.
     fn in_backward(&self) -> bool {

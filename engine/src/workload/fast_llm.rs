@@ -28,7 +28,7 @@ pub enum KeptLoss {
 pub struct FastLlm {
     kept: KeptLoss,
     losses: Vec<Tensor>,
-    _static: Vec<Tensor>,
+    fixed: Vec<Tensor>,
 }
 
 impl FastLlm {
@@ -46,7 +46,7 @@ impl FastLlm {
         Ok(FastLlm {
             kept,
             losses: Vec::new(),
-            _static: fixed,
+            fixed,
         })
     }
 
@@ -74,5 +74,15 @@ impl Workload for FastLlm {
             KeptLoss::Detached => loss.detach(),
         });
         Ok(())
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&str, &Tensor)) {
+        let names = ["weights", "fp32 shards", "embedding grad", "head grad"];
+        for (name, tensor) in names.iter().zip(&self.fixed) {
+            visit(name, tensor);
+        }
+        for (index, loss) in self.losses.iter().enumerate() {
+            visit(&format!("losses[{index}]"), loss);
+        }
     }
 }

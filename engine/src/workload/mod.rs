@@ -12,7 +12,7 @@ pub use qwen_vl::{QwenVl, QwenVlSpec};
 pub use reuse::Reuse;
 pub use te_attention::TeAttention;
 
-use crate::autograd::CtxLifetime;
+use crate::autograd::{CtxLifetime, Tensor};
 use crate::bench::{Config, Patch};
 use crate::session::{RunError, Session};
 
@@ -23,6 +23,10 @@ pub trait Workload {
     /// # Errors
     /// What ends the run: out of memory, an exception of the offloader, a device fault.
     fn step(&mut self, session: &mut Session) -> Result<(), RunError>;
+
+    /// Shows what the program itself refers to between steps: weights, optimizer states, and
+    /// whatever else its variables keep.
+    fn visit(&self, visit: &mut dyn FnMut(&str, &Tensor));
 }
 
 /// The workload of a configuration, with the patches that are not the offloader's.

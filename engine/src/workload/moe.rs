@@ -41,7 +41,7 @@ struct Layer {
 /// The model and its optimizer-free loop.
 pub struct Moe {
     layers: Vec<Rc<Layer>>,
-    _weights: Tensor,
+    weights: Tensor,
 }
 
 impl Layer {
@@ -60,16 +60,28 @@ impl Layer {
         })
     }
 
+    fn linears(&self) -> [(&'static str, &LoraLinear); 6] {
+        [
+            ("self_attn.q_proj", &self.query),
+            ("self_attn.k_proj", &self.key),
+            ("self_attn.v_proj", &self.value),
+            ("self_attn.o_proj", &self.out),
+            ("mlp.up_proj", &self.up),
+            ("mlp.down_proj", &self.down),
+        ]
+    }
+
     fn trained(&self) -> impl Iterator<Item = &Tensor> {
-        let all = [
-            &self.query,
-            &self.key,
-            &self.value,
-            &self.out,
-            &self.up,
-            &self.down,
-        ];
-        all.into_iter().flat_map(LoraLinear::trained)
+        let linears = self.linears().into_iter();
+        linears.flat_map(|(_, linear)| linear.trained())
+    }
+
+    fn visit(&self, name: &str, visit: &mut dyn FnMut(&str, &Tensor)) {
+        for (part, linear) in self.linears() {
+            linear.visit(&format!("{name}.{part}"), visit);
+        }
+        visit(&format!("{name}.experts.gate_up_proj"), &self.expert_in);
+        visit(&format!("{name}.experts.down_proj"), &self.expert_out);
     }
 
     fn forward(&self, s: &mut Session, x: &Tensor) -> Result<Tensor, RunError> {
@@ -151,10 +163,7 @@ impl Moe {
         if let Some(offloader) = s.offloader_mut() {
             offloader.update_model_params(params);
         }
-        Ok(Moe {
-            layers,
-            _weights: weights,
-        })
+        Ok(Moe { layers, weights })
     }
 
     fn micro_batch(&self, s: &mut Session) -> Result<(), RunError> {
@@ -189,5 +198,12 @@ impl Workload for Moe {
             tensor.set_grad(None);
         }
         Ok(())
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&str, &Tensor)) {
+        visit("other weights", &self.weights);
+        for (index, layer) in self.layers.iter().enumerate() {
+            layer.visit(&format!("layers.{index}"), visit);
+        }
     }
 }

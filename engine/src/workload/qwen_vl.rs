@@ -5,6 +5,7 @@
 
 use super::Workload;
 use crate::autograd::Tensor;
+use crate::memory::Role;
 use crate::model::{AdamW, TextConfig, TextModel, VisionConfig, VisionTower};
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
@@ -97,17 +98,18 @@ impl QwenVl {
 
     fn sample(&self, s: &mut Session) -> Result<Sample, RunError> {
         let tokens = self.spec.text.tokens;
-        let ids = s.empty(&[1, tokens], DType::Int64)?;
-        let labels = s.empty(&[1, tokens], DType::Int64)?;
+        let ids = s.empty_as(&[1, tokens], DType::Int64, Role::Input)?;
+        let labels = s.empty_as(&[1, tokens], DType::Int64, Role::Input)?;
         let mut others = vec![ids];
         let mut pixels = None;
         if self.spec.with_image {
             let c = &self.spec.vision;
-            pixels = Some(s.empty(&[c.patches, c.patch_values], DType::Bfloat16)?);
-            others.push(s.empty(&[1, 3], DType::Int64)?);
-            others.push(s.empty(&[1, tokens], DType::Int64)?);
+            pixels =
+                Some(s.empty_as(&[c.patches, c.patch_values], DType::Bfloat16, Role::Input)?);
+            others.push(s.empty_as(&[1, 3], DType::Int64, Role::Input)?);
+            others.push(s.empty_as(&[1, tokens], DType::Int64, Role::Input)?);
         }
-        others.push(s.empty(&[1, tokens], DType::Int64)?);
+        others.push(s.empty_as(&[1, tokens], DType::Int64, Role::Input)?);
         Ok(Sample {
             labels,
             pixels,
@@ -159,5 +161,11 @@ impl Workload for QwenVl {
         self.optimizer.step(s)?;
         self.optimizer.zero_grad();
         Ok(())
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&str, &Tensor)) {
+        self.text.visit(visit);
+        self.vision.visit(visit);
+        self.optimizer.visit(visit);
     }
 }

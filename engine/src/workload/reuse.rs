@@ -54,4 +54,8 @@ impl Workload for Reuse {
         self.weight.set_grad(None);
         Ok(())
     }
+
+    fn visit(&self, visit: &mut dyn FnMut(&str, &Tensor)) {
+        visit("weight", &self.weight);
+    }
 }

@@ -61,4 +61,11 @@ impl Workload for TeAttention {
         self.last = Some([x, loss]);
         Ok(())
     }
+
+    fn visit(&self, visit: &mut dyn FnMut(&str, &Tensor)) {
+        if let Some([output, loss]) = &self.last {
+            visit("output", output);
+            visit("loss", loss);
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use engine::bench::{Config, Patch, Row, RunSpec, Status, run, run_matrix};
 use engine::device::sim::{Faults, SimSpec};
+use engine::memory::Role;
+use engine::recording::TensorInfo;
 
 const MIB: u64 = 1 << 20;
 
@@ -325,4 +327,46 @@ fn a_racy_base_is_the_baseline_and_its_patches_are_judged_by_what_they_change() 
         ]
     );
     assert!(rows[0].corrupted_tensors > 0 && rows[2].corrupted_tensors == 0);
+}
+
+/// The side table names every allocation, and an owner for each that still lives.
+#[test]
+fn the_tensors_of_a_recording_have_names_roles_and_owners() {
+    let spec = RunSpec {
+        steps: Some(3),
+        record_steps: 2,
+        ..RunSpec::new(Config::VlQwen, &[])
+    };
+    let (_, recording) = engine::bench::run_recorded(&spec, &mut |_| true);
+    let tensors: Vec<TensorInfo> = recording.tensors().collect();
+    let alive = tensors.iter().filter(|tensor| tensor.freed.is_none());
+    for tensor in alive.clone() {
+        assert!(tensor.owner.is_some(), "{tensor:?}");
+    }
+    let find = |name: &str| tensors.iter().find(|tensor| tensor.name == name);
+    let weight = find("layers.3.self_attn.q_proj.lora_A.weight").unwrap();
+    assert_eq!((weight.event, weight.role), (None, Role::Parameter));
+    assert_eq!(weight.shape, [16, 4096]);
+    assert_eq!(weight.dtype.as_deref(), Some("torch.float32"));
+    let moment = find("optimizer.state[0].exp_avg").unwrap();
+    assert_eq!((moment.step, moment.role), (Some(0), Role::OptimizerState));
+    let leaked = alive.filter(|tensor| {
+        let owner = tensor.owner.as_deref().unwrap_or_default();
+        owner.starts_with("held by bwd_tensor_stash[") && owner.ends_with("since step 1")
+    });
+    let leaked: Vec<&TensorInfo> = leaked.collect();
+    assert!(!leaked.is_empty());
+    assert!(leaked.iter().all(|tensor| tensor.role == Role::Restored));
+    assert!(leaked.iter().any(|tensor| tensor.shape == [1, 512, 4096]));
+    let made = tensors.iter().filter(|tensor| tensor.event.is_some());
+    assert!(made.clone().any(|tensor| tensor.role == Role::Recomputed));
+    assert!(
+        made.clone()
+            .any(|tensor| tensor.module == "visual.blocks.26")
+    );
+    let table = serde_json::to_string(&tensors[0]).unwrap();
+    assert_eq!(
+        serde_json::from_str::<TensorInfo>(&table).unwrap(),
+        tensors[0]
+    );
 }

@@ -4,6 +4,7 @@ mod bench;
 mod inspect;
 mod push;
 mod replay;
+mod run_row;
 mod serve;
 mod table;
 
@@ -49,6 +50,9 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Drive the offloader with recorded calls and report each difference
     Replay(replay::ReplayArgs),
+    /// Run one row of a bench, as the server asks for it on stdin
+    #[command(hide = true, after_help = run_row::EXAMPLES)]
+    RunRow,
 }
 
 /// Why a command failed, as `main` prints it.
@@ -99,6 +103,7 @@ pub fn run() -> Result<(), CliError> {
         Some(Command::Push(args)) => push::push(&args),
         Some(Command::Bench(args)) => bench::bench(&args),
         Some(Command::Replay(args)) => replay::replay(&args),
+        Some(Command::RunRow) => run_row::run_row(),
     }
 }
 

@@ -2,11 +2,13 @@
 
 use super::CliError;
 use crate::app::App;
+use crate::bench::BenchSettings;
 use crate::config::{Config, Token};
 use crate::http::{Listening, serve as serve_http};
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use trace::units::Bytes;
 use tracing_subscriber::EnvFilter;
 
@@ -57,6 +59,13 @@ pub struct ServeArgs {
     #[arg(long, value_name = "LEVEL", default_value_t = 9,
           value_parser = clap::value_parser!(i32).range(0..=22))]
     repack_level: i32,
+    /// Seconds that a row of a bench may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 600,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    row_seconds: u64,
+    /// Memory that the process of a row may take; on a GPU sixteen times as much
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
+    row_memory: Bytes,
 }
 
 /// Serves until it is told to stop.
@@ -108,6 +117,11 @@ impl ServeArgs {
             keep_free: self.keep_free,
             cache: self.cache,
             repack_level: Some(self.repack_level).filter(|&level| level > 0),
+            bench: BenchSettings {
+                time: Duration::from_secs(self.row_seconds),
+                memory: self.row_memory,
+                ..BenchSettings::default()
+            },
         })
     }
 }

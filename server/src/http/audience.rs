@@ -177,7 +177,7 @@ fn is_within(path: &str, runs: &[RunId]) -> bool {
     let is_one = |run: &str| runs.iter().any(|one| one.as_str() == run);
     let parts: Vec<&str> = path.split('/').skip(2).collect();
     match parts[..] {
-        ["runs", run] => is_one(run),
+        ["runs", run] | ["runs", run, "card.svg" | "card.png" | "card.md"] => is_one(run),
         ["runs", run, "devices", _, what, ..] => {
             let open = ["series", "mountain", "marks", "blocks", "events"];
             is_one(run) && open.contains(&what)
@@ -239,6 +239,8 @@ mod tests {
         check("/api/runs/run_a/devices/0/series/3/1", true);
         check("/api/runs/run_a/devices/0/blocks/7", true);
         check("/api/runs/run_a/devices/0/events/7", true);
+        check("/api/runs/run_a/card.png", true);
+        check("/api/runs/run_c/card.png", false);
         check("/api/runs/run_c", false);
         check("/api/runs/run_c/devices/0/marks", false);
         check("/api/runs", false);

@@ -1,5 +1,6 @@
 //! Domain errors become problems, and problems responses: the only error status codes there are.
 
+use crate::bench::BenchError;
 use crate::blobs::BlobError;
 use crate::ingest::IngestError;
 use crate::store::StoreError;
@@ -19,6 +20,9 @@ pub enum Error {
     /// The upload failed.
     #[error(transparent)]
     Ingest(#[from] IngestError),
+    /// The bench was not taken.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
     /// The request is malformed.
     #[error("{0}")]
     BadRequest(String),
@@ -84,7 +88,8 @@ impl Error {
         let (status, code, title) = match self {
             Error::Ingest(error) => return describe(error),
             Error::Store(error) => of_store(error),
-            Error::BadRequest(_) => bad_request(),
+            Error::Bench(BenchError::Store(error)) => of_store(error),
+            Error::Bench(BenchError::Refused(_)) | Error::BadRequest(_) => bad_request(),
             Error::Json(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),
             Error::Path(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),
             Error::Query(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),

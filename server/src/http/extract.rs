@@ -1,7 +1,7 @@
 //! Extractors whose refusals are problems too.
 
 use super::error::Error;
-use api::ids::{RunId, UploadId};
+use api::ids::{BenchId, BenchRowId, RunId, UploadId};
 use axum::extract::{FromRequest, FromRequestParts};
 use axum::http::request::Parts;
 use std::str::FromStr;
@@ -69,6 +69,18 @@ pub fn run_id(text: &str) -> Result<RunId, Error> {
 pub fn upload_id(text: &str) -> Result<UploadId, Error> {
     text.parse()
         .map_err(|_| Error::NotFound(format!("upload {text}")))
+}
+
+/// A bench id in a path.
+pub fn bench_id(text: &str) -> Result<BenchId, Error> {
+    text.parse()
+        .map_err(|_| Error::NotFound(format!("bench {text}")))
+}
+
+/// The id of a bench's row in a path.
+pub fn bench_row_id(text: &str) -> Result<BenchRowId, Error> {
+    text.parse()
+        .map_err(|_| Error::NotFound(format!("bench row {text}")))
 }
 
 /// A tile id in a path.

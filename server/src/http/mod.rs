@@ -2,6 +2,8 @@
 
 mod assets;
 mod audience;
+mod bench;
+mod cards;
 pub mod error;
 mod events;
 mod extract;
@@ -49,6 +51,7 @@ const JSON_LIMIT: usize = 64 << 10;
         (name = "samples", description = "Bundled runs"),
         (name = "timeline", description = "What a picture of a run needs"),
         (name = "shares", description = "Links that are handed on"),
+        (name = "bench", description = "The engine: configurations and patches, one row each"),
         (name = "server", description = "The server itself"),
     )
 )]
@@ -78,6 +81,16 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(shares::open))
         .routes(routes!(shares::revoke))
         .routes(routes!(shares::preview))
+        .routes(routes!(cards::svg))
+        .routes(routes!(cards::png))
+        .routes(routes!(cards::md))
+        .routes(routes!(bench::catalog))
+        .routes(routes!(bench::list, bench::start))
+        .routes(routes!(bench::get, bench::delete))
+        .routes(routes!(bench::cancel))
+        .routes(routes!(bench::cancel_row))
+        .routes(routes!(bench::rerun_row))
+        .routes(routes!(bench::steps))
 }
 
 /// The whole server, as a service.
@@ -94,6 +107,7 @@ pub fn router(app: Arc<App>) -> Router {
     routes
         .route(api::routes::OPENAPI, get(openapi))
         .route("/s/{token}", get(shares::page))
+        .route("/s/{token}/{file}", get(cards::of_share))
         .method_not_allowed_fallback(wrong_method)
         .fallback(assets::serve)
         .layer(DefaultBodyLimit::max(JSON_LIMIT))

@@ -108,10 +108,17 @@ pub async fn block(
     audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let decoded = decoded(&app, run_id(&run)?, &audience).await?;
+    let id = run_id(&run)?;
+    let decoded = decoded(&app, id.clone(), &audience).await?;
     let found = details::block(&decoded, decoded.device(device)?, BlockIdx(block));
     let missing = || Error::NotFound(format!("block {block} on device {device}"));
-    Ok(packed::json(&headers, &found.ok_or_else(missing)?))
+    let mut found = found.ok_or_else(missing)?;
+    // What a recording says of its tensors is as free in its words as metadata is.
+    let tells_all = audience.redaction() == Redaction::None;
+    if let Some(tensors) = app.tensors.get(&id).await?.filter(|_| tells_all) {
+        found.tensor = tensors.of_block(&found);
+    }
+    Ok(packed::json(&headers, &found))
 }
 
 /// One event and the levels after it.

@@ -77,7 +77,7 @@ pub async fn create(
     });
     write.await?;
     let slug = token.unwrap_or_else(|| slug_of(&share.id).to_owned());
-    let url = format!("{origin}{}", routes::share_page(&slug));
+    let url = page_link(&origin, &slug);
     Ok((StatusCode::CREATED, axum::Json(CreatedShare { share, url })))
 }
 
@@ -250,17 +250,41 @@ fn what_name(what: What) -> &'static str {
     }
 }
 
+/// The link, when whoever has its address may know what it opens. A team link says nothing to
+/// those who do not have the server's token.
+///
+/// # Errors
+/// [`Error::NotFound`] when there is none that may be read.
+pub async fn readable_by_anyone(app: &App, token: &str) -> Result<Share, Error> {
+    let found = find(app, token).await?.map(|row| row.share);
+    let open = app.gate.is_open();
+    let readable = found.filter(|share| open || share.kind == ShareKind::Capability);
+    readable.ok_or_else(|| Error::NotFound("such link".to_owned()))
+}
+
+/// The absolute address of a link.
+pub fn page_link(origin: &Origin, slug: &str) -> String {
+    format!("{origin}{}", routes::share_page(slug))
+}
+
+/// The absolute address of a link's card.
+pub fn image_of(origin: &Origin, slug: &str) -> String {
+    format!("{origin}{}", routes::share_card(slug))
+}
+
 /// The page of a link: the app, with what makes the link unfold in a chat.
 pub async fn page(
     State(app): State<Arc<App>>,
     Path(token): Path<String>,
+    origin: Origin,
 ) -> Result<Response, Error> {
-    let tags = match find(&app, &token).await? {
-        // A team link says nothing to whoever reads it without the server's token.
-        Some(row) if row.share.kind == ShareKind::Capability || app.gate.is_open() => {
-            unfolding(&app, &row.share).await?
+    let tags = match readable_by_anyone(&app, &token).await {
+        Ok(share) => {
+            let image = image_of(&origin, &token);
+            unfolding(&app, &share, &image).await
         }
-        _ => String::new(),
+        Err(Error::NotFound(_)) => String::new(),
+        Err(error) => return Err(error),
     };
     let page = String::from_utf8_lossy(web_assets::index().bytes);
     let page = page.replacen("</head>", &format!("{tags}</head>"), 1);
@@ -272,13 +296,11 @@ pub async fn page(
 }
 
 /// OpenGraph and Twitter tags of a link.
-async fn unfolding(app: &App, share: &Share) -> Result<String, Error> {
+async fn unfolding(app: &App, share: &Share, image: &str) -> String {
     let (title, description) = match share.state {
         ShareState::Active => {
-            let title = match run_name(app, share).await {
-                Some(name) => name,
-                None => "A GPU memory trace".to_owned(),
-            };
+            let name = run_name(app, share).await;
+            let title = name.unwrap_or_else(|| "A GPU memory trace".to_owned());
             (title, about(share))
         }
         ShareState::Expired | ShareState::Revoked => (
@@ -286,19 +308,30 @@ async fn unfolding(app: &App, share: &Share) -> Result<String, Error> {
             ended(share, None),
         ),
     };
-    let tags = [
+    let has_image = share.state == ShareState::Active;
+    let mut tags = vec![
         ("property", "og:type", "website"),
         ("property", "og:site_name", "Tidemark"),
         ("property", "og:title", &title),
         ("property", "og:description", &description),
         ("name", "description", &description),
-        ("name", "twitter:card", "summary"),
         ("name", "twitter:title", &title),
         ("name", "twitter:description", &description),
     ];
-    Ok(tags
-        .map(|(kind, name, content)| meta(kind, name, content))
-        .concat())
+    if has_image {
+        tags.extend([
+            ("property", "og:image", image),
+            ("property", "og:image:type", "image/png"),
+            ("property", "og:image:width", "1200"),
+            ("property", "og:image:height", "630"),
+            ("property", "og:image:alt", "Memory over time"),
+            ("name", "twitter:card", "summary_large_image"),
+            ("name", "twitter:image", image),
+        ]);
+    }
+    let tags = tags.into_iter();
+    tags.map(|(kind, name, content)| meta(kind, name, content))
+        .collect()
 }
 
 fn about(share: &Share) -> String {

@@ -75,6 +75,12 @@ impl Job {
         self.started.load(Ordering::Acquire)
     }
 
+    /// Bytes that were announced and have not come.
+    pub fn to_come(&self) -> u64 {
+        let total = self.progress.total().unwrap_or(0);
+        total.saturating_sub(self.progress.received())
+    }
+
     /// Whether it was announced but its body never came.
     pub fn is_abandoned(&self) -> bool {
         !self.is_started() && self.announced.elapsed() > PATIENCE

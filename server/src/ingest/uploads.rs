@@ -111,7 +111,8 @@ impl Uploads {
         size: Option<u64>,
         source: RunSource,
     ) -> Result<Arc<Job>, IngestError> {
-        self.check_room(size.unwrap_or(0))?;
+        let spoken_for: u64 = self.unfinished().iter().map(|job| job.to_come()).sum();
+        self.check_room(size.unwrap_or(0), spoken_for)?;
         let job = Arc::new(Job::new(upload_id(), name, source, size));
         let (id, name) = (job.id.clone(), job.name.clone());
         let insert = self
@@ -213,6 +214,15 @@ impl Uploads {
             self.remove_unused_blobs().await?;
         }
         recorded?;
+        if matches!(outcome, Ok(Arrived { known: false, .. })) {
+            let store = store.clone();
+            // Nobody waits for it: the run is there already.
+            tokio::spawn(async move {
+                if let Err(error) = store.checkpoint().await {
+                    tracing::debug!(%error, "the log stays as it is");
+                }
+            });
+        }
         outcome
     }
 
@@ -348,7 +358,8 @@ impl Uploads {
         Ok(known.await?)
     }
 
-    fn check_room(&self, size: u64) -> Result<(), IngestError> {
+    /// Whether `size` bytes may come beside those that other uploads still have to send.
+    fn check_room(&self, size: u64, spoken_for: u64) -> Result<(), IngestError> {
         let UploadLimits {
             upload: limit,
             keep_free,
@@ -357,7 +368,10 @@ impl Uploads {
             return Err(IngestError::TooLarge { limit });
         }
         // Snapshots pack to a tenth, but an upload may be packed already.
-        let needed = units::Bytes(size.saturating_add(keep_free.get()));
+        let needed = size
+            .saturating_add(spoken_for)
+            .saturating_add(keep_free.get());
+        let needed = units::Bytes(needed);
         match self.shared.blobs.free_bytes().map(units::Bytes) {
             Some(free) if free < needed => Err(IngestError::NoSpace { free, needed }),
             _ => Ok(()),

@@ -37,6 +37,7 @@ pub fn block(decoded: &Decoded, device: &DeviceTrace, block: BlockIdx) -> Option
         notes,
         alloc_stack: frames(stacks, kind.alloc_stack),
         free_stack: frames(stacks, kind.free_stack),
+        tensor: None,
     })
 }
 

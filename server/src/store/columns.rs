@@ -5,8 +5,9 @@ use super::{Reader, StoreError, StoreResult, Writer};
 use rusqlite::params;
 use trace::stored::{Chunk, Column};
 
-/// zstd level of chunks and tiles: on real columns level 3 is no smaller than 1.
-const LEVEL: i32 = 1;
+/// zstd level of chunks and tiles. On 21 MB of real columns level 3 is 5 % smaller than 1 for 50 ms
+/// more; level 9 another 4 % for 350 ms.
+const LEVEL: i32 = 3;
 
 /// What all devices share is stored under this device: NULLs would not be unique.
 const SHARED: i64 = -1;

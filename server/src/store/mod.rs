@@ -6,6 +6,7 @@
 //!
 //! SQL is written in this folder and nowhere else.
 
+mod bench;
 mod blobs;
 mod columns;
 mod error;
@@ -13,9 +14,11 @@ mod rows;
 mod runs;
 mod schema;
 mod shares;
+mod tensors;
 mod tiles;
 mod uploads;
 
+pub use bench::{BenchEnd, BenchJob, NewBench, NewBenchRow, Stopped};
 pub use blobs::{BlobCodec, BlobRow};
 pub use columns::PackedChunk;
 pub use error::{StoreError, StoreResult};
@@ -142,11 +145,16 @@ impl Store {
     /// The database's.
     pub async fn shrink(&self) -> StoreResult<()> {
         let store = self.clone();
-        off_runtime(move || {
-            let connection = lock(&store.inner.writer);
-            schema::shrink(&connection)
-        })
-        .await
+        off_runtime(move || schema::shrink(&lock(&store.inner.writer))).await
+    }
+
+    /// Empties the write-ahead log, which a large ingest leaves megabytes long.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn checkpoint(&self) -> StoreResult<()> {
+        let store = self.clone();
+        off_runtime(move || schema::checkpoint(&lock(&store.inner.writer))).await
     }
 }
 

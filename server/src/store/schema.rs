@@ -7,12 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 
 /// In order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
     include_str!("../../../migrations/0004_uploads.sql"),
-    include_str!("../../../migrations/0005_shares.sql"),
+    include_str!("../../../migrations/0005_bench.sql"),
+    include_str!("../../../migrations/0006_shares.sql"),
 ];
 
 /// `Tide`: marks the file as ours, for `file(1)` and for the check below.
@@ -62,6 +63,11 @@ pub(super) fn shrink(connection: &Connection) -> StoreResult<()> {
     let mut rows = vacuum.query([])?;
     while rows.next()?.is_some() {}
     Ok(())
+}
+
+/// Moves the log into the database and empties it. What a reader still needs stays in the log.
+pub(super) fn checkpoint(connection: &Connection) -> StoreResult<()> {
+    Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }
 
 fn has_tables(connection: &Connection) -> StoreResult<bool> {

@@ -10,7 +10,7 @@ use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
 use api::problem::Problem;
 use api::routes;
-use api::timeline::{BlockDetail, FrameText};
+use api::timeline::{BlockDetail, FrameText, TensorDetail};
 use api::view_state::{Selection, ViewState};
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -148,9 +148,31 @@ fn block_facts(detail: &BlockDetail, since_start: impl Fn(f64) -> Option<f64>) -
         let text = format!("{} ({waste} of rounding)", detail.requested);
         facts.push(("requested".to_owned(), text));
     }
+    facts.extend(detail.tensor.iter().flat_map(tensor_facts));
     facts.extend(life_facts(detail, since_start));
     facts.extend(place_facts(detail));
     facts
+}
+
+/// What the engine knows of a tensor.
+fn tensor_facts(tensor: &TensorDetail) -> Vec<Fact> {
+    let shape: Vec<String> = tensor.shape.iter().map(u64::to_string).collect();
+    let shape = match (&tensor.dtype, shape.is_empty()) {
+        (Some(dtype), true) => format!("a number, {dtype}"),
+        (Some(dtype), false) => format!("{}, {dtype}", shape.join(" × ")),
+        (None, _) => "no tensor".to_owned(),
+    };
+    let freed = || "nobody: it has been freed".to_owned();
+    let facts = [
+        ("tensor", tensor.name.clone()),
+        ("kept by", tensor.owner.clone().unwrap_or_else(freed)),
+        ("shape", shape),
+        ("role", tensor.role.replace('_', " ")),
+        ("made by", tensor.op.clone()),
+        ("module", tensor.module.clone()),
+    ];
+    let told = facts.into_iter().filter(|(_, value)| !value.is_empty());
+    told.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// When it was allocated and freed.
@@ -470,6 +492,7 @@ mod tests {
             notes: vec![],
             alloc_stack: vec![],
             free_stack: vec![],
+            tensor: None,
         }
     }
 
@@ -515,6 +538,32 @@ mod tests {
                 .starts_with("not in this trace")
         );
         assert_eq!(value(&facts, "lived"), None);
+    }
+
+    #[test]
+    fn a_tensor_of_the_engine_says_who_keeps_it() {
+        let mut kept = detail();
+        kept.tensor = Some(TensorDetail {
+            name: "vision.3: output".to_owned(),
+            op: String::new(),
+            module: "vision.3".to_owned(),
+            shape: vec![1, 1024, 1152],
+            dtype: Some("bfloat16".to_owned()),
+            role: "restored".to_owned(),
+            made_step: Some(4),
+            owner: Some("held by bwd_tensor_stash[1663] since step 4".to_owned()),
+        });
+        let facts = block_facts(&kept, |_| None);
+        assert_eq!(
+            value(&facts, "kept by").as_deref(),
+            Some("held by bwd_tensor_stash[1663] since step 4")
+        );
+        assert_eq!(
+            value(&facts, "shape").as_deref(),
+            Some("1 × 1024 × 1152, bfloat16")
+        );
+        assert_eq!(value(&facts, "made by"), None, "the program did");
+        assert_eq!(value(&block_facts(&detail(), |_| None), "tensor"), None);
     }
 
     #[test]

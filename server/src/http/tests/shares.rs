@@ -154,7 +154,7 @@ async fn the_secret_is_told_once_and_kept_only_as_a_hash() {
     let listed = team(&server, Method::GET, &routes::shares_of(&run.id), "").await;
     assert!(!String::from_utf8_lossy(&listed.body).contains(secret));
     let listed: Vec<Share> = listed.read();
-    assert_eq!(listed, [created.share.clone()]);
+    assert_eq!(listed, std::slice::from_ref(&created.share));
     for entry in std::fs::read_dir(server.data()).unwrap().flatten() {
         let bytes = std::fs::read(entry.path()).unwrap_or_default();
         let secret = secret.as_bytes();
@@ -259,6 +259,7 @@ async fn a_redacted_link_shows_no_paths_names_or_settings() {
     );
     let tile = TileId::covering(0, u64::from(run.devices[0].events));
     let mut paths = vec![routes::run(&run.id), routes::marks(&run.id, 0)];
+    paths.extend(["svg", "md"].map(|format| routes::card(&run.id, format)));
     paths.extend(GroupBy::ALL.map(|group| routes::mountain_tile(&run.id, 0, group, tile)));
     paths.extend((0..200).map(|block| routes::block(&run.id, 0, BlockIdx(block))));
     paths.extend((0..200).map(|event| routes::moment(&run.id, 0, trace::units::EventIdx(event))));
@@ -283,6 +284,8 @@ async fn a_redacted_link_shows_no_paths_names_or_settings() {
     assert!(told > 50, "the check must be able to fail: {told}");
     let gone = format!("{}?by=Lee", routes::share(&created.share.id));
     team(&server, Method::DELETE, &gone, "").await;
+    let card = server.get(&routes::share_card(slug(&created))).await;
+    card.expect(StatusCode::GONE);
     assert!(!tells(&open(&server, slug(&created)).await.body));
 }
 
@@ -340,6 +343,18 @@ async fn a_link_unfolds_in_a_chat() {
     let title = r#"<meta property="og:title" content="&quot;&lt;b&gt;&quot; &amp; co">"#;
     assert!(page.contains(title), "{page}");
     assert!(page.contains("for the review"));
+    let image = format!("http://localhost:7878/s/{}/card.png", slug(&created));
+    assert!(page.contains(&format!(r#"<meta property="og:image" content="{image}">"#)));
+    let path = image.trim_start_matches("http://localhost:7878");
+    let image = server.get(path).await.expect(StatusCode::OK);
+    assert_eq!(image.headers[header::CONTENT_TYPE], "image/png");
+    let team_link = NewShare {
+        kind: ShareKind::Team,
+        ..capability(&run)
+    };
+    let team_link = create(&server, &team_link).await;
+    let path = routes::share_card(slug(&team_link));
+    server.get(&path).await.expect(StatusCode::NOT_FOUND);
     let answer = server
         .get(&routes::share_page("0000000000000000000000"))
         .await;

@@ -134,6 +134,28 @@ async fn a_full_disk_is_said_before_a_byte_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_others_have_announced_is_not_promised_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = rustix::fs::statvfs(folder.path()).unwrap();
+    let most_of_it = disk.f_bavail * disk.f_frsize / 10 * 6;
+    let server = Server::with(|config| {
+        config.upload_limit = units::Bytes(u64::MAX);
+        config.keep_free = units::Bytes(0);
+    })
+    .await;
+    let announcement = format!(r#"{{"name":"a","size":{most_of_it}}}"#);
+    let first: AnnouncedUpload = announce(&server, &announcement).await;
+    let second = server
+        .json(Method::POST, routes::UPLOADS, &announcement)
+        .await;
+    assert_eq!(second.problem().code, ProblemCode::InsufficientStorage);
+    let cancel = request(Method::DELETE, &routes::upload(&first.upload));
+    let cancelled = server.send(cancel.body(Body::empty()).unwrap()).await;
+    assert!(cancelled.status.is_success());
+    announce(&server, &announcement).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_snapshot_is_refused_with_its_offset() {
     let server = Server::start().await;
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

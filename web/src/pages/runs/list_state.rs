@@ -95,14 +95,16 @@ impl Direction {
         }
     }
 
-    const fn key(self) -> &'static str {
+    /// Its name in queries.
+    pub const fn key(self) -> &'static str {
         match self {
             Direction::Ascending => "asc",
             Direction::Descending => "desc",
         }
     }
 
-    const fn flipped(self) -> Direction {
+    /// The other one.
+    pub const fn flipped(self) -> Direction {
         match self {
             Direction::Ascending => Direction::Descending,
             Direction::Descending => Direction::Ascending,

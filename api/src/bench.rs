@@ -1,0 +1,477 @@
+//! Benches: configurations × sets of patches on the engine, what runs, and what came of it.
+//!
+//! Sizes are bytes. A number is computed (by the engine), measured (on a real card) or published
+//! (by somebody else), and each has a place of its own.
+
+use crate::ids::{BenchId, BenchRowId, RunId};
+use serde::{Deserialize, Serialize};
+
+/// What can be run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BenchCatalog {
+    /// Configurations.
+    pub configs: Vec<BenchConfig>,
+    /// Patches, in the order of the published table.
+    pub patches: Vec<BenchPatch>,
+    /// Where rows can run, and where they cannot, with the reason.
+    pub devices: Vec<BenchDevice>,
+    /// What a row may take.
+    pub limits: BenchLimits,
+}
+
+/// A configuration: a workload with its inputs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BenchConfig {
+    /// Public id.
+    pub id: String,
+    /// One sentence on what it is.
+    pub about: String,
+    /// The version that patches are applied to.
+    pub base: String,
+    /// Steps unless a request says otherwise.
+    pub default_steps: u32,
+    /// Device memory of the published run, where it limits anything.
+    pub capacity: Option<u64>,
+    /// What the workload is made of, and who says so.
+    pub inputs: Vec<BenchInput>,
+    /// Patches that touch anything it runs.
+    pub applicable: Vec<String>,
+    /// The combination that was published or merged as the solution; empty where there is none.
+    pub combination: Vec<String>,
+    /// Sets of patches, each with one more than the one before, in the order in which upstream
+    /// merged them: what the root-cause chain is drawn from.
+    pub chain: Vec<Vec<String>>,
+    /// What was published but cannot be derived, and why.
+    pub published_only: Vec<PublishedOnly>,
+}
+
+/// Where an input comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Provenance {
+    /// Stated by the source of the published numbers.
+    Published,
+    /// Taken from the model's or program's public source.
+    Source,
+    /// Assumed here, because nobody published it.
+    Assumed,
+}
+
+/// One input of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BenchInput {
+    /// What.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// Where it comes from.
+    pub provenance: Provenance,
+}
+
+/// A published statement that has no computed counterpart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PublishedOnly {
+    /// What was published.
+    pub what: String,
+    /// By whom.
+    pub source: String,
+    /// Why it cannot be derived.
+    pub why: String,
+}
+
+/// A patch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BenchPatch {
+    /// Public id.
+    pub id: String,
+    /// What it is called in a table: `P3`, `enter-reset`.
+    pub label: String,
+    /// The project that it changes.
+    pub project: String,
+    /// The pull request or commit; none for what has no public source.
+    pub pr: Option<String>,
+    /// Its address.
+    pub url: Option<String>,
+    /// What it changes, in a sentence.
+    pub about: String,
+    /// Why its computed rows are no facts about published code, where they are not.
+    pub hypothesis: Option<String>,
+}
+
+/// A kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceKind {
+    /// The simulated device.
+    Sim,
+    /// A real GPU.
+    Cuda,
+}
+
+impl DeviceKind {
+    /// Both.
+    pub const ALL: [DeviceKind; 2] = [DeviceKind::Sim, DeviceKind::Cuda];
+
+    /// Its public name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DeviceKind::Sim => "sim",
+            DeviceKind::Cuda => "cuda",
+        }
+    }
+}
+
+/// A device and whether rows can run on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BenchDevice {
+    /// Which kind.
+    pub kind: DeviceKind,
+    /// What it is, in a few words.
+    pub about: String,
+    /// Why nothing can run on it; none where rows can run.
+    pub unavailable: Option<String>,
+}
+
+/// What a request and a row may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BenchLimits {
+    /// Rows of one bench.
+    pub rows: u32,
+    /// Steps of one row.
+    pub steps: u32,
+    /// Steps recorded event by event unless a request says otherwise; all are kept as numbers.
+    pub recorded_steps: u32,
+    /// Most steps that can be recorded event by event.
+    pub most_recorded_steps: u32,
+    /// Seconds after which a row has failed.
+    pub seconds: u64,
+    /// Memory of the row's process, in bytes, above which it has failed.
+    pub memory: u64,
+}
+
+/// `POST` to start a bench.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StartBench {
+    /// What to run. The baseline of each configuration runs in any case: the status of the other
+    /// rows is judged by it.
+    pub rows: Vec<BenchChoice>,
+    /// Where.
+    pub device: DeviceKind,
+    /// Steps; else each configuration's own number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u32>,
+    /// Device memory; else each configuration's own, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u64>,
+    /// Steps, from the first, that are recorded event by event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_steps: Option<u32>,
+}
+
+/// A configuration with a set of patches; none is the baseline.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BenchChoice {
+    /// Id of the configuration.
+    pub config: String,
+    /// Ids of the patches.
+    pub patches: Vec<String>,
+}
+
+/// A bench in the history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BenchSummary {
+    /// Its id.
+    pub id: BenchId,
+    /// When it was asked for, milliseconds since the epoch.
+    pub created_ms: i64,
+    /// Where it runs.
+    pub device: DeviceKind,
+    /// Its configurations.
+    pub configs: Vec<String>,
+    /// Its rows, by how they stand.
+    pub rows: RowCounts,
+}
+
+/// Rows by how they stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RowCounts {
+    /// Waiting.
+    pub queued: u32,
+    /// Under way.
+    pub running: u32,
+    /// Finished with a result.
+    pub done: u32,
+    /// Ended without one.
+    pub failed: u32,
+    /// Cancelled.
+    pub cancelled: u32,
+}
+
+impl RowCounts {
+    /// All of them.
+    pub fn total(self) -> u32 {
+        self.queued + self.running + self.done + self.failed + self.cancelled
+    }
+
+    /// Those that are not finished.
+    pub fn unfinished(self) -> u32 {
+        self.queued + self.running
+    }
+}
+
+/// A bench with its rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Bench {
+    /// Its id.
+    pub id: BenchId,
+    /// When it was asked for, milliseconds since the epoch.
+    pub created_ms: i64,
+    /// Where it runs.
+    pub device: DeviceKind,
+    /// Steps, where the request named a number.
+    pub steps: Option<u32>,
+    /// Device memory, where the request named one.
+    pub capacity: Option<u64>,
+    /// Steps recorded event by event.
+    pub recorded_steps: u32,
+    /// Its rows, in the order in which they were asked for.
+    pub rows: Vec<BenchRow>,
+}
+
+/// One row: a configuration with a set of patches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BenchRow {
+    /// Its id.
+    pub id: BenchRowId,
+    /// Id of the configuration.
+    pub config: String,
+    /// Ids of the patches; none for the baseline.
+    pub patches: Vec<String>,
+    /// Steps to run.
+    pub steps: u32,
+    /// How it stands.
+    pub state: BenchRowState,
+    /// What came of it, once it is done.
+    pub result: Option<BenchResult>,
+    /// Allocated memory at the end of steps, evenly spaced, at most [`BenchRow::SPARK_POINTS`].
+    pub spark: Vec<u64>,
+    /// The run that its recording became, while that is there.
+    pub run: Option<RunId>,
+    /// Why its computed numbers are a hypothesis, where they are one.
+    pub hypothesis: Option<String>,
+    /// What was published.
+    pub published: Option<KnownNumbers>,
+    /// What was measured on a real card.
+    pub measured: Option<KnownNumbers>,
+    /// Seconds that the last attempt took, once it is finished.
+    pub seconds: Option<f64>,
+}
+
+impl BenchRow {
+    /// Points of a sparkline at most.
+    pub const SPARK_POINTS: usize = 64;
+}
+
+/// How a row stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum BenchRowState {
+    /// It waits.
+    Queued {
+        /// Rows that come before it, of any bench.
+        ahead: u32,
+    },
+    /// It runs.
+    Running {
+        /// How far it is.
+        progress: BenchProgress,
+    },
+    /// It has a result. A run that ran out of memory has one too: that is what it found out.
+    Done,
+    /// Its process ended without a result.
+    Failed {
+        /// Why, as a sentence.
+        reason: String,
+    },
+    /// Somebody cancelled it.
+    Cancelled,
+}
+
+/// How far a row is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BenchProgress {
+    /// Steps done.
+    pub step: u32,
+    /// Steps to run.
+    pub steps: u32,
+    /// Allocated memory at the end of the last step.
+    pub allocated: u64,
+    /// Highest allocated memory so far.
+    pub peak: u64,
+}
+
+/// The word that sums a row up; the first five are those of the published table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum BenchStatus {
+    /// The run without patches.
+    #[serde(rename = "BASELINE")]
+    Baseline,
+    /// The patch changes nothing that it was to change.
+    #[serde(rename = "NOT REPRODUCIBLE")]
+    NotReproducible,
+    /// It takes away most of the growth.
+    #[serde(rename = "ROOT CAUSE FIX")]
+    RootCauseFix,
+    /// The baseline raises, the patched run does not.
+    #[serde(rename = "PREVENTS CRASH")]
+    PreventsCrash,
+    /// It ran out of memory.
+    #[serde(rename = "FAIL (OOM)")]
+    OutOfMemory,
+    /// It raised.
+    #[serde(rename = "FAIL (CRASH)")]
+    Crash,
+    /// It reads bytes that nothing says have been written.
+    #[serde(rename = "FAIL (CORRUPTION)")]
+    Corruption,
+    /// Less memory, but the growth stays.
+    #[serde(rename = "LOWERS PEAK")]
+    LowersPeak,
+}
+
+impl BenchStatus {
+    /// All of them.
+    pub const ALL: [BenchStatus; 8] = [
+        BenchStatus::Baseline,
+        BenchStatus::NotReproducible,
+        BenchStatus::RootCauseFix,
+        BenchStatus::PreventsCrash,
+        BenchStatus::OutOfMemory,
+        BenchStatus::Crash,
+        BenchStatus::Corruption,
+        BenchStatus::LowersPeak,
+    ];
+
+    /// The word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            BenchStatus::Baseline => "BASELINE",
+            BenchStatus::NotReproducible => "NOT REPRODUCIBLE",
+            BenchStatus::RootCauseFix => "ROOT CAUSE FIX",
+            BenchStatus::PreventsCrash => "PREVENTS CRASH",
+            BenchStatus::OutOfMemory => "FAIL (OOM)",
+            BenchStatus::Crash => "FAIL (CRASH)",
+            BenchStatus::Corruption => "FAIL (CORRUPTION)",
+            BenchStatus::LowersPeak => "LOWERS PEAK",
+        }
+    }
+}
+
+/// What a row computed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BenchResult {
+    /// The verdict, beside the baseline of the same bench once that is done.
+    pub status: BenchStatus,
+    /// Device that ran it.
+    pub device: String,
+    /// Steps that completed.
+    pub steps_run: u32,
+    /// Highest allocated memory.
+    pub peak_allocated: u64,
+    /// Highest reserved memory.
+    pub peak_reserved: u64,
+    /// Allocated memory after the last step.
+    pub allocated_end: u64,
+    /// Slope of allocated memory, bytes a step.
+    pub growth_per_step: f64,
+    /// Standard error of the slope.
+    pub growth_error: f64,
+    /// Step, from 0, at which memory ran out.
+    pub oom_step: Option<u32>,
+    /// Exception that ended the run, other than out of memory.
+    pub crash: Option<String>,
+    /// Restored tensors that were read without an order after their write.
+    pub corrupted_tensors: u64,
+    /// Pairs of places that race, in the watched steps.
+    pub races: u64,
+    /// Entries of the tracker at the end.
+    pub tracker_end: u64,
+    /// Tensors in the backward stash at the end.
+    pub bwd_stash_end: u64,
+    /// Pinned host memory in use at the end.
+    pub host_pinned_end: u64,
+    /// Bytes copied to the host.
+    pub d2h_bytes: u64,
+    /// Bytes copied to the device.
+    pub h2d_bytes: u64,
+    /// Seconds a step takes in the device's own time.
+    pub step_seconds: f64,
+}
+
+/// What a source says of a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct KnownNumbers {
+    /// Peak of allocated memory.
+    pub peak_allocated: Option<u64>,
+    /// Growth, bytes a step.
+    pub growth_per_step: Option<f64>,
+    /// Steps of the run.
+    pub steps: Option<u32>,
+    /// Where it is from.
+    pub source: String,
+    /// What to keep in mind.
+    pub note: Option<String>,
+}
+
+/// One step of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BenchStep {
+    /// From 0.
+    pub step: u32,
+    /// Allocated at its end.
+    pub allocated: u64,
+    /// Highest allocated within it.
+    pub peak_allocated: u64,
+    /// Reserved at its end.
+    pub reserved: u64,
+    /// Entries of the tracker.
+    pub tracker: u64,
+    /// Tensors in the backward stash.
+    pub bwd_stash: u64,
+    /// Pinned host memory in use.
+    pub host_pinned: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_written_as_its_word() {
+        for status in BenchStatus::ALL {
+            let json = serde_json::to_value(status).unwrap();
+            assert_eq!(json, status.word());
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Who keeps a block alive: the program, a container of the offloader, a library, or a graph.
+//!
+//! Everything that is alive is reachable from one of the first three, so the walk begins there and
+//! follows the graph. The nearest holder gives its name; what is found first keeps its owner, which
+//! is why the program's own variables come first.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::rc::Rc;
+
+use crate::autograd::{Kind, Node, Saved, Tensor};
+use crate::memory::{Label, Role, Storage};
+use crate::session::Session;
+use crate::workload::Workload;
+
+/// A live block and what holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Owner {
+    /// The program's name for it, where it has one.
+    pub name: Option<String>,
+    /// Who holds it, in words.
+    pub text: String,
+    /// What it is for.
+    pub role: Role,
+    /// What it was made for.
+    pub label: Label,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Bytes of the block.
+    pub block: u64,
+    /// Step in which it was made; `None` before the first.
+    pub step: Option<u32>,
+}
+
+/// Owners of all live blocks, by first address.
+pub(super) fn owners(session: &Session, workload: &dyn Workload) -> BTreeMap<u64, Owner> {
+    let mut walk = Walk::default();
+    workload.visit(&mut |name, tensor| walk.variable(name, tensor));
+    for (what, storage) in session.library_memory() {
+        walk.claim(storage, Some(what), None, what.to_owned());
+    }
+    walk.offloader(session);
+    while let Some((node, root)) = walk.queue.pop_front() {
+        walk.node(&node, &root);
+    }
+    walk.found
+}
+
+#[derive(Default)]
+struct Walk {
+    found: BTreeMap<u64, Owner>,
+    seen: HashSet<*const Node>,
+    /// Nodes to look into, with the words for what keeps them.
+    queue: VecDeque<(Rc<Node>, String)>,
+}
+
+/// The words "since step n", where the step is known.
+fn since(storage: &Storage) -> String {
+    let step = storage.step();
+    step.map_or_else(String::new, |step| format!(" since step {step}"))
+}
+
+impl Walk {
+    fn claim(
+        &mut self,
+        storage: &Rc<Storage>,
+        name: Option<&str>,
+        role: Option<Role>,
+        text: String,
+    ) {
+        let Some(label) = storage.label() else { return };
+        self.found.entry(storage.start()).or_insert_with(|| Owner {
+            name: name.map(str::to_owned),
+            text,
+            role: role.unwrap_or(label.role),
+            label,
+            bytes: storage.bytes(),
+            block: storage.block_bytes(),
+            step: storage.step(),
+        });
+    }
+
+    /// A variable of the program, its gradient, and the graph behind it.
+    fn variable(&mut self, name: &str, tensor: &Tensor) {
+        let role = tensor.storage().label().map(|label| label.role);
+        let text = match role {
+            Some(Role::Parameter) => format!("parameter {name}"),
+            Some(Role::OptimizerState) => format!("optimizer state {name}"),
+            _ => format!("variable {name}{}", since(tensor.storage())),
+        };
+        self.claim(tensor.storage(), Some(name), None, text);
+        if let Some(grad) = tensor.grad() {
+            let name = format!("{name}.grad");
+            let text = format!("gradient {name}");
+            self.claim(grad.storage(), Some(&name), Some(Role::Gradient), text);
+        }
+        self.behind(tensor, &format!("variable {name}"));
+    }
+
+    fn offloader(&mut self, session: &Session) {
+        let Some(offloader) = session.offloader() else {
+            return;
+        };
+        let tracker = offloader.kept_tensors().map(|held| ("tracker", held));
+        let forward = offloader.forward_stash().map(|held| ("fwd_stash", held));
+        let stash = offloader.backward_stash();
+        let backward = stash.map(|held| ("bwd_tensor_stash", held));
+        for (container, (id, tensor)) in tracker.chain(forward).chain(backward) {
+            let place = format!("{container}[{id}]");
+            let text = format!("held by {place}{}", since(tensor.storage()));
+            self.claim(tensor.storage(), None, None, text);
+            self.behind(tensor, &place);
+        }
+        if let Some(node) = offloader.last_node().and_then(|node| node.0.clone()) {
+            self.reach(node, "the offloader's curr_autograd_node");
+        }
+    }
+
+    /// The graph that a tensor keeps alive.
+    fn behind(&mut self, tensor: &Tensor, root: &str) {
+        if let Some(edge) = &tensor.0.grad_fn {
+            self.reach(Rc::clone(&edge.node), root);
+        }
+    }
+
+    fn reach(&mut self, node: Rc<Node>, root: &str) {
+        if self.seen.insert(Rc::as_ptr(&node)) {
+            self.queue.push_back((node, root.to_owned()));
+        }
+    }
+
+    /// A tensor that the graph holds.
+    fn held(&mut self, tensor: &Tensor, what: &str, root: &str) {
+        let since = since(tensor.storage());
+        let text = format!("{what}, kept by {root}{since}");
+        self.claim(tensor.storage(), None, None, text);
+        if let Some(grad) = tensor.grad() {
+            let text = format!("gradient of a leaf: {what}, kept by {root}{since}");
+            self.claim(grad.storage(), None, Some(Role::Gradient), text);
+        }
+        self.behind(tensor, root);
+    }
+
+    fn node(&mut self, node: &Rc<Node>, root: &str) {
+        let name = node.name();
+        for edge in node.next.iter().flatten() {
+            self.reach(Rc::clone(&edge.node), root);
+        }
+        if let Kind::Accumulate(leaf) = &node.kind {
+            self.held(leaf, "leaf of AccumulateGrad", root);
+        }
+        for (index, variable) in node.saved.borrow().iter().enumerate() {
+            if let Some(edge) = &variable.grad_fn {
+                self.reach(Rc::clone(&edge.node), root);
+            }
+            match &variable.packed {
+                Saved::Plain(tensor) => {
+                    self.held(tensor, &format!("saved variable {index} of {name}"), root);
+                }
+                // The tracker is walked on its own.
+                Saved::Offloaded(_) => {}
+                Saved::Held { holder, frame } => {
+                    if let Some(tensor) = holder.value() {
+                        let what = format!("recomputed variable {index} of {name}");
+                        self.held(&tensor, &what, root);
+                    }
+                    for tensor in frame.captured() {
+                        self.held(tensor, "argument of a checkpointed function", root);
+                    }
+                    if let Some(saver) = frame.input_saver() {
+                        self.reach(saver, root);
+                    }
+                }
+            }
+        }
+        for (index, tensor) in node.ctx.borrow().iter().enumerate() {
+            self.held(tensor, &format!("attribute {index} of {name}'s ctx"), root);
+        }
+        for tensor in node.waiting.borrow().grads.iter().flatten() {
+            self.held(tensor, &format!("gradient on its way to {name}"), root);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{Config, Patch};
+    use crate::device::sim::{SimDevice, SimSpec};
+    use crate::offload::{OffloadConfig, Version};
+    use crate::workload;
+
+    /// Invariant 1 of offload-semantics.md §5.1: owners cover every live block, to the byte.
+    fn no_byte_is_unattributed(config: Config, patches: &[Patch], steps: u32) {
+        let mut session = Session::new(Box::new(SimDevice::new(SimSpec::default())));
+        if let Some(base) = config.base() {
+            let add = |set: crate::offload::Changes, patch: &Patch| match patch.change() {
+                Some(change) => set.with(change),
+                None => set,
+            };
+            let changes = patches.iter().fold(Version::changes(base), add);
+            session
+                .install_offloader(OffloadConfig::new(changes))
+                .unwrap();
+        }
+        let mut program = workload::build(config, patches, &mut session).unwrap();
+        for step in 0..steps {
+            session.heap().borrow_mut().caching.begin_step(step);
+            program.step(&mut session).unwrap();
+            let owned: u64 = owners(&session, program.as_ref())
+                .values()
+                .map(|owner| owner.block)
+                .sum();
+            let heap = session.heap().borrow();
+            let blocks = heap.caching.blocks().filter(|&(_, _, used)| used);
+            let live: u64 = blocks.map(|(_, bytes, _)| bytes).sum();
+            let stats = heap.caching.stats();
+            // A block whose free waits for a stream is active and nobody's.
+            assert_eq!(
+                (owned, live),
+                (stats.allocated, stats.active),
+                "{} after step {step}",
+                config.id()
+            );
+        }
+    }
+
+    #[test]
+    fn owners_cover_every_live_byte_of_every_configuration() {
+        for config in Config::ALL {
+            no_byte_is_unattributed(config, &[], 3);
+        }
+    }
+
+    #[test]
+    fn owners_cover_every_live_byte_of_patched_runs() {
+        for patch in [
+            Patch::ExitSyncAndClear,
+            Patch::PackContiguous,
+            Patch::EnterReset,
+            Patch::ReleaseDedupeKey,
+        ] {
+            no_byte_is_unattributed(Config::VlQwen, &[patch], 2);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! What runs in the child process: one row, its progress on stdout, its recording in a file.
+//!
+//! The specification is one line of JSON on stdin, which then stays open: when it ends, the server
+//! is gone, and so is the row.
+
+use super::judge;
+use crate::tensors::TensorTable;
+use api::bench::{BenchResult, BenchStep, DeviceKind};
+use engine::bench::{Config, Patch, Row, RunSpec, StepFacts, run_recorded};
+use engine::device::sim::SimSpec;
+use rustix::process::{Resource, Rlimit, setrlimit};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, BufRead, BufWriter, Read, Write};
+use std::path::PathBuf;
+
+/// Status of a process whose server has gone.
+const ORPHANED: i32 = 3;
+
+/// Address space beyond the memory limit: program, stacks, arenas of the allocator.
+const OVERHEAD: u64 = 512 << 20;
+
+/// One row to run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildSpec {
+    /// Id of the configuration.
+    pub config: String,
+    /// Ids of the patches.
+    pub patches: Vec<String>,
+    /// Steps to run.
+    pub steps: u32,
+    /// Where.
+    pub device: DeviceKind,
+    /// Device memory in bytes; else the configuration's own, if it has one.
+    pub capacity: Option<u64>,
+    /// Steps recorded event by event.
+    pub recorded_steps: u32,
+    /// Where the recording goes.
+    pub recording: PathBuf,
+    /// Where what is known of its tensors goes.
+    pub tensors: PathBuf,
+    /// Memory in bytes that the process may take.
+    pub memory: u64,
+    /// A fault to inject.
+    pub fault: Option<Fault>,
+}
+
+/// Faults, for tests of what becomes of a row that has one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// The process panics after a step.
+    Panic {
+        /// After which, from 0.
+        step: u32,
+    },
+    /// The process is aborted after a step, as a driver's fault would.
+    Abort {
+        /// After which, from 0.
+        step: u32,
+    },
+    /// The process takes all memory there is after a step.
+    Devour {
+        /// After which, from 0.
+        step: u32,
+    },
+    /// The process stands still after a step.
+    Hang {
+        /// After which, from 0.
+        step: u32,
+    },
+    /// Every step takes this many milliseconds longer.
+    Slow {
+        /// Milliseconds.
+        by_ms: u64,
+    },
+}
+
+/// One line of what the child says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "said", rename_all = "snake_case")]
+pub enum Line {
+    /// A step is done.
+    Step(BenchStep),
+    /// The row is done and its recording written.
+    Done {
+        /// The version that patches were applied to.
+        base: String,
+        /// The numbers, with the verdict that the row has alone.
+        result: Box<BenchResult>,
+    },
+    /// The row cannot be run.
+    Refused {
+        /// Why, as a sentence.
+        reason: String,
+    },
+}
+
+/// Runs the row that stdin names. What goes wrong is said on stdout.
+///
+/// # Errors
+/// When stdin or stdout cannot be used, or the recording not be written.
+pub fn run_child() -> io::Result<()> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    let spec: ChildSpec = serde_json::from_str(&line)?;
+    std::thread::spawn(end_with_the_server);
+    limit_memory(&spec);
+    match run_spec(&spec) {
+        Ok(run_spec) => run_row(&spec, &run_spec),
+        Err(reason) => say(&Line::Refused { reason }),
+    }
+}
+
+fn run_row(spec: &ChildSpec, run: &RunSpec) -> io::Result<()> {
+    let mut broken = None;
+    let (row, mut recording) = run_recorded(run, &mut |facts| {
+        let said = say(&Line::Step(step(facts)));
+        broken = said.err();
+        misbehave(spec.fault.as_ref(), facts.step);
+        broken.is_none()
+    });
+    // Nobody listens: nobody wants the rest.
+    if let Some(error) = broken {
+        return Err(error);
+    }
+    std::fs::write(&spec.tensors, TensorTable::of(recording.tensors()).pack()?)?;
+    recording.label("tidemark.config", row.config);
+    recording.label("tidemark.patches", &spec.patches.join(" "));
+    recording.label("tidemark.device", spec.device.name());
+    let file = File::create(&spec.recording)?;
+    recording.write_pickle(BufWriter::with_capacity(1 << 20, file))?;
+    say(&Line::Done {
+        base: row.base.to_owned(),
+        result: Box::new(numbers(&row, spec.device.name())),
+    })
+}
+
+fn run_spec(spec: &ChildSpec) -> Result<RunSpec, String> {
+    let unknown = |what: &str, id: &str| format!("there is no {what} `{id}`");
+    if spec.device != DeviceKind::Sim {
+        return Err(format!("there is no device {}", spec.device.name()));
+    }
+    let config = Config::from_id(&spec.config);
+    let config = config.ok_or_else(|| unknown("configuration", &spec.config))?;
+    let patch = |id: &String| Patch::from_id(id).ok_or_else(|| unknown("patch", id));
+    let patches: Vec<Patch> = spec.patches.iter().map(patch).collect::<Result<_, _>>()?;
+    Ok(RunSpec {
+        steps: Some(spec.steps),
+        sim: SimSpec {
+            capacity: spec.capacity,
+            ..SimSpec::default()
+        },
+        record_steps: spec.recorded_steps,
+        ..RunSpec::new(config, &patches)
+    })
+}
+
+fn say(line: &Line) -> io::Result<()> {
+    let mut text = serde_json::to_string(line)?;
+    text.push('\n');
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+fn step(facts: StepFacts) -> BenchStep {
+    BenchStep {
+        step: facts.step,
+        allocated: facts.allocated,
+        peak_allocated: facts.peak_allocated,
+        reserved: facts.reserved,
+        tracker: facts.tracker,
+        bwd_stash: facts.bwd_stash,
+        host_pinned: facts.host_pinned,
+    }
+}
+
+/// A row's numbers as the API has them.
+pub fn numbers(row: &Row, device: &str) -> BenchResult {
+    BenchResult {
+        status: judge::status(row.status),
+        device: device.to_owned(),
+        steps_run: row.steps_run,
+        peak_allocated: row.peak_allocated,
+        peak_reserved: row.peak_reserved,
+        allocated_end: row.allocated_end,
+        growth_per_step: row.growth_per_step,
+        growth_error: row.growth_error,
+        oom_step: row.oom_step,
+        crash: row.crash.clone(),
+        corrupted_tensors: row.corrupted_tensors,
+        races: row.races,
+        tracker_end: row.tracker_end,
+        bwd_stash_end: row.bwd_stash_end,
+        host_pinned_end: row.host_pinned_end,
+        d2h_bytes: row.d2h_bytes,
+        h2d_bytes: row.h2d_bytes,
+        step_seconds: row.step_seconds,
+    }
+}
+
+/// Waits until stdin ends, which it does when the server does.
+fn end_with_the_server() {
+    let mut rest = [0; 64];
+    while let Ok(1..) = io::stdin().lock().read(&mut rest) {}
+    std::process::exit(ORPHANED);
+}
+
+/// The server watches what the process really uses; this stops it between two looks. A driver
+/// reserves more address space than there is memory, so on a GPU only the server's looks count.
+fn limit_memory(spec: &ChildSpec) {
+    // Where memory runs out on the whole machine, this process goes first and not the server.
+    // Where there is no such file there is no such choice.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    if spec.device == DeviceKind::Cuda {
+        return;
+    }
+    let most = Some(spec.memory.saturating_add(OVERHEAD));
+    let limit = Rlimit {
+        current: most,
+        maximum: most,
+    };
+    // Refused only where a lower limit is in force already.
+    let _ = setrlimit(Resource::As, limit);
+    let no_dump = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let _ = setrlimit(Resource::Core, no_dump);
+}
+
+fn misbehave(fault: Option<&Fault>, after: u32) {
+    match fault {
+        Some(Fault::Panic { step }) if *step == after => panic!("a fault was injected"),
+        Some(Fault::Abort { step }) if *step == after => std::process::abort(),
+        Some(Fault::Devour { step }) if *step == after => devour(),
+        Some(Fault::Hang { step }) if *step == after => loop {
+            std::thread::park();
+        },
+        Some(Fault::Slow { by_ms }) => {
+            std::thread::sleep(std::time::Duration::from_millis(*by_ms));
+        }
+        _ => {}
+    }
+}
+
+/// Takes memory, page by page so that it is really used, until something stops it.
+fn devour() {
+    let mut eaten: Vec<Vec<u8>> = Vec::new();
+    loop {
+        eaten.push(vec![1; 16 << 20]);
+        std::hint::black_box(&eaten);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}

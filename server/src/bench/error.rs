@@ -1,0 +1,14 @@
+//! Why a bench was not taken, or a row not run. Knows no HTTP.
+
+use crate::store::StoreError;
+
+/// Why a bench was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// What is asked for makes no sense; the sentence says what would.
+    #[error("{0}")]
+    Refused(String),
+    /// The database says no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,55 @@
+//! Benches: rows of the engine, one after the other, each in a process of its own.
+//!
+//! `catalog` says what can be run, `request` checks what is asked for, `queue` works the rows off,
+//! `process` runs one of them in a child and watches it, `child` is what runs there, `keep` makes a
+//! run of its recording, `judge` compares the rows of a bench with their baseline.
+//!
+//! The child is this program again, under a command that people do not type: a fault of a driver
+//! or memory that runs out ends one row, never the dashboard.
+
+pub mod catalog;
+mod child;
+mod error;
+mod judge;
+mod keep;
+mod process;
+mod queue;
+mod request;
+
+pub use child::{ChildSpec, Fault, run_child};
+pub use error::BenchError;
+pub use queue::Benches;
+
+use std::path::PathBuf;
+use std::time::Duration;
+use trace::units::Bytes;
+
+/// What the service is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BenchSettings {
+    /// The program to run rows with; `None`: this one.
+    pub program: Option<PathBuf>,
+    /// How long a row may take.
+    pub time: Duration,
+    /// How much memory the process of a row may take. On a GPU it may take
+    /// [`BenchSettings::CUDA_FACTOR`] times as much, for pinned host memory counts too.
+    pub memory: Bytes,
+    /// Faults to inject into rows of a configuration, by its id: for tests of what becomes of them.
+    pub faults: Vec<(String, Fault)>,
+}
+
+impl BenchSettings {
+    /// What a row on a GPU may take, in units of what another may.
+    pub const CUDA_FACTOR: u64 = 16;
+}
+
+impl Default for BenchSettings {
+    fn default() -> BenchSettings {
+        BenchSettings {
+            program: None,
+            time: Duration::from_secs(600),
+            memory: Bytes::gib(4),
+            faults: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! One row in a child process: started, listened to, watched, and ended when it takes too much.
+
+use super::BenchSettings;
+use super::child::{ChildSpec, Line};
+use api::bench::{BenchResult, BenchStep, DeviceKind};
+use std::collections::VecDeque;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio_util::sync::CancellationToken;
+use trace::units::Bytes;
+
+/// The command of this program that runs a row. People do not type it.
+pub const ROW_COMMAND: &str = "run-row";
+
+/// How often the memory of the process is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// The end of what the process wrote to stderr: that is where a panic or the allocator says why.
+const LAST_WORDS: usize = 4096;
+
+/// How a row's process ended, and the steps that it got done.
+#[derive(Debug)]
+pub struct Ended {
+    /// Steps done, in order.
+    pub steps: Vec<BenchStep>,
+    /// How.
+    pub how: How,
+}
+
+/// How a row's process ended.
+#[derive(Debug)]
+pub enum How {
+    /// With a result, and a recording where the specification wants it.
+    Done {
+        /// The version that patches were applied to.
+        base: String,
+        /// The numbers.
+        result: Box<BenchResult>,
+    },
+    /// Without one.
+    Failed(String),
+    /// Because it was cancelled.
+    Cancelled,
+}
+
+/// Why a process is ended from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Cancelled,
+    Time(Duration),
+    Memory(Bytes),
+}
+
+/// What the process said that matters at its end.
+enum LastWord {
+    Done {
+        base: String,
+        result: Box<BenchResult>,
+    },
+    Refused(String),
+}
+
+/// Runs a row. `on_step` hears of each step; the process is ended when `cancel` fires.
+pub async fn run(
+    spec: &ChildSpec,
+    settings: &BenchSettings,
+    cancel: &CancellationToken,
+    mut on_step: impl FnMut(&BenchStep),
+) -> Ended {
+    let mut steps = Vec::new();
+    let mut watched = match Watched::start(spec, settings).await {
+        Ok(watched) => watched,
+        Err(error) => {
+            let how = How::Failed(format!("its process cannot be started: {error}"));
+            return Ended { steps, how };
+        }
+    };
+    let mut last_word = None;
+    let stop = loop {
+        match watched.next(cancel).await {
+            Heard::Line(Line::Step(step)) => {
+                on_step(&step);
+                steps.push(step);
+            }
+            Heard::Line(Line::Done { base, result }) => {
+                last_word = Some(LastWord::Done { base, result });
+            }
+            Heard::Line(Line::Refused { reason }) => last_word = Some(LastWord::Refused(reason)),
+            Heard::End => break None,
+            Heard::Stop(stop) => break Some(stop),
+        }
+    };
+    let how = watched.end(stop, last_word).await;
+    Ended { steps, how }
+}
+
+enum Heard {
+    Line(Line),
+    End,
+    Stop(Stop),
+}
+
+/// A process and what watches it.
+struct Watched {
+    child: Child,
+    /// Open for as long as the process shall live.
+    stdin: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+    stderr: JoinHandle<String>,
+    look: tokio::time::Interval,
+    deadline: Instant,
+    time: Duration,
+    memory: Bytes,
+}
+
+impl Watched {
+    async fn start(spec: &ChildSpec, settings: &BenchSettings) -> io::Result<Watched> {
+        let program: PathBuf = match &settings.program {
+            Some(program) => program.clone(),
+            None => std::env::current_exe()?,
+        };
+        let mut child = Command::new(program)
+            .arg(ROW_COMMAND)
+            // The row needs no secrets.
+            .env_remove("TIDEMARK_TOKEN")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let missing = || io::Error::other("a pipe is missing");
+        let mut stdin = child.stdin.take().ok_or_else(missing)?;
+        let stdout = child.stdout.take().ok_or_else(missing)?;
+        let stderr = child.stderr.take().ok_or_else(missing)?;
+        let mut line = serde_json::to_vec(spec)?;
+        line.push(b'\n');
+        // A process that dies at once closes the pipe; its end says more than that.
+        let _ = stdin.write_all(&line).await;
+        let mut look = interval(LOOK_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Watched {
+            child,
+            stdin,
+            lines: BufReader::new(stdout).lines(),
+            stderr: tokio::spawn(last_words(stderr)),
+            look,
+            deadline: Instant::now() + settings.time,
+            time: settings.time,
+            memory: memory_limit(settings, spec.device),
+        })
+    }
+
+    async fn next(&mut self, cancel: &CancellationToken) -> Heard {
+        loop {
+            tokio::select! {
+                line = self.lines.next_line() => return match line {
+                    Ok(Some(line)) => match serde_json::from_str(&line) {
+                        Ok(line) => Heard::Line(line),
+                        // A library printed something: not for us.
+                        Err(_) => continue,
+                    },
+                    Ok(None) | Err(_) => Heard::End,
+                },
+                _ = self.look.tick() => {
+                    if self.resident().is_some_and(|bytes| bytes > self.memory) {
+                        return Heard::Stop(Stop::Memory(self.memory));
+                    }
+                }
+                () = sleep_until(self.deadline) => return Heard::Stop(Stop::Time(self.time)),
+                () = cancel.cancelled() => return Heard::Stop(Stop::Cancelled),
+            }
+        }
+    }
+
+    /// Memory that the process really uses, where the system says so.
+    fn resident(&self) -> Option<Bytes> {
+        let pid = self.child.id()?;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        resident_in(&status)
+    }
+
+    async fn end(mut self, stop: Option<Stop>, last_word: Option<LastWord>) -> How {
+        if stop.is_some() {
+            // Fails only for a process that has ended.
+            let _ = self.child.start_kill();
+        }
+        let status = self.child.wait().await;
+        drop(self.stdin);
+        let words = self.stderr.await.unwrap_or_default();
+        let failed = |reason: String| How::Failed(reason);
+        match (stop, last_word, status) {
+            (Some(Stop::Cancelled), _, _) => How::Cancelled,
+            (Some(Stop::Time(limit)), _, _) => failed(format!(
+                "it took longer than {} s, the limit of this server (--row-seconds)",
+                limit.as_secs_f64()
+            )),
+            (Some(Stop::Memory(limit)), _, _) => failed(too_much_memory(limit)),
+            (None, _, Err(error)) => failed(format!("its process was lost: {error}")),
+            (None, Some(LastWord::Done { base, result }), Ok(status)) if status.success() => {
+                How::Done { base, result }
+            }
+            (None, Some(LastWord::Refused(reason)), Ok(status)) if status.success() => {
+                failed(reason)
+            }
+            (None, _, Ok(status)) => failed(why_it_died(status, &words, self.memory)),
+        }
+    }
+}
+
+fn memory_limit(settings: &BenchSettings, device: DeviceKind) -> Bytes {
+    let factor = match device {
+        DeviceKind::Sim => 1,
+        DeviceKind::Cuda => BenchSettings::CUDA_FACTOR,
+    };
+    Bytes(settings.memory.get().saturating_mul(factor))
+}
+
+/// `VmRSS:  1234 kB` of `/proc/PID/status`.
+fn resident_in(status: &str) -> Option<Bytes> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(Bytes(kib << 10))
+}
+
+fn too_much_memory(limit: Bytes) -> String {
+    format!("its process took more than {limit}, the limit of this server (--row-memory)")
+}
+
+/// What an end that nobody asked for means.
+fn why_it_died(status: ExitStatus, words: &str, memory: Bytes) -> String {
+    const KILL: i32 = 9;
+    const ABORT: i32 = 6;
+    match (status.signal(), status.code()) {
+        // Rust's allocator says so and aborts.
+        (Some(ABORT), _) if words.contains("memory allocation of") => too_much_memory(memory),
+        (Some(KILL), _) => "its process was killed by the system (signal 9), most likely because \
+                            the machine ran out of memory"
+            .to_owned(),
+        (Some(signal), _) => {
+            let name = signal_name(signal);
+            format!("its process crashed ({name}){}", quoted(words))
+        }
+        (None, Some(code)) => {
+            format!("its process ended with status {code}{}", quoted(words))
+        }
+        (None, None) => "its process ended in an unknown way".to_owned(),
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        4 => "illegal instruction",
+        6 => "aborted",
+        7 => "bus error",
+        8 => "arithmetic error",
+        11 => "segmentation fault",
+        15 => "terminated",
+        _ => return format!("signal {signal}"),
+    };
+    format!("{name}, signal {signal}")
+}
+
+/// The line of stderr that says why: of a panic its message, else the last one.
+fn quoted(words: &str) -> String {
+    let lines: Vec<&str> = words.lines().map(str::trim).collect();
+    let panic = lines.iter().position(|line| line.contains("panicked at"));
+    let line = match panic {
+        Some(at) => lines.get(at + 1),
+        None => lines.iter().rev().find(|line| !line.is_empty()),
+    };
+    line.map_or(String::new(), |line| format!(": {line}"))
+}
+
+async fn last_words(mut stderr: ChildStderr) -> String {
+    let mut kept: VecDeque<u8> = VecDeque::with_capacity(2 * LAST_WORDS);
+    let mut piece = [0; 1024];
+    while let Ok(length @ 1..) = stderr.read(&mut piece).await {
+        kept.extend(&piece[..length]);
+        let too_many = kept.len().saturating_sub(LAST_WORDS);
+        kept.drain(..too_many);
+    }
+    String::from_utf8_lossy(kept.make_contiguous()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_is_read_in_kibibytes() {
+        let status = "Name:\ttidemark\nVmPeak:\t  99 kB\nVmRSS:\t    2048 kB\nThreads:\t2\n";
+        assert_eq!(resident_in(status), Some(Bytes::mib(2)));
+        assert_eq!(resident_in("Name:\tzombie\n"), None);
+    }
+
+    #[test]
+    fn an_end_is_told_in_words() {
+        let check = |raw: i32, words: &str, expected: &str| {
+            let said = why_it_died(ExitStatus::from_raw(raw), words, Bytes::gib(1));
+            assert!(said.contains(expected), "{said}");
+        };
+        check(9, "", "ran out of memory");
+        check(6, "memory allocation of 16 bytes failed", "--row-memory");
+        check(11, "", "segmentation fault, signal 11");
+        check(
+            101 << 8,
+            "\nthread 'main' (7) panicked at src/x.rs:1:2:\nno block there\nnote: run with",
+            "status 101: no block there",
+        );
+        check(1 << 8, "tidemark: out of cheese\n\n", "out of cheese");
+        check(6, "", "aborted, signal 6");
+    }
+}

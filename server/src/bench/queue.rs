@@ -1,0 +1,425 @@
+//! The queue: rows wait in the database and run one at a time.
+//!
+//! One at a time, because a row on a GPU wants the card for itself and a simulated one takes less
+//! than a second. The database says how each row stands; only how far the running one is lives in
+//! memory.
+
+use super::catalog;
+use super::child::ChildSpec;
+use super::error::BenchError;
+use super::judge::changed_verdicts;
+use super::keep::keep_recording;
+use super::process::{self, Ended, How};
+use super::{BenchSettings, request};
+use crate::clock::now_ms;
+use crate::ingest::Uploads;
+use crate::store::{BenchEnd, BenchJob, Stopped, Store, StoreError, StoreResult};
+use api::bench::{
+    Bench, BenchCatalog, BenchProgress, BenchRow, BenchRowState, BenchStep, BenchSummary,
+    StartBench,
+};
+use api::ids::{BenchId, BenchRowId};
+use api::progress::ServerEvent;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, broadcast};
+use tokio_util::sync::CancellationToken;
+
+/// Listeners hear of a running row at most this often.
+const TELL_EVERY: Duration = Duration::from_millis(100);
+
+/// How long the queue waits after the database failed.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// The service. Cloning shares it.
+#[derive(Clone)]
+pub struct Benches {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Store,
+    uploads: Uploads,
+    events: broadcast::Sender<ServerEvent>,
+    settings: BenchSettings,
+    /// Recordings lie here until they are runs.
+    folder: PathBuf,
+    wake: Notify,
+    running: Mutex<Option<Running>>,
+}
+
+/// The row under way.
+#[derive(Clone)]
+struct Running {
+    row: BenchRowId,
+    progress: BenchProgress,
+    cancel: CancellationToken,
+}
+
+impl Benches {
+    /// A service whose recordings wait in `folder`.
+    pub fn new(
+        store: Store,
+        uploads: Uploads,
+        events: broadcast::Sender<ServerEvent>,
+        settings: BenchSettings,
+        folder: PathBuf,
+    ) -> Benches {
+        let shared = Shared {
+            store,
+            uploads,
+            events,
+            settings,
+            folder,
+            wake: Notify::new(),
+            running: Mutex::default(),
+        };
+        Benches {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Queues again what a server that died had under way. With the data folder locked, before
+    /// [`Benches::work`].
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn recover(&self) -> StoreResult<()> {
+        // Nothing there, or nothing that could be removed: neither is in the way.
+        let _ = std::fs::remove_dir_all(&self.shared.folder);
+        let requeue = |writer: &mut crate::store::Writer| writer.requeue_bench_rows(now_ms());
+        let queued = self.shared.store.write(requeue).await?;
+        if queued > 0 {
+            tracing::info!(queued, "queued rows again that a stopped server left");
+        }
+        Ok(())
+    }
+
+    /// What can be run.
+    pub fn catalog(&self) -> BenchCatalog {
+        catalog::catalog(&self.shared.settings)
+    }
+
+    /// Queues the rows that a request means.
+    ///
+    /// # Errors
+    /// [`BenchError::Refused`], and the database's.
+    pub async fn start(&self, request: &StartBench) -> Result<Bench, BenchError> {
+        let devices = catalog::devices();
+        let limits = catalog::limits(&self.shared.settings);
+        let bench = request::new_bench(request, &devices, &limits, now_ms())?;
+        let id = bench.id.clone();
+        let insert = self
+            .shared
+            .store
+            .write(move |writer| writer.insert_bench(&bench));
+        insert.await?;
+        self.changed(&id);
+        self.shared.wake.notify_one();
+        Ok(self.bench(&id).await?)
+    }
+
+    /// All benches, newest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn list(&self) -> StoreResult<Vec<BenchSummary>> {
+        self.shared.store.read(|reader| reader.benches()).await
+    }
+
+    /// A bench with its rows, as they stand now, and what others say of them.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub async fn bench(&self, id: &BenchId) -> StoreResult<Bench> {
+        let wanted = id.clone();
+        let read = self.shared.store.read(move |reader| reader.bench(&wanted));
+        let mut bench = read.await?;
+        let running = self.running().clone();
+        for row in &mut bench.rows {
+            catalog::add_known(row);
+            add_progress(row, running.as_ref());
+        }
+        Ok(bench)
+    }
+
+    /// Every step of a row.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub async fn steps(&self, row: BenchRowId) -> StoreResult<Vec<BenchStep>> {
+        let read = self.shared.store.read(move |reader| {
+            reader.bench_of_row(&row)?;
+            reader.bench_steps(&row)
+        });
+        read.await
+    }
+
+    /// Cancels a row; the bench it belongs to.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], and [`StoreError::Conflict`] when it is finished.
+    pub async fn cancel_row(&self, row: BenchRowId) -> StoreResult<BenchId> {
+        let stop = row.clone();
+        let stopped = self.shared.store.write(move |writer| {
+            let stopped = writer.stop_bench_row(&stop, now_ms())?;
+            Ok((stopped, writer.reader().bench_of_row(&stop)?))
+        });
+        let (stopped, bench) = stopped.await?;
+        match stopped {
+            Stopped::UnderWay => self.end_if_running(&row),
+            Stopped::Waiting => self.changed(&bench),
+        }
+        Ok(bench)
+    }
+
+    /// Cancels every row of a bench that is not finished.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub async fn cancel(&self, id: &BenchId) -> StoreResult<()> {
+        let bench = id.clone();
+        let rows = self.shared.store.read(move |reader| {
+            reader.bench(&bench)?;
+            reader.unfinished_bench_rows(&bench)
+        });
+        // The last ones first, so that none begins meanwhile.
+        for row in rows.await? {
+            match self.cancel_row(row).await {
+                // It has just finished by itself.
+                Ok(_) | Err(StoreError::Conflict(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues a finished row again; the bench it belongs to.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], and [`StoreError::Conflict`] when it is not finished.
+    pub async fn rerun(&self, row: BenchRowId) -> StoreResult<BenchId> {
+        let queued = self.shared.store.write(move |writer| {
+            writer.rerun_bench_row(&row, now_ms())?;
+            writer.reader().bench_of_row(&row)
+        });
+        let bench = queued.await?;
+        self.changed(&bench);
+        self.shared.wake.notify_one();
+        Ok(bench)
+    }
+
+    /// Forgets a bench; its runs stay.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], and [`StoreError::Conflict`] while rows are not finished.
+    pub async fn delete(&self, id: &BenchId) -> StoreResult<()> {
+        let bench = id.clone();
+        let delete = self
+            .shared
+            .store
+            .write(move |writer| writer.delete_bench(&bench));
+        delete.await?;
+        self.changed(id);
+        Ok(())
+    }
+
+    /// Works the queue off, and waits for more, until `stopping` fires. A row that is under way
+    /// then goes back into the queue.
+    pub async fn work(self, stopping: CancellationToken) {
+        loop {
+            let claim = |writer: &mut crate::store::Writer| writer.claim_bench_row(now_ms());
+            match self.shared.store.write(claim).await {
+                Ok(Some(job)) => {
+                    let row = job.row.clone();
+                    let run = self.run(job);
+                    if stopping.run_until_cancelled(run).await.is_none() {
+                        return self.put_back(row).await;
+                    }
+                }
+                Ok(None) => {
+                    tokio::select! {
+                        () = self.shared.wake.notified() => {}
+                        () = stopping.cancelled() => return,
+                    }
+                }
+                Err(error) => {
+                    tracing::error!(%error, "cannot take up a row of a bench");
+                    tokio::select! {
+                        () = tokio::time::sleep(PAUSE) => {}
+                        () = stopping.cancelled() => return,
+                    }
+                }
+            }
+        }
+    }
+
+    async fn put_back(&self, row: BenchRowId) {
+        let release = self
+            .shared
+            .store
+            .write(move |writer| writer.release_bench_row(&row));
+        if let Err(error) = release.await {
+            // The next server finds it claimed, and queues it again.
+            tracing::error!(%error, "cannot put a row back into the queue");
+        }
+    }
+
+    async fn run(&self, job: BenchJob) {
+        let cancel = CancellationToken::new();
+        let progress = BenchProgress {
+            steps: job.steps,
+            ..BenchProgress::default()
+        };
+        *self.running() = Some(Running {
+            row: job.row.clone(),
+            progress,
+            cancel: cancel.clone(),
+        });
+        self.changed(&job.bench);
+        let folder = self.shared.folder.join(job.row.as_str());
+        let (end, steps) = match std::fs::create_dir_all(&folder) {
+            Ok(()) => self.run_in(&job, folder.clone(), &cancel).await,
+            Err(error) => (no_folder(&error), Vec::new()),
+        };
+        // Swept at the next start at the latest.
+        let _ = std::fs::remove_dir_all(&folder);
+        if let Err(error) = self.finish(&job, end, steps).await {
+            tracing::error!(row = %job.row, %error, "cannot write down how a row ended");
+        }
+        *self.running() = None;
+        self.changed(&job.bench);
+    }
+
+    async fn run_in(
+        &self,
+        job: &BenchJob,
+        folder: PathBuf,
+        cancel: &CancellationToken,
+    ) -> (BenchEnd, Vec<BenchStep>) {
+        let settings = &self.shared.settings;
+        let fault = settings.faults.iter().find(|(id, _)| *id == job.config);
+        let spec = ChildSpec {
+            config: job.config.clone(),
+            patches: job.patches.clone(),
+            steps: job.steps,
+            device: job.device,
+            capacity: job.capacity,
+            recorded_steps: job.recorded_steps,
+            recording: folder.join("recording.pickle"),
+            tensors: folder.join("tensors"),
+            memory: settings.memory.get(),
+            fault: fault.map(|(_, fault)| fault.clone()),
+        };
+        let mut told = Instant::now() - TELL_EVERY;
+        let on_step = |step: &BenchStep| {
+            let progress = self.moved_on(step);
+            if told.elapsed() >= TELL_EVERY {
+                told = Instant::now();
+                self.tell(job, progress);
+            }
+        };
+        let Ended { steps, how } = process::run(&spec, settings, cancel, on_step).await;
+        let end = match how {
+            How::Failed(reason) => BenchEnd::Failed { reason },
+            How::Cancelled => BenchEnd::Cancelled,
+            How::Done { base, result } => {
+                let name = catalog::run_name(&job.config, &job.patches);
+                let Shared { uploads, store, .. } = &*self.shared;
+                match keep_recording(uploads, store, &spec, name).await {
+                    Ok(run) => BenchEnd::Done {
+                        result,
+                        base,
+                        run: Some(run),
+                    },
+                    Err(error) => BenchEnd::Failed {
+                        reason: format!("it ran, but its recording cannot be stored: {error}"),
+                    },
+                }
+            }
+        };
+        (end, steps)
+    }
+
+    async fn finish(
+        &self,
+        job: &BenchJob,
+        end: BenchEnd,
+        steps: Vec<BenchStep>,
+    ) -> StoreResult<()> {
+        if let BenchEnd::Failed { reason } = &end {
+            tracing::info!(row = %job.row, config = %job.config, reason, "a row failed");
+        }
+        let (row, bench) = (job.row.clone(), job.bench.clone());
+        let write = self.shared.store.write(move |writer| {
+            writer.finish_bench_row(&row, &end, &steps, now_ms())?;
+            let rows = writer.reader().bench(&bench)?.rows;
+            for (row, status) in changed_verdicts(&rows) {
+                writer.set_bench_status(&row, status)?;
+            }
+            Ok(())
+        });
+        write.await
+    }
+
+    fn moved_on(&self, step: &BenchStep) -> BenchProgress {
+        match &mut *self.running() {
+            Some(running) => {
+                let progress = &mut running.progress;
+                progress.step = step.step + 1;
+                progress.allocated = step.allocated;
+                progress.peak = progress.peak.max(step.peak_allocated);
+                *progress
+            }
+            None => BenchProgress::default(),
+        }
+    }
+
+    fn tell(&self, job: &BenchJob, progress: BenchProgress) {
+        let event = ServerEvent::BenchProgress {
+            bench: job.bench.clone(),
+            row: job.row.clone(),
+            progress,
+        };
+        // Nobody may be listening.
+        let _ = self.shared.events.send(event);
+    }
+
+    fn changed(&self, bench: &BenchId) {
+        let bench = bench.clone();
+        // Nobody may be listening.
+        let _ = self.shared.events.send(ServerEvent::BenchChanged { bench });
+    }
+
+    fn end_if_running(&self, row: &BenchRowId) {
+        if let Some(running) = self
+            .running()
+            .as_ref()
+            .filter(|running| running.row == *row)
+        {
+            running.cancel.cancel();
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        let running = self.shared.running.lock();
+        running.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn no_folder(error: &io::Error) -> BenchEnd {
+    BenchEnd::Failed {
+        reason: format!("there is no room for its recording: {error}"),
+    }
+}
+
+fn add_progress(row: &mut BenchRow, running: Option<&Running>) {
+    if let Some(running) = running
+        && running.row == row.id
+        && let BenchRowState::Running { progress } = &mut row.state
+    {
+        *progress = running.progress;
+    }
+}

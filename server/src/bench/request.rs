@@ -1,0 +1,232 @@
+//! What is asked for, checked and completed: every configuration with its baseline first.
+
+use super::catalog;
+use super::error::BenchError;
+use crate::identity::{bench_id, bench_row_id};
+use crate::store::{NewBench, NewBenchRow};
+use api::bench::{BenchChoice, BenchDevice, BenchLimits, StartBench};
+use engine::bench::{Config, Patch};
+
+/// Device memory that can be asked for, in bytes: from what holds no model to more than any card.
+const CAPACITY: std::ops::RangeInclusive<u64> = (16 << 20)..=(16 << 40);
+
+/// The bench that a request means.
+///
+/// # Errors
+/// [`BenchError::Refused`], which says what is wrong with it.
+pub fn new_bench(
+    request: &StartBench,
+    devices: &[BenchDevice],
+    limits: &BenchLimits,
+    now_ms: i64,
+) -> Result<NewBench, BenchError> {
+    check_device(request, devices)?;
+    check_steps(request, limits)?;
+    if let Some(capacity) = request.capacity.filter(|bytes| !CAPACITY.contains(bytes)) {
+        return refuse(format!(
+            "a capacity of {capacity} bytes is outside of 16 MiB to 16 TiB"
+        ));
+    }
+    let choices = choices(&request.rows)?;
+    if choices.is_empty() {
+        return refuse("choose at least one configuration".to_owned());
+    }
+    if choices.len() > limits.rows as usize {
+        let (asked, most) = (choices.len(), limits.rows);
+        return refuse(format!(
+            "{asked} rows are more than the {most} of one bench"
+        ));
+    }
+    let row = |(config, patches): (Config, Vec<Patch>)| NewBenchRow {
+        id: bench_row_id(),
+        config: config.id().to_owned(),
+        patches: patches.iter().map(|patch| patch.id().to_owned()).collect(),
+        steps: request.steps.unwrap_or(config.default_steps()),
+    };
+    let recorded = request.recorded_steps.unwrap_or(limits.recorded_steps);
+    Ok(NewBench {
+        id: bench_id(),
+        created_ms: now_ms,
+        device: request.device,
+        steps: request.steps,
+        capacity: request.capacity,
+        recorded_steps: recorded,
+        rows: choices.into_iter().map(row).collect(),
+    })
+}
+
+fn check_device(request: &StartBench, devices: &[BenchDevice]) -> Result<(), BenchError> {
+    let device = devices.iter().find(|device| device.kind == request.device);
+    match device.map(|device| &device.unavailable) {
+        Some(None) => Ok(()),
+        Some(Some(why)) => refuse(format!("{} cannot be used: {why}", request.device.name())),
+        None => refuse(format!("there is no device {}", request.device.name())),
+    }
+}
+
+fn check_steps(request: &StartBench, limits: &BenchLimits) -> Result<(), BenchError> {
+    if request.steps.is_some_and(|n| n == 0 || n > limits.steps) {
+        return refuse(format!("a row has 1 to {} steps", limits.steps));
+    }
+    let most = limits.most_recorded_steps;
+    if request.recorded_steps.is_some_and(|n| n == 0 || n > most) {
+        return refuse(format!("1 to {most} steps can be recorded event by event"));
+    }
+    Ok(())
+}
+
+/// Each once, those of a configuration together and its baseline first.
+fn choices(asked: &[BenchChoice]) -> Result<Vec<(Config, Vec<Patch>)>, BenchError> {
+    let mut configs: Vec<(Config, Vec<Vec<Patch>>)> = Vec::new();
+    for choice in asked {
+        let (config, patches) = one_choice(choice)?;
+        let at = match configs.iter().position(|(other, _)| *other == config) {
+            Some(at) => at,
+            None => {
+                configs.push((config, vec![Vec::new()]));
+                configs.len() - 1
+            }
+        };
+        if !configs[at].1.contains(&patches) {
+            configs[at].1.push(patches);
+        }
+    }
+    let rows = configs.into_iter().flat_map(|(config, sets)| {
+        let row = move |patches| (config, patches);
+        sets.into_iter().map(row)
+    });
+    Ok(rows.collect())
+}
+
+fn one_choice(choice: &BenchChoice) -> Result<(Config, Vec<Patch>), BenchError> {
+    let id = choice.config.as_str();
+    let Some(config) = Config::from_id(id) else {
+        return refuse(format!("there is no configuration `{id}`"));
+    };
+    let applicable = config.applicable();
+    let mut patches = Vec::with_capacity(choice.patches.len());
+    for id in &choice.patches {
+        match Patch::from_id(id) {
+            None => return refuse(format!("there is no patch `{id}`")),
+            Some(patch) if !applicable.contains(&patch) => {
+                let config = config.id();
+                return refuse(format!("`{id}` changes nothing that `{config}` runs"));
+            }
+            Some(patch) => patches.push(patch),
+        }
+    }
+    // One set has one name, in whatever order it is asked for.
+    patches.sort_by_key(|patch| catalog::position(*patch));
+    patches.dedup();
+    Ok((config, patches))
+}
+
+fn refuse<T>(why: String) -> Result<T, BenchError> {
+    Err(BenchError::Refused(why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::bench::DeviceKind;
+
+    const LIMITS: BenchLimits = BenchLimits {
+        rows: 5,
+        steps: 100,
+        recorded_steps: 12,
+        most_recorded_steps: 20,
+        seconds: 1,
+        memory: 1,
+    };
+
+    fn request(rows: &[(&str, &[&str])]) -> StartBench {
+        let choice = |&(config, patches): &(&str, &[&str])| BenchChoice {
+            config: config.to_owned(),
+            patches: patches.iter().map(|&id| id.to_owned()).collect(),
+        };
+        StartBench {
+            rows: rows.iter().map(choice).collect(),
+            device: DeviceKind::Sim,
+            steps: None,
+            capacity: None,
+            recorded_steps: None,
+        }
+    }
+
+    fn devices() -> Vec<BenchDevice> {
+        let device = |kind, unavailable: Option<&str>| BenchDevice {
+            kind,
+            about: String::new(),
+            unavailable: unavailable.map(str::to_owned),
+        };
+        vec![
+            device(DeviceKind::Sim, None),
+            device(DeviceKind::Cuda, Some("no driver")),
+        ]
+    }
+
+    fn refusal(request: &StartBench) -> String {
+        let refused = new_bench(request, &devices(), &LIMITS, 0);
+        refused.map(drop).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_baseline_comes_first_and_every_set_once() {
+        let asked = request(&[
+            ("dedupe-reuse", &["release-dedupe-key"]),
+            ("vl-qwen3.5-9b", &["enter-reset", "p3"]),
+            (
+                "vl-qwen3.5-9b",
+                &["p3-exit-sync-and-clear", "enter-reset", "p3"],
+            ),
+            ("dedupe-reuse", &[]),
+        ]);
+        let bench = new_bench(&asked, &devices(), &LIMITS, 7).unwrap();
+        let rows = bench.rows.iter();
+        let rows: Vec<String> = rows
+            .map(|row| format!("{} {}", row.config, row.patches.join("+")))
+            .collect();
+        let expected = [
+            "dedupe-reuse ",
+            "dedupe-reuse release-dedupe-key",
+            "vl-qwen3.5-9b ",
+            "vl-qwen3.5-9b p3-exit-sync-and-clear+enter-reset",
+        ];
+        assert_eq!(rows, expected);
+        assert_eq!((bench.created_ms, bench.recorded_steps), (7, 12));
+        assert_eq!(bench.rows[0].steps, Config::DedupeReuse.default_steps());
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_wrong() {
+        let check = |request: &StartBench, expected: &str| {
+            let said = refusal(request);
+            assert!(said.contains(expected), "{said}");
+        };
+        check(&request(&[]), "at least one");
+        check(&request(&[("x", &[])]), "no configuration `x`");
+        check(&request(&[("dedupe-reuse", &["p9"])]), "no patch `p9`");
+        check(
+            &request(&[("dedupe-reuse", &["p3"])]),
+            "`p3` changes nothing",
+        );
+        let one = request(&[("dedupe-reuse", &[])]);
+        let cuda = StartBench {
+            device: DeviceKind::Cuda,
+            ..one.clone()
+        };
+        check(&cuda, "no driver");
+        let long = StartBench {
+            steps: Some(101),
+            ..one.clone()
+        };
+        check(&long, "1 to 100 steps");
+        let tiny = StartBench {
+            capacity: Some(1),
+            ..one
+        };
+        check(&tiny, "16 MiB");
+        let all: Vec<(&str, &[&str])> = Config::ALL.iter().map(|c| (c.id(), &[][..])).collect();
+        check(&request(&all), "more than the 5");
+    }
+}

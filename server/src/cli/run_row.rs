@@ -1,0 +1,17 @@
+//! `tidemark run-row`: the child process of a bench. People do not type it.
+
+use super::CliError;
+use crate::bench::run_child;
+
+/// What there is to say to somebody who finds it.
+pub const EXAMPLES: &str = "\
+Examples:
+  tidemark bench vl-qwen3.5-9b               runs rows from the command line";
+
+/// Runs the row that stdin names.
+///
+/// # Errors
+/// When it cannot be read, or what came of it not be written.
+pub fn run_row() -> Result<(), CliError> {
+    run_child().map_err(|why| CliError::Failed(format!("cannot run the row: {why}")))
+}

@@ -1,0 +1,118 @@
+//! Benches: what can be run, start, watch, cancel, run again.
+
+use super::App;
+use super::error::Error;
+use super::extract::{Json, Path, bench_id, bench_row_id};
+use super::packed;
+use api::bench::{Bench, BenchCatalog, BenchStep, BenchSummary, StartBench};
+use api::ids::BenchId;
+use api::problem::Problem;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use std::sync::Arc;
+
+/// Configurations, patches, devices and limits.
+#[utoipa::path(get, path = "/api/bench/catalog", tag = "bench",
+    responses((status = 200, body = BenchCatalog)))]
+pub async fn catalog(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    packed::json(&headers, &app.benches.catalog())
+}
+
+/// Benches, newest first.
+#[utoipa::path(get, path = "/api/bench", tag = "bench",
+    responses((status = 200, body = Vec<BenchSummary>)))]
+pub async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Error> {
+    Ok(packed::json(&headers, &app.benches.list().await?))
+}
+
+/// Queues rows; each configuration gets its baseline, asked for or not.
+#[utoipa::path(post, path = "/api/bench", tag = "bench", request_body = StartBench,
+    responses((status = 201, body = Bench), (status = 400, body = Problem)))]
+pub async fn start(
+    State(app): State<Arc<App>>,
+    Json(request): Json<StartBench>,
+) -> Result<(StatusCode, axum::Json<Bench>), Error> {
+    let bench = app.benches.start(&request).await?;
+    Ok((StatusCode::CREATED, axum::Json(bench)))
+}
+
+/// A bench with its rows, as they stand now.
+#[utoipa::path(get, path = "/api/bench/{bench}", tag = "bench", params(("bench" = String, Path)),
+    responses((status = 200, body = Bench), (status = 404, body = Problem)))]
+pub async fn get(
+    State(app): State<Arc<App>>,
+    Path(bench): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let bench = app.benches.bench(&bench_id(&bench)?).await?;
+    Ok(packed::json(&headers, &bench))
+}
+
+/// Forgets a bench; the runs of its rows stay.
+#[utoipa::path(delete, path = "/api/bench/{bench}", tag = "bench",
+    params(("bench" = String, Path)),
+    responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem)))]
+pub async fn delete(
+    State(app): State<Arc<App>>,
+    Path(bench): Path<String>,
+) -> Result<StatusCode, Error> {
+    app.benches.delete(&bench_id(&bench)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Cancels the rows of a bench that are not finished.
+#[utoipa::path(post, path = "/api/bench/{bench}/cancel", tag = "bench",
+    params(("bench" = String, Path)),
+    responses((status = 200, body = Bench), (status = 404, body = Problem)))]
+pub async fn cancel(
+    State(app): State<Arc<App>>,
+    Path(bench): Path<String>,
+) -> Result<axum::Json<Bench>, Error> {
+    let id = bench_id(&bench)?;
+    app.benches.cancel(&id).await?;
+    answer(&app, &id).await
+}
+
+/// Cancels a row. One that is under way ends a moment later.
+#[utoipa::path(post, path = "/api/bench/rows/{row}/cancel", tag = "bench",
+    params(("row" = String, Path)),
+    responses((status = 200, body = Bench), (status = 404, body = Problem),
+              (status = 409, body = Problem)))]
+pub async fn cancel_row(
+    State(app): State<Arc<App>>,
+    Path(row): Path<String>,
+) -> Result<axum::Json<Bench>, Error> {
+    let bench = app.benches.cancel_row(bench_row_id(&row)?).await?;
+    answer(&app, &bench).await
+}
+
+/// Runs a finished row again.
+#[utoipa::path(post, path = "/api/bench/rows/{row}/rerun", tag = "bench",
+    params(("row" = String, Path)),
+    responses((status = 200, body = Bench), (status = 404, body = Problem),
+              (status = 409, body = Problem)))]
+pub async fn rerun_row(
+    State(app): State<Arc<App>>,
+    Path(row): Path<String>,
+) -> Result<axum::Json<Bench>, Error> {
+    let bench = app.benches.rerun(bench_row_id(&row)?).await?;
+    answer(&app, &bench).await
+}
+
+/// Every step of a row, as numbers.
+#[utoipa::path(get, path = "/api/bench/rows/{row}/steps", tag = "bench",
+    params(("row" = String, Path)),
+    responses((status = 200, body = Vec<BenchStep>), (status = 404, body = Problem)))]
+pub async fn steps(
+    State(app): State<Arc<App>>,
+    Path(row): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let steps = app.benches.steps(bench_row_id(&row)?).await?;
+    Ok(packed::json(&headers, &steps))
+}
+
+async fn answer(app: &App, bench: &BenchId) -> Result<axum::Json<Bench>, Error> {
+    Ok(axum::Json(app.benches.bench(bench).await?))
+}

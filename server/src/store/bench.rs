@@ -1,0 +1,607 @@
+//! Benches, their rows, and the queue that the rows wait in.
+
+use super::rows::{corrupt, int, named, uint};
+use super::{Reader, StoreError, StoreResult, Writer};
+use api::bench::{
+    Bench, BenchProgress, BenchResult, BenchRow, BenchRowState, BenchStatus, BenchStep,
+    BenchSummary, DeviceKind, RowCounts,
+};
+use api::ids::{BenchId, BenchRowId, RunId};
+use rusqlite::{OptionalExtension, Row, params};
+use std::collections::HashMap;
+
+/// How often servers may die with a row under way before it is given up.
+const MOST_CLAIMS: u32 = 3;
+
+/// A bench to insert.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewBench {
+    /// Its id.
+    pub id: BenchId,
+    /// Milliseconds since the epoch.
+    pub created_ms: i64,
+    /// Where it runs.
+    pub device: DeviceKind,
+    /// Steps, where the request named a number.
+    pub steps: Option<u32>,
+    /// Device memory in bytes, where the request named one.
+    pub capacity: Option<u64>,
+    /// Steps recorded event by event.
+    pub recorded_steps: u32,
+    /// Its rows, in order.
+    pub rows: Vec<NewBenchRow>,
+}
+
+/// A row to insert, queued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewBenchRow {
+    /// Its id.
+    pub id: BenchRowId,
+    /// Id of the configuration.
+    pub config: String,
+    /// Ids of the patches.
+    pub patches: Vec<String>,
+    /// Steps to run.
+    pub steps: u32,
+}
+
+/// A row that the queue has taken up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BenchJob {
+    /// The row.
+    pub row: BenchRowId,
+    /// Its bench.
+    pub bench: BenchId,
+    /// Id of the configuration.
+    pub config: String,
+    /// Ids of the patches.
+    pub patches: Vec<String>,
+    /// Steps to run.
+    pub steps: u32,
+    /// Where.
+    pub device: DeviceKind,
+    /// Device memory in bytes.
+    pub capacity: Option<u64>,
+    /// Steps recorded event by event.
+    pub recorded_steps: u32,
+}
+
+/// How a row ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BenchEnd {
+    /// With a result.
+    Done {
+        /// The numbers.
+        result: Box<BenchResult>,
+        /// The version that patches were applied to.
+        base: String,
+        /// What the recording became.
+        run: Option<RunId>,
+    },
+    /// Without one.
+    Failed {
+        /// Why, as a sentence.
+        reason: String,
+    },
+    /// Somebody cancelled it.
+    Cancelled,
+}
+
+/// How a row stood when it was asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// It waited, and is cancelled now.
+    Waiting,
+    /// It is under way: its process must be ended.
+    UnderWay,
+}
+
+impl Reader<'_> {
+    /// Benches, newest first.
+    pub fn benches(&self) -> StoreResult<Vec<BenchSummary>> {
+        let mut found = self.bench_configs()?;
+        let sql = "SELECT b.id, b.created_ms, b.device, \
+                   sum(r.state = 'queued') AS queued, sum(r.state = 'running') AS running, \
+                   sum(r.state = 'done') AS done, sum(r.state = 'failed') AS failed, \
+                   sum(r.state = 'cancelled') AS cancelled \
+                   FROM benches b JOIN bench_rows r ON r.bench = b.id \
+                   GROUP BY b.id ORDER BY b.created_ms DESC, b.id";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query([])?;
+        let mut benches = Vec::new();
+        while let Some(row) = rows.next()? {
+            let id: String = row.get("id")?;
+            benches.push(BenchSummary {
+                created_ms: row.get("created_ms")?,
+                device: device_of(row)?,
+                configs: found.remove(&id).unwrap_or_default(),
+                rows: RowCounts {
+                    queued: row.get("queued")?,
+                    running: row.get("running")?,
+                    done: row.get("done")?,
+                    failed: row.get("failed")?,
+                    cancelled: row.get("cancelled")?,
+                },
+                id: bench_id(&id)?,
+            });
+        }
+        Ok(benches)
+    }
+
+    fn bench_configs(&self) -> StoreResult<HashMap<String, Vec<String>>> {
+        let sql = "SELECT bench, config FROM bench_rows GROUP BY bench, config \
+                   ORDER BY bench, min(position)";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query([])?;
+        let mut found: HashMap<String, Vec<String>> = HashMap::new();
+        while let Some(row) = rows.next()? {
+            found.entry(row.get(0)?).or_default().push(row.get(1)?);
+        }
+        Ok(found)
+    }
+
+    /// A bench with its rows. What others published or measured is not in the database.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn bench(&self, id: &BenchId) -> StoreResult<Bench> {
+        let sql = "SELECT * FROM benches WHERE id = ?1";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let found = statement.query_row([id.as_str()], |row| {
+            Ok((
+                row.get("created_ms")?,
+                device_of(row),
+                row.get("steps")?,
+                row.get::<_, Option<i64>>("capacity")?,
+                row.get("recorded_steps")?,
+            ))
+        });
+        let missing = || StoreError::NotFound {
+            what: "bench",
+            id: id.to_string(),
+        };
+        let (created_ms, device, steps, capacity, recorded_steps) =
+            found.optional()?.ok_or_else(missing)?;
+        Ok(Bench {
+            id: id.clone(),
+            created_ms,
+            device: device?,
+            steps,
+            capacity: capacity.map(|bytes| bytes.max(0) as u64),
+            recorded_steps,
+            rows: self.bench_rows_of(id)?,
+        })
+    }
+
+    fn bench_rows_of(&self, bench: &BenchId) -> StoreResult<Vec<BenchRow>> {
+        let mut sparks = self.sparks(bench)?;
+        let sql = "SELECT r.*, runs.id AS live_run, \
+                   (SELECT count(*) FROM bench_rows q WHERE q.state = 'running' \
+                    OR (q.state = 'queued' AND q.place < r.place)) AS ahead \
+                   FROM bench_rows r \
+                   LEFT JOIN runs ON runs.id = r.run AND runs.deleted_ms IS NULL \
+                   WHERE r.bench = ?1 ORDER BY r.position";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query([bench.as_str()])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let id: String = row.get("id")?;
+            let spark = sparks.remove(&id).unwrap_or_default();
+            found.push(row_of(row, &id, spark)?);
+        }
+        Ok(found)
+    }
+
+    /// Evenly spaced steps of each row, and its last one.
+    fn sparks(&self, bench: &BenchId) -> StoreResult<HashMap<String, Vec<u64>>> {
+        let sql = "SELECT s.row, s.allocated FROM bench_rows r JOIN bench_steps s ON s.row = r.id \
+                   WHERE r.bench = ?1 AND (s.step % max(1, (r.planned_steps + ?2 - 1) / ?2) = 0 \
+                   OR s.step + 1 = r.steps_run) ORDER BY s.row, s.step";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let spaced = BenchRow::SPARK_POINTS as i64 - 1;
+        let mut rows = statement.query(params![bench.as_str(), spaced])?;
+        let mut found: HashMap<String, Vec<u64>> = HashMap::new();
+        while let Some(row) = rows.next()? {
+            let allocated = uint(row, "allocated")?;
+            found.entry(row.get(0)?).or_default().push(allocated);
+        }
+        Ok(found)
+    }
+
+    /// The bench that a row belongs to.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn bench_of_row(&self, row: &BenchRowId) -> StoreResult<BenchId> {
+        let sql = "SELECT bench FROM bench_rows WHERE id = ?1";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let found = statement.query_row([row.as_str()], |row| row.get::<_, String>(0));
+        bench_id(&found.optional()?.ok_or_else(|| no_row(row))?)
+    }
+
+    /// Rows of a bench that are not finished.
+    pub fn unfinished_bench_rows(&self, bench: &BenchId) -> StoreResult<Vec<BenchRowId>> {
+        let sql = "SELECT id FROM bench_rows WHERE bench = ?1 AND state IN ('queued', 'running') \
+                   ORDER BY position DESC";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let rows = statement.query_map([bench.as_str()], |row| row.get::<_, String>(0))?;
+        rows.map(|id| row_id(&id?)).collect()
+    }
+
+    /// Every step of a row.
+    pub fn bench_steps(&self, row: &BenchRowId) -> StoreResult<Vec<BenchStep>> {
+        let sql = "SELECT * FROM bench_steps WHERE row = ?1 ORDER BY step";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let rows = statement.query_map([row.as_str()], |row| {
+            Ok(BenchStep {
+                step: row.get("step")?,
+                allocated: uint(row, "allocated")?,
+                peak_allocated: uint(row, "peak_allocated")?,
+                reserved: uint(row, "reserved")?,
+                tracker: uint(row, "tracker")?,
+                bwd_stash: uint(row, "bwd_stash")?,
+                host_pinned: uint(row, "host_pinned")?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn bench_job(&self, row: &str) -> StoreResult<BenchJob> {
+        let sql = "SELECT r.id, r.bench, r.config, r.patches, r.planned_steps, b.device, \
+                   b.capacity, b.recorded_steps FROM bench_rows r \
+                   JOIN benches b ON b.id = r.bench WHERE r.id = ?1";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query([row])?;
+        let row = rows.next()?.ok_or_else(|| corrupt("bench row", row))?;
+        let capacity: Option<i64> = row.get("capacity")?;
+        Ok(BenchJob {
+            row: row_id(&row.get::<_, String>("id")?)?,
+            bench: bench_id(&row.get::<_, String>("bench")?)?,
+            config: row.get("config")?,
+            patches: patches_of(&row.get::<_, String>("patches")?),
+            steps: row.get("planned_steps")?,
+            device: device_of(row)?,
+            capacity: capacity.map(|bytes| bytes.max(0) as u64),
+            recorded_steps: row.get("recorded_steps")?,
+        })
+    }
+}
+
+impl Writer<'_> {
+    /// Inserts a bench; its rows wait behind all others.
+    pub fn insert_bench(&mut self, bench: &NewBench) -> StoreResult<()> {
+        self.tx.execute(
+            "INSERT INTO benches (id, created_ms, device, steps, capacity, recorded_steps) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                bench.id.as_str(),
+                bench.created_ms,
+                bench.device.name(),
+                bench.steps,
+                bench.capacity.map(int),
+                bench.recorded_steps
+            ],
+        )?;
+        let first = self.next_place()?;
+        let sql = "INSERT INTO bench_rows (id, bench, position, place, config, patches, \
+                   planned_steps, state, claims, queued_ms) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'queued', 0, ?8)";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        for (position, row) in bench.rows.iter().enumerate() {
+            statement.execute(params![
+                row.id.as_str(),
+                bench.id.as_str(),
+                position as i64,
+                first + position as i64,
+                row.config,
+                row.patches.join("+"),
+                row.steps,
+                bench.created_ms
+            ])?;
+        }
+        Ok(())
+    }
+
+    fn next_place(&self) -> StoreResult<i64> {
+        let sql = "SELECT coalesce(max(place), 0) + 1 FROM bench_rows";
+        Ok(self.tx.query_row(sql, [], |row| row.get(0))?)
+    }
+
+    /// Takes up the row that has waited longest.
+    pub fn claim_bench_row(&mut self, now_ms: i64) -> StoreResult<Option<BenchJob>> {
+        let sql = "UPDATE bench_rows SET state = 'running', claims = claims + 1, started_ms = ?1 \
+                   WHERE id = (SELECT id FROM bench_rows WHERE state = 'queued' \
+                               ORDER BY place LIMIT 1) RETURNING id";
+        let claimed = self
+            .tx
+            .query_row(sql, [now_ms], |row| row.get::<_, String>(0));
+        match claimed.optional()? {
+            Some(id) => self.reader().bench_job(&id).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Puts a row back that this server has taken up and will not finish.
+    pub fn release_bench_row(&mut self, row: &BenchRowId) -> StoreResult<()> {
+        let sql = "UPDATE bench_rows SET state = 'queued', claims = claims - 1, \
+                   started_ms = NULL WHERE id = ?1 AND state = 'running'";
+        self.tx.execute(sql, [row.as_str()])?;
+        Ok(())
+    }
+
+    /// Queues the rows again that a server left under way when it died; one that has seen several
+    /// servers die has failed. Only with the data folder locked, before the queue is worked.
+    pub fn requeue_bench_rows(&mut self, now_ms: i64) -> StoreResult<usize> {
+        let sql = "UPDATE bench_rows SET state = 'failed', finished_ms = ?1, reason = ?3 \
+                   WHERE state = 'running' AND claims >= ?2";
+        let reason = format!("the server stopped {MOST_CLAIMS} times while this row ran");
+        self.tx.execute(sql, params![now_ms, MOST_CLAIMS, reason])?;
+        let sql = "UPDATE bench_rows SET state = 'queued', started_ms = NULL \
+                   WHERE state = 'running'";
+        Ok(self.tx.execute(sql, [])?)
+    }
+
+    /// Ends a row that is under way.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] when it is not, any more.
+    pub fn finish_bench_row(
+        &mut self,
+        row: &BenchRowId,
+        end: &BenchEnd,
+        steps: &[BenchStep],
+        now_ms: i64,
+    ) -> StoreResult<()> {
+        let (state, reason) = match end {
+            BenchEnd::Done { .. } => ("done", None),
+            BenchEnd::Failed { reason } => ("failed", Some(reason)),
+            BenchEnd::Cancelled => ("cancelled", None),
+        };
+        let changed = self.tx.execute(
+            "UPDATE bench_rows SET state = ?2, reason = ?3, finished_ms = ?4 \
+             WHERE id = ?1 AND state = 'running'",
+            params![row.as_str(), state, reason, now_ms],
+        )?;
+        if changed != 1 {
+            return Err(StoreError::Conflict(format!("{row} is not under way")));
+        }
+        if let BenchEnd::Done { result, base, run } = end {
+            self.set_bench_result(row, result, base, run.as_ref())?;
+        }
+        self.insert_bench_steps(row, steps)
+    }
+
+    fn set_bench_result(
+        &mut self,
+        row: &BenchRowId,
+        result: &BenchResult,
+        base: &str,
+        run: Option<&RunId>,
+    ) -> StoreResult<()> {
+        self.tx.execute(
+            "UPDATE bench_rows SET run = ?2, status = ?3, device_name = ?4, base = ?5, \
+             steps_run = ?6, peak_allocated = ?7, peak_reserved = ?8, allocated_end = ?9, \
+             growth_per_step = ?10, growth_error = ?11, oom_step = ?12, crash = ?13, \
+             corrupted_tensors = ?14, races = ?15, tracker_end = ?16, bwd_stash_end = ?17, \
+             host_pinned_end = ?18, d2h_bytes = ?19, h2d_bytes = ?20, step_seconds = ?21 \
+             WHERE id = ?1",
+            params![
+                row.as_str(),
+                run.map(RunId::as_str),
+                result.status.word(),
+                result.device,
+                base,
+                result.steps_run,
+                int(result.peak_allocated),
+                int(result.peak_reserved),
+                int(result.allocated_end),
+                result.growth_per_step,
+                result.growth_error,
+                result.oom_step,
+                result.crash,
+                int(result.corrupted_tensors),
+                int(result.races),
+                int(result.tracker_end),
+                int(result.bwd_stash_end),
+                int(result.host_pinned_end),
+                int(result.d2h_bytes),
+                int(result.h2d_bytes),
+                result.step_seconds,
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn insert_bench_steps(&mut self, row: &BenchRowId, steps: &[BenchStep]) -> StoreResult<()> {
+        let sql = "INSERT INTO bench_steps VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        for step in steps {
+            statement.execute(params![
+                row.as_str(),
+                step.step,
+                int(step.allocated),
+                int(step.peak_allocated),
+                int(step.reserved),
+                int(step.tracker),
+                int(step.bwd_stash),
+                int(step.host_pinned)
+            ])?;
+        }
+        Ok(())
+    }
+
+    /// Writes down a verdict that another row of the bench has changed.
+    pub fn set_bench_status(&mut self, row: &BenchRowId, status: BenchStatus) -> StoreResult<()> {
+        self.tx.execute(
+            "UPDATE bench_rows SET status = ?2 WHERE id = ?1 AND state = 'done'",
+            params![row.as_str(), status.word()],
+        )?;
+        Ok(())
+    }
+
+    /// Cancels a row that waits; of one that is under way it only says so.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], and [`StoreError::Conflict`] when it is finished.
+    pub fn stop_bench_row(&mut self, row: &BenchRowId, now_ms: i64) -> StoreResult<Stopped> {
+        let sql = "UPDATE bench_rows SET state = 'cancelled', finished_ms = ?2 \
+                   WHERE id = ?1 AND state = 'queued'";
+        if self.tx.execute(sql, params![row.as_str(), now_ms])? == 1 {
+            return Ok(Stopped::Waiting);
+        }
+        match self.bench_row_state(row)?.as_str() {
+            "running" => Ok(Stopped::UnderWay),
+            state => Err(StoreError::Conflict(format!("{row} is {state} already"))),
+        }
+    }
+
+    /// Queues a finished row again, behind all others, and forgets what came of it. The run that
+    /// its recording became stays.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], and [`StoreError::Conflict`] when it is not finished.
+    pub fn rerun_bench_row(&mut self, row: &BenchRowId, now_ms: i64) -> StoreResult<()> {
+        let place = self.next_place()?;
+        let changed = self.tx.execute(
+            "UPDATE bench_rows SET state = 'queued', place = ?2, queued_ms = ?3, claims = 0, \
+             reason = NULL, started_ms = NULL, finished_ms = NULL, run = NULL, status = NULL, \
+             device_name = NULL, base = NULL, steps_run = NULL, peak_allocated = NULL, \
+             peak_reserved = NULL, allocated_end = NULL, growth_per_step = NULL, \
+             growth_error = NULL, oom_step = NULL, crash = NULL, corrupted_tensors = NULL, \
+             races = NULL, tracker_end = NULL, bwd_stash_end = NULL, host_pinned_end = NULL, \
+             d2h_bytes = NULL, h2d_bytes = NULL, step_seconds = NULL \
+             WHERE id = ?1 AND state NOT IN ('queued', 'running')",
+            params![row.as_str(), place, now_ms],
+        )?;
+        if changed != 1 {
+            let state = self.bench_row_state(row)?;
+            return Err(StoreError::Conflict(format!("{row} is {state} already")));
+        }
+        let sql = "DELETE FROM bench_steps WHERE row = ?1";
+        self.tx.execute(sql, [row.as_str()])?;
+        Ok(())
+    }
+
+    /// Forgets a bench. Its runs stay.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], and [`StoreError::Conflict`] while a row is not finished.
+    pub fn delete_bench(&mut self, bench: &BenchId) -> StoreResult<()> {
+        if !self.reader().unfinished_bench_rows(bench)?.is_empty() {
+            let busy = format!("{bench} has rows that are not finished; cancel them first");
+            return Err(StoreError::Conflict(busy));
+        }
+        let sql = "DELETE FROM benches WHERE id = ?1";
+        match self.tx.execute(sql, [bench.as_str()])? {
+            1 => Ok(()),
+            _ => Err(StoreError::NotFound {
+                what: "bench",
+                id: bench.to_string(),
+            }),
+        }
+    }
+
+    fn bench_row_state(&self, row: &BenchRowId) -> StoreResult<String> {
+        let sql = "SELECT state FROM bench_rows WHERE id = ?1";
+        let found = self
+            .tx
+            .query_row(sql, [row.as_str()], |row| row.get(0))
+            .optional()?;
+        found.ok_or_else(|| no_row(row))
+    }
+}
+
+fn no_row(row: &BenchRowId) -> StoreError {
+    StoreError::NotFound {
+        what: "bench row",
+        id: row.to_string(),
+    }
+}
+
+fn bench_id(text: &str) -> StoreResult<BenchId> {
+    text.parse().map_err(|_| corrupt("bench id", text))
+}
+
+fn row_id(text: &str) -> StoreResult<BenchRowId> {
+    text.parse().map_err(|_| corrupt("bench row id", text))
+}
+
+fn patches_of(joined: &str) -> Vec<String> {
+    let ids = joined.split('+').filter(|id| !id.is_empty());
+    ids.map(str::to_owned).collect()
+}
+
+fn device_of(row: &Row) -> StoreResult<DeviceKind> {
+    let name: String = row.get("device")?;
+    named("device", &name, DeviceKind::ALL, DeviceKind::name)
+}
+
+fn row_of(row: &Row, id: &str, spark: Vec<u64>) -> StoreResult<BenchRow> {
+    let run: Option<String> = row.get("live_run")?;
+    let started: Option<i64> = row.get("started_ms")?;
+    let finished: Option<i64> = row.get("finished_ms")?;
+    let run = run.map(|run| run.parse().map_err(|_| corrupt("run id", &run)));
+    Ok(BenchRow {
+        id: row_id(id)?,
+        config: row.get("config")?,
+        patches: patches_of(&row.get::<_, String>("patches")?),
+        steps: row.get("planned_steps")?,
+        state: state_of(row)?,
+        result: result_of(row)?,
+        spark,
+        run: run.transpose()?,
+        hypothesis: None,
+        published: None,
+        measured: None,
+        seconds: started
+            .zip(finished)
+            .map(|(from, to)| (to - from).max(0) as f64 / 1e3),
+    })
+}
+
+fn state_of(row: &Row) -> StoreResult<BenchRowState> {
+    let state: String = row.get("state")?;
+    Ok(match state.as_str() {
+        "queued" => BenchRowState::Queued {
+            ahead: row.get("ahead")?,
+        },
+        "running" => BenchRowState::Running {
+            progress: BenchProgress {
+                steps: row.get("planned_steps")?,
+                ..BenchProgress::default()
+            },
+        },
+        "done" => BenchRowState::Done,
+        "failed" => BenchRowState::Failed {
+            reason: row.get::<_, Option<String>>("reason")?.unwrap_or_default(),
+        },
+        "cancelled" => BenchRowState::Cancelled,
+        other => return Err(corrupt("state of a bench row", other)),
+    })
+}
+
+fn result_of(row: &Row) -> StoreResult<Option<BenchResult>> {
+    let Some(word) = row.get::<_, Option<String>>("status")? else {
+        return Ok(None);
+    };
+    Ok(Some(BenchResult {
+        status: named("status", &word, BenchStatus::ALL, BenchStatus::word)?,
+        device: row.get("device_name")?,
+        steps_run: row.get("steps_run")?,
+        peak_allocated: uint(row, "peak_allocated")?,
+        peak_reserved: uint(row, "peak_reserved")?,
+        allocated_end: uint(row, "allocated_end")?,
+        growth_per_step: row.get("growth_per_step")?,
+        growth_error: row.get("growth_error")?,
+        oom_step: row.get("oom_step")?,
+        crash: row.get("crash")?,
+        corrupted_tensors: uint(row, "corrupted_tensors")?,
+        races: uint(row, "races")?,
+        tracker_end: uint(row, "tracker_end")?,
+        bwd_stash_end: uint(row, "bwd_stash_end")?,
+        host_pinned_end: uint(row, "host_pinned_end")?,
+        d2h_bytes: uint(row, "d2h_bytes")?,
+        h2d_bytes: uint(row, "h2d_bytes")?,
+        step_seconds: row.get("step_seconds")?,
+    }))
+}

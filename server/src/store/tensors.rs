@@ -1,0 +1,58 @@
+//! What the engine knows of the tensors of its runs.
+
+use super::rows::int;
+use super::{Reader, StoreResult, Writer};
+use crate::tensors::AliveTensor;
+use api::ids::RunId;
+use rusqlite::{OptionalExtension, params};
+
+impl Reader<'_> {
+    /// The packed table of a run, if it has one of this version.
+    pub fn tensor_columns(&self, run: &RunId, version: u32) -> StoreResult<Option<Vec<u8>>> {
+        let sql = "SELECT bytes FROM tensor_columns WHERE run = ?1 AND version = ?2";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let found = statement.query_row(params![run.as_str(), version], |row| row.get(0));
+        Ok(found.optional()?)
+    }
+}
+
+impl Writer<'_> {
+    /// Stores what is known of a run's tensors, in the place of what was known before.
+    pub fn set_tensors(
+        &mut self,
+        run: &RunId,
+        version: u32,
+        packed: &[u8],
+        alive: &[AliveTensor],
+    ) -> StoreResult<()> {
+        let sql = "INSERT OR REPLACE INTO tensor_columns (run, version, bytes) VALUES (?1, ?2, ?3)";
+        self.tx
+            .execute(sql, params![run.as_str(), version, packed])?;
+        let sql = "DELETE FROM tensors WHERE run = ?1";
+        self.tx.execute(sql, [run.as_str()])?;
+        let sql = "INSERT INTO tensors (run, position, event, address, bytes, name, op, module, \
+                   shape, dtype, role, made_step, owner) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        for tensor in alive {
+            let detail = &tensor.detail;
+            let shape: Vec<String> = detail.shape.iter().map(u64::to_string).collect();
+            statement.execute(params![
+                run.as_str(),
+                tensor.position,
+                tensor.event,
+                int(tensor.address),
+                int(tensor.bytes),
+                detail.name,
+                detail.op,
+                detail.module,
+                shape.join("x"),
+                detail.dtype,
+                detail.role,
+                detail.made_step,
+                detail.owner,
+            ])?;
+        }
+        Ok(())
+    }
+}
