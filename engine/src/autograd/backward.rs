@@ -3,7 +3,9 @@
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 
-use super::node::{Call, CtxLifetime, Kind, Node, NodeRef, Saved, Waiting};
+use smallvec::{SmallVec, smallvec};
+
+use super::node::{Call, CtxLifetime, Grads, Kind, Node, NodeRef, Saved, Slots, Waiting};
 use super::tensor::{Edge, Tensor};
 use crate::deviation::Deviation;
 use crate::offload::GraphTask;
@@ -13,7 +15,7 @@ use crate::session::{RunError, Session};
 struct Ready {
     priority: u64,
     node: Rc<Node>,
-    grads: Vec<Option<Tensor>>,
+    grads: Slots,
 }
 
 impl PartialEq for Ready {
@@ -59,7 +61,7 @@ impl Session {
         let task = self.graph_task();
         count_dependencies(&root.node, task);
         let mut ready = BinaryHeap::new();
-        let mut grads = vec![None; root.node.outputs];
+        let mut grads: Slots = smallvec![None; root.node.outputs];
         grads[root.output] = Some(seed);
         ready.push(Ready {
             priority: root.node.sequence,
@@ -108,11 +110,7 @@ impl Session {
         Ok(())
     }
 
-    fn run_node(
-        &mut self,
-        node: &Rc<Node>,
-        grads: Vec<Option<Tensor>>,
-    ) -> Result<Vec<Option<Tensor>>, RunError> {
+    fn run_node(&mut self, node: &Rc<Node>, grads: Slots) -> Result<Grads, RunError> {
         let before = self.set_current_node(NodeRef(Some(Rc::clone(node))));
         let site = self.accelerator.enter_node_site(node.name);
         let op = self.accelerator.set_op(node.name);
@@ -123,18 +121,14 @@ impl Session {
         outcome
     }
 
-    fn apply_node(
-        &mut self,
-        node: &Rc<Node>,
-        grads: Vec<Option<Tensor>>,
-    ) -> Result<Vec<Option<Tensor>>, RunError> {
+    fn apply_node(&mut self, node: &Rc<Node>, grads: Slots) -> Result<Grads, RunError> {
         let formula = match &node.kind {
             Kind::Accumulate(leaf) => {
                 let mut grads = grads;
                 if let Some(grad) = grads.pop().flatten() {
                     self.accumulate(leaf, grad)?;
                 }
-                return Ok(Vec::new());
+                return Ok(Grads::new());
             }
             Kind::Formula(formula) => formula,
         };
@@ -165,11 +159,7 @@ impl Session {
     }
 
     /// `validate_outputs`: gradients of broadcast inputs are summed, those of another type cast.
-    fn fit_outputs(
-        &mut self,
-        node: &Rc<Node>,
-        mut outputs: Vec<Option<Tensor>>,
-    ) -> Result<Vec<Option<Tensor>>, RunError> {
+    fn fit_outputs(&mut self, node: &Rc<Node>, mut outputs: Grads) -> Result<Grads, RunError> {
         for (input, slot) in node.inputs.iter().zip(&mut outputs) {
             let Some(grad) = slot.take() else { continue };
             let fits = grad.elements() == input.elements() && grad.dtype() == input.dtype;
@@ -194,9 +184,12 @@ impl Session {
     }
 
     /// Unpacks a node's saved tensors in the order in which they were saved.
-    pub(crate) fn unpack_all(&mut self, node: &Rc<Node>) -> Result<Vec<Tensor>, RunError> {
+    pub(crate) fn unpack_all(
+        &mut self,
+        node: &Rc<Node>,
+    ) -> Result<SmallVec<[Tensor; 4]>, RunError> {
         let count = node.saved.borrow().len();
-        let mut tensors = Vec::with_capacity(count);
+        let mut tensors = SmallVec::with_capacity(count);
         for index in 0..count {
             // The borrow ends before the hook runs: a recompute may unpack the same node's kin.
             let (packed, grad_fn) = {
@@ -255,7 +248,7 @@ fn count_dependencies(root: &Rc<Node>, task: GraphTask) {
                 *waiting = Waiting {
                     task,
                     missing: 0,
-                    grads: vec![None; edge.node.outputs],
+                    grads: smallvec![None; edge.node.outputs],
                 };
                 stack.push(Rc::clone(&edge.node));
             }

@@ -7,8 +7,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use super::node::{CtxLifetime, Kind, Node, Saved};
-use super::tensor::{Edge, Tensor};
+use super::node::{CtxLifetime, Edges, Kind, Node, Saved, Variables};
+use super::tensor::Tensor;
 use crate::deviation::Deviation;
 use crate::offload::GraphTask;
 use crate::session::{RunError, Session};
@@ -111,7 +111,7 @@ impl Session {
     /// `_NoopSaveInputs`: a node that only saves, first the dummy, then the inputs.
     fn save_region_inputs(&mut self, inputs: &[Tensor]) -> Result<Rc<Node>, RunError> {
         let dummy = self.host_leaf(&[0], DType::Float32)?;
-        let mut saved = Vec::with_capacity(1 + inputs.len());
+        let mut saved = Variables::new();
         if !self.deviates(Deviation::SkipDummy) {
             saved.push(self.save(&dummy)?);
         }
@@ -121,7 +121,7 @@ impl Session {
         let next = std::iter::once(&dummy)
             .chain(inputs)
             .map(|tensor| self.edge_of(tensor));
-        let next: Vec<Option<Edge>> = next.collect();
+        let next: Edges = next.collect();
         Ok(Rc::new(Node {
             sequence: self.next_sequence(),
             name: "_NoopSaveInputs",

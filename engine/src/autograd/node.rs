@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use smallvec::SmallVec;
+
 use super::checkpoint::{Frame, Holder};
 use super::tensor::{Edge, Tensor};
 use crate::offload::{GraphTask, PostHook, TensorId};
@@ -46,9 +48,9 @@ impl Meta {
 /// What a backward formula is given.
 pub(crate) struct Call {
     /// Gradients of the outputs.
-    pub grads: Vec<Option<Tensor>>,
+    pub grads: Slots,
     /// Unpacked saved tensors, in the order in which they were saved.
-    pub saved: Vec<Tensor>,
+    pub saved: SmallVec<[Tensor; 4]>,
     pub inputs: Rc<[Meta]>,
     /// Numbers the formula needs beside the sizes.
     pub args: [u64; 4],
@@ -68,8 +70,17 @@ impl Call {
     }
 }
 
-/// Gradients of the inputs.
-pub(crate) type Grads = Vec<Option<Tensor>>;
+/// Gradients of the inputs. Most operations have one or two; a step makes tens of thousands.
+pub(crate) type Grads = SmallVec<[Option<Tensor>; 3]>;
+
+/// Gradients of the outputs.
+pub(crate) type Slots = SmallVec<[Option<Tensor>; 2]>;
+
+/// Edges to the inputs.
+pub(crate) type Edges = SmallVec<[Option<Edge>; 3]>;
+
+/// Saved variables of one node.
+pub(crate) type Variables = SmallVec<[SavedVariable; 2]>;
 
 /// A backward formula.
 pub(crate) type Formula = fn(&mut Session, &mut Call) -> Result<Grads, RunError>;
@@ -97,11 +108,11 @@ pub struct Node {
     pub(crate) sequence: u64,
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    pub(crate) next: Vec<Option<Edge>>,
+    pub(crate) next: Edges,
     pub(crate) inputs: Rc<[Meta]>,
     pub(crate) outputs: usize,
     pub(crate) args: [u64; 4],
-    pub(crate) saved: RefCell<Vec<SavedVariable>>,
+    pub(crate) saved: RefCell<Variables>,
     pub(crate) hooks: RefCell<Vec<PostHook>>,
     /// Attributes of a Python function's context: they live as long as the node.
     pub(crate) ctx: RefCell<Vec<Tensor>>,
@@ -118,7 +129,7 @@ pub(crate) struct Waiting {
     /// Edges that still lead here.
     pub missing: usize,
     /// One slot for each output.
-    pub grads: Vec<Option<Tensor>>,
+    pub grads: Slots,
 }
 
 impl Node {

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::known::Known;
 use super::patch::Patch;
+use crate::device::HardwareFacts;
 
 /// The word that sums a row up. The first five are those of the published table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -59,7 +60,8 @@ pub struct Row {
     pub oom_step: Option<u32>,
     /// Exception that ended the run, other than out of memory.
     pub crash: Option<String>,
-    /// Restored tensors that were read without an order after their write.
+    /// On a card, restored tensors whose bytes are not those that were packed; on the simulation,
+    /// reads that nothing orders after their write, in the watched steps.
     pub corrupted_tensors: u64,
     /// Pairs of places that race, in the watched steps.
     pub races: u64,
@@ -73,8 +75,13 @@ pub struct Row {
     pub d2h_bytes: u64,
     /// Bytes copied to the device.
     pub h2d_bytes: u64,
-    /// Time of a step, seconds, in the device's own time.
+    /// Median time of a step after the fifth, seconds, in the device's own time.
     pub step_seconds: f64,
+    /// Device that ran it.
+    pub device: String,
+    /// What only a card can say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hardware: Option<HardwareFacts>,
     /// The verdict.
     pub status: Status,
     /// Why the row is a hypothesis, where it is one.

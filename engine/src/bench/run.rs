@@ -9,8 +9,9 @@ use super::known;
 use super::patch::{self, Patch};
 use super::row::{Row, Status, slope};
 use crate::deviation::Deviation;
-use crate::device::Device;
+use crate::device::cuda::{Addresses, CudaDevice};
 use crate::device::sim::{SimDevice, SimSpec};
+use crate::device::{Device, DeviceError, DeviceKind};
 use crate::offload::{Changes, OffloadConfig, Version};
 use crate::race::Access;
 use crate::recording::{Recording, micros};
@@ -29,9 +30,14 @@ pub struct RunSpec {
     pub config: Config,
     /// Patches on its base.
     pub patches: Vec<Patch>,
+    /// Where to run.
+    pub device: DeviceKind,
+    /// Whose addresses a card's run is decided by.
+    pub addresses: Addresses,
     /// Steps; `None` for the configuration's own number.
     pub steps: Option<u32>,
-    /// The simulated machine; a capacity given here replaces the configuration's.
+    /// The simulated machine, which also decides for a card; a capacity given here replaces the
+    /// configuration's.
     pub sim: SimSpec,
     /// Steps, from the first, whose events [`run_recorded`] keeps.
     pub record_steps: u32,
@@ -45,6 +51,8 @@ impl RunSpec {
         RunSpec {
             config,
             patches: patches.to_vec(),
+            device: DeviceKind::Sim,
+            addresses: Addresses::default(),
             steps: None,
             sim: SimSpec::default(),
             record_steps: 0,
@@ -70,23 +78,50 @@ pub struct StepFacts {
     pub bwd_stash: u64,
     /// Pinned host memory in use.
     pub host_pinned: u64,
+    /// Time of the step, in the device's own time.
+    pub seconds: f64,
 }
 
-/// Runs the specification on the simulated device. `progress` is called after each step and may
+/// Opens a device.
+///
+/// # Errors
+/// [`DeviceError::Unavailable`] where there is no card, or its fault.
+pub fn open(
+    kind: DeviceKind,
+    sim: SimSpec,
+    addresses: Addresses,
+) -> Result<Box<dyn Device>, DeviceError> {
+    Ok(match kind {
+        DeviceKind::Sim => Box::new(SimDevice::new(sim)),
+        DeviceKind::Cuda => Box::new(CudaDevice::new(sim, addresses)?),
+    })
+}
+
+/// The middle of some figures; 0 of none.
+pub(super) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Runs the specification. `progress` is called after each step and may
 /// end the run by returning `false`.
 pub fn run(spec: &RunSpec, progress: &mut dyn FnMut(StepFacts) -> bool) -> Row {
     run_recorded(spec, progress).0
 }
 
 /// [`run`], with the events of the first [`RunSpec::record_steps`] steps and the memory at their
-/// end.
+/// end. Where the device cannot be opened, the row has run no step, and says why as its crash.
 pub fn run_recorded(
     spec: &RunSpec,
     progress: &mut dyn FnMut(StepFacts) -> bool,
 ) -> (Row, Recording) {
     let mut sim = spec.sim;
     sim.capacity = sim.capacity.or(spec.config.published_capacity());
-    let device: Box<dyn Device> = Box::new(SimDevice::new(sim));
+    let device = match open(spec.device, sim, spec.addresses) {
+        Ok(device) => device,
+        Err(error) => return (not_started(spec, &error), Recording::default()),
+    };
     let mut session = Session::new(device);
     session.deviate(spec.deviation);
     let mut log = Log::default();
@@ -116,8 +151,7 @@ pub fn run_rows(config: Config, sets: &[Vec<Patch>], steps: Option<u32>, sim: Si
         patches: patches.clone(),
         steps,
         sim,
-        record_steps: 0,
-        deviation: None,
+        ..RunSpec::new(config, &[])
     };
     let specs: Vec<RunSpec> = baseline.iter().chain(sets).map(spec).collect();
     run_all(&specs).split_off(1)
@@ -126,14 +160,17 @@ pub fn run_rows(config: Config, sets: &[Vec<Patch>], steps: Option<u32>, sim: Si
 /// Runs several specifications on all cores.
 ///
 /// Those whose patches leave the same program are run once: P1 and P2 change no line that runs
-/// (offload-semantics.md §3.1 and §3.2), and the simulation has no other source of difference.
+/// (offload-semantics.md §3.1 and §3.2), and the simulation has no other source of difference. A
+/// card runs every specification, one after another.
 /// The first row of a configuration without patches is
 /// the baseline that its other rows are judged by.
 pub fn run_all(specs: &[RunSpec]) -> Vec<Row> {
     let programs: Vec<Program> = specs.iter().map(Program::of).collect();
     let first = |index: usize| {
         let same = |other: &usize| {
-            programs[*other] == programs[index] && specs[*other].steps == specs[index].steps
+            programs[*other] == programs[index]
+                && specs[*other].steps == specs[index].steps
+                && (specs[index].device == DeviceKind::Sim || *other == index)
         };
         (0..=index).find(same).unwrap_or(index)
     };
@@ -156,7 +193,9 @@ pub fn run_all(specs: &[RunSpec]) -> Vec<Row> {
 fn run_distinct(specs: &[RunSpec], distinct: &[usize]) -> Vec<OnceLock<Row>> {
     let done: Vec<OnceLock<Row>> = distinct.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let card = specs.iter().any(|spec| spec.device == DeviceKind::Cuda);
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = if card { 1 } else { cores };
     std::thread::scope(|scope| {
         for _ in 0..threads.min(distinct.len()) {
             scope.spawn(|| {
@@ -193,6 +232,8 @@ fn judge(rows: &mut [Row]) {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Program {
     config: Config,
+    device: DeviceKind,
+    addresses: Addresses,
     changes: Changes,
     offloads: bool,
     detached: bool,
@@ -206,6 +247,8 @@ impl Program {
         let base = spec.config.base().map(Version::changes).unwrap_or_default();
         Program {
             config: spec.config,
+            device: spec.device,
+            addresses: spec.addresses,
             changes: patch::changes(base, &spec.patches),
             offloads: !spec.patches.contains(&Patch::TorchMemoryFix),
             detached: spec.patches.contains(&Patch::LossDetach),
@@ -257,9 +300,13 @@ fn step_through(
     log: &mut Log,
     progress: &mut dyn FnMut(StepFacts) -> bool,
 ) -> Result<(), RunError> {
+    let mut before = session.heap().borrow_mut().device.settle()?;
     for step in 0..steps {
         let start = begin_step(session, step, step < spec.record_steps);
         let outcome = workload.step(session);
+        // Faults of the step's work show here at the latest.
+        let settled = session.heap().borrow_mut().device.settle();
+        let after = settled.as_ref().copied().unwrap_or(before);
         if step < spec.record_steps {
             log.recording.add_step(step, start, session);
         }
@@ -267,10 +314,15 @@ fn step_through(
         if step + 1 == spec.record_steps {
             log.recording.finish(session, workload);
         }
-        let now = step_facts(session, step);
+        let now = StepFacts {
+            seconds: after - before,
+            ..step_facts(session, step)
+        };
+        before = after;
         // A failing step's peak counts, its end does not.
         log.facts.push(now);
         outcome?;
+        settled?;
         if step + 1 == WATCHED_STEPS {
             session.accelerator.pause_watching();
         }
@@ -324,6 +376,7 @@ fn step_facts(session: &Session, step: u32) -> StepFacts {
         tracker,
         bwd_stash,
         host_pinned: heap.host.in_use(),
+        seconds: 0.0,
     }
 }
 
@@ -346,9 +399,14 @@ fn summarise(
     let (growth_per_step, growth_error) = slope(settled);
     let last = completed.checked_sub(1).and_then(|index| facts.get(index));
     let oom = failure.as_ref().is_some_and(RunError::is_out_of_memory);
+    // A card that has failed cannot say any more; the crash says why.
+    let hardware = session.heap().borrow_mut().device.hardware();
+    let hardware = hardware.unwrap_or(None);
     let heap = session.heap().borrow();
     let copied = session.accelerator.copied();
-    let (races, corrupted_tensors) = race_counts(session);
+    let (races, unordered) = race_counts(session);
+    let seconds: Vec<f64> = facts[..completed].iter().map(|step| step.seconds).collect();
+    let timed = seconds.get(SETTLED_AFTER..).filter(|rest| !rest.is_empty());
     let mut row = Row {
         config: spec.config.id(),
         base: spec.config.base_name(),
@@ -365,15 +423,50 @@ fn summarise(
         growth_error,
         oom_step: oom.then_some(completed as u32),
         crash: failure.filter(|_| !oom).map(|error| error.to_string()),
-        corrupted_tensors,
+        corrupted_tensors: hardware.map_or(unordered, |seen| seen.corrupted_tensors),
         races,
         tracker_end: last.map_or(0, |step| step.tracker),
         bwd_stash_end: last.map_or(0, |step| step.bwd_stash),
         host_pinned_end: last.map_or(0, |step| step.host_pinned),
         d2h_bytes: copied.to_host,
         h2d_bytes: copied.to_device,
-        step_seconds: heap.device.busy_until() / f64::from((completed as u32).max(1)),
+        step_seconds: median(timed.unwrap_or(&seconds)),
+        device: heap.device.name(),
+        hardware,
         status: Status::Baseline,
+        hypothesis: spec.patches.iter().find_map(|patch| patch.hypothesis()),
+        published: known::published(spec.config, &spec.patches),
+        measured: known::measured_row(spec.config, &spec.patches),
+    };
+    row.status = own_verdict(&row);
+    row
+}
+
+/// The row of a run whose device could not be opened: nothing ran, so every figure is 0.
+fn not_started(spec: &RunSpec, error: &DeviceError) -> Row {
+    let mut row = Row {
+        config: spec.config.id(),
+        base: spec.config.base_name(),
+        patches: spec.patches.clone(),
+        steps_run: 0,
+        peak_allocated: 0,
+        peak_reserved: 0,
+        allocated_end: 0,
+        growth_per_step: 0.0,
+        growth_error: 0.0,
+        oom_step: None,
+        crash: Some(error.to_string()),
+        corrupted_tensors: 0,
+        races: 0,
+        tracker_end: 0,
+        bwd_stash_end: 0,
+        host_pinned_end: 0,
+        d2h_bytes: 0,
+        h2d_bytes: 0,
+        step_seconds: 0.0,
+        device: "none".to_owned(),
+        hardware: None,
+        status: Status::Crash,
         hypothesis: spec.patches.iter().find_map(|patch| patch.hypothesis()),
         published: known::published(spec.config, &spec.patches),
         measured: known::measured_row(spec.config, &spec.patches),

@@ -3,10 +3,27 @@
 //! A device hands out whole segments; dividing them into blocks is the caching allocator's work
 //! ([`crate::memory`]). Everything enqueued on one stream runs in order; nothing else is ordered
 //! unless an event says so.
+//!
+//! A simulated device has no bytes; a real one has, and can tell whether what was packed came back
+//! ([`Device::fingerprint`]).
 
+pub mod cuda;
 pub mod sim;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use crate::tensor::Layout;
+
+/// Which device runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceKind {
+    /// The simulated one.
+    #[default]
+    Sim,
+    /// The first CUDA card.
+    Cuda,
+}
 
 /// A stream of the device; 0 is the default stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -40,6 +57,49 @@ pub struct Kernel {
     pub traffic: u64,
 }
 
+/// Memory that a kernel reads and writes. Only devices that keep contents are told.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Touched<'a> {
+    /// Read.
+    pub reads: &'a [Span],
+    /// Written.
+    pub writes: &'a [Span],
+}
+
+/// A tensor as bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct View {
+    /// Its storage.
+    pub storage: Span,
+    /// Its place within it, in elements.
+    pub layout: Layout,
+    /// Bytes of an element.
+    pub width: u64,
+}
+
+/// A checksum that the device keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint(pub u64);
+
+/// What only a real card can say of a run. Bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HardwareFacts {
+    /// Memory of the card.
+    pub total: u64,
+    /// Free before the run allocated anything, as the driver sees it.
+    pub free_at_start: u64,
+    /// Lowest free memory after any segment was allocated, as the driver sees it.
+    pub free_min: u64,
+    /// Most memory that the run took, as the driver sees it.
+    pub peak_used: u64,
+    /// Restored tensors whose checksum was compared with what was packed.
+    pub verified_tensors: u64,
+    /// Of these, how many held other bytes.
+    pub corrupted_tensors: u64,
+    /// Events that the decision clock called done before the card was there; each was waited for.
+    pub early_decisions: u64,
+}
+
 /// A pinned host buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostBuffer {
@@ -52,6 +112,9 @@ pub struct HostBuffer {
 /// What a device call fails with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
+    /// There is no such device here.
+    #[error("{0}")]
+    Unavailable(String),
     /// No segment of this size can be had.
     #[error("device memory: {wanted} bytes wanted, {free} free")]
     OutOfMemory {
@@ -93,7 +156,25 @@ pub trait Device {
     ///
     /// # Errors
     /// A fault of earlier work.
-    fn launch(&mut self, stream: StreamId, kernel: Kernel) -> Result<(), DeviceError>;
+    fn launch(
+        &mut self,
+        stream: StreamId,
+        kernel: Kernel,
+        touched: Touched<'_>,
+    ) -> Result<(), DeviceError>;
+    /// Enqueues a kernel that copies a view into dense memory.
+    ///
+    /// # Errors
+    /// A fault of earlier work.
+    fn gather(
+        &mut self,
+        stream: StreamId,
+        kernel: Kernel,
+        _from: &View,
+        _to: Span,
+    ) -> Result<(), DeviceError> {
+        self.launch(stream, kernel, Touched::default())
+    }
     /// Enqueues a copy from device to host.
     ///
     /// # Errors
@@ -142,6 +223,59 @@ pub trait Device {
     /// # Errors
     /// A fault of earlier work.
     fn synchronize(&mut self, stream: StreamId) -> Result<(), DeviceError>;
+
+    /// Waits for everything enqueued so far, without a say in any decision; returns the time
+    /// since the start at which it was done, in seconds.
+    ///
+    /// # Errors
+    /// A fault of earlier work.
+    fn settle(&mut self) -> Result<f64, DeviceError> {
+        Ok(self.busy_until())
+    }
+
+    /// Whether memory holds bytes here. If not, the calls below do nothing.
+    fn keeps_contents(&self) -> bool {
+        false
+    }
+    /// Writes memory that the program fills from outside, such as a sample.
+    ///
+    /// # Errors
+    /// A fault of earlier work.
+    fn initialise(&mut self, _stream: StreamId, _to: Span) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    /// Enqueues a checksum of a view and keeps it.
+    ///
+    /// # Errors
+    /// A fault of earlier work.
+    fn fingerprint(
+        &mut self,
+        _stream: StreamId,
+        _view: &View,
+    ) -> Result<Option<Fingerprint>, DeviceError> {
+        Ok(None)
+    }
+    /// Enqueues another checksum, and the comparison with an earlier one, which is forgotten.
+    ///
+    /// # Errors
+    /// A fault of earlier work.
+    fn verify(
+        &mut self,
+        _stream: StreamId,
+        _view: &View,
+        _packed: Fingerprint,
+    ) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    /// Forgets a checksum that nothing will be compared with.
+    fn forget(&mut self, _print: Fingerprint) {}
+    /// What only a real card can say; waits for all work.
+    ///
+    /// # Errors
+    /// A fault of earlier work.
+    fn hardware(&mut self) -> Result<Option<HardwareFacts>, DeviceError> {
+        Ok(None)
+    }
 
     /// Time since the start at which all work enqueued so far is done, in seconds.
     fn busy_until(&self) -> f64;

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Device, DeviceError, EventId, HostBuffer, Kernel, Span, StreamId};
+use super::{Device, DeviceError, EventId, HostBuffer, Kernel, Span, StreamId, Touched};
 
 /// How fast the simulated machine is. The defaults are those of one H200 on PCIe 5 ×16: the copy
 /// rates are the measured ones (measured.md §4), the compute rates are assumed.
@@ -164,7 +164,12 @@ impl Device for SimDevice {
         Ok(StreamId(id))
     }
 
-    fn launch(&mut self, stream: StreamId, kernel: Kernel) -> Result<(), DeviceError> {
+    fn launch(
+        &mut self,
+        stream: StreamId,
+        kernel: Kernel,
+        _: Touched<'_>,
+    ) -> Result<(), DeviceError> {
         let cost = self.spec.cost;
         let arithmetic = kernel.flops / cost.flops_per_second;
         let memory = kernel.traffic as f64 / cost.memory_rate;
@@ -298,7 +303,9 @@ mod tests {
             flops: 4e11,
             traffic: 0,
         };
-        device.launch(StreamId::DEFAULT, kernel).unwrap();
+        device
+            .launch(StreamId::DEFAULT, kernel, Touched::default())
+            .unwrap();
         // 10 ms of copy beside 1 ms of compute.
         assert!(
             (device.busy_until() - 0.01).abs() < 1e-4,
@@ -307,7 +314,9 @@ mod tests {
         );
         assert!(!device.event_done(copied));
         device.wait_event(StreamId::DEFAULT, copied).unwrap();
-        device.launch(StreamId::DEFAULT, kernel).unwrap();
+        device
+            .launch(StreamId::DEFAULT, kernel, Touched::default())
+            .unwrap();
         assert!(
             (device.busy_until() - 0.011).abs() < 1e-4,
             "{}",

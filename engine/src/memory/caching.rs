@@ -145,6 +145,7 @@ pub struct CachingAllocator {
     step: Option<u32>,
     retries: u64,
     highest_reserved: u64,
+    highest_allocated: u64,
     /// Time of the call in progress, microseconds.
     now: u64,
     /// A rule that is broken on purpose.
@@ -165,6 +166,7 @@ impl CachingAllocator {
             step: None,
             retries: 0,
             highest_reserved: 0,
+            highest_allocated: 0,
             now: 0,
             deviation: None,
         }
@@ -217,8 +219,14 @@ impl CachingAllocator {
         self.highest_reserved
     }
 
+    /// Highest allocated memory of the whole run, bytes.
+    pub fn highest_allocated(&self) -> u64 {
+        self.highest_allocated.max(self.stats.peak_allocated)
+    }
+
     /// Starts new peaks at the current level.
     pub fn reset_peaks(&mut self) {
+        self.highest_allocated = self.highest_allocated();
         self.stats.peak_allocated = self.stats.allocated;
         self.stats.peak_reserved = self.stats.reserved;
     }

@@ -548,6 +548,7 @@ impl TextModel {
     /// Out of memory.
     pub fn embed(&self, s: &mut Session) -> Result<Tensor, RunError> {
         let out = s.empty(&[1, self.config.tokens, self.config.hidden], BF16)?;
+        s.initialise(&out)?;
         Ok(s.leaf_over(&out))
     }
 
@@ -615,6 +616,7 @@ impl TextModel {
         let logits = s.without_offload(|s| s.linear(&hidden, &self.head))?;
         let wide = s.cast(&logits, F32)?;
         let padded = s.empty(&[1, labels.elements() + 1], DType::Int64)?;
+        s.initialise(&padded)?;
         let target = s.part(&padded, &[labels.elements()], 1)?;
         drop(padded);
         let flat = s.view(&wide, &[self.config.tokens, self.config.vocab])?;

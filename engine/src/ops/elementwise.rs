@@ -1,5 +1,7 @@
 //! Elementwise operations.
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::autograd::{Call, Formula, Grads, Tensor};
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
@@ -26,9 +28,9 @@ pub(super) fn pass_through(_: &mut Session, call: &mut Call) -> Result<Grads, Ru
 pub(super) fn one_new(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let out = s.empty_like(&grad)?;
-    let reads: Vec<&Tensor> = call.saved.iter().chain([&grad]).collect();
+    let reads: SmallVec<[&Tensor; 5]> = call.saved.iter().chain([&grad]).collect();
     s.kernel_over(&reads, &[&out])?;
-    Ok(vec![Some(out)])
+    Ok(smallvec![Some(out)])
 }
 
 fn cast_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
@@ -36,7 +38,7 @@ fn cast_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let shape = grad.layout().shape;
     let out = s.empty(&shape, call.inputs[0].dtype)?;
     s.kernel_over(&[&grad], &[&out])?;
-    Ok(vec![Some(out)])
+    Ok(smallvec![Some(out)])
 }
 
 /// `grad * (2 * x.pow(1))`: the power and the product are temporaries.
@@ -48,7 +50,7 @@ fn square_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     s.kernel_over(&[&power], &[&doubled])?;
     let out = s.empty_like(&grad)?;
     s.kernel_over(&[&grad, &doubled], &[&out])?;
-    Ok(vec![Some(out)])
+    Ok(smallvec![Some(out)])
 }
 
 /// `-0.5 * grad * result.pow(3)`.
@@ -60,7 +62,7 @@ fn rsqrt_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     s.kernel_over(&[&call.saved[0]], &[&cubed])?;
     let out = s.empty_like(&grad)?;
     s.kernel_over(&[&scaled, &cubed], &[&out])?;
-    Ok(vec![Some(out)])
+    Ok(smallvec![Some(out)])
 }
 
 /// `mul`: saved are the other operand (if the first needs a gradient), then the first.
@@ -86,12 +88,12 @@ fn mul_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
             Some(out)
         }
     };
-    Ok(vec![of_first, of_second])
+    Ok(smallvec![of_first, of_second])
 }
 
 fn sub_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
-    let mut grads = vec![None, None];
+    let mut grads: Grads = smallvec![None, None];
     if call.inputs[1].needs_grad {
         let negative = s.empty_like(&grad)?;
         s.kernel_over(&[&grad], &[&negative])?;
@@ -113,7 +115,7 @@ fn promote(first: DType, second: DType) -> DType {
 }
 
 /// Shape of a result of two operands of equal rank.
-fn broadcast(first: &[u64], second: &[u64]) -> Vec<u64> {
+fn broadcast(first: &[u64], second: &[u64]) -> SmallVec<[u64; 6]> {
     let rank = first.len().max(second.len());
     let at = |shape: &[u64], dim: usize| {
         (dim + shape.len())

@@ -1,19 +1,21 @@
 //! Python autograd functions that keep tensors as attributes of their context.
 
+use smallvec::smallvec;
+
 use crate::autograd::{Call, CtxLifetime, Grads, Tensor};
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
 
 /// The gradient was computed in forward and waits on the context.
 fn stored_gradient(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
-    Ok(vec![call.ctx.first().cloned()])
+    Ok(smallvec![call.ctx.first().cloned()])
 }
 
 fn same_size(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let out = s.empty(&call.inputs[0].shape, call.inputs[0].dtype)?;
     s.kernel_over(&[&grad], &[&out])?;
-    Ok(vec![Some(out)])
+    Ok(smallvec![Some(out)])
 }
 
 impl Session {

@@ -1,5 +1,7 @@
 //! Cross-entropy, as `log_softmax` and `nll_loss`.
 
+use smallvec::{SmallVec, smallvec};
+
 use super::elementwise::one_new;
 use crate::autograd::{Call, Grads, Tensor};
 use crate::session::{RunError, Session};
@@ -10,9 +12,9 @@ fn nll_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let input = call.inputs[0];
     let out = s.empty(&input.shape, input.dtype)?;
-    let reads: Vec<&Tensor> = call.saved.iter().chain([&grad]).collect();
+    let reads: SmallVec<[&Tensor; 5]> = call.saved.iter().chain([&grad]).collect();
     s.kernel_over(&reads, &[&out])?;
-    Ok(vec![Some(out)])
+    Ok(smallvec![Some(out)])
 }
 
 impl Session {

@@ -1,5 +1,7 @@
 //! Matrix products, convolution, triangular solves, attention.
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::autograd::{Call, Grads, Tensor};
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
@@ -9,7 +11,7 @@ fn product_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let (first, second) = (call.inputs[0], call.inputs[1]);
     let flops = call.args[0] as f64;
-    let mut grads = vec![None, None];
+    let mut grads: Grads = smallvec![None, None];
     if second.needs_grad {
         let out = s.empty(&second.shape, second.dtype)?;
         s.cublas(&[&grad], &[&out], flops)?;
@@ -30,7 +32,7 @@ fn solve_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let system = call.inputs[0];
     let of_right = s.empty_like(&grad)?;
     s.solve_kernel(&grad, &of_right)?;
-    let mut grads = vec![None, None];
+    let mut grads: Grads = smallvec![None, None];
     if system.needs_grad {
         let outer = s.empty(&system.shape, system.dtype)?;
         s.kernel_over(&[&of_right], &[&outer])?;
@@ -53,13 +55,13 @@ fn conv_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let out = s.empty(&input.shape, input.dtype)?;
     s.kernel_over(&[&grad], &[&out])?;
     drop(dense);
-    Ok(vec![Some(out)])
+    Ok(smallvec![Some(out)])
 }
 
 /// Memory-efficient attention: three gradients and a workspace for the products.
 fn attention_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
-    let mut grads = Vec::new();
+    let mut grads = Grads::new();
     for input in call.inputs.iter() {
         grads.push(Some(s.empty(&input.shape, input.dtype)?));
     }
@@ -104,7 +106,7 @@ impl Session {
     /// # Errors
     /// As for [`Session::cast`].
     pub fn linear(&mut self, x: &Tensor, weight: &Tensor) -> Result<Tensor, RunError> {
-        let mut shape = x.shape().to_vec();
+        let mut shape: SmallVec<[u64; 6]> = SmallVec::from_slice(x.shape());
         if let Some(last) = shape.last_mut() {
             *last = weight.shape()[0];
         }
@@ -122,7 +124,7 @@ impl Session {
         bias: &Tensor,
     ) -> Result<Tensor, RunError> {
         let mut node = self.record("AddmmBackward0", product_back, &[x, weight]);
-        let mut shape = x.shape().to_vec();
+        let mut shape: SmallVec<[u64; 6]> = SmallVec::from_slice(x.shape());
         let inner = shape.last().copied().unwrap_or(1);
         if let Some(last) = shape.last_mut() {
             *last = weight.shape()[0];
@@ -193,7 +195,7 @@ impl Session {
         self.save_for(&mut node, weight)?;
         let dense = self.empty_like(x)?;
         self.kernel_over(&[x], &[&dense])?;
-        let mut shape = x.shape().to_vec();
+        let mut shape: SmallVec<[u64; 6]> = SmallVec::from_slice(x.shape());
         if let Some(last) = shape.last_mut() {
             *last += taps - 1;
         }

@@ -1,5 +1,7 @@
 //! bitsandbytes' `MatMul4Bit`: the weight is dequantised for each product, in both directions.
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::autograd::{Call, Grads, Tensor};
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
@@ -90,7 +92,7 @@ fn matmul4bit_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> 
     let flops = 2 * input.elements() * rows;
     s.cublas(&[&grad, &weight], &[&out], flops as f64)?;
     drop(weight);
-    Ok(vec![Some(out)])
+    Ok(smallvec![Some(out)])
 }
 
 impl Session {
@@ -111,7 +113,7 @@ impl Session {
         self.kernel_over(&[&scales, &weight.offset], &[&shifted])?;
         let dense = self.empty(&[weight.rows, weight.columns], x.dtype())?;
         self.kernel_over(&[&weight.packed, &shifted, &weight.code], &[&dense])?;
-        let mut shape = x.shape().to_vec();
+        let mut shape: SmallVec<[u64; 6]> = SmallVec::from_slice(x.shape());
         if let Some(last) = shape.last_mut() {
             *last = weight.rows;
         }

@@ -1,5 +1,7 @@
 //! Reductions and scans.
 
+use smallvec::{SmallVec, smallvec};
+
 use super::elementwise::one_new;
 use crate::autograd::{Call, Grads, Tensor};
 use crate::session::{RunError, Session};
@@ -9,13 +11,13 @@ fn mean_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let out = s.empty(&call.inputs[0].shape, grad.dtype())?;
     s.kernel_over(&[&grad], &[&out])?;
-    Ok(vec![Some(out)])
+    Ok(smallvec![Some(out)])
 }
 
 /// `sum`: the gradient is expanded, which copies nothing until somebody computes with it.
 fn sum_back(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
-    Ok(vec![Some(grad.expanded(call.inputs[0].shape))])
+    Ok(smallvec![Some(grad.expanded(call.inputs[0].shape))])
 }
 
 /// `flip(cumsum(flip(grad)))`: three tensors, the first two until the third is there.
@@ -27,11 +29,11 @@ fn cumsum_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     s.kernel_over(&[&flipped], &[&scanned])?;
     let out = s.empty_like(&grad)?;
     s.kernel_over(&[&scanned], &[&out])?;
-    Ok(vec![Some(out)])
+    Ok(smallvec![Some(out)])
 }
 
-fn last_reduced(x: &Tensor) -> Vec<u64> {
-    let mut shape = x.shape().to_vec();
+fn last_reduced(x: &Tensor) -> SmallVec<[u64; 6]> {
+    let mut shape = SmallVec::from_slice(x.shape());
     if let Some(last) = shape.last_mut() {
         *last = 1;
     }

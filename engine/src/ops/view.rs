@@ -1,5 +1,7 @@
 //! Views, and operations that move elements without computing.
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::autograd::{Call, Grads, Tensor};
 use crate::session::{RunError, Session};
 use crate::tensor::{Dims, Layout};
@@ -11,7 +13,7 @@ fn view_back(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
         shape: call.inputs[0].shape,
         ..*grad.layout()
     };
-    Ok(vec![Some(grad.view_as(layout, None))])
+    Ok(smallvec![Some(grad.view_as(layout, None))])
 }
 
 /// Gradient of a part: zeros of the whole, with the part copied in.
@@ -19,7 +21,7 @@ fn part_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let out = s.empty(&call.inputs[0].shape, grad.dtype())?;
     s.kernel_over(&[&grad], &[&out])?;
-    Ok(vec![Some(out)])
+    Ok(smallvec![Some(out)])
 }
 
 /// Gradient of `cat` along the last dimension: parts of the gradient, no copies.
@@ -40,9 +42,9 @@ fn split_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let parts: Vec<Tensor> = call.grads.iter().flatten().cloned().collect();
     let dtype = parts.first().ok_or(RunError::NoGradient)?.dtype();
     let out = s.empty(&call.inputs[0].shape, dtype)?;
-    let reads: Vec<&Tensor> = parts.iter().collect();
+    let reads: SmallVec<[&Tensor; 5]> = parts.iter().collect();
     s.kernel_over(&reads, &[&out])?;
-    Ok(vec![Some(out)])
+    Ok(smallvec![Some(out)])
 }
 
 /// Each source element was written `args[0]` times: their sum.
@@ -50,7 +52,7 @@ fn repeat_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let out = s.empty(&call.inputs[0].shape, grad.dtype())?;
     s.kernel_over(&[&grad], &[&out])?;
-    Ok(vec![Some(out)])
+    Ok(smallvec![Some(out)])
 }
 
 /// The gradient where the mask kept the original, zero elsewhere.
@@ -58,7 +60,7 @@ fn masked_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let out = s.empty_like(&grad)?;
     s.kernel_over(&[&grad, &call.saved[0]], &[&out])?;
-    Ok(vec![Some(out)])
+    Ok(smallvec![Some(out)])
 }
 
 /// An assignment to a part of a tensor (`CopySlices`): the gradient of the whole is copied and
@@ -67,7 +69,7 @@ fn assign_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let whole = s.empty_like(&grad)?;
     s.kernel_over(&[&grad], &[&whole])?;
-    let mut grads = vec![None, None];
+    let mut grads: Grads = smallvec![None, None];
     if call.inputs[1].needs_grad {
         let part = s.empty(&call.inputs[1].shape, grad.dtype())?;
         s.kernel_over(&[&whole], &[&part])?;

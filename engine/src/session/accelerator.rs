@@ -3,7 +3,9 @@
 use std::rc::Rc;
 
 use crate::autograd::{NodeRef, Tensor};
-use crate::device::{Device, DeviceError, EventId, Kernel, Span, StreamId};
+use crate::device::{
+    Device, DeviceError, EventId, Fingerprint, Kernel, Span, StreamId, Touched, View,
+};
 use crate::memory::{Heap, HostLease, Label, Role, SharedHeap, Storage};
 use crate::offload::{GraphTask, HostCopyShape, PostHook, Runtime};
 use crate::race::{Access, Clock, Detector, Lane, Range};
@@ -34,6 +36,7 @@ pub struct Accelerator {
     site: Site,
     /// Operation that allocates now, for recordings.
     op: &'static str,
+    keeps_contents: bool,
 }
 
 /// Place in the program that work is attributed to.
@@ -68,6 +71,7 @@ impl Drop for AcceleratorEvent {
 impl Accelerator {
     pub(super) fn new(device: Box<dyn Device>) -> Accelerator {
         Accelerator {
+            keeps_contents: device.keeps_contents(),
             heap: Heap::new(device),
             stream: StreamId::DEFAULT,
             task: GraphTask(0),
@@ -229,7 +233,21 @@ impl Accelerator {
         writes: &[&Tensor],
         kernel: Kernel,
     ) -> Result<(), DeviceError> {
-        self.heap.borrow_mut().device.launch(self.stream, kernel)?;
+        if self.keeps_contents {
+            let spans = |tensors: &[&Tensor]| -> Vec<Span> {
+                tensors.iter().map(|tensor| span_of(tensor)).collect()
+            };
+            let (reads, writes) = (spans(reads), spans(writes));
+            let touched = Touched {
+                reads: &reads,
+                writes: &writes,
+            };
+            let device = &mut self.heap.borrow_mut().device;
+            device.launch(self.stream, kernel, touched)?;
+        } else {
+            let device = &mut self.heap.borrow_mut().device;
+            device.launch(self.stream, kernel, Touched::default())?;
+        }
         if self.watching {
             let stream = self.stream;
             let name = self.site.names[self.site.current as usize].clone();
@@ -241,6 +259,41 @@ impl Accelerator {
             }
         }
         Ok(())
+    }
+
+    /// Whether memory holds bytes on this device.
+    pub fn keeps_contents(&self) -> bool {
+        self.keeps_contents
+    }
+
+    /// Writes a tensor that the program fills from outside: real bytes, but no time.
+    pub(super) fn initialise(&mut self, tensor: &Tensor) -> Result<(), DeviceError> {
+        let mut heap = self.heap.borrow_mut();
+        heap.device.initialise(self.stream, span_of(tensor))
+    }
+
+    /// A checksum of the tensor as the current stream sees it.
+    pub(super) fn fingerprint(
+        &mut self,
+        tensor: &Tensor,
+    ) -> Result<Option<Fingerprint>, DeviceError> {
+        let mut heap = self.heap.borrow_mut();
+        heap.device.fingerprint(self.stream, &view_of(tensor))
+    }
+
+    /// Compares the tensor, as the current stream sees it, with an earlier checksum.
+    pub(super) fn verify(
+        &mut self,
+        tensor: &Tensor,
+        packed: Fingerprint,
+    ) -> Result<(), DeviceError> {
+        let mut heap = self.heap.borrow_mut();
+        heap.device.verify(self.stream, &view_of(tensor), packed)
+    }
+
+    /// Forgets a checksum.
+    pub(super) fn forget(&mut self, print: Fingerprint) {
+        self.heap.borrow_mut().device.forget(print);
     }
 
     fn note(&mut self, stream: StreamId, access: Access, range: Range, name: &str) {
@@ -273,6 +326,27 @@ impl Accelerator {
 
     pub(super) fn take_callback(&mut self) -> bool {
         std::mem::take(&mut self.callback_queued)
+    }
+}
+
+/// The bytes between the first and the last element of a tensor.
+fn span_of(tensor: &Tensor) -> Span {
+    let range = range_of(tensor.saved());
+    Span {
+        start: range.start,
+        bytes: range.end - range.start,
+    }
+}
+
+fn view_of(tensor: &Tensor) -> View {
+    let saved = tensor.saved();
+    View {
+        storage: Span {
+            start: tensor.storage().start(),
+            bytes: saved.storage.bytes,
+        },
+        layout: saved.layout,
+        width: saved.dtype.size(),
     }
 }
 
@@ -442,7 +516,11 @@ impl Runtime for Accelerator {
             flops: 0.0,
             traffic: 2 * tensor.bytes(),
         };
-        self.heap.borrow_mut().device.launch(stream, kernel)?;
+        let (from, to) = (view_of(tensor), span_of(&copy));
+        self.heap
+            .borrow_mut()
+            .device
+            .gather(stream, kernel, &from, to)?;
         self.note(
             stream,
             Access::Read,

@@ -6,19 +6,21 @@
 mod accelerator;
 mod error;
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 pub use accelerator::{Accelerator, AcceleratorEvent, HostCopy};
 pub use error::RunError;
 
 use crate::autograd::{
-    CtxLifetime, Edge, Formula, HookLayer, Kind, LeafMeta, Meta, Node, NodeRef, Saved,
-    SavedVariable, Tensor,
+    CtxLifetime, Edge, Edges, Formula, HookLayer, Kind, LeafMeta, Meta, Node, NodeRef, Saved,
+    SavedVariable, Tensor, Variables,
 };
 use crate::deviation::Deviation;
-use crate::device::{Device, Kernel, StreamId};
+use crate::device::{Device, Fingerprint, Kernel, StreamId};
 use crate::memory::{Role, SharedHeap, Storage};
-use crate::offload::{GraphTask, OffloadActivations, OffloadConfig, PostHook, TensorId};
+use crate::offload::{Decision, GraphTask, OffloadActivations, OffloadConfig, PostHook, TensorId};
 use crate::tensor::{DType, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
 
 /// Sequence number of accumulators: they run before every other node that is ready.
@@ -36,6 +38,8 @@ pub struct Session {
     /// Stands for every node that a recompute makes and drops.
     discarded: Rc<Node>,
     sequence: u64,
+    /// Checksums of offloaded tensors, on devices that keep bytes.
+    prints: HashMap<TensorId, Fingerprint>,
     /// cuBLAS workspaces: of the thread that runs the forward pass, and of autograd's.
     workspaces: [Option<Rc<Storage>>; 2],
     /// cuBLASLt's workspace, which products with a bias use.
@@ -59,6 +63,7 @@ impl Session {
             discarded: Recording::of_recompute("recompute", |_, _| Err(RunError::NoGradient))
                 .finish(1),
             sequence: 0,
+            prints: HashMap::new(),
             workspaces: [None, None],
             lt_workspace: None,
         }
@@ -344,7 +349,11 @@ impl Session {
             None | Some(HookLayer::NoOp) => Saved::Plain(tensor.clone()),
             Some(HookLayer::Offload) => match &mut self.offloader {
                 None => Saved::Plain(tensor.clone()),
-                Some(offloader) => Saved::Offloaded(offloader.pack(tensor, &mut self.accelerator)?),
+                Some(offloader) => {
+                    let id = offloader.pack(tensor, &mut self.accelerator)?;
+                    self.print_packed(id, tensor)?;
+                    Saved::Offloaded(id)
+                }
             },
             Some(HookLayer::Region(frame)) => Session::pack_into_region(&frame),
             Some(HookLayer::Recompute { frame, saved }) => {
@@ -371,7 +380,7 @@ impl Session {
                 sequence: FIRST,
                 name: "AccumulateGrad",
                 kind: Kind::Accumulate(tensor.clone()),
-                next: Vec::new(),
+                next: Edges::new(),
                 inputs: Rc::new([]),
                 outputs: 1,
                 args: [0; 4],
@@ -411,7 +420,7 @@ impl Session {
             formula,
             inputs: metas.collect(),
             next: inputs.iter().map(|input| self.edge_of(input)).collect(),
-            saved: Vec::new(),
+            saved: Variables::new(),
             args: [0; 4],
             sequence: self.next_sequence(),
             ctx: Vec::new(),
@@ -522,7 +531,37 @@ impl Session {
         let Some(offloader) = &mut self.offloader else {
             return Err(RunError::NoOffloader);
         };
-        Ok(offloader.unpack(id, &mut self.accelerator)?.0)
+        let (tensor, _) = offloader.unpack(id, &mut self.accelerator)?;
+        if let Some(print) = self.prints.remove(&id) {
+            self.accelerator.verify(&tensor, print)?;
+        }
+        Ok(tensor)
+    }
+
+    /// Takes the checksum of a tensor that has left the device: of the tensor itself, not of any
+    /// copy that pack made, as the stream that packed it sees it.
+    fn print_packed(&mut self, id: TensorId, tensor: &Tensor) -> Result<(), RunError> {
+        let offloader = self.offloader.as_ref();
+        let gone = offloader.and_then(|offloader| offloader.decision(id));
+        if !self.accelerator.keeps_contents() || gone != Some(Decision::Offloaded) {
+            return Ok(());
+        }
+        // Where ids begin again, what was never restored is forgotten.
+        if let Some(stale) = self.prints.remove(&id) {
+            self.accelerator.forget(stale);
+        }
+        if let Some(print) = self.accelerator.fingerprint(tensor)? {
+            self.prints.insert(id, print);
+        }
+        Ok(())
+    }
+
+    /// Fills a tensor with bytes from outside, on devices that keep bytes.
+    ///
+    /// # Errors
+    /// A fault of the device.
+    pub fn initialise(&mut self, tensor: &Tensor) -> Result<(), RunError> {
+        Ok(self.accelerator.initialise(tensor)?)
     }
 
     pub(crate) fn run_post_hook(&mut self, hook: PostHook) -> Result<(), RunError> {
@@ -549,8 +588,8 @@ pub(crate) struct Recording {
     name: &'static str,
     formula: Formula,
     inputs: Rc<[Meta]>,
-    next: Vec<Option<Edge>>,
-    saved: Vec<SavedVariable>,
+    next: Edges,
+    saved: Variables,
     sequence: u64,
     /// Numbers for the formula.
     pub args: [u64; 4],
@@ -578,8 +617,8 @@ impl Recording {
             name,
             formula,
             inputs: Rc::new([]),
-            next: Vec::new(),
-            saved: Vec::new(),
+            next: Edges::new(),
+            saved: Variables::new(),
             args: [0; 4],
             sequence: 0,
             ctx: Vec::new(),
@@ -598,7 +637,7 @@ impl Recording {
             inputs: self.inputs,
             outputs,
             args: self.args,
-            saved: self.saved.into(),
+            saved: RefCell::new(self.saved),
             hooks: Default::default(),
             ctx: self.ctx.into(),
             ctx_lifetime: self.ctx_lifetime,

@@ -1,12 +1,14 @@
 //! Workloads: training loops whose sizes follow from model dimensions.
 
 mod fast_llm;
+mod mlp_stack;
 mod moe;
 mod qwen_vl;
 mod reuse;
 mod te_attention;
 
 pub use fast_llm::{FastLlm, KeptLoss};
+pub use mlp_stack::{MlpStack, stack_flops};
 pub use moe::Moe;
 pub use qwen_vl::{QwenVl, QwenVlSpec};
 pub use reuse::Reuse;

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use super::Workload;
 use crate::autograd::{Region, Tensor};
+use crate::memory::Role;
 use crate::model::LoraLinear;
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
@@ -167,7 +168,8 @@ impl Moe {
     }
 
     fn micro_batch(&self, s: &mut Session) -> Result<(), RunError> {
-        let input = s.empty(&[1, TOKENS, HIDDEN], BF16)?;
+        let input = s.empty_as(&[1, TOKENS, HIDDEN], BF16, Role::Input)?;
+        s.initialise(&input)?;
         let mut x = s.leaf_over(&input);
         drop(input);
         for layer in &self.layers {

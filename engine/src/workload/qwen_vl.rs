@@ -110,6 +110,9 @@ impl QwenVl {
             others.push(s.empty_as(&[1, tokens], DType::Int64, Role::Input)?);
         }
         others.push(s.empty_as(&[1, tokens], DType::Int64, Role::Input)?);
+        for tensor in others.iter().chain([&labels]).chain(&pixels) {
+            s.initialise(tensor)?;
+        }
         Ok(Sample {
             labels,
             pixels,

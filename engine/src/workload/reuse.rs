@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::Workload;
 use crate::autograd::{Region, Tensor};
+use crate::memory::Role;
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
 
@@ -27,7 +28,8 @@ impl Reuse {
     }
 
     fn forward(&self, s: &mut Session) -> Result<Tensor, RunError> {
-        let input = s.empty(&[1, 512, 4096], DType::Bfloat16)?;
+        let input = s.empty_as(&[1, 512, 4096], DType::Bfloat16, Role::Input)?;
+        s.initialise(&input)?;
         let mut x = s.leaf_over(&input);
         drop(input);
         for _ in 0..BLOCKS {

@@ -1,6 +1,8 @@
 //! Tests of the engine as a whole: one binary, one module for each subject.
 
 mod bench;
+mod contents;
 mod deviations;
+mod late_device;
 mod offloader;
 mod tapes;

@@ -1,8 +1,12 @@
 //! `tidemark bench`: configurations × patches on the engine.
 
 use super::CliError;
-use clap::Args;
-use engine::bench::{Config, Patch, Row, RunSpec, Table, run_all};
+use clap::{Args, ValueEnum};
+use engine::bench::{
+    Config, CopyRow, CopySpec, CopyTable, Patch, Row, RunSpec, Table, run_all, run_copies,
+};
+use engine::device::DeviceKind;
+use engine::device::cuda::{self, Addresses};
 use engine::device::sim::SimSpec;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,6 +16,12 @@ Examples:
   tidemark bench vl-qwen3.5-9b --patches all
   tidemark bench text-qwen3.5-9b --patches baseline,p3,p3+p4+enter-reset --steps 20
   tidemark bench vl-qwen3.5-9b --capacity 24GB --json
+  tidemark bench vl-qwen3.5-9b --patches all --device cuda
+  tidemark bench --copies --device cuda      how near copies come to the limit of the link
+
+On the simulated device nothing is allocated and time is virtual. On a CUDA card (the first one)
+segments, copies and kernels are real, and every restored tensor's checksum is compared with what
+was packed; no toolkit is needed, only the driver.
 
 Configurations: vl-qwen3.5-9b text-qwen3.5-9b moe-gemma4-26b qlora-bnb-9b
                 fast-llm-qwen2.5-7b te-fused-attention-fp8 dedupe-reuse";
@@ -21,16 +31,27 @@ Configurations: vl-qwen3.5-9b text-qwen3.5-9b moe-gemma4-26b qlora-bnb-9b
 #[command(after_help = EXAMPLES)]
 pub struct BenchArgs {
     /// Configurations; `all` for every one
-    #[arg(required = true, value_name = "CONFIG")]
+    #[arg(required_unless_present = "copies", value_name = "CONFIG")]
     configs: Vec<String>,
     /// Sets of patches, a row each: `baseline`, ids (p3 is short for p3-exit-sync-and-clear),
     /// several joined by `+`; `all` for the baseline, each applicable patch and the published
     /// combination
     #[arg(long, value_delimiter = ',', default_value = "all")]
     patches: Vec<String>,
-    /// Where to run: the simulated device
-    #[arg(long, default_value = "sim", value_parser = ["sim"])]
-    device: String,
+    /// Where to run: the simulated device, or the first CUDA card
+    #[arg(long, value_enum, default_value_t = On::Sim)]
+    device: On,
+    /// Addresses that decide on a card: those of the simulation, so that the run can be compared
+    /// with it to the byte, or the driver's own
+    #[arg(long, value_enum, default_value_t = Decided::Simulated)]
+    addresses: Decided,
+    /// Measure copies instead: a stack that offloads gigabytes a step, against plain copies
+    #[arg(long, conflicts_with_all = ["configs", "patches", "capacity"])]
+    copies: bool,
+    /// Tokens of a sample of the copy benchmark
+    #[arg(long, value_delimiter = ',', default_values_t = [8192, 32_768], requires = "copies",
+          value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    tokens: Vec<u64>,
     /// Steps; else the configuration's own number
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: Option<u32>,
@@ -42,11 +63,61 @@ pub struct BenchArgs {
     json: bool,
 }
 
+/// The devices under their names on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum On {
+    Sim,
+    Cuda,
+}
+
+impl On {
+    fn kind(self) -> DeviceKind {
+        match self {
+            On::Sim => DeviceKind::Sim,
+            On::Cuda => DeviceKind::Cuda,
+        }
+    }
+
+    /// What results call it.
+    ///
+    /// # Errors
+    /// Why there is no card, before any row is run.
+    fn name(self) -> Result<String, CliError> {
+        match self {
+            On::Sim => Ok("sim".to_owned()),
+            On::Cuda => match cuda::probe() {
+                Ok(card) => Ok(format!("cuda ({}, CUDA {})", card.name, card.cuda)),
+                Err(why) => Err(CliError::Failed(why.to_string())),
+            },
+        }
+    }
+}
+
+/// Whose addresses decide on a card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Decided {
+    Simulated,
+    Card,
+}
+
+impl Decided {
+    fn addresses(self) -> Addresses {
+        match self {
+            Decided::Simulated => Addresses::Simulated,
+            Decided::Card => Addresses::Card,
+        }
+    }
+}
+
 /// Runs the rows and prints the table.
 ///
 /// # Errors
-/// [`CliError::Usage`] for a name that does not exist.
+/// [`CliError::Usage`] for a name that does not exist, [`CliError::Failed`] without the device.
 pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
+    let device = args.device.name()?;
+    if args.copies {
+        return copies(args);
+    }
     let sim = SimSpec {
         capacity: args.capacity,
         ..SimSpec::default()
@@ -63,20 +134,97 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
         specs.extend(sets.iter().map(|patches| RunSpec {
             steps: args.steps,
             sim,
+            device: args.device.kind(),
+            addresses: args.addresses.addresses(),
             ..RunSpec::new(config, patches)
         }));
     }
     let asked = |row: &Row| !row.patches.is_empty() || !unasked.contains(&row.config);
     let table = Table {
-        device: args.device.clone(),
+        device,
         rows: run_all(&specs).into_iter().filter(asked).collect(),
     };
-    let text = match args.json {
+    print(&match args.json {
         true => serde_json::to_string_pretty(&table).expect("a table is plain data") + "\n",
         false => for_people(&table),
-    };
+    })
+}
+
+fn print(text: &str) -> Result<(), CliError> {
     let written = std::io::stdout().lock().write_all(text.as_bytes());
     written.map_err(|why| CliError::Failed(format!("cannot write the table: {why}")))
+}
+
+/// Steps of the copy benchmark that are timed, unless the caller says otherwise.
+const COPY_STEPS: u32 = 8;
+
+fn copies(args: &BenchArgs) -> Result<(), CliError> {
+    let spec = CopySpec {
+        device: args.device.kind(),
+        tokens: args.tokens.clone(),
+        steps: args.steps.unwrap_or(COPY_STEPS),
+    };
+    let table = run_copies(&spec).map_err(|why| CliError::Failed(why.to_string()))?;
+    print(&match args.json {
+        true => serde_json::to_string_pretty(&table).expect("a table is plain data") + "\n",
+        false => copies_for_people(&table),
+    })
+}
+
+fn copies_for_people(table: &CopyTable) -> String {
+    let plain = &table.plain;
+    let mut text = format!(
+        "device: {}; GB are decimal\nplain pinned copies of {} MiB: {:.1} GB/s to the host, {:.1} \
+         GB/s to the device\nproducts: {}\n\n  {:>6} {:<26} {:>8} {:>8} {:>13} {:>7} {:>7} {:>8} \
+         {:>9}\n",
+        table.device,
+        plain.copy_bytes >> 20,
+        plain.to_host / 1e9,
+        plain.to_device / 1e9,
+        table.arithmetic,
+        "tokens",
+        "offloader",
+        "step s",
+        "peak GB",
+        "offloaded GB",
+        "GB/s",
+        "of link",
+        "over none",
+        "PyTorch s",
+    );
+    for row in &table.rows {
+        let _ = writeln!(text, "{}", copy_line(row));
+    }
+    text
+}
+
+fn copy_line(row: &CopyRow) -> String {
+    let measured = row.measured.map_or_else(
+        || "–".to_owned(),
+        |measured| format!("{:.3}", measured.step_seconds),
+    );
+    let mut line = format!(
+        "  {:>6} {:<26} {:>8.3} {:>8.2} {:>13.2} {:>7.1} {:>6.1}% {:>8.1}% {measured:>9}",
+        row.tokens,
+        row.offloader.title(),
+        row.step_seconds,
+        row.peak_allocated as f64 / 1e9,
+        row.offloaded_bytes as f64 / 1e9,
+        row.rate / 1e9,
+        row.share_of_link * 100.0,
+        row.over_no_offloading * 100.0,
+    );
+    if let Some(hardware) = row.hardware {
+        let _ = write!(
+            line,
+            "  {} of {} restored tensors corrupted",
+            hardware.corrupted_tensors, hardware.verified_tensors
+        );
+    }
+    if let Some(failure) = &row.failure {
+        let _ = write!(line, "  failed: {failure}");
+    }
+    line
 }
 
 fn configs(names: &[String]) -> Result<Vec<Config>, CliError> {
@@ -180,6 +328,15 @@ fn line(row: &Row) -> String {
         known(&row.measured),
         status(row),
     );
+    if let Some(hardware) = row.hardware {
+        let _ = write!(
+            text,
+            " [{} of {} restored tensors corrupted, {:.3} GB of the card]",
+            hardware.corrupted_tensors,
+            hardware.verified_tensors,
+            hardware.peak_used as f64 / 1e9,
+        );
+    }
     if let Some(hypothesis) = row.hypothesis {
         let _ = write!(text, " [hypothesis: {hypothesis}]");
     }
@@ -228,5 +385,20 @@ mod tests {
         check("p3-exit-sync-and-clear+enter-reset", 2);
         check("p9", usize::MAX);
         check("loss-detach", usize::MAX);
+    }
+
+    /// Without a driver the command fails before a row is run, with one sentence.
+    #[test]
+    fn a_machine_without_a_card_is_told_so() {
+        if cuda::probe().is_ok() {
+            return;
+        }
+        let why = On::Cuda.name().unwrap_err();
+        assert_eq!(why.exit_code(), 1);
+        assert!(
+            why.to_string()
+                .starts_with("there is no CUDA device here: ")
+        );
+        assert_eq!(On::Sim.name().unwrap(), "sim");
     }
 }

@@ -1,0 +1,263 @@
+//! The copy benchmark: the stack of measured.md §4 under several offloaders.
+//!
+//! A step that offloads everything is bound by the link: its floor is what it copies over the plain
+//! rate of the same kind of copy, measured beside it. A step that offloads little is bound by
+//! arithmetic: it is to cost no more than the step without offloading. Arithmetic is a kernel that
+//! reads and writes the operands and lasts as long as the product would at a calibrated rate.
+
+use serde::Serialize;
+
+use super::run::{median, open};
+use crate::device::cuda::{Addresses, PlainRates, plain_rates};
+use crate::device::sim::{CostModel, SimSpec};
+use crate::device::{DeviceKind, HardwareFacts};
+use crate::offload::{OffloadConfig, Version};
+use crate::session::{RunError, Session};
+use crate::workload::{MlpStack, Workload};
+
+/// Arithmetic rate of the products, FLOP/s: with it the step without offloading takes the 0.187 s
+/// that measured.md §4 measured with real products.
+const PRODUCT_RATE: f64 = 660e12;
+/// Size of a plain copy, bytes; the smallest activation of the workload has it.
+const PLAIN_COPY: u64 = 64 << 20;
+/// First steps, which pin memory and fill the cache.
+const WARM_UP: usize = 3;
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CopySpec {
+    /// Where.
+    pub device: DeviceKind,
+    /// Tokens of a sample; a group of rows for each.
+    pub tokens: Vec<u64>,
+    /// Steps of a row that are timed.
+    pub steps: u32,
+}
+
+/// An offloader on the stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CopyVariant {
+    /// No offloading.
+    None,
+    /// Before #5694 (`v0` of measured.md).
+    V2,
+    /// After #6241 (`v4` of measured.md).
+    V6,
+    /// The same without a side stream.
+    V6SingleStream,
+    /// The same on every sixth block only: a step bound by arithmetic.
+    V6FewCopies,
+}
+
+impl CopyVariant {
+    /// Every variant, the one that others are compared with first.
+    pub const ALL: [CopyVariant; 5] = [
+        CopyVariant::None,
+        CopyVariant::V2,
+        CopyVariant::V6,
+        CopyVariant::V6SingleStream,
+        CopyVariant::V6FewCopies,
+    ];
+
+    /// In words.
+    pub fn title(self) -> &'static str {
+        match self {
+            CopyVariant::None => "no offloading",
+            CopyVariant::V2 => "V2",
+            CopyVariant::V6 => "V6",
+            CopyVariant::V6SingleStream => "V6 without streams",
+            CopyVariant::V6FewCopies => "V6 on every sixth block",
+        }
+    }
+
+    fn version(self) -> Option<Version> {
+        match self {
+            CopyVariant::None => None,
+            CopyVariant::V2 => Some(Version::V2),
+            _ => Some(Version::V6),
+        }
+    }
+
+    fn every(self) -> u32 {
+        if self == CopyVariant::V6FewCopies {
+            6
+        } else {
+            1
+        }
+    }
+
+    /// Step in seconds, peak and offloaded bytes in GB, as measured with the real offloader.
+    fn measured(self, tokens: u64) -> Option<MeasuredStep> {
+        let (step_seconds, peak, offloaded) = match (tokens, self) {
+            (8192, CopyVariant::None) => (0.187, 16.95, 0.0),
+            (8192, CopyVariant::V2) => (0.245, 11.61, 6.04),
+            (8192, CopyVariant::V6) => (0.414, 11.11, 11.41),
+            (8192, CopyVariant::V6SingleStream) => (0.572, 11.04, 11.41),
+            (32_768, CopyVariant::None) => (0.745, 51.7, 0.0),
+            (32_768, CopyVariant::V2) => (0.967, 30.5, 24.2),
+            (32_768, CopyVariant::V6) => (1.654, 14.3, 45.6),
+            _ => return None,
+        };
+        Some(MeasuredStep {
+            step_seconds,
+            peak_allocated: (peak * 1e9) as u64,
+            offloaded_bytes: (offloaded * 1e9) as u64,
+            source: "measured.md section 4, NVIDIA H200, PyTorch 2.11.0+cu130",
+        })
+    }
+}
+
+/// What was measured with PyTorch and the real offloader.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct MeasuredStep {
+    /// Seconds.
+    pub step_seconds: f64,
+    /// Bytes.
+    pub peak_allocated: u64,
+    /// Bytes a step, each way.
+    pub offloaded_bytes: u64,
+    /// Where it is from.
+    pub source: &'static str,
+}
+
+/// One offloader at one size.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CopyRow {
+    /// Tokens of a sample.
+    pub tokens: u64,
+    /// The offloader.
+    pub offloader: CopyVariant,
+    /// Median step after warming up, seconds.
+    pub step_seconds: f64,
+    /// Highest allocated memory, bytes.
+    pub peak_allocated: u64,
+    /// Bytes copied to the host in a step.
+    pub offloaded_bytes: u64,
+    /// Bytes copied back in a step.
+    pub restored_bytes: u64,
+    /// Bytes a second over the whole step, as if both ways shared it: bytes both ways ÷ step.
+    pub rate: f64,
+    /// Time that the step's copies take at the plain rates, seconds.
+    pub copy_floor_seconds: f64,
+    /// `copy_floor_seconds` ÷ step: 1 is a step at the limit of the link.
+    pub share_of_link: f64,
+    /// Step beside the step without offloading, less 1.
+    pub over_no_offloading: f64,
+    /// What only a card can say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hardware: Option<HardwareFacts>,
+    /// What was measured with the real offloader.
+    pub measured: Option<MeasuredStep>,
+    /// What ended the run, where it failed; the figures are then those until there.
+    pub failure: Option<String>,
+}
+
+/// Result of the copy benchmark.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CopyTable {
+    /// Device that ran it.
+    pub device: String,
+    /// What stood for the matrix products.
+    pub arithmetic: &'static str,
+    /// Plain copies on the same device: measured on a card, the model's own on the simulation.
+    pub plain: PlainRates,
+    /// One row for each size and offloader.
+    pub rows: Vec<CopyRow>,
+}
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// The device cannot be opened, or plain copies fail.
+pub fn run_copies(spec: &CopySpec) -> Result<CopyTable, RunError> {
+    let sim = SimSpec {
+        cost: CostModel {
+            flops_per_second: PRODUCT_RATE,
+            ..CostModel::default()
+        },
+        ..SimSpec::default()
+    };
+    let plain = match spec.device {
+        DeviceKind::Cuda => plain_rates(PLAIN_COPY)?,
+        DeviceKind::Sim => PlainRates {
+            copy_bytes: PLAIN_COPY,
+            to_host: sim.cost.to_host_rate,
+            to_device: sim.cost.to_device_rate,
+        },
+    };
+    let mut table = CopyTable {
+        device: open(spec.device, sim, Addresses::default())?.name(),
+        arithmetic: "a kernel that reads and writes the operands and lasts 2mnk / 660 TFLOP/s",
+        plain,
+        rows: Vec::new(),
+    };
+    for &tokens in &spec.tokens {
+        let first = table.rows.len();
+        for variant in CopyVariant::ALL {
+            let mut row = run_row(spec, sim, tokens, variant, &plain)?;
+            let alone = table.rows.get(first).map_or(&row, |row| row).step_seconds;
+            row.over_no_offloading = row.step_seconds / alone - 1.0;
+            table.rows.push(row);
+        }
+    }
+    Ok(table)
+}
+
+fn run_row(
+    spec: &CopySpec,
+    sim: SimSpec,
+    tokens: u64,
+    variant: CopyVariant,
+    plain: &PlainRates,
+) -> Result<CopyRow, RunError> {
+    let mut session = Session::new(open(spec.device, sim, Addresses::default())?);
+    let mut seconds = Vec::new();
+    let failure = run_steps(spec, tokens, variant, &mut session, &mut seconds).err();
+    let copied = session.accelerator.copied();
+    let mut heap = session.heap().borrow_mut();
+    let hardware = heap.device.hardware().unwrap_or(None);
+    let steps = seconds.len().max(1) as u64;
+    let (out, back) = (copied.to_host / steps, copied.to_device / steps);
+    let step_seconds = median(seconds.get(WARM_UP..).unwrap_or_default());
+    let floor = out as f64 / plain.to_host + back as f64 / plain.to_device;
+    Ok(CopyRow {
+        tokens,
+        offloader: variant,
+        step_seconds,
+        peak_allocated: heap.caching.highest_allocated(),
+        offloaded_bytes: out,
+        restored_bytes: back,
+        rate: (out + back) as f64 / step_seconds.max(f64::MIN_POSITIVE),
+        copy_floor_seconds: floor,
+        share_of_link: floor / step_seconds.max(f64::MIN_POSITIVE),
+        over_no_offloading: 0.0,
+        hardware,
+        measured: variant.measured(tokens),
+        failure: failure.map(|error| error.to_string()),
+    })
+}
+
+fn run_steps(
+    spec: &CopySpec,
+    tokens: u64,
+    variant: CopyVariant,
+    session: &mut Session,
+    seconds: &mut Vec<f64>,
+) -> Result<(), RunError> {
+    if let Some(version) = variant.version() {
+        session.install_offloader(OffloadConfig {
+            use_streams: variant != CopyVariant::V6SingleStream,
+            ..OffloadConfig::new(version.changes())
+        })?;
+    }
+    let mut stack = MlpStack::new(session, tokens, variant.every())?;
+    let mut before = session.heap().borrow_mut().device.settle()?;
+    for _ in 0..WARM_UP as u32 + spec.steps {
+        stack.step(session)?;
+        let now = session.heap().borrow_mut().device.settle()?;
+        seconds.push(now - before);
+        before = now;
+    }
+    Ok(())
+}

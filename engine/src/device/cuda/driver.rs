@@ -1,0 +1,205 @@
+//! The driver API, as far as it is used here: one context for the process, the kernels, and calls
+//! that return sentences instead of codes.
+
+use std::ffi::{CString, c_void};
+use std::mem::MaybeUninit;
+use std::panic;
+use std::sync::OnceLock;
+
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys;
+
+use super::super::DeviceError;
+
+/// `kernels.cu`, compiled ahead of time: no compiler is needed where it runs.
+const KERNELS: &str = concat!(include_str!("kernels.ptx"), "\0");
+
+/// What the card is, for results.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CardInfo {
+    /// Name, as in `NVIDIA H200`.
+    pub name: String,
+    /// CUDA version of the driver, as in `13.0`.
+    pub cuda: String,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+}
+
+/// The opened driver.
+pub(super) struct Driver {
+    pub info: CardInfo,
+    context: sys::CUcontext,
+    pub work: sys::CUfunction,
+    pub checksum: sys::CUfunction,
+    pub gather: sys::CUfunction,
+    pub compare: sys::CUfunction,
+}
+
+// SAFETY: context and functions are handles that the driver lets any thread use, and nothing here
+// changes after construction.
+unsafe impl Send for Driver {}
+// SAFETY: as above.
+unsafe impl Sync for Driver {}
+
+/// The driver's error as one sentence.
+pub(super) fn fault(what: &str, error: DriverError) -> DeviceError {
+    let name = error.error_name().ok().and_then(|name| name.to_str().ok());
+    let text = error
+        .error_string()
+        .ok()
+        .and_then(|text| text.to_str().ok());
+    DeviceError::Fault(format!(
+        "{what}: {} ({})",
+        name.unwrap_or("unknown CUDA error"),
+        text.unwrap_or("the driver has no text for it")
+    ))
+}
+
+fn unavailable(why: impl Into<String>) -> DeviceError {
+    DeviceError::Unavailable(format!("there is no CUDA device here: {}", why.into()))
+}
+
+impl Driver {
+    /// The process's driver, opened once.
+    pub fn open() -> Result<&'static Driver, DeviceError> {
+        static DRIVER: OnceLock<Result<Driver, DeviceError>> = OnceLock::new();
+        DRIVER
+            .get_or_init(Driver::new)
+            .as_ref()
+            .map_err(DeviceError::clone)
+    }
+
+    fn new() -> Result<Driver, DeviceError> {
+        // SAFETY: only looks for the library; loading it runs its initialisers, which is what any
+        // program that uses the card does.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(unavailable(
+                "the driver's library libcuda.so.1 is not installed on this machine",
+            ));
+        }
+        // A symbol that an old driver lacks is a panic in the bindings; say it as a sentence.
+        let quiet = panic::take_hook();
+        panic::set_hook(Box::new(|_| {}));
+        let outcome = panic::catch_unwind(Driver::with_library);
+        panic::set_hook(quiet);
+        outcome.unwrap_or_else(|_| Err(unavailable("its driver is too old")))
+    }
+
+    fn with_library() -> Result<Driver, DeviceError> {
+        let refused = |what: &str, error: DriverError| {
+            unavailable(match fault(what, error) {
+                DeviceError::Fault(text) => text,
+                other => other.to_string(),
+            })
+        };
+        result::init().map_err(|error| refused("the driver does not start", error))?;
+        let card = result::device::get(0).map_err(|error| refused("no card", error))?;
+        // SAFETY: `card` is a device that the driver has just named; the context is never released
+        // and lives as long as the process.
+        let context = unsafe { result::primary_ctx::retain(card) };
+        let context = context.map_err(|error| refused("no context", error))?;
+        // SAFETY: the context is alive.
+        unsafe { result::ctx::set_current(context) }
+            .map_err(|error| refused("no context", error))?;
+        let info = card_info(card).map_err(|error| refused("no properties", error))?;
+        // SAFETY: the image is a NUL-terminated text.
+        let module = unsafe { result::module::load_data(KERNELS.as_ptr().cast::<c_void>()) };
+        let module = module.map_err(|error| refused("the kernels do not load", error))?;
+        let function = |name: &str| {
+            let text = CString::new(name).expect("a kernel's name has no NUL");
+            // SAFETY: the module is never unloaded.
+            unsafe { result::module::get_function(module, text) }
+                .map_err(|error| refused("a kernel is missing", error))
+        };
+        Ok(Driver {
+            info,
+            context,
+            work: function("work")?,
+            checksum: function("checksum")?,
+            gather: function("gather")?,
+            compare: function("compare")?,
+        })
+    }
+
+    /// Makes the context that of the calling thread.
+    pub fn enter(&self) -> Result<(), DeviceError> {
+        // SAFETY: the context is never released.
+        unsafe { result::ctx::set_current(self.context) }
+            .map_err(|error| fault("the context cannot be used", error))
+    }
+}
+
+fn card_info(card: sys::CUdevice) -> Result<CardInfo, DriverError> {
+    let mut version = MaybeUninit::uninit();
+    // SAFETY: the driver writes one integer.
+    let version = unsafe {
+        sys::cuDriverGetVersion(version.as_mut_ptr()).result()?;
+        version.assume_init()
+    };
+    let multiprocessors = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+    // SAFETY: `card` is a device that the driver has named.
+    let (memory, multiprocessors) = unsafe {
+        (
+            result::device::total_mem(card)?,
+            result::device::get_attribute(card, multiprocessors)?,
+        )
+    };
+    Ok(CardInfo {
+        name: result::device::get_name(card)?,
+        cuda: format!("{}.{}", version / 1000, version % 1000 / 10),
+        memory: memory as u64,
+        multiprocessors: multiprocessors.max(1) as u32,
+    })
+}
+
+/// A kernel's grid: enough threads for the memory, few enough to run all at once, because a kernel
+/// that is to last a given time is as long as its last block.
+pub(super) fn blocks(words: u64, multiprocessors: u32) -> u32 {
+    const THREADS: u64 = 256;
+    const WORDS_A_THREAD: u64 = 4;
+    const BLOCKS_A_MULTIPROCESSOR: u64 = 4;
+    let most = BLOCKS_A_MULTIPROCESSOR * u64::from(multiprocessors);
+    words.div_ceil(THREADS * WORDS_A_THREAD).clamp(1, most) as u32
+}
+
+/// Enqueues a kernel of 256 threads a block.
+///
+/// # Safety
+/// `parameters` must point to values of the types that `function` declares, and the memory that
+/// they name must stay allocated until the kernel has run.
+pub(super) unsafe fn launch(
+    function: sys::CUfunction,
+    blocks: u32,
+    stream: sys::CUstream,
+    parameters: &mut [*mut c_void],
+) -> Result<(), DeviceError> {
+    // SAFETY: the caller vouches for function and parameters.
+    unsafe { result::launch_kernel(function, (blocks, 1, 1), (256, 1, 1), 0, stream, parameters) }
+        .map_err(|error| fault("a kernel cannot be launched", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grid_runs_all_at_once() {
+        assert_eq!(blocks(0, 132), 1);
+        assert_eq!(blocks(1024, 132), 1);
+        assert_eq!(blocks(1025, 132), 2);
+        assert_eq!(blocks(u64::MAX / 2, 132), 528);
+    }
+
+    #[test]
+    fn the_kernels_are_there_under_their_names() {
+        for name in ["work", "checksum", "gather", "compare"] {
+            assert!(
+                KERNELS.contains(&format!(".visible .entry {name}(")),
+                "{name}"
+            );
+        }
+        assert!(KERNELS.ends_with('\0'));
+    }
+}

@@ -1,0 +1,478 @@
+//! A real CUDA card: segments from `cuMemAlloc`, streams, events, pinned memory, asynchronous
+//! copies, and kernels that write and read every tensor the program makes.
+//!
+//! **Whose decisions.** What the caching allocator does depends on two things that differ from run
+//! to run on a real card: the addresses of segments, and whether an event has completed by the time
+//! it is asked for. So that a run on a card can be compared with the simulation to the byte, both
+//! come from a [`SimDevice`] that is told everything the card is told: segments are known by the
+//! addresses that the simulation gives them and translated on the way to the card, and an event
+//! counts as done when the simulated clock says so – the card is then waited for, so that memory is
+//! never reused early, and the waits are counted. [`Addresses::Card`] takes the driver's addresses
+//! instead; decisions may then differ, which is how much of a result depends on them can be seen.
+//!
+//! Everything else is the card's: memory, copies, order, time, and whether bytes survive.
+//!
+//! Only this folder may use `unsafe`; the driver is found when the first device is opened.
+#![allow(unsafe_code)]
+
+mod contents;
+mod copies;
+mod driver;
+mod pinned;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::c_void;
+use std::time::Instant;
+
+use cudarc::driver::{result, sys};
+
+use super::sim::{SimDevice, SimSpec};
+use super::{
+    Device, DeviceError, EventId, Fingerprint, HardwareFacts, HostBuffer, Kernel, Span, StreamId,
+    Touched, View,
+};
+use contents::Prints;
+pub use copies::{PlainRates, plain_rates};
+pub use driver::CardInfo;
+use driver::{Driver, fault};
+
+/// Which addresses allocator and offloader see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Addresses {
+    /// Those that the simulation would give: the run is comparable to the byte.
+    #[default]
+    Simulated,
+    /// The driver's own.
+    Card,
+}
+
+/// The card, or a sentence that says why there is none.
+///
+/// # Errors
+/// [`DeviceError::Unavailable`].
+pub fn probe() -> Result<CardInfo, DeviceError> {
+    Driver::open().map(|driver| driver.info.clone())
+}
+
+/// A segment on the card.
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    bytes: u64,
+    /// First address on the card.
+    card: u64,
+    /// First address in the simulation.
+    simulated: u64,
+}
+
+/// The first CUDA card.
+pub struct CudaDevice {
+    driver: &'static Driver,
+    decisions: SimDevice,
+    flops_per_second: f64,
+    addresses: Addresses,
+    /// By the address that the allocator knows.
+    segments: BTreeMap<u64, Segment>,
+    streams: Vec<sys::CUstream>,
+    events: HashMap<EventId, sys::CUevent>,
+    spare_events: Vec<sys::CUevent>,
+    buffers: Vec<HostBuffer>,
+    prints: Prints,
+    launches: u64,
+    started: Instant,
+    memory: HardwareFacts,
+    /// A failure in a call that cannot report it; the next one that can does.
+    failed: Option<DeviceError>,
+}
+
+impl CudaDevice {
+    /// Opens the card. `spec` is the simulation that decides, and its capacity limits the card.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unavailable`] without a driver or a card, or its fault.
+    pub fn new(spec: SimSpec, addresses: Addresses) -> Result<CudaDevice, DeviceError> {
+        let driver = Driver::open()?;
+        driver.enter()?;
+        let (free, total) =
+            result::mem_get_info().map_err(|error| fault("memory cannot be read", error))?;
+        let mut device = CudaDevice {
+            driver,
+            decisions: SimDevice::new(spec),
+            flops_per_second: spec.cost.flops_per_second,
+            addresses,
+            segments: BTreeMap::new(),
+            streams: Vec::new(),
+            events: HashMap::new(),
+            spare_events: Vec::new(),
+            buffers: Vec::new(),
+            prints: Prints::new()?,
+            launches: 0,
+            started: Instant::now(),
+            memory: HardwareFacts {
+                total: total as u64,
+                free_at_start: free as u64,
+                free_min: free as u64,
+                peak_used: 0,
+                verified_tensors: 0,
+                corrupted_tensors: 0,
+                early_decisions: 0,
+            },
+            failed: None,
+        };
+        device.add_stream()?;
+        Ok(device)
+    }
+
+    fn add_stream(&mut self) -> Result<(), DeviceError> {
+        // Not the legacy default stream: that one waits for all others and would hide races.
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
+            .map_err(|error| fault("a stream cannot be made", error))?;
+        self.streams.push(stream);
+        Ok(())
+    }
+
+    fn stream(&self, stream: StreamId) -> sys::CUstream {
+        self.streams[usize::from(stream.0)]
+    }
+
+    /// Where a span lies on the card, cut off at the end of its segment.
+    fn on_card(&self, span: Span) -> Span {
+        match self.segments.range(..=span.start).next_back() {
+            Some((&start, segment)) if span.start < start + segment.bytes => Span {
+                start: segment.card + (span.start - start),
+                bytes: span.bytes.min(start + segment.bytes - span.start),
+            },
+            // Memory of size 0, and tensors on the host.
+            _ => Span { start: 0, bytes: 0 },
+        }
+    }
+
+    fn report(&mut self) -> Result<(), DeviceError> {
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn note_failure<T>(&mut self, outcome: Result<T, DeviceError>) -> Option<T> {
+        match outcome {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.failed.get_or_insert(error);
+                None
+            }
+        }
+    }
+
+    fn note_memory(&mut self) -> Result<(), DeviceError> {
+        let (free, _) =
+            result::mem_get_info().map_err(|error| fault("memory cannot be read", error))?;
+        let memory = &mut self.memory;
+        memory.free_min = memory.free_min.min(free as u64);
+        memory.peak_used = memory.free_at_start.saturating_sub(memory.free_min);
+        Ok(())
+    }
+
+    /// Takes the segment from the driver; `None` where it has no memory left.
+    fn take_from_card(&mut self, bytes: u64) -> Result<Option<u64>, DeviceError> {
+        // SAFETY: a plain allocation, given back in `give_to_card`.
+        match unsafe { result::malloc_sync(bytes as usize) } {
+            Ok(address) => Ok(Some(address)),
+            Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => Ok(None),
+            Err(error) => Err(fault("a segment cannot be allocated", error)),
+        }
+    }
+
+    fn give_to_card(&mut self, address: u64) {
+        // SAFETY: the address came from `take_from_card` and is given back once; all work is done.
+        let outcome = unsafe { result::free_sync(address) };
+        let outcome = outcome.map_err(|error| fault("a segment cannot be freed", error));
+        self.note_failure(outcome);
+    }
+
+    fn wait_for_all(&self) -> Result<(), DeviceError> {
+        result::ctx::synchronize().map_err(|error| fault("work on the card failed", error))
+    }
+
+    fn wait_for_event(&mut self, event: EventId) {
+        let Some(&real) = self.events.get(&event) else {
+            return;
+        };
+        // SAFETY: the event is alive until `drop_event`.
+        let finished = unsafe { result::event::query(real) };
+        if finished.is_ok() {
+            return;
+        }
+        self.memory.early_decisions += 1;
+        // SAFETY: as above.
+        let outcome = unsafe { result::event::synchronize(real) };
+        let outcome = outcome.map_err(|error| fault("work on the card failed", error));
+        self.note_failure(outcome);
+    }
+
+    fn new_event(&mut self) -> Result<sys::CUevent, DeviceError> {
+        if let Some(event) = self.spare_events.pop() {
+            return Ok(event);
+        }
+        result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
+            .map_err(|error| fault("an event cannot be made", error))
+    }
+}
+
+impl Device for CudaDevice {
+    fn name(&self) -> String {
+        format!("cuda ({})", self.driver.info.name)
+    }
+
+    fn allocate_segment(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+        let simulated = self.decisions.allocate_segment(bytes)?;
+        let Some(card) = self.take_from_card(bytes)? else {
+            self.decisions.free_segment(simulated, bytes);
+            let free = result::mem_get_info().map_or(0, |(free, _)| free as u64);
+            return Err(DeviceError::OutOfMemory {
+                wanted: bytes,
+                free,
+            });
+        };
+        self.note_memory()?;
+        let known = match self.addresses {
+            Addresses::Simulated => simulated,
+            Addresses::Card => card,
+        };
+        let segment = Segment {
+            bytes,
+            card,
+            simulated,
+        };
+        self.segments.insert(known, segment);
+        Ok(known)
+    }
+
+    fn free_segment(&mut self, start: u64, bytes: u64) {
+        let Some(segment) = self.segments.remove(&start) else {
+            return;
+        };
+        let waited = self.wait_for_all();
+        self.note_failure(waited);
+        self.decisions.free_segment(segment.simulated, bytes);
+        self.give_to_card(segment.card);
+    }
+
+    fn create_stream(&mut self) -> Result<StreamId, DeviceError> {
+        let id = self.decisions.create_stream()?;
+        self.add_stream()?;
+        Ok(id)
+    }
+
+    fn launch(
+        &mut self,
+        stream: StreamId,
+        kernel: Kernel,
+        touched: Touched<'_>,
+    ) -> Result<(), DeviceError> {
+        self.report()?;
+        self.decisions.launch(stream, kernel, Touched::default())?;
+        let nanos = (kernel.flops / self.flops_per_second * 1e9) as u64;
+        self.work(stream, touched, nanos)
+    }
+
+    fn gather(
+        &mut self,
+        stream: StreamId,
+        kernel: Kernel,
+        from: &View,
+        to: Span,
+    ) -> Result<(), DeviceError> {
+        self.report()?;
+        self.decisions.launch(stream, kernel, Touched::default())?;
+        self.gather_on_card(stream, from, to)
+    }
+
+    fn copy_to_host(
+        &mut self,
+        stream: StreamId,
+        from: Span,
+        to: HostBuffer,
+    ) -> Result<(), DeviceError> {
+        self.report()?;
+        self.decisions.copy_to_host(stream, from, to)?;
+        let from = self.on_card(from);
+        let target = to.handle as *mut c_void;
+        // SAFETY: the buffer is pinned and at least as long as the span, and the pool hands it out
+        // again only to copies on the same stream; the span lies inside a segment.
+        let outcome = unsafe {
+            sys::cuMemcpyDtoHAsync_v2(target, from.start, from.bytes as usize, self.stream(stream))
+                .result()
+        };
+        outcome.map_err(|error| fault("a copy to the host cannot be enqueued", error))
+    }
+
+    fn copy_to_device(
+        &mut self,
+        stream: StreamId,
+        from: HostBuffer,
+        to: Span,
+    ) -> Result<(), DeviceError> {
+        self.report()?;
+        self.decisions.copy_to_device(stream, from, to)?;
+        let to = self.on_card(to);
+        let source = from.handle as *const c_void;
+        // SAFETY: as in `copy_to_host`.
+        let outcome = unsafe {
+            sys::cuMemcpyHtoDAsync_v2(to.start, source, to.bytes as usize, self.stream(stream))
+                .result()
+        };
+        outcome.map_err(|error| fault("a copy to the card cannot be enqueued", error))
+    }
+
+    fn allocate_host(&mut self, bytes: u64) -> Result<HostBuffer, DeviceError> {
+        let buffer = pinned::take(bytes)?;
+        self.buffers.push(buffer);
+        Ok(buffer)
+    }
+
+    fn free_host(&mut self, buffer: HostBuffer) {
+        self.buffers.retain(|held| *held != buffer);
+        pinned::give_back(buffer);
+    }
+
+    fn record_event(&mut self, stream: StreamId) -> Result<EventId, DeviceError> {
+        let id = self.decisions.record_event(stream)?;
+        let event = self.new_event()?;
+        // SAFETY: event and stream are alive.
+        unsafe { result::event::record(event, self.stream(stream)) }
+            .map_err(|error| fault("an event cannot be recorded", error))?;
+        self.events.insert(id, event);
+        Ok(id)
+    }
+
+    fn wait_event(&mut self, stream: StreamId, event: EventId) -> Result<(), DeviceError> {
+        self.decisions.wait_event(stream, event)?;
+        let Some(&real) = self.events.get(&event) else {
+            return Ok(());
+        };
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: event and stream are alive.
+        unsafe { result::stream::wait_event(self.stream(stream), real, flags) }
+            .map_err(|error| fault("a stream cannot wait", error))
+    }
+
+    fn event_done(&mut self, event: EventId) -> bool {
+        let done = self.decisions.event_done(event);
+        if done {
+            self.wait_for_event(event);
+        }
+        done
+    }
+
+    fn drop_event(&mut self, event: EventId) {
+        self.decisions.drop_event(event);
+        // A stream that waits for it has taken note of the work, not of the event.
+        self.spare_events.extend(self.events.remove(&event));
+    }
+
+    fn synchronize(&mut self, stream: StreamId) -> Result<(), DeviceError> {
+        self.report()?;
+        self.decisions.synchronize(stream)?;
+        // SAFETY: the stream is alive.
+        unsafe { result::stream::synchronize(self.stream(stream)) }
+            .map_err(|error| fault("work on the card failed", error))
+    }
+
+    fn settle(&mut self) -> Result<f64, DeviceError> {
+        self.report()?;
+        self.wait_for_all()?;
+        Ok(self.host_time())
+    }
+
+    fn keeps_contents(&self) -> bool {
+        true
+    }
+
+    fn initialise(&mut self, stream: StreamId, to: Span) -> Result<(), DeviceError> {
+        let writes = [to];
+        let touched = Touched {
+            reads: &[],
+            writes: &writes,
+        };
+        self.work(stream, touched, 0)
+    }
+
+    fn fingerprint(
+        &mut self,
+        stream: StreamId,
+        view: &View,
+    ) -> Result<Option<Fingerprint>, DeviceError> {
+        self.checksum(stream, view).map(Some)
+    }
+
+    fn verify(
+        &mut self,
+        stream: StreamId,
+        view: &View,
+        packed: Fingerprint,
+    ) -> Result<(), DeviceError> {
+        self.compare(stream, view, packed)
+    }
+
+    fn forget(&mut self, print: Fingerprint) {
+        self.prints.release(print);
+    }
+
+    fn hardware(&mut self) -> Result<Option<HardwareFacts>, DeviceError> {
+        self.wait_for_all()?;
+        let [verified, corrupted] = self.prints.counters()?;
+        Ok(Some(HardwareFacts {
+            verified_tensors: verified,
+            corrupted_tensors: corrupted,
+            ..self.memory
+        }))
+    }
+
+    fn busy_until(&self) -> f64 {
+        self.host_time()
+    }
+
+    fn host_time(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+}
+
+impl Drop for CudaDevice {
+    fn drop(&mut self) {
+        // Where the card has failed, every call below fails too, and there is nobody to tell.
+        let _ = self.wait_for_all();
+        for segment in std::mem::take(&mut self.segments).into_values() {
+            self.give_to_card(segment.card);
+        }
+        let events = self.events.drain().map(|(_, event)| event);
+        for event in events.chain(self.spare_events.drain(..)) {
+            // SAFETY: made by this device, and nothing refers to it any more.
+            let _ = unsafe { result::event::destroy(event) };
+        }
+        for stream in self.streams.drain(..) {
+            // SAFETY: as above; the stream is idle.
+            let _ = unsafe { result::stream::destroy(stream) };
+        }
+        for buffer in self.buffers.drain(..) {
+            pinned::give_back(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a machine without a driver there is a sentence, and no panic; on one with, a card.
+    #[test]
+    fn a_machine_without_a_driver_says_so() {
+        match probe() {
+            Ok(card) => assert!(!card.name.is_empty()),
+            Err(error) => {
+                assert!(matches!(error, DeviceError::Unavailable(_)), "{error:?}");
+                let text = error.to_string();
+                assert!(text.starts_with("there is no CUDA device here: "), "{text}");
+                assert!(!text.contains('\n'), "{text}");
+                let opened = CudaDevice::new(SimSpec::default(), Addresses::Simulated);
+                assert_eq!(opened.err(), Some(error));
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Pinned host memory of the process.
+//!
+//! Pinning costs about a second for a few gigabytes, so what one run gives back serves the next.
+//! Within a run, [`crate::memory::HostPool`] reuses blocks; here whole buffers change hands
+//! between runs, when nothing is in flight.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use cudarc::driver::result;
+
+use super::super::{DeviceError, HostBuffer};
+
+/// Addresses by size. An address is a number here; only the driver and its copies look behind it.
+static SPARE: Mutex<BTreeMap<u64, Vec<u64>>> = Mutex::new(BTreeMap::new());
+
+/// Usable from every context (`CU_MEMHOSTALLOC_PORTABLE`).
+const PORTABLE: u32 = 1;
+
+/// A buffer of exactly this size.
+pub(super) fn take(bytes: u64) -> Result<HostBuffer, DeviceError> {
+    let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = spare.get_mut(&bytes).and_then(Vec::pop) {
+        return Ok(HostBuffer { handle, bytes });
+    }
+    // SAFETY: a plain allocation; it is never given back to the driver.
+    let pointer = unsafe { result::malloc_host(bytes as usize, PORTABLE) };
+    let pointer = pointer.map_err(|_| DeviceError::OutOfHostMemory { wanted: bytes })?;
+    Ok(HostBuffer {
+        handle: pointer as u64,
+        bytes,
+    })
+}
+
+/// Keeps a buffer for the next run. No copy may be in flight.
+pub(super) fn give_back(buffer: HostBuffer) {
+    let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+    spare.entry(buffer.bytes).or_default().push(buffer.handle);
+}

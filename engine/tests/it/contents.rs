@@ -1,0 +1,93 @@
+//! Whether what was packed comes back, seen in contents and not inferred from an order.
+
+use engine::bench::{Config, Patch, RunSpec, Status, run};
+use engine::deviation::Deviation;
+use engine::device::DeviceKind;
+use engine::device::cuda;
+use engine::offload::{Changes, OffloadConfig, Version};
+use engine::session::Session;
+use engine::workload;
+
+use crate::late_device::{Late, LateDevice};
+
+/// Restored tensors, and how many of them held other contents than were packed.
+fn restored(
+    config: Config,
+    patches: &[Patch],
+    steps: u32,
+    late: Late,
+    deviation: Option<Deviation>,
+) -> (u64, u64) {
+    let mut session = Session::new(Box::new(LateDevice::new(late)));
+    session.deviate(deviation);
+    let base = config.base().map(Version::changes).unwrap_or_default();
+    let changes = patches.iter().filter_map(|patch| patch.change());
+    let changes = changes.fold(base, Changes::with);
+    session
+        .install_offloader(OffloadConfig::new(changes))
+        .unwrap();
+    let mut program = workload::build(config, patches, &mut session).unwrap();
+    for _ in 0..steps {
+        program.step(&mut session).unwrap();
+    }
+    let hardware = session.heap().borrow_mut().device.hardware().unwrap();
+    let seen = hardware.unwrap();
+    (seen.verified_tensors, seen.corrupted_tensors)
+}
+
+/// measured.md §1: the shifted labels are read from the clone before it is written.
+#[test]
+fn the_clone_on_the_side_stream_is_seen_in_the_contents() {
+    for config in [Config::VlQwen, Config::TextQwen] {
+        let (verified, corrupted) = restored(config, &[Patch::PackContiguous], 2, Late::Side, None);
+        assert!(verified > 30 && corrupted >= 2, "{verified} {corrupted}");
+        let clean = [Patch::PackContiguous, Patch::ComputeStreamClone];
+        for late in [Late::Side, Late::Default] {
+            assert_eq!(restored(config, &clean, 2, late, None).1, 0, "{late:?}");
+        }
+    }
+}
+
+/// Before #5694, and with every other patch, the worst timing changes nothing.
+#[test]
+fn ordered_offloaders_bring_back_what_was_packed() {
+    for patches in [
+        &[][..],
+        &[Patch::ExitSyncAndClear],
+        &[Patch::EnterReset],
+        &[Patch::ReleaseDedupeKey],
+        &[Patch::AxolotlBackport],
+    ] {
+        for late in [Late::Side, Late::Default] {
+            let (verified, corrupted) = restored(Config::VlQwen, patches, 2, late, None);
+            assert!(verified > 20, "{verified}");
+            assert_eq!(corrupted, 0, "{patches:?} {late:?}");
+        }
+    }
+    let (_, corrupted) = restored(Config::DedupeReuse, &[], 3, Late::Side, None);
+    assert_eq!(corrupted, 0);
+}
+
+/// A pool that all streams share hands memory over without an order: the check must see that.
+#[test]
+fn a_pool_shared_by_all_streams_corrupts() {
+    let broken = Some(Deviation::IgnoreStream);
+    assert!(restored(Config::VlQwen, &[], 2, Late::Default, broken).1 > 0);
+}
+
+/// Where there is no card, the row has run nothing, and says why.
+#[test]
+fn a_row_without_a_card_says_why_and_invents_nothing() {
+    let Err(why) = cuda::probe() else { return };
+    let spec = RunSpec {
+        device: DeviceKind::Cuda,
+        ..RunSpec::new(Config::DedupeReuse, &[])
+    };
+    let row = run(&spec, &mut |_| true);
+    assert_eq!(
+        (row.steps_run, row.peak_allocated, row.peak_reserved),
+        (0, 0, 0)
+    );
+    assert_eq!(row.crash, Some(why.to_string()));
+    assert_eq!((row.status, row.hardware), (Status::Crash, None));
+}
