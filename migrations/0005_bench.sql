@@ -46,7 +46,14 @@ CREATE TABLE bench_rows (
     host_pinned_end   INTEGER,
     d2h_bytes         INTEGER,
     h2d_bytes         INTEGER,
-    step_seconds      REAL
+    step_seconds      REAL,                  -- median, in the device's own time
+    -- What only a card can say; NULL of the simulated device.
+    card_total        INTEGER,
+    card_free_start   INTEGER,
+    card_free_min     INTEGER,
+    card_peak_used    INTEGER,
+    verified_tensors  INTEGER,               -- checksums compared
+    early_decisions   INTEGER                -- events that were waited for
 ) STRICT;
 CREATE UNIQUE INDEX bench_rows_in_order ON bench_rows (bench, position);
 CREATE INDEX bench_rows_in_queue ON bench_rows (state, place);
@@ -61,6 +68,7 @@ CREATE TABLE bench_steps (
     tracker        INTEGER NOT NULL,         -- entries
     bwd_stash      INTEGER NOT NULL,         -- tensors
     host_pinned    INTEGER NOT NULL,
+    seconds        REAL NOT NULL,            -- in the device's own time
     PRIMARY KEY (row, step)
 ) STRICT, WITHOUT ROWID;
 

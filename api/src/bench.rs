@@ -425,6 +425,27 @@ pub struct BenchResult {
     pub h2d_bytes: u64,
     /// Seconds a step takes in the device's own time.
     pub step_seconds: f64,
+    /// What only a card can say; none of the simulated device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<CardFacts>,
+}
+
+/// What only a real card can say of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CardFacts {
+    /// Memory of the card.
+    pub total: u64,
+    /// Free before the row allocated anything, as the driver sees it.
+    pub free_at_start: u64,
+    /// Lowest free memory after any segment was allocated, as the driver sees it.
+    pub free_min: u64,
+    /// Most memory that the row took, as the driver sees it.
+    pub peak_used: u64,
+    /// Restored tensors whose checksum was compared with what was packed.
+    pub verified_tensors: u64,
+    /// Events that were waited for, because the decisions' clock was ahead of the card.
+    pub early_decisions: u64,
 }
 
 /// What a source says of a row.
@@ -444,7 +465,7 @@ pub struct KnownNumbers {
 }
 
 /// One step of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BenchStep {
     /// From 0.
@@ -461,6 +482,8 @@ pub struct BenchStep {
     pub bwd_stash: u64,
     /// Pinned host memory in use.
     pub host_pinned: u64,
+    /// How long it took, in the device's own time.
+    pub seconds: f64,
 }
 
 #[cfg(test)]

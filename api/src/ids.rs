@@ -84,6 +84,10 @@ id!(
     /// One row of a bench.
     BenchRowId, "row_", "a bench row id"
 );
+id!(
+    /// A comparison that was recorded.
+    ComparisonId, "cmp_", "a comparison id"
+);
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,8 @@
 //! front end, the command line and the tests all use these types and these paths.
 
 pub mod bench;
+pub mod compare;
+pub mod compare_view;
 pub mod ids;
 pub mod inspect;
 pub mod problem;

@@ -1,6 +1,7 @@
-//! Where ids come from: runs are named by their content, everything else by chance.
+//! Where ids come from: runs and comparisons are named by their content, everything else by
+//! chance.
 
-use api::ids::{BenchId, BenchRowId, RunId, ShareId, UploadId};
+use api::ids::{BenchId, BenchRowId, ComparisonId, RunId, ShareId, UploadId};
 
 /// Characters of an id after its prefix: 16 of base 62 are 95 bits.
 const DIGITS: usize = 16;
@@ -15,6 +16,20 @@ pub const TOKEN_DIGITS: usize = 22;
 pub fn run_id(hash: &blake3::Hash) -> RunId {
     let digits = base62(leading(hash.as_bytes()), DIGITS);
     let text = format!("{}{digits}", RunId::PREFIX);
+    text.parse().expect("base 62 digits are an id")
+}
+
+/// The id of the comparison of these runs for this pull request.
+pub fn comparison_id(runs: &[RunId], pr: Option<&str>) -> ComparisonId {
+    let mut hasher = blake3::Hasher::new();
+    for run in runs {
+        hasher.update(run.as_str().as_bytes()).update(b"\n");
+    }
+    hasher
+        .update(b"\n")
+        .update(pr.unwrap_or_default().as_bytes());
+    let digits = base62(leading(hasher.finalize().as_bytes()), DIGITS);
+    let text = format!("{}{digits}", ComparisonId::PREFIX);
     text.parse().expect("base 62 digits are an id")
 }
 

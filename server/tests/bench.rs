@@ -210,3 +210,23 @@ async fn rows_are_cancelled_and_run_again() {
         .read(|reader| reader.runs(server::store::Which::Live));
     assert_eq!(runs.await.unwrap().len(), 1, "runs outlive their bench");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_card_the_reason_is_told_and_a_bench_on_it_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let app = open(folder.path(), |_| {}).await;
+    let devices = app.benches.catalog().await.devices;
+    let find = |kind| devices.iter().find(|device| device.kind == kind).unwrap();
+    assert_eq!(find(DeviceKind::Sim).unavailable, None);
+    let Some(why) = &find(DeviceKind::Cuda).unavailable else {
+        // A machine with a card: rows on it are another test's business.
+        return;
+    };
+    assert!(why.len() > 10, "{why}");
+    let asked = StartBench {
+        device: DeviceKind::Cuda,
+        ..request(&[(SMALL, &[])])
+    };
+    let refused = app.benches.start(&asked).await.unwrap_err().to_string();
+    assert!(refused.contains(why.as_str()), "{refused}");
+}

@@ -1,7 +1,11 @@
 //! The end-to-end tests: one binary, one module per feature.
 
+mod compare;
+mod compare_page;
 mod explore;
 mod front_page;
+mod recipes;
 mod setup;
+mod sharing;
 mod tidy;
 mod truth;

@@ -7,6 +7,7 @@
 //! ```
 
 pub mod allocator;
+pub mod compare;
 pub mod intervals;
 pub mod leaks;
 pub mod levels;

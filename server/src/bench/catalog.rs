@@ -29,11 +29,11 @@ const CHAIN: [Patch; 5] = [
 ];
 
 /// What can be run.
-pub fn catalog(settings: &BenchSettings) -> BenchCatalog {
+pub fn catalog(settings: &BenchSettings, card: &Result<String, String>) -> BenchCatalog {
     BenchCatalog {
         configs: Config::ALL.into_iter().map(config).collect(),
         patches: Patch::ALL.into_iter().map(patch).collect(),
-        devices: devices(),
+        devices: devices(card),
         limits: limits(settings),
     }
 }
@@ -50,8 +50,12 @@ pub fn limits(settings: &BenchSettings) -> BenchLimits {
     }
 }
 
-/// Where rows can run.
-pub fn devices() -> Vec<BenchDevice> {
+/// Where rows can run: always on the simulated device, and on a card where there is one.
+pub fn devices(card: &Result<String, String>) -> Vec<BenchDevice> {
+    let about = match card {
+        Ok(card) => format!("{card}: real allocations, copies and kernels, checksums of all data."),
+        Err(_) => "A real GPU: real allocations, copies and kernels.".to_owned(),
+    };
     vec![
         BenchDevice {
             kind: DeviceKind::Sim,
@@ -62,8 +66,8 @@ pub fn devices() -> Vec<BenchDevice> {
         },
         BenchDevice {
             kind: DeviceKind::Cuda,
-            about: "A real GPU: real allocations, copies and kernels.".to_owned(),
-            unavailable: Some("this build of the engine has no CUDA device".to_owned()),
+            about,
+            unavailable: card.as_ref().err().cloned(),
         },
     ]
 }
@@ -338,6 +342,19 @@ fn published_only(config: Config) -> Vec<PublishedOnly> {
 mod tests {
     use super::*;
 
+    fn no_card() -> Result<String, String> {
+        Err("no driver".to_owned())
+    }
+
+    #[test]
+    fn the_card_can_be_chosen_only_where_there_is_one() {
+        let cuda = |card| devices(&card)[1].clone();
+        assert_eq!(cuda(no_card()).unavailable.as_deref(), Some("no driver"));
+        let there = cuda(Ok("NVIDIA H200, CUDA 13.0".to_owned()));
+        assert_eq!(there.unavailable, None);
+        assert!(there.about.starts_with("NVIDIA H200"));
+    }
+
     #[test]
     fn a_run_is_named_by_what_ran() {
         let check = |patches: &[&str], expected: &str| {
@@ -353,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_chain_grows_by_one_applicable_patch_at_a_time() {
-        for config in catalog(&BenchSettings::default()).configs {
+        for config in catalog(&BenchSettings::default(), &no_card()).configs {
             let sizes: Vec<usize> = config.chain.iter().map(Vec::len).collect();
             let expected: Vec<usize> = (1..=sizes.len()).collect();
             assert_eq!(sizes, expected, "{}", config.id);
@@ -367,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_patch_without_public_source_has_no_address() {
-        for patch in catalog(&BenchSettings::default()).patches {
+        for patch in catalog(&BenchSettings::default(), &no_card()).patches {
             assert_eq!(patch.pr.is_some(), patch.url.is_some(), "{}", patch.id);
             assert_eq!(
                 patch.pr.is_none(),

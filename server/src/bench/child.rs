@@ -5,8 +5,9 @@
 
 use super::judge;
 use crate::tensors::TensorTable;
-use api::bench::{BenchResult, BenchStep, DeviceKind};
+use api::bench::{BenchResult, BenchStep, CardFacts, DeviceKind};
 use engine::bench::{Config, Patch, Row, RunSpec, StepFacts, run_recorded};
+use engine::device::cuda;
 use engine::device::sim::SimSpec;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize};
@@ -132,14 +133,14 @@ fn run_row(spec: &ChildSpec, run: &RunSpec) -> io::Result<()> {
     recording.write_pickle(BufWriter::with_capacity(1 << 20, file))?;
     say(&Line::Done {
         base: row.base.to_owned(),
-        result: Box::new(numbers(&row, spec.device.name())),
+        result: Box::new(numbers(&row)),
     })
 }
 
 fn run_spec(spec: &ChildSpec) -> Result<RunSpec, String> {
     let unknown = |what: &str, id: &str| format!("there is no {what} `{id}`");
-    if spec.device != DeviceKind::Sim {
-        return Err(format!("there is no device {}", spec.device.name()));
+    if spec.device == DeviceKind::Cuda {
+        cuda::probe().map_err(|why| why.to_string())?;
     }
     let config = Config::from_id(&spec.config);
     let config = config.ok_or_else(|| unknown("configuration", &spec.config))?;
@@ -152,6 +153,10 @@ fn run_spec(spec: &ChildSpec) -> Result<RunSpec, String> {
             ..SimSpec::default()
         },
         record_steps: spec.recorded_steps,
+        device: match spec.device {
+            DeviceKind::Sim => engine::device::DeviceKind::Sim,
+            DeviceKind::Cuda => engine::device::DeviceKind::Cuda,
+        },
         ..RunSpec::new(config, &patches)
     })
 }
@@ -173,14 +178,15 @@ fn step(facts: StepFacts) -> BenchStep {
         tracker: facts.tracker,
         bwd_stash: facts.bwd_stash,
         host_pinned: facts.host_pinned,
+        seconds: facts.seconds,
     }
 }
 
 /// A row's numbers as the API has them.
-pub fn numbers(row: &Row, device: &str) -> BenchResult {
+pub fn numbers(row: &Row) -> BenchResult {
     BenchResult {
         status: judge::status(row.status),
-        device: device.to_owned(),
+        device: row.device.clone(),
         steps_run: row.steps_run,
         peak_allocated: row.peak_allocated,
         peak_reserved: row.peak_reserved,
@@ -197,6 +203,14 @@ pub fn numbers(row: &Row, device: &str) -> BenchResult {
         d2h_bytes: row.d2h_bytes,
         h2d_bytes: row.h2d_bytes,
         step_seconds: row.step_seconds,
+        card: row.hardware.map(|card| CardFacts {
+            total: card.total,
+            free_at_start: card.free_at_start,
+            free_min: card.free_min,
+            peak_used: card.peak_used,
+            verified_tensors: card.verified_tensors,
+            early_decisions: card.early_decisions,
+        }),
     }
 }
 

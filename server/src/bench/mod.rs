@@ -1,12 +1,13 @@
 //! Benches: rows of the engine, one after the other, each in a process of its own.
 //!
-//! `catalog` says what can be run, `request` checks what is asked for, `queue` works the rows off,
+//! `catalog` says what can be run and `card` whether there is a GPU, `request` checks what is asked for, `queue` works the rows off,
 //! `process` runs one of them in a child and watches it, `child` is what runs there, `keep` makes a
 //! run of its recording, `judge` compares the rows of a bench with their baseline.
 //!
 //! The child is this program again, under a command that people do not type: a fault of a driver
 //! or memory that runs out ends one row, never the dashboard.
 
+mod card;
 pub mod catalog;
 mod child;
 mod error;
@@ -16,6 +17,7 @@ mod process;
 mod queue;
 mod request;
 
+pub use card::probe_card;
 pub use child::{ChildSpec, Fault, run_child};
 pub use error::BenchError;
 pub use queue::Benches;
@@ -41,6 +43,17 @@ pub struct BenchSettings {
 impl BenchSettings {
     /// What a row on a GPU may take, in units of what another may.
     pub const CUDA_FACTOR: u64 = 16;
+
+    /// The program to run rows with.
+    ///
+    /// # Errors
+    /// When the system does not say what this program is.
+    pub fn program(&self) -> std::io::Result<PathBuf> {
+        match &self.program {
+            Some(program) => Ok(program.clone()),
+            None => std::env::current_exe(),
+        }
+    }
 }
 
 impl Default for BenchSettings {

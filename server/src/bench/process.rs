@@ -6,7 +6,6 @@ use api::bench::{BenchResult, BenchStep, DeviceKind};
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
@@ -122,11 +121,7 @@ struct Watched {
 
 impl Watched {
     async fn start(spec: &ChildSpec, settings: &BenchSettings) -> io::Result<Watched> {
-        let program: PathBuf = match &settings.program {
-            Some(program) => program.clone(),
-            None => std::env::current_exe()?,
-        };
-        let mut child = Command::new(program)
+        let mut child = Command::new(settings.program()?)
             .arg(ROW_COMMAND)
             // The row needs no secrets.
             .env_remove("TIDEMARK_TOKEN")

@@ -4,6 +4,7 @@
 //! than a second. The database says how each row stands; only how far the running one is lives in
 //! memory.
 
+use super::card::find_card;
 use super::catalog;
 use super::child::ChildSpec;
 use super::error::BenchError;
@@ -24,7 +25,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, OnceCell, broadcast};
 use tokio_util::sync::CancellationToken;
 
 /// Listeners hear of a running row at most this often.
@@ -48,6 +49,7 @@ struct Shared {
     folder: PathBuf,
     wake: Notify,
     running: Mutex<Option<Running>>,
+    card: OnceCell<Result<String, String>>,
 }
 
 /// The row under way.
@@ -75,6 +77,7 @@ impl Benches {
             folder,
             wake: Notify::new(),
             running: Mutex::default(),
+            card: OnceCell::new(),
         };
         Benches {
             shared: Arc::new(shared),
@@ -98,8 +101,14 @@ impl Benches {
     }
 
     /// What can be run.
-    pub fn catalog(&self) -> BenchCatalog {
-        catalog::catalog(&self.shared.settings)
+    pub async fn catalog(&self) -> BenchCatalog {
+        catalog::catalog(&self.shared.settings, self.card().await)
+    }
+
+    /// The card, looked for once.
+    async fn card(&self) -> &Result<String, String> {
+        let Shared { card, settings, .. } = &*self.shared;
+        card.get_or_init(|| find_card(settings)).await
     }
 
     /// Queues the rows that a request means.
@@ -107,7 +116,7 @@ impl Benches {
     /// # Errors
     /// [`BenchError::Refused`], and the database's.
     pub async fn start(&self, request: &StartBench) -> Result<Bench, BenchError> {
-        let devices = catalog::devices();
+        let devices = catalog::devices(self.card().await);
         let limits = catalog::limits(&self.shared.settings);
         let bench = request::new_bench(request, &devices, &limits, now_ms())?;
         let id = bench.id.clone();

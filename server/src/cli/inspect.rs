@@ -83,7 +83,7 @@ fn inspect_file(path: &Path) -> Result<Inspection, CliError> {
 }
 
 /// Reads and parses at the same time, a few megabytes apart.
-fn read(path: &Path) -> Result<Snapshot, String> {
+pub(super) fn read(path: &Path) -> Result<Snapshot, String> {
     let mut file: Box<dyn Read + Send> = match path.as_os_str() == "-" {
         true => Box::new(std::io::stdin()),
         false => {

@@ -1,7 +1,7 @@
-//! `tidemark run-row`: the child process of a bench. People do not type it.
+//! `tidemark run-row` and `probe-card`: the child processes of a server. People do not type them.
 
 use super::CliError;
-use crate::bench::run_child;
+use crate::bench::{probe_card, run_child};
 
 /// What there is to say to somebody who finds it.
 pub const EXAMPLES: &str = "\
@@ -14,4 +14,12 @@ Examples:
 /// When it cannot be read, or what came of it not be written.
 pub fn run_row() -> Result<(), CliError> {
     run_child().map_err(|why| CliError::Failed(format!("cannot run the row: {why}")))
+}
+
+/// Says on stdout whether there is a card.
+///
+/// # Errors
+/// When stdout cannot be written.
+pub fn probe() -> Result<(), CliError> {
+    probe_card().map_err(|why| CliError::Failed(format!("cannot say what was found: {why}")))
 }

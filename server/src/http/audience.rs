@@ -162,7 +162,7 @@ fn admit(share: Share, asking: &Asking) -> Result<Audience, Error> {
     if !matches!(asking.method, Method::GET | Method::HEAD) {
         return Err(Error::OutOfScope("a link only reads"));
     }
-    if !is_within(&asking.path, share.target.runs()) {
+    if !is_within(&asking.path, &asking.query, share.target.runs()) {
         return Err(Error::OutOfScope(
             "the link opens the runs that it was made for and nothing else",
         ));
@@ -173,7 +173,7 @@ fn admit(share: Share, asking: &Asking) -> Result<Audience, Error> {
 
 /// Whether an address is about these runs alone. What is not listed here is closed: whoever adds
 /// a route decides, and sees to it that its answer keeps to [`Audience::redaction`].
-fn is_within(path: &str, runs: &[RunId]) -> bool {
+fn is_within(path: &str, query: &str, runs: &[RunId]) -> bool {
     let is_one = |run: &str| runs.iter().any(|one| one.as_str() == run);
     let parts: Vec<&str> = path.split('/').skip(2).collect();
     match parts[..] {
@@ -181,6 +181,12 @@ fn is_within(path: &str, runs: &[RunId]) -> bool {
         ["runs", run, "devices", _, what, ..] => {
             let open = ["series", "mountain", "marks", "blocks", "events"];
             is_one(run) && open.contains(&what)
+        }
+        ["compare"] | ["compare", "curves" | "card.md"] => {
+            // A repeated parameter is refused where it is read; here each must fit.
+            let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            let mut asked = pairs.filter(|(name, _)| *name == "runs").peekable();
+            asked.peek().is_some() && asked.all(|(_, ids)| ids.split(',').all(is_one))
         }
         _ => false,
     }
@@ -221,7 +227,8 @@ pub fn ended(share: &Share, name: Option<&str>) -> String {
         who => who.to_owned(),
     };
     format!(
-        "{end} The {kind} was made on {made}{maker} and opened {what}.{note} Ask {ask} for a new one."
+        "{end} The {kind} was made on {made}{maker} and opened {what}.{note} Ask {ask} for a new \
+         one."
     )
 }
 
@@ -232,7 +239,18 @@ mod tests {
     #[test]
     fn a_link_opens_its_runs_and_nothing_else() {
         let runs: Vec<RunId> = vec!["run_a".parse().unwrap(), "run_b".parse().unwrap()];
-        let check = |path: &str, open: bool| assert_eq!(is_within(path, &runs), open, "{path}");
+        let check = |address: &str, open: bool| {
+            let (path, query) = address.split_once('?').unwrap_or((address, ""));
+            assert_eq!(is_within(path, query, &runs), open, "{address}");
+        };
+        check("/api/compare?runs=run_a,run_b", true);
+        check("/api/compare/curves?runs=run_b,run_a&align=step", true);
+        check("/api/compare/card.md?runs=run_a,run_b", true);
+        check("/api/compare?runs=run_a,run_c", false);
+        check("/api/compare?runs=run_a,run_b&runs=run_a,run_c", false);
+        check("/api/compare?runs=", false);
+        check("/api/compare", false);
+        check("/api/comparisons", false);
         check("/api/runs/run_a", true);
         check("/api/runs/run_b/devices/0/marks", true);
         check("/api/runs/run_a/devices/0/mountain/stack/3/1", true);

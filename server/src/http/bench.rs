@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[utoipa::path(get, path = "/api/bench/catalog", tag = "bench",
     responses((status = 200, body = BenchCatalog)))]
 pub async fn catalog(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    packed::json(&headers, &app.benches.catalog())
+    packed::json(&headers, &app.benches.catalog().await)
 }
 
 /// Benches, newest first.

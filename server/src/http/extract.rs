@@ -1,7 +1,7 @@
 //! Extractors whose refusals are problems too.
 
 use super::error::Error;
-use api::ids::{BenchId, BenchRowId, RunId, UploadId};
+use api::ids::{BenchId, BenchRowId, ComparisonId, RunId, UploadId};
 use axum::extract::{FromRequest, FromRequestParts};
 use axum::http::request::Parts;
 use std::str::FromStr;
@@ -81,6 +81,25 @@ pub fn bench_id(text: &str) -> Result<BenchId, Error> {
 pub fn bench_row_id(text: &str) -> Result<BenchRowId, Error> {
     text.parse()
         .map_err(|_| Error::NotFound(format!("bench row {text}")))
+}
+
+/// A comparison id in a path.
+pub fn comparison_id(text: &str) -> Result<ComparisonId, Error> {
+    text.parse()
+        .map_err(|_| Error::NotFound(format!("comparison {text}")))
+}
+
+/// The runs of a comparison: 2 to 8 ids, separated by commas, the baseline first.
+pub fn compared_runs(text: &str) -> Result<Vec<RunId>, Error> {
+    let ids: Result<Vec<RunId>, Error> = text.split(',').map(run_id).collect();
+    let ids = ids?;
+    match api::compare::RUNS.contains(&ids.len()) {
+        true => Ok(ids),
+        false => Err(Error::BadRequest(format!(
+            "a comparison takes 2 to 8 runs, not {}: `runs=BASELINE,OTHER,…`",
+            ids.len()
+        ))),
+    }
 }
 
 /// A tile id in a path.

@@ -4,6 +4,8 @@ mod assets;
 mod audience;
 mod bench;
 mod cards;
+mod compare;
+mod comparisons;
 pub mod error;
 mod events;
 mod extract;
@@ -52,6 +54,7 @@ const JSON_LIMIT: usize = 64 << 10;
         (name = "timeline", description = "What a picture of a run needs"),
         (name = "shares", description = "Links that are handed on"),
         (name = "bench", description = "The engine: configurations and patches, one row each"),
+        (name = "compare", description = "Runs against one another"),
         (name = "server", description = "The server itself"),
     )
 )]
@@ -84,6 +87,7 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(cards::svg))
         .routes(routes!(cards::png))
         .routes(routes!(cards::md))
+        .routes(routes!(compare::md))
         .routes(routes!(bench::catalog))
         .routes(routes!(bench::list, bench::start))
         .routes(routes!(bench::get, bench::delete))
@@ -91,6 +95,10 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(bench::cancel_row))
         .routes(routes!(bench::rerun_row))
         .routes(routes!(bench::steps))
+        .routes(routes!(compare::compare))
+        .routes(routes!(compare::curves))
+        .routes(routes!(comparisons::list, comparisons::record))
+        .routes(routes!(comparisons::get, comparisons::forget))
 }
 
 /// The whole server, as a service.

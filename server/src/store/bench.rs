@@ -4,7 +4,7 @@ use super::rows::{corrupt, int, named, uint};
 use super::{Reader, StoreError, StoreResult, Writer};
 use api::bench::{
     Bench, BenchProgress, BenchResult, BenchRow, BenchRowState, BenchStatus, BenchStep,
-    BenchSummary, DeviceKind, RowCounts,
+    BenchSummary, CardFacts, DeviceKind, RowCounts,
 };
 use api::ids::{BenchId, BenchRowId, RunId};
 use rusqlite::{OptionalExtension, Row, params};
@@ -241,6 +241,7 @@ impl Reader<'_> {
                 tracker: uint(row, "tracker")?,
                 bwd_stash: uint(row, "bwd_stash")?,
                 host_pinned: uint(row, "host_pinned")?,
+                seconds: row.get("seconds")?,
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -378,12 +379,15 @@ impl Writer<'_> {
         base: &str,
         run: Option<&RunId>,
     ) -> StoreResult<()> {
+        let card = |value: fn(&CardFacts) -> u64| result.card.as_ref().map(|c| int(value(c)));
         self.tx.execute(
             "UPDATE bench_rows SET run = ?2, status = ?3, device_name = ?4, base = ?5, \
              steps_run = ?6, peak_allocated = ?7, peak_reserved = ?8, allocated_end = ?9, \
              growth_per_step = ?10, growth_error = ?11, oom_step = ?12, crash = ?13, \
              corrupted_tensors = ?14, races = ?15, tracker_end = ?16, bwd_stash_end = ?17, \
-             host_pinned_end = ?18, d2h_bytes = ?19, h2d_bytes = ?20, step_seconds = ?21 \
+             host_pinned_end = ?18, d2h_bytes = ?19, h2d_bytes = ?20, step_seconds = ?21, \
+             card_total = ?22, card_free_start = ?23, card_free_min = ?24, \
+             card_peak_used = ?25, verified_tensors = ?26, early_decisions = ?27 \
              WHERE id = ?1",
             params![
                 row.as_str(),
@@ -407,13 +411,19 @@ impl Writer<'_> {
                 int(result.d2h_bytes),
                 int(result.h2d_bytes),
                 result.step_seconds,
+                card(|card| card.total),
+                card(|card| card.free_at_start),
+                card(|card| card.free_min),
+                card(|card| card.peak_used),
+                card(|card| card.verified_tensors),
+                card(|card| card.early_decisions),
             ],
         )?;
         Ok(())
     }
 
     fn insert_bench_steps(&mut self, row: &BenchRowId, steps: &[BenchStep]) -> StoreResult<()> {
-        let sql = "INSERT INTO bench_steps VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        let sql = "INSERT INTO bench_steps VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
         let mut statement = self.tx.prepare_cached(sql)?;
         for step in steps {
             statement.execute(params![
@@ -424,7 +434,8 @@ impl Writer<'_> {
                 int(step.reserved),
                 int(step.tracker),
                 int(step.bwd_stash),
-                int(step.host_pinned)
+                int(step.host_pinned),
+                step.seconds
             ])?;
         }
         Ok(())
@@ -469,7 +480,9 @@ impl Writer<'_> {
              peak_reserved = NULL, allocated_end = NULL, growth_per_step = NULL, \
              growth_error = NULL, oom_step = NULL, crash = NULL, corrupted_tensors = NULL, \
              races = NULL, tracker_end = NULL, bwd_stash_end = NULL, host_pinned_end = NULL, \
-             d2h_bytes = NULL, h2d_bytes = NULL, step_seconds = NULL \
+             d2h_bytes = NULL, h2d_bytes = NULL, step_seconds = NULL, card_total = NULL, \
+             card_free_start = NULL, card_free_min = NULL, card_peak_used = NULL, \
+             verified_tensors = NULL, early_decisions = NULL \
              WHERE id = ?1 AND state NOT IN ('queued', 'running')",
             params![row.as_str(), place, now_ms],
         )?;
@@ -603,5 +616,20 @@ fn result_of(row: &Row) -> StoreResult<Option<BenchResult>> {
         d2h_bytes: uint(row, "d2h_bytes")?,
         h2d_bytes: uint(row, "h2d_bytes")?,
         step_seconds: row.get("step_seconds")?,
+        card: card_of(row)?,
+    }))
+}
+
+fn card_of(row: &Row) -> StoreResult<Option<CardFacts>> {
+    if row.get::<_, Option<i64>>("card_total")?.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(CardFacts {
+        total: uint(row, "card_total")?,
+        free_at_start: uint(row, "card_free_start")?,
+        free_min: uint(row, "card_free_min")?,
+        peak_used: uint(row, "card_peak_used")?,
+        verified_tensors: uint(row, "verified_tensors")?,
+        early_decisions: uint(row, "early_decisions")?,
     }))
 }

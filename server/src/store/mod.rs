@@ -9,6 +9,7 @@
 mod bench;
 mod blobs;
 mod columns;
+mod comparisons;
 mod error;
 mod rows;
 mod runs;

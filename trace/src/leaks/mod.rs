@@ -249,7 +249,7 @@ pub(crate) struct View<'a> {
 
 /// Steps that ran to their end: a last step that ran out of memory, or that the end of the trace
 /// cut short, says nothing about what it would have kept.
-fn whole_steps(device: &DeviceTrace) -> Vec<&crate::trace::Step> {
+pub(crate) fn whole_steps(device: &DeviceTrace) -> Vec<&crate::trace::Step> {
     let mut steps: Vec<_> = device.steps.iter().collect();
     let Some(last) = steps.last() else {
         return steps;

@@ -81,7 +81,7 @@ fn shape(stacks: &Stacks, stack: StackIdx) -> Option<u64> {
 
 /// Module and function of each frame that counts, innermost first: the Python ones, or, where
 /// there are none (autograd's threads with C++ stacks), the C++ ones that are not plumbing.
-fn functions(stacks: &Stacks, stack: StackIdx) -> Vec<(&str, &str)> {
+pub(crate) fn functions(stacks: &Stacks, stack: StackIdx) -> Vec<(&str, &str)> {
     let frames = || stacks.frames(stack).iter().map(|&idx| stacks.frame(idx));
     let name = |frame: Frame| (module(stacks.str(frame.filename)), stacks.str(frame.name));
     let python: Vec<_> = frames()

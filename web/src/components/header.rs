@@ -5,7 +5,9 @@ use crate::components::file_picker::FilePicker;
 use crate::components::help::Help;
 use crate::components::icon::{Icon, IconView, LogoMark};
 use crate::components::token_dialog::TokenNeeded;
+use crate::pages::shared::OpenedLink;
 use crate::theme::{self, Theme};
+use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
 
@@ -13,15 +15,25 @@ use leptos_router::components::A;
 #[component]
 pub fn Header() -> impl IntoView {
     let Help(help) = expect_context();
+    let OpenedLink(link) = expect_context();
+    // Whoever holds a link may look, and do nothing else.
+    let upload = move || {
+        let reads_only = link.with(Option::is_some);
+        (!reads_only).then(|| view! { <FilePicker label="Upload"/> })
+    };
     view! {
         <header class="app-header">
             <A href="/" attr:class="wordmark" attr:aria-label="Tidemark: all runs">
                 <LogoMark/>
                 <span>"Tidemark"</span>
             </A>
+            <nav class="app-nav" aria-label="Pages">
+                <A href=routes::RUNS_PAGE exact=true>"Runs"</A>
+                <A href=routes::BENCH_PAGE>"Bench"</A>
+            </nav>
             <ConnectionChip/>
             <div class="app-header-tools">
-                <FilePicker label="Upload"/>
+                {upload}
                 <ThemeSwitch/>
                 <button
                     class="icon-button"

@@ -2,6 +2,7 @@
 
 mod access;
 mod cards;
+mod compare;
 mod pictures;
 mod runs;
 mod shares;

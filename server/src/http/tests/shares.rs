@@ -394,3 +394,49 @@ async fn what_makes_no_link_is_refused() {
     };
     check(with(alone), bad).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_to_a_comparison_opens_its_runs_redacted() {
+    let (server, run) = guarded().await;
+    let other = team(&server, Method::POST, &routes::sample("plain_lm"), "").await;
+    let other = other.read::<FinishedUpload>().run;
+    let third = team(&server, Method::POST, &routes::sample("streams"), "").await;
+    let third = third.read::<FinishedUpload>().run.id;
+    let runs = vec![run.id.clone(), other.id.clone()];
+    let query = format!("v=1&runs={},{}&align=step&sel=s01ab", run.id, other.id);
+    let created = create(
+        &server,
+        &NewShare {
+            target: ShareTarget::Comparison { runs: runs.clone() },
+            query: query.clone(),
+            redaction: Redaction::Redacted,
+            ..capability(&run)
+        },
+    )
+    .await;
+    assert_eq!(created.share.query, query);
+    let cookie = session(&server, &created).await;
+    let curves = format!("{}?runs={},{}", routes::COMPARE_CURVES, run.id, other.id);
+    let card = routes::compare_markdown(&runs, None, true);
+    for path in [routes::compare(&runs), curves, card, routes::run(&other.id)] {
+        let full = team(&server, Method::GET, &path, "").await;
+        full.expect(StatusCode::OK);
+        let answer = stranger(&server, Method::GET, &path, &cookie).await;
+        let answer = answer.expect(StatusCode::OK);
+        assert!(!tells(&answer.body), "{path}");
+        assert!(!String::from_utf8_lossy(&answer.body).contains(&run.name));
+    }
+    let full = team(&server, Method::GET, &routes::compare(&runs), "").await;
+    assert!(tells(&full.body), "the check must be able to fail");
+    let numbers = routes::compare_markdown(&runs, None, false);
+    let numbers = team(&server, Method::GET, &numbers, "")
+        .await
+        .expect(StatusCode::OK);
+    let numbers = String::from_utf8_lossy(&numbers.body).into_owned();
+    assert!(numbers.contains("peak allocated") && !numbers.contains(&run.name));
+    let beyond = routes::compare(&[run.id.clone(), third]);
+    let answer = stranger(&server, Method::GET, &beyond, &cookie).await;
+    answer.expect(StatusCode::FORBIDDEN);
+    let answer = stranger(&server, Method::GET, routes::COMPARISONS, &cookie).await;
+    answer.expect(StatusCode::FORBIDDEN);
+}

@@ -1,0 +1,200 @@
+//! The root-cause chain: which patch removes which part, when one is added to the ones before.
+
+use super::explain::GROWS;
+use api::bench::{BenchResult, BenchRow};
+
+/// What the chain is drawn in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Growth, bytes a step.
+    Growth,
+    /// Allocated memory at the end: nothing grows, but something is kept for nothing.
+    End,
+    /// The peak.
+    Peak,
+}
+
+impl Measure {
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Measure::Growth => "growth a step",
+            Measure::End => "allocated at the end",
+            Measure::Peak => "peak allocated",
+        }
+    }
+
+    /// Its value in a row, bytes.
+    pub fn of(self, result: &BenchResult) -> f64 {
+        match self {
+            Measure::Growth => result.growth_per_step.max(0.0),
+            Measure::End => result.allocated_end as f64,
+            Measure::Peak => result.peak_allocated as f64,
+        }
+    }
+}
+
+/// One patch of the chain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// Ids of all patches so far.
+    pub patches: Vec<String>,
+    /// The value before it, bytes.
+    pub before: f64,
+    /// The value with it, bytes.
+    pub after: f64,
+}
+
+/// A chain, from the baseline to what is left.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chain {
+    /// What it is drawn in.
+    pub measure: Measure,
+    /// The baseline's value, bytes.
+    pub start: f64,
+    /// What each patch changes.
+    pub links: Vec<Link>,
+    /// Sets of patches that have not run, or not to their end.
+    pub missing: Vec<Vec<String>>,
+}
+
+/// The chain of a configuration's rows; `None` without a baseline or without any set of the chain.
+pub fn chain(rows: &[&BenchRow], sets: &[Vec<String>]) -> Option<Chain> {
+    let result = |patches: &[String]| {
+        let row = rows.iter().find(|row| row.patches == patches)?;
+        row.result.as_ref().filter(|result| result.crash.is_none())
+    };
+    let baseline = result(&[])?;
+    let known: Vec<(&Vec<String>, &BenchResult)> = sets
+        .iter()
+        .filter_map(|set| Some((set, result(set)?)))
+        .collect();
+    let missing = sets.iter().filter(|set| result(set).is_none());
+    let missing: Vec<Vec<String>> = missing.cloned().collect();
+    let measure = measure(baseline, known.iter().map(|(_, result)| *result));
+    let start = measure.of(baseline);
+    let mut before = start;
+    let mut links = Vec::with_capacity(known.len());
+    for (set, result) in known {
+        let after = measure.of(result);
+        links.push(Link {
+            patches: set.clone(),
+            before,
+            after,
+        });
+        before = after;
+    }
+    (!links.is_empty()).then_some(Chain {
+        measure,
+        start,
+        links,
+        missing,
+    })
+}
+
+fn measure<'a>(
+    baseline: &BenchResult,
+    mut patched: impl Iterator<Item = &'a BenchResult>,
+) -> Measure {
+    const MATTERS: u64 = 1 << 20;
+    if baseline.growth_per_step > GROWS {
+        return Measure::Growth;
+    }
+    match patched.any(|row| row.allocated_end + MATTERS < baseline.allocated_end) {
+        true => Measure::End,
+        false => Measure::Peak,
+    }
+}
+
+/// A bar of the waterfall, in percent of the width.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bar {
+    /// Where it begins.
+    pub x: f64,
+    /// How wide it is; one that changes nothing is a line.
+    pub width: f64,
+}
+
+impl Chain {
+    /// What is left after the last patch.
+    pub fn rest(&self) -> f64 {
+        self.links.last().map_or(self.start, |link| link.after)
+    }
+
+    /// The bar of the whole: from nothing to `value`.
+    pub fn total(&self, value: f64) -> Bar {
+        self.between(0.0, value)
+    }
+
+    /// The bar of what a patch removes or adds.
+    pub fn bar(&self, link: &Link) -> Bar {
+        self.between(link.before.min(link.after), link.before.max(link.after))
+    }
+
+    fn between(&self, low: f64, high: f64) -> Bar {
+        const LINE: f64 = 0.4;
+        let values = self.links.iter().flat_map(|link| [link.before, link.after]);
+        let largest = values.fold(self.start, f64::max).max(1.0);
+        let x = low / largest * 100.0;
+        let width = ((high - low) / largest * 100.0).max(LINE);
+        Bar {
+            x: x.min(100.0 - width),
+            width,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::explain::tests::row;
+    use super::*;
+    use api::bench::BenchStatus;
+
+    fn sets(names: &[&[&str]]) -> Vec<Vec<String>> {
+        let set = |set: &&[&str]| set.iter().map(|&id| id.to_owned()).collect();
+        names.iter().map(set).collect()
+    }
+
+    #[test]
+    fn each_patch_removes_what_those_before_it_left() {
+        let base = row(&[], BenchStatus::Baseline, 21_000_000_000, 100e6);
+        let p3 = row(&["p3"], BenchStatus::RootCauseFix, 14_000_000_000, 33e6);
+        let both = row(
+            &["p3", "reset"],
+            BenchStatus::RootCauseFix,
+            10_000_000_000,
+            0.0,
+        );
+        let sets = sets(&[&["p3"], &["p3", "reset"], &["p3", "reset", "key"]]);
+        let chain = chain(&[&p3, &base, &both], &sets).unwrap();
+        assert_eq!((chain.measure, chain.start), (Measure::Growth, 100e6));
+        let parts: Vec<f64> = chain.links.iter().map(|l| l.before - l.after).collect();
+        assert_eq!(parts, [67e6, 33e6]);
+        assert_eq!(chain.rest(), 0.0);
+        assert_eq!(chain.missing, [sets[2].clone()]);
+        let bar = chain.bar(&chain.links[0]);
+        assert_eq!((bar.x, bar.width), (33.0, 67.0));
+        let rest = chain.total(chain.rest());
+        assert!(rest.x == 0.0 && rest.width < 1.0);
+    }
+
+    #[test]
+    fn what_does_not_grow_is_measured_by_what_it_keeps() {
+        let base = row(&[], BenchStatus::Baseline, 3_000_000_000, 0.0);
+        let clear = row(&["clear"], BenchStatus::RootCauseFix, 2_000_000_000, 0.0);
+        let one = sets(&[&["clear"]]);
+        let kept = chain(&[&base, &clear], &one).unwrap();
+        assert_eq!(kept.measure, Measure::End);
+        assert_eq!(chain(&[&base], &one), None, "nothing to compare with");
+        assert_eq!(chain(&[&clear], &one), None, "no baseline");
+    }
+
+    #[test]
+    fn a_patch_that_adds_is_drawn_to_the_other_side() {
+        let base = row(&[], BenchStatus::Baseline, 3_000_000_000, 1e6);
+        let worse = row(&["w"], BenchStatus::NotReproducible, 3_000_000_000, 4e6);
+        let chain = chain(&[&base, &worse], &sets(&[&["w"]])).unwrap();
+        let bar = chain.bar(&chain.links[0]);
+        assert_eq!((bar.x, bar.width), (25.0, 75.0));
+    }
+}

@@ -1,0 +1,134 @@
+//! Benches that ran before: one line each, the one that is shown marked.
+
+use super::bench_state::BenchState;
+use super::store::BenchStore;
+use crate::clock::ticking;
+use crate::components::icon::{Icon, IconView};
+use crate::components::toasts::Toasts;
+use crate::format::{self, UnixMillis};
+use crate::pages::runs::store::Loaded;
+use crate::url_state::UrlState;
+use api::bench::{BenchSummary, DeviceKind, RowCounts};
+use leptos::prelude::*;
+use std::time::Duration;
+
+/// How often ages are written anew.
+const AGES_EVERY: Duration = Duration::from_secs(30);
+
+/// The history, folded away; nothing while there is at most one bench.
+#[component]
+pub fn History(view: UrlState<BenchState>) -> impl IntoView {
+    let store: BenchStore = expect_context();
+    let benches = Memo::new(move |_| {
+        store.history().with(|history| match history {
+            Loaded::Ready(benches) => benches.clone(),
+            Loaded::Loading | Loaded::Failed(_) => Vec::new(),
+        })
+    });
+    let now = ticking(AGES_EVERY);
+    let several = move || benches.with(|benches| benches.len() > 1);
+    let title = move || format!("{} benches", benches.with(Vec::len));
+    let lines = move || {
+        let line = |bench: BenchSummary| line(bench, view, store, now);
+        benches.get().into_iter().map(line).collect_view()
+    };
+    view! {
+        <Show when=several>
+            <details class="bench-history">
+                <summary>{title}</summary>
+                <ul>{lines}</ul>
+            </details>
+        </Show>
+    }
+}
+
+fn line(
+    bench: BenchSummary,
+    view: UrlState<BenchState>,
+    store: BenchStore,
+    now: ReadSignal<UnixMillis>,
+) -> impl IntoView {
+    let toasts: Toasts = expect_context();
+    let created = UnixMillis(bench.created_ms);
+    let id = bench.id.clone();
+    let shown = {
+        let id = id.clone();
+        let shown = move |loaded: &Loaded<api::bench::Bench>| match loaded {
+            Loaded::Ready(bench) => bench.id == id,
+            Loaded::Loading | Loaded::Failed(_) => false,
+        };
+        Memo::new(move |_| store.bench().with(&shown))
+    };
+    let open = {
+        let bench = Some(id.clone());
+        move |_| {
+            view.set(BenchState {
+                bench: bench.clone(),
+                ..BenchState::default()
+            });
+        }
+    };
+    let busy = bench.rows.unfinished() > 0;
+    let remove = move |_| {
+        let then = Callback::new(move |()| view.set(BenchState::default()));
+        store.delete(toasts, id.clone(), then);
+    };
+    let device = match bench.device {
+        DeviceKind::Sim => "simulated",
+        DeviceKind::Cuda => "GPU",
+    };
+    let configs = bench.configs.join(", ");
+    view! {
+        <li class:shown=shown>
+            <button
+                class="bench-history-line"
+                aria-current=move || shown.get().then_some("true")
+                on:click=open
+            >
+                <span class="bench-history-configs">{configs.clone()}</span>
+                <span class="muted">{format!("{device} · {}", counts(bench.rows))}</span>
+                <span class="muted" title=format::date_time(created)>
+                    {move || format::age(created, now.get())}
+                </span>
+            </button>
+            <button
+                class="icon-button"
+                prop:disabled=busy
+                title="Remove from the history; its runs stay"
+                aria-label=format!("Remove the bench of {configs}")
+                on:click=remove
+            >
+                <IconView icon=Icon::Delete/>
+            </button>
+        </li>
+    }
+}
+
+/// `14 done, 1 failed`: what there is, largest story first.
+pub fn counts(rows: RowCounts) -> String {
+    let parts = [
+        (rows.done, "done"),
+        (rows.running, "running"),
+        (rows.queued, "waiting"),
+        (rows.failed, "failed"),
+        (rows.cancelled, "cancelled"),
+    ];
+    let told = parts.into_iter().filter(|(n, _)| *n > 0);
+    let told: Vec<String> = told.map(|(n, word)| format!("{n} {word}")).collect();
+    told.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_there_is_is_counted() {
+        let rows = RowCounts {
+            done: 14,
+            failed: 1,
+            ..RowCounts::default()
+        };
+        assert_eq!(counts(rows), "14 done, 1 failed");
+    }
+}

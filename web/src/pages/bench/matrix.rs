@@ -1,0 +1,374 @@
+//! The matrix: a table for each configuration, in the published table's form.
+
+use super::bench_state::{BenchState, Column, Section, baseline, status_called};
+use super::history::counts;
+use super::row::RowView;
+use super::store::BenchStore;
+use super::waterfall::waterfall;
+use crate::components::toasts::Toasts;
+use crate::format;
+use crate::pages::runs::store::Loaded;
+use crate::url_state::UrlState;
+use api::bench::{
+    Bench, BenchCatalog, BenchConfig, BenchRow, BenchRowState, BenchStatus, Provenance, RowCounts,
+};
+use api::ids::{BenchRowId, RunId};
+use api::routes;
+use leptos::prelude::*;
+use leptos_router::components::A;
+use std::sync::Arc;
+
+/// Runs that can be compared at once.
+const COMPARED: usize = 8;
+
+/// What the parts of the matrix share.
+#[derive(Clone, Copy)]
+pub struct Shared {
+    /// What can be run.
+    pub catalog: StoredValue<Arc<BenchCatalog>>,
+    /// The bench.
+    pub bench: Memo<Option<Bench>>,
+    /// The store it is from.
+    pub store: BenchStore,
+    /// Where failures are told.
+    pub toasts: Toasts,
+}
+
+impl Shared {
+    /// One row.
+    pub fn row(self, id: &BenchRowId) -> Option<BenchRow> {
+        let find = |bench: &Bench| bench.rows.iter().find(|row| row.id == *id).cloned();
+        self.bench.with(|bench| bench.as_ref().and_then(find))
+    }
+}
+
+/// The matrix of the bench that is looked at.
+#[component]
+pub fn Matrix(catalog: Arc<BenchCatalog>, view: UrlState<BenchState>) -> impl IntoView {
+    let store: BenchStore = expect_context();
+    let bench = Memo::new(move |_| {
+        store.bench().with(|bench| match bench {
+            Loaded::Ready(bench) => Some(bench.clone()),
+            Loaded::Loading | Loaded::Failed(_) => None,
+        })
+    });
+    let shared = Shared {
+        catalog: StoredValue::new(catalog),
+        bench,
+        store,
+        toasts: expect_context(),
+    };
+    let sections = Memo::new(move |_| {
+        let catalog = shared.catalog.get_value();
+        let arrange = |bench: &Bench| view.state().with(|state| state.arrange(bench, &catalog));
+        bench.with(|bench| bench.as_ref().map(arrange).unwrap_or_default())
+    });
+    let configs = move || {
+        let sections = sections.get().into_iter();
+        sections
+            .map(|section| section.config)
+            .collect::<Vec<String>>()
+    };
+    let nothing = move || sections.with(Vec::is_empty);
+    view! {
+        <Filters shared=shared view=view/>
+        <Kinds/>
+        <For
+            each=configs
+            key=|config| config.clone()
+            children=move |config| {
+                view! { <ConfigTable shared=shared view=view config=config sections=sections/> }
+            }
+        />
+        <Show when=nothing>
+            <p class="no-match muted">"No row matches the filter."</p>
+        </Show>
+    }
+}
+
+/// The three kinds of numbers, and how each looks.
+#[component]
+fn Kinds() -> impl IntoView {
+    view! {
+        <ul class="kinds" aria-label="Kinds of numbers">
+            <li class="kind computed"><span class="kind-mark"></span>
+                <b>"computed"</b> " by the engine, now, on the device named below"</li>
+            <li class="kind measured"><span class="kind-mark"></span>
+                <b>"measured"</b> " on a real card with the real software"</li>
+            <li class="kind published"><span class="kind-mark"></span>
+                <b>"published"</b> " by others; not checked here"</li>
+        </ul>
+    }
+}
+
+#[component]
+fn Filters(shared: Shared, view: UrlState<BenchState>) -> impl IntoView {
+    let state = view.state();
+    let configs = move || {
+        let mut configs: Vec<String> = Vec::new();
+        shared.bench.with(|bench| {
+            for row in bench.iter().flat_map(|bench| &bench.rows) {
+                if !configs.contains(&row.config) {
+                    configs.push(row.config.clone());
+                }
+            }
+        });
+        let option = |config: String| {
+            let value = config.clone();
+            let chosen = move || state.with(|s| s.config.as_deref() == Some(value.as_str()));
+            view! { <option value=config.clone() selected=chosen>{config.clone()}</option> }
+        };
+        configs.into_iter().map(option).collect_view()
+    };
+    let statuses = BenchStatus::ALL.map(|status| {
+        let chosen = move || state.with(|s| s.status == Some(status));
+        view! { <option value=status.word() selected=chosen>{status.word()}</option> }
+    });
+    let choose_config = move |event| {
+        let config = Some(event_target_value(&event)).filter(|id| !id.is_empty());
+        view.update(|s| s.config = config);
+    };
+    let choose_status = move |event| {
+        let status = status_called(&event_target_value(&event));
+        view.update(|s| s.status = status);
+    };
+    let typed = move |event| view.update(|s| s.filter = event_target_value(&event));
+    view! {
+        <div class="bench-bar">
+            <Standing shared=shared/>
+            <div class="bench-filters">
+                <select class="input" aria-label="Configuration" on:change=choose_config>
+                    <option value="">"All configurations"</option>
+                    {configs}
+                </select>
+                <select class="input" aria-label="Status" on:change=choose_status>
+                    <option value="">"Any status"</option>
+                    {statuses}
+                </select>
+                <input
+                    class="input"
+                    type="search"
+                    placeholder="Filter by patch, project, PR"
+                    aria-label="Filter rows"
+                    prop:value=move || state.with(|s| s.filter.clone())
+                    on:input=typed
+                />
+            </div>
+        </div>
+    }
+}
+
+/// How the bench stands, and the way to stop it.
+#[component]
+fn Standing(shared: Shared) -> impl IntoView {
+    let rows = Memo::new(move |_| {
+        let mut rows = RowCounts::default();
+        shared.bench.with(|bench| {
+            for row in bench.iter().flat_map(|bench| &bench.rows) {
+                let count = match row.state {
+                    BenchRowState::Queued { .. } => &mut rows.queued,
+                    BenchRowState::Running { .. } => &mut rows.running,
+                    BenchRowState::Done => &mut rows.done,
+                    BenchRowState::Failed { .. } => &mut rows.failed,
+                    BenchRowState::Cancelled => &mut rows.cancelled,
+                };
+                *count += 1;
+            }
+        });
+        rows
+    });
+    let text = move || {
+        let rows = rows.get();
+        format!(
+            "{}: {}",
+            format::plural(u64::from(rows.total()), "row"),
+            counts(rows)
+        )
+    };
+    let busy = move || rows.get().unfinished() > 0;
+    let cancel = move |_| {
+        if let Some(id) = shared
+            .bench
+            .with_untracked(|b| b.as_ref().map(|b| b.id.clone()))
+        {
+            let path = routes::bench_cancel(&id);
+            shared.store.act(shared.toasts, "Not cancelled", path);
+        }
+    };
+    view! {
+        <div class="bench-standing">
+            <p role="status">{text}</p>
+            <Show when=busy>
+                <button class="button" on:click=cancel>"Cancel the rest"</button>
+            </Show>
+        </div>
+    }
+}
+
+#[component]
+fn ConfigTable(
+    shared: Shared,
+    view: UrlState<BenchState>,
+    config: String,
+    sections: Memo<Vec<Section>>,
+) -> impl IntoView {
+    let of_config = config.clone();
+    let ids = Memo::new(move |_| {
+        let rows = |sections: &Vec<Section>| {
+            let found = sections.iter().find(|section| section.config == of_config);
+            found
+                .map(|section| section.rows.clone())
+                .unwrap_or_default()
+        };
+        sections.with(rows)
+    });
+    let about = shared.catalog.with_value(|catalog| {
+        let found = catalog.configs.iter().find(|c| c.id == config);
+        found.map(inputs)
+    });
+    let base = shared.catalog.with_value(|catalog| {
+        let found = catalog.configs.iter().find(|c| c.id == config);
+        found.map(|c| (c.base.clone(), c.about.clone()))
+    });
+    let (base, sentence) = base.unwrap_or_default();
+    let for_chain = config.clone();
+    let chain = move || {
+        let catalog = shared.catalog.get_value();
+        let draw = |bench: &Bench| waterfall(bench, &catalog, &for_chain);
+        shared.bench.with(|bench| bench.as_ref().and_then(draw))
+    };
+    let for_link = config.clone();
+    let compare = move || compare_all(shared, &for_link);
+    view! {
+        <section class="bench-config" aria-label=config.clone()>
+            <header class="bench-config-head">
+                <h2>{config.clone()}</h2>
+                <span class="muted">{format!("on {base}")}</span>
+                {compare}
+                <p class="muted">{sentence}</p>
+            </header>
+            <table class="matrix" role="table" aria-label=format!("Rows of {config}")>
+                <thead role="rowgroup"><tr role="row">
+                    {head(view, "Patch", Some(Column::Patch), "patch")}
+                    {head(view, "Project", None, "project")}
+                    {head(view, "PR", None, "pr")}
+                    {head(view, "Peak allocated", Some(Column::Peak), "peak")}
+                    {head(view, "vs Baseline", None, "versus")}
+                    {head(view, "Growth a step", Some(Column::Growth), "growth")}
+                    {head(view, "Allocated, step by step", None, "spark")}
+                    {head(view, "Status", Some(Column::Status), "status")}
+                </tr></thead>
+                <tbody role="rowgroup">
+                    <For
+                        each=move || ids.get()
+                        key=|id| id.clone()
+                        children=move |id| view! { <RowView shared=shared id=id/> }
+                    />
+                </tbody>
+            </table>
+            {chain}
+            {about}
+        </section>
+    }
+}
+
+fn head(
+    view: UrlState<BenchState>,
+    title: &'static str,
+    column: Option<Column>,
+    key: &'static str,
+) -> AnyView {
+    let Some(column) = column else {
+        return view! { <th role="columnheader" data-column=key>{title}</th> }.into_any();
+    };
+    let state = view.state();
+    let sorted = move || state.with(|s| (s.sort == column).then(|| s.direction.aria()));
+    let sort = move |_| view.set(state.get_untracked().clicked(column));
+    view! {
+        <th role="columnheader" class="col-head" data-column=key aria-sort=sorted>
+            <button on:click=sort>
+                {title}
+                <span class="sort-mark" aria-hidden="true"></span>
+            </button>
+        </th>
+    }
+    .into_any()
+}
+
+/// A link that compares the baseline with the rows that have runs of their own.
+fn compare_all(shared: Shared, config: &str) -> Option<AnyView> {
+    let runs = shared.bench.with(|bench| {
+        let bench = bench.as_ref()?;
+        let base = baseline(bench, config)?.run.clone()?;
+        let rows = bench.rows.iter().filter(|row| row.config == config);
+        let mut runs: Vec<RunId> = vec![base];
+        for run in rows.filter_map(|row| row.run.clone()) {
+            if !runs.contains(&run) && runs.len() < COMPARED {
+                runs.push(run);
+            }
+        }
+        (runs.len() > 1).then_some(runs)
+    })?;
+    let text = format!("Compare {} runs", runs.len());
+    Some(view! { <A href=compare_link(&runs) attr:class="bench-compare">{text}</A> }.into_any())
+}
+
+/// The page that compares runs; the first is the baseline.
+pub fn compare_link(runs: &[RunId]) -> String {
+    let ids: Vec<&str> = runs.iter().map(RunId::as_str).collect();
+    format!("/compare?runs={}", ids.join(","))
+}
+
+/// What the numbers rest on, and what was published but cannot be derived.
+fn inputs(config: &BenchConfig) -> AnyView {
+    let said = |provenance: Provenance| match provenance {
+        Provenance::Published => ("published", "kind published"),
+        Provenance::Source => ("from its source", "kind measured"),
+        Provenance::Assumed => ("assumed", "kind assumed"),
+    };
+    let assumed = config
+        .inputs
+        .iter()
+        .filter(|input| input.provenance == Provenance::Assumed)
+        .count();
+    let rows = config.inputs.iter().map(|input| {
+        let (word, class) = said(input.provenance);
+        view! {
+            <li>
+                <span class=class>{word}</span>
+                <b>{input.name.clone()}</b>
+                <span>{input.value.clone()}</span>
+            </li>
+        }
+    });
+    let rows = rows.collect_view();
+    let only = config.published_only.iter().map(|only| {
+        view! {
+            <li>
+                <span class="kind published">"published"</span>
+                <b>{only.what.clone()}</b>
+                <span>{format!("{}; {}", only.source, only.why)}</span>
+            </li>
+        }
+    });
+    let only = only.collect_view();
+    let underivable = (!config.published_only.is_empty()).then(|| {
+        view! {
+            <h3>"Published, but not to be derived"</h3>
+            <ul class="inputs">{only}</ul>
+        }
+    });
+    let summary = format!(
+        "Inputs ({} of {} assumed) and what cannot be derived",
+        assumed,
+        config.inputs.len()
+    );
+    view! {
+        <details class="bench-inputs">
+            <summary>{summary}</summary>
+            <ul class="inputs">{rows}</ul>
+            {underivable}
+        </details>
+    }
+    .into_any()
+}

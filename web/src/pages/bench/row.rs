@@ -1,0 +1,422 @@
+//! One row of the matrix: what was computed, measured and published, side by side.
+
+use super::bench_state::{baseline, patch, set_label};
+use super::explain::sentence;
+use super::figures::{change, gigabytes, growth};
+use super::matrix::{Shared, compare_link};
+use super::spark::{self, Range, points};
+use crate::components::icon::{Icon, IconView};
+use crate::format;
+use api::bench::{BenchRow, BenchRowState, BenchStatus, KnownNumbers};
+use api::ids::BenchRowId;
+use api::routes;
+use leptos::prelude::*;
+use leptos_router::components::A;
+
+/// A row and its baseline.
+#[derive(Clone, PartialEq)]
+struct Pair {
+    row: BenchRow,
+    baseline: Option<BenchRow>,
+    /// Scale of the sparklines of this configuration.
+    range: Option<Range>,
+    /// Largest peak of this configuration, of any kind: what a full bar means.
+    largest: u64,
+}
+
+impl Pair {
+    fn of(shared: Shared, id: &BenchRowId) -> Option<Pair> {
+        let row = shared.row(id)?;
+        shared.bench.with(|bench| {
+            let bench = bench.as_ref()?;
+            let same = || bench.rows.iter().filter(|other| other.config == row.config);
+            let peaks = same().flat_map(|row| {
+                let known = |known: &Option<KnownNumbers>| known.as_ref()?.peak_allocated;
+                let computed = row.result.as_ref().map(|result| result.peak_allocated);
+                [computed, known(&row.measured), known(&row.published)]
+            });
+            Some(Pair {
+                baseline: baseline(bench, &row.config).cloned(),
+                range: Range::of(same().map(|row| row.spark.as_slice())),
+                largest: peaks.flatten().max().unwrap_or(1),
+                row,
+            })
+        })
+    }
+
+    fn is_baseline(&self) -> bool {
+        self.row.patches.is_empty()
+    }
+
+    /// Its result, unless that is a hypothesis and no fact.
+    fn computed(&self) -> Option<&api::bench::BenchResult> {
+        let result = self.row.result.as_ref();
+        result.filter(|_| self.row.hypothesis.is_none())
+    }
+}
+
+/// One row.
+#[component]
+pub fn RowView(shared: Shared, id: BenchRowId) -> impl IntoView {
+    let wanted = id.clone();
+    let pair = Memo::new(move |_| Pair::of(shared, &wanted));
+    let cells = move || pair.get().map(|pair| cells(shared, &pair));
+    view! {
+        <tr role="row" class="bench-row" class:base=move || pair.with(|p| p.as_ref().is_some_and(Pair::is_baseline))>
+            {cells}
+        </tr>
+    }
+}
+
+fn cells(shared: Shared, pair: &Pair) -> AnyView {
+    let catalog = shared.catalog.get_value();
+    let (row, label) = (&pair.row, set_label(&catalog, &pair.row.patches));
+    let known: Vec<_> = row
+        .patches
+        .iter()
+        .filter_map(|id| patch(&catalog, id))
+        .collect();
+    let about: Vec<String> = known.iter().map(|patch| patch.about.clone()).collect();
+    let mut projects: Vec<String> = known.iter().map(|patch| patch.project.clone()).collect();
+    projects.dedup();
+    let prs = known.iter().map(|patch| match (&patch.pr, &patch.url) {
+        (Some(pr), Some(url)) => view! {
+            <a href=url.clone() rel="noreferrer" target="_blank">{pr.clone()}</a>
+        }
+        .into_any(),
+        _ => view! { <span class="muted" title="Its source was never published">"–"</span> }
+            .into_any(),
+    });
+    let prs = prs.collect_view();
+    let hypothesis = row.hypothesis.clone().map(|why| {
+        view! { <span class="badge caution" title=why>"hypothesis"</span> }
+    });
+    let shown = label.clone();
+    let name = match &row.run {
+        Some(run) => {
+            let title = "Open its recording".to_owned();
+            view! {
+                <A href=routes::run_page(run) attr:class="bench-run" attr:title=title>
+                    {shown}
+                </A>
+            }
+            .into_any()
+        }
+        None => view! { <span class="bench-run">{shown}</span> }.into_any(),
+    };
+    view! {
+        <td role="cell" data-column="patch">
+            <span class="bench-name">{name} {hypothesis}</span>
+            <span class="muted bench-about">{about.join(" ")}</span>
+        </td>
+        <td role="cell" data-column="project" data-label="Project">{projects.join(", ")}</td>
+        <td role="cell" data-column="pr" data-label="PR"><span class="bench-prs">{prs}</span></td>
+        <td role="cell" data-column="peak" data-label="Peak allocated">{peaks(pair)}</td>
+        <td role="cell" data-column="versus" data-label="vs Baseline">{versus(pair)}</td>
+        <td role="cell" data-column="growth" data-label="Growth a step">{growths(pair)}</td>
+        <td role="cell" data-column="spark" data-label="Allocated, step by step">
+            {sparkline(pair)}
+        </td>
+        <td role="cell" data-column="status" data-label="Status">
+            {status(shared, pair, &label)}
+        </td>
+    }
+    .into_any()
+}
+
+/// One number of a kind, with its bar where it is a size to compare.
+fn number(kind: &'static str, text: String, title: String, share: Option<f64>) -> AnyView {
+    let bar = share.map(|share| {
+        let width = format!("{:.1}%", share * 100.0);
+        view! {
+            <span class="kind-track" aria-hidden="true">
+                <span class="kind-fill" style:width=width></span>
+            </span>
+        }
+    });
+    view! {
+        <span class=format!("kind {kind}") title=title>
+            {bar}
+            <span class="kind-value">{text}</span>
+            <span class="kind-name">{kind}</span>
+        </span>
+    }
+    .into_any()
+}
+
+fn source(known: &KnownNumbers) -> String {
+    let steps = known.steps.map(|steps| format!(", {steps} steps"));
+    let note = known.note.as_ref().map(|note| format!(". {note}"));
+    format!(
+        "{}{}{}",
+        known.source,
+        steps.unwrap_or_default(),
+        note.unwrap_or_default()
+    )
+}
+
+fn peaks(pair: &Pair) -> AnyView {
+    let share = |bytes: u64| Some(bytes as f64 / pair.largest.max(1) as f64);
+    let mut shown = Vec::new();
+    if let Some(result) = pair.computed() {
+        let title = format!(
+            "{} = {}; reserved {}",
+            format::exact_bytes(result.peak_allocated),
+            format::bytes(result.peak_allocated),
+            format::bytes(result.peak_reserved)
+        );
+        let peak = result.peak_allocated;
+        shown.push(number("computed", gigabytes(peak), title, share(peak)));
+    }
+    for (kind, known) in [
+        ("measured", &pair.row.measured),
+        ("published", &pair.row.published),
+    ] {
+        let Some(known) = known else { continue };
+        match (known.peak_allocated, &known.note) {
+            (Some(peak), _) => {
+                shown.push(number(kind, gigabytes(peak), source(known), share(peak)));
+            }
+            (None, Some(note)) => {
+                let title = known.source.clone();
+                shown.push(
+                    view! {
+                        <span class=format!("kind note {kind}") title=title>
+                            <span class="kind-value">{note.clone()}</span>
+                            <span class="kind-name">{kind}</span>
+                        </span>
+                    }
+                    .into_any(),
+                );
+            }
+            (None, None) => {}
+        }
+    }
+    view! { <div class="kinds-cell">{shown}</div> }.into_any()
+}
+
+fn versus(pair: &Pair) -> AnyView {
+    let Some(base) = pair.baseline.as_ref().filter(|_| !pair.is_baseline()) else {
+        return view! { <span class="muted">"–"</span> }.into_any();
+    };
+    let mut shown = Vec::new();
+    let computed = pair.computed().zip(base.result.as_ref());
+    if let Some((result, base)) = computed {
+        let text = change(base.peak_allocated, result.peak_allocated);
+        shown.push(number("computed", text, String::new(), None));
+    }
+    let kinds = [
+        ("measured", &pair.row.measured, &base.measured),
+        ("published", &pair.row.published, &base.published),
+    ];
+    for (kind, known, base) in kinds {
+        let peak = |known: &Option<KnownNumbers>| known.as_ref()?.peak_allocated;
+        if let (Some(known), Some(of), Some(from)) = (known, peak(known), peak(base)) {
+            shown.push(number(kind, change(from, of), source(known), None));
+        }
+    }
+    view! { <div class="kinds-cell">{shown}</div> }.into_any()
+}
+
+fn growths(pair: &Pair) -> AnyView {
+    let mut shown = Vec::new();
+    if let Some(result) = pair.computed() {
+        let error = match result.growth_error > 500.0 {
+            true => format!(" ± {}", growth(result.growth_error).trim_start_matches('+')),
+            false => String::new(),
+        };
+        let title = format!(
+            "slope over {} steps and its standard error",
+            result.steps_run
+        );
+        let text = format!("{}{error}", growth(result.growth_per_step));
+        shown.push(number("computed", text, title, None));
+    }
+    for (kind, known) in [
+        ("measured", &pair.row.measured),
+        ("published", &pair.row.published),
+    ] {
+        if let Some(known) = known
+            && let Some(bytes) = known.growth_per_step
+        {
+            shown.push(number(kind, growth(bytes), source(known), None));
+        }
+    }
+    view! { <div class="kinds-cell">{shown}</div> }.into_any()
+}
+
+fn sparkline(pair: &Pair) -> Option<AnyView> {
+    let range = pair.range?;
+    let line = |row: &BenchRow| {
+        let done = row
+            .result
+            .as_ref()
+            .map_or(row.steps, |result| result.steps_run);
+        points(&row.spark, done, row.steps, range)
+    };
+    let own = line(&pair.row);
+    if own.is_empty() {
+        return None;
+    }
+    let beside = pair
+        .baseline
+        .as_ref()
+        .filter(|_| !pair.is_baseline())
+        .map(line);
+    let (width, height) = spark::SIZE;
+    let (first, last) = (pair.row.spark.first()?, pair.row.spark.last()?);
+    let label = format!(
+        "Allocated at the end of steps: from {} to {}",
+        gigabytes(*first),
+        gigabytes(*last)
+    );
+    Some(
+        view! {
+            <svg
+                class="spark"
+                class:hypothesis=pair.row.hypothesis.is_some()
+                viewBox=format!("0 0 {width} {height}")
+                preserveAspectRatio="none"
+                role="img"
+                aria-label=label
+            >
+                {beside.map(|points| view! {
+                    <polyline class="spark-base" points=points></polyline>
+                })}
+                <polyline points=own></polyline>
+            </svg>
+        }
+        .into_any(),
+    )
+}
+
+fn status(shared: Shared, pair: &Pair, label: &str) -> AnyView {
+    let row = &pair.row;
+    let act = |name: &'static str, icon: Icon, what: &'static str, path: String| {
+        let press = move |_| shared.store.act(shared.toasts, what, path.clone());
+        view! {
+            <button
+                class="icon-button"
+                title=name
+                aria-label=format!("{name}: {label}")
+                on:click=press
+            >
+                <IconView icon=icon/>
+            </button>
+        }
+    };
+    let cancel = || {
+        let path = routes::bench_row_cancel(&row.id);
+        act("Cancel", Icon::Close, "Not cancelled", path)
+    };
+    let rerun = || {
+        let path = routes::bench_row_rerun(&row.id);
+        act("Run again", Icon::Retry, "Not queued", path)
+    };
+    match &row.state {
+        BenchRowState::Queued { ahead } => {
+            let text = match ahead {
+                0 => "next".to_owned(),
+                n => format!("waits, {n} before it"),
+            };
+            view! {
+                <div class="bench-status">
+                    <span class="badge">"QUEUED"</span>
+                    {cancel()}
+                    <p class="muted">{text}</p>
+                </div>
+            }
+            .into_any()
+        }
+        BenchRowState::Running { .. } => view! {
+            <div class="bench-status">
+                <span class="badge new">"RUNNING"</span>
+                {cancel()}
+                {running(shared, row)}
+            </div>
+        }
+        .into_any(),
+        BenchRowState::Failed { reason } => view! {
+            <div class="bench-status">
+                <span class="badge bench-bad">"FAILED"</span>
+                {rerun()}
+                <p>{format!("No result: {reason}.")}</p>
+            </div>
+        }
+        .into_any(),
+        BenchRowState::Cancelled => view! {
+            <div class="bench-status">
+                <span class="badge">"CANCELLED"</span>
+                {rerun()}
+            </div>
+        }
+        .into_any(),
+        BenchRowState::Done => {
+            let said = sentence(row, pair.baseline.as_ref());
+            let status = row.result.as_ref().map(|result| result.status);
+            view! {
+                <div class="bench-status">
+                    {status.map(badge)}
+                    {rerun()}
+                    <p>{said} " " {compare(pair)}</p>
+                </div>
+            }
+            .into_any()
+        }
+    }
+}
+
+fn badge(status: BenchStatus) -> impl IntoView {
+    let class = match status {
+        BenchStatus::RootCauseFix | BenchStatus::PreventsCrash => "badge bench-good",
+        BenchStatus::OutOfMemory | BenchStatus::Crash | BenchStatus::Corruption => {
+            "badge bench-bad"
+        }
+        BenchStatus::Baseline | BenchStatus::NotReproducible => "badge",
+        BenchStatus::LowersPeak => "badge new",
+    };
+    view! { <span class=class>{status.word()}</span> }
+}
+
+/// The comparison with the baseline, where both have a run of their own.
+fn compare(pair: &Pair) -> Option<AnyView> {
+    let (base, own) = (pair.baseline.as_ref()?.run.clone()?, pair.row.run.clone()?);
+    let link = compare_link(&[base.clone(), own.clone()]);
+    (base != own).then(|| {
+        view! { <A href=link attr:class="bench-compare">"Compare with the baseline"</A> }.into_any()
+    })
+}
+
+/// A progress bar that follows the server's events, without the row being drawn anew.
+fn running(shared: Shared, row: &BenchRow) -> AnyView {
+    let BenchRowState::Running { progress: read } = row.state else {
+        return ().into_any();
+    };
+    let id = row.id.clone();
+    let progress = Memo::new(move |_| {
+        let told = shared.store.progress(&id);
+        told.filter(|told| told.step >= read.step).unwrap_or(read)
+    });
+    let width = move || {
+        let progress = progress.get();
+        let done = format::percent(u64::from(progress.step), u64::from(progress.steps));
+        format!("{done}%")
+    };
+    let text = move || {
+        let progress = progress.get();
+        match progress.step {
+            0 => "building the model".to_owned(),
+            step => format!(
+                "step {step} of {} · {} now, {} at most",
+                progress.steps,
+                gigabytes(progress.allocated),
+                gigabytes(progress.peak)
+            ),
+        }
+    };
+    view! {
+        <div class="bar" aria-hidden="true"><div class="bar-fill" style:width=width></div></div>
+        <p class="muted">{text}</p>
+    }
+    .into_any()
+}

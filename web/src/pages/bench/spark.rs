@@ -1,0 +1,75 @@
+//! The line of a row's steps, as the points of an SVG polyline.
+
+/// Width and height of the picture, in its own units.
+pub const SIZE: (f64, f64) = (120.0, 28.0);
+
+/// Space above and below the line, so that its stroke is not cut.
+const MARGIN: f64 = 2.0;
+
+/// What a picture spans: the lowest and the highest value, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    low: u64,
+    high: u64,
+}
+
+impl Range {
+    /// The range of several lines, which are then drawn to one scale; `None` without a value.
+    pub fn of<'a>(lines: impl IntoIterator<Item = &'a [u64]>) -> Option<Range> {
+        let values = lines.into_iter().flatten().copied();
+        let fold = |range: Option<Range>, value: u64| {
+            Some(range.map_or(
+                Range {
+                    low: value,
+                    high: value,
+                },
+                |range| Range {
+                    low: range.low.min(value),
+                    high: range.high.max(value),
+                },
+            ))
+        };
+        values.fold(None, fold)
+    }
+}
+
+/// The points of a line whose steps go up to `steps`: a run that ended early ends early here too.
+pub fn points(line: &[u64], done: u32, steps: u32, range: Range) -> String {
+    let (width, height) = SIZE;
+    let last = line.len().saturating_sub(1).max(1) as f64;
+    let reach = width * f64::from(done.min(steps)) / f64::from(steps.max(1));
+    let span = (range.high - range.low).max(1) as f64;
+    let point = |(at, value): (usize, &u64)| {
+        let x = reach * at as f64 / last;
+        let share = value.saturating_sub(range.low) as f64 / span;
+        // Equal values lie in the middle, not on the floor.
+        let share = if range.high == range.low { 0.5 } else { share };
+        let y = height - MARGIN - share * (height - 2.0 * MARGIN);
+        format!("{x:.1},{y:.1}")
+    };
+    let points: Vec<String> = line.iter().enumerate().map(point).collect();
+    points.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_spans_the_picture_at_its_scale() {
+        let range = Range::of([&[10, 30][..], &[20]]).unwrap();
+        assert_eq!(
+            points(&[10, 20, 30], 3, 3, range),
+            "0.0,26.0 60.0,14.0 120.0,2.0"
+        );
+        assert_eq!(points(&[10, 30], 50, 100, range), "0.0,26.0 60.0,2.0");
+        assert_eq!(points(&[], 0, 100, range), "");
+    }
+
+    #[test]
+    fn a_flat_line_lies_in_the_middle() {
+        let range = Range::of([&[7, 7][..]]).unwrap();
+        assert_eq!(points(&[7, 7], 2, 2, range), "0.0,14.0 120.0,14.0");
+        assert_eq!(Range::of([&[][..]]), None);
+    }
+}

@@ -1,0 +1,198 @@
+//! Benches as the server has them, and how far the running row is.
+
+use crate::client::{self, Method};
+use crate::components::toasts::Toasts;
+use crate::pages::runs::store::Loaded;
+use api::bench::{Bench, BenchCatalog, BenchProgress, BenchSummary, StartBench};
+use api::ids::{BenchId, BenchRowId};
+use api::problem::Problem;
+use api::routes;
+use leptos::prelude::*;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Whether somebody looks at benches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watching {
+    Nobody,
+    Somebody,
+}
+
+/// Benches; in the context of the whole application.
+#[derive(Clone, Copy)]
+pub struct BenchStore {
+    catalog: RwSignal<Loaded<Arc<BenchCatalog>>>,
+    history: RwSignal<Loaded<Vec<BenchSummary>>>,
+    bench: RwSignal<Loaded<Bench>>,
+    live: RwSignal<HashMap<BenchRowId, BenchProgress>>,
+    /// Which bench is wanted; none for the newest.
+    wanted: StoredValue<Option<BenchId>>,
+    watching: StoredValue<Watching>,
+    /// Number of the newest request: an older answer must not overwrite a newer one.
+    newest: StoredValue<u32>,
+}
+
+impl BenchStore {
+    /// Nothing yet.
+    pub fn new() -> BenchStore {
+        BenchStore {
+            catalog: RwSignal::new(Loaded::Loading),
+            history: RwSignal::new(Loaded::Loading),
+            bench: RwSignal::new(Loaded::Loading),
+            live: RwSignal::new(HashMap::new()),
+            wanted: StoredValue::new(None),
+            watching: StoredValue::new(Watching::Nobody),
+            newest: StoredValue::new(0),
+        }
+    }
+
+    /// What can be run.
+    pub fn catalog(self) -> Signal<Loaded<Arc<BenchCatalog>>> {
+        self.catalog.into()
+    }
+
+    /// All benches, newest first.
+    pub fn history(self) -> Signal<Loaded<Vec<BenchSummary>>> {
+        self.history.into()
+    }
+
+    /// The bench that is looked at.
+    pub fn bench(self) -> Signal<Loaded<Bench>> {
+        self.bench.into()
+    }
+
+    /// How far a row is, when the server has said so since the page was opened.
+    pub fn progress(self, row: &BenchRowId) -> Option<BenchProgress> {
+        self.live.with(|live| live.get(row).copied())
+    }
+
+    /// Looks at a bench, or at the newest.
+    pub fn look(self, wanted: Option<BenchId>) {
+        let other = self.wanted.with_value(|now| *now != wanted);
+        self.wanted.set_value(wanted);
+        self.watching.set_value(Watching::Somebody);
+        if other {
+            self.bench.set(Loaded::Loading);
+        }
+        self.read_catalog();
+        self.refresh();
+    }
+
+    /// Nobody looks any more.
+    pub fn look_away(self) {
+        self.watching.set_value(Watching::Nobody);
+    }
+
+    /// The server says how far a row is.
+    pub fn moved_on(self, row: BenchRowId, progress: BenchProgress) {
+        if self.watching.get_value() == Watching::Somebody {
+            self.live.update(|live| {
+                live.insert(row, progress);
+            });
+        }
+    }
+
+    /// Something changed: reads anew what is looked at.
+    pub fn changed(self) {
+        if self.watching.get_value() == Watching::Somebody {
+            self.refresh();
+        }
+    }
+
+    /// Reads the history and the bench anew. What is shown stays until the answer is there.
+    pub fn refresh(self) {
+        let request = self.newest.get_value().wrapping_add(1);
+        self.newest.set_value(request);
+        let is_newest = move || self.newest.get_value() == request;
+        leptos::task::spawn_local(async move {
+            let history = client::get::<Vec<BenchSummary>>(routes::BENCHES).await;
+            if !is_newest() {
+                return;
+            }
+            let first = match &history {
+                Ok(history) => history.first().map(|bench| bench.id.clone()),
+                Err(_) => None,
+            };
+            replace(self.history, history);
+            let Some(id) = self.wanted.get_value().or(first) else {
+                return;
+            };
+            let bench = client::get::<Bench>(&routes::bench(&id)).await;
+            if is_newest() {
+                replace(self.bench, bench);
+            }
+        });
+    }
+
+    /// Starts a bench; `then` hears its id.
+    pub fn start(self, toasts: Toasts, request: StartBench, then: Callback<Option<BenchId>>) {
+        leptos::task::spawn_local(async move {
+            let path = routes::BENCHES;
+            match client::send_json::<_, Bench>(Method::Post, path, &request).await {
+                Ok(bench) => {
+                    then.run(Some(bench.id.clone()));
+                    self.look(Some(bench.id.clone()));
+                    self.bench.set(Loaded::Ready(bench));
+                }
+                Err(problem) => {
+                    toasts.fail("Not started", &problem);
+                    then.run(None);
+                }
+            }
+        });
+    }
+
+    /// Sends a request that answers with the bench as it is then.
+    pub fn act(self, toasts: Toasts, what: &'static str, path: String) {
+        leptos::task::spawn_local(async move {
+            match client::send::<Bench>(Method::Post, &path).await {
+                Ok(bench) => replace(self.bench, Ok(bench)),
+                Err(problem) => toasts.fail(what, &problem),
+            }
+        });
+    }
+
+    /// Forgets a bench; `then` runs when it is gone.
+    pub fn delete(self, toasts: Toasts, id: BenchId, then: Callback<()>) {
+        leptos::task::spawn_local(async move {
+            match client::send::<()>(Method::Delete, &routes::bench(&id)).await {
+                Ok(()) => {
+                    then.run(());
+                    self.look(None);
+                }
+                Err(problem) => toasts.fail("Not removed", &problem),
+            }
+        });
+    }
+
+    fn read_catalog(self) {
+        if self
+            .catalog
+            .with_untracked(|c| matches!(c, Loaded::Ready(_)))
+        {
+            return;
+        }
+        leptos::task::spawn_local(async move {
+            let answer = client::get::<BenchCatalog>(routes::BENCH_CATALOG).await;
+            replace(self.catalog, answer.map(Arc::new));
+        });
+    }
+}
+
+impl Default for BenchStore {
+    fn default() -> BenchStore {
+        BenchStore::new()
+    }
+}
+
+/// Keeps what is there when the answer is a problem.
+fn replace<T: Send + Sync + 'static>(signal: RwSignal<Loaded<T>>, answer: Result<T, Problem>) {
+    match answer {
+        Ok(value) => signal.set(Loaded::Ready(value)),
+        Err(problem) => signal.update(|shown| {
+            if !matches!(shown, Loaded::Ready(_)) {
+                *shown = Loaded::Failed(problem);
+            }
+        }),
+    }
+}
