@@ -15,5 +15,6 @@ pub mod progress;
 pub mod query;
 pub mod routes;
 pub mod runs;
+pub mod shares;
 pub mod timeline;
 pub mod view_state;

@@ -10,6 +10,7 @@ pub mod access;
 pub mod app;
 pub mod bench;
 pub mod blobs;
+pub mod cards;
 pub mod cli;
 mod clock;
 pub mod comparisons;

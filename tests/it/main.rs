@@ -7,5 +7,6 @@ mod explore;
 mod front_page;
 mod recipes;
 mod setup;
+mod sharing;
 mod tidy;
 mod truth;

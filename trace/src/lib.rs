@@ -15,6 +15,7 @@ pub mod leaks;
 pub mod levels;
 pub mod pyramid;
 pub mod reader;
+pub mod redact;
 pub mod replay;
 pub mod snapshot;
 pub mod span;

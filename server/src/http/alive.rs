@@ -1,6 +1,7 @@
 //! What is alive at a moment, what came and went between two, and the allocations themselves.
 
 use super::App;
+use super::audience::Audience;
 use super::error::Error;
 use super::extract::{Path, Query, dimension, run_id};
 use super::packed::{self, Keep};
@@ -57,6 +58,7 @@ pub async fn alive(
     State(app): State<Arc<App>>,
     Path((run, device)): Path<(String, u32)>,
     Query(query): Query<AliveQuery>,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let run = run_id(&run)?;
@@ -67,11 +69,18 @@ pub async fn alive(
         "alive",
         &format!("{:?}-{}", query.at, by.name()),
     );
-    answer(&app, run, device, &headers, etag, move |decoded, device| {
-        let last = device.events.len().checked_sub(1);
-        let at = event(device, query.at.or(last).unwrap_or(0))?;
-        Ok(questions::alive(decoded, device, at, by))
-    })
+    answer(
+        &app,
+        (run, device),
+        &audience,
+        &headers,
+        etag,
+        move |decoded, device| {
+            let last = device.events.len().checked_sub(1);
+            let at = event(device, query.at.or(last).unwrap_or(0))?;
+            Ok(questions::alive(decoded, device, at, by))
+        },
+    )
     .await
 }
 
@@ -84,6 +93,7 @@ pub async fn changes(
     State(app): State<Arc<App>>,
     Path((run, device)): Path<(String, u32)>,
     Query(query): Query<ChangesQuery>,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let run = run_id(&run)?;
@@ -94,10 +104,17 @@ pub async fn changes(
     }
     let what = format!("{}-{}-{}", query.from, query.to, by.name());
     let etag = etag(&run, device, "changes", &what);
-    answer(&app, run, device, &headers, etag, move |decoded, device| {
-        let events = Span::new(event(device, query.from)?, event(device, query.to)?);
-        Ok(questions::changes(decoded, device, events, by))
-    })
+    answer(
+        &app,
+        (run, device),
+        &audience,
+        &headers,
+        etag,
+        move |decoded, device| {
+            let events = Span::new(event(device, query.from)?, event(device, query.to)?);
+            Ok(questions::changes(decoded, device, events, by))
+        },
+    )
     .await
 }
 
@@ -111,16 +128,24 @@ pub async fn allocations(
     Path((run, device)): Path<(String, u32)>,
     Query(filter): Query<AllocationFilter>,
     Query(page): Query<PageQuery>,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let run = run_id(&run)?;
     let limit = page.limit.unwrap_or(100);
     let what = format!("{}-{limit}{}", page.offset, filter.query());
     let etag = etag(&run, device, "allocations", &api::query::encode(&what));
-    answer(&app, run, device, &headers, etag, move |decoded, device| {
-        let found = questions::page(decoded, device, &filter, page.offset, limit);
-        found.map_err(|error| Error::BadRequest(error.to_string()))
-    })
+    answer(
+        &app,
+        (run, device),
+        &audience,
+        &headers,
+        etag,
+        move |decoded, device| {
+            let found = questions::page(decoded, device, &filter, page.offset, limit);
+            found.map_err(|error| Error::BadRequest(error.to_string()))
+        },
+    )
     .await
 }
 
@@ -131,14 +156,24 @@ pub async fn allocations(
 pub async fn beside(
     State(app): State<Arc<App>>,
     Path((run, device, block)): Path<(String, u32, u32)>,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let run = run_id(&run)?;
     let etag = etag(&run, device, "beside", &block.to_string());
-    answer(&app, run, device, &headers, etag, move |decoded, device| {
-        let found = questions::beside(decoded, device, BlockIdx(block));
-        found.ok_or_else(|| Error::NotFound(format!("block {block} on device {}", device.device)))
-    })
+    answer(
+        &app,
+        (run, device),
+        &audience,
+        &headers,
+        etag,
+        move |decoded, device| {
+            let found = questions::beside(decoded, device, BlockIdx(block));
+            found.ok_or_else(|| {
+                Error::NotFound(format!("block {block} on device {}", device.device))
+            })
+        },
+    )
     .await
 }
 
@@ -161,18 +196,20 @@ pub(super) fn etag(run: &RunId, device: u32, what: &str, question: &str) -> Stri
 /// Asks the decoded trace of a run, off the runtime's threads.
 pub(super) async fn answer<T: Serialize + Send + 'static>(
     app: &App,
-    run: RunId,
-    device: u32,
+    (run, device): (RunId, u32),
+    audience: &Audience,
     headers: &HeaderMap,
     etag: String,
     ask: impl FnOnce(&Decoded, &DeviceTrace) -> Result<T, Error> + Send + 'static,
 ) -> Result<Response, Error> {
     let trace = app.store.read(move |reader| reader.run_ref(&run));
     let trace = trace.await?.trace;
+    let redaction = audience.redaction();
+    let etag = audience.tagged(etag);
     if let Some(response) = packed::not_modified(headers, &etag, Keep::Ask) {
         return Ok(response);
     }
-    let decoded = app.pictures.traces.get(trace).await?;
+    let decoded = app.pictures.traces.get_for(trace, redaction).await?;
     let work = tokio::task::spawn_blocking(move || ask(&decoded, decoded.device(device)?));
     let value = work.await.map_err(|_| Error::Panicked)??;
     Ok(packed::immutable_json(headers, &value, etag, Keep::Ask))

@@ -1,15 +1,17 @@
 //! Does a run leak, and how did it grow?
 
 use super::App;
+use super::audience::Audience;
 use super::error::Error;
 use super::extract::{Path, Query, dimension, run_id};
 use super::packed::{self, Keep};
-use super::pictures::Version;
+use super::pictures::{Version, decoded};
 use crate::questions;
 use api::alive::Growth;
 use api::ids::RunId;
 use api::leaks::Leaks;
 use api::problem::Problem;
+use api::shares::Redaction;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -31,6 +33,7 @@ pub async fn leaks(
     State(app): State<Arc<App>>,
     Path((run, device)): Path<(String, u32)>,
     Query(version): Query<Version>,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let run = run_id(&run)?;
@@ -39,7 +42,8 @@ pub async fn leaks(
         false => Keep::Ask,
     };
     let etag = format!("W/\"{run}-{device}-leaks-v{}\"", Leaks::VERSION);
-    let leaks = app.uploads.judge().leaks(&run, device).await?;
+    let etag = audience.tagged(etag);
+    let leaks = found(&app, &run, device, &audience).await?;
     Ok(packed::immutable_json(&headers, &leaks, etag, keep))
 }
 
@@ -52,19 +56,39 @@ pub async fn growth(
     State(app): State<Arc<App>>,
     Path((run, device)): Path<(String, u32)>,
     Query(query): Query<GrowthQuery>,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let run: RunId = run_id(&run)?;
     let by = dimension(query.by.as_deref().unwrap_or("site"))?;
-    let leaks = app.uploads.judge().leaks(&run, device).await?;
+    let leaks = found(&app, &run, device, &audience).await?;
     let sites: Vec<_> = leaks
         .groups
         .iter()
         .filter_map(|g| g.site.parse().ok())
         .collect();
     let etag = super::alive::etag(&run, device, "growth", by.name());
-    super::alive::answer(&app, run, device, &headers, etag, move |decoded, device| {
-        Ok(questions::growth(decoded, device, by, &sites))
-    })
+    let asked = (run, device);
+    super::alive::answer(
+        &app,
+        asked,
+        &audience,
+        &headers,
+        etag,
+        move |decoded, device| Ok(questions::growth(decoded, device, by, &sites)),
+    )
     .await
+}
+
+/// What was found about a device, in the words that the reader may see. Without names sites have
+/// other keys, so what is left out cannot be taken out afterwards: the trace is judged without it.
+async fn found(app: &App, run: &RunId, device: u32, audience: &Audience) -> Result<Leaks, Error> {
+    if audience.redaction() == Redaction::None {
+        return Ok(app.uploads.judge().leaks(run, device).await?);
+    }
+    let decoded = decoded(app, run.clone(), audience).await?;
+    let judge = move || Ok(questions::report(&decoded.trace, decoded.device(device)?));
+    tokio::task::spawn_blocking(judge)
+        .await
+        .map_err(|_| Error::Panicked)?
 }
