@@ -73,6 +73,10 @@ id!(
     UploadId, "upl_", "an upload id"
 );
 id!(
+    /// A link that was handed on. It names the link and opens nothing by itself.
+    ShareId, "shr_", "a link id"
+);
+id!(
     /// A bench: rows that were asked for together.
     BenchId, "ben_", "a bench id"
 );

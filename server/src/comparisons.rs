@@ -6,6 +6,7 @@
 use crate::pictures::{Decoded, Traces};
 use crate::store::{StoreError, StoreResult};
 use api::compare::{Against, Curve, Curves, CurvesWanted};
+use api::shares::Redaction;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,8 +25,8 @@ const PAIRS: usize = 128;
 /// The cache.
 pub struct Comparisons {
     traces: Arc<Traces>,
-    profiles: Recent<i64, Profile>,
-    pairs: Recent<(i64, i64), Against>,
+    profiles: Recent<(i64, Redaction), Profile>,
+    pairs: Recent<(i64, i64, Redaction), Against>,
 }
 
 impl Comparisons {
@@ -38,18 +39,23 @@ impl Comparisons {
         }
     }
 
-    /// Compares traces with the first of them.
+    /// Compares traces with the first of them, in the texts that the reader may see.
     ///
     /// # Errors
     /// The database's, and [`StoreError::Undecodable`].
-    pub async fn compare(&self, traces: &[i64]) -> StoreResult<Vec<Arc<Against>>> {
+    pub async fn compare(
+        &self,
+        traces: &[i64],
+        redaction: Redaction,
+    ) -> StoreResult<Vec<Arc<Against>>> {
         let Some((&base, others)) = traces.split_first() else {
             return Ok(Vec::new());
         };
         let mut compared = Vec::with_capacity(others.len());
         for &new in others {
-            let cell = self.pairs.cell((base, new));
-            let against = cell.get_or_try_init(|| self.pair(base, new)).await?;
+            let cell = self.pairs.cell((base, new, redaction));
+            let make = || self.pair(base, new, redaction);
+            let against = cell.get_or_try_init(make).await?;
             compared.push(Arc::clone(against));
         }
         Ok(compared)
@@ -59,19 +65,20 @@ impl Comparisons {
     ///
     /// # Errors
     /// The database's, and [`StoreError::Undecodable`].
-    pub async fn profile(&self, trace: i64) -> StoreResult<Arc<Profile>> {
+    pub async fn profile(&self, trace: i64, redaction: Redaction) -> StoreResult<Arc<Profile>> {
         let make = async || {
-            let decoded = self.traces.get(trace).await?;
+            let decoded = self.traces.get_for(trace, redaction).await?;
             off_runtime(move || Profile::of(&decoded.trace))
                 .await
                 .map(Arc::new)
         };
-        let cell = self.profiles.cell(trace);
+        let cell = self.profiles.cell((trace, redaction));
         cell.get_or_try_init(make).await.cloned()
     }
 
-    async fn pair(&self, base: i64, new: i64) -> StoreResult<Arc<Against>> {
-        let (base, new) = (self.profile(base).await?, self.profile(new).await?);
+    async fn pair(&self, base: i64, new: i64, redaction: Redaction) -> StoreResult<Arc<Against>> {
+        let base = self.profile(base, redaction).await?;
+        let new = self.profile(new, redaction).await?;
         let work = move || Against::of(&base, &new, &Limits::default());
         off_runtime(work).await.map(Arc::new)
     }

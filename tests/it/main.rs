@@ -2,9 +2,11 @@
 
 mod compare;
 mod compare_page;
+mod drill_down;
 mod explore;
 mod front_page;
 mod recipes;
 mod setup;
+mod sharing;
 mod tidy;
 mod truth;

@@ -12,6 +12,7 @@
 
 pub mod axes;
 pub mod axis;
+pub mod card;
 pub mod colours;
 pub mod facts;
 pub mod format;

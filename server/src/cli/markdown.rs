@@ -35,6 +35,27 @@ pub fn comparison(comparison: &Comparison, link: Option<&str>) -> String {
     out + "\n"
 }
 
+/// The headline numbers without any name or place: a project may be private where its pull request
+/// is not.
+pub fn numbers_only(comparison: &Comparison, link: &str) -> String {
+    let mut out = "### GPU memory\n\n".to_owned();
+    for (at, against) in comparison.against.iter().enumerate() {
+        if comparison.against.len() > 1 {
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "Run {} against the baseline:\n", at + 1);
+        }
+        match against.difference() {
+            Some(difference) => {
+                let _ = writeln!(out, "**{}**\n", capital(word(difference.change)));
+                out += &numbers(difference);
+            }
+            None => out += "No device in both that holds memory or events.\n",
+        }
+        out.push('\n');
+    }
+    out + &format!("[Open the comparison]({link})\n")
+}
+
 /// A gate's answer, then the comparison.
 pub fn gate(comparison: &Comparison, verdicts: &Verdicts) -> String {
     let (mark, word) = match verdicts.outcome {

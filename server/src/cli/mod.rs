@@ -4,7 +4,7 @@ mod bench;
 mod compare;
 mod gate;
 mod inspect;
-mod markdown;
+pub(crate) mod markdown;
 mod push;
 mod remote;
 mod replay;

@@ -1,16 +1,21 @@
 //! Runs against one another, and their curves over one axis.
 
 use super::App;
+use super::audience::Audience;
 use super::error::Error;
-use super::extract::{Query, compared_runs};
+use super::extract::{Origin, Query, compared_runs};
 use super::packed;
+use super::shares::page_link;
+use crate::cli::markdown;
 use crate::store::RunRow;
 use api::compare::{Against, ComparedRun, Comparison, Curves, CurvesWanted};
 use api::ids::RunId;
 use api::problem::Problem;
+use api::routes;
+use api::shares::{Redaction, nameless};
 use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::response::Response;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trace::compare::curves::Align;
@@ -59,15 +64,66 @@ struct Shared<'a> {
 pub async fn compare(
     State(app): State<Arc<App>>,
     Query(query): Query<RunsQuery>,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
+    let redaction = audience.redaction();
     let rows = rows(&app, compared_runs(&query.runs)?).await?;
     let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
-    let against = app.comparisons.compare(&traces).await?;
-    let runs = rows.into_iter().map(compared).collect();
+    let against = app.comparisons.compare(&traces, redaction).await?;
+    let runs = rows.into_iter().map(|row| compared(row, redaction));
+    let runs = runs.collect();
     let against = against.iter().map(Arc::as_ref).collect();
     // Names change, so the whole is put together each time; what takes time is kept.
     Ok(packed::json(&headers, &Shared { runs, against }))
+}
+
+/// How much the Markdown tells, and where it leads.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub struct MarkdownQuery {
+    /// 2 to 8 run ids, separated by commas; the first is the baseline.
+    runs: String,
+    /// `1`: numbers alone, without names and places, for private projects.
+    #[serde(default)]
+    numbers_only: u8,
+    /// The last part of a link's address: the block then leads there.
+    link: Option<String>,
+}
+
+/// A comparison as Markdown, for a pull request.
+#[utoipa::path(get, path = "/api/compare/card.md", tag = "compare", params(MarkdownQuery),
+    responses((status = 200, content_type = "text/markdown"), (status = 400, body = Problem),
+              (status = 404, body = Problem)))]
+pub async fn md(
+    State(app): State<Arc<App>>,
+    Query(query): Query<MarkdownQuery>,
+    origin: Origin,
+    audience: Audience,
+) -> Result<Response, Error> {
+    let redaction = audience.redaction();
+    let ids = compared_runs(&query.runs)?;
+    let is_slug = |slug: &&String| slug.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let link = match query.link.as_ref().filter(is_slug) {
+        Some(slug) => page_link(&origin, slug),
+        None => format!("{origin}{}", routes::compare_page(&ids)),
+    };
+    let rows = rows(&app, ids).await?;
+    let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
+    let against = app.comparisons.compare(&traces, redaction).await?;
+    let runs = rows.into_iter().map(|row| compared(row, redaction));
+    let comparison = Comparison {
+        runs: runs.collect(),
+        against: against.iter().map(|one| Against::clone(one)).collect(),
+    };
+    let text = match query.numbers_only {
+        0 => markdown::comparison(&comparison, Some(&link)),
+        _ => markdown::numbers_only(&comparison, &link),
+    };
+    let headers = [
+        (header::CONTENT_TYPE, "text/markdown; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    Ok((headers, text).into_response())
 }
 
 /// Curves of the runs of a comparison over one axis.
@@ -122,10 +178,13 @@ pub(super) async fn rows(app: &App, ids: Vec<RunId>) -> Result<Vec<RunRow>, Erro
     Ok(read.await?)
 }
 
-fn compared(row: RunRow) -> ComparedRun {
+fn compared(row: RunRow, redaction: Redaction) -> ComparedRun {
     ComparedRun {
+        name: match redaction {
+            Redaction::None => row.name,
+            Redaction::Redacted => nameless(&row.id),
+        },
         id: Some(row.id),
-        name: row.name,
         torch: row.torch_guess,
     }
 }

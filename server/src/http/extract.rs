@@ -5,6 +5,7 @@ use api::ids::{BenchId, BenchRowId, ComparisonId, RunId, UploadId};
 use axum::extract::{FromRequest, FromRequestParts};
 use axum::http::request::Parts;
 use std::str::FromStr;
+use trace::alive::Dimension;
 use trace::tiles::{GroupBy, TileId};
 
 /// A JSON body.
@@ -108,6 +109,11 @@ pub fn tile_id(level: u8, index: u32) -> Result<TileId, Error> {
         true => Ok(TileId { level, index }),
         false => Err(Error::NotFound(format!("tile level {level}"))),
     }
+}
+
+/// A grouping in a query.
+pub fn dimension(text: &str) -> Result<Dimension, Error> {
+    Dimension::from_str(text).map_err(|error| Error::BadRequest(error.to_string()))
 }
 
 /// A grouping in a path.

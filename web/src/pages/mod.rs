@@ -5,3 +5,4 @@ pub mod compare;
 pub mod not_found;
 pub mod run;
 pub mod runs;
+pub mod shared;

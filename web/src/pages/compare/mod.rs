@@ -10,12 +10,16 @@ mod sites;
 mod steps;
 
 use crate::client;
+use crate::components::copy_for_pr::CopyForPr;
 use crate::components::problem_note::ProblemNote;
+use crate::components::share::ShareButton;
+use crate::pages::shared::OpenedLink;
 use crate::url_state::{Query, UrlState, use_url_state};
 use api::compare::{Against, Comparison};
 use api::compare_view::CompareState;
 use api::problem::Problem;
 use api::routes;
+use api::shares::ShareTarget;
 use api::view_state::BadViewState;
 use cards::{Cards, Conditions};
 use curves::CurvesSource;
@@ -93,14 +97,41 @@ pub fn ComparePage() -> impl IntoView {
             .map(|note| view! { <p>{note.to_string()}</p> })
             .collect_view()
     };
+    let OpenedLink(link) = expect_context();
+    // A link opens these runs: its reader chooses no others, and hands it on by copying it.
+    let owner = move || link.with(Option::is_none);
+    let enough = Memo::new(move |_| runs.with(|runs| runs.len() >= 2));
+    let tools = move || {
+        owner().then(|| {
+            view! {
+                <Chooser view=view/>
+                {move || enough.get().then(|| view! { <Actions view=view/> })}
+            }
+        })
+    };
     view! {
         <div class="compare-page">
             <div class="compare-title">
                 <h1>"Compare"</h1>
-                <Chooser view=view/>
+                {tools}
             </div>
             <div class="run-link-notes" role="status">{notes}</div>
             {body}
+        </div>
+    }
+}
+
+/// What takes this view elsewhere.
+#[component]
+fn Actions(view: UrlState<CompareState>) -> impl IntoView {
+    let query = Signal::derive(move || view.state().with(Query::write));
+    let target = Signal::derive(move || ShareTarget::Comparison {
+        runs: view.state().with(|state| state.runs.clone()),
+    });
+    view! {
+        <div class="run-actions">
+            <CopyForPr target=target query=query/>
+            <ShareButton target=target query=query/>
         </div>
     }
 }
