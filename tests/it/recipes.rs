@@ -199,13 +199,11 @@ fn run_workflow(server: &TestServer, base: &str, new: &str) -> (Vec<(String, i32
     std::fs::copy(recipe("tidemark_capture.py"), capture).expect("the recipe is there");
     std::fs::create_dir(at("packages")).expect("a folder");
     std::fs::write(at("packages/torch.py"), FAKE_TORCH).expect("it can be written");
-    let bin = tests::tidemark();
-    let bin = bin
-        .parent()
-        .expect("the binary lies in a folder")
-        .display()
-        .to_string();
-    let path = format!("{bin}:{}", std::env::var("PATH").unwrap_or_default());
+    std::fs::create_dir(at("bin")).expect("a folder");
+    // Whatever the binary under test is called.
+    std::os::unix::fs::symlink(tests::tidemark(), at("bin/tidemark")).expect("a link");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", at("bin").display());
     let steps = shell_steps(&workflow).into_iter().map(|(name, script)| {
         // As GitHub starts `shell: bash`.
         let output = Command::new("bash")

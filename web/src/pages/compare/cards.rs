@@ -103,7 +103,7 @@ fn Card(focus: Focus, run: usize) -> impl IntoView {
             })
         >
             <span class="card-head">
-                <span class=format!("swatch run-{run}") aria-hidden="true"></span>
+                <span class=format!("run-swatch run-{run}") aria-hidden="true"></span>
                 <span class="card-name">{focus.name(run)}</span>
                 {gate}
             </span>

@@ -79,7 +79,7 @@ fn Chip(view: UrlState<CompareState>, at: usize, last: usize, id: RunId) -> impl
                 title="Make it the baseline"
                 on:click=move |_| change(&|runs| runs[..=at].rotate_right(1))
             >
-                "baseline"
+                "make baseline"
             </button>
         }
     });
@@ -109,7 +109,7 @@ fn Chip(view: UrlState<CompareState>, at: usize, last: usize, id: RunId) -> impl
     });
     view! {
         <li class="chip">
-            <span class=format!("swatch run-{at}") aria-hidden="true"></span>
+            <span class=format!("run-swatch run-{at}") aria-hidden="true"></span>
             <A href=page attr:class="chip-name" attr:title="Open the run">{shown}</A>
             <span class="chip-role">{role}</span>
             {baseline} {earlier} {later}

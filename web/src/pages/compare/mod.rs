@@ -213,6 +213,11 @@ impl Focus {
         self.difference_of(self.against.get(), self.pair.get())
     }
 
+    /// The same, for what is put together anew when it changes.
+    fn difference_untracked(self) -> Option<Arc<Difference>> {
+        self.difference_of(self.against.get_untracked(), self.pair.get_untracked())
+    }
+
     /// The name of a run.
     fn name(self, run: usize) -> String {
         let comparison = self.comparison();

@@ -50,15 +50,14 @@ fn small<'a>(
     }
 }
 
-#[component]
-fn Multiple(
+/// Ties a small canvas to what it shows: curves, size, theme.
+fn paint_when_changed(
     focus: Focus,
     source: CurvesSource,
     run: usize,
     high: Memo<Option<u64>>,
-) -> impl IntoView {
-    let element = NodeRef::<html::Canvas>::new();
-    let holder = NodeRef::<html::Div>::new();
+    (element, holder): (NodeRef<html::Canvas>, NodeRef<html::Div>),
+) {
     let size = RwSignal::new(Canvas {
         width: 1.0,
         height: 1.0,
@@ -96,6 +95,18 @@ fn Multiple(
             }
         });
     });
+}
+
+#[component]
+fn Multiple(
+    focus: Focus,
+    source: CurvesSource,
+    run: usize,
+    high: Memo<Option<u64>>,
+) -> impl IntoView {
+    let element = NodeRef::<html::Canvas>::new();
+    let holder = NodeRef::<html::Div>::new();
+    paint_when_changed(focus, source, run, high, (element, holder));
     let pressed = move || focus.against.get() == run;
     let headline = focus.with_against(run, |against| {
         against
@@ -115,7 +126,7 @@ fn Multiple(
             })
         >
             <span class="multiple-name">
-                <span class=format!("swatch run-{run}") aria-hidden="true"></span>
+                <span class=format!("run-swatch run-{run}") aria-hidden="true"></span>
                 {focus.name(run)}
             </span>
             <div class="multiple-picture" node_ref=holder>

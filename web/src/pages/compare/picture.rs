@@ -210,17 +210,7 @@ fn Plot(stage: Stage) -> impl IntoView {
     let canvas_ref = NodeRef::<html::Canvas>::new();
     let holder = NodeRef::<html::Div>::new();
     paint_when_changed(stage, canvas_ref, holder);
-    let down = move |event: PointerEvent| {
-        if event.button() == 0 && event.pointer_type() != "touch" {
-            let target = event.target().and_then(|t| t.dyn_into::<Element>().ok());
-            if let Some(target) = target {
-                // A pointer that is gone already may refuse.
-                let _ = target.set_pointer_capture(event.pointer_id());
-            }
-            let x = f64::from(event.offset_x());
-            stage.drag.set(Some((x, x)));
-        }
-    };
+    let down = move |event: PointerEvent| press(stage, &event);
     let moved = move |event: PointerEvent| {
         let x = f64::from(event.offset_x());
         stage
@@ -228,31 +218,8 @@ fn Plot(stage: Stage) -> impl IntoView {
             .update(|drag| *drag = drag.map(|(from, _)| (from, x)));
         stage.cursor.set(stage.axis_at(x));
     };
-    let up = move |_: PointerEvent| {
-        let drag = stage.drag.get_untracked();
-        stage.drag.set(None);
-        if let Some((from, to)) = drag
-            && (to - from).abs() > CLICK
-            && let (Some(from), Some(to)) =
-                (stage.axis_at(from.min(to)), stage.axis_at(from.max(to)))
-            && from < to
-        {
-            stage.show(Some((from, to)));
-        }
-    };
-    let wheel = move |event: WheelEvent| {
-        // Without a modifier the page scrolls.
-        if event.ctrl_key() || event.meta_key() || event.shift_key() {
-            event.prevent_default();
-            let at = stage.axis_at(f64::from(event.offset_x()));
-            let delta = if event.delta_y() == 0.0 {
-                event.delta_x()
-            } else {
-                event.delta_y()
-            };
-            stage.zoom(at, (-delta / 300.0).exp2());
-        }
-    };
+    let up = move |_: PointerEvent| release(stage);
+    let wheel = move |event: WheelEvent| roll(stage, &event);
     let keys = move |event: KeyboardEvent| act_on_key(stage, &event);
     let busy = move || stage.source.waiting.get().to_string();
     view! {
@@ -286,6 +253,49 @@ fn Plot(stage: Stage) -> impl IntoView {
         </div>
         <p id="overlay-summary" class="visually-hidden">{move || summary(stage)}</p>
     }
+}
+
+/// A drag begins; a finger scrolls the page instead.
+fn press(stage: Stage, event: &PointerEvent) {
+    if event.button() != 0 || event.pointer_type() == "touch" {
+        return;
+    }
+    let target = event.target().and_then(|t| t.dyn_into::<Element>().ok());
+    if let Some(target) = target {
+        // A pointer that is gone already may refuse.
+        let _ = target.set_pointer_capture(event.pointer_id());
+    }
+    let x = f64::from(event.offset_x());
+    stage.drag.set(Some((x, x)));
+}
+
+/// A drag ends: what it spans is shown.
+fn release(stage: Stage) {
+    let drag = stage.drag.get_untracked();
+    stage.drag.set(None);
+    let Some((from, to)) = drag.filter(|(from, to)| (to - from).abs() > CLICK) else {
+        return;
+    };
+    if let (Some(from), Some(to)) = (stage.axis_at(from.min(to)), stage.axis_at(from.max(to)))
+        && from < to
+    {
+        stage.show(Some((from, to)));
+    }
+}
+
+/// Zooms; without a modifier the page scrolls.
+fn roll(stage: Stage, event: &WheelEvent) {
+    if !(event.ctrl_key() || event.meta_key() || event.shift_key()) {
+        return;
+    }
+    event.prevent_default();
+    let at = stage.axis_at(f64::from(event.offset_x()));
+    // With shift some browsers turn the wheel sideways.
+    let delta = match event.delta_y() {
+        0.0 => event.delta_x(),
+        delta => delta,
+    };
+    stage.zoom(at, (-delta / 300.0).exp2());
 }
 
 fn act_on_key(stage: Stage, event: &KeyboardEvent) {
@@ -453,7 +463,7 @@ fn ValueRow(stage: Stage, run: usize, readout: Memo<Option<Readout>>) -> impl In
     };
     view! {
         <li>
-            <span class=format!("swatch run-{run}") aria-hidden="true"></span>
+            <span class=format!("run-swatch run-{run}") aria-hidden="true"></span>
             <a class="values-name" href=page title="Open this moment in the run">
                 {stage.focus.name(run)}
             </a>

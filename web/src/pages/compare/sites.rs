@@ -277,7 +277,7 @@ fn SiteDetail(focus: Focus, site: SiteDelta) -> impl IntoView {
         view! {
             <div class="site-side">
                 <h3>
-                    <span class=format!("swatch run-{run}") aria-hidden="true"></span>
+                    <span class=format!("run-swatch run-{run}") aria-hidden="true"></span>
                     {name}
                 </h3>
                 {body}
@@ -310,7 +310,9 @@ fn SideDetail(focus: Focus, run: usize, side: SiteSide) -> impl IntoView {
             line => format!("{}:{line}", frame.filename),
         };
         view! {
-            <li><span class="frame-name">{frame.name}</span> " " <span class="muted">{at}</span></li>
+            <li>
+                <span class="frame-name">{frame.name}</span> " " <span class="muted">{at}</span>
+            </li>
         }
     });
     let frames = frames.collect_view();
@@ -325,7 +327,7 @@ fn SideDetail(focus: Focus, run: usize, side: SiteSide) -> impl IntoView {
 fn timeline_of(focus: Focus, run: usize, stack: u32) -> Option<String> {
     let comparison = focus.comparison();
     let id = comparison.runs.get(run)?.id.clone()?;
-    let difference = focus.difference()?;
+    let difference = focus.difference_untracked()?;
     let device = if run == 0 {
         difference.base.device
     } else {
