@@ -125,7 +125,7 @@ pub fn GrowthChart(asker: Asker, growth: Arc<Growth>) -> impl IntoView {
                 </label>
             </figcaption>
             <div class="growth-frame">
-                {move || areas.with(|areas| level_labels(areas))}
+                {move || areas.with(level_labels)}
                 <Plot asker=asker growth=growth areas=areas spot=spot/>
                 {growth.with_value(|g| moment_labels(g))}
             </div>
