@@ -59,6 +59,20 @@ const FIRST_BAND: &str = "
     }
     return null;";
 
+/// That point, once the page has stopped growing above and around the chart.
+async fn first_band(browser: &Browser) -> Value {
+    wait_for_picture(browser).await;
+    let mut at = Value::Null;
+    for _ in 0..100 {
+        let before = std::mem::replace(&mut at, browser.eval(FIRST_BAND).await);
+        if at.is_array() && at == before {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+    }
+    at
+}
+
 #[tokio::test]
 async fn from_the_growth_chart_to_the_stack_of_a_leaked_block() {
     let server = TestServer::start();
@@ -76,7 +90,7 @@ async fn from_the_growth_chart_to_the_stack_of_a_leaked_block() {
     )
     .await;
     // First click: the band that grows.
-    let at = browser.eval(FIRST_BAND).await;
+    let at = first_band(&browser).await;
     assert!(at.is_array(), "the leaking band is not painted at the end");
     click_at(&browser, &at).await;
     let listed = "return document.querySelectorAll('tr.block').length === 12 && \
@@ -218,7 +232,7 @@ async fn an_engine_run_leads_from_the_growth_chart_to_what_holds_the_tensor() {
     wait_until(&browser, "verdict and growth chart", 60, drawn).await;
     browser.screenshot("engine-leaks").await;
     // Second click: the band that grows. Third: one of its allocations.
-    let at = browser.eval(FIRST_BAND).await;
+    let at = first_band(&browser).await;
     assert!(at.is_array(), "the leaking band is not painted at the end");
     click_at(&browser, &at).await;
     let listed = "return document.querySelectorAll('tr.block').length > 5;";
