@@ -342,10 +342,10 @@ fn DeviceView(
             <div class="run-picture">
                 <Timeline handle=handle device=device/>
                 {problem}
+                <Questions asker=asker/>
             </div>
             <SelectionPanel handle=handle view=view.state() below_block=Callback::new(beside)/>
         </div>
-        <Questions asker=asker/>
     }
 }
 
