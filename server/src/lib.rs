@@ -12,6 +12,7 @@ pub mod blobs;
 pub mod cli;
 mod clock;
 pub mod config;
+pub mod export;
 pub mod facts;
 pub mod http;
 mod identity;

@@ -1,6 +1,7 @@
 //! What a person types.
 
 mod bench;
+mod export;
 mod inspect;
 mod push;
 mod replay;
@@ -50,6 +51,8 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Drive the offloader with recorded calls and report each difference
     Replay(replay::ReplayArgs),
+    /// Write a run for other tools: PyTorch's viewers, dataframes, Perfetto
+    Export(export::ExportArgs),
     /// Run one row of a bench, as the server asks for it on stdin
     #[command(hide = true, after_help = run_row::EXAMPLES)]
     RunRow,
@@ -106,6 +109,7 @@ pub fn run() -> Result<(), CliError> {
         Some(Command::Push(args)) => push::push(&args),
         Some(Command::Bench(args)) => bench::bench(&args),
         Some(Command::Replay(args)) => replay::replay(&args),
+        Some(Command::Export(args)) => export::export(&args),
         Some(Command::RunRow) => run_row::run_row(),
         Some(Command::ProbeCard) => run_row::probe(),
     }

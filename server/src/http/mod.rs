@@ -4,6 +4,7 @@ mod assets;
 mod bench;
 pub mod error;
 mod events;
+mod export;
 mod extract;
 mod guard;
 mod packed;
@@ -73,6 +74,7 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(pictures::marks))
         .routes(routes!(pictures::block))
         .routes(routes!(pictures::moment))
+        .routes(routes!(export::export))
         .routes(routes!(bench::catalog))
         .routes(routes!(bench::list, bench::start))
         .routes(routes!(bench::get, bench::delete))

@@ -177,12 +177,49 @@ fn RunHead(
                 <h1 title=run.summary.content_hash.clone()>{run.summary.name.clone()}</h1>
                 <span class="muted run-file">{file} {torch.map(|t| format!(" · {t}"))}</span>
                 <div class="run-badges">{badges}</div>
+                <ExportMenu run=Arc::clone(&run)/>
             </div>
             <div class="run-facts">
                 <DevicePicker run=Arc::clone(&run) device=device view=view/>
                 {facts}
             </div>
         </header>
+    }
+}
+
+/// The run as a file for other tools.
+#[component]
+fn ExportMenu(run: Arc<RunDetail>) -> impl IntoView {
+    let formats = [
+        ("pickle", "PyTorch snapshot", "for PyTorch's own viewers"),
+        (
+            "perfetto",
+            "Perfetto trace",
+            "series, steps, the largest allocations",
+        ),
+        ("parquet", "Parquet table", "one row for each allocation"),
+    ];
+    // A run that was uploaded as JSON has no pickle.
+    let has_pickle = run.pickle_protocol.is_some();
+    let formats = formats
+        .into_iter()
+        .filter(|(format, ..)| *format != "pickle" || has_pickle);
+    let items = formats.map(|(format, name, about)| {
+        let link = routes::run_export(&run.summary.id, format);
+        view! {
+            <li>
+                <a href=link download="">
+                    {name} <small class="muted">{about}</small>
+                </a>
+            </li>
+        }
+    });
+    let items = items.collect_view();
+    view! {
+        <details class="export-menu">
+            <summary class="button">"Export"</summary>
+            <ul>{items}</ul>
+        </details>
     }
 }
 
