@@ -183,6 +183,11 @@ pub fn bench_row_steps(id: &BenchRowId) -> String {
     format!("/api/bench/rows/{id}/steps")
 }
 
+/// `GET`: the run as a file for other tools; `pickle`, `parquet` or `perfetto`.
+pub fn run_export(id: &RunId, format: &str) -> String {
+    format!("/api/runs/{id}/export?format={format}")
+}
+
 /// Page: one bench.
 pub fn bench_page(id: &BenchId) -> String {
     format!("/bench?bench={id}")

@@ -15,6 +15,7 @@ pub mod cli;
 mod clock;
 pub mod comparisons;
 pub mod config;
+pub mod export;
 pub mod facts;
 pub mod http;
 mod identity;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use trace::units::{DeviceAddr, EventIdx};
 
 /// Version of the encoding.
 pub const VERSION: u32 = 1;
@@ -163,8 +164,14 @@ impl TensorTable {
 
     /// What is known of a block.
     pub fn of_block(&self, block: &BlockDetail) -> Option<TensorDetail> {
-        let at = match block.alloc {
-            Some((event, _)) => {
+        self.find(block.alloc.map(|(event, _)| event), block.addr)
+    }
+
+    /// What is known of a block by the event of its allocation or, where that was before the
+    /// recording, by its address.
+    pub fn find(&self, alloc: Option<EventIdx>, addr: DeviceAddr) -> Option<TensorDetail> {
+        let at = match alloc {
+            Some(event) => {
                 let wanted = Some(event.0);
                 let from = self.event.partition_point(|event| *event < wanted);
                 (self.event.get(from) == Some(&wanted)).then_some(from)
@@ -172,7 +179,7 @@ impl TensorTable {
             None => {
                 let standing = self.event.partition_point(Option::is_none);
                 let mut addresses = self.address[..standing].iter();
-                addresses.position(|address| *address == block.addr.0)
+                addresses.position(|address| *address == addr.0)
             }
         };
         at.map(|at| self.detail(at))

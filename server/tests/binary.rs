@@ -349,3 +349,68 @@ fn kill_9_ends_the_row_too_and_the_next_server_resumes_the_queue() {
     assert_eq!(count(data, cancelled), 1);
     assert_consistent(data);
 }
+
+/// What CPython's own unpickler says of a snapshot: its devices' events and its segments' bytes.
+/// `None` without python3.
+fn cpython(pickle: &Path) -> Option<serde_json::Value> {
+    let script = "import json, pickle, sys\n\
+                  s = pickle.load(open(sys.argv[1], 'rb'))\n\
+                  print(json.dumps([[len(t) for t in s['device_traces']], \
+                  sum(g['total_size'] for g in s['segments'])]))";
+    let mut python = Command::new("python3");
+    let output = python.args(["-c", script]).arg(pickle).output().ok()?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[test]
+fn an_export_of_an_engine_run_opens_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let server = Server::start(data);
+    let request = r#"{"rows": [{"config": "dedupe-reuse", "patches": []}], "device": "sim",
+                      "steps": 6, "recorded_steps": 2}"#;
+    post(&server, "/api/bench", request);
+    let done = "SELECT count(*) FROM bench_rows WHERE state = 'done'";
+    wait_until("the row has run", || count(data, done) == 1);
+    let run = server.get("/api/runs")[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let url = format!("http://{}", server.address);
+    let export = |format: &str, from: &[&str]| {
+        let path = data.join(format!("out.{format}"));
+        let file = path.to_str().unwrap();
+        let args = ["export", &run, "--format", format, "-o", file];
+        let output = tidemark(&[&args[..], from].concat());
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{format}: {error}");
+        std::fs::read(&path).unwrap()
+    };
+    let folder = data.to_str().unwrap();
+    for format in ["pickle", "parquet", "perfetto"] {
+        let (asked, read) = (
+            export(format, &["--server", &url]),
+            export(format, &["--data", folder]),
+        );
+        assert_eq!(asked, read, "{format}: with and without a server");
+        assert!(asked.len() > 1000, "{format}");
+    }
+    let pickle = data.join("out.pickle");
+    let summary = tidemark(&["inspect", "--json", pickle.to_str().unwrap()]);
+    let summary: serde_json::Value = serde_json::from_slice(&summary.stdout).unwrap();
+    assert_eq!(summary["steps"]["items"].as_array().unwrap().len(), 2);
+    if let Some(seen) = cpython(&pickle) {
+        assert_eq!(seen[0][0], summary["devices"][0]["events"]);
+        assert_eq!(seen[1], summary["devices"][0]["reserved"]["end"]);
+    }
+    let trace = std::fs::read(data.join("out.perfetto")).unwrap();
+    let trace: serde_json::Value = serde_json::from_slice(&trace).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let slice = events.iter().find(|event| event["ph"] == "b").unwrap();
+    assert!(slice["args"]["tensor"]["role"].is_string(), "{slice}");
+    assert!(data.join("out.parquet").metadata().unwrap().len() > 0);
+    let missing = tidemark(&["export", "nothing", "--format", "pickle"]);
+    assert_eq!(missing.status.code(), Some(2));
+}

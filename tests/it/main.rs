@@ -1,5 +1,6 @@
 //! The end-to-end tests: one binary, one module per feature.
 
+mod bench;
 mod compare;
 mod compare_page;
 mod drill_down;

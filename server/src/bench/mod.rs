@@ -1,8 +1,9 @@
 //! Benches: rows of the engine, one after the other, each in a process of its own.
 //!
-//! `catalog` says what can be run and `card` whether there is a GPU, `request` checks what is asked for, `queue` works the rows off,
-//! `process` runs one of them in a child and watches it, `child` is what runs there, `keep` makes a
-//! run of its recording, `judge` compares the rows of a bench with their baseline.
+//! `catalog` says what can be run and `card` whether there is a GPU, `request` checks what is asked
+//! for, `queue` works the rows off, `process` runs one of them in a child and watches it, `child`
+//! is what runs there, `keep` makes a run of its recording, `judge` compares the rows of a bench
+//! with their baseline.
 //!
 //! The child is this program again, under a command that people do not type: a fault of a driver
 //! or memory that runs out ends one row, never the dashboard.

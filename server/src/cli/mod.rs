@@ -2,6 +2,7 @@
 
 mod bench;
 mod compare;
+mod export;
 mod gate;
 mod inspect;
 pub(crate) mod markdown;
@@ -60,6 +61,8 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Drive the offloader with recorded calls and report each difference
     Replay(replay::ReplayArgs),
+    /// Write a run for other tools: PyTorch's viewers, dataframes, Perfetto
+    Export(export::ExportArgs),
     /// Run one row of a bench, as the server asks for it on stdin
     #[command(hide = true, after_help = run_row::EXAMPLES)]
     RunRow,
@@ -129,6 +132,7 @@ pub fn run() -> Result<(), CliError> {
         Some(Command::Push(args)) => push::push(&args),
         Some(Command::Bench(args)) => bench::bench(&args),
         Some(Command::Replay(args)) => replay::replay(&args),
+        Some(Command::Export(args)) => export::export(&args),
         Some(Command::RunRow) => run_row::run_row(),
         Some(Command::ProbeCard) => run_row::probe(),
     }

@@ -9,6 +9,7 @@ mod compare;
 mod comparisons;
 pub mod error;
 mod events;
+mod export;
 mod extract;
 mod guard;
 mod leaks;
@@ -98,6 +99,7 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(cards::png))
         .routes(routes!(cards::md))
         .routes(routes!(compare::md))
+        .routes(routes!(export::export))
         .routes(routes!(bench::catalog))
         .routes(routes!(bench::list, bench::start))
         .routes(routes!(bench::get, bench::delete))

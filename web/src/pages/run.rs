@@ -191,9 +191,10 @@ fn RunHead(
     let OpenedLink(link) = expect_context();
     // A link opens this run: the list is not for its reader, and handing it on is copying it.
     let owner = move || link.with(Option::is_none);
-    let id = run.summary.id.clone();
+    let exported = Arc::clone(&run);
     let crumb = move || owner().then(|| view! { <RunCrumb/> });
-    let actions = move || owner().then(|| view! { <RunActions id=id.clone() view=view/> });
+    let actions =
+        move || owner().then(|| view! { <RunActions run=Arc::clone(&exported) view=view/> });
     view! {
         <header class="run-head">
             <div class="run-title">
@@ -224,14 +225,52 @@ fn RunCrumb() -> impl IntoView {
 
 /// What takes this view elsewhere.
 #[component]
-fn RunActions(id: RunId, view: UrlState<ViewState>) -> impl IntoView {
+fn RunActions(run: Arc<RunDetail>, view: UrlState<ViewState>) -> impl IntoView {
     let query = Signal::derive(move || view.state().with(Query::write));
+    let id = run.summary.id.clone();
     let target = Signal::stored(ShareTarget::Run { run: id });
     view! {
         <div class="run-actions">
+            <ExportMenu run=run/>
             <CopyForPr target=target query=query/>
             <ShareButton target=target query=query/>
         </div>
+    }
+}
+
+/// The run as a file for other tools.
+#[component]
+fn ExportMenu(run: Arc<RunDetail>) -> impl IntoView {
+    let formats = [
+        ("pickle", "PyTorch snapshot", "for PyTorch's own viewers"),
+        (
+            "perfetto",
+            "Perfetto trace",
+            "series, steps, the largest allocations",
+        ),
+        ("parquet", "Parquet table", "one row for each allocation"),
+    ];
+    // A run that was uploaded as JSON has no pickle.
+    let has_pickle = run.pickle_protocol.is_some();
+    let formats = formats
+        .into_iter()
+        .filter(|(format, ..)| *format != "pickle" || has_pickle);
+    let items = formats.map(|(format, name, about)| {
+        let link = routes::run_export(&run.summary.id, format);
+        view! {
+            <li>
+                <a href=link download="">
+                    {name} <small class="muted">{about}</small>
+                </a>
+            </li>
+        }
+    });
+    let items = items.collect_view();
+    view! {
+        <details class="export-menu">
+            <summary class="button">"Export"</summary>
+            <ul>{items}</ul>
+        </details>
     }
 }
 

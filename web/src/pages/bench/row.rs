@@ -61,8 +61,9 @@ pub fn RowView(shared: Shared, id: BenchRowId) -> impl IntoView {
     let wanted = id.clone();
     let pair = Memo::new(move |_| Pair::of(shared, &wanted));
     let cells = move || pair.get().map(|pair| cells(shared, &pair));
+    let base = move || pair.with(|pair| pair.as_ref().is_some_and(Pair::is_baseline));
     view! {
-        <tr role="row" class="bench-row" class:base=move || pair.with(|p| p.as_ref().is_some_and(Pair::is_baseline))>
+        <tr role="row" class="bench-row" class:base=base>
             {cells}
         </tr>
     }
@@ -292,78 +293,81 @@ fn sparkline(pair: &Pair) -> Option<AnyView> {
 
 fn status(shared: Shared, pair: &Pair, label: &str) -> AnyView {
     let row = &pair.row;
-    let act = |name: &'static str, icon: Icon, what: &'static str, path: String| {
-        let press = move |_| shared.store.act(shared.toasts, what, path.clone());
-        view! {
-            <button
-                class="icon-button"
-                title=name
-                aria-label=format!("{name}: {label}")
-                on:click=press
-            >
-                <IconView icon=icon/>
-            </button>
-        }
-    };
     let cancel = || {
         let path = routes::bench_row_cancel(&row.id);
-        act("Cancel", Icon::Close, "Not cancelled", path)
+        act(
+            shared,
+            ("Cancel", Icon::Close),
+            label,
+            "Not cancelled",
+            path,
+        )
     };
     let rerun = || {
         let path = routes::bench_row_rerun(&row.id);
-        act("Run again", Icon::Retry, "Not queued", path)
+        act(
+            shared,
+            ("Run again", Icon::Retry),
+            label,
+            "Not queued",
+            path,
+        )
     };
-    match &row.state {
+    let (badge, button, text) = match &row.state {
         BenchRowState::Queued { ahead } => {
             let text = match ahead {
                 0 => "next".to_owned(),
                 n => format!("waits, {n} before it"),
             };
-            view! {
-                <div class="bench-status">
-                    <span class="badge">"QUEUED"</span>
-                    {cancel()}
-                    <p class="muted">{text}</p>
-                </div>
-            }
-            .into_any()
+            let text = view! { <p class="muted">{text}</p> }.into_any();
+            (plain_badge("badge", "QUEUED"), cancel(), text)
         }
-        BenchRowState::Running { .. } => view! {
-            <div class="bench-status">
-                <span class="badge new">"RUNNING"</span>
-                {cancel()}
-                {running(shared, row)}
-            </div>
+        BenchRowState::Running { .. } => {
+            let badge = plain_badge("badge new", "RUNNING");
+            (badge, cancel(), running(shared, row))
         }
-        .into_any(),
-        BenchRowState::Failed { reason } => view! {
-            <div class="bench-status">
-                <span class="badge bench-bad">"FAILED"</span>
-                {rerun()}
-                <p>{format!("No result: {reason}.")}</p>
-            </div>
+        BenchRowState::Failed { reason } => {
+            let text = view! { <p>{format!("No result: {reason}.")}</p> }.into_any();
+            (plain_badge("badge bench-bad", "FAILED"), rerun(), text)
         }
-        .into_any(),
-        BenchRowState::Cancelled => view! {
-            <div class="bench-status">
-                <span class="badge">"CANCELLED"</span>
-                {rerun()}
-            </div>
+        BenchRowState::Cancelled => {
+            let badge = plain_badge("badge", "CANCELLED");
+            (badge, rerun(), ().into_any())
         }
-        .into_any(),
         BenchRowState::Done => {
             let said = sentence(row, pair.baseline.as_ref());
+            let text = view! { <p>{said} " " {compare(pair)}</p> }.into_any();
             let status = row.result.as_ref().map(|result| result.status);
-            view! {
-                <div class="bench-status">
-                    {status.map(badge)}
-                    {rerun()}
-                    <p>{said} " " {compare(pair)}</p>
-                </div>
-            }
-            .into_any()
+            (status.map(badge).into_any(), rerun(), text)
         }
+    };
+    view! { <div class="bench-status">{badge} {button} {text}</div> }.into_any()
+}
+
+fn plain_badge(class: &'static str, word: &'static str) -> AnyView {
+    view! { <span class=class>{word}</span> }.into_any()
+}
+
+/// A button that asks the server for something; `failed` begins the sentence when it refuses.
+fn act(
+    shared: Shared,
+    (name, icon): (&'static str, Icon),
+    label: &str,
+    failed: &'static str,
+    path: String,
+) -> AnyView {
+    let press = move |_| shared.store.act(shared.toasts, failed, path.clone());
+    view! {
+        <button
+            class="icon-button"
+            title=name
+            aria-label=format!("{name}: {label}")
+            on:click=press
+        >
+            <IconView icon=icon/>
+        </button>
     }
+    .into_any()
 }
 
 fn badge(status: BenchStatus) -> impl IntoView {

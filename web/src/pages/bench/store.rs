@@ -158,6 +158,7 @@ impl BenchStore {
             match client::send::<()>(Method::Delete, &routes::bench(&id)).await {
                 Ok(()) => {
                     then.run(());
+                    self.bench.set(Loaded::Loading);
                     self.look(None);
                 }
                 Err(problem) => toasts.fail("Not removed", &problem),

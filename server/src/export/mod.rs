@@ -1,0 +1,206 @@
+//! A run for other tools: PyTorch's own viewers, dataframes, Perfetto.
+//!
+//! Everything is written to a stream as it is made, so that a large run needs no second copy.
+
+mod parquet;
+mod perfetto;
+
+use crate::blobs::{BlobError, Blobs};
+use crate::ingest::IngestError;
+use crate::ingest::decompress::Decompressor;
+use crate::tensors::TensorTable;
+use std::io::{self, Write};
+use tokio::runtime::Handle;
+use trace::trace::Trace;
+
+/// What a run can be exported as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The snapshot that PyTorch wrote, or would have written.
+    Pickle,
+    /// A table of all allocations.
+    Parquet,
+    /// A trace for ui.perfetto.dev, and for Chrome's viewer.
+    Perfetto,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Format; 3] = [Format::Pickle, Format::Parquet, Format::Perfetto];
+
+    /// Its public name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Pickle => "pickle",
+            Format::Parquet => "parquet",
+            Format::Perfetto => "perfetto",
+        }
+    }
+
+    /// The format with this name.
+    pub fn called(name: &str) -> Option<Format> {
+        Format::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    /// How its files end.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Format::Pickle => "pickle",
+            Format::Parquet => "parquet",
+            Format::Perfetto => "perfetto.json",
+        }
+    }
+
+    /// Its media type.
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Format::Pickle => "application/octet-stream",
+            Format::Parquet => "application/vnd.apache.parquet",
+            Format::Perfetto => "application/json",
+        }
+    }
+}
+
+/// Why a run was not exported.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// What takes the export takes no more.
+    #[error("cannot write: {0}")]
+    Write(#[from] io::Error),
+    /// The uploaded bytes cannot be read.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    /// They cannot be unpacked.
+    #[error(transparent)]
+    Unpack(#[from] IngestError),
+    /// The table cannot be written.
+    #[error("cannot write the table: {0}")]
+    Table(#[from] ::parquet::errors::ParquetError),
+    /// There is no pickle of it.
+    #[error(
+        "this run was uploaded as JSON, there is no pickle of it; it can be exported as parquet \
+         and perfetto"
+    )]
+    NoPickle,
+}
+
+/// The snapshot as it was before it was packed, from the blob store. To be used on a blocking
+/// thread.
+///
+/// # Errors
+/// When the blob cannot be read or unpacked, or `out` takes no more.
+pub fn write_snapshot(
+    blobs: &Blobs,
+    runtime: &Handle,
+    hash: &str,
+    out: &mut impl Write,
+) -> Result<(), ExportError> {
+    let mut unpack = Unpacking::default();
+    blobs.read(runtime, hash, |piece| unpack.push(piece, out))?;
+    unpack.finish(out)
+}
+
+/// Unpacks a snapshot on its way out.
+#[derive(Default)]
+pub struct Unpacking {
+    unpack: Decompressor,
+}
+
+impl Unpacking {
+    /// Takes a piece of the file.
+    ///
+    /// # Errors
+    /// When it cannot be unpacked, or `out` takes no more.
+    pub fn push(&mut self, piece: &[u8], out: &mut impl Write) -> Result<(), ExportError> {
+        self.unpack
+            .push(piece, &mut |bytes| taken(out.write_all(bytes)))
+    }
+
+    /// The file has ended.
+    ///
+    /// # Errors
+    /// When it ended too early, or `out` takes no more.
+    pub fn finish(mut self, out: &mut impl Write) -> Result<(), ExportError> {
+        self.unpack
+            .finish(&mut |bytes| taken(out.write_all(bytes)))?;
+        Ok(out.flush()?)
+    }
+}
+
+fn taken(written: io::Result<()>) -> Result<(), ExportError> {
+    Ok(written?)
+}
+
+impl From<crate::ingest::decompress::DecompressError> for ExportError {
+    fn from(error: crate::ingest::decompress::DecompressError) -> ExportError {
+        ExportError::Unpack(error.into())
+    }
+}
+
+/// What the trace of a run is exported from.
+#[derive(Clone, Copy)]
+pub struct Source<'t> {
+    /// Its trace.
+    pub trace: &'t Trace,
+    /// What the engine knows of its tensors.
+    pub tensors: Option<&'t TensorTable>,
+    /// Its name.
+    pub name: &'t str,
+}
+
+/// All allocations as a table.
+///
+/// # Errors
+/// When `out` takes no more.
+pub fn write_parquet(source: Source<'_>, out: impl Write + Send) -> Result<(), ExportError> {
+    parquet::write(source, out)
+}
+
+/// Counters of the four series, steps, and the largest allocations.
+///
+/// # Errors
+/// When `out` takes no more.
+pub fn write_perfetto(source: Source<'_>, out: impl Write) -> Result<(), ExportError> {
+    Ok(perfetto::write(source, out)?)
+}
+
+/// A name that every file system takes.
+pub fn file_name(run: &str, format: Format) -> String {
+    let stem = run.trim_end_matches(".zst").trim_end_matches(".gz");
+    let stem = stem.trim_end_matches(".pickle").trim_end_matches(".pkl");
+    let kept = |c: char| match c {
+        c if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+') => c,
+        _ => '_',
+    };
+    let mut name: String = stem.chars().take(120).map(kept).collect();
+    while name.contains("__") {
+        name = name.replace("__", "_");
+    }
+    format!("{}.{}", name.trim_matches(['_', '.']), format.extension())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_name_keeps_what_every_system_takes() {
+        let check = |run: &str, expected: &str| {
+            assert_eq!(file_name(run, Format::Perfetto), expected, "{run}");
+        };
+        check(
+            "vl-qwen3.5-9b · P3 + key",
+            "vl-qwen3.5-9b_P3_+_key.perfetto.json",
+        );
+        check("a.pickle.zst", "a.perfetto.json");
+        check("../../etc/passwd", "etc_passwd.perfetto.json");
+    }
+
+    #[test]
+    fn formats_are_called_by_their_names() {
+        for format in Format::ALL {
+            assert_eq!(Format::called(format.name()), Some(format));
+        }
+        assert_eq!(Format::called("docx"), None);
+    }
+}

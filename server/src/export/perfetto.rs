@@ -1,0 +1,271 @@
+//! Chrome's trace-event JSON: one process per device, with counters, steps and allocations.
+
+use super::Source;
+use serde_json::{Value, json};
+use std::io::{self, BufWriter, Write};
+use trace::stacks::Stacks;
+use trace::trace::{BlockIdx, DeviceTrace, Levels, Series};
+use trace::units::EventIdx;
+
+/// Buckets that the counters of a device have at most; each keeps the moments of the lowest and
+/// the highest allocated memory and the last one, so that no peak is lost.
+const BUCKETS: u32 = 20_000;
+
+/// Allocations of a device that are drawn at most, the largest first: viewers show tens of
+/// thousands of slices, not millions.
+const SLICES: usize = 30_000;
+
+/// The thread that steps are drawn on.
+const STEPS: u32 = 1;
+
+/// Writes the trace.
+pub fn write(source: Source<'_>, out: impl Write) -> io::Result<()> {
+    let mut out = Events {
+        out: BufWriter::with_capacity(1 << 16, out),
+        first: true,
+    };
+    out.out.write_all(b"{\"traceEvents\":[")?;
+    let mut left_out = Vec::new();
+    for device in &source.trace.devices {
+        left_out.push(write_device(source, device, &mut out)?);
+    }
+    let about = json!({
+        "tool": "tidemark", "run": source.name, "counters_in": "bytes",
+        "allocations": left_out,
+    });
+    write!(
+        out.out,
+        "],\"displayTimeUnit\":\"ms\",\"otherData\":{about}}}"
+    )?;
+    out.out.flush()
+}
+
+struct Events<W: Write> {
+    out: BufWriter<W>,
+    first: bool,
+}
+
+impl<W: Write> Events<W> {
+    fn push(&mut self, event: &Value) -> io::Result<()> {
+        if !std::mem::take(&mut self.first) {
+            self.out.write_all(b",\n")?;
+        }
+        serde_json::to_writer(&mut self.out, event)?;
+        Ok(())
+    }
+}
+
+/// The time of an event in microseconds; files without times count events instead.
+fn time(device: &DeviceTrace, event: u32) -> i64 {
+    let times = &device.events.time;
+    let Some(last) = times.len().checked_sub(1) else {
+        return 0;
+    };
+    match times.get(last).0 {
+        0 => i64::from(event),
+        _ => times.get((event as usize).min(last)).0,
+    }
+}
+
+/// Returns what was left out, for the head of the file.
+fn write_device(
+    source: Source<'_>,
+    device: &DeviceTrace,
+    out: &mut Events<impl Write>,
+) -> io::Result<Value> {
+    let pid = device.device;
+    let slices = largest(device);
+    let all = device.blocks.len();
+    let told = match slices.len() == all {
+        true => format!("all {all} allocations"),
+        false => format!("the largest {} of {all} allocations", slices.len()),
+    };
+    let name = format!("device {pid}: {}", source.name);
+    out.push(&json!({ "ph": "M", "pid": pid, "name": "process_name", "args": { "name": name } }))?;
+    out.push(&json!({
+        "ph": "M", "pid": pid, "tid": STEPS, "name": "thread_name", "args": { "name": "steps" },
+    }))?;
+    out.push(&json!({
+        "ph": "M", "pid": pid, "name": "process_labels", "args": { "labels": told },
+    }))?;
+    write_counters(device, out)?;
+    for step in &device.steps {
+        let (start, end) = (step.events.start().0, step.events.end().0);
+        let (from, to) = (time(device, start), time(device, end.saturating_sub(1)));
+        out.push(&json!({
+            "ph": "X", "pid": pid, "tid": STEPS, "name": step.name, "cat": "step",
+            "ts": from, "dur": (to - from).max(0),
+            "args": { "first_event": start, "end_event": end },
+        }))?;
+    }
+    let mut shown = 0;
+    for &block in &slices {
+        shown += device.blocks.kind(block).size.get();
+        write_slice(source, device, block, out)?;
+    }
+    let total: u64 = (0..all as u32)
+        .map(|block| device.blocks.kind(BlockIdx(block)).size.get())
+        .sum();
+    Ok(json!({
+        "device": pid, "shown": slices.len(), "left_out": all - slices.len(),
+        "bytes_shown": shown, "bytes_left_out": total - shown,
+    }))
+}
+
+/// The largest blocks, in the order of their allocation.
+fn largest(device: &DeviceTrace) -> Vec<BlockIdx> {
+    let size = |block: &BlockIdx| device.blocks.kind(*block).size;
+    let mut blocks: Vec<BlockIdx> = (0..device.blocks.len() as u32).map(BlockIdx).collect();
+    if blocks.len() > SLICES {
+        blocks.select_nth_unstable_by_key(SLICES, |block| std::cmp::Reverse(size(block)));
+        blocks.truncate(SLICES);
+        blocks.sort_unstable();
+    }
+    blocks
+}
+
+fn write_counters(device: &DeviceTrace, out: &mut Events<impl Write>) -> io::Result<()> {
+    let n = device.events.len();
+    let width = n.div_ceil(BUCKETS).max(1);
+    let mut levels = device.levels_before(EventIdx(0));
+    push_levels(device, 0, levels, out)?;
+    let mut start = 0;
+    while start < n {
+        let end = (start + width).min(n);
+        let (mut low, mut high) = ((start, levels), (start, levels));
+        for event in start..end {
+            levels.apply(device.effect(EventIdx(event)));
+            let allocated = levels.get(Series::Allocated);
+            if event == start || allocated < low.1.get(Series::Allocated) {
+                low = (event, levels);
+            }
+            if event == start || allocated > high.1.get(Series::Allocated) {
+                high = (event, levels);
+            }
+        }
+        let mut told = [low, high, (end - 1, levels)];
+        told.sort_by_key(|(event, _)| *event);
+        let mut before = None;
+        for (event, levels) in told {
+            if before.replace(event) != Some(event) {
+                push_levels(device, event, levels, out)?;
+            }
+        }
+        start = end;
+    }
+    Ok(())
+}
+
+fn push_levels(
+    device: &DeviceTrace,
+    event: u32,
+    levels: Levels,
+    out: &mut Events<impl Write>,
+) -> io::Result<()> {
+    let (pid, ts) = (device.device, time(device, event));
+    for series in Series::ALL {
+        let bytes = levels.get(series).get();
+        out.push(&json!({
+            "ph": "C", "pid": pid, "name": series.name(), "ts": ts, "args": { "bytes": bytes },
+        }))?;
+    }
+    Ok(())
+}
+
+fn write_slice(
+    source: Source<'_>,
+    device: &DeviceTrace,
+    block: BlockIdx,
+    out: &mut Events<impl Write>,
+) -> io::Result<()> {
+    let (blocks, stacks) = (&device.blocks, &source.trace.stacks);
+    let (at, n) = (block.index(), device.events.len());
+    let kind = blocks.kind(block);
+    let seen = block.0 >= blocks.n_preexisting;
+    let from = if seen { blocks.alloc[at] } else { 0 };
+    let freed = blocks.free_requested[at];
+    let to = freed.min(n.saturating_sub(1));
+    let event = seen.then_some(EventIdx(blocks.alloc[at]));
+    let tensor = source
+        .tensors
+        .and_then(|tensors| tensors.find(event, blocks.addr[at]));
+    let name = match &tensor {
+        Some(tensor) => tensor.name.clone(),
+        None => headline(stacks, kind.alloc_stack),
+    };
+    let mut args = json!({
+        "bytes": kind.size.get(), "requested": kind.requested.get(),
+        "address": blocks.addr[at].to_string(), "stream": kind.stream,
+        "before_the_trace": !seen, "freed": freed < n,
+    });
+    if let Some(tensor) = tensor {
+        args["tensor"] = json!(tensor);
+    }
+    let (pid, id) = (device.device, format!("{}-{}", device.device, block.0));
+    let begin = json!({
+        "ph": "b", "cat": "allocation", "id": id, "pid": pid, "name": name,
+        "ts": time(device, from), "args": args,
+    });
+    out.push(&begin)?;
+    out.push(&json!({
+        "ph": "e", "cat": "allocation", "id": id, "pid": pid, "name": name,
+        "ts": time(device, to).max(time(device, from)),
+    }))
+}
+
+fn headline(stacks: &Stacks, stack: trace::stacks::StackIdx) -> String {
+    match stacks.headline(stack) {
+        Some(frame) => stacks.str(frame.name).to_owned(),
+        None => "no stack".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exported(events: u32) -> (trace::trace::Trace, Value) {
+        let trace = trace::testing::training_run(events);
+        let mut bytes = Vec::new();
+        let source = Source {
+            trace: &trace,
+            tensors: None,
+            name: "a run",
+        };
+        write(source, &mut bytes).unwrap();
+        let value = serde_json::from_slice(&bytes).expect("it is JSON");
+        (trace, value)
+    }
+
+    fn of_kind<'v>(file: &'v Value, ph: &str) -> Vec<&'v Value> {
+        let events = file["traceEvents"].as_array().unwrap().iter();
+        events.filter(|event| event["ph"] == ph).collect()
+    }
+
+    #[test]
+    fn counters_reach_every_peak() {
+        let (trace, file) = exported(2000);
+        let device = &trace.devices[0];
+        for series in Series::ALL {
+            let counters = of_kind(&file, "C").into_iter();
+            let values = counters
+                .filter(|event| event["name"] == series.name())
+                .map(|event| event["args"]["bytes"].as_u64().unwrap());
+            let expected = device.summary[series as usize].peak.get();
+            assert_eq!(values.max(), Some(expected), "{series:?}");
+        }
+    }
+
+    #[test]
+    fn steps_and_allocations_begin_and_end() {
+        let (trace, file) = exported(2000);
+        let device = &trace.devices[0];
+        assert_eq!(of_kind(&file, "X").len(), device.steps.len());
+        let begins = of_kind(&file, "b").len();
+        assert_eq!(
+            (begins, begins),
+            (device.blocks.len(), of_kind(&file, "e").len())
+        );
+        assert_eq!(file["otherData"]["allocations"][0]["left_out"], 0);
+    }
+}

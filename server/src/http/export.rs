@@ -1,0 +1,138 @@
+//! A run as a file for other tools.
+
+use super::App;
+use super::error::Error;
+use super::extract::{Path, Query, run_id};
+use crate::export::{self, ExportError, Format, Source};
+use crate::pictures::Decoded;
+use crate::tensors::TensorTable;
+use api::problem::Problem;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use serde::Deserialize;
+use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+/// Bytes of a piece, and how many wait for a slow reader.
+const PIECE: usize = 256 << 10;
+const PIECES: usize = 8;
+
+/// As what.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub struct ExportQuery {
+    /// `pickle`, `parquet` or `perfetto`.
+    format: String,
+}
+
+/// The run as a file: its snapshot, a table of its allocations, or a trace for Perfetto.
+#[utoipa::path(get, path = "/api/runs/{run}/export", tag = "runs",
+    params(("run" = String, Path), ExportQuery),
+    responses((status = 200, content_type = "application/octet-stream"),
+              (status = 400, body = Problem), (status = 404, body = Problem)))]
+pub async fn export(
+    State(app): State<Arc<App>>,
+    Path(run): Path<String>,
+    Query(query): Query<ExportQuery>,
+) -> Result<Response, Error> {
+    let unknown = || {
+        let names = Format::ALL.map(Format::name).join(", ");
+        Error::BadRequest(format!("there is no format `{}`: {names}", query.format))
+    };
+    let format = Format::called(&query.format).ok_or_else(unknown)?;
+    let id = run_id(&run)?;
+    let (wanted, other) = (id.clone(), id.clone());
+    let row = app.store.read(move |reader| {
+        // Refuses deleted runs, which the row alone does not.
+        reader.run_ref(&wanted)?;
+        reader.run(&other)
+    });
+    let row = row.await?;
+    let (sender, pieces) = mpsc::channel(PIECES);
+    let name = row.name.clone();
+    match format {
+        Format::Pickle if row.pickle_protocol.is_none() => {
+            return Err(Error::BadRequest(ExportError::NoPickle.to_string()));
+        }
+        Format::Pickle => {
+            let (blobs, runtime) = (app.uploads.blobs().clone(), Handle::current());
+            let work =
+                move |out: &mut Out| export::write_snapshot(&blobs, &runtime, &row.blob, out);
+            tokio::task::spawn_blocking(move || run_to_end(sender, work));
+        }
+        Format::Parquet | Format::Perfetto => {
+            let decoded = app.pictures.traces.get(row.trace).await?;
+            let tensors = app.tensors.get(&id).await?;
+            let work = move |out: &mut Out| write_trace(format, &decoded, tensors, &name, out);
+            tokio::task::spawn_blocking(move || run_to_end(sender, work));
+        }
+    }
+    let body = stream::unfold(pieces, async |mut pieces| {
+        let piece = pieces.recv().await?;
+        Some((piece, pieces))
+    });
+    let file = export::file_name(&row.name, format);
+    let headers = [
+        (header::CONTENT_TYPE, format.media_type().to_owned()),
+        (
+            header::CONTENT_DISPOSITION,
+            format!("attachment; filename=\"{file}\""),
+        ),
+        (header::CACHE_CONTROL, "no-store".to_owned()),
+    ];
+    Ok((headers, Body::from_stream(body)).into_response())
+}
+
+fn write_trace(
+    format: Format,
+    decoded: &Decoded,
+    tensors: Option<Arc<TensorTable>>,
+    name: &str,
+    out: &mut Out,
+) -> Result<(), ExportError> {
+    let source = Source {
+        trace: &decoded.trace,
+        tensors: tensors.as_deref(),
+        name,
+    };
+    match format {
+        Format::Parquet => export::write_parquet(source, out),
+        Format::Pickle | Format::Perfetto => export::write_perfetto(source, out),
+    }
+}
+
+type Out = BufWriter<Pieces>;
+type Sender = mpsc::Sender<io::Result<Bytes>>;
+
+/// Writes an export into the response. A failure in the middle breaks the connection off, so that
+/// nobody takes half a file for a whole one.
+fn run_to_end(sender: Sender, work: impl FnOnce(&mut Out) -> Result<(), ExportError>) {
+    let mut out = BufWriter::with_capacity(PIECE, Pieces(sender.clone()));
+    let written = work(&mut out).and_then(|()| Ok(out.flush()?));
+    if let Err(error) = written {
+        tracing::info!(%error, "an export ended early");
+        // The reader has gone, or hears of it.
+        let _ = sender.blocking_send(Err(io::Error::other(error)));
+    }
+}
+
+/// The response's body as something to write to.
+struct Pieces(Sender);
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = Bytes::copy_from_slice(bytes);
+        let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+        self.0.blocking_send(Ok(piece)).map_err(gone)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! A bench, from the page to the run behind a row.
+
+use fantoccini::Locator;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use tests::{Browser, TestServer, Theme, Viewport};
+
+async fn wait_until(browser: &Browser, what: &str, seconds: u64, script: &str) {
+    let started = Instant::now();
+    while browser.eval(script).await != Value::Bool(true) {
+        assert!(
+            started.elapsed() < Duration::from_secs(seconds),
+            "{what}: not in {seconds} s"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Presses what `selector` finds, as a person would.
+async fn press(browser: &Browser, selector: &str) {
+    let element = browser
+        .page
+        .wait()
+        .for_element(Locator::Css(selector))
+        .await;
+    let element = element.unwrap_or_else(|error| panic!("{selector}: {error}"));
+    let pressed = element.click().await;
+    pressed.unwrap_or_else(|error| panic!("{selector}: {error}"));
+}
+
+/// Ticks or unticks a whole configuration.
+async fn tick(browser: &Browser, config: &str) {
+    let script = format!(
+        "const heads = [...document.querySelectorAll('.ticks thead label')];
+         heads.find(head => head.textContent.includes('{config}')).click();
+         return true;"
+    );
+    browser.eval(&script).await;
+}
+
+async fn pictures(browser: &Browser, name: &str) {
+    for viewport in [Viewport::Desktop, Viewport::Phone] {
+        for theme in [Theme::Light, Theme::Dark] {
+            browser.set_viewport(viewport).await;
+            browser.set_theme(theme).await;
+            let name = format!("{name}-{viewport:?}-{theme:?}").to_lowercase();
+            browser.screenshot(&name).await;
+        }
+    }
+    browser.set_viewport(Viewport::Desktop).await;
+    browser.set_theme(Theme::Light).await;
+}
+
+#[tokio::test]
+async fn a_bench_is_chosen_watched_and_opened() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(&server.url("/")).await;
+    press(&browser, ".app-nav a[href='/bench']").await;
+    let empty = "return !!document.querySelector('.bench-empty .button');";
+    wait_until(&browser, "the empty page offers something", 60, empty).await;
+    pictures(&browser, "bench-empty").await;
+
+    // The suggestion goes, a small one comes.
+    tick(&browser, "vl-qwen3.5-9b").await;
+    tick(&browser, "dedupe-reuse").await;
+    press(&browser, ".chooser-start .button").await;
+    let rows = "return document.querySelectorAll('.bench-row').length === 2;";
+    wait_until(&browser, "the rows are there", 60, rows).await;
+    let done = "const badges = [...document.querySelectorAll('.bench-row .badge')];
+                const words = badges.map(badge => badge.textContent);
+                return words.length === 2 && words[0] === 'BASELINE' &&
+                    !words.includes('QUEUED') && !words.includes('RUNNING');";
+    wait_until(&browser, "every row is done", 120, done).await;
+    let address = browser
+        .eval("return location.search.includes('bench=ben_');")
+        .await;
+    assert_eq!(address, true, "the address names the bench");
+    let spark = "return document.querySelectorAll('.spark polyline').length >= 2;";
+    assert_eq!(browser.eval(spark).await, true, "the steps are drawn");
+    pictures(&browser, "bench-matrix").await;
+
+    press(&browser, ".bench-row.base a.bench-run").await;
+    let drawn = "return location.pathname.startsWith('/runs/run_') && \
+                 !!document.querySelector('.timeline') && \
+                 !document.querySelector('.timeline-skeleton.shown');";
+    wait_until(&browser, "the row's run is drawn", 60, drawn).await;
+    let title = "return document.querySelector('.run-title h1').textContent;";
+    assert_eq!(browser.eval(title).await, "dedupe-reuse · baseline");
+    let exports = "return document.querySelectorAll('.export-menu a[download]').length;";
+    assert_eq!(browser.eval(exports).await, 3);
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
