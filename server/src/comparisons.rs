@@ -19,6 +19,8 @@ use trace::trace::DeviceTrace;
 
 /// Profiles kept.
 const PROFILES: usize = 64;
+/// Traces held in memory while curves are drawn; more are taken one after the other.
+const HELD: usize = 2;
 /// Comparisons of two runs kept.
 const PAIRS: usize = 128;
 
@@ -88,11 +90,16 @@ impl Comparisons {
     /// # Errors
     /// The database's, and [`StoreError::Undecodable`].
     pub async fn curves(&self, traces: &[i64], wanted: CurvesWanted) -> StoreResult<Curves> {
-        let (whole, base) = self.axis(traces, wanted).await?;
+        // Held until the curves are drawn, so that two large ones are decoded once, not twice.
+        let mut held = Vec::with_capacity(HELD);
+        for &trace in traces.iter().take(HELD) {
+            held.push(self.traces.get(trace).await?);
+        }
+        let (whole, base) = self.axis(traces, &held, wanted).await?;
         let window = wanted.window.unwrap_or(whole);
         let mut runs = Vec::with_capacity(traces.len());
         for (at, &trace) in traces.iter().enumerate() {
-            let decoded = self.traces.get(trace).await?;
+            let decoded = self.decoded(at, trace, &held).await?;
             let base = (at > 0).then(|| Arc::clone(&base));
             let draw = move || curve(&decoded, base.as_deref(), wanted, window);
             runs.push(off_runtime(draw).await?);
@@ -104,16 +111,30 @@ impl Comparisons {
         })
     }
 
+    /// A trace by its position: one that is held, or else from the cache.
+    async fn decoded(
+        &self,
+        at: usize,
+        trace: i64,
+        held: &[Arc<Decoded>],
+    ) -> StoreResult<Arc<Decoded>> {
+        match held.get(at) {
+            Some(decoded) => Ok(Arc::clone(decoded)),
+            None => self.traces.get(trace).await,
+        }
+    }
+
     /// How far any of the runs reaches on the axis, and the rhythm of the baseline's steps.
     async fn axis(
         &self,
         traces: &[i64],
+        held: &[Arc<Decoded>],
         wanted: CurvesWanted,
     ) -> StoreResult<((f64, f64), Arc<Rhythm>)> {
         let mut whole: Option<(f64, f64)> = None;
         let mut base = None;
-        for &trace in traces {
-            let decoded = self.traces.get(trace).await?;
+        for (at, &trace) in traces.iter().enumerate() {
+            let decoded = self.decoded(at, trace, held).await?;
             let first = base.is_none();
             let look = move || {
                 let device = decoded.trace.devices.get(wanted.pair as usize)?;

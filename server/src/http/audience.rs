@@ -135,14 +135,10 @@ pub async fn of(app: &App, asking: Asking, access: Access) -> Result<Audience, E
     if !needs_link {
         return Ok(Audience::default());
     }
-    let mut refused = Error::TokenNeeded;
-    for row in held_rows(app, &asking).await? {
-        match admit(row.share, &asking) {
-            Ok(audience) => return Ok(audience),
-            Err(error) => refused = error,
-        }
-    }
-    Err(refused)
+    // A link held by chance, ended or about something else, keeps nobody from typing the token.
+    let rows = held_rows(app, &asking).await?.into_iter();
+    let mut admitted = rows.filter_map(|row| admit(row.share, &asking).ok());
+    admitted.next().ok_or(Error::TokenNeeded)
 }
 
 /// The links that this browser holds; those that show less come first.
@@ -234,7 +230,7 @@ pub fn ended(share: &Share, name: Option<&str>) -> String {
     };
     let note = match share.note.as_str() {
         "" => String::new(),
-        note => format!(" Its note says: {note}"),
+        note => format!(" Its note says “{note}”."),
     };
     let kind = match share.kind {
         ShareKind::Team => "team link",

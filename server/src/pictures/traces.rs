@@ -62,6 +62,9 @@ impl Decoded {
     }
 }
 
+/// Two, however large: a comparison goes back and forth between them.
+const ALWAYS_KEPT: usize = 2;
+
 /// Bytes of memory, from the lengths of the columns.
 fn device_bytes(device: &DeviceTrace) -> usize {
     const PER_EVENT: usize = 1 + 4 + 4;
@@ -86,7 +89,8 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Traces of `store`, of which at most `limit` bytes are kept (but always the last one).
+    /// Traces of `store`, of which at most `limit` bytes are kept (but always the last
+    /// two).
     pub fn new(store: Store, limit: usize) -> Traces {
         Traces {
             store,
@@ -130,7 +134,7 @@ impl Traces {
         kept.retain(|(other, _)| *other != key);
         kept.push((key, decoded));
         let mut weight: usize = kept.iter().map(|(_, d)| d.weight).sum();
-        while weight > self.limit && kept.len() > 1 {
+        while weight > self.limit && kept.len() > ALWAYS_KEPT {
             weight -= kept.remove(0).1.weight;
         }
     }

@@ -134,8 +134,13 @@ async fn a_link_without_login_opens_its_run_and_nothing_else() {
         (Method::POST, routes::sample("plain_lm")),
     ];
     for (method, path) in refused {
+        // Unnamed, the link does not stand in the way of the question for the token.
         let answer = stranger(&server, method.clone(), &path, &cookie).await;
-        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{method} {path}");
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{method} {path}");
+        answer.problem();
+        let named = routes::for_link(&path, &created.share.id);
+        let answer = stranger(&server, method.clone(), &named, &cookie).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{method} {named}");
         answer.problem();
     }
     let no_cookie = stranger(&server, Method::GET, &run_path, "other=1").await;
@@ -200,7 +205,11 @@ async fn a_revoked_link_says_who_and_when_and_closes_open_sessions() {
     let revoked = team(&server, Method::DELETE, &revoke, "").await;
     let revoked: Share = revoked.expect(StatusCode::OK).read();
     assert_eq!(revoked.state, ShareState::Revoked);
-    let answer = stranger(&server, Method::GET, &routes::run(&run.id), &cookie).await;
+    let plain = routes::run(&run.id);
+    let answer = stranger(&server, Method::GET, &plain, &cookie).await;
+    answer.expect(StatusCode::UNAUTHORIZED);
+    let named = routes::for_link(&plain, &created.share.id);
+    let answer = stranger(&server, Method::GET, &named, &cookie).await;
     assert_eq!(answer.problem().code, ProblemCode::Gone);
     let gone = open(&server, slug(&created)).await.expect(StatusCode::GONE);
     let detail = gone.problem().detail;
@@ -230,7 +239,11 @@ async fn an_expired_link_says_so() {
     let created = create(&server, &new).await;
     let cookie = session(&server, &created).await;
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
-    let answer = stranger(&server, Method::GET, &routes::run(&run.id), &cookie).await;
+    let plain = routes::run(&run.id);
+    let answer = stranger(&server, Method::GET, &plain, &cookie).await;
+    answer.expect(StatusCode::UNAUTHORIZED);
+    let named = routes::for_link(&plain, &created.share.id);
+    let answer = stranger(&server, Method::GET, &named, &cookie).await;
     assert_eq!(answer.problem().code, ProblemCode::Gone);
     let detail = open(&server, slug(&created)).await.problem().detail;
     assert!(detail.contains("It expired on 2"), "{detail}");
@@ -435,8 +448,9 @@ async fn a_link_to_a_comparison_opens_its_runs_redacted() {
     let numbers = String::from_utf8_lossy(&numbers.body).into_owned();
     assert!(numbers.contains("peak allocated") && !numbers.contains(&run.name));
     let beyond = routes::compare(&[run.id.clone(), third]);
-    let answer = stranger(&server, Method::GET, &beyond, &cookie).await;
-    answer.expect(StatusCode::FORBIDDEN);
-    let answer = stranger(&server, Method::GET, routes::COMPARISONS, &cookie).await;
-    answer.expect(StatusCode::FORBIDDEN);
+    for path in [beyond.as_str(), routes::COMPARISONS] {
+        let named = routes::for_link(path, &created.share.id);
+        let answer = stranger(&server, Method::GET, &named, &cookie).await;
+        answer.expect(StatusCode::FORBIDDEN);
+    }
 }

@@ -148,12 +148,12 @@ fn LinkForm(
     view! {
         <form class="share-form" on:submit=submit>
             <KindField kind=fields.kind/>
-            <div class="share-row">
+            <div class="share-field">
                 <label for="share-life">"It ends"</label>
                 <select id="share-life" class="input" on:change=choose_life>{lives}</select>
             </div>
             {redaction}
-            <div class="share-row">
+            <div class="share-field">
                 <label for="share-note">"Note"</label>
                 <input
                     id="share-note"
@@ -163,7 +163,7 @@ fn LinkForm(
                     bind:value=fields.note
                 />
             </div>
-            <div class="share-row">
+            <div class="share-field">
                 <label for="share-name">"Your name"</label>
                 <input
                     id="share-name"
