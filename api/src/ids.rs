@@ -73,12 +73,20 @@ id!(
     UploadId, "upl_", "an upload id"
 );
 id!(
+    /// A link that was handed on. It names the link and opens nothing by itself.
+    ShareId, "shr_", "a link id"
+);
+id!(
     /// A bench: rows that were asked for together.
     BenchId, "ben_", "a bench id"
 );
 id!(
     /// One row of a bench.
     BenchRowId, "row_", "a bench row id"
+);
+id!(
+    /// A comparison that was recorded.
+    ComparisonId, "cmp_", "a comparison id"
 );
 
 #[cfg(test)]

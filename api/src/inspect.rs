@@ -2,6 +2,7 @@
 //!
 //! One document on stdout: the object itself for one file, an array of them for several.
 
+use crate::leaks::{ForwardOp, Pattern};
 use serde::{Deserialize, Serialize};
 use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource};
 use trace::units::{Bytes, EventIdx};
@@ -100,6 +101,7 @@ pub struct Leaks {
 
 /// Whether something leaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Something grows with the steps.
@@ -123,6 +125,24 @@ pub struct LeakGroup {
     pub frame: crate::timeline::FrameText,
     /// From 0 to 1.
     pub confidence: f64,
+    /// The call shape: equal in another trace of the same program.
+    pub site: String,
+    /// How it grows.
+    pub pattern: Pattern,
+    /// With [`Pattern::EveryNth`], every how many steps.
+    pub every: Option<u32>,
+    /// Half of the 95 % interval of the slope of its level, bytes per step.
+    pub slope_error: f64,
+    /// Position of the first step that added to it.
+    pub first_step: u32,
+    /// Position of the last one.
+    pub last_step: u32,
+    /// Blocks live at the end.
+    pub live_count: u64,
+    /// Whether `frame` is inferred from the allocations beside it.
+    pub frame_inferred: bool,
+    /// For allocations of a backward pass without a stack: the forward operation, inferred.
+    pub forward: Option<ForwardOp>,
 }
 
 impl Eq for LeakGroup {}

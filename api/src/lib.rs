@@ -3,12 +3,18 @@
 //! Rules: changes are additive; one file per resource; nothing here does IO. The server, the web
 //! front end, the command line and the tests all use these types and these paths.
 
+pub mod alive;
 pub mod bench;
+pub mod compare;
+pub mod compare_view;
 pub mod ids;
 pub mod inspect;
+pub mod leaks;
 pub mod problem;
 pub mod progress;
+pub mod query;
 pub mod routes;
 pub mod runs;
+pub mod shares;
 pub mod timeline;
 pub mod view_state;

@@ -13,6 +13,8 @@ pub enum ProblemCode {
     Unauthorized,
     /// Nothing there, or nothing there any more.
     NotFound,
+    /// A link that was revoked or has expired: `detail` says by whom and when.
+    Gone,
     /// The state does not allow it (finished, cancelled, already there).
     Conflict,
     /// Larger than the configured limit.

@@ -2,8 +2,12 @@
 //!
 //! Pictures carry the version of their encoding (`?v=`), so that browsers may keep them for good.
 
-use crate::ids::{BenchId, BenchRowId, RunId, UploadId};
+use crate::alive::AllocationFilter;
+use crate::compare_view::CompareState;
+use crate::ids::{BenchId, BenchRowId, ComparisonId, RunId, ShareId, UploadId};
+use crate::leaks::Leaks;
 use crate::timeline::Marks;
+use trace::alive::Dimension;
 use trace::tiles::{self, GroupBy, TileId};
 use trace::trace::BlockIdx;
 use trace::units::EventIdx;
@@ -101,6 +105,52 @@ pub fn run_page(run: &RunId) -> String {
     format!("/runs/{run}")
 }
 
+/// `GET`: the verdict and what accumulates ([`Leaks`]).
+pub fn leaks(run: &RunId, device: u32) -> String {
+    let version = Leaks::VERSION;
+    format!("/api/runs/{run}/devices/{device}/leaks?v={version}")
+}
+
+/// `GET`: what is alive at the end of each step, by group ([`crate::alive::Growth`]).
+pub fn growth(run: &RunId, device: u32, by: Dimension) -> String {
+    let by = by.name();
+    format!("/api/runs/{run}/devices/{device}/growth?by={by}")
+}
+
+/// `GET`: what is alive at an event ([`crate::alive::Alive`]).
+pub fn alive(run: &RunId, device: u32, at: EventIdx, by: Dimension) -> String {
+    let by = by.name();
+    format!("/api/runs/{run}/devices/{device}/alive?at={at}&by={by}")
+}
+
+/// `GET`: what came and went between two events ([`crate::alive::Changes`]).
+pub fn changes(
+    run: &RunId,
+    device: u32,
+    (from, to): (EventIdx, EventIdx),
+    by: Dimension,
+) -> String {
+    let by = by.name();
+    format!("/api/runs/{run}/devices/{device}/changes?from={from}&to={to}&by={by}")
+}
+
+/// `GET`: allocations ([`crate::alive::AllocationPage`]), `limit` of them from the `offset`-th on.
+pub fn allocations(
+    run: &RunId,
+    device: u32,
+    filter: &AllocationFilter,
+    offset: u64,
+    limit: usize,
+) -> String {
+    let filter = filter.query();
+    format!("/api/runs/{run}/devices/{device}/allocations?offset={offset}&limit={limit}{filter}")
+}
+
+/// `GET`: the allocations before and after one ([`crate::alive::AllocationPage`]).
+pub fn beside(run: &RunId, device: u32, block: BlockIdx) -> String {
+    format!("/api/runs/{run}/devices/{device}/blocks/{}/beside", block.0)
+}
+
 /// `GET`: benches, newest first. `POST` [`crate::bench::StartBench`]: start one.
 pub const BENCHES: &str = "/api/bench";
 /// `GET`: what can be run ([`crate::bench::BenchCatalog`]).
@@ -141,4 +191,159 @@ pub fn run_export(id: &RunId, format: &str) -> String {
 /// Page: one bench.
 pub fn bench_page(id: &BenchId) -> String {
     format!("/bench?bench={id}")
+}
+
+/// `GET ?runs=A,B,…`: the comparison ([`crate::compare::Comparison`]); the first is the baseline.
+pub const COMPARE: &str = "/api/compare";
+
+/// `GET ?runs=A,B,…&align=…`: curves over one axis ([`crate::compare::Curves`]).
+pub const COMPARE_CURVES: &str = "/api/compare/curves";
+
+/// `GET`: recorded comparisons, newest first. `POST`: record one.
+pub const COMPARISONS: &str = "/api/comparisons";
+
+/// Page: two to eight runs compared. [`CompareState`] is its query.
+pub const COMPARE_PAGE: &str = "/compare";
+
+/// `GET`: the comparison of these runs.
+pub fn compare(runs: &[RunId]) -> String {
+    format!("{COMPARE}?runs={}", crate::compare::listed(runs))
+}
+
+/// `GET`: the curves of these runs over a window of the axis.
+pub fn compare_curves(runs: &[RunId], wanted: &crate::compare::CurvesWanted) -> String {
+    let mut path = format!(
+        "{COMPARE_CURVES}?runs={}&align={}&series={}&pair={}&parts={}",
+        crate::compare::listed(runs),
+        wanted.align.name(),
+        wanted.series.name(),
+        wanted.pair,
+        wanted.parts
+    );
+    if let Some((from, to)) = wanted.window {
+        path += &format!("&from={from}&to={to}");
+    }
+    path
+}
+
+/// `GET`: a recorded comparison. `DELETE`: forget it.
+pub fn comparison(id: &ComparisonId) -> String {
+    format!("{COMPARISONS}/{id}")
+}
+
+/// Page: these runs compared.
+pub fn compare_page(runs: &[RunId]) -> String {
+    let state = CompareState {
+        runs: runs.to_vec(),
+        ..CompareState::default()
+    };
+    format!("{COMPARE_PAGE}?{state}")
+}
+
+/// `GET ?run=`: links, newest first. `POST`: make one.
+pub const SHARES: &str = "/api/shares";
+
+/// `POST {token}`: exchange the last part of a link's address for a session of that link.
+pub const OPEN_SHARE: &str = "/api/shares/open";
+
+/// The links to a run, alone or in a comparison.
+pub fn shares_of(run: &RunId) -> String {
+    format!("{SHARES}?run={run}")
+}
+
+/// `DELETE ?by=NAME`: revoke a link.
+pub fn share(id: &ShareId) -> String {
+    format!("{SHARES}/{id}")
+}
+
+/// The address that revokes a link in someone's name.
+pub fn revoke_share(id: &ShareId, by: &str) -> String {
+    let mut path = format!("{}?by=", share(id));
+    for byte in by.bytes() {
+        match byte {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => path.push(char::from(byte)),
+            other => path.push_str(&format!("%{other:02X}")),
+        }
+    }
+    path
+}
+
+/// What the address of a request ends with when it is made on behalf of a link.
+pub const SHARE_PARAMETER: &str = "share";
+
+/// An address of the API as it is asked for on behalf of a link.
+pub fn for_link(path: &str, link: &ShareId) -> String {
+    let joint = if path.contains('?') { '&' } else { '?' };
+    format!("{path}{joint}{SHARE_PARAMETER}={link}")
+}
+
+/// `GET`: what redaction changes in a run ([`crate::shares::RedactionPreview`]).
+pub fn redaction_preview(run: &RunId) -> String {
+    format!("/api/runs/{run}/redaction")
+}
+
+/// Page: whatever a link opens; the last part is its secret, or a team link's short id.
+pub fn share_page(token: &str) -> String {
+    format!("/s/{token}")
+}
+
+/// `GET`: the card of a run; `format` is `svg`, `png` or `md`.
+pub fn card(run: &RunId, format: &str) -> String {
+    format!("/api/runs/{run}/card.{format}")
+}
+
+/// `GET`: the card of a run as Markdown, for a pull request. With a link, it leads there.
+pub fn card_markdown(run: &RunId, view: &str, link: Option<&str>, names: bool) -> String {
+    let mut path = format!("{}?{view}", card(run, "md"));
+    for (wanted, part) in [
+        (!names, "numbers_only=1".to_owned()),
+        (link.is_some(), format!("link={}", link.unwrap_or_default())),
+    ] {
+        if wanted {
+            path.push('&');
+            path.push_str(&part);
+        }
+    }
+    path
+}
+
+/// `GET`: a comparison as Markdown, for a pull request. With a link, it leads there.
+pub fn compare_markdown(runs: &[RunId], link: Option<&str>, names: bool) -> String {
+    let mut path = format!("{COMPARE}/card.md?runs={}", crate::compare::listed(runs));
+    if !names {
+        path += "&numbers_only=1";
+    }
+    if let Some(link) = link {
+        path += &format!("&link={link}");
+    }
+    path
+}
+
+/// `GET`: the card of what a link opens, as PNG.
+pub fn share_card(token: &str) -> String {
+    format!("/s/{token}/card.png")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_links_travel_in_addresses() {
+        let id: ShareId = "shr_a".parse().unwrap();
+        assert_eq!(
+            revoke_share(&id, "Kim & Jo"),
+            "/api/shares/shr_a?by=Kim%20%26%20Jo"
+        );
+        assert_eq!(
+            for_link("/api/runs/run_a", &id),
+            "/api/runs/run_a?share=shr_a"
+        );
+        assert_eq!(for_link("/a?v=1", &id), "/a?v=1&share=shr_a");
+        let run: RunId = "run_a".parse().unwrap();
+        assert_eq!(
+            card_markdown(&run, "v=1", Some("x"), false),
+            "/api/runs/run_a/card.md?v=1&numbers_only=1&link=x"
+        );
+    }
 }

@@ -1,6 +1,7 @@
 //! Runs: what the list and the head of a run page show.
 
 use crate::ids::{RunId, UploadId};
+use crate::leaks::LeakSummary;
 use serde::{Deserialize, Serialize};
 use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource};
 
@@ -41,6 +42,9 @@ pub struct RunSummary {
     pub peak_allocated: u64,
     /// Codes of the quality notes, for badges.
     pub quality: Vec<String>,
+    /// Whether it leaks; absent until that was looked at, shortly after it arrives.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub leaks: Option<LeakSummary>,
     /// Set while a deletion can be undone, milliseconds since the epoch.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub deleted_ms: Option<i64>,

@@ -1,5 +1,6 @@
 //! What the timeline asks for besides tiles: marks, blocks, moments.
 
+use crate::leaks::ForwardOp;
 use serde::{Deserialize, Serialize};
 use trace::span::Span;
 use trace::trace::{Action, Levels, Origin, PoolId, PoolSize, Step};
@@ -100,6 +101,10 @@ pub struct BlockDetail {
     pub alloc_stack: Vec<FrameText>,
     /// Stack of the free, when captured.
     pub free_stack: Vec<FrameText>,
+    /// For an allocation of a backward pass without a Python stack: the forward operation that it
+    /// belongs to, inferred.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub forward: Option<ForwardOp>,
     /// What the engine knows of it; none for uploads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tensor: Option<TensorDetail>,

@@ -1,17 +1,68 @@
 //! The view state: everything that a link to a run page reopens, as its query.
 //!
-//! Version 1:
+//! Version 1, the timeline:
 //! `v=1&dev=0&from=120.5&to=9000&low=0&high=4096&axis=event&group=stack&show=mountain&sel=b123`.
+//! Version 2 adds what is asked below it:
+//! `tab=alive&at=5000&vs=9000&by=module&chart=flame&root=00ff00ff00ff00ff`, and the keys of an
+//! [`AllocationFilter`], of which `site` is also the leak group that is selected.
+//!
 //! Defaults are left out. A newer version than [`VERSION`] is refused with a clear sentence; every
 //! older one is upgraded step by step.
 
+use crate::alive::AllocationFilter;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use trace::alive::Dimension;
 use trace::tiles::GroupBy;
 use trace::trace::BlockIdx;
+use trace::units::EventIdx;
 
 /// The version written.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+
+/// What version 1 knew; it ignored every other key.
+const KEYS_OF_1: [&str; 10] = [
+    "v", "dev", "from", "to", "low", "high", "axis", "group", "show", "sel",
+];
+
+/// What is shown below the picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Tab {
+    /// Nothing: the picture has the page.
+    #[default]
+    Timeline,
+    /// The verdict, and what accumulates.
+    Leaks,
+    /// What is alive at a moment, what came and went between two.
+    Alive,
+    /// Single allocations, filtered.
+    Allocations,
+}
+
+impl Tab {
+    /// All, in their order on the page.
+    pub const ALL: [Tab; 4] = [Tab::Timeline, Tab::Leaks, Tab::Alive, Tab::Allocations];
+
+    /// As in a link.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Tab::Timeline => "timeline",
+            Tab::Leaks => "leaks",
+            Tab::Alive => "alive",
+            Tab::Allocations => "allocations",
+        }
+    }
+}
+
+/// How a tree of what is alive is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Chart {
+    /// Boxes in boxes.
+    #[default]
+    Treemap,
+    /// Callers above callees.
+    Flame,
+}
 
 /// What the horizontal axis measures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -59,6 +110,20 @@ pub struct ViewState {
     pub picture: Picture,
     /// What is selected.
     pub selection: Option<Selection>,
+    /// What is shown below the picture.
+    pub tab: Tab,
+    /// The moment that is asked about; `None`: the last event.
+    pub at: Option<EventIdx>,
+    /// A moment to compare it with.
+    pub compared_with: Option<EventIdx>,
+    /// What the groups of what is alive stand for.
+    pub by: Dimension,
+    /// How they are drawn.
+    pub chart: Chart,
+    /// Key of the node that fills the drawing; `None`: all of it.
+    pub root: Option<u64>,
+    /// Which allocations are listed; its `site` is the selected leak group.
+    pub filter: AllocationFilter,
 }
 
 /// A query that is no view state.
@@ -97,10 +162,36 @@ impl fmt::Display for ViewState {
             f.write_str("&show=lines")?;
         }
         match self.selection {
-            Some(Selection::Block(block)) => write!(f, "&sel=b{}", block.0),
-            Some(Selection::Group(key)) => write!(f, "&sel=g{key}"),
-            None => Ok(()),
+            Some(Selection::Block(block)) => write!(f, "&sel=b{}", block.0)?,
+            Some(Selection::Group(key)) => write!(f, "&sel=g{key}")?,
+            None => {}
         }
+        self.fmt_questions(f)
+    }
+}
+
+impl ViewState {
+    /// What version 2 added.
+    fn fmt_questions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.tab != Tab::default() {
+            write!(f, "&tab={}", self.tab.name())?;
+        }
+        if let Some(at) = self.at {
+            write!(f, "&at={at}")?;
+        }
+        if let Some(other) = self.compared_with {
+            write!(f, "&vs={other}")?;
+        }
+        if self.by != Dimension::default() {
+            write!(f, "&by={}", self.by.name())?;
+        }
+        if self.chart == Chart::Flame {
+            f.write_str("&chart=flame")?;
+        }
+        if let Some(root) = self.root {
+            write!(f, "&root={root:016x}")?;
+        }
+        f.write_str(&self.filter.query())
     }
 }
 
@@ -111,56 +202,96 @@ impl ViewState {
     /// # Errors
     /// [`BadViewState::TooNew`] when the query was written by a newer version.
     pub fn parse(query: &str) -> Result<(ViewState, Vec<BadViewState>), BadViewState> {
-        let mut state = ViewState::default();
-        let mut problems = Vec::new();
-        let (mut from, mut to) = (None, None);
-        let (mut low, mut high) = (None, None);
-        for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            let understood = match key {
-                "v" => match value.parse::<u32>() {
-                    Ok(version) if version > VERSION => {
-                        return Err(BadViewState::TooNew(version));
-                    }
-                    parsed => parsed.is_ok().then_some(()).ok_or("v"),
-                },
-                "dev" => value
-                    .parse()
-                    .map(|d| state.device = Some(d))
-                    .map_err(|_| "dev"),
-                "from" => finite(value).map(|x| from = Some(x)).ok_or("from"),
-                "to" => finite(value).map(|x| to = Some(x)).ok_or("to"),
-                "low" => finite(value).map(|x| low = Some(x)).ok_or("low"),
-                "high" => finite(value).map(|x| high = Some(x)).ok_or("high"),
-                "axis" => axis(value).map(|a| state.axis = a).ok_or("axis"),
-                "group" => value
-                    .parse()
-                    .map(|g| state.group_by = g)
-                    .map_err(|_| "group"),
-                "show" => picture(value).map(|p| state.picture = p).ok_or("show"),
-                "sel" => selection(value)
-                    .map(|s| state.selection = Some(s))
-                    .ok_or("sel"),
-                _ => Ok(()),
-            };
-            if let Err(field) = understood {
-                problems.push(BadViewState::Field(field));
+        let pairs = || query.split('&').filter_map(|pair| pair.split_once('='));
+        let stated = pairs().find(|(key, _)| *key == "v").map(|(_, value)| value);
+        // Written by hand: the newest.
+        let version = match stated.map(str::parse::<u32>) {
+            Some(Ok(version)) if version > VERSION => return Err(BadViewState::TooNew(version)),
+            Some(Ok(version)) => version,
+            _ => VERSION,
+        };
+        let mut reading = Reading::default();
+        if stated.is_some_and(|text| text.parse::<u32>().is_err()) {
+            reading.problems.push(BadViewState::Field("v"));
+        }
+        for (key, value) in pairs().filter(|(key, _)| is_known(version, key)) {
+            if let Err(field) = reading.take(key, value) {
+                reading.problems.push(BadViewState::Field(field));
             }
         }
-        match range(from, to) {
-            Some(window) => state.window = window,
-            None => problems.push(BadViewState::Field("from")),
-        }
-        match range(low, high) {
-            Some(levels) => state.levels = levels,
-            None => problems.push(BadViewState::Field("low")),
-        }
-        Ok((state, problems))
+        Ok(reading.finish())
     }
 }
 
+/// The upgrade from version 1: what it ignored is still ignored, though it means something now.
+fn is_known(version: u32, key: &str) -> bool {
+    version >= 2 || KEYS_OF_1.contains(&key)
+}
+
+/// A query that is being read.
+#[derive(Default)]
+struct Reading {
+    state: ViewState,
+    problems: Vec<BadViewState>,
+    window: (Option<f64>, Option<f64>),
+    levels: (Option<f64>, Option<f64>),
+}
+
+impl Reading {
+    /// Takes a pair; `Err` with its key when the value is not understood.
+    fn take(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
+        let state = &mut self.state;
+        match key {
+            "dev" => set(&mut state.device, value.parse().ok().map(Some), "dev"),
+            "from" => set(&mut self.window.0, finite(value).map(Some), "from"),
+            "to" => set(&mut self.window.1, finite(value).map(Some), "to"),
+            "low" => set(&mut self.levels.0, finite(value).map(Some), "low"),
+            "high" => set(&mut self.levels.1, finite(value).map(Some), "high"),
+            "axis" => set(&mut state.axis, axis(value), "axis"),
+            "group" => set(&mut state.group_by, value.parse().ok(), "group"),
+            "show" => set(&mut state.picture, picture(value), "show"),
+            "sel" => set(&mut state.selection, selection(value).map(Some), "sel"),
+            "tab" => {
+                let found = Tab::ALL.into_iter().find(|tab| tab.name() == value);
+                set(&mut state.tab, found, "tab")
+            }
+            "at" => set(&mut state.at, event(value).map(Some), "at"),
+            "vs" => set(&mut state.compared_with, event(value).map(Some), "vs"),
+            "by" => set(&mut state.by, value.parse().ok(), "by"),
+            "chart" => set(&mut state.chart, chart(value), "chart"),
+            "root" => {
+                let key = u64::from_str_radix(value, 16).ok();
+                set(&mut state.root, key.map(Some), "root")
+            }
+            key => match state.filter.take(key, value) {
+                Some(false) => Err("filter"),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    fn finish(mut self) -> (ViewState, Vec<BadViewState>) {
+        match range(self.window) {
+            Some(window) => self.state.window = window,
+            None => self.problems.push(BadViewState::Field("from")),
+        }
+        match range(self.levels) {
+            Some(levels) => self.state.levels = levels,
+            None => self.problems.push(BadViewState::Field("low")),
+        }
+        (self.state, self.problems)
+    }
+}
+
+/// Sets a field to what was read; what was not understood leaves it as it is.
+fn set<T>(field: &mut T, read: Option<T>, key: &'static str) -> Result<(), &'static str> {
+    *field = read.ok_or(key)?;
+    Ok(())
+}
+
 /// Both ends in order, or neither; anything else is no range.
-fn range(start: Option<f64>, end: Option<f64>) -> Option<Option<(f64, f64)>> {
-    match (start, end) {
+fn range(ends: (Option<f64>, Option<f64>)) -> Option<Option<(f64, f64)>> {
+    match ends {
         (Some(start), Some(end)) if start < end => Some(Some((start, end))),
         (None, None) => Some(None),
         _ => None,
@@ -190,6 +321,18 @@ fn picture(value: &str) -> Option<Picture> {
     }
 }
 
+fn chart(value: &str) -> Option<Chart> {
+    match value {
+        "treemap" => Some(Chart::Treemap),
+        "flame" => Some(Chart::Flame),
+        _ => None,
+    }
+}
+
+fn event(value: &str) -> Option<EventIdx> {
+    value.parse().ok().map(EventIdx)
+}
+
 fn selection(value: &str) -> Option<Selection> {
     match value.split_at_checked(1)? {
         ("b", block) => Some(Selection::Block(BlockIdx(block.parse().ok()?))),
@@ -212,6 +355,18 @@ mod tests {
             group_by: GroupBy::Stream,
             picture: Picture::Lines,
             selection: Some(Selection::Block(BlockIdx(42))),
+            tab: Tab::Alive,
+            at: Some(EventIdx(5000)),
+            compared_with: Some(EventIdx(9000)),
+            by: Dimension::Module,
+            chart: Chart::Flame,
+            root: Some(0x00ff_00ff_1234_5678),
+            filter: AllocationFilter {
+                q: "unpack & stash".to_owned(),
+                site: Some("s0123456789abcdef".to_owned()),
+                min: Some(1 << 20),
+                ..AllocationFilter::default()
+            },
         };
         assert_eq!(ViewState::parse(&state.to_string()), Ok((state, vec![])));
         let default = ViewState::default();
@@ -228,5 +383,43 @@ mod tests {
         assert_eq!(state.device, Some(2));
         assert_eq!(problems, vec![BadViewState::Field("axis")]);
         assert_eq!(ViewState::parse("v=99"), Err(BadViewState::TooNew(99)));
+        let (state, problems) = ViewState::parse("tab=leaks&min=much&root=zz").unwrap();
+        assert_eq!(state.tab, Tab::Leaks);
+        let fields = ["filter", "root"].map(BadViewState::Field);
+        assert_eq!(problems, fields);
+    }
+
+    #[test]
+    fn links_of_version_1_open_what_they_did() {
+        let check = |link: &str, expected: ViewState| {
+            assert_eq!(ViewState::parse(link), Ok((expected, vec![])), "{link}");
+        };
+        check(
+            "v=1&dev=1&from=120.5&to=9000&low=0&high=4096&axis=time&group=stream&show=lines\
+             &sel=b42",
+            ViewState {
+                device: Some(1),
+                window: Some((120.5, 9000.0)),
+                levels: Some((0.0, 4096.0)),
+                axis: Axis::Time,
+                group_by: GroupBy::Stream,
+                picture: Picture::Lines,
+                selection: Some(Selection::Block(BlockIdx(42))),
+                ..ViewState::default()
+            },
+        );
+        check(
+            "v=1&sel=g7",
+            ViewState {
+                selection: Some(Selection::Group(7)),
+                ..ViewState::default()
+            },
+        );
+        check("v=1", ViewState::default());
+        // It ignored what it did not know, also what means something now.
+        check(
+            "v=1&tab=leaks&at=5&q=x&utm_source=mail",
+            ViewState::default(),
+        );
     }
 }

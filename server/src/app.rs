@@ -3,6 +3,7 @@
 use crate::access::Gate;
 use crate::bench::Benches;
 use crate::blobs::{BlobError, Blobs};
+use crate::comparisons::Comparisons;
 use crate::config::{Config, ExposedWithoutToken};
 use crate::http::error::describe;
 use crate::ingest::{IngestError, UploadLimits, Uploads};
@@ -64,6 +65,8 @@ pub struct App {
     pub pictures: Pictures,
     /// What the engine knows of tensors.
     pub tensors: Tensors,
+    /// Runs against one another.
+    pub comparisons: Comparisons,
     /// What open pages listen to.
     pub events: broadcast::Sender<ServerEvent>,
     /// Who may read.
@@ -118,6 +121,7 @@ impl App {
             store,
             uploads,
             benches,
+            comparisons: Comparisons::new(Arc::clone(&pictures.traces)),
             pictures,
             events,
             stopping: CancellationToken::new(),

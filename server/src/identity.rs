@@ -1,13 +1,35 @@
-//! Where ids come from: runs are named by their content, everything else by chance.
+//! Where ids come from: runs and comparisons are named by their content, everything else by
+//! chance.
 
-use api::ids::{BenchId, BenchRowId, RunId, UploadId};
+use api::ids::{BenchId, BenchRowId, ComparisonId, RunId, ShareId, UploadId};
 
 /// Characters of an id after its prefix: 16 of base 62 are 95 bits.
 const DIGITS: usize = 16;
 
+/// Characters of a link's id after its prefix. It is a name, not a secret: 59 bits never collide.
+const SHARE_DIGITS: usize = 10;
+
+/// Characters of a link's secret: 22 of base 62 hold 128 bits.
+pub const TOKEN_DIGITS: usize = 22;
+
 /// The id of the run that the bytes with this hash become.
 pub fn run_id(hash: &blake3::Hash) -> RunId {
-    let text = format!("{}{}", RunId::PREFIX, base62(leading(hash.as_bytes())));
+    let digits = base62(leading(hash.as_bytes()), DIGITS);
+    let text = format!("{}{digits}", RunId::PREFIX);
+    text.parse().expect("base 62 digits are an id")
+}
+
+/// The id of the comparison of these runs for this pull request.
+pub fn comparison_id(runs: &[RunId], pr: Option<&str>) -> ComparisonId {
+    let mut hasher = blake3::Hasher::new();
+    for run in runs {
+        hasher.update(run.as_str().as_bytes()).update(b"\n");
+    }
+    hasher
+        .update(b"\n")
+        .update(pr.unwrap_or_default().as_bytes());
+    let digits = base62(leading(hasher.finalize().as_bytes()), DIGITS);
+    let text = format!("{}{digits}", ComparisonId::PREFIX);
     text.parse().expect("base 62 digits are an id")
 }
 
@@ -33,9 +55,24 @@ pub fn bench_row_id() -> BenchRowId {
 }
 
 fn by_chance(prefix: &str) -> String {
+    format!("{prefix}{}", base62(random(), DIGITS))
+}
+
+/// A new short id for a link.
+pub fn share_id() -> ShareId {
+    let text = format!("{}{}", ShareId::PREFIX, base62(random(), SHARE_DIGITS));
+    text.parse().expect("base 62 digits are an id")
+}
+
+/// A new secret for a link: 128 random bits.
+pub fn share_token() -> String {
+    base62(random(), TOKEN_DIGITS)
+}
+
+fn random() -> u128 {
     let mut random = [0; 16];
     getrandom::fill(&mut random).expect("the operating system has random bytes");
-    format!("{prefix}{}", base62(u128::from_be_bytes(random)))
+    u128::from_be_bytes(random)
 }
 
 fn leading(hash: &[u8; 32]) -> u128 {
@@ -43,10 +80,10 @@ fn leading(hash: &[u8; 32]) -> u128 {
     u128::from_be_bytes(*first)
 }
 
-fn base62(mut number: u128) -> String {
+fn base62(mut number: u128, n_digits: usize) -> String {
     const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    let mut digits = String::with_capacity(DIGITS);
-    for _ in 0..DIGITS {
+    let mut digits = String::with_capacity(n_digits);
+    for _ in 0..n_digits {
         digits.push(char::from(ALPHABET[(number % 62) as usize]));
         number /= 62;
     }
@@ -68,5 +105,17 @@ mod tests {
     #[test]
     fn uploads_never_share_an_id() {
         assert_ne!(upload_id(), upload_id());
+    }
+
+    #[test]
+    fn a_secret_holds_all_its_bits() {
+        assert_ne!(share_token(), share_token());
+        assert_eq!(share_token().len(), TOKEN_DIGITS);
+        // The largest number fits: no digit beyond the last is needed.
+        assert!(62f64.powi(TOKEN_DIGITS as i32) >= 2f64.powi(128));
+        assert_ne!(
+            base62(u128::MAX, TOKEN_DIGITS),
+            base62(u128::MAX >> 1, TOKEN_DIGITS)
+        );
     }
 }

@@ -2,15 +2,18 @@
 //!
 //! Walk through it in the order of the data: `http` takes an upload, `ingest` drives the pure core
 //! (`trace`) over its bytes, `blobs` and `store` keep what came of it, `pictures` draws and serves
-//! tiles. `bench` runs the engine, one row after the other, each in a process of its own. `app`
-//! opens all of it; `cli` is what a person types.
+//! tiles, `questions` answers what is asked of a run, `comparisons` holds runs against one another.
+//! `bench` runs the engine, one row after the other, each in a process of its own. `app` opens all
+//! of it; `cli` is what a person types.
 
 pub mod access;
 pub mod app;
 pub mod bench;
 pub mod blobs;
+pub mod cards;
 pub mod cli;
 mod clock;
+pub mod comparisons;
 pub mod config;
 pub mod export;
 pub mod facts;
@@ -18,6 +21,7 @@ pub mod http;
 mod identity;
 pub mod ingest;
 pub mod pictures;
+pub mod questions;
 mod samples;
 pub mod store;
 pub mod tensors;

@@ -21,7 +21,7 @@ async fn choose_file(browser: &Browser, path: &Path) {
 }
 
 /// Waits until `script` returns true.
-async fn wait_until(browser: &Browser, what: &str, seconds: u64, script: &str) {
+pub(crate) async fn wait_until(browser: &Browser, what: &str, seconds: u64, script: &str) {
     let started = Instant::now();
     while browser.eval(script).await != Value::Bool(true) {
         assert!(
@@ -36,7 +36,7 @@ const DRAWN: &str = "return !!document.querySelector('.timeline') && \
                      !document.querySelector('.timeline-skeleton.shown');";
 const SETTLED: &str = "return document.querySelector('.timeline')?.ariaBusy === 'false';";
 
-async fn wait_for_picture(browser: &Browser) {
+pub(crate) async fn wait_for_picture(browser: &Browser) {
     wait_until(browser, "the first picture", 60, DRAWN).await;
     wait_until(browser, "the fine picture", 60, SETTLED).await;
 }

@@ -8,6 +8,11 @@ use trace::trace::Series;
 pub struct Rgba(pub u8, pub u8, pub u8, pub u8);
 
 impl Rgba {
+    /// An opaque colour from `0xrrggbb`.
+    pub const fn from_rgb(hex: u32) -> Rgba {
+        Rgba((hex >> 16) as u8, (hex >> 8) as u8, hex as u8, 255)
+    }
+
     /// Reads `#rgb`, `#rrggbb` or `#rrggbbaa`, as design tokens are written.
     pub fn from_hex(text: &str) -> Option<Rgba> {
         let digits = text.trim().strip_prefix('#')?;
@@ -140,9 +145,7 @@ impl Palette {
 
     /// The light theme, as in the design tokens.
     pub fn light() -> Palette {
-        const fn rgb(hex: u32) -> Rgba {
-            Rgba((hex >> 16) as u8, (hex >> 8) as u8, hex as u8, 255)
-        }
+        let rgb = Rgba::from_rgb;
         Palette {
             surface: rgb(0xffffff),
             surface_raised: rgb(0xeef1f4),
@@ -161,6 +164,30 @@ impl Palette {
             ]
             .map(rgb),
             rest: rgb(0xb9c2cb),
+        }
+    }
+
+    /// The dark theme, as in the design tokens.
+    pub fn dark() -> Palette {
+        let rgb = Rgba::from_rgb;
+        Palette {
+            surface: rgb(0x141b23),
+            surface_raised: rgb(0x1b242e),
+            text: rgb(0xe4eaf0),
+            muted: rgb(0x97a5b3),
+            line: rgb(0x232e39),
+            line_strong: rgb(0x3a4753),
+            accent: rgb(0x5bb8f0),
+            series: [rgb(0x33cfa2), rgb(0x55b4f2), rgb(0xff9b52), rgb(0x9aa8b6)],
+            pending: rgb(0xf2c14e),
+            capacity: rgb(0xff8a80),
+            oom: rgb(0xff8a80),
+            groups: [
+                0x5a80d4, 0xe69568, 0x38b898, 0xe6eb94, 0xae5e9d, 0x91bbed, 0x437549, 0xe06573,
+                0x8b762c, 0x5c37c5, 0xedc0d8, 0x8a305e,
+            ]
+            .map(rgb),
+            rest: rgb(0x46535f),
         }
     }
 
@@ -210,15 +237,20 @@ mod tests {
     }
 
     #[test]
-    fn the_light_palette_is_that_of_the_design_tokens() {
+    fn the_palettes_are_those_of_the_design_tokens() {
         let sheet = include_str!("../../web/style/tokens.css");
-        // The light theme comes first.
-        let token = |name: &str| {
-            let (_, rest) = sheet.split_once(&format!("{name}: "))?;
-            Some(rest.split_once(';')?.0.to_owned())
+        let dark = "@media (prefers-color-scheme: dark)";
+        let (light, dark) = sheet.split_once(dark).unwrap();
+        let check = |sheet: &str, palette: Palette| {
+            let token = |name: &str| {
+                let (_, rest) = sheet.split_once(&format!("{name}: "))?;
+                Some(rest.split_once(';')?.0.to_owned())
+            };
+            assert!(token("--cat-11").is_some());
+            assert_eq!(Palette::from_tokens(token), palette);
         };
-        assert!(token("--cat-11").is_some());
-        assert_eq!(Palette::from_tokens(token), Palette::light());
+        check(light, Palette::light());
+        check(dark, Palette::dark());
     }
 
     #[test]

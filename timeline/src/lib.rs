@@ -12,6 +12,7 @@
 
 pub mod axes;
 pub mod axis;
+pub mod card;
 pub mod colours;
 pub mod facts;
 pub mod format;
@@ -23,6 +24,7 @@ pub mod minimap;
 pub mod model;
 pub mod mountain;
 pub mod neighbours;
+pub mod overlay;
 pub mod paint;
 pub mod plot;
 pub mod raster;

@@ -137,6 +137,37 @@ impl Scene {
         );
     }
 
+    /// Adds another scene, its upper left corner at a place.
+    pub fn place(&mut self, other: &Scene, (x, y): (i32, i32)) {
+        let moved = |rect: PxRect| PxRect {
+            x0: rect.x0 + x,
+            y0: rect.y0 + y,
+            x1: rect.x1 + x,
+            y1: rect.y1 + y,
+        };
+        self.shapes
+            .extend(other.shapes.iter().map(|shape| match *shape {
+                Shape::Fill { rect, colour } => Shape::Fill {
+                    rect: moved(rect),
+                    colour,
+                },
+                Shape::Hatch {
+                    rect,
+                    colour,
+                    spacing,
+                } => Shape::Hatch {
+                    rect: moved(rect),
+                    colour,
+                    spacing,
+                },
+            }));
+        self.texts.extend(other.texts.iter().map(|text| Text {
+            x: text.x + x,
+            y: text.y + y,
+            ..text.clone()
+        }));
+    }
+
     /// Adds a dashed horizontal line, `thick` pixels.
     pub fn dashes(&mut self, x: (i32, i32), y: i32, colour: Rgba, thick: i32) {
         let (dash, gap) = (thick * 6, thick * 4);

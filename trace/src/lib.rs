@@ -6,12 +6,16 @@
 //!       -> tiles (what a picture of a window needs) and stored (what a database keeps)
 //! ```
 
+pub mod alive;
 pub mod allocator;
+pub mod compare;
+pub mod forward;
 pub mod intervals;
 pub mod leaks;
 pub mod levels;
 pub mod pyramid;
 pub mod reader;
+pub mod redact;
 pub mod replay;
 pub mod snapshot;
 pub mod span;

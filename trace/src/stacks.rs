@@ -190,6 +190,11 @@ impl Stacks {
         self.frames[idx.index()]
     }
 
+    /// Every distinct frame.
+    pub fn all_frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
     /// A string of the table.
     pub fn str(&self, idx: StrIdx) -> &str {
         self.strings.get(idx)

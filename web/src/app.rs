@@ -10,12 +10,16 @@ use crate::components::upload_tray::UploadTray;
 use crate::events::{self, Notice};
 use crate::pages::bench::BenchPage;
 use crate::pages::bench::store::BenchStore;
+use crate::pages::compare::ComparePage;
+use crate::pages::compare::pick::Picked;
 use crate::pages::not_found::NotFoundPage;
 use crate::pages::run::RunPage;
 use crate::pages::runs::RunsPage;
 use crate::pages::runs::store::RunsStore;
+use crate::pages::shared::{OpenedLink, SharedPage};
 use crate::upload::driver::Uploads;
 use api::progress::ServerEvent;
+use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::{Route, Router, Routes};
 use leptos_router::hooks::{use_location, use_params_map};
@@ -43,10 +47,13 @@ pub fn App() -> impl IntoView {
                 <Routes fallback=NotFoundPage>
                     <Route path=path!("/") view=RunsPage/>
                     <Route path=path!("/runs/:id") view=RunRoute/>
+                    <Route path=path!("/s/:token") view=SharedPage/>
                     <Route path=path!("/bench") view=BenchPage/>
+                    <Route path=path!("/compare") view=ComparePage/>
                 </Routes>
             </main>
             <FocusFollowsPage/>
+            <ListensToServer/>
             <UploadTray/>
         </Router>
         <DropTarget/>
@@ -84,7 +91,7 @@ fn FocusFollowsPage() -> impl IntoView {
     });
 }
 
-/// What every page may ask for, and the one event stream that feeds it.
+/// What every page may ask for.
 fn provide_shared_state() {
     let uploads = Uploads::new();
     let runs = RunsStore::new();
@@ -94,12 +101,38 @@ fn provide_shared_state() {
     provide_context(uploads);
     provide_context(runs);
     provide_context(benches);
+    provide_context(Picked::new());
     provide_context(connection);
+    provide_context(OpenedLink(RwSignal::new(None)));
     provide_context(token_needed);
     provide_context(Toasts::new());
     provide_context(Help(RwSignal::new(false)));
 
     client::on_unauthorized(move || token_needed.0.set(true));
+}
+
+/// Listens to what changes on the server, from the first page that is not a link's: those who
+/// hold only a link are not told, and nothing that it shows changes.
+#[component]
+fn ListensToServer() -> impl IntoView {
+    let path = use_location().pathname;
+    let owner = Owner::current();
+    Effect::new(move |listening: Option<bool>| {
+        let is_link = path.with(|path| path.starts_with(&routes::share_page("")));
+        let listening = listening.unwrap_or(false);
+        if let Some(owner) = owner.as_ref().filter(|_| !is_link && !listening) {
+            // For as long as the application is there, not until the path changes.
+            owner.with(listen);
+        }
+        listening || !is_link
+    });
+}
+
+fn listen() {
+    let uploads: Uploads = expect_context();
+    let runs: RunsStore = expect_context();
+    let benches: BenchStore = expect_context();
+    let connection: RwSignal<Connection> = expect_context();
     events::subscribe(move |notice| match notice {
         Notice::Event(ServerEvent::RunsChanged) => {
             runs.refresh();

@@ -3,7 +3,9 @@
 //! Dropping the future of a request aborts it, so a request started with
 //! [`leptos::task::spawn_local_scoped_with_cancellation`] ends with the component that asked.
 
+use api::ids::ShareId;
 use api::problem::{Problem, ProblemCode};
+use api::routes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::cell::RefCell;
@@ -13,6 +15,7 @@ use wasm_bindgen_futures::JsFuture;
 use web_sys::{AbortController, Request, RequestInit, Response};
 
 thread_local! {
+    static LINK: RefCell<Option<ShareId>> = const { RefCell::new(None) };
     static ON_UNAUTHORIZED: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
 }
 
@@ -45,6 +48,19 @@ pub fn on_unauthorized(react: impl Fn() + 'static) {
     ON_UNAUTHORIZED.set(Some(Rc::new(react)));
 }
 
+/// Asks for everything on behalf of a link from now on; `None`: no longer.
+pub fn ask_for_link(link: Option<ShareId>) {
+    LINK.set(link);
+}
+
+/// The address as it is asked for: the server shows what the link shows.
+fn asked(path: &str) -> String {
+    LINK.with_borrow(|link| match link {
+        Some(link) => routes::for_link(path, link),
+        None => path.to_owned(),
+    })
+}
+
 /// Reads JSON.
 ///
 /// # Errors
@@ -74,6 +90,15 @@ where
     let body = serde_json::to_string(body).map_err(|error| not_understood(&error))?;
     let response = exchange(method, path, Some(body)).await?;
     parsed(&text_of(&response.response).await?)
+}
+
+/// Reads a text.
+///
+/// # Errors
+/// As [`get`].
+pub async fn get_text(path: &str) -> Result<String, Problem> {
+    let response = exchange(Method::Get, path, None).await?;
+    text_of(&response.response).await
 }
 
 /// Reads a binary answer, such as a tile.
@@ -178,7 +203,7 @@ fn request(
     if let Some(json) = &json {
         init.set_body(&JsValue::from_str(json));
     }
-    let request = Request::new_with_str_and_init(path, &init)?;
+    let request = Request::new_with_str_and_init(&asked(path), &init)?;
     let headers = request.headers();
     headers.set(
         "Accept",

@@ -14,6 +14,7 @@ pub mod clock;
 pub mod components;
 pub mod events;
 pub mod pages;
+pub mod questions;
 pub mod theme;
 pub mod timeline;
 pub mod upload;

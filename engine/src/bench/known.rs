@@ -1,5 +1,7 @@
 //! Numbers that others published, and numbers measured on a real H200, beside the computed ones.
 
+use std::sync::OnceLock;
+
 use serde::Serialize;
 
 use super::config::Config;
@@ -24,6 +26,9 @@ pub struct Known {
     pub note: Option<&'static str>,
 }
 
+/// Runs of the engine on a card.
+const CARD_RESULTS: &str = include_str!("../../results/h200-2026-11-20.json");
+const CARD: &str = "engine/results/h200-2026-11-20.json, NVIDIA H200";
 const PAGE: &str = "butterweck leak analysis, RTX 3090, TRL 0.29.0, PyTorch 2.10";
 const H200: &str = "measured.md section 1, NVIDIA H200, PyTorch 2.11.0+cu130";
 
@@ -123,8 +128,44 @@ pub fn published(config: Config, patches: &[Patch]) -> Option<Known> {
     }
 }
 
-/// The measured row, where there is one.
+/// The measured row, where there is one: of the real software if it was measured, else of this
+/// engine on a real card.
 pub fn measured_row(config: Config, patches: &[Patch]) -> Option<Known> {
+    measured_in_pytorch(config, patches).or_else(|| measured_on_card(config, patches))
+}
+
+/// The engine's own runs on a card, kept as data. Only whole runs count, because a peak after 20
+/// steps says nothing beside one after 100: the configuration's own number of steps, or the card
+/// ran out before.
+fn measured_on_card(config: Config, patches: &[Patch]) -> Option<Known> {
+    static RESULTS: OnceLock<Option<serde_json::Value>> = OnceLock::new();
+    let parsed = RESULTS.get_or_init(|| serde_json::from_str(CARD_RESULTS).ok());
+    let runs = parsed.as_ref()?["runs"].as_array()?.iter();
+    let rows = runs
+        .filter_map(|run| run["table"]["rows"].as_array())
+        .flatten();
+    let row = rows
+        .filter(|row| row["config"] == config.id() && has_patches(row, patches))
+        .find(|row| {
+            let whole = row["steps_run"] == config.default_steps();
+            whole || !row["oom_step"].is_null()
+        })?;
+    let steps = row["steps_run"].as_u64()?;
+    Some(Known {
+        peak_allocated: row["peak_allocated"].as_u64(),
+        growth_per_step: row["growth_per_step"].as_f64(),
+        steps: u32::try_from(steps).ok(),
+        source: CARD,
+        note: Some("this engine on the card: checks the engine, not the published software"),
+    })
+}
+
+fn has_patches(row: &serde_json::Value, patches: &[Patch]) -> bool {
+    let ids = row["patches"].as_array().into_iter().flatten();
+    ids.eq(patches.iter().map(|patch| patch.id()))
+}
+
+fn measured_in_pytorch(config: Config, patches: &[Patch]) -> Option<Known> {
     match (config, patches) {
         (Config::VlQwen, []) => measured(21.444, 103.8e6, 100),
         (Config::VlQwen, [Patch::ExitSyncAndClear]) => measured(14.051, 33.4e6, 100),
@@ -134,5 +175,23 @@ pub fn measured_row(config: Config, patches: &[Patch]) -> Option<Known> {
         ),
         (Config::TextQwen, []) => measured(10.712, 0.0, 40),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_real_software_comes_before_the_card_and_the_card_before_nothing() {
+        let source = |config, patches: &[Patch]| measured_row(config, patches).map(|k| k.source);
+        assert_eq!(source(Config::VlQwen, &[]), Some(H200));
+        assert_eq!(source(Config::FastLlm, &[Patch::LossDetach]), Some(CARD));
+        // It ran for 20 steps only.
+        assert_eq!(source(Config::VlQwen, &[Patch::EnterReset]), None);
+        let whole = [Patch::ExitSyncAndClear, Patch::EnterReset];
+        assert_eq!(source(Config::VlQwen, &whole), Some(CARD));
+        let long = measured_row(Config::FastLlm, &[]).unwrap();
+        assert_eq!(long.steps, Some(113), "out of memory after as many");
     }
 }

@@ -30,7 +30,7 @@ pub enum Role {
 }
 
 /// What an allocation is called in recordings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Label {
     /// Module, as a number of the session.
     pub site: u32,
@@ -42,18 +42,6 @@ pub struct Label {
     pub shape: Dims,
     /// Element type; `None` for memory that is no tensor.
     pub dtype: Option<DType>,
-}
-
-impl Default for Label {
-    fn default() -> Label {
-        Label {
-            site: 0,
-            op: "",
-            role: Role::default(),
-            shape: Dims::default(),
-            dtype: None,
-        }
-    }
 }
 
 /// A block that was handed out while events were kept.

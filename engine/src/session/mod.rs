@@ -60,8 +60,12 @@ impl Session {
             hooks: Vec::new(),
             grad_enabled: true,
             deviation: None,
-            discarded: Recording::of_recompute("recompute", |_, _| Err(RunError::NoGradient))
-                .finish(1),
+            discarded: Recording::of_recompute(
+                "recompute",
+                |_, _| Err(RunError::NoGradient),
+                Rc::new([]),
+            )
+            .finish(1),
             sequence: 0,
             prints: HashMap::new(),
             workspaces: [None, None],
@@ -408,7 +412,8 @@ impl Session {
             return None;
         }
         if matches!(self.hooks.last(), Some(HookLayer::Recompute { .. })) {
-            return Some(Recording::of_recompute(name, formula));
+            let nothing = Rc::clone(&self.discarded.inputs);
+            return Some(Recording::of_recompute(name, formula, nothing));
         }
         let metas = inputs.iter().map(|input| Meta {
             shape: input.layout().shape,
@@ -612,11 +617,11 @@ enum Fate {
 impl Recording {
     /// A recompute's graph is dropped when it ends, and what it saved is in the holders by then:
     /// its nodes need no edges, no sizes and no place of their own.
-    fn of_recompute(name: &'static str, formula: Formula) -> Recording {
+    fn of_recompute(name: &'static str, formula: Formula, nothing: Rc<[Meta]>) -> Recording {
         Recording {
             name,
             formula,
-            inputs: Rc::new([]),
+            inputs: nothing,
             next: Edges::new(),
             saved: Variables::new(),
             args: [0; 4],

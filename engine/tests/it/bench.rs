@@ -89,6 +89,29 @@ fn patches_that_change_nothing_change_nothing() {
     assert_ne!(p3.allocated_end, baseline.allocated_end);
 }
 
+/// Invariants 8 and 9, event by event: not only the figures are the same.
+#[test]
+fn patches_that_change_nothing_leave_every_event_as_it_was() {
+    let events = |config: Config, patches: &[Patch]| {
+        let spec = RunSpec {
+            steps: Some(2),
+            record_steps: 2,
+            ..RunSpec::new(config, patches)
+        };
+        engine::bench::run_recorded(&spec, &mut |_| true).1
+    };
+    let baseline = events(Config::VlQwen, &[]);
+    for patch in [Patch::Matmul4bitNoGrad, Patch::Bf16CrossEntropy] {
+        assert!(events(Config::VlQwen, &[patch]) == baseline, "{patch:?}");
+    }
+    let p3 = events(Config::VlQwen, &[Patch::ExitSyncAndClear]);
+    assert!(events(Config::VlQwen, &Patch::ALL[..3]) == p3);
+    assert!(p3 != baseline);
+    // Nothing in this chain is a view: P4 has nothing to copy.
+    let chain = events(Config::DedupeReuse, &[]);
+    assert!(events(Config::DedupeReuse, &[Patch::PackContiguous]) == chain);
+}
+
 /// #5694 alone: the same memory, and bytes that nobody can vouch for.
 #[test]
 fn the_clone_on_the_side_stream_is_seen_and_the_one_on_the_compute_stream_is_clean() {
@@ -127,6 +150,8 @@ fn kept_losses_cost_168_mib_a_micro_batch() {
         within(baseline.growth_per_step, 168.0 * MIB as f64, 0.001),
         "{baseline:?}"
     );
+    // Invariant 11: a line, not only a slope.
+    assert!(baseline.growth_error < 1e-4 * baseline.growth_per_step);
     let oom = baseline.oom_step.unwrap();
     assert!((108..=116).contains(&oom), "{oom}");
     assert_eq!(baseline.status, Status::OutOfMemory);

@@ -5,4 +5,5 @@ mod contents;
 mod deviations;
 mod late_device;
 mod offloader;
+mod results;
 mod tapes;

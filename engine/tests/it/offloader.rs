@@ -475,3 +475,66 @@ fn a_captured_default_stream_races_with_compute_elsewhere() {
     assert!(races(v2) > 0);
     assert_eq!(races(v2.with(Change::LiveComputeStream)), 0);
 }
+
+/// §5.1 nr 6: entering brings every step to the same level; an emptied cache takes nothing from the
+/// program, and keeps exactly the segments that hold something.
+#[test]
+fn entering_gives_back_wholly_free_segments_and_no_others() {
+    let mut s = session(Version::V5.changes(), |config| {
+        config.bitsandbytes_imported = true;
+    });
+    let kept = s.empty(&[3, 1024, 1024], F32).unwrap();
+    let mut levels = Vec::new();
+    for _ in 0..4 {
+        stale_step(&mut s, 12, 2).unwrap();
+        let leftovers = s.heap().borrow().caching.stats();
+        s.enter();
+        let heap = s.heap().borrow();
+        let level = heap.caching.stats();
+        assert!(level.allocated < leftovers.allocated);
+        let live: Vec<u64> = heap
+            .caching
+            .blocks()
+            .filter_map(|(start, _, used)| used.then_some(start))
+            .collect();
+        let holding = heap.caching.segments().filter(|(start, bytes, _)| {
+            live.iter()
+                .any(|block| (*start..start + bytes).contains(block))
+        });
+        assert_eq!(
+            level.reserved,
+            holding.map(|(_, bytes, _)| bytes).sum::<u64>()
+        );
+        drop(heap);
+        s.heap().borrow_mut().empty_cache();
+        assert_eq!(s.heap().borrow().caching.stats().allocated, level.allocated);
+        s.exit().unwrap();
+        levels.push(level.allocated);
+    }
+    assert!(levels.iter().all(|level| *level == levels[0]), "{levels:?}");
+    drop(kept);
+}
+
+/// §5.1 nr 10: without streams there is one pool, and no stash is ever used.
+#[test]
+fn a_single_stream_touches_no_stash_and_no_other_pool() {
+    for version in Version::ALL {
+        let mut s = session(version.changes(), |config| config.use_streams = false);
+        s.enter();
+        let input = s.empty(&[64, 64], F32).unwrap();
+        let mut x = s.leaf_over(&input);
+        drop(input);
+        for _ in 0..12 {
+            x = s.silu(&x).unwrap();
+            assert_eq!((sizes(&s).fwd_stash, sizes(&s).bwd_stash), (0, 0));
+        }
+        let loss = s.sum(&x).unwrap();
+        drop(x);
+        s.backward(&loss).unwrap();
+        s.exit().unwrap();
+        assert_eq!(sizes(&s).bwd_ev, 0, "{version:?}");
+        let heap = s.heap().borrow();
+        let mut streams = heap.caching.segments().map(|(_, _, stream)| stream);
+        assert!(streams.all(|stream| stream == StreamId::DEFAULT));
+    }
+}

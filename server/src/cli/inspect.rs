@@ -4,6 +4,7 @@ use super::CliError;
 use super::table;
 use crate::facts::{DeviceFacts, StepFacts, step_facts};
 use crate::ingest::parse;
+use crate::questions;
 use api::inspect::{Device, Format, Inspection, LeakGroup, Leaks, StepLevels, Steps, Verdict};
 use api::timeline::FrameText;
 use clap::Args;
@@ -83,7 +84,7 @@ fn inspect_file(path: &Path) -> Result<Inspection, CliError> {
 }
 
 /// Reads and parses at the same time, a few megabytes apart.
-fn read(path: &Path) -> Result<Snapshot, String> {
+pub(super) fn read(path: &Path) -> Result<Snapshot, String> {
     let mut file: Box<dyn Read + Send> = match path.as_os_str() == "-" {
         true => Box::new(std::io::stdin()),
         false => {
@@ -212,46 +213,49 @@ fn step(facts: StepFacts) -> StepLevels {
 /// What is left behind, step after step: the worst verdict of any device, and all groups.
 fn leaks(trace: &Trace) -> Leaks {
     let reports = leaks::of_trace(trace);
-    let Some(worst) = leaks::worst(&reports).map(|at| &reports[at]) else {
+    let Some(worst) = leaks::worst(&reports) else {
         return Leaks {
             verdict: Verdict::CannotTell,
             reason: "no device holds memory or events".to_owned(),
             groups: Vec::new(),
         };
     };
+    let devices = trace.devices.iter().zip(reports);
+    let reports: Vec<_> = devices
+        .map(|(d, report)| questions::named(trace, d, report))
+        .collect();
+    let worst = &reports[worst];
     let reasons = std::iter::once(&worst.reason).chain(&worst.caveats);
     let reason: Vec<&str> = reasons.map(String::as_str).collect();
     let groups = reports.iter().flat_map(|report| &report.groups);
     Leaks {
-        verdict: match worst.verdict {
-            leaks::Verdict::Leak => Verdict::Leak,
-            leaks::Verdict::Clean => Verdict::Clean,
-            leaks::Verdict::CannotTell => Verdict::CannotTell,
-        },
+        verdict: worst.verdict,
         reason: reason.join("; "),
-        groups: groups.map(|group| leak_group(group, trace)).collect(),
+        groups: groups.map(leak_group).collect(),
     }
 }
 
-fn leak_group(group: &leaks::LeakGroup, trace: &Trace) -> LeakGroup {
-    let text = |idx| trace.stacks.str(idx).to_owned();
-    let frame = group.frame.or(group.alloc_frame);
+fn leak_group(group: &api::leaks::LeakGroup) -> LeakGroup {
+    let frame = group.frame.clone().or_else(|| group.alloc_frame.clone());
+    let unknown = || FrameText {
+        name: "no stack recorded".to_owned(),
+        filename: String::new(),
+        line: 0,
+    };
     LeakGroup {
         bytes_per_step: group.bytes_per_step,
         count_per_step: group.count_per_step,
         live_bytes: group.live_bytes,
-        frame: frame.map_or_else(
-            || FrameText {
-                name: "no stack recorded".to_owned(),
-                filename: String::new(),
-                line: 0,
-            },
-            |frame| FrameText {
-                name: text(frame.name),
-                filename: text(frame.filename),
-                line: frame.line,
-            },
-        ),
+        frame: frame.unwrap_or_else(unknown),
         confidence: group.confidence,
+        site: group.site.clone(),
+        pattern: group.pattern,
+        every: group.every,
+        slope_error: group.slope_error,
+        first_step: group.first_step,
+        last_step: group.last_step,
+        live_count: group.live_count,
+        frame_inferred: group.frame_inferred,
+        forward: group.forward.clone(),
     }
 }

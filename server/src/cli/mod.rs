@@ -1,9 +1,13 @@
 //! What a person types.
 
 mod bench;
+mod compare;
 mod export;
+mod gate;
 mod inspect;
+pub(crate) mod markdown;
 mod push;
+mod remote;
 mod replay;
 mod run_row;
 mod serve;
@@ -31,6 +35,8 @@ const EXAMPLES: &str = "\
 Examples:
   tidemark                                   serve the dashboard at http://127.0.0.1:7878
   tidemark inspect snapshot.pickle           what is in a snapshot
+  tidemark compare before.pickle after.pickle
+  tidemark gate before.pickle after.pickle   exit 1 when it got worse
   tidemark push snapshot.pickle              upload it to a running dashboard, print the link
   curl -T snapshot.pickle http://127.0.0.1:7878/api/upload/
 
@@ -45,6 +51,10 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Summarise snapshots: series, steps, leaks, quality
     Inspect(inspect::InspectArgs),
+    /// What changed between two runs, by stack
+    Compare(compare::CompareArgs),
+    /// Fail when a new run needs more memory than a baseline, or leaks
+    Gate(gate::GateArgs),
     /// Upload snapshots to a dashboard and print their links
     Push(push::PushArgs),
     /// Run the offload engine: configurations and patches, one row each
@@ -81,17 +91,28 @@ pub enum CliError {
     /// Another failure.
     #[error("{0}")]
     Failed(String),
+    /// `tidemark gate`: the new run is worse; the report says why.
+    #[error("regression: {0}")]
+    Regression(String),
+    /// `tidemark gate`: the data do not say.
+    #[error("cannot tell: {0}")]
+    CannotTell(String),
     /// The engine and a recording disagree; the report says where.
     #[error("the engine and the recording disagree")]
     Mismatch,
 }
 
 impl CliError {
-    /// The process's exit status: 2 for bad input and bad usage, as clap has it, else 1.
+    /// The process's exit status: 2 for bad input and bad usage, as clap has it, 3 when a gate
+    /// cannot tell, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             CliError::BadInput { .. } | CliError::Usage(_) => 2,
-            CliError::Open(_) | CliError::Failed(_) | CliError::Mismatch => 1,
+            CliError::CannotTell(_) => 3,
+            CliError::Open(_)
+            | CliError::Failed(_)
+            | CliError::Regression(_)
+            | CliError::Mismatch => 1,
         }
     }
 }
@@ -106,6 +127,8 @@ pub fn run() -> Result<(), CliError> {
         None => serve::serve(line.serve),
         Some(Command::Serve(args)) => serve::serve(args),
         Some(Command::Inspect(args)) => inspect::inspect(&args),
+        Some(Command::Compare(args)) => compare::compare(&args),
+        Some(Command::Gate(args)) => gate::gate(&args),
         Some(Command::Push(args)) => push::push(&args),
         Some(Command::Bench(args)) => bench::bench(&args),
         Some(Command::Replay(args)) => replay::replay(&args),

@@ -159,7 +159,7 @@ fn quality(inspection: &Inspection) -> String {
 }
 
 /// Digits in groups of three.
-fn grouped(number: u64) -> String {
+pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -172,30 +172,30 @@ fn grouped(number: u64) -> String {
 }
 
 /// Columns: the first to the left, the others to the right.
-struct Table {
-    rows: Vec<[String; 5]>,
+pub(super) struct Table<const N: usize> {
+    rows: Vec<[String; N]>,
 }
 
-impl Table {
-    fn new(head: [&str; 5]) -> Table {
+impl<const N: usize> Table<N> {
+    pub(super) fn new(head: [&str; N]) -> Table<N> {
         Table {
             rows: vec![head.map(str::to_owned)],
         }
     }
 
-    fn row(&mut self, cells: [String; 5]) {
+    pub(super) fn row(&mut self, cells: [String; N]) {
         self.rows.push(cells);
     }
 
-    fn print(&self, indent: &str) -> String {
+    pub(super) fn print(&self, indent: &str) -> String {
         let width = |column: usize| {
             let cells = self.rows.iter().map(|row| row[column].chars().count());
             cells.max().unwrap_or(0)
         };
-        let widths: [usize; 5] = std::array::from_fn(width);
-        let line = |row: &[String; 5]| {
+        let widths: [usize; N] = std::array::from_fn(width);
+        let line = |row: &[String; N]| {
             let mut line = format!("{indent}{:<w$}", row[0], w = widths[0]);
-            for column in 1..5 {
+            for column in 1..N {
                 line += &format!("  {:>w$}", row[column], w = widths[column]);
             }
             line.trim_end().to_owned() + "\n"

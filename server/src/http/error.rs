@@ -56,6 +56,12 @@ pub enum Error {
     /// A browser was sent here by another site.
     #[error("{0}")]
     Foreign(&'static str),
+    /// A link asks for more than it opens.
+    #[error("{0}")]
+    OutOfScope(&'static str),
+    /// A link that has ended.
+    #[error("{0}")]
+    Gone(String),
     /// A defect.
     #[error("a handler panicked")]
     Panicked,
@@ -98,7 +104,14 @@ impl Error {
                 ProblemCode::Unauthorized,
                 "Access token needed",
             ),
-            Error::Foreign(_) => (StatusCode::FORBIDDEN, ProblemCode::BadRequest, "Refused"),
+            Error::Foreign(_) | Error::OutOfScope(_) => {
+                (StatusCode::FORBIDDEN, ProblemCode::BadRequest, "Refused")
+            }
+            Error::Gone(_) => (
+                StatusCode::GONE,
+                ProblemCode::Gone,
+                "This link does not open any more",
+            ),
             Error::Panicked => internal(),
         };
         problem(status, code, title, outward(code, self.to_string()), None)

@@ -1,10 +1,11 @@
 //! Extractors whose refusals are problems too.
 
 use super::error::Error;
-use api::ids::{BenchId, BenchRowId, RunId, UploadId};
+use api::ids::{BenchId, BenchRowId, ComparisonId, RunId, UploadId};
 use axum::extract::{FromRequest, FromRequestParts};
 use axum::http::request::Parts;
 use std::str::FromStr;
+use trace::alive::Dimension;
 use trace::tiles::{GroupBy, TileId};
 
 /// A JSON body.
@@ -83,12 +84,36 @@ pub fn bench_row_id(text: &str) -> Result<BenchRowId, Error> {
         .map_err(|_| Error::NotFound(format!("bench row {text}")))
 }
 
+/// A comparison id in a path.
+pub fn comparison_id(text: &str) -> Result<ComparisonId, Error> {
+    text.parse()
+        .map_err(|_| Error::NotFound(format!("comparison {text}")))
+}
+
+/// The runs of a comparison: 2 to 8 ids, separated by commas, the baseline first.
+pub fn compared_runs(text: &str) -> Result<Vec<RunId>, Error> {
+    let ids: Result<Vec<RunId>, Error> = text.split(',').map(run_id).collect();
+    let ids = ids?;
+    match api::compare::RUNS.contains(&ids.len()) {
+        true => Ok(ids),
+        false => Err(Error::BadRequest(format!(
+            "a comparison takes 2 to 8 runs, not {}: `runs=BASELINE,OTHER,…`",
+            ids.len()
+        ))),
+    }
+}
+
 /// A tile id in a path.
 pub fn tile_id(level: u8, index: u32) -> Result<TileId, Error> {
     match level <= trace::tiles::MAX_LEVEL {
         true => Ok(TileId { level, index }),
         false => Err(Error::NotFound(format!("tile level {level}"))),
     }
+}
+
+/// A grouping in a query.
+pub fn dimension(text: &str) -> Result<Dimension, Error> {
+    Dimension::from_str(text).map_err(|error| Error::BadRequest(error.to_string()))
 }
 
 /// A grouping in a path.

@@ -1,5 +1,6 @@
 //! What every request passes on its way in, and every response on its way out.
 
+use super::audience::{self, Asking};
 use super::error::Error;
 use super::extract::Host;
 use crate::access::COOKIE;
@@ -79,18 +80,21 @@ pub async fn check_origin(
     }
 }
 
-/// The API needs the token, if there is one; the page itself does not, for it asks for it.
+/// The API needs the token, if there is one, or a link that opens what is asked for; the page
+/// itself does not, for it asks for it.
 pub async fn check_token(
     State(app): State<Arc<App>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Result<Response, Error> {
     let path = request.uri().path();
-    let public = !path.starts_with("/api/") || path == routes::SERVER || path == routes::SESSION;
-    match public || access(&app, request.headers()) != Access::TokenNeeded {
-        true => Ok(next.run(request).await),
-        false => Err(Error::TokenNeeded),
+    let public = [routes::SERVER, routes::SESSION, routes::OPEN_SHARE];
+    if path.starts_with("/api/") && !public.contains(&path) {
+        let access = access(&app, request.headers());
+        let audience = audience::of(&app, Asking::of(&request), access).await?;
+        request.extensions_mut().insert(audience);
     }
+    Ok(next.run(request).await)
 }
 
 /// What the sender of these headers may do.
@@ -102,13 +106,17 @@ pub fn access(app: &App, headers: &HeaderMap) -> Access {
             .eq_ignore_ascii_case("bearer")
             .then_some(token.trim())
     });
+    let session = cookies(headers).find(|(name, _)| *name == COOKIE);
+    app.gate.check(bearer, session.map(|(_, value)| value))
+}
+
+/// Names and values of the cookies.
+pub fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     let cookies = headers.get_all(header::COOKIE).iter();
-    let mut pairs = cookies
+    cookies
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='));
-    let session = pairs.find(|(name, _)| *name == COOKIE);
-    app.gate.check(bearer, session.map(|(_, value)| value))
+        .filter_map(|pair| pair.trim().split_once('='))
 }
 
 fn is_loopback(host: &str) -> bool {

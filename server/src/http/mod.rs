@@ -1,18 +1,25 @@
 //! The route table, and what every request passes.
 
+mod alive;
 mod assets;
+mod audience;
 mod bench;
+mod cards;
+mod compare;
+mod comparisons;
 pub mod error;
 mod events;
 mod export;
 mod extract;
 mod guard;
+mod leaks;
 mod packed;
 mod pictures;
 mod runs;
 mod samples;
 mod serve;
 mod session;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod uploads;
@@ -48,7 +55,11 @@ const JSON_LIMIT: usize = 64 << 10;
         (name = "uploads", description = "Snapshots on their way in"),
         (name = "samples", description = "Bundled runs"),
         (name = "timeline", description = "What a picture of a run needs"),
+        (name = "leaks", description = "Whether a run leaks, and how it grew"),
+        (name = "alive", description = "What is alive at a moment, and single allocations"),
+        (name = "shares", description = "Links that are handed on"),
         (name = "bench", description = "The engine: configurations and patches, one row each"),
+        (name = "compare", description = "Runs against one another"),
         (name = "server", description = "The server itself"),
     )
 )]
@@ -75,6 +86,20 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(pictures::block))
         .routes(routes!(pictures::moment))
         .routes(routes!(export::export))
+        .routes(routes!(leaks::leaks))
+        .routes(routes!(leaks::growth))
+        .routes(routes!(alive::alive))
+        .routes(routes!(alive::changes))
+        .routes(routes!(alive::allocations))
+        .routes(routes!(alive::beside))
+        .routes(routes!(shares::list, shares::create))
+        .routes(routes!(shares::open))
+        .routes(routes!(shares::revoke))
+        .routes(routes!(shares::preview))
+        .routes(routes!(cards::svg))
+        .routes(routes!(cards::png))
+        .routes(routes!(cards::md))
+        .routes(routes!(compare::md))
         .routes(routes!(bench::catalog))
         .routes(routes!(bench::list, bench::start))
         .routes(routes!(bench::get, bench::delete))
@@ -82,6 +107,10 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(bench::cancel_row))
         .routes(routes!(bench::rerun_row))
         .routes(routes!(bench::steps))
+        .routes(routes!(compare::compare))
+        .routes(routes!(compare::curves))
+        .routes(routes!(comparisons::list, comparisons::record))
+        .routes(routes!(comparisons::get, comparisons::forget))
 }
 
 /// The whole server, as a service.
@@ -97,6 +126,8 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_token));
     routes
         .route(api::routes::OPENAPI, get(openapi))
+        .route("/s/{token}", get(shares::page))
+        .route("/s/{token}/{file}", get(cards::of_share))
         .method_not_allowed_fallback(wrong_method)
         .fallback(assets::serve)
         .layer(DefaultBodyLimit::max(JSON_LIMIT))

@@ -85,6 +85,19 @@ pub fn json(request: &HeaderMap, value: &impl Serialize) -> Response {
     response
 }
 
+/// JSON that never changes, with its entity tag.
+pub fn immutable_json(
+    request: &HeaderMap,
+    value: &impl Serialize,
+    etag: String,
+    keep: Keep,
+) -> Response {
+    match not_modified(request, &etag, keep) {
+        Some(response) => response,
+        None => with_validators(json(request, value), &etag, keep),
+    }
+}
+
 fn coded(bytes: Vec<u8>, coding: Coding, media_type: &'static str) -> Response {
     let mut response = Response::new(Body::from(bytes));
     let headers = response.headers_mut();

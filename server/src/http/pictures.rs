@@ -1,12 +1,14 @@
 //! Tiles and marks, blocks and moments: what the timeline asks for.
 
 use super::App;
+use super::audience::Audience;
 use super::error::Error;
 use super::extract::{Path, Query, group_by, run_id, tile_id};
 use super::packed::{self, Keep, Packed};
 use crate::pictures::{Decoded, Picture, details};
 use api::ids::RunId;
 use api::problem::Problem;
+use api::shares::Redaction;
 use api::timeline::{BlockDetail, Marks, Moment};
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -26,6 +28,13 @@ pub struct Version {
     v: Option<u32>,
 }
 
+impl Version {
+    /// Whether the address names this version.
+    pub fn is(&self, version: u32) -> bool {
+        self.v == Some(version)
+    }
+}
+
 /// The four lines of a tile, binary.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/series/{level}/{index}",
     tag = "timeline", params(("run" = String, Path), ("device" = u32, Path),
@@ -36,10 +45,18 @@ pub async fn series(
     State(app): State<Arc<App>>,
     Path((run, device, level, index)): Path<(String, u32, u8, u32)>,
     Query(version): Query<Version>,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let picture = Picture::Series(tile_id(level, index)?);
-    respond(&app, &run_id(&run)?, device, picture, &version, &headers).await
+    let asked = Asked {
+        run: run_id(&run)?,
+        device,
+        picture,
+        version,
+        audience,
+    };
+    respond(&app, asked, &headers).await
 }
 
 /// Live allocations of a tile, stacked, binary.
@@ -52,10 +69,18 @@ pub async fn mountain(
     State(app): State<Arc<App>>,
     Path((run, device, group, level, index)): Path<(String, u32, String, u8, u32)>,
     Query(version): Query<Version>,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let picture = Picture::Mountain(group_by(&group)?, tile_id(level, index)?);
-    respond(&app, &run_id(&run)?, device, picture, &version, &headers).await
+    let asked = Asked {
+        run: run_id(&run)?,
+        device,
+        picture,
+        version,
+        audience,
+    };
+    respond(&app, asked, &headers).await
 }
 
 /// Steps, scopes and failed allocations of a device.
@@ -66,17 +91,18 @@ pub async fn marks(
     State(app): State<Arc<App>>,
     Path((run, device)): Path<(String, u32)>,
     Query(version): Query<Version>,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    respond(
-        &app,
-        &run_id(&run)?,
+    let picture = Picture::Marks;
+    let asked = Asked {
+        run: run_id(&run)?,
         device,
-        Picture::Marks,
-        &version,
-        &headers,
-    )
-    .await
+        picture,
+        version,
+        audience,
+    };
+    respond(&app, asked, &headers).await
 }
 
 /// Everything about one block.
@@ -86,14 +112,17 @@ pub async fn marks(
 pub async fn block(
     State(app): State<Arc<App>>,
     Path((run, device, block)): Path<(String, u32, u32)>,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let id = run_id(&run)?;
-    let decoded = decoded(&app, id.clone()).await?;
+    let decoded = decoded(&app, id.clone(), &audience).await?;
     let found = details::block(&decoded, decoded.device(device)?, BlockIdx(block));
     let missing = || Error::NotFound(format!("block {block} on device {device}"));
     let mut found = found.ok_or_else(missing)?;
-    if let Some(tensors) = app.tensors.get(&id).await? {
+    // What a recording says of its tensors is as free in its words as metadata is.
+    let tells_all = audience.redaction() == Redaction::None;
+    if let Some(tensors) = app.tensors.get(&id).await?.filter(|_| tells_all) {
         found.tensor = tensors.of_block(&found);
     }
     Ok(packed::json(&headers, &found))
@@ -106,40 +135,59 @@ pub async fn block(
 pub async fn moment(
     State(app): State<Arc<App>>,
     Path((run, device, event)): Path<(String, u32, u32)>,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let decoded = decoded(&app, run_id(&run)?).await?;
+    let decoded = decoded(&app, run_id(&run)?, &audience).await?;
     let found = details::moment(decoded.device(device)?, EventIdx(event));
     let missing = || Error::NotFound(format!("event {event} on device {device}"));
     Ok(packed::json(&headers, &found.ok_or_else(missing)?))
 }
 
-async fn decoded(app: &App, run: RunId) -> Result<Arc<Decoded>, Error> {
+pub(super) async fn decoded(
+    app: &App,
+    run: RunId,
+    audience: &Audience,
+) -> Result<Arc<Decoded>, Error> {
     let trace = app
         .store
         .read(move |reader| reader.run_ref(&run))
         .await?
         .trace;
-    Ok(app.pictures.traces.get(trace).await?)
+    Ok(app
+        .pictures
+        .traces
+        .get_for(trace, audience.redaction())
+        .await?)
 }
 
-async fn respond(
-    app: &App,
-    run: &RunId,
+/// A picture, and who asks for it.
+struct Asked {
+    run: RunId,
     device: u32,
     picture: Picture,
-    version: &Version,
-    headers: &HeaderMap,
-) -> Result<Response, Error> {
-    let keep = match version.v == Some(picture.version()) {
+    version: Version,
+    audience: Audience,
+}
+
+async fn respond(app: &App, asked: Asked, headers: &HeaderMap) -> Result<Response, Error> {
+    let Asked {
+        run,
+        device,
+        picture,
+        version,
+        audience,
+    } = asked;
+    let keep = match version.is(picture.version()) {
         true => Keep::Forever,
         false => Keep::Ask,
     };
-    let etag = etag(run, device, picture);
+    let etag = etag(&run, device, picture, audience.redaction());
     if let Some(response) = packed::not_modified(headers, &etag, keep) {
         return Ok(response);
     }
-    let zstd = app.pictures.get(run, device, picture).await?;
+    let redaction = audience.redaction();
+    let zstd = app.pictures.get(&run, device, picture, redaction).await?;
     let media_type = match picture {
         Picture::Marks => "application/json",
         Picture::Series(_) | Picture::Mountain(..) => TILE,
@@ -155,8 +203,8 @@ async fn respond(
 
 /// A run's id names its content, so the address and the version name the picture. Weak, because
 /// the bytes differ by coding.
-fn etag(run: &RunId, device: u32, picture: Picture) -> String {
-    let key = picture.key(0, device);
+fn etag(run: &RunId, device: u32, picture: Picture, redaction: Redaction) -> String {
+    let key = picture.key_for(0, device, redaction);
     format!(
         "W/\"{run}-{device}-{}-{}-{}-v{}\"",
         key.kind, key.level, key.index, key.version

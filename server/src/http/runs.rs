@@ -1,6 +1,7 @@
 //! Runs: list, look, rename, delete, restore.
 
 use super::App;
+use super::audience::Audience;
 use super::error::Error;
 use super::extract::{Json, Path, Query, run_id};
 use super::packed;
@@ -10,6 +11,7 @@ use crate::store::{RunRow, Which};
 use api::ids::RunId;
 use api::problem::Problem;
 use api::runs::{DeviceSummary, RenameRun, RunDetail, RunSummary};
+use api::shares::{Redaction, nameless};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -52,6 +54,7 @@ pub async fn list(
 pub async fn get(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
+    audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let id = run_id(&run)?;
@@ -65,8 +68,12 @@ pub async fn get(
         return Err(Error::NotFound(detail));
     }
     // Someone opens its page: by the time of the first zoom it should be decoded.
-    app.pictures.warm(row.trace);
-    Ok(packed::json(&headers, &detail(row, settings)))
+    app.pictures.warm(row.trace, audience.redaction());
+    let mut detail = detail(row, settings);
+    if audience.redaction() == Redaction::Redacted {
+        redact(&mut detail);
+    }
+    Ok(packed::json(&headers, &detail))
 }
 
 /// Renames a run.
@@ -147,6 +154,17 @@ fn detail(row: RunRow, settings: Vec<(String, String)>) -> RunDetail {
     }
 }
 
+/// What strangers may not see of the head of a run page.
+fn redact(run: &mut RunDetail) {
+    run.summary.name = nameless(&run.summary.id);
+    for (_, value) in &mut run.settings {
+        *value = trace::redact::WITHHELD.to_owned();
+    }
+    for note in &mut run.quality_notes {
+        note.detail = trace::redact::words(&note.detail);
+    }
+}
+
 fn summary(row: RunRow) -> RunSummary {
     let peak = |device: &DeviceFacts| device.series(Series::Allocated).peak.get();
     RunSummary {
@@ -165,6 +183,7 @@ fn summary(row: RunRow) -> RunSummary {
         peak_allocated: row.devices.iter().map(peak).max().unwrap_or(0),
         devices: row.devices.into_iter().map(device_summary).collect(),
         quality: row.quality.into_iter().map(|note| note.code).collect(),
+        leaks: row.leaks,
         deleted_ms: row.deleted_ms,
     }
 }

@@ -7,6 +7,7 @@ use super::error::IngestError;
 use crate::clock::now_ms;
 use crate::facts::{DeviceFacts, step_facts};
 use crate::pictures::{Decoded, Pictures};
+use crate::questions::judge_now;
 use crate::store::{NewRun, PackedChunk, Store, StoreError, StoreResult};
 use api::ids::RunId;
 use api::runs::RunSource;
@@ -99,6 +100,7 @@ fn fill(
         format: decoded.trace.format.clone(),
         quality: decoded.trace.quality.clone(),
         devices: facts.collect(),
+        leaks: judge_now(&decoded.trace),
         created_ms: now_ms(),
     };
     let written = store.write_now(|writer| match place {

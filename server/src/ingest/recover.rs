@@ -83,6 +83,7 @@ impl Uploads {
                 tracing::error!(run = %id, %error, "cannot derive a run from its blob again");
             }
         }
+        self.judge().clone().judge_all().await;
     }
 
     /// Looks after deletions and old uploads for as long as the server runs.

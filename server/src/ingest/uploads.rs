@@ -8,6 +8,7 @@ use crate::blobs::{Blobs, Staged};
 use crate::clock::now_ms;
 use crate::identity::{run_id, upload_id};
 use crate::pictures::Pictures;
+use crate::questions::Judge;
 use crate::store::{Store, StoreError, UploadState};
 use api::ids::{RunId, UploadId};
 use api::problem::Problem;
@@ -52,6 +53,7 @@ pub(super) struct Shared {
     describe: Describe,
     limits: UploadLimits,
     turns: Semaphore,
+    judge: Judge,
     jobs: Mutex<HashMap<UploadId, Arc<Job>>>,
 }
 
@@ -65,7 +67,9 @@ impl Uploads {
         describe: Describe,
         limits: UploadLimits,
     ) -> Uploads {
+        let judge = Judge::new(store.clone(), pictures.clone(), events.clone());
         let shared = Shared {
+            judge,
             store,
             blobs,
             pictures,
@@ -78,6 +82,11 @@ impl Uploads {
         Uploads {
             shared: Arc::new(shared),
         }
+    }
+
+    /// Who judges its runs.
+    pub fn judge(&self) -> &Judge {
+        &self.shared.judge
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -318,6 +327,8 @@ impl Uploads {
             blob,
         };
         let kept = self.replay(job, label, Place::Insert, snapshot).await?;
+        // A large one: small ones were judged while they were stored.
+        tokio::spawn(self.judge().clone().judge_all());
         Ok(Arrived {
             run,
             known: kept == Kept::Known,

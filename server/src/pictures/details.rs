@@ -1,6 +1,7 @@
 //! One block, one moment: what hovering and selecting show.
 
 use super::Decoded;
+use crate::questions::forward_op;
 use api::timeline::{BlockDetail, FrameText, Moment};
 use trace::stacks::{StackIdx, Stacks};
 use trace::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, Step};
@@ -37,6 +38,7 @@ pub fn block(decoded: &Decoded, device: &DeviceTrace, block: BlockIdx) -> Option
         notes,
         alloc_stack: frames(stacks, kind.alloc_stack),
         free_stack: frames(stacks, kind.free_stack),
+        forward: trace::forward::of_block(device, stacks, block).map(|f| forward_op(stacks, &f)),
         tensor: None,
     })
 }

@@ -14,6 +14,7 @@ pub use traces::{Decoded, Traces};
 
 use crate::store::{Keep, Store, StoreError, StoreResult, TileKey};
 use api::ids::RunId;
+use api::shares::Redaction;
 use api::timeline::Marks;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -66,6 +67,20 @@ impl Picture {
         }
     }
 
+    /// Where the database keeps it for readers who may see these texts.
+    pub fn key_for(self, trace: i64, device: u32, redaction: Redaction) -> TileKey {
+        let mut key = self.key(trace, device);
+        if redaction == Redaction::Redacted && self.has_texts() {
+            key.kind = format!("redacted/{}", key.kind);
+        }
+        key
+    }
+
+    /// Lines have none: they are the same for everybody.
+    fn has_texts(self) -> bool {
+        !matches!(self, Picture::Series(_))
+    }
+
     /// Version of its encoding.
     pub fn version(self) -> u32 {
         match self {
@@ -111,30 +126,37 @@ impl Pictures {
         }
     }
 
-    /// A picture, packed (zstd).
+    /// A picture, packed (zstd), with the texts that its reader may see.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] when there is no such run or device; the database's.
-    pub async fn get(&self, run: &RunId, device: u32, picture: Picture) -> StoreResult<Vec<u8>> {
+    pub async fn get(
+        &self,
+        run: &RunId,
+        device: u32,
+        picture: Picture,
+        redaction: Redaction,
+    ) -> StoreResult<Vec<u8>> {
         let id = run.clone();
         let (trace, kept) = self
             .store
             .read(move |reader| {
                 let trace = reader.run_ref(&id)?.trace;
-                Ok((trace, reader.tile(&picture.key(trace, device))?))
+                let key = picture.key_for(trace, device, redaction);
+                Ok((trace, reader.tile(&key)?))
             })
             .await?;
         match kept {
             Some(packed) => Ok(packed),
-            None => self.draw(trace, device, picture).await,
+            None => self.draw(trace, device, picture, redaction).await,
         }
     }
 
     /// Begins to decode a trace that will be asked for soon.
-    pub fn warm(&self, trace: i64) {
+    pub fn warm(&self, trace: i64, redaction: Redaction) {
         let traces = Arc::clone(&self.traces);
         tokio::spawn(async move {
-            if let Err(error) = traces.get(trace).await {
+            if let Err(error) = traces.get_for(trace, redaction).await {
                 tracing::warn!(%error, trace, "cannot decode a trace ahead of time");
             }
         });
@@ -157,14 +179,20 @@ impl Pictures {
         Ok(())
     }
 
-    async fn draw(&self, trace: i64, device: u32, picture: Picture) -> StoreResult<Vec<u8>> {
-        let decoded = self.traces.get(trace).await?;
+    async fn draw(
+        &self,
+        trace: i64,
+        device: u32,
+        picture: Picture,
+        redaction: Redaction,
+    ) -> StoreResult<Vec<u8>> {
+        let decoded = self.traces.get_for(trace, redaction).await?;
         let store = self.store.clone();
         let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
         let trim = drawn.is_multiple_of(TRIM_EVERY);
         let work = move || {
             let device = decoded.device(device)?;
-            let key = picture.key(trace, device.device);
+            let key = picture.key_for(trace, device.device, redaction);
             let encoded = picture.draw(&decoded, device);
             store.write_now(|writer| {
                 if trim {

@@ -1,9 +1,11 @@
 //! Decoded traces: loaded once however many ask, kept while they fit.
 
 use crate::store::{Store, StoreError, StoreResult};
+use api::shares::Redaction;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OnceCell;
+use trace::intervals::LiveIndex;
 use trace::tiles::{GroupBy, MountainIndex};
 use trace::trace::{DeviceTrace, Trace};
 
@@ -12,6 +14,7 @@ pub struct Decoded {
     /// The trace.
     pub trace: Trace,
     indexes: Mutex<HashMap<(u32, GroupBy), Arc<MountainIndex>>>,
+    live: Mutex<HashMap<u32, Arc<LiveIndex>>>,
     weight: usize,
 }
 
@@ -24,6 +27,7 @@ impl Decoded {
         Decoded {
             trace,
             indexes: Mutex::default(),
+            live: Mutex::default(),
             weight,
         }
     }
@@ -49,6 +53,13 @@ impl Decoded {
         let index = Arc::new(MountainIndex::new(device, group_by, &self.trace.stacks));
         Arc::clone(lock(&self.indexes).entry(key).or_insert(index))
     }
+
+    /// What questions about moments of a device need: made once.
+    pub fn live_index(&self, device: &DeviceTrace) -> Arc<LiveIndex> {
+        let mut live = lock(&self.live);
+        let index = live.entry(device.device);
+        Arc::clone(index.or_insert_with(|| Arc::new(LiveIndex::new(&device.blocks))))
+    }
 }
 
 /// Bytes of memory, from the lengths of the columns.
@@ -62,13 +73,16 @@ fn device_bytes(device: &DeviceTrace) -> usize {
         + device.pyramid.heap_bytes()
 }
 
+/// A trace, and how much of its texts is left.
+type Key = (i64, Redaction);
+
 /// The cache.
 pub struct Traces {
     store: Store,
     limit: usize,
     /// Least recently used first.
-    kept: Mutex<Vec<(i64, Arc<Decoded>)>>,
-    loading: Mutex<HashMap<i64, Arc<OnceCell<Arc<Decoded>>>>>,
+    kept: Mutex<Vec<(Key, Arc<Decoded>)>>,
+    loading: Mutex<HashMap<Key, Arc<OnceCell<Arc<Decoded>>>>>,
 }
 
 impl Traces {
@@ -82,26 +96,39 @@ impl Traces {
         }
     }
 
-    /// A trace, decoded now or before.
+    /// A trace, decoded now or before, with all its texts.
     ///
     /// # Errors
     /// The database's, and [`StoreError::Undecodable`].
     pub async fn get(&self, trace: i64) -> StoreResult<Arc<Decoded>> {
-        if let Some(decoded) = self.cached(trace) {
+        self.get_for(trace, Redaction::None).await
+    }
+
+    /// A trace, decoded now or before, with the texts that its reader may see.
+    ///
+    /// # Errors
+    /// As [`Traces::get`].
+    pub async fn get_for(&self, trace: i64, redaction: Redaction) -> StoreResult<Arc<Decoded>> {
+        let key = (trace, redaction);
+        if let Some(decoded) = self.cached(key) {
             return Ok(decoded);
         }
         // Whoever comes first decodes; the others wait for the same cell.
-        let cell = Arc::clone(lock(&self.loading).entry(trace).or_default());
-        let decoded = cell.get_or_try_init(|| self.load(trace)).await.cloned();
-        lock(&self.loading).remove(&trace);
+        let cell = Arc::clone(lock(&self.loading).entry(key).or_default());
+        let decoded = cell.get_or_try_init(|| self.load(key)).await.cloned();
+        lock(&self.loading).remove(&key);
         decoded
     }
 
     /// Keeps a trace that was decoded (or replayed) elsewhere.
     pub fn keep(&self, trace: i64, decoded: Arc<Decoded>) {
+        self.keep_for((trace, Redaction::None), decoded);
+    }
+
+    fn keep_for(&self, key: Key, decoded: Arc<Decoded>) {
         let mut kept = lock(&self.kept);
-        kept.retain(|(id, _)| *id != trace);
-        kept.push((trace, decoded));
+        kept.retain(|(other, _)| *other != key);
+        kept.push((key, decoded));
         let mut weight: usize = kept.iter().map(|(_, d)| d.weight).sum();
         while weight > self.limit && kept.len() > 1 {
             weight -= kept.remove(0).1.weight;
@@ -113,21 +140,28 @@ impl Traces {
         lock(&self.kept).clear();
     }
 
-    fn cached(&self, trace: i64) -> Option<Arc<Decoded>> {
+    fn cached(&self, key: Key) -> Option<Arc<Decoded>> {
         let mut kept = lock(&self.kept);
-        let at = kept.iter().position(|(id, _)| *id == trace)?;
+        let at = kept.iter().position(|(other, _)| *other == key)?;
         let used = kept.remove(at);
         let decoded = Arc::clone(&used.1);
         kept.push(used);
         Some(decoded)
     }
 
-    async fn load(&self, trace: i64) -> StoreResult<Arc<Decoded>> {
+    async fn load(&self, (trace, redaction): Key) -> StoreResult<Arc<Decoded>> {
         let chunks = self.store.read(move |reader| reader.chunks(trace)).await?;
-        let decoding = tokio::task::spawn_blocking(move || trace::stored::decode(chunks));
+        let decode = move || {
+            let mut decoded = trace::stored::decode(chunks)?;
+            if redaction == Redaction::Redacted {
+                trace::redact::trace(&mut decoded);
+            }
+            Ok(decoded)
+        };
+        let decoding = tokio::task::spawn_blocking(decode);
         let decoded = decoding.await.map_err(|_| StoreError::Interrupted)?;
         let decoded = Arc::new(Decoded::new(decoded.map_err(StoreError::Undecodable)?));
-        self.keep(trace, Arc::clone(&decoded));
+        self.keep_for((trace, redaction), Arc::clone(&decoded));
         Ok(decoded)
     }
 }

@@ -9,10 +9,13 @@
 mod bench;
 mod blobs;
 mod columns;
+mod comparisons;
 mod error;
+mod leaks;
 mod rows;
 mod runs;
 mod schema;
+mod shares;
 mod tensors;
 mod tiles;
 mod uploads;
@@ -22,6 +25,7 @@ pub use blobs::{BlobCodec, BlobRow};
 pub use columns::PackedChunk;
 pub use error::{StoreError, StoreResult};
 pub use runs::{NewRun, RunRef, RunRow, Which};
+pub use shares::ShareRow;
 pub use tiles::{Keep, TileKey};
 pub use uploads::{UploadRow, UploadState};
 

@@ -7,6 +7,7 @@ use super::rows::{
 use super::{Reader, StoreError, StoreResult, Writer};
 use crate::facts::{DeviceFacts, OomFact, StepFacts};
 use api::ids::RunId;
+use api::leaks::{LeakSummary, Leaks};
 use api::runs::RunSource;
 use rusqlite::{OptionalExtension, Row, named_params, params};
 use std::collections::HashMap;
@@ -32,6 +33,8 @@ pub struct NewRun {
     pub quality: Vec<QualityNote>,
     /// Facts of its devices, and their steps.
     pub devices: Vec<(DeviceFacts, Vec<StepFacts>)>,
+    /// What was found about each device; empty when that is still to be looked for.
+    pub leaks: Vec<(u32, Leaks)>,
     /// Milliseconds since the epoch.
     pub created_ms: i64,
 }
@@ -63,6 +66,8 @@ pub struct RunRow {
     pub devices: Vec<DeviceFacts>,
     /// Findings about the data.
     pub quality: Vec<QualityNote>,
+    /// Whether it leaks, once that was looked at.
+    pub leaks: Option<LeakSummary>,
 }
 
 /// Which runs to list.
@@ -163,6 +168,7 @@ impl Reader<'_> {
         let id = id.map(RunId::as_str);
         let mut devices = self.devices_where(condition, id)?;
         let mut quality = self.quality_where(condition, id)?;
+        let mut leaks = self.verdicts_where(condition, id)?;
         let sql = format!(
             "SELECT runs.*, blobs.file_bytes FROM runs JOIN blobs ON blobs.hash = runs.blob \
              WHERE {condition} ORDER BY runs.created_ms DESC, id"
@@ -174,7 +180,11 @@ impl Reader<'_> {
             let id: String = row.get("id")?;
             let devices = devices.remove(&id).unwrap_or_default();
             let quality = quality.remove(&id).unwrap_or_default();
-            runs.push(run_of(row, id, devices, quality)?);
+            let leaks = leaks.remove(&id);
+            runs.push(RunRow {
+                leaks,
+                ..run_of(row, id, devices, quality)?
+            });
         }
         Ok(runs)
     }
@@ -304,6 +314,9 @@ impl Writer<'_> {
         for (facts, steps) in &run.devices {
             self.insert_device(&run.id, facts)?;
             self.insert_steps(&run.id, facts.device, steps)?;
+        }
+        for (device, leaks) in &run.leaks {
+            self.put_leaks(&run.id, *device, leaks)?;
         }
         Ok(())
     }
@@ -509,6 +522,7 @@ fn run_of(
         torch_guess: row.get("torch_guess")?,
         devices,
         quality,
+        leaks: None,
     })
 }
 

@@ -7,12 +7,15 @@ use std::path::Path;
 use std::time::Duration;
 
 /// In order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 8] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
     include_str!("../../../migrations/0004_uploads.sql"),
     include_str!("../../../migrations/0005_bench.sql"),
+    include_str!("../../../migrations/0006_comparisons.sql"),
+    include_str!("../../../migrations/0007_leaks.sql"),
+    include_str!("../../../migrations/0008_shares.sql"),
 ];
 
 /// `Tide`: marks the file as ours, for `file(1)` and for the check below.

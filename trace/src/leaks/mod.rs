@@ -20,6 +20,7 @@
 //! | longer sequences | no survivors; what is alive at the end grows with everything else |
 //! | evaluation, gradient accumulation | as a bounded buffer |
 //! | first steps | what step 0 keeps counts only when later steps keep about as much |
+//! | sizes that differ, without stacks | all stackless blocks together, when nothing else grows |
 //! | buffer from before the recording | blocks of the same size from before it are given back |
 //!
 //! # Thresholds
@@ -64,6 +65,8 @@ use serde::{Deserialize, Serialize};
 use site::{SiteKey, Sites};
 use survivors::{Ends, Kept, Survey};
 
+/// Version of the method: answers of another one are looked for again.
+pub const VERSION: u32 = 1;
 /// Steps that it takes to say anything.
 pub const MIN_STEPS: usize = 4;
 /// Growths that it takes to call something a leak.
@@ -218,6 +221,9 @@ pub fn find(device: &DeviceTrace, stacks: &Stacks, quality: &[QualityNote]) -> L
         groups.clear();
     }
     groups.extend(within::find(&view, &steps));
+    if groups.is_empty() && unsure.is_empty() {
+        groups.extend(of_any_size(&view));
+    }
     if !groups.is_empty() {
         return leak(groups, ends.len(), caveats);
     }
@@ -238,6 +244,33 @@ pub fn find(device: &DeviceTrace, stacks: &Stacks, quality: &[QualityNote]) -> L
     clean(at_once, ends.len(), caveats)
 }
 
+/// Allocations without a stack are told apart by their size. Where sizes differ from step to step
+/// each looks like an accident: so, when nothing else grows, all of them are judged together.
+fn of_any_size(view: &View<'_>) -> Vec<LeakGroup> {
+    let Some(sites) = view.sites.stackless() else {
+        return Vec::new();
+    };
+    let survey = Survey::new(&view.device.blocks, &sites, view.ends, 0);
+    let Some(kept) = survey.kept[0].as_deref() else {
+        return Vec::new();
+    };
+    match judge::judge(kept, &survey) {
+        // Slower rhythms may come from any of the many sites that this is made of.
+        Finding::Grows(growth)
+            if growth.pattern == Pattern::EveryStep
+                && growth.bytes_per_growth >= MIN_BYTES.0 as f64 =>
+        {
+            let view = View {
+                sites: &sites,
+                survey: &survey,
+                ..*view
+            };
+            view.groups(&[(0, growth)])
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// What the analysis looks at.
 pub(crate) struct View<'a> {
     device: &'a DeviceTrace,
@@ -249,7 +282,7 @@ pub(crate) struct View<'a> {
 
 /// Steps that ran to their end: a last step that ran out of memory, or that the end of the trace
 /// cut short, says nothing about what it would have kept.
-fn whole_steps(device: &DeviceTrace) -> Vec<&crate::trace::Step> {
+pub(crate) fn whole_steps(device: &DeviceTrace) -> Vec<&crate::trace::Step> {
     let mut steps: Vec<_> = device.steps.iter().collect();
     let Some(last) = steps.last() else {
         return steps;

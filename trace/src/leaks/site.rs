@@ -9,6 +9,8 @@
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, fx_hash};
 use crate::trace::{BlockKind, Blocks};
 use crate::units::Bytes;
+use std::fmt;
+use std::str::FromStr;
 
 /// A call shape, or the size of allocations that have no stack. Equal in any two traces of the
 /// same program.
@@ -18,6 +20,45 @@ pub enum SiteKey {
     Shape(u64),
     /// No frame says anything: allocations of the same requested size are taken together.
     Size(Bytes),
+}
+
+impl SiteKey {
+    /// Everything that has no stack, where sizes differ from step to step.
+    pub const ANY_SIZE: SiteKey = SiteKey::Size(Bytes::ZERO);
+
+    /// Whether blocks of the site `other` belong to this one.
+    pub fn covers(self, other: SiteKey) -> bool {
+        self == other || (self == SiteKey::ANY_SIZE && matches!(other, SiteKey::Size(_)))
+    }
+}
+
+/// `s0123456789abcdef`, or `z4096` of a size: as in addresses and in the database.
+impl fmt::Display for SiteKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SiteKey::Shape(hash) => write!(f, "s{hash:016x}"),
+            SiteKey::Size(size) => write!(f, "z{}", size.0),
+        }
+    }
+}
+
+/// Text that is no site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an allocation site: it is `s` and 16 hexadecimal digits, or `z` and a size in bytes")]
+pub struct BadSite;
+
+impl FromStr for SiteKey {
+    type Err = BadSite;
+    fn from_str(text: &str) -> Result<SiteKey, BadSite> {
+        match text.split_at_checked(1) {
+            Some(("s", hash)) if hash.len() == 16 => {
+                u64::from_str_radix(hash, 16).map(SiteKey::Shape).ok()
+            }
+            Some(("z", size)) => size.parse().map(|n| SiteKey::Size(Bytes(n))).ok(),
+            _ => None,
+        }
+        .ok_or(BadSite)
+    }
 }
 
 /// The site of each kind of block.
@@ -47,6 +88,16 @@ impl Sites {
             of_kind.push(index);
         }
         Sites { of_kind, keys }
+    }
+
+    /// All kinds without a stack as one site, of any size; `None` when all have one. Kinds with a
+    /// stack are put together too, and are not to be judged.
+    pub fn stackless(&self) -> Option<Sites> {
+        let has_none = |site: &u32| matches!(self.keys[*site as usize], SiteKey::Size(_));
+        let of_kind = self.of_kind.iter();
+        let of_kind: Vec<u32> = of_kind.map(|s| u32::from(!has_none(s))).collect();
+        let keys = vec![SiteKey::ANY_SIZE, SiteKey::Shape(0)];
+        of_kind.contains(&0).then_some(Sites { of_kind, keys })
     }
 }
 
@@ -81,7 +132,7 @@ fn shape(stacks: &Stacks, stack: StackIdx) -> Option<u64> {
 
 /// Module and function of each frame that counts, innermost first: the Python ones, or, where
 /// there are none (autograd's threads with C++ stacks), the C++ ones that are not plumbing.
-fn functions(stacks: &Stacks, stack: StackIdx) -> Vec<(&str, &str)> {
+pub(crate) fn functions(stacks: &Stacks, stack: StackIdx) -> Vec<(&str, &str)> {
     let frames = || stacks.frames(stack).iter().map(|&idx| stacks.frame(idx));
     let name = |frame: Frame| (module(stacks.str(frame.filename)), stacks.str(frame.name));
     let python: Vec<_> = frames()
@@ -99,6 +150,12 @@ fn functions(stacks: &Stacks, stack: StackIdx) -> Vec<(&str, &str)> {
 pub fn is_python(stacks: &Stacks, frame: Frame) -> bool {
     let file = stacks.str(frame.filename);
     frame.line > 0 && (file.ends_with(".py") || file.starts_with('<'))
+}
+
+/// Whether a stack has a Python frame: those of autograd's threads have none.
+pub fn has_python(stacks: &Stacks, stack: StackIdx) -> bool {
+    let mut frames = stacks.frames(stack).iter();
+    frames.any(|&f| is_python(stacks, stacks.frame(f)))
 }
 
 /// `torch.nn.Module`'s own frames around each `forward`; they differ between versions, and with

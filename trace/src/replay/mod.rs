@@ -191,7 +191,7 @@ fn assemble(
                     stream: event.stream,
                     pool: pool.0,
                     pool_size: pool.1,
-                    alloc_stack: event.stack,
+                    alloc_stack: own_or_forward(event),
                     free_stack,
                     compile_context: event.compile_context,
                     metadata: event.metadata,
@@ -207,6 +207,15 @@ fn assemble(
         blocks.kind.push(id);
     }
     blocks
+}
+
+/// Autograd's threads have no stack, but with anomaly detection the recorder keeps that of the
+/// forward call.
+fn own_or_forward(event: &crate::snapshot::EventKind) -> StackIdx {
+    match event.stack {
+        StackIdx::NONE => event.forward_stack,
+        stack => stack,
+    }
 }
 
 fn before_kind(

@@ -1,8 +1,11 @@
 //! Quality notes as badges: what to keep in mind about the data.
 
+use api::inspect::Verdict;
+use api::leaks::LeakSummary;
 use api::runs::RunSummary;
 use leptos::prelude::*;
 use std::cmp::Reverse;
+use trace::units::Bytes;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,9 +110,36 @@ pub fn badges(run: &RunSummary) -> Vec<Badge> {
         let about = "An allocation failed: the run went out of memory.";
         badges.push(Badge::new(Weight::Caution, "OOM", about));
     }
+    badges.extend(run.leaks.as_ref().map(verdict));
     badges.sort_by_key(|badge| Reverse(badge.weight));
     badges.dedup_by(|a, b| a.label == b.label);
     badges
+}
+
+/// The badge of a verdict.
+fn verdict(leaks: &LeakSummary) -> Badge {
+    match (leaks.verdict, leaks.bytes_per_step) {
+        (Verdict::Leak, Bytes::ZERO) => Badge::new(
+            Weight::Caution,
+            "leaks within steps",
+            "Each part of a step keeps memory until the step ends.",
+        ),
+        (Verdict::Leak, bytes) => Badge::new(
+            Weight::Caution,
+            &format!("leaks {bytes} a step"),
+            "Memory is kept step after step: the run's page shows by which code.",
+        ),
+        (Verdict::Clean, _) => Badge::new(
+            Weight::Info,
+            "no leak",
+            "What outlives a step is bounded: nothing accumulates.",
+        ),
+        (Verdict::CannotTell, _) => Badge::new(
+            Weight::Info,
+            "leak: cannot tell",
+            "The recording does not say whether it leaks; the run's page says why.",
+        ),
+    }
 }
 
 /// One badge.
@@ -151,9 +181,25 @@ mod tests {
             steps: 0,
             peak_allocated: 0,
             quality: codes.map(str::to_owned).to_vec(),
+            leaks: None,
             deleted_ms: None,
         };
         let labels: Vec<String> = badges(&run).into_iter().map(|badge| badge.label).collect();
         assert_eq!(labels, ["no history", "late start"]);
+    }
+
+    #[test]
+    fn a_verdict_is_a_badge() {
+        let label = |verdict, bytes_per_step| {
+            let leaks = LeakSummary {
+                verdict,
+                reason: String::new(),
+                bytes_per_step,
+            };
+            super::verdict(&leaks).label
+        };
+        assert_eq!(label(Verdict::Leak, Bytes::mib(8)), "leaks 8.00 MiB a step");
+        assert_eq!(label(Verdict::Leak, Bytes::ZERO), "leaks within steps");
+        assert_eq!(label(Verdict::Clean, Bytes::ZERO), "no leak");
     }
 }

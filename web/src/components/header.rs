@@ -5,6 +5,7 @@ use crate::components::file_picker::FilePicker;
 use crate::components::help::Help;
 use crate::components::icon::{Icon, IconView, LogoMark};
 use crate::components::token_dialog::TokenNeeded;
+use crate::pages::shared::OpenedLink;
 use crate::theme::{self, Theme};
 use api::routes;
 use leptos::prelude::*;
@@ -14,6 +15,12 @@ use leptos_router::components::A;
 #[component]
 pub fn Header() -> impl IntoView {
     let Help(help) = expect_context();
+    let OpenedLink(link) = expect_context();
+    // Whoever holds a link may look, and do nothing else.
+    let upload = move || {
+        let reads_only = link.with(Option::is_some);
+        (!reads_only).then(|| view! { <FilePicker label="Upload"/> })
+    };
     view! {
         <header class="app-header">
             <A href="/" attr:class="wordmark" attr:aria-label="Tidemark: all runs">
@@ -26,7 +33,7 @@ pub fn Header() -> impl IntoView {
             </nav>
             <ConnectionChip/>
             <div class="app-header-tools">
-                <FilePicker label="Upload"/>
+                {upload}
                 <ThemeSwitch/>
                 <button
                     class="icon-button"

@@ -19,7 +19,7 @@ const fn key(keys: &'static [&'static str], does: &'static str) -> Shortcut {
 }
 
 /// Keys by the part of the page where they work.
-const SECTIONS: [(&str, &[Shortcut]); 3] = [
+const SECTIONS: [(&str, &[Shortcut]); 4] = [
     (
         "Everywhere",
         &[
@@ -60,6 +60,20 @@ const SECTIONS: [(&str, &[Shortcut]); 3] = [
             key(&["←", "↑", "↓", "→"], "Select a neighbour"),
             key(&["Enter"], "Show the selection"),
             key(&["Esc"], "Drop the selection"),
+        ],
+    ),
+    (
+        "Below the timeline",
+        &[
+            key(&["1"], "The timeline alone"),
+            key(&["2"], "Leaks"),
+            key(&["3"], "What is alive"),
+            key(&["4"], "Allocations"),
+            key(
+                &["←", "↑", "↓", "→"],
+                "Walk through a chart that has the focus",
+            ),
+            key(&["Enter"], "Select a group, zoom into a box"),
         ],
     ),
 ];

@@ -31,6 +31,8 @@ pub enum Icon {
     Retry,
     /// A chevron to the right.
     Forward,
+    /// An arrow out of a box.
+    Share,
 }
 
 impl Icon {
@@ -48,6 +50,10 @@ impl Icon {
             Icon::Copy => {
                 "M5.5 5.5v-2a1 1 0 0 1 1-1h6a1 1 0 0 1 1 1v6a1 1 0 0 1-1 1h-2M3.5 5.5h6 \
                  a1 1 0 0 1 1 1v6a1 1 0 0 1-1 1h-6a1 1 0 0 1-1-1v-6a1 1 0 0 1 1-1z"
+            }
+            Icon::Share => {
+                "M8.8 2.5h4.7v4.7M13.2 2.8 7.5 8.5M11.5 9.5v3a1 1 0 0 1-1 1h-7a1 1 0 \
+                 0 1-1-1v-7a1 1 0 0 1 1-1h3"
             }
             Icon::Done => "M3 8.5l3.3 3.3L13 4.7",
             Icon::Search => "M7 11.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 0 0 0 9zM10.3 10.3l3.4 3.4",

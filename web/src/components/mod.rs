@@ -2,6 +2,7 @@
 
 pub mod badge;
 pub mod copy_button;
+pub mod copy_for_pr;
 pub mod dialog;
 pub mod drop_target;
 pub mod file_picker;
@@ -11,6 +12,7 @@ pub mod icon;
 pub mod keys;
 pub mod problem_note;
 pub mod prose;
+pub mod share;
 pub mod toasts;
 pub mod token_dialog;
 pub mod upload_tray;

@@ -1,6 +1,8 @@
 //! The pages, one module each.
 
 pub mod bench;
+pub mod compare;
 pub mod not_found;
 pub mod run;
 pub mod runs;
+pub mod shared;

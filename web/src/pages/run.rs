@@ -2,18 +2,24 @@
 
 use crate::client;
 use crate::components::badge::{BadgeView, badge};
+use crate::components::copy_for_pr::CopyForPr;
 use crate::components::keys::{is_shortcut, on_key};
 use crate::components::problem_note::ProblemNote;
+use crate::components::share::ShareButton;
 use crate::format::{self, count};
+use crate::pages::shared::OpenedLink;
+use crate::questions::{Asker, Beside, Questions, TabBar};
 use crate::timeline::drive::Source;
 use crate::timeline::panel::SelectionPanel;
 use crate::timeline::{Handle, Timeline, ticks};
-use crate::url_state::{UrlState, use_view_state};
+use crate::url_state::{Query, UrlState, use_view_state};
+use api::alive::AllocationFilter;
 use api::ids::RunId;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
 use api::runs::{DeviceSummary, RunDetail};
-use api::view_state::{Axis, Picture, Selection, ViewState};
+use api::shares::ShareTarget;
+use api::view_state::{Axis, Picture, Selection, Tab, ViewState};
 use leptos::prelude::*;
 use leptos_router::components::A;
 use leptos_router::hooks::use_params_map;
@@ -29,11 +35,21 @@ enum Loaded {
     Failed(Problem),
 }
 
-/// The page of one run.
+/// The page of the run that the address names.
 #[component]
 pub fn RunPage() -> impl IntoView {
     let params = use_params_map();
     let id = Memo::new(move |_| params.with(|p| p.get("id").unwrap_or_default()));
+    view! { <RunOf id=id/> }
+}
+
+/// The page of one run; its view is the query of whatever address it is shown under.
+#[component]
+pub fn RunOf(
+    /// Its id.
+    #[prop(into)]
+    id: Signal<String>,
+) -> impl IntoView {
     let loaded = RwSignal::new(Loaded::Loading);
     let attempt = RwSignal::new(0_u32);
     Effect::new(move |_| {
@@ -116,11 +132,16 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
         let run = Arc::clone(&run);
         Memo::new(move |_| chosen_device(&run, wanted.get()))
     };
+    let asked = Arc::clone(&run);
     let timeline = move || match device.get() {
         None => view! { <NoDevice/> }.into_any(),
         Some(device) if device.events == 0 => view! { <NoDevice/> }.into_any(),
-        Some(device) => view! { <DeviceView id=id.clone() device=device view=view/> }.into_any(),
+        Some(device) => {
+            let (id, run) = (id.clone(), Arc::clone(&asked));
+            view! { <DeviceView id=id run=run device=device view=view/> }.into_any()
+        }
     };
+    let asking = move || view.state().with(|state| state.tab != Tab::Timeline);
     let title = format!("{} · Tidemark", run.summary.name);
     Effect::new(move |_| document().set_title(&title));
     let notes = move || {
@@ -132,7 +153,7 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
         view! { <div class="run-link-notes" role="status">{texts}</div> }
     };
     view! {
-        <div class="run-page">
+        <div class="run-page" class:asking=asking>
             <RunHead run=run device=device view=view/>
             {notes}
             {timeline}
@@ -167,21 +188,27 @@ fn RunHead(
         .clone()
         .map(|torch| format!("torch {torch}"));
     let file = format::bytes(run.summary.file_bytes);
+    let OpenedLink(link) = expect_context();
+    // A link opens this run: the list is not for its reader, and handing it on is copying it.
+    let owner = move || link.with(Option::is_none);
+    let exported = Arc::clone(&run);
+    let crumb = move || owner().then(|| view! { <RunCrumb/> });
+    let actions = move || {
+        let run = Arc::clone(&exported);
+        owner().then(|| view! { <RunActions run=run view=view/> })
+    };
     view! {
         <header class="run-head">
             <div class="run-title">
-                <A href=routes::RUNS_PAGE attr:class="run-back" attr:title="All runs">
-                    "Runs"
-                </A>
-                <span class="run-crumb" aria-hidden="true">"/"</span>
+                {crumb}
                 <h1 title=run.summary.content_hash.clone()>{run.summary.name.clone()}</h1>
                 <span class="muted run-file">{file} {torch.map(|t| format!(" · {t}"))}</span>
                 <div class="run-badges">{badges}</div>
-                <ExportMenu run=Arc::clone(&run)/>
             </div>
             <div class="run-facts">
                 <DevicePicker run=Arc::clone(&run) device=device view=view/>
                 {facts}
+                {actions}
             </div>
         </header>
     }
@@ -220,6 +247,32 @@ fn ExportMenu(run: Arc<RunDetail>) -> impl IntoView {
             <summary class="button">"Export"</summary>
             <ul>{items}</ul>
         </details>
+    }
+}
+
+/// The way back to the list.
+#[component]
+fn RunCrumb() -> impl IntoView {
+    view! {
+        <A href=routes::RUNS_PAGE attr:class="run-back" attr:title="All runs">
+            "Runs"
+        </A>
+        <span class="run-crumb" aria-hidden="true">"/"</span>
+    }
+}
+
+/// What takes this view elsewhere.
+#[component]
+fn RunActions(run: Arc<RunDetail>, view: UrlState<ViewState>) -> impl IntoView {
+    let query = Signal::derive(move || view.state().with(Query::write));
+    let id = run.summary.id.clone();
+    let target = Signal::stored(ShareTarget::Run { run: id });
+    view! {
+        <div class="run-actions">
+            <CopyForPr target=target query=query/>
+            <ShareButton target=target query=query/>
+            <ExportMenu run=run/>
+        </div>
     }
 }
 
@@ -286,6 +339,10 @@ fn DevicePicker(
                 window: None,
                 levels: None,
                 selection: None,
+                at: None,
+                compared_with: None,
+                root: None,
+                filter: AllocationFilter::default(),
                 ..state.clone()
             };
         });
@@ -297,12 +354,19 @@ fn DevicePicker(
 }
 
 #[component]
-fn DeviceView(id: RunId, device: DeviceSummary, view: UrlState<ViewState>) -> impl IntoView {
+fn DeviceView(
+    id: RunId,
+    run: Arc<RunDetail>,
+    device: DeviceSummary,
+    view: UrlState<ViewState>,
+) -> impl IntoView {
     let source = Source {
         run: id,
         device: device.device,
     };
-    let handle = Handle::new(source, &device, view);
+    let handle = Handle::new(source.clone(), &device, view);
+    let asker = Asker::new(run, source, &device, view);
+    let beside = move |block| view! { <Beside asker=asker block=block/> }.into_any();
     // The first problem only: tiles that keep failing need not keep talking.
     let problem = move || {
         let problem = handle.outputs.problem.get()?;
@@ -313,14 +377,16 @@ fn DeviceView(id: RunId, device: DeviceSummary, view: UrlState<ViewState>) -> im
         })
     };
     view! {
+        <TabBar view=view/>
         <Controls handle=handle view=view/>
         <div class="run-body">
             <div class="run-picture">
                 <Timeline handle=handle device=device/>
                 {problem}
             </div>
-            <SelectionPanel handle=handle view=view.state()/>
+            <SelectionPanel handle=handle view=view.state() below_block=Callback::new(beside)/>
         </div>
+        <Questions asker=asker/>
     }
 }
 

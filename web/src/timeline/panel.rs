@@ -27,13 +27,20 @@ enum Loaded {
 
 /// The panel.
 #[component]
-pub fn SelectionPanel(handle: Handle, view: Signal<ViewState>) -> impl IntoView {
+pub fn SelectionPanel(
+    handle: Handle,
+    view: Signal<ViewState>,
+    /// What else there is to say of a block.
+    below_block: Callback<BlockIdx, AnyView>,
+) -> impl IntoView {
     let selection = Memo::new(move |_| view.with(|view| view.selection));
     let content = move || match selection.get() {
         None => view! { <WindowContents handle=handle/> }.into_any(),
-        Some(Selection::Block(block)) => {
-            view! { <BlockPanel handle=handle block=block/> }.into_any()
+        Some(Selection::Block(block)) => view! {
+            <BlockPanel handle=handle block=block/>
+            {below_block.run(block)}
         }
+        .into_any(),
         Some(Selection::Group(key)) => view! { <GroupPanel handle=handle key=key/> }.into_any(),
     };
     view! { <aside class="panel" aria-label="Details">{content}</aside> }
@@ -235,6 +242,13 @@ fn place_facts(detail: &BlockDetail) -> Vec<Fact> {
     };
     add("pool", pool);
     add("address", detail.addr.to_string());
+    if let Some(forward) = &detail.forward {
+        let on = forward.evidence.replace('_', " ");
+        add(
+            "backward of",
+            format!("{} (inferred from {on})", forward.label),
+        );
+    }
     for (name, value) in &detail.notes {
         add(name, value.clone());
     }
@@ -492,6 +506,7 @@ mod tests {
             notes: vec![],
             alloc_stack: vec![],
             free_stack: vec![],
+            forward: None,
             tensor: None,
         }
     }

@@ -1,8 +1,12 @@
 //! Requests against the whole router, without a socket.
 
 mod access;
+mod cards;
+mod compare;
 mod pictures;
+mod questions;
 mod runs;
+mod shares;
 mod uploads;
 
 use super::router;

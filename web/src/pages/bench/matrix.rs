@@ -92,7 +92,7 @@ fn Kinds() -> impl IntoView {
     view! {
         <ul class="kinds" aria-label="Kinds of numbers">
             <li class="kind computed"><span class="kind-mark"></span>
-                <b>"computed"</b> " by the engine, now, on the device named below"</li>
+                <b>"computed"</b> " by the engine, here"</li>
             <li class="kind measured"><span class="kind-mark"></span>
                 <b>"measured"</b> " on a real card with the real software"</li>
             <li class="kind published"><span class="kind-mark"></span>

@@ -77,7 +77,11 @@ fn cells(shared: Shared, pair: &Pair) -> AnyView {
         .iter()
         .filter_map(|id| patch(&catalog, id))
         .collect();
-    let about: Vec<String> = known.iter().map(|patch| patch.about.clone()).collect();
+    // Each patch of a set is explained in the row where it is alone.
+    let about = match &known[..] {
+        [only] => only.about.clone(),
+        _ => String::new(),
+    };
     let mut projects: Vec<String> = known.iter().map(|patch| patch.project.clone()).collect();
     projects.dedup();
     let prs = known.iter().map(|patch| match (&patch.pr, &patch.url) {
@@ -108,7 +112,7 @@ fn cells(shared: Shared, pair: &Pair) -> AnyView {
     view! {
         <td role="cell" data-column="patch">
             <span class="bench-name">{name} {hypothesis}</span>
-            <span class="muted bench-about">{about.join(" ")}</span>
+            <span class="muted bench-about">{about}</span>
         </td>
         <td role="cell" data-column="project" data-label="Project">{projects.join(", ")}</td>
         <td role="cell" data-column="pr" data-label="PR"><span class="bench-prs">{prs}</span></td>
@@ -338,7 +342,14 @@ fn status(shared: Shared, pair: &Pair, label: &str) -> AnyView {
             let said = sentence(row, pair.baseline.as_ref());
             let text = view! { <p>{said} " " {compare(pair)}</p> }.into_any();
             let status = row.result.as_ref().map(|result| result.status);
-            (status.map(badge).into_any(), rerun(), text)
+            let badge = match &row.hypothesis {
+                // A word about published code it cannot be.
+                Some(_) => status
+                    .map(|status| plain_badge("badge", status.word()))
+                    .into_any(),
+                None => status.map(badge).into_any(),
+            };
+            (badge, rerun(), text)
         }
     };
     view! { <div class="bench-status">{badge} {button} {text}</div> }.into_any()

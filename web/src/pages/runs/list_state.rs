@@ -300,6 +300,7 @@ mod tests {
             steps: 0,
             peak_allocated: peak,
             quality: vec!["ring_wrapped".to_owned()],
+            leaks: None,
             deleted_ms: None,
         }
     }

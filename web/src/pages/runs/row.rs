@@ -6,6 +6,7 @@ use crate::components::badge::{BadgeView, badges};
 use crate::components::icon::{Icon, IconView};
 use crate::components::toasts::Toasts;
 use crate::format::{self, UnixMillis};
+use crate::pages::compare::pick::PickBox;
 use crate::upload::driver::Uploads;
 use api::ids::RunId;
 use api::routes;
@@ -116,6 +117,8 @@ pub fn RunRow(
 }
 
 fn name_cell(row: Row, id: RunId, fresh: Memo<bool>) -> AnyView {
+    let name = Signal::derive(move || row.with(|run| run.name.clone()));
+    let pick = view! { <PickBox id=id.clone() name=name/> };
     let content = move || match row.renaming.get() {
         true => view! { <NameField row=row/> }.into_any(),
         false => {
@@ -140,7 +143,7 @@ fn name_cell(row: Row, id: RunId, fresh: Memo<bool>) -> AnyView {
     };
     view! {
         <td role="cell" data-column=Column::Name.key()>
-            <div class="run-name">{content} <span class="badges">{new} {badges}</span></div>
+            <div class="run-name">{pick} {content} <span class="badges">{new} {badges}</span></div>
         </td>
     }
     .into_any()

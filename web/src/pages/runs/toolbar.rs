@@ -5,6 +5,7 @@ use super::store::{Loaded, RunsStore};
 use crate::components::icon::{Icon, IconView};
 use crate::components::keys::{is_shortcut, on_key};
 use crate::format;
+use crate::pages::compare::pick::PickedBar;
 use crate::url_state::UrlState;
 use api::runs::RunSummary;
 use leptos::html;
@@ -49,6 +50,7 @@ pub fn Toolbar(list: UrlState<ListState>, shown: Memo<Vec<RunSummary>>) -> impl 
         <div class="toolbar">
             <h1>"Runs"</h1>
             <p class="muted" role="status">{count}</p>
+            <PickedBar/>
             <div class="search">
                 <IconView icon=Icon::Search/>
                 <input

@@ -1,0 +1,374 @@
+//! What is alive at a moment, what came and went between two, how it grew, and the allocations
+//! themselves.
+
+use crate::leaks::ForwardOp;
+use crate::query::{decode, encode};
+use serde::{Deserialize, Serialize};
+use trace::alive::Dimension;
+use trace::units::{Bytes, EventIdx};
+
+/// Version of these answers; part of their entity tags.
+pub const VERSION: u32 = 1;
+
+/// Groups sent, at most; the others are counted.
+pub const MAX_GROUPS: usize = 500;
+
+/// Allocations on a page, at most.
+pub const MAX_PAGE: usize = 500;
+
+/// How many blocks, and their sizes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Tally {
+    /// Blocks.
+    pub count: u64,
+    /// Σ block sizes.
+    pub bytes: Bytes,
+}
+
+/// A group's part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GroupShare {
+    /// Names it among the groups of the same run and grouping.
+    pub key: String,
+    /// For people.
+    pub label: String,
+    /// Whether its name was inferred rather than recorded.
+    pub inferred: bool,
+    /// Its stack, where it has one.
+    pub stack: Option<u32>,
+    /// Its blocks.
+    pub tally: Tally,
+}
+
+/// A node of the treemap and the flame graph; its parent comes before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TreeNode {
+    /// Position of its parent; absent for the root.
+    pub parent: Option<u32>,
+    /// Names its path, hexadecimal: equal wherever the path is.
+    pub key: String,
+    /// What it is.
+    pub label: String,
+    /// All blocks below it.
+    pub tally: Tally,
+}
+
+/// What is alive at an event: sums to *allocated* after it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Alive {
+    /// The event.
+    pub event: EventIdx,
+    /// The step it lies in.
+    pub step: Option<String>,
+    /// What the groups stand for.
+    pub by: Dimension,
+    /// All of it.
+    pub total: Tally,
+    /// The groups, most bytes first.
+    pub groups: Vec<GroupShare>,
+    /// Groups that were not sent.
+    pub groups_left_out: u64,
+    /// The groups as a tree, with the stacks below them.
+    pub tree: Vec<TreeNode>,
+    /// Nodes that were too small to be sent.
+    pub tree_left_out: u64,
+}
+
+/// What came and went between two moments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Changes {
+    /// The first moment.
+    pub from: EventIdx,
+    /// The second one.
+    pub to: EventIdx,
+    /// What the groups stand for.
+    pub by: Dimension,
+    /// *Allocated* at the first moment.
+    pub allocated_from: Bytes,
+    /// *Allocated* at the second one.
+    pub allocated_to: Bytes,
+    /// Alive at the second moment and not at the first.
+    pub came: Part,
+    /// Alive at the first moment and not at the second.
+    pub went: Part,
+    /// Allocated after the first moment and given back before the second.
+    pub passed: Tally,
+}
+
+/// Groups of what came, or went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Part {
+    /// All of it.
+    pub total: Tally,
+    /// The groups, most bytes first.
+    pub groups: Vec<GroupShare>,
+    /// Groups that were not sent.
+    pub left_out: u64,
+}
+
+/// A moment of a growth chart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GrowthMoment {
+    /// The event.
+    pub event: EventIdx,
+    /// The step that ends there; absent where there are no steps.
+    pub step: Option<String>,
+}
+
+/// A group over the moments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GrowthBand {
+    /// Names it; empty for what the other groups hold together.
+    pub key: String,
+    /// For people.
+    pub label: String,
+    /// Whether its name was inferred rather than recorded.
+    pub inferred: bool,
+    /// Its stack, where it has one.
+    pub stack: Option<u32>,
+    /// Bytes alive at each moment.
+    pub bytes: Vec<u64>,
+    /// Blocks alive at each moment.
+    pub counts: Vec<u64>,
+}
+
+/// What is alive at the end of each step, by group: sums to *allocated*.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Growth {
+    /// What the bands stand for.
+    pub by: Dimension,
+    /// The last event of each step; without steps, evenly spaced events.
+    pub moments: Vec<GrowthMoment>,
+    /// The groups that change most, and last what the others hold.
+    pub bands: Vec<GrowthBand>,
+    /// Groups that share the last band.
+    pub others: u64,
+}
+
+/// One allocation in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AllocationRow {
+    /// Its index.
+    pub block: u32,
+    /// Bytes of the block.
+    pub size: Bytes,
+    /// Bytes asked for.
+    pub requested: Bytes,
+    /// The event that allocated it; absent when before the trace.
+    pub alloc: Option<EventIdx>,
+    /// The event at which the program gave it back; absent when not in the trace.
+    pub freed: Option<EventIdx>,
+    /// The step it was allocated in.
+    pub step: Option<String>,
+    /// Ends of steps that it has outlived.
+    pub age: u32,
+    /// Raw stream handle.
+    pub stream: u64,
+    /// Where it was allocated, in one line.
+    pub label: String,
+    /// The forward operation of a backward allocation, inferred.
+    pub forward: Option<ForwardOp>,
+}
+
+/// A page of allocations.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AllocationPage {
+    /// All that was found.
+    pub total: Tally,
+    /// How many come before this page.
+    pub offset: u64,
+    /// This page.
+    pub items: Vec<AllocationRow>,
+}
+
+/// In which order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Sort {
+    /// By allocation.
+    #[default]
+    Oldest,
+    /// By allocation, the last first.
+    Newest,
+    /// By size.
+    Largest,
+}
+
+impl Sort {
+    /// All, in the order in which a menu offers them.
+    pub const ALL: [Sort; 3] = [Sort::Oldest, Sort::Newest, Sort::Largest];
+
+    /// As in addresses.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Sort::Oldest => "oldest",
+            Sort::Newest => "newest",
+            Sort::Largest => "largest",
+        }
+    }
+}
+
+/// Which allocations to list; the default lists all. A part of a query, of the API's as of a
+/// link's: the keys are the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+pub struct AllocationFilter {
+    /// Part of a function's or a file's name, in any frame, in any case.
+    #[serde(default)]
+    pub q: String,
+    /// The call shape, as in leak groups.
+    pub site: Option<String>,
+    /// Block sizes from here, bytes.
+    pub min: Option<u64>,
+    /// Block sizes up to here, bytes.
+    pub max: Option<u64>,
+    /// Ends of steps outlived, from here.
+    pub older: Option<u32>,
+    /// Ends of steps outlived, up to here.
+    pub younger: Option<u32>,
+    /// Raw stream handle.
+    pub stream: Option<u64>,
+    /// `small`, `large`, or a private pool as `owner-user`.
+    pub pool: Option<String>,
+    /// First step in which it may have been allocated.
+    pub born: Option<u32>,
+    /// Last step in which it may have been allocated.
+    pub until: Option<u32>,
+    /// An event at which it is alive.
+    pub alive: Option<u32>,
+    /// The order.
+    #[serde(default)]
+    pub sort: Sort,
+}
+
+impl AllocationFilter {
+    /// The fields that are set, as `&key=value`.
+    pub fn query(&self) -> String {
+        let mut out = String::new();
+        let mut text = |key: &str, value: &str| out += &format!("&{key}={}", encode(value));
+        if !self.q.is_empty() {
+            text("q", &self.q);
+        }
+        self.site.iter().for_each(|site| text("site", site));
+        self.pool.iter().for_each(|pool| text("pool", pool));
+        if self.sort != Sort::default() {
+            text("sort", self.sort.name());
+        }
+        let numbers = [
+            ("min", self.min),
+            ("max", self.max),
+            ("older", self.older.map(u64::from)),
+            ("younger", self.younger.map(u64::from)),
+            ("stream", self.stream),
+            ("born", self.born.map(u64::from)),
+            ("until", self.until.map(u64::from)),
+            ("alive", self.alive.map(u64::from)),
+        ];
+        for (key, value) in numbers {
+            value.iter().for_each(|n| text(key, &n.to_string()));
+        }
+        out
+    }
+
+    /// Takes a pair of a query: `None` when the key is none of these, else whether the value was
+    /// understood.
+    pub fn take(&mut self, key: &str, value: &str) -> Option<bool> {
+        fn number<T: std::str::FromStr>(value: &str, field: &mut Option<T>) -> bool {
+            let parsed = value.parse().ok();
+            let understood = parsed.is_some();
+            *field = parsed;
+            understood
+        }
+        let understood = match key {
+            "q" => {
+                self.q = decode(value);
+                true
+            }
+            "site" => {
+                self.site = Some(decode(value)).filter(|site| !site.is_empty());
+                true
+            }
+            "pool" => {
+                self.pool = Some(decode(value)).filter(|pool| !pool.is_empty());
+                true
+            }
+            "sort" => {
+                let found = Sort::ALL.into_iter().find(|sort| sort.name() == value);
+                self.sort = found.unwrap_or_default();
+                found.is_some()
+            }
+            "min" => number(value, &mut self.min),
+            "max" => number(value, &mut self.max),
+            "older" => number(value, &mut self.older),
+            "younger" => number(value, &mut self.younger),
+            "stream" => number(value, &mut self.stream),
+            "born" => number(value, &mut self.born),
+            "until" => number(value, &mut self.until),
+            "alive" => number(value, &mut self.alive),
+            _ => return None,
+        };
+        Some(understood)
+    }
+
+    /// How many of its fields are set, the order apart.
+    pub fn n_set(&self) -> usize {
+        let numbers = [
+            self.min.is_some(),
+            self.max.is_some(),
+            self.older.is_some(),
+            self.younger.is_some(),
+            self.stream.is_some(),
+            self.pool.is_some(),
+            self.born.is_some(),
+            self.until.is_some(),
+            self.alive.is_some(),
+            self.site.is_some(),
+            !self.q.is_empty(),
+        ];
+        numbers.into_iter().filter(|&set| set).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_survives_its_query() {
+        let filter = AllocationFilter {
+            q: "forward & back".to_owned(),
+            site: Some("s00ff00ff00ff00ff".to_owned()),
+            min: Some(1 << 20),
+            max: None,
+            older: Some(2),
+            younger: Some(7),
+            stream: Some(0x7f00_1234),
+            pool: Some("1-2".to_owned()),
+            born: Some(3),
+            until: Some(9),
+            alive: Some(4242),
+            sort: Sort::Largest,
+        };
+        let mut read = AllocationFilter::default();
+        for (key, value) in filter.query().split('&').filter_map(|p| p.split_once('=')) {
+            assert_eq!(read.take(key, value), Some(true), "{key}");
+        }
+        assert_eq!(read, filter);
+        assert_eq!(read.n_set(), 10);
+        assert_eq!(AllocationFilter::default().query(), "");
+        assert_eq!(read.take("min", "much"), Some(false));
+        assert_eq!(read.take("zoom", "1"), None);
+    }
+}

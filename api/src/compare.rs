@@ -1,0 +1,144 @@
+//! Comparisons: a baseline and up to seven runs against it.
+
+use crate::ids::{ComparisonId, RunId};
+use serde::{Deserialize, Serialize};
+use trace::compare::curves::Align;
+use trace::compare::gate::{self, Limits, Verdicts};
+use trace::compare::profile::Profile;
+use trace::compare::{self, Difference};
+use trace::trace::Series;
+
+/// Runs in a comparison, at least and at most.
+pub const RUNS: std::ops::RangeInclusive<usize> = 2..=8;
+
+/// A baseline and the runs compared with it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Comparison {
+    /// The runs; the first is the baseline.
+    pub runs: Vec<ComparedRun>,
+    /// One for each run after the first, in order.
+    pub against: Vec<Against>,
+}
+
+/// A run of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ComparedRun {
+    /// Its id; absent for files compared on the command line.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub id: Option<RunId>,
+    /// Its name: the user's, or the file's.
+    pub name: String,
+    /// The torch versions that write such a file.
+    pub torch: Option<String>,
+}
+
+/// One run against the baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Against {
+    /// The position in `devices` of the one that speaks for the run; absent without devices.
+    pub foremost: Option<u32>,
+    /// The difference of each pair of devices, in order.
+    pub devices: Vec<Difference>,
+    /// What `tidemark gate` says of it with its default limits.
+    pub gate: Verdicts,
+}
+
+impl Against {
+    /// Compares one run with the baseline.
+    pub fn of(base: &Profile, new: &Profile, limits: &Limits) -> Against {
+        let devices = compare::compare(base, new);
+        Against {
+            foremost: compare::foremost(&devices).map(|at| at as u32),
+            gate: gate::gate(&devices, limits),
+            devices,
+        }
+    }
+
+    /// The difference that speaks for the run.
+    pub fn difference(&self) -> Option<&Difference> {
+        self.devices.get(self.foremost? as usize)
+    }
+}
+
+/// Run ids as a query has them.
+pub fn listed(runs: &[RunId]) -> String {
+    let ids: Vec<&str> = runs.iter().map(RunId::as_str).collect();
+    ids.join(",")
+}
+
+/// Which curves to draw.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CurvesWanted {
+    /// What lies above one another.
+    pub align: Align,
+    /// Which series.
+    pub series: Series,
+    /// Which pair of devices: its position in [`Against::devices`].
+    pub pair: u32,
+    /// First and last place on the axis; `None`: all of it.
+    pub window: Option<(f64, f64)>,
+    /// Into how many equal parts the window is divided.
+    pub parts: u32,
+}
+
+impl CurvesWanted {
+    /// Parts that are drawn at most.
+    pub const MAX_PARTS: u32 = 2000;
+}
+
+/// Curves of all runs of a comparison over one axis.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Curves {
+    /// First and last place of any run on the axis.
+    pub whole: (f64, f64),
+    /// First and last place of the curves.
+    pub window: (f64, f64),
+    /// One for each run, in order.
+    pub runs: Vec<Curve>,
+}
+
+/// A curve of one run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Curve {
+    /// Min, max and last level of each part, bytes; `None` where the run has no events.
+    pub parts: Vec<Option<[u64; 3]>>,
+    /// The event at each border of a part, one more than there are parts.
+    pub events: Vec<u32>,
+    /// The step in which each part begins, from 0; `None` outside of steps.
+    pub steps: Vec<Option<u32>>,
+}
+
+/// `POST` to record a comparison.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RecordComparison {
+    /// 2 to 8 runs; the first is the baseline.
+    pub runs: Vec<RunId>,
+    /// The pull request: an `https://` or `http://` URL.
+    #[serde(default)]
+    pub pr: Option<String>,
+    /// A name; by default the names of the runs.
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+/// A recorded comparison.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RecordedComparison {
+    /// Its id: equal runs and pull request have equal ids.
+    pub id: ComparisonId,
+    /// Its name.
+    pub name: String,
+    /// Its runs; the first is the baseline.
+    pub runs: Vec<RunId>,
+    /// The pull request it belongs to.
+    pub pr: Option<String>,
+    /// When it was recorded first, milliseconds since the epoch.
+    pub created_ms: i64,
+}

@@ -1,0 +1,115 @@
+//! Whether a run leaks, how fast, since when, and which code it is.
+
+pub use crate::inspect::Verdict;
+use crate::timeline::FrameText;
+use serde::{Deserialize, Serialize};
+use trace::trace::StepSource;
+use trace::units::Bytes;
+
+/// What was found about one device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Leaks {
+    /// The answer.
+    pub verdict: Verdict,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// What limits the answer, a sentence each.
+    pub caveats: Vec<String>,
+    /// Bytes that all groups add for each step.
+    pub bytes_per_step: f64,
+    /// Where the steps come from.
+    pub step_source: StepSource,
+    /// How many steps there are.
+    pub steps: u32,
+    /// What accumulates, most bytes a step first.
+    pub groups: Vec<LeakGroup>,
+}
+
+impl Leaks {
+    /// Version of their meaning, with that of the method; part of their address.
+    pub const VERSION: u32 = 1 + 100 * trace::leaks::VERSION;
+}
+
+/// The answer in a list of runs: of the device that leaks most.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LeakSummary {
+    /// The answer.
+    pub verdict: Verdict,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// Bytes that accumulate for each step, rounded.
+    pub bytes_per_step: Bytes,
+}
+
+/// How a group grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// In every step, or nearly.
+    EveryStep,
+    /// In every n-th step; `every` says which.
+    EveryNth,
+    /// In each part of a step; what was kept is given back at the step's end.
+    WithinStep,
+    /// One buffer is replaced by a larger one again and again.
+    Enlarged,
+}
+
+/// Allocations of one site that accumulate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LeakGroup {
+    /// The call shape: equal in another trace of the same program.
+    pub site: String,
+    /// Key of its stack's band in the mountain; absent without a stack.
+    pub stack: Option<u32>,
+    /// The function that explains it best.
+    pub frame: Option<FrameText>,
+    /// Whether `frame` is taken from the allocations beside it, since these have no stack.
+    pub frame_inferred: bool,
+    /// Where it was allocated.
+    pub alloc_frame: Option<FrameText>,
+    /// For allocations of a backward pass without a Python stack: the forward operation, inferred.
+    pub forward: Option<ForwardOp>,
+    /// How it grows.
+    pub pattern: Pattern,
+    /// With [`Pattern::EveryNth`], every how many steps.
+    pub every: Option<u32>,
+    /// Name of the scopes that are the parts of a step, when it grows within steps.
+    pub scope: Option<String>,
+    /// Blocks added for each step (for each part, when it grows within steps).
+    pub count_per_step: f64,
+    /// Bytes added for each step (for each part, when it grows within steps).
+    pub bytes_per_step: f64,
+    /// Half of the 95 % interval of the slope of its level, bytes per step.
+    pub slope_error: f64,
+    /// How likely it goes on, from 0 to 1.
+    pub confidence: f64,
+    /// The first step (its position among the steps) that added to it.
+    pub first_step: u32,
+    /// The last one.
+    pub last_step: u32,
+    /// Blocks alive at the end of the last step.
+    pub live_count: u64,
+    /// Bytes alive at the end of the last step.
+    pub live_bytes: Bytes,
+    /// The blocks, oldest first; `live_count` says how many there are.
+    pub evidence: Vec<u32>,
+}
+
+/// The forward operation that a backward allocation belongs to. Always inferred.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ForwardOp {
+    /// In one line: the node, the place of the forward call, or both.
+    pub label: String,
+    /// The autograd node (`MmBackward0`), where a frame names it.
+    pub node: Option<String>,
+    /// The forward call.
+    pub frame: Option<FrameText>,
+    /// What it rests on: `node`, `forward_frames`, `size_and_order` or `order`.
+    pub evidence: String,
+}

@@ -1,0 +1,231 @@
+//! Links that are handed on: what they open, for whom, and how long.
+//!
+//! A *team link* is a short name for a view; whoever opens it needs what the server asks of
+//! everybody. A *capability link* carries a secret instead: whoever has it may look at exactly one
+//! run or comparison, and at nothing else, until it expires or is revoked.
+
+use crate::ids::{RunId, ShareId};
+use crate::routes;
+use serde::{Deserialize, Serialize};
+
+/// What opens the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ShareKind {
+    /// The server's access token, if it has one.
+    Team,
+    /// The link itself.
+    Capability,
+}
+
+/// How much of the texts in the data the link shows.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Redaction {
+    /// Everything.
+    #[default]
+    None,
+    /// No user names, absolute paths or metadata (`trace::redact`).
+    Redacted,
+}
+
+/// What the link opens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ShareTarget {
+    /// The page of a run.
+    Run {
+        /// The run.
+        run: RunId,
+    },
+    /// The comparison of some runs.
+    Comparison {
+        /// The runs, baseline first.
+        runs: Vec<RunId>,
+    },
+}
+
+impl ShareTarget {
+    /// The runs that may be looked at.
+    pub fn runs(&self) -> &[RunId] {
+        match self {
+            ShareTarget::Run { run } => std::slice::from_ref(run),
+            ShareTarget::Comparison { runs } => runs,
+        }
+    }
+}
+
+/// Whether the link still opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ShareState {
+    /// It does.
+    Active,
+    /// Its time is over.
+    Expired,
+    /// Someone took it back.
+    Revoked,
+}
+
+/// A link, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Share {
+    /// Its short id; of a team link, also its address.
+    pub id: ShareId,
+    /// What opens it.
+    pub kind: ShareKind,
+    /// What it opens.
+    pub target: ShareTarget,
+    /// The view state, as the version that wrote it wrote it.
+    pub query: String,
+    /// How much it shows.
+    pub redaction: Redaction,
+    /// What it is for, in the words of whoever made it.
+    pub note: String,
+    /// When it was made, milliseconds since the epoch.
+    pub created_ms: i64,
+    /// Who made it: the name typed then; may be empty.
+    pub created_by: String,
+    /// When it ends, milliseconds since the epoch; `None`: never.
+    pub expires_ms: Option<i64>,
+    /// When it was taken back, milliseconds since the epoch.
+    pub revoked_ms: Option<i64>,
+    /// Who took it back: the name typed then; may be empty.
+    pub revoked_by: Option<String>,
+    /// When it was last opened, milliseconds since the epoch.
+    pub last_opened_ms: Option<i64>,
+    /// Whether it opens now.
+    pub state: ShareState,
+}
+
+impl Share {
+    /// The state at a moment.
+    pub fn state_at(revoked_ms: Option<i64>, expires_ms: Option<i64>, now_ms: i64) -> ShareState {
+        match (revoked_ms, expires_ms) {
+            (Some(_), _) => ShareState::Revoked,
+            (None, Some(expires)) if expires <= now_ms => ShareState::Expired,
+            (None, _) => ShareState::Active,
+        }
+    }
+}
+
+/// `POST` to make a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NewShare {
+    /// What opens it.
+    pub kind: ShareKind,
+    /// What it opens.
+    pub target: ShareTarget,
+    /// The view state: the query of the page.
+    #[serde(default)]
+    pub query: String,
+    /// How much it shows; capability links only.
+    #[serde(default)]
+    pub redaction: Redaction,
+    /// What it is for, at most [`NewShare::MAX_TEXT`] characters.
+    #[serde(default)]
+    pub note: String,
+    /// Who makes it, at most [`NewShare::MAX_TEXT`] characters; shown to whoever opens it.
+    #[serde(default)]
+    pub created_by: String,
+    /// Seconds until it ends; `None`: never.
+    #[serde(default)]
+    pub expires_in_s: Option<u32>,
+}
+
+impl NewShare {
+    /// Characters of a note or a name.
+    pub const MAX_TEXT: usize = 200;
+    /// Bytes of a view state.
+    pub const MAX_QUERY: usize = 4096;
+    /// Runs of a comparison.
+    pub const MAX_RUNS: usize = 8;
+}
+
+/// Answer to [`NewShare`]: the only time that the secret is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CreatedShare {
+    /// The link.
+    pub share: Share,
+    /// Its address, absolute.
+    pub url: String,
+}
+
+/// `POST` by the page at `/s/…`: exchanges what is in its address for a session of that link.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct OpenShare {
+    /// The last part of the address: the secret, or the short id of a team link.
+    pub token: String,
+}
+
+/// Texts before and after redaction, for the preview.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RedactionPreview {
+    /// Examples, the different kinds of text mixed.
+    pub examples: Vec<RedactedText>,
+    /// Distinct texts that change.
+    pub changed: u32,
+}
+
+/// One text before and after redaction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RedactedText {
+    /// What it is: `name`, `file`, `function`, `scope`, `step`, `metadata`, `setting`.
+    pub what: String,
+    /// As it is in the data.
+    pub before: String,
+    /// As the link shows it; empty: not at all.
+    pub after: String,
+}
+
+/// What a run is called where its name is redacted.
+pub fn nameless(run: &RunId) -> String {
+    let digits = run.as_str().trim_start_matches(RunId::PREFIX);
+    format!("Run {}", digits.get(..6).unwrap_or(digits))
+}
+
+/// The page that a link stands for, for whoever needs no link.
+pub fn page_of(target: &ShareTarget, query: &str) -> String {
+    let path = match target {
+        ShareTarget::Run { run } => routes::run_page(run),
+        ShareTarget::Comparison { .. } => routes::COMPARE_PAGE.to_owned(),
+    };
+    match query {
+        "" => path,
+        query => format!("{path}?{query}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revoked_is_said_before_expired() {
+        let check = |revoked, expires, state| {
+            assert_eq!(Share::state_at(revoked, expires, 100), state);
+        };
+        check(None, None, ShareState::Active);
+        check(None, Some(101), ShareState::Active);
+        check(None, Some(100), ShareState::Expired);
+        check(Some(1), Some(50), ShareState::Revoked);
+    }
+
+    #[test]
+    fn a_run_without_a_name_is_called_by_its_id() {
+        let run: RunId = "run_7DJu1SYFpHHXAclY".parse().unwrap();
+        assert_eq!(nameless(&run), "Run 7DJu1S");
+    }
+}

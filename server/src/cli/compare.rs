@@ -1,0 +1,343 @@
+//! `tidemark compare`: what changed between runs.
+
+use super::inspect::read;
+use super::table::{Table, grouped};
+use super::{CliError, markdown};
+use api::compare::{Against, ComparedRun, Comparison};
+use clap::Args;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use trace::compare::gate::Limits;
+use trace::compare::headline::signed;
+use trace::compare::profile::Profile;
+use trace::compare::sites::{Matched, SiteChange, SiteDelta};
+use trace::compare::{Change, Difference, Leaks, StepSide};
+use trace::leaks::Verdict;
+use trace::trace::Series;
+use trace::units::Bytes;
+
+const EXAMPLES: &str = "\
+Examples:
+  tidemark compare before.pickle after.pickle
+  tidemark compare base.pickle p3.pickle p4.pickle --json | jq '.against[].devices[0].headline'
+  tidemark compare before.pickle after.pickle --markdown >> \"$GITHUB_STEP_SUMMARY\"
+
+Exit status: 0 when the files were compared, 2 when one could not be read.";
+
+/// Rows printed of long tables.
+const SITES_SHOWN: usize = 20;
+/// Steps printed at each end of a long list.
+const STEPS_SHOWN: usize = 5;
+
+/// Options of `tidemark compare`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CompareArgs {
+    /// The baseline: a snapshot
+    #[arg(value_name = "BASE")]
+    base: PathBuf,
+    /// What to compare with it
+    #[arg(required = true, value_name = "NEW")]
+    new: Vec<PathBuf>,
+    /// Print one JSON document; sizes in bytes
+    #[arg(long)]
+    json: bool,
+    /// Print Markdown, for a pull request or a job summary
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+}
+
+/// Prints what differs.
+///
+/// # Errors
+/// [`CliError::BadInput`] for the first file that cannot be read.
+pub fn compare(args: &CompareArgs) -> Result<(), CliError> {
+    let comparison = compare_files(&args.base, &args.new, &Limits::default())?;
+    let text = if args.json {
+        json(&comparison)
+    } else if args.markdown {
+        markdown::comparison(&comparison, None)
+    } else {
+        text(&comparison)
+    };
+    print(&text)
+}
+
+/// Reads the files one after the other (only profiles are kept) and compares them.
+pub(super) fn compare_files(
+    base: &Path,
+    new: &[PathBuf],
+    limits: &Limits,
+) -> Result<Comparison, CliError> {
+    let base_profile = profile(base)?;
+    let mut comparison = Comparison {
+        runs: vec![compared(base, &base_profile)],
+        against: Vec::new(),
+    };
+    for path in new {
+        let profile = profile(path)?;
+        comparison.runs.push(compared(path, &profile));
+        comparison
+            .against
+            .push(Against::of(&base_profile, &profile, limits));
+    }
+    Ok(comparison)
+}
+
+fn profile(path: &Path) -> Result<Profile, CliError> {
+    let snapshot = read(path).map_err(|why| CliError::BadInput {
+        path: path.to_owned(),
+        why,
+    })?;
+    Ok(Profile::of(&trace::replay::run(snapshot)))
+}
+
+fn compared(path: &Path, profile: &Profile) -> ComparedRun {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    ComparedRun {
+        id: None,
+        name: name.to_string_lossy().into_owned(),
+        torch: profile.torch.clone(),
+    }
+}
+
+/// A document, pretty, with a newline.
+pub(super) fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("comparisons are plain data") + "\n"
+}
+
+/// Writes to the standard output; that somebody has read enough is no failure.
+pub(super) fn print(text: &str) -> Result<(), CliError> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CliError::Failed(
+            format!("cannot write the comparison: {error}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn text(comparison: &Comparison) -> String {
+    let base = &comparison.runs[0];
+    let mut out = String::new();
+    for (run, against) in comparison.runs[1..].iter().zip(&comparison.against) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{} → {}", base.name, run.name);
+        if against.devices.is_empty() {
+            out += "  no device in both that holds memory or events\n";
+        }
+        for difference in &against.devices {
+            if against.devices.len() > 1 {
+                let (old, new) = (difference.base.device, difference.new.device);
+                let _ = writeln!(out, "\n  device {old} → device {new}");
+            }
+            out += &device(difference);
+        }
+        out.push('\n');
+    }
+    out.truncate(out.trim_end().len());
+    out + "\n"
+}
+
+fn device(difference: &Difference) -> String {
+    let mut out = format!("\n  {}: {}\n", word(difference.change), difference.headline);
+    if !difference.conditions.is_empty() {
+        out += "\n  differs before any memory does\n";
+    }
+    for condition in &difference.conditions {
+        let (name, base, new) = (&condition.name, &condition.base, &condition.new);
+        let _ = writeln!(out, "    {name}: {base} → {new}; {}", condition.meaning);
+    }
+    out + &levels(difference) + &steps(difference) + &sites(difference)
+}
+
+/// What a change is called.
+pub(super) fn word(change: Change) -> &'static str {
+    match change {
+        Change::None => "same",
+        Change::Moved => "same in all, other places",
+        Change::Better => "better",
+        Change::Worse => "worse",
+        Change::Mixed => "better and worse",
+    }
+}
+
+fn levels(difference: &Difference) -> String {
+    let mut table = Table::new(["", "base", "new", "change"]);
+    for series in [Series::Allocated, Series::Requested, Series::Reserved] {
+        let delta = difference.series(series);
+        for (what, base, new, change) in [
+            ("peak", delta.base.peak, delta.new.peak, delta.peak),
+            ("end", delta.base.end, delta.new.end, delta.end),
+        ] {
+            table.row([
+                format!("{} {what}", series.name()),
+                base.to_string(),
+                new.to_string(),
+                change_of(change as f64),
+            ]);
+        }
+    }
+    let (base, new) = (&difference.base, &difference.new);
+    let growth = |side: &trace::compare::Side| match side.growth {
+        None => "?".to_owned(),
+        Some(growth) => match growth.error {
+            None => change_of(growth.slope),
+            Some(error) => format!("{} ± {}", change_of(growth.slope), Bytes(error as u64)),
+        },
+    };
+    let more = match (base.growth, new.growth) {
+        (Some(base), Some(new)) => change_of(new.slope - base.slope),
+        _ => String::new(),
+    };
+    table.row(["growth a step".to_owned(), growth(base), growth(new), more]);
+    format!(
+        "\n{}    leaks: {} → {}\n",
+        table.print("    "),
+        leaks(&base.leaks),
+        leaks(&new.leaks)
+    )
+}
+
+fn leaks(leaks: &Leaks) -> String {
+    match leaks.verdict {
+        Verdict::Clean => "no".to_owned(),
+        Verdict::CannotTell => format!("cannot tell ({})", leaks.reason),
+        Verdict::Leak => {
+            let first = leaks.places.first().map(|place| &place.place);
+            let at = first.map_or_else(String::new, |place| format!(" in {}", place.name));
+            format!("{} a step{at}", Bytes(leaks.rate.round() as u64))
+        }
+    }
+}
+
+fn change_of(bytes: f64) -> String {
+    match bytes.abs() < 0.5 {
+        true => "0".to_owned(),
+        false => signed(bytes),
+    }
+}
+
+fn steps(difference: &Difference) -> String {
+    let steps = &difference.steps;
+    if steps.is_empty() {
+        return "\n  steps: none in either\n".to_owned();
+    }
+    let mut table = Table::new([
+        "step",
+        "base peak",
+        "new peak",
+        "base end",
+        "new end",
+        "change of end",
+    ]);
+    let cell = |side: &Option<StepSide>, level: fn(&StepSide) -> Bytes| {
+        side.as_ref()
+            .map_or_else(|| "–".to_owned(), |side| level(side).to_string())
+    };
+    for (at, step) in steps.iter().enumerate() {
+        let n = steps.len();
+        if n > 2 * STEPS_SHOWN + 1 && (STEPS_SHOWN..n - STEPS_SHOWN).contains(&at) {
+            if at == STEPS_SHOWN {
+                let more = format!("… {} more", n - 2 * STEPS_SHOWN);
+                table.row([
+                    more,
+                    String::new(),
+                    String::new(),
+                    String::new(),
+                    String::new(),
+                    String::new(),
+                ]);
+            }
+            continue;
+        }
+        let change = match (&step.base, &step.new) {
+            (Some(base), Some(new)) => change_of(new.end.0 as f64 - base.end.0 as f64),
+            _ => String::new(),
+        };
+        let name = step.base.as_ref().or(step.new.as_ref());
+        table.row([
+            name.map_or_else(String::new, |side| side.name.clone()),
+            cell(&step.base, |s| s.peak),
+            cell(&step.new, |s| s.peak),
+            cell(&step.base, |s| s.end),
+            cell(&step.new, |s| s.end),
+            change,
+        ]);
+    }
+    format!("\n  steps (allocated)\n{}", table.print("    "))
+}
+
+fn sites(difference: &Difference) -> String {
+    let same = grouped(u64::from(difference.sites_same));
+    if difference.sites.is_empty() {
+        return format!("\n  by stack: all {same} sites are the same\n");
+    }
+    let mut table = Table::new(["change of peak", "of end", "", "base peak", "new peak"]);
+    let mut places = vec![String::new()];
+    for site in difference.sites.iter().take(SITES_SHOWN) {
+        let level = |side: &Option<trace::compare::sites::SiteSide>| {
+            side.as_ref()
+                .map_or_else(|| "–".to_owned(), |side| side.peak.to_string())
+        };
+        table.row([
+            change_of(site.peak as f64),
+            change_of(site.at_end as f64),
+            change_word(site).to_owned(),
+            level(&site.base),
+            level(&site.new),
+        ]);
+        places.push(shortened(place(site)));
+    }
+    let total = difference.sites.len() + difference.sites_left_out as usize;
+    let more = match total.saturating_sub(SITES_SHOWN) {
+        0 => String::new(),
+        more => format!("    … {more} more\n"),
+    };
+    let lines = table.print("    ");
+    let lines = lines.lines().zip(&places);
+    let lines: String = lines
+        .map(|(line, place)| format!("{line}  {place}\n"))
+        .collect();
+    let sites = if total == 1 {
+        "site differs"
+    } else {
+        "sites differ"
+    };
+    format!("\n  by stack: {total} {sites}, {same} the same\n{lines}{more}")
+}
+
+/// C++ names fill a screen.
+fn shortened(place: String) -> String {
+    const MOST: usize = 72;
+    match place.chars().count() > MOST {
+        true => place.chars().take(MOST - 1).chain(['…']).collect(),
+        false => place,
+    }
+}
+
+fn change_word(site: &SiteDelta) -> &'static str {
+    match (site.change, site.matched) {
+        (SiteChange::Grown, Matched::Inferred) => "grown (inferred)",
+        (SiteChange::Shrunk, Matched::Inferred) => "shrunk (inferred)",
+        (SiteChange::Grown, _) => "grown",
+        (SiteChange::Shrunk, _) => "shrunk",
+        (SiteChange::New, _) => "new",
+        (SiteChange::Gone, _) => "gone",
+    }
+}
+
+/// Where a site is, for a table.
+pub(super) fn place(site: &SiteDelta) -> String {
+    match site.place() {
+        Some(place) => {
+            let file = place.filename.rsplit('/').next().unwrap_or_default();
+            format!("{} ({file}:{})", place.name, place.line)
+        }
+        None => {
+            let side = site.new.as_ref().or(site.base.as_ref());
+            let size = side.map_or(Bytes::ZERO, |side| side.size);
+            format!("no stack, {size} each")
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! `tidemark gate`: may this change be merged?
+
+use super::compare::{compare_files, json, print};
+use super::{CliError, markdown};
+use api::compare::Comparison;
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use trace::compare::gate::{Allowance, Finding, Limits, Outcome, Weight};
+use trace::units::Bytes;
+
+const EXAMPLES: &str = "\
+Examples:
+  tidemark gate base.pickle new.pickle
+  tidemark gate base.pickle new.pickle --max-peak-growth 512MiB --max-step-growth 0
+  tidemark gate base.pickle new.pickle --markdown >> \"$GITHUB_STEP_SUMMARY\"
+
+Judged is allocated memory, and whether it leaks; reserved memory is only warned about, since it
+differs by several per cent between runs of one program.
+
+Exit status: 0 pass, 1 regression, 2 a file could not be read, 3 cannot tell (a ring of events that
+wrapped, or too few steps).";
+
+/// Options of `tidemark gate`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct GateArgs {
+    /// The baseline: a snapshot
+    #[arg(value_name = "BASE")]
+    base: PathBuf,
+    /// The run to judge
+    #[arg(value_name = "NEW")]
+    new: PathBuf,
+    /// How much higher the peak of allocated may be: a percentage or a size
+    #[arg(long, value_name = "LIMIT", default_value = "2%", value_parser = allowance)]
+    max_peak_growth: Allowance,
+    /// How much more allocated may grow with each step
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = size)]
+    max_step_growth: Bytes,
+    /// Print one JSON document; sizes in bytes
+    #[arg(long)]
+    json: bool,
+    /// Print Markdown, for a pull request or a job summary
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    outcome: Outcome,
+    exit_code: u8,
+    reason: &'a str,
+    findings: &'a [Finding],
+    limits: Limits,
+    comparison: &'a Comparison,
+}
+
+/// Judges the new run.
+///
+/// # Errors
+/// [`CliError::Regression`] and [`CliError::CannotTell`] are answers; [`CliError::BadInput`] for
+/// the first file that cannot be read.
+pub fn gate(args: &GateArgs) -> Result<(), CliError> {
+    let limits = Limits {
+        peak_growth: args.max_peak_growth,
+        step_growth: args.max_step_growth,
+    };
+    let comparison = compare_files(&args.base, std::slice::from_ref(&args.new), &limits)?;
+    let verdicts = &comparison.against[0].gate;
+    let answer = match verdicts.outcome {
+        Outcome::Pass => Ok(()),
+        Outcome::Regression => Err(CliError::Regression(verdicts.reason.clone())),
+        Outcome::CannotTell => Err(CliError::CannotTell(verdicts.reason.clone())),
+    };
+    let text = if args.json {
+        json(&Report {
+            outcome: verdicts.outcome,
+            exit_code: answer.as_ref().err().map_or(0, CliError::exit_code),
+            reason: &verdicts.reason,
+            findings: &verdicts.findings,
+            limits,
+            comparison: &comparison,
+        })
+    } else if args.markdown {
+        markdown::gate(&comparison, verdicts)
+    } else {
+        lines(verdicts)
+    };
+    print(&text)?;
+    answer
+}
+
+fn lines(verdicts: &trace::compare::gate::Verdicts) -> String {
+    let mut out = match verdicts.outcome {
+        Outcome::Pass => format!("pass: {}\n", verdicts.reason),
+        // The error that follows on stderr says it.
+        Outcome::Regression | Outcome::CannotTell => String::new(),
+    };
+    for finding in &verdicts.findings {
+        let word = match finding.weight {
+            Weight::Fail | Weight::Unknown => continue,
+            Weight::Warn => "warning",
+            Weight::Note => "note",
+        };
+        out += &format!("  {word}: {}\n", finding.detail);
+    }
+    out
+}
+
+/// `2%`, or a size.
+fn allowance(text: &str) -> Result<Allowance, String> {
+    let Some(percent) = text.strip_suffix('%') else {
+        return size(text).map(Allowance::Bytes);
+    };
+    match percent.trim().parse::<f64>() {
+        Ok(percent) if percent.is_finite() && percent >= 0.0 => {
+            Ok(Allowance::Share(percent / 100.0))
+        }
+        _ => Err("expected a percentage such as 2% or a size such as 512MiB".to_owned()),
+    }
+}
+
+/// `512MiB`, `1.5GiB`, `2GB`, `4096`.
+fn size(text: &str) -> Result<Bytes, String> {
+    const UNITS: [(&str, f64); 9] = [
+        ("KiB", 1024.0),
+        ("MiB", 1_048_576.0),
+        ("GiB", 1_073_741_824.0),
+        ("TiB", 1_099_511_627_776.0),
+        ("kB", 1e3),
+        ("MB", 1e6),
+        ("GB", 1e9),
+        ("TB", 1e12),
+        ("B", 1.0),
+    ];
+    let text = text.trim();
+    let unit = UNITS.iter().find(|(name, _)| text.ends_with(name));
+    let (number, factor) = match unit {
+        Some((name, factor)) => (&text[..text.len() - name.len()], *factor),
+        None => (text, 1.0),
+    };
+    match number.trim().parse::<f64>() {
+        Ok(number) if number.is_finite() && number >= 0.0 => Ok(Bytes((number * factor) as u64)),
+        _ => Err("expected a size such as 1MiB, 1.5GiB or 4096".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_percentages_are_read() {
+        let check = |text: &str, expected: Allowance| {
+            assert_eq!(allowance(text), Ok(expected), "{text}");
+        };
+        check("2%", Allowance::Share(0.02));
+        check("0.5 %", Allowance::Share(0.005));
+        check("512MiB", Allowance::Bytes(Bytes::mib(512)));
+        check("1.5 GiB", Allowance::Bytes(Bytes::mib(1536)));
+        check("2GB", Allowance::Bytes(Bytes(2_000_000_000)));
+        check("0", Allowance::Bytes(Bytes::ZERO));
+        for bad in ["", "x%", "-1%", "-5MiB", "1MiBB", "nan", "inf%"] {
+            assert!(allowance(bad).is_err(), "{bad}");
+        }
+    }
+}

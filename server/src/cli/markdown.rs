@@ -1,0 +1,209 @@
+//! Comparisons as Markdown, for pull requests and job summaries.
+
+use super::compare::{place, word};
+use api::compare::{Against, Comparison};
+use std::fmt::Write;
+use trace::compare::gate::{Outcome, Verdicts, Weight};
+use trace::compare::headline::signed;
+use trace::compare::{Difference, Leaks};
+use trace::leaks::Verdict;
+use trace::trace::Series;
+use trace::units::Bytes;
+
+/// Sites listed.
+const SITES: usize = 3;
+
+/// A comparison: what differs, headline numbers, the top sites, and the link if there is one.
+pub fn comparison(comparison: &Comparison, link: Option<&str>) -> String {
+    let base = &comparison.runs[0].name;
+    let mut out = String::new();
+    for (run, against) in comparison.runs[1..].iter().zip(&comparison.against) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "### GPU memory: {} → {}\n",
+            escape(base),
+            escape(&run.name)
+        );
+        out += &one(against);
+        out.push('\n');
+    }
+    if let Some(link) = link {
+        let _ = writeln!(out, "[Open the comparison]({link})");
+    }
+    out.truncate(out.trim_end().len());
+    out + "\n"
+}
+
+/// The headline numbers without any name or place: a project may be private where its pull request
+/// is not.
+pub fn numbers_only(comparison: &Comparison, link: &str) -> String {
+    let mut out = "### GPU memory\n\n".to_owned();
+    for (at, against) in comparison.against.iter().enumerate() {
+        if comparison.against.len() > 1 {
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "Run {} against the baseline:\n", at + 1);
+        }
+        match against.difference() {
+            Some(difference) => {
+                let _ = writeln!(out, "**{}**\n", capital(word(difference.change)));
+                out += &numbers(difference);
+            }
+            None => out += "No device in both that holds memory or events.\n",
+        }
+        out.push('\n');
+    }
+    out + &format!("[Open the comparison]({link})\n")
+}
+
+/// A gate's answer, then the comparison.
+pub fn gate(comparison: &Comparison, verdicts: &Verdicts) -> String {
+    let (mark, word) = match verdicts.outcome {
+        Outcome::Pass => ("✅", "Pass"),
+        Outcome::Regression => ("❌", "Regression"),
+        Outcome::CannotTell => ("❔", "Cannot tell"),
+    };
+    let mut out = format!("**{mark} {word}:** {}\n\n", escape(&verdicts.reason));
+    let warnings = verdicts
+        .findings
+        .iter()
+        .filter(|f| f.weight == Weight::Warn);
+    for finding in warnings {
+        let _ = writeln!(out, "- ⚠️ {}", escape(&finding.detail));
+    }
+    if !out.ends_with("\n\n") {
+        out.push('\n');
+    }
+    out + &self::comparison(comparison, None)
+}
+
+fn one(against: &Against) -> String {
+    let Some(difference) = against.difference() else {
+        return "No device in both that holds memory or events.\n".to_owned();
+    };
+    let mut out = format!(
+        "**{}**: {}\n\n",
+        capital(word(difference.change)),
+        escape(&difference.headline)
+    );
+    for condition in &difference.conditions {
+        let _ = writeln!(
+            out,
+            "- differs: {}: `{}` → `{}`; {}",
+            escape(&condition.name),
+            code(&condition.base),
+            code(&condition.new),
+            escape(&condition.meaning)
+        );
+    }
+    if !difference.conditions.is_empty() {
+        out.push('\n');
+    }
+    out + &numbers(difference) + &sites(difference)
+}
+
+fn numbers(difference: &Difference) -> String {
+    let mut out = "| | baseline | new | change |\n|---|--:|--:|--:|\n".to_owned();
+    for (name, series) in [
+        ("peak allocated", Series::Allocated),
+        ("peak reserved", Series::Reserved),
+    ] {
+        let delta = difference.series(series);
+        let change = signed(delta.peak as f64);
+        let _ = writeln!(
+            out,
+            "| {name} | {} | {} | {change} |",
+            delta.base.peak, delta.new.peak
+        );
+    }
+    let (base, new) = (&difference.base, &difference.new);
+    if let (Some(before), Some(after)) = (base.growth, new.growth) {
+        let change = signed(after.slope - before.slope);
+        let [before, after] = [before.slope, after.slope].map(signed);
+        let _ = writeln!(out, "| growth a step | {before} | {after} | {change} |");
+    }
+    let _ = writeln!(
+        out,
+        "| leaks | {} | {} | |",
+        leaks(&base.leaks),
+        leaks(&new.leaks)
+    );
+    out
+}
+
+fn leaks(leaks: &Leaks) -> String {
+    match leaks.verdict {
+        Verdict::Clean => "no".to_owned(),
+        Verdict::CannotTell => "cannot tell".to_owned(),
+        Verdict::Leak => format!("{} a step", Bytes(leaks.rate.round() as u64)),
+    }
+}
+
+fn sites(difference: &Difference) -> String {
+    let mut out = String::new();
+    for site in difference.sites.iter().take(SITES) {
+        let _ = writeln!(
+            out,
+            "- {} `{}`",
+            signed(site.peak as f64),
+            code(&place(site))
+        );
+    }
+    match difference.sites.len() + difference.sites_left_out as usize {
+        0 => format!(
+            "\nAll {} allocation sites hold the same.\n",
+            difference.sites_same
+        ),
+        n if n > SITES => format!(
+            "\nLargest differences by stack:\n\n{out}- … {} more\n",
+            n - SITES
+        ),
+        _ => format!("\nDifferences by stack:\n\n{out}"),
+    }
+}
+
+/// Text of a snapshot must not become markup.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' => out.push(' '),
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '#' | '@' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Inside backticks only a backtick ends it, and a pipe a cell.
+fn code(text: &str) -> String {
+    text.replace('`', "'")
+        .replace('|', "¦")
+        .replace(['\n', '\r'], " ")
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars
+        .next()
+        .map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_functions_become_no_markup() {
+        assert_eq!(
+            escape("<img src=x> a|b *c*"),
+            "&lt;img src=x> a\\|b \\*c\\*"
+        );
+        assert_eq!(code("a`b|c\nd"), "a'b¦c d");
+    }
+}

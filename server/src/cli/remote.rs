@@ -1,0 +1,244 @@
+//! A dashboard over HTTP, for commands that talk to one.
+
+use super::CliError;
+use api::problem::Problem;
+use api::routes;
+use api::runs::FinishedUpload;
+use clap::Args;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fs::File;
+use std::io::{IsTerminal, Read, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use trace::units::Bytes;
+use ureq::http::{Response, StatusCode};
+use ureq::{Agent, Body, RequestBuilder, SendBody};
+
+/// How often the progress line is written.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A comparison of eight runs with all its stacks; more is no answer of ours.
+const LARGEST_ANSWER: u64 = 256 << 20;
+
+/// Where the dashboard is.
+#[derive(Args)]
+pub struct RemoteArgs {
+    /// The dashboard
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "TIDEMARK_SERVER",
+        default_value = "http://127.0.0.1:7878"
+    )]
+    server: String,
+    /// Its access token; prefer the variable, since others can read command lines
+    #[arg(long, env = "TIDEMARK_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+}
+
+/// A dashboard.
+pub struct Remote<'a> {
+    agent: Agent,
+    server: &'a str,
+    token: Option<&'a str>,
+}
+
+impl<'a> Remote<'a> {
+    /// The dashboard that the options name.
+    pub fn new(args: &'a RemoteArgs) -> Remote<'a> {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(Duration::from_secs(10)))
+            .user_agent(concat!("tidemark/", env!("CARGO_PKG_VERSION")));
+        Remote {
+            agent: config.build().new_agent(),
+            server: args.server.trim_end_matches('/'),
+            token: args.token.as_deref(),
+        }
+    }
+
+    /// An address as this side reaches the server, which may know itself by another name.
+    pub fn link(&self, path: &str) -> String {
+        format!("{}{path}", self.server)
+    }
+
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
+        let request = self.authorized(self.agent.get(self.link(path)));
+        self.answer(request.call(), CliError::Failed)
+    }
+
+    /// Sends a document and reads the answer.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        document: &impl Serialize,
+    ) -> Result<T, CliError> {
+        let body = serde_json::to_string(document).expect("requests are plain data");
+        let request = self
+            .authorized(self.agent.post(self.link(path)))
+            .header("content-type", "application/json");
+        self.answer(request.send(&body), CliError::Failed)
+    }
+
+    /// Uploads a file, with a line of progress where a person is looking.
+    ///
+    /// # Errors
+    /// When it cannot be read or sent, or is refused.
+    pub fn upload(&self, path: &Path) -> Result<FinishedUpload, CliError> {
+        let bad = |why: String| CliError::BadInput {
+            path: path.to_owned(),
+            why,
+        };
+        let file = File::open(path).map_err(|error| bad(format!("cannot open it: {error}")))?;
+        let size = file
+            .metadata()
+            .map_err(|error| bad(format!("cannot read it: {error}")))?
+            .len();
+        let name = path
+            .file_name()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy();
+        let name = utf8_percent_encode(&name, NON_ALPHANUMERIC).to_string();
+        let request = self
+            .authorized(self.agent.put(self.link(&routes::upload_named(&name))))
+            .header("content-type", "application/octet-stream")
+            .header("content-length", size.to_string());
+        let mut body = Shown::new(file, size);
+        let answer = request.send(SendBody::from_reader(&mut body));
+        body.clear();
+        self.answer(answer, bad)
+    }
+
+    fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match self.token {
+            Some(token) => request.header("authorization", format!("Bearer {token}")),
+            None => request,
+        }
+    }
+
+    fn answer<T: DeserializeOwned>(
+        &self,
+        answer: Result<Response<Body>, ureq::Error>,
+        bad: impl Fn(String) -> CliError,
+    ) -> Result<T, CliError> {
+        let mut answer = answer
+            .map_err(|error| CliError::Failed(format!("cannot reach {}: {error}", self.server)))?;
+        match answer.status().is_success() {
+            true => read_json(answer.body_mut()),
+            false => Err(refused(answer.status(), answer.body_mut(), bad)),
+        }
+    }
+}
+
+fn refused(status: StatusCode, body: &mut Body, bad: impl Fn(String) -> CliError) -> CliError {
+    use api::problem::ProblemCode::{BadSnapshot, TooLarge};
+    match read_json::<Problem>(body) {
+        Ok(problem) if matches!(problem.code, BadSnapshot | TooLarge) => bad(problem.detail),
+        Ok(problem) => CliError::Failed(format!("{}: {}", problem.title, problem.detail)),
+        Err(_) => CliError::Failed(format!("the server answered {status} without a reason")),
+    }
+}
+
+fn read_json<T: DeserializeOwned>(body: &mut Body) -> Result<T, CliError> {
+    let text = body.with_config().limit(LARGEST_ANSWER).read_to_string();
+    let text =
+        text.map_err(|error| CliError::Failed(format!("cannot read the answer: {error}")))?;
+    serde_json::from_str(&text).map_err(|_| {
+        CliError::Failed("this does not answer like a Tidemark server; check --server".to_owned())
+    })
+}
+
+/// A file that shows on stderr how much of it was read, when a person is looking.
+struct Shown {
+    file: File,
+    size: u64,
+    read: u64,
+    began: Instant,
+    shown: Option<Instant>,
+    terminal: bool,
+}
+
+impl Shown {
+    fn new(file: File, size: u64) -> Shown {
+        let terminal = std::io::stderr().is_terminal();
+        Shown {
+            file,
+            size,
+            read: 0,
+            began: Instant::now(),
+            shown: None,
+            terminal,
+        }
+    }
+
+    fn show(&mut self) {
+        if !self.terminal || self.shown.is_some_and(|at| at.elapsed() < TICK) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let line = progress_line(self.read, self.size, self.began.elapsed());
+        // A progress line is worth no failure.
+        let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+    }
+
+    fn clear(&self) {
+        if self.shown.is_some() {
+            // A progress line is worth no failure.
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+impl Read for Shown {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.read += read as u64;
+        self.show();
+        Ok(read)
+    }
+}
+
+fn progress_line(read: u64, size: u64, elapsed: Duration) -> String {
+    const WIDTH: usize = 30;
+    let share = if size == 0 {
+        1.0
+    } else {
+        (read as f64 / size as f64).min(1.0)
+    };
+    let filled = (share * WIDTH as f64) as usize;
+    let rate = Bytes((read as f64 / elapsed.as_secs_f64().max(0.001)) as u64);
+    let last = if read >= size {
+        ", the server is storing it"
+    } else {
+        ""
+    };
+    format!(
+        "[{}{}] {:3.0} % of {}, {rate}/s{last}",
+        "█".repeat(filled),
+        "·".repeat(WIDTH - filled),
+        share * 100.0,
+        Bytes(size)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_says_share_size_and_rate() {
+        let line = progress_line(512 << 20, 1 << 30, Duration::from_secs(2));
+        assert!(line.contains(" 50 % of 1.00 GiB, 256 MiB/s"), "{line}");
+        let line = progress_line(1 << 30, 1 << 30, Duration::from_secs(2));
+        assert!(line.contains("the server is storing it"), "{line}");
+    }
+}

@@ -1,0 +1,241 @@
+//! Runs against one another: profiles and comparisons, made once and kept in memory.
+//!
+//! A profile is a pass over a run's events; it is some hundred kilobytes where its trace is some
+//! hundred megabytes, so traces are decoded one after the other and never all held at once.
+
+use crate::pictures::{Decoded, Traces};
+use crate::store::{StoreError, StoreResult};
+use api::compare::{Against, Curve, Curves, CurvesWanted};
+use api::shares::Redaction;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::OnceCell;
+use trace::compare::curves::{Align, Alignment};
+use trace::compare::gate::Limits;
+use trace::compare::phase::Rhythm;
+use trace::compare::profile::Profile;
+use trace::trace::DeviceTrace;
+
+/// Profiles kept.
+const PROFILES: usize = 64;
+/// Comparisons of two runs kept.
+const PAIRS: usize = 128;
+
+/// The cache.
+pub struct Comparisons {
+    traces: Arc<Traces>,
+    profiles: Recent<(i64, Redaction), Profile>,
+    pairs: Recent<(i64, i64, Redaction), Against>,
+}
+
+impl Comparisons {
+    /// Comparisons of the traces that `traces` decodes.
+    pub fn new(traces: Arc<Traces>) -> Comparisons {
+        Comparisons {
+            traces,
+            profiles: Recent::new(PROFILES),
+            pairs: Recent::new(PAIRS),
+        }
+    }
+
+    /// Compares traces with the first of them, in the texts that the reader may see.
+    ///
+    /// # Errors
+    /// The database's, and [`StoreError::Undecodable`].
+    pub async fn compare(
+        &self,
+        traces: &[i64],
+        redaction: Redaction,
+    ) -> StoreResult<Vec<Arc<Against>>> {
+        let Some((&base, others)) = traces.split_first() else {
+            return Ok(Vec::new());
+        };
+        let mut compared = Vec::with_capacity(others.len());
+        for &new in others {
+            let cell = self.pairs.cell((base, new, redaction));
+            let make = || self.pair(base, new, redaction);
+            let against = cell.get_or_try_init(make).await?;
+            compared.push(Arc::clone(against));
+        }
+        Ok(compared)
+    }
+
+    /// The profile of a trace.
+    ///
+    /// # Errors
+    /// The database's, and [`StoreError::Undecodable`].
+    pub async fn profile(&self, trace: i64, redaction: Redaction) -> StoreResult<Arc<Profile>> {
+        let make = async || {
+            let decoded = self.traces.get_for(trace, redaction).await?;
+            off_runtime(move || Profile::of(&decoded.trace))
+                .await
+                .map(Arc::new)
+        };
+        let cell = self.profiles.cell((trace, redaction));
+        cell.get_or_try_init(make).await.cloned()
+    }
+
+    async fn pair(&self, base: i64, new: i64, redaction: Redaction) -> StoreResult<Arc<Against>> {
+        let base = self.profile(base, redaction).await?;
+        let new = self.profile(new, redaction).await?;
+        let work = move || Against::of(&base, &new, &Limits::default());
+        off_runtime(work).await.map(Arc::new)
+    }
+
+    /// Curves of traces over one axis; the first is the baseline.
+    ///
+    /// # Errors
+    /// The database's, and [`StoreError::Undecodable`].
+    pub async fn curves(&self, traces: &[i64], wanted: CurvesWanted) -> StoreResult<Curves> {
+        let (whole, base) = self.axis(traces, wanted).await?;
+        let window = wanted.window.unwrap_or(whole);
+        let mut runs = Vec::with_capacity(traces.len());
+        for (at, &trace) in traces.iter().enumerate() {
+            let decoded = self.traces.get(trace).await?;
+            let base = (at > 0).then(|| Arc::clone(&base));
+            let draw = move || curve(&decoded, base.as_deref(), wanted, window);
+            runs.push(off_runtime(draw).await?);
+        }
+        Ok(Curves {
+            whole,
+            window,
+            runs,
+        })
+    }
+
+    /// How far any of the runs reaches on the axis, and the rhythm of the baseline's steps.
+    async fn axis(
+        &self,
+        traces: &[i64],
+        wanted: CurvesWanted,
+    ) -> StoreResult<((f64, f64), Arc<Rhythm>)> {
+        let mut whole: Option<(f64, f64)> = None;
+        let mut base = None;
+        for &trace in traces {
+            let decoded = self.traces.get(trace).await?;
+            let first = base.is_none();
+            let look = move || {
+                let device = decoded.trace.devices.get(wanted.pair as usize)?;
+                let rhythm = first.then(|| Rhythm::of(device, &decoded.trace.stacks));
+                Some((Alignment::new(device, wanted.align, &[]).domain(), rhythm))
+            };
+            let Some((domain, rhythm)) = off_runtime(look).await? else {
+                base.get_or_insert_with(Rhythm::default);
+                continue;
+            };
+            base = base.or(rhythm);
+            whole = Some(match whole {
+                None => domain,
+                Some((from, to)) => (from.min(domain.0), to.max(domain.1)),
+            });
+        }
+        let whole = whole.filter(|(from, to)| from < to).unwrap_or((0.0, 1.0));
+        Ok((whole, Arc::new(base.unwrap_or_default())))
+    }
+}
+
+/// One run's curve; without such a device there is nothing in it.
+fn curve(
+    decoded: &Decoded,
+    base: Option<&Rhythm>,
+    wanted: CurvesWanted,
+    window: (f64, f64),
+) -> Curve {
+    let n = wanted.parts as usize;
+    let Some(device) = decoded.trace.devices.get(wanted.pair as usize) else {
+        return Curve {
+            parts: vec![None; n],
+            events: vec![0; n + 1],
+            steps: vec![None; n],
+        };
+    };
+    let anchors = match (wanted.align, base) {
+        (Align::Step, Some(base)) => Rhythm::of(device, &decoded.trace.stacks).over(base),
+        _ => Vec::new(),
+    };
+    let alignment = Alignment::new(device, wanted.align, &anchors);
+    let (extents, events) = alignment.curve(wanted.series, window, n);
+    let levels = |extent: trace::tiles::Extent| [extent.min.0, extent.max.0, extent.last.0];
+    Curve {
+        parts: extents
+            .into_iter()
+            .map(|extent| extent.map(levels))
+            .collect(),
+        steps: events[..n]
+            .iter()
+            .map(|&event| step_at(device, event))
+            .collect(),
+        events,
+    }
+}
+
+fn step_at(device: &DeviceTrace, event: u32) -> Option<u32> {
+    let after = device
+        .steps
+        .partition_point(|step| step.events.start().0 <= event);
+    let at = after.checked_sub(1)?;
+    (event < device.steps[at].events.end().0).then_some(at as u32)
+}
+
+async fn off_runtime<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> StoreResult<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| StoreError::Interrupted)
+}
+
+/// Values made once however many ask, the most recently used kept.
+struct Recent<K, V> {
+    limit: usize,
+    kept: Mutex<(u64, HashMap<K, Slot<V>>)>,
+}
+
+/// A value, or the promise of one, and when it was used.
+type Slot<V> = (u64, Arc<OnceCell<Arc<V>>>);
+
+impl<K: Hash + Eq + Copy, V> Recent<K, V> {
+    fn new(limit: usize) -> Recent<K, V> {
+        Recent {
+            limit,
+            kept: Mutex::default(),
+        }
+    }
+
+    fn cell(&self, key: K) -> Arc<OnceCell<Arc<V>>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let (clock, slots) = &mut *kept;
+        *clock += 1;
+        let slot = slots.entry(key).or_default();
+        slot.0 = *clock;
+        let cell = Arc::clone(&slot.1);
+        if slots.len() > self.limit {
+            let oldest = slots.iter().min_by_key(|(_, (used, _))| *used);
+            if let Some(key) = oldest.map(|(key, _)| *key) {
+                slots.remove(&key);
+            }
+        }
+        cell
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_least_recently_used_is_made_again() {
+        let recent: Recent<u32, u32> = Recent::new(2);
+        let mut made = Vec::new();
+        for key in [1, 2, 1, 3, 1, 2] {
+            recent
+                .cell(key)
+                .get_or_init(async || {
+                    made.push(key);
+                    Arc::new(key)
+                })
+                .await;
+        }
+        assert_eq!(made, [1, 2, 3, 2]);
+    }
+}

@@ -1,0 +1,299 @@
+//! On whose behalf a request is made: the team's, or that of whoever holds a link.
+//!
+//! A request names its link with `?share=` ([`api::routes::SHARE_PARAMETER`]); whoever may look at
+//! everything then sees what the link shows, and no more. Whoever may look at nothing else proves
+//! with a cookie that the link was opened here; without the parameter, any link will do that
+//! opens what is asked for.
+
+use super::App;
+use super::error::Error;
+use super::guard::cookies;
+use crate::clock::now_ms;
+use crate::store::{ShareRow, StoreError};
+use api::ids::{RunId, ShareId};
+use api::routes::SHARE_PARAMETER;
+use api::runs::Access;
+use api::shares::{Redaction, Share, ShareKind, ShareState, ShareTarget, nameless};
+use axum::extract::{FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method};
+use std::convert::Infallible;
+use std::sync::Arc;
+use timeline::format::{UnixMillis, date_time};
+
+/// Cookies of links begin with this, followed by the link's short id.
+const COOKIE: &str = "tidemark_share_";
+
+/// Links of one browser that are looked at, at most.
+const MOST_LINKS: usize = 32;
+
+/// Who will read the answer.
+#[derive(Clone, Debug, Default)]
+pub struct Audience {
+    link: Option<Arc<Share>>,
+}
+
+impl Audience {
+    /// Which texts the reader may see.
+    pub fn redaction(&self) -> Redaction {
+        let link = self.link.as_ref();
+        link.map_or(Redaction::None, |share| share.redaction)
+    }
+
+    /// An entity tag that is another one where texts are left out.
+    pub fn tagged(&self, etag: String) -> String {
+        match self.redaction() {
+            Redaction::None => etag,
+            Redaction::Redacted => etag.replacen("W/\"", "W/\"redacted-", 1),
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Audience {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Audience, Infallible> {
+        // The guard has put it there for every route of the API that reads data.
+        Ok(parts.extensions.get().cloned().unwrap_or_default())
+    }
+}
+
+/// What is asked for, and what the client shows.
+pub struct Asking {
+    method: Method,
+    path: String,
+    query: String,
+    /// Links opened in this browser: short id and secret.
+    held: Vec<(ShareId, String)>,
+}
+
+impl Asking {
+    /// What a request asks for.
+    pub fn of(request: &Request) -> Asking {
+        Asking {
+            method: request.method().clone(),
+            path: request.uri().path().to_owned(),
+            query: request.uri().query().unwrap_or_default().to_owned(),
+            held: held(request.headers()),
+        }
+    }
+
+    /// The link that it names.
+    fn named(&self) -> Option<&str> {
+        let pairs = self
+            .query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='));
+        let mut named = pairs.filter(|(name, _)| *name == SHARE_PARAMETER);
+        named.next().map(|(_, id)| id)
+    }
+
+    /// Whether the client knows the link's secret.
+    fn knows(&self, row: &ShareRow) -> bool {
+        let secret = self.held.iter().find(|(id, _)| *id == row.share.id);
+        secret.is_some_and(|(_, secret)| opens(row, secret))
+    }
+}
+
+fn held(headers: &HeaderMap) -> Vec<(ShareId, String)> {
+    let links = cookies(headers).filter_map(|(name, secret)| {
+        let id = format!("{}{}", ShareId::PREFIX, name.strip_prefix(COOKIE)?);
+        Some((id.parse().ok()?, secret.to_owned()))
+    });
+    links.take(MOST_LINKS).collect()
+}
+
+/// Whether this is the link's secret.
+fn opens(row: &ShareRow, secret: &str) -> bool {
+    let expected = row.token_hash.as_deref();
+    let expected = expected.and_then(|hash| blake3::Hash::from_hex(hash).ok());
+    expected.is_some_and(|expected| blake3::hash(secret.as_bytes()) == expected)
+}
+
+/// The cookie that remembers a link for so many seconds.
+pub fn cookie(share: &ShareId, secret: &str, seconds: i64) -> String {
+    let id = share.as_str().trim_start_matches(ShareId::PREFIX);
+    format!("{COOKIE}{id}={secret}; Path=/api/; HttpOnly; SameSite=Strict; Max-Age={seconds}")
+}
+
+/// Who will read the answer to this request.
+///
+/// # Errors
+/// When a token is needed, or the link has ended or does not open what is asked for.
+pub async fn of(app: &App, asking: Asking, access: Access) -> Result<Audience, Error> {
+    let needs_link = access == Access::TokenNeeded;
+    if let Some(id) = asking.named() {
+        let unknown = || Error::NotFound(format!("link {id}"));
+        let id: ShareId = id.parse().map_err(|_| unknown())?;
+        let now = now_ms();
+        let row = app.store.read(move |reader| reader.share(&id, now)).await?;
+        return match needs_link && !asking.knows(&row) {
+            true => Err(Error::TokenNeeded),
+            false => admit(row.share, &asking),
+        };
+    }
+    if !needs_link {
+        return Ok(Audience::default());
+    }
+    let mut refused = Error::TokenNeeded;
+    for row in held_rows(app, &asking).await? {
+        match admit(row.share, &asking) {
+            Ok(audience) => return Ok(audience),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
+}
+
+/// The links that this browser holds; those that show less come first.
+async fn held_rows(app: &App, asking: &Asking) -> Result<Vec<ShareRow>, Error> {
+    let ids: Vec<ShareId> = asking.held.iter().map(|(id, _)| id.clone()).collect();
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let now = now_ms();
+    let read = app.store.read(move |reader| {
+        let rows = ids.iter().map(|id| reader.share(id, now));
+        let there = rows.filter(|row| !matches!(row, Err(StoreError::NotFound { .. })));
+        there.collect::<Result<Vec<_>, _>>()
+    });
+    let mut rows = read.await?;
+    rows.retain(|row| asking.knows(row));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.share.redaction));
+    Ok(rows)
+}
+
+fn admit(share: Share, asking: &Asking) -> Result<Audience, Error> {
+    if share.state != ShareState::Active {
+        return Err(Error::Gone(ended(&share, None)));
+    }
+    if !matches!(asking.method, Method::GET | Method::HEAD) {
+        return Err(Error::OutOfScope("a link only reads"));
+    }
+    if !is_within(&asking.path, &asking.query, share.target.runs()) {
+        return Err(Error::OutOfScope(
+            "the link opens the runs that it was made for and nothing else",
+        ));
+    }
+    let link = Some(Arc::new(share));
+    Ok(Audience { link })
+}
+
+/// Whether an address is about these runs alone. What is not listed here is closed: whoever adds
+/// a route decides, and sees to it that its answer keeps to [`Audience::redaction`].
+fn is_within(path: &str, query: &str, runs: &[RunId]) -> bool {
+    let is_one = |run: &str| runs.iter().any(|one| one.as_str() == run);
+    let parts: Vec<&str> = path.split('/').skip(2).collect();
+    match parts[..] {
+        ["runs", run] | ["runs", run, "card.svg" | "card.png" | "card.md"] => is_one(run),
+        ["runs", run, "devices", _, what, ..] => {
+            let open = [
+                "series",
+                "mountain",
+                "marks",
+                "blocks",
+                "events",
+                "leaks",
+                "growth",
+                "alive",
+                "changes",
+                "allocations",
+            ];
+            is_one(run) && open.contains(&what)
+        }
+        ["compare"] | ["compare", "curves" | "card.md"] => {
+            // A repeated parameter is refused where it is read; here each must fit.
+            let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            let mut asked = pairs.filter(|(name, _)| *name == "runs").peekable();
+            asked.peek().is_some() && asked.all(|(_, ids)| ids.split(',').all(is_one))
+        }
+        _ => false,
+    }
+}
+
+/// Who ended a link, when, and what it opened. The run's name is told only to those who may see
+/// it.
+pub fn ended(share: &Share, name: Option<&str>) -> String {
+    let by = |who: &str| match who {
+        "" => String::new(),
+        who => format!(" by {who}"),
+    };
+    let when = |ms: i64| date_time(UnixMillis(ms));
+    let what = match (&share.target, name) {
+        (ShareTarget::Run { .. }, Some(name)) => format!("the run “{name}”"),
+        (ShareTarget::Run { run }, None) => nameless(run),
+        (ShareTarget::Comparison { runs }, _) => format!("a comparison of {} runs", runs.len()),
+    };
+    let end = match (share.state, share.revoked_ms, share.expires_ms) {
+        (ShareState::Revoked, Some(ms), _) => {
+            let who = share.revoked_by.as_deref().unwrap_or_default();
+            format!("It was revoked on {}{}.", when(ms), by(who))
+        }
+        (_, _, Some(ms)) => format!("It expired on {}.", when(ms)),
+        _ => "It has ended.".to_owned(),
+    };
+    let note = match share.note.as_str() {
+        "" => String::new(),
+        note => format!(" Its note says: {note}"),
+    };
+    let kind = match share.kind {
+        ShareKind::Team => "team link",
+        ShareKind::Capability => "link",
+    };
+    let (made, maker) = (when(share.created_ms), by(&share.created_by));
+    let ask = match share.created_by.as_str() {
+        "" => "whoever sent it to you".to_owned(),
+        who => who.to_owned(),
+    };
+    format!(
+        "{end} The {kind} was made on {made}{maker} and opened {what}.{note} Ask {ask} for a new \
+         one."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_opens_its_runs_and_nothing_else() {
+        let runs: Vec<RunId> = vec!["run_a".parse().unwrap(), "run_b".parse().unwrap()];
+        let check = |address: &str, open: bool| {
+            let (path, query) = address.split_once('?').unwrap_or((address, ""));
+            assert_eq!(is_within(path, query, &runs), open, "{address}");
+        };
+        check("/api/compare?runs=run_a,run_b", true);
+        check("/api/compare/curves?runs=run_b,run_a&align=step", true);
+        check("/api/compare/card.md?runs=run_a,run_b", true);
+        check("/api/compare?runs=run_a,run_c", false);
+        check("/api/compare?runs=run_a,run_b&runs=run_a,run_c", false);
+        check("/api/compare?runs=", false);
+        check("/api/compare", false);
+        check("/api/comparisons", false);
+        check("/api/runs/run_a", true);
+        check("/api/runs/run_b/devices/0/marks", true);
+        check("/api/runs/run_a/devices/0/mountain/stack/3/1", true);
+        check("/api/runs/run_a/devices/0/series/3/1", true);
+        check("/api/runs/run_a/devices/0/blocks/7", true);
+        check("/api/runs/run_a/devices/0/events/7", true);
+        check("/api/runs/run_a/devices/0/blocks/7/beside", true);
+        check("/api/runs/run_a/devices/0/leaks?v=1", true);
+        check("/api/runs/run_a/devices/0/alive?at=3", true);
+        check("/api/runs/run_c/devices/0/allocations?q=x", false);
+        check("/api/runs/run_a/card.png", true);
+        check("/api/runs/run_c/card.png", false);
+        check("/api/runs/run_c", false);
+        check("/api/runs/run_c/devices/0/marks", false);
+        check("/api/runs", false);
+        check("/api/runs/", false);
+        check("/api/runs/run_a/", false);
+        check("/api/runs/run_a/restore", false);
+        check("/api/runs/run_a/redaction", false);
+        check("/api/runs/run_a/devices", false);
+        check("/api/runs/run_a/export", false);
+        check("/api/shares", false);
+        check("/api/events", false);
+        check("/api/openapi.json", false);
+        check("/api/uploads/upl_a", false);
+    }
+}

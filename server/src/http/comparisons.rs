@@ -1,0 +1,117 @@
+//! Comparisons that somebody recorded: list, record, look, forget.
+
+use super::App;
+use super::compare::rows;
+use super::error::Error;
+use super::extract::{Json, Path, Query, compared_runs, comparison_id};
+use super::packed;
+use super::runs::run_name;
+use crate::clock::now_ms;
+use crate::identity;
+use api::compare::{RecordComparison, RecordedComparison, listed};
+use api::problem::Problem;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// Characters of a pull request's URL.
+const URL_CHARS: usize = 500;
+
+/// Which comparisons to list.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub struct ListQuery {
+    /// Those of this pull request only.
+    pr: Option<String>,
+}
+
+/// Recorded comparisons, newest first.
+#[utoipa::path(get, path = "/api/comparisons", tag = "compare", params(ListQuery),
+    responses((status = 200, body = Vec<RecordedComparison>)))]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    Query(query): Query<ListQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let read = app
+        .store
+        .read(move |reader| reader.comparisons(query.pr.as_deref()));
+    Ok(packed::json(&headers, &read.await?))
+}
+
+/// Records a comparison, with the pull request it belongs to. Recording it again changes nothing
+/// but its name.
+#[utoipa::path(post, path = "/api/comparisons", tag = "compare",
+    request_body = RecordComparison,
+    responses((status = 200, body = RecordedComparison), (status = 400, body = Problem),
+              (status = 404, body = Problem)))]
+pub async fn record(
+    State(app): State<Arc<App>>,
+    Json(request): Json<RecordComparison>,
+) -> Result<axum::Json<RecordedComparison>, Error> {
+    let runs = compared_runs(&listed(&request.runs))?;
+    let rows = rows(&app, runs.clone()).await?;
+    let pr = request.pr.as_deref().map(pull_request).transpose()?;
+    let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+    let name = match &request.name {
+        Some(name) => run_name(name)?,
+        None => names.join(" → ").chars().take(200).collect(),
+    };
+    let comparison = RecordedComparison {
+        id: identity::comparison_id(&runs, pr.as_deref()),
+        name,
+        runs,
+        pr,
+        created_ms: now_ms(),
+    };
+    let write = app.store.write(move |writer| {
+        writer.record_comparison(&comparison)?;
+        writer.reader().comparison(&comparison.id)
+    });
+    Ok(axum::Json(write.await?))
+}
+
+/// One recorded comparison.
+#[utoipa::path(get, path = "/api/comparisons/{comparison}", tag = "compare",
+    params(("comparison" = String, Path)),
+    responses((status = 200, body = RecordedComparison), (status = 404, body = Problem)))]
+pub async fn get(
+    State(app): State<Arc<App>>,
+    Path(comparison): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let id = comparison_id(&comparison)?;
+    let read = app.store.read(move |reader| reader.comparison(&id));
+    Ok(packed::json(&headers, &read.await?))
+}
+
+/// Forgets a recorded comparison; its runs stay.
+#[utoipa::path(delete, path = "/api/comparisons/{comparison}", tag = "compare",
+    params(("comparison" = String, Path)),
+    responses((status = 200, body = RecordedComparison), (status = 404, body = Problem)))]
+pub async fn forget(
+    State(app): State<Arc<App>>,
+    Path(comparison): Path<String>,
+) -> Result<axum::Json<RecordedComparison>, Error> {
+    let id = comparison_id(&comparison)?;
+    let write = app.store.write(move |writer| {
+        let comparison = writer.reader().comparison(&id)?;
+        writer.forget_comparison(&id)?;
+        Ok(comparison)
+    });
+    Ok(axum::Json(write.await?))
+}
+
+/// An address that a page may link to: a `javascript:` one would run where it is clicked.
+fn pull_request(url: &str) -> Result<String, Error> {
+    let url = url.trim();
+    let known = url.starts_with("https://") || url.starts_with("http://");
+    let plain = url.chars().all(|c| c.is_ascii_graphic());
+    match known && plain && url.len() <= URL_CHARS {
+        true => Ok(url.to_owned()),
+        false => Err(Error::BadRequest(
+            "a pull request is an https:// or http:// URL without spaces".to_owned(),
+        )),
+    }
+}

@@ -1,0 +1,94 @@
+//! Does a run leak, and how did it grow?
+
+use super::App;
+use super::audience::Audience;
+use super::error::Error;
+use super::extract::{Path, Query, dimension, run_id};
+use super::packed::{self, Keep};
+use super::pictures::{Version, decoded};
+use crate::questions;
+use api::alive::Growth;
+use api::ids::RunId;
+use api::leaks::Leaks;
+use api::problem::Problem;
+use api::shares::Redaction;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// What the bands of a growth chart stand for.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub struct GrowthQuery {
+    /// `site` unless given: site, stack, module, file, function, category, stream or pool.
+    by: Option<String>,
+}
+
+/// The verdict about a device, and what accumulates.
+#[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/leaks", tag = "leaks",
+    params(("run" = String, Path), ("device" = u32, Path), Version),
+    responses((status = 200, body = Leaks), (status = 404, body = Problem)))]
+pub async fn leaks(
+    State(app): State<Arc<App>>,
+    Path((run, device)): Path<(String, u32)>,
+    Query(version): Query<Version>,
+    audience: Audience,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let run = run_id(&run)?;
+    let keep = match version.is(Leaks::VERSION) {
+        true => Keep::Forever,
+        false => Keep::Ask,
+    };
+    let etag = format!("W/\"{run}-{device}-leaks-v{}\"", Leaks::VERSION);
+    let etag = audience.tagged(etag);
+    let leaks = found(&app, &run, device, &audience).await?;
+    Ok(packed::immutable_json(&headers, &leaks, etag, keep))
+}
+
+/// What is alive at the end of each step, by group.
+#[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/growth", tag = "leaks",
+    params(("run" = String, Path), ("device" = u32, Path), GrowthQuery),
+    responses((status = 200, body = Growth), (status = 400, body = Problem),
+              (status = 404, body = Problem)))]
+pub async fn growth(
+    State(app): State<Arc<App>>,
+    Path((run, device)): Path<(String, u32)>,
+    Query(query): Query<GrowthQuery>,
+    audience: Audience,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let run: RunId = run_id(&run)?;
+    let by = dimension(query.by.as_deref().unwrap_or("site"))?;
+    let leaks = found(&app, &run, device, &audience).await?;
+    let sites: Vec<_> = leaks
+        .groups
+        .iter()
+        .filter_map(|g| g.site.parse().ok())
+        .collect();
+    let etag = super::alive::etag(&run, device, "growth", by.name());
+    let asked = (run, device);
+    super::alive::answer(
+        &app,
+        asked,
+        &audience,
+        &headers,
+        etag,
+        move |decoded, device| Ok(questions::growth(decoded, device, by, &sites)),
+    )
+    .await
+}
+
+/// What was found about a device, in the words that the reader may see. Without names sites have
+/// other keys, so what is left out cannot be taken out afterwards: the trace is judged without it.
+async fn found(app: &App, run: &RunId, device: u32, audience: &Audience) -> Result<Leaks, Error> {
+    if audience.redaction() == Redaction::None {
+        return Ok(app.uploads.judge().leaks(run, device).await?);
+    }
+    let decoded = decoded(app, run.clone(), audience).await?;
+    let judge = move || Ok(questions::report(&decoded.trace, decoded.device(device)?));
+    tokio::task::spawn_blocking(judge)
+        .await
+        .map_err(|_| Error::Panicked)?
+}

@@ -1,0 +1,420 @@
+//! Links that are handed on: make, list, revoke, open, and the page behind them.
+
+use super::App;
+use super::audience::{cookie, ended};
+use super::error::Error;
+use super::extract::{Json, Origin, Path, Query, run_id};
+use super::{guard, packed};
+use crate::clock::now_ms;
+use crate::identity::{TOKEN_DIGITS, share_id, share_token};
+use crate::store::{ShareRow, StoreError};
+use crate::web_assets;
+use api::ids::{RunId, ShareId};
+use api::problem::Problem;
+use api::routes;
+use api::runs::Access;
+use api::shares::{
+    CreatedShare, NewShare, OpenShare, RedactedText, Redaction, RedactionPreview, Share, ShareKind,
+    ShareState, ShareTarget, nameless,
+};
+use api::view_state::ViewState;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+use trace::redact::{self, What};
+
+/// A wrong guess takes this long, so that guessing is slow.
+const PENALTY: Duration = Duration::from_millis(500);
+
+/// A link that was opened is remembered this long; opening it again remembers it again.
+const REMEMBERED_S: i64 = 30 * 24 * 3600;
+
+/// Examples of each kind of text in a preview.
+const EXAMPLES: usize = 4;
+
+/// Which links to list.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub struct ListQuery {
+    /// Only those that open this run, alone or in a comparison.
+    run: Option<String>,
+}
+
+/// Links, newest first, those that have ended too.
+#[utoipa::path(get, path = "/api/shares", tag = "shares", params(ListQuery),
+    responses((status = 200, body = Vec<Share>)))]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    Query(query): Query<ListQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let run = query.run.as_deref().map(run_id).transpose()?;
+    let now = now_ms();
+    let read = app
+        .store
+        .read(move |reader| reader.shares(run.as_ref(), now));
+    Ok(packed::json(&headers, &read.await?))
+}
+
+/// Makes a link. The answer is the only one that tells its address.
+#[utoipa::path(post, path = "/api/shares", tag = "shares", request_body = NewShare,
+    responses((status = 201, body = CreatedShare), (status = 400, body = Problem),
+              (status = 404, body = Problem)))]
+pub async fn create(
+    State(app): State<Arc<App>>,
+    origin: Origin,
+    Json(new): Json<NewShare>,
+) -> Result<(StatusCode, axum::Json<CreatedShare>), Error> {
+    let (row, token) = checked(new)?;
+    let share = row.share.clone();
+    let write = app.store.write(move |writer| {
+        for run in row.share.target.runs() {
+            writer.reader().run_ref(run)?;
+        }
+        writer.insert_share(&row)
+    });
+    write.await?;
+    let slug = token.unwrap_or_else(|| slug_of(&share.id).to_owned());
+    let url = page_link(&origin, &slug);
+    Ok((StatusCode::CREATED, axum::Json(CreatedShare { share, url })))
+}
+
+/// The row of a new link, and its secret if it has one.
+fn checked(new: NewShare) -> Result<(ShareRow, Option<String>), Error> {
+    let bad = |why: &str| Err(Error::BadRequest(why.to_owned()));
+    let (note, created_by) = (line(&new.note)?, line(&new.created_by)?);
+    if new.query.len() > NewShare::MAX_QUERY || new.query.chars().any(char::is_control) {
+        return bad("the view is no query, or too long a one");
+    }
+    if new.kind == ShareKind::Team && new.redaction == Redaction::Redacted {
+        return bad("a team link shows everything; only a link without login can be redacted");
+    }
+    match &new.target {
+        ShareTarget::Run { .. } => {
+            ViewState::parse(&new.query).map_err(|error| Error::BadRequest(error.to_string()))?;
+        }
+        ShareTarget::Comparison { runs } if !(2..=NewShare::MAX_RUNS).contains(&runs.len()) => {
+            return bad("a comparison has 2 to 8 runs");
+        }
+        ShareTarget::Comparison { .. } => {}
+    }
+    let created_ms = now_ms();
+    let share = Share {
+        id: share_id(),
+        kind: new.kind,
+        target: new.target,
+        query: new.query,
+        redaction: new.redaction,
+        note,
+        created_ms,
+        created_by,
+        expires_ms: new.expires_in_s.map(|s| created_ms + i64::from(s) * 1000),
+        revoked_ms: None,
+        revoked_by: None,
+        last_opened_ms: None,
+        state: ShareState::Active,
+    };
+    let token = (share.kind == ShareKind::Capability).then(share_token);
+    let token_hash = token.as_deref().map(hash_of);
+    Ok((ShareRow { share, token_hash }, token))
+}
+
+/// Who revokes a link.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub struct RevokeQuery {
+    /// The name that whoever opens the link is told.
+    #[serde(default)]
+    by: String,
+}
+
+/// Revokes a link: at once, for everybody. Its row stays, to say so.
+#[utoipa::path(delete, path = "/api/shares/{share}", tag = "shares",
+    params(("share" = String, Path), RevokeQuery),
+    responses((status = 200, body = Share), (status = 404, body = Problem)))]
+pub async fn revoke(
+    State(app): State<Arc<App>>,
+    Path(share): Path<String>,
+    Query(query): Query<RevokeQuery>,
+) -> Result<axum::Json<Share>, Error> {
+    let unknown = || Error::NotFound(format!("link {share}"));
+    let id: ShareId = share.parse().map_err(|_| unknown())?;
+    let (by, now) = (line(&query.by)?, now_ms());
+    let write = app.store.write(move |writer| {
+        writer.revoke_share(&id, &by, now)?;
+        writer.reader().share(&id, now)
+    });
+    Ok(axum::Json(write.await?.share))
+}
+
+/// Exchanges the last part of a link's address for a session that opens what the link opens.
+#[utoipa::path(post, path = "/api/shares/open", tag = "shares", request_body = OpenShare,
+    responses((status = 200, body = Share), (status = 401, body = Problem),
+              (status = 404, body = Problem), (status = 410, body = Problem)))]
+pub async fn open(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Json(request): Json<OpenShare>,
+) -> Result<Response, Error> {
+    let Some(row) = find(&app, &request.token).await? else {
+        tokio::time::sleep(PENALTY).await;
+        return Err(Error::NotFound(
+            "such link: check that its address was copied to the end".to_owned(),
+        ));
+    };
+    let share = row.share;
+    if share.kind == ShareKind::Team && guard::access(&app, &headers) == Access::TokenNeeded {
+        return Err(Error::TokenNeeded);
+    }
+    if share.state != ShareState::Active {
+        return Err(Error::Gone(ended(
+            &share,
+            run_name(&app, &share).await.as_deref(),
+        )));
+    }
+    let (id, now) = (share.id.clone(), now_ms());
+    app.store
+        .write(move |writer| writer.opened_share(&id, now))
+        .await?;
+    let left = share
+        .expires_ms
+        .map_or(REMEMBERED_S, |end| (end - now) / 1000 + 1);
+    let mut response = packed::json(&headers, &share);
+    if share.kind == ShareKind::Capability {
+        let cookie = cookie(&share.id, &request.token, left.min(REMEMBERED_S));
+        if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+            response.headers_mut().insert(header::SET_COOKIE, cookie);
+        }
+    }
+    Ok(response)
+}
+
+/// What redaction would change in a run, with examples.
+#[utoipa::path(get, path = "/api/runs/{run}/redaction", tag = "shares",
+    params(("run" = String, Path)),
+    responses((status = 200, body = RedactionPreview), (status = 404, body = Problem)))]
+pub async fn preview(
+    State(app): State<Arc<App>>,
+    Path(run): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let id = run_id(&run)?;
+    let row = app.store.read({
+        let id = id.clone();
+        move |reader| reader.run(&id)
+    });
+    let row = row.await?;
+    let decoded = app.pictures.traces.get(row.trace).await?;
+    let work = move || redact::changes(&decoded.trace);
+    let changes = tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| Error::Store(StoreError::Interrupted))?;
+    let name = RedactedText {
+        what: "name".to_owned(),
+        before: row.name,
+        after: nameless(&id),
+    };
+    let changed = u32::try_from(changes.len() + 1).unwrap_or(u32::MAX);
+    let mut examples = vec![name];
+    let (mut last, mut shown) = (None, 0);
+    for change in changes {
+        shown = if last == Some(change.what) {
+            shown + 1
+        } else {
+            0
+        };
+        last = Some(change.what);
+        if shown < EXAMPLES {
+            examples.push(RedactedText {
+                what: what_name(change.what).to_owned(),
+                before: change.before,
+                after: change.after,
+            });
+        }
+    }
+    Ok(packed::json(
+        &headers,
+        &RedactionPreview { examples, changed },
+    ))
+}
+
+fn what_name(what: What) -> &'static str {
+    match what {
+        What::File => "file",
+        What::Function => "function",
+        What::Scope => "scope",
+        What::Step => "step",
+        What::Metadata => "metadata",
+        What::Setting => "setting",
+    }
+}
+
+/// The link, when whoever has its address may know what it opens. A team link says nothing to
+/// those who do not have the server's token.
+///
+/// # Errors
+/// [`Error::NotFound`] when there is none that may be read.
+pub async fn readable_by_anyone(app: &App, token: &str) -> Result<Share, Error> {
+    let found = find(app, token).await?.map(|row| row.share);
+    let open = app.gate.is_open();
+    let readable = found.filter(|share| open || share.kind == ShareKind::Capability);
+    readable.ok_or_else(|| Error::NotFound("such link".to_owned()))
+}
+
+/// The absolute address of a link.
+pub fn page_link(origin: &Origin, slug: &str) -> String {
+    format!("{origin}{}", routes::share_page(slug))
+}
+
+/// The absolute address of a link's card.
+pub fn image_of(origin: &Origin, slug: &str) -> String {
+    format!("{origin}{}", routes::share_card(slug))
+}
+
+/// The page of a link: the app, with what makes the link unfold in a chat.
+pub async fn page(
+    State(app): State<Arc<App>>,
+    Path(token): Path<String>,
+    origin: Origin,
+) -> Result<Response, Error> {
+    let tags = match readable_by_anyone(&app, &token).await {
+        Ok(share) => {
+            let image = image_of(&origin, &token);
+            unfolding(&app, &share, &image).await
+        }
+        Err(Error::NotFound(_)) => String::new(),
+        Err(error) => return Err(error),
+    };
+    let page = String::from_utf8_lossy(web_assets::index().bytes);
+    let page = page.replacen("</head>", &format!("{tags}</head>"), 1);
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CACHE_CONTROL, "private, no-cache"),
+    ];
+    Ok((headers, page).into_response())
+}
+
+/// OpenGraph and Twitter tags of a link.
+async fn unfolding(app: &App, share: &Share, image: &str) -> String {
+    let (title, description) = match share.state {
+        ShareState::Active => {
+            let name = run_name(app, share).await;
+            let title = name.unwrap_or_else(|| "A GPU memory trace".to_owned());
+            (title, about(share))
+        }
+        ShareState::Expired | ShareState::Revoked => (
+            "This link does not open any more".to_owned(),
+            ended(share, None),
+        ),
+    };
+    let has_image = share.state == ShareState::Active;
+    let mut tags = vec![
+        ("property", "og:type", "website"),
+        ("property", "og:site_name", "Tidemark"),
+        ("property", "og:title", &title),
+        ("property", "og:description", &description),
+        ("name", "description", &description),
+        ("name", "twitter:title", &title),
+        ("name", "twitter:description", &description),
+    ];
+    if has_image {
+        tags.extend([
+            ("property", "og:image", image),
+            ("property", "og:image:type", "image/png"),
+            ("property", "og:image:width", "1200"),
+            ("property", "og:image:height", "630"),
+            ("property", "og:image:alt", "Memory over time"),
+            ("name", "twitter:card", "summary_large_image"),
+            ("name", "twitter:image", image),
+        ]);
+    }
+    let tags = tags.into_iter();
+    tags.map(|(kind, name, content)| meta(kind, name, content))
+        .collect()
+}
+
+fn about(share: &Share) -> String {
+    let what = match &share.target {
+        ShareTarget::Run { .. } => "Where GPU memory stood at every moment of this run".to_owned(),
+        ShareTarget::Comparison { runs } => {
+            format!("What changed in GPU memory between {} runs", runs.len())
+        }
+    };
+    match share.note.as_str() {
+        "" => what,
+        note => format!("{note} · {what}"),
+    }
+}
+
+fn meta(kind: &str, name: &str, content: &str) -> String {
+    format!(
+        "<meta {kind}=\"{name}\" content=\"{}\">\n",
+        escaped(content)
+    )
+}
+
+/// A text inside a quoted attribute.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+/// What the link opens is called, for those who hold it; `None` when the run is gone.
+async fn run_name(app: &App, share: &Share) -> Option<String> {
+    let first: RunId = share.target.runs().first()?.clone();
+    if share.redaction == Redaction::Redacted {
+        return Some(nameless(&first));
+    }
+    let row = app
+        .store
+        .read(move |reader| reader.run(&first))
+        .await
+        .ok()?;
+    match &share.target {
+        ShareTarget::Run { .. } => Some(row.name),
+        ShareTarget::Comparison { runs } => {
+            Some(format!("{} against {} more", row.name, runs.len() - 1))
+        }
+    }
+}
+
+/// The link that the last part of an address names: by secret, or by the short id of a team link.
+async fn find(app: &App, slug: &str) -> Result<Option<ShareRow>, Error> {
+    let now = now_ms();
+    let hash = hash_of(slug);
+    if slug.len() == TOKEN_DIGITS {
+        let read = app
+            .store
+            .read(move |reader| reader.share_by_hash(&hash, now));
+        return Ok(read.await?);
+    }
+    let Ok(id) = format!("{}{slug}", ShareId::PREFIX).parse::<ShareId>() else {
+        return Ok(None);
+    };
+    match app.store.read(move |reader| reader.share(&id, now)).await {
+        // The short id of a capability link is no secret: it opens nothing.
+        Ok(row) => Ok((row.share.kind == ShareKind::Team).then_some(row)),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn slug_of(id: &ShareId) -> &str {
+    id.as_str().trim_start_matches(ShareId::PREFIX)
+}
+
+/// How a secret is kept. It has 128 random bits: nobody can guess what has this hash.
+fn hash_of(token: &str) -> String {
+    blake3::hash(token.as_bytes()).to_hex().to_string()
+}
+
+/// A line that a person typed: trimmed, not too long, without control characters.
+fn line(text: &str) -> Result<String, Error> {
+    let text = text.trim();
+    let fits = text.chars().count() <= NewShare::MAX_TEXT && !text.chars().any(char::is_control);
+    let wrong = || Error::BadRequest("a note or a name has at most 200 characters".to_owned());
+    fits.then(|| text.to_owned()).ok_or_else(wrong)
+}

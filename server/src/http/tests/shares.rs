@@ -1,0 +1,442 @@
+//! Links that are handed on: what they open, what they refuse, and what they leave out.
+
+use super::{Answer, Server, request};
+use crate::config::Token;
+use api::problem::ProblemCode;
+use api::routes;
+use api::runs::{FinishedUpload, RunDetail, RunSummary};
+use api::shares::{
+    CreatedShare, NewShare, Redaction, RedactionPreview, Share, ShareKind, ShareState, ShareTarget,
+};
+use axum::body::Body;
+use axum::http::{Method, StatusCode, header};
+use trace::tiles::{GroupBy, TileId};
+use trace::trace::BlockIdx;
+
+const TOKEN: &str = "correct-horse";
+
+/// A query as version 1 of the view state writes it. It never changes.
+const QUERY_V1: &str = "v=1&dev=0&from=12.5&to=480&low=4096&high=8388608&axis=time&group=file\
+                        &show=mountain&sel=b7";
+
+async fn guarded() -> (Server, RunSummary) {
+    let server = Server::with(|config| config.token = Some(Token::new(TOKEN).unwrap())).await;
+    let run = team(
+        &server,
+        Method::POST,
+        &routes::sample("leak_hook_cache"),
+        "",
+    )
+    .await
+    .read::<FinishedUpload>()
+    .run;
+    (server, run)
+}
+
+/// A request by someone who knows the token.
+async fn team(server: &Server, method: Method, path: &str, json: &str) -> Answer {
+    let request = request(method, path)
+        .header(header::AUTHORIZATION, format!("Bearer {TOKEN}"))
+        .header(header::CONTENT_TYPE, "application/json");
+    server
+        .send(request.body(Body::from(json.to_owned())).unwrap())
+        .await
+}
+
+/// A request by someone who knows nothing but some cookies.
+async fn stranger(server: &Server, method: Method, path: &str, cookie: &str) -> Answer {
+    let request = request(method, path).header(header::COOKIE, cookie);
+    server.send(request.body(Body::empty()).unwrap()).await
+}
+
+fn capability(run: &RunSummary) -> NewShare {
+    NewShare {
+        kind: ShareKind::Capability,
+        target: ShareTarget::Run {
+            run: run.id.clone(),
+        },
+        query: QUERY_V1.to_owned(),
+        redaction: Redaction::None,
+        note: "for the review".to_owned(),
+        created_by: "Kim".to_owned(),
+        expires_in_s: Some(3600),
+    }
+}
+
+async fn create(server: &Server, new: &NewShare) -> CreatedShare {
+    let body = serde_json::to_string(new).unwrap();
+    let answer = team(server, Method::POST, routes::SHARES, &body).await;
+    answer.expect(StatusCode::CREATED).read()
+}
+
+fn slug(created: &CreatedShare) -> &str {
+    created.url.rsplit('/').next().unwrap()
+}
+
+async fn open(server: &Server, slug: &str) -> Answer {
+    let body = format!(r#"{{"token":"{slug}"}}"#);
+    server.json(Method::POST, routes::OPEN_SHARE, &body).await
+}
+
+/// Opens a link and returns the cookie as a browser would send it.
+async fn session(server: &Server, created: &CreatedShare) -> String {
+    let answer = open(server, slug(created)).await.expect(StatusCode::OK);
+    let cookie = answer.headers[header::SET_COOKIE].to_str().unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"));
+    cookie.split(';').next().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_without_login_opens_its_run_and_nothing_else() {
+    let (server, run) = guarded().await;
+    let other = team(&server, Method::POST, &routes::sample("plain_lm"), "").await;
+    let other = other.read::<FinishedUpload>().run.id;
+    let created = create(&server, &capability(&run)).await;
+    assert_eq!(slug(&created).len(), 22);
+    let cookie = session(&server, &created).await;
+    let tile = TileId::covering(0, u64::from(run.devices[0].events));
+    for path in [
+        routes::run(&run.id),
+        routes::marks(&run.id, 0),
+        routes::series_tile(&run.id, 0, tile),
+        routes::mountain_tile(&run.id, 0, GroupBy::Stack, tile),
+        routes::block(&run.id, 0, BlockIdx(7)),
+    ] {
+        let named = format!(
+            "{path}{}share={}",
+            if path.contains('?') { '&' } else { '?' },
+            created.share.id
+        );
+        for path in [path, named] {
+            let answer = stranger(&server, Method::GET, &path, &cookie).await;
+            answer.expect(StatusCode::OK);
+        }
+    }
+    let run_path = routes::run(&run.id);
+    let refused = [
+        (Method::GET, routes::RUNS.to_owned()),
+        (Method::GET, routes::run(&other)),
+        (Method::GET, routes::marks(&other, 0)),
+        (Method::GET, routes::SHARES.to_owned()),
+        (Method::GET, routes::SAMPLES.to_owned()),
+        (Method::GET, routes::EVENTS.to_owned()),
+        (Method::GET, routes::OPENAPI.to_owned()),
+        (Method::GET, routes::redaction_preview(&run.id)),
+        (Method::GET, format!("{run_path}/export")),
+        (Method::GET, "/api/bench".to_owned()),
+        (Method::PATCH, run_path.clone()),
+        (Method::DELETE, run_path.clone()),
+        (Method::POST, routes::run_restore(&run.id)),
+        (Method::POST, routes::SHARES.to_owned()),
+        (Method::DELETE, routes::share(&created.share.id)),
+        (Method::POST, routes::UPLOADS.to_owned()),
+        (Method::PUT, routes::upload_named("x")),
+        (Method::POST, routes::sample("plain_lm")),
+    ];
+    for (method, path) in refused {
+        let answer = stranger(&server, method.clone(), &path, &cookie).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{method} {path}");
+        answer.problem();
+    }
+    let no_cookie = stranger(&server, Method::GET, &run_path, "other=1").await;
+    no_cookie.expect(StatusCode::UNAUTHORIZED);
+    let forged = format!("{}x", cookie);
+    stranger(&server, Method::GET, &run_path, &forged)
+        .await
+        .expect(StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_secret_is_told_once_and_kept_only_as_a_hash() {
+    let (server, run) = guarded().await;
+    let created = create(&server, &capability(&run)).await;
+    let secret = slug(&created);
+    let listed = team(&server, Method::GET, &routes::shares_of(&run.id), "").await;
+    assert!(!String::from_utf8_lossy(&listed.body).contains(secret));
+    let listed: Vec<Share> = listed.read();
+    assert_eq!(listed, std::slice::from_ref(&created.share));
+    for entry in std::fs::read_dir(server.data()).unwrap().flatten() {
+        let bytes = std::fs::read(entry.path()).unwrap_or_default();
+        let secret = secret.as_bytes();
+        let found = bytes.windows(secret.len()).any(|window| window == secret);
+        assert!(!found, "{:?}", entry.path());
+    }
+    // The short id is a name: it opens nothing.
+    let id = created.share.id.as_str().trim_start_matches("shr_");
+    let answer = open(&server, id).await;
+    assert_eq!(answer.problem().code, ProblemCode::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_team_link_needs_the_login() {
+    let (server, run) = guarded().await;
+    let new = NewShare {
+        kind: ShareKind::Team,
+        ..capability(&run)
+    };
+    let created = create(&server, &new).await;
+    assert_eq!(slug(&created).len(), 10);
+    let answer = open(&server, slug(&created)).await;
+    assert_eq!(answer.problem().code, ProblemCode::Unauthorized);
+    let body = format!(r#"{{"token":"{}"}}"#, slug(&created));
+    let answer = team(&server, Method::POST, routes::OPEN_SHARE, &body).await;
+    let answer = answer.expect(StatusCode::OK);
+    assert!(!answer.headers.contains_key(header::SET_COOKIE));
+    assert_eq!(answer.read::<Share>().query, QUERY_V1);
+    let page = server.get(&routes::share_page(slug(&created))).await;
+    let page = String::from_utf8_lossy(&page.expect(StatusCode::OK).body).into_owned();
+    assert!(
+        !page.contains("og:title"),
+        "it says nothing before the login"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_link_says_who_and_when_and_closes_open_sessions() {
+    let (server, run) = guarded().await;
+    let created = create(&server, &capability(&run)).await;
+    let cookie = session(&server, &created).await;
+    let revoke = format!("{}?by=Lee", routes::share(&created.share.id));
+    let revoked = team(&server, Method::DELETE, &revoke, "").await;
+    let revoked: Share = revoked.expect(StatusCode::OK).read();
+    assert_eq!(revoked.state, ShareState::Revoked);
+    let answer = stranger(&server, Method::GET, &routes::run(&run.id), &cookie).await;
+    assert_eq!(answer.problem().code, ProblemCode::Gone);
+    let gone = open(&server, slug(&created)).await.expect(StatusCode::GONE);
+    let detail = gone.problem().detail;
+    for part in [
+        "revoked on 2",
+        "UTC by Lee",
+        "by Kim",
+        "for the review",
+        &run.name,
+    ] {
+        assert!(detail.contains(part), "{part}: {detail}");
+    }
+    // Revoking it again changes nothing.
+    let again = format!("{}?by=Mo", routes::share(&created.share.id));
+    let again: Share = team(&server, Method::DELETE, &again, "").await.read();
+    assert_eq!(again.revoked_by.as_deref(), Some("Lee"));
+    assert_eq!(again.revoked_ms, revoked.revoked_ms);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_link_says_so() {
+    let (server, run) = guarded().await;
+    let new = NewShare {
+        expires_in_s: Some(1),
+        ..capability(&run)
+    };
+    let created = create(&server, &new).await;
+    let cookie = session(&server, &created).await;
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    let answer = stranger(&server, Method::GET, &routes::run(&run.id), &cookie).await;
+    assert_eq!(answer.problem().code, ProblemCode::Gone);
+    let detail = open(&server, slug(&created)).await.problem().detail;
+    assert!(detail.contains("It expired on 2"), "{detail}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redacted_link_shows_no_paths_names_or_settings() {
+    let (server, run) = guarded().await;
+    let rename = r#"{"name":"alice apollo"}"#;
+    team(&server, Method::PATCH, &routes::run(&run.id), rename).await;
+    let new = NewShare {
+        redaction: Redaction::Redacted,
+        ..capability(&run)
+    };
+    let created = create(&server, &new).await;
+    let cookie = session(&server, &created).await;
+    let detail: RunDetail = stranger(&server, Method::GET, &routes::run(&run.id), &cookie)
+        .await
+        .read();
+    assert!(detail.summary.name.starts_with("Run "));
+    assert!(
+        detail
+            .settings
+            .iter()
+            .all(|(_, value)| value == "(redacted)")
+    );
+    let tile = TileId::covering(0, u64::from(run.devices[0].events));
+    let mut paths = vec![routes::run(&run.id), routes::marks(&run.id, 0)];
+    paths.extend(["svg", "md"].map(|format| routes::card(&run.id, format)));
+    paths.extend(GroupBy::ALL.map(|group| routes::mountain_tile(&run.id, 0, group, tile)));
+    paths.extend((0..200).map(|block| routes::block(&run.id, 0, BlockIdx(block))));
+    paths.extend((0..200).map(|event| routes::moment(&run.id, 0, trace::units::EventIdx(event))));
+    let mut told = 0;
+    for path in paths {
+        let full = team(&server, Method::GET, &path, "").await;
+        told += usize::from(tells(&full.body));
+        // The team's answer is not handed out again, whatever was drawn first.
+        for cached in [&path, &path] {
+            let answer = stranger(&server, Method::GET, cached, &cookie).await;
+            assert!(!tells(&answer.expect(StatusCode::OK).body), "{path}");
+        }
+        // Whoever could see all of it sees what the link shows when looking through the link.
+        let named = format!(
+            "{path}{}share={}",
+            if path.contains('?') { '&' } else { '?' },
+            created.share.id
+        );
+        let answer = team(&server, Method::GET, &named, "").await;
+        assert!(!tells(&answer.expect(StatusCode::OK).body), "{named}");
+    }
+    assert!(told > 50, "the check must be able to fail: {told}");
+    let gone = format!("{}?by=Lee", routes::share(&created.share.id));
+    team(&server, Method::DELETE, &gone, "").await;
+    let card = server.get(&routes::share_card(slug(&created))).await;
+    card.expect(StatusCode::GONE);
+    assert!(!tells(&open(&server, slug(&created)).await.body));
+}
+
+fn tells(body: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(body);
+    ["/home/", "/srv/", "alice", "apollo"]
+        .iter()
+        .any(|word| text.contains(word))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_preview_tells_what_redaction_changes() {
+    let (server, run) = guarded().await;
+    let path = routes::redaction_preview(&run.id);
+    let preview: RedactionPreview = team(&server, Method::GET, &path, "").await.read();
+    assert!(preview.changed as usize >= preview.examples.len());
+    let of = |what: &str| preview.examples.iter().find(|text| text.what == what);
+    assert_eq!(of("name").unwrap().before, run.name);
+    let file = of("file").unwrap();
+    assert!(file.before.starts_with('/') && file.after.starts_with("…/"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_work_without_any_token_too() {
+    let server = Server::start().await;
+    let answer = server
+        .json(Method::POST, &routes::sample("leak_hook_cache"), "")
+        .await;
+    let run = answer.read::<FinishedUpload>().run;
+    let body = serde_json::to_string(&NewShare {
+        redaction: Redaction::Redacted,
+        ..capability(&run)
+    });
+    let created: CreatedShare = server
+        .json(Method::POST, routes::SHARES, &body.unwrap())
+        .await
+        .read();
+    open(&server, slug(&created)).await.expect(StatusCode::OK);
+    let path = format!("{}?share={}", routes::run(&run.id), created.share.id);
+    let detail: RunDetail = server.get(&path).await.read();
+    assert!(detail.summary.name.starts_with("Run "));
+    // The list is no part of what the link opens, even where everybody may see it.
+    let list = format!("{}?share={}", routes::RUNS, created.share.id);
+    server.get(&list).await.expect(StatusCode::FORBIDDEN);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_unfolds_in_a_chat() {
+    let (server, run) = guarded().await;
+    let rename = r#"{"name":"\"<b>\" & co"}"#;
+    team(&server, Method::PATCH, &routes::run(&run.id), rename).await;
+    let created = create(&server, &capability(&run)).await;
+    let answer = server.get(&routes::share_page(slug(&created))).await;
+    let page = String::from_utf8_lossy(&answer.expect(StatusCode::OK).body).into_owned();
+    let title = r#"<meta property="og:title" content="&quot;&lt;b&gt;&quot; &amp; co">"#;
+    assert!(page.contains(title), "{page}");
+    assert!(page.contains("for the review"));
+    let image = format!("http://localhost:7878/s/{}/card.png", slug(&created));
+    assert!(page.contains(&format!(r#"<meta property="og:image" content="{image}">"#)));
+    let path = image.trim_start_matches("http://localhost:7878");
+    let image = server.get(path).await.expect(StatusCode::OK);
+    assert_eq!(image.headers[header::CONTENT_TYPE], "image/png");
+    let team_link = NewShare {
+        kind: ShareKind::Team,
+        ..capability(&run)
+    };
+    let team_link = create(&server, &team_link).await;
+    let path = routes::share_card(slug(&team_link));
+    server.get(&path).await.expect(StatusCode::NOT_FOUND);
+    let answer = server
+        .get(&routes::share_page("0000000000000000000000"))
+        .await;
+    assert!(!String::from_utf8_lossy(&answer.expect(StatusCode::OK).body).contains("og:title"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_makes_no_link_is_refused() {
+    let (server, run) = guarded().await;
+    let check = async |new: NewShare, status: StatusCode| {
+        let body = serde_json::to_string(&new).unwrap();
+        let answer = team(&server, Method::POST, routes::SHARES, &body).await;
+        assert_eq!(answer.status, status, "{new:?}");
+    };
+    let bad = StatusCode::BAD_REQUEST;
+    let good = capability(&run);
+    let with = |change: fn(&mut NewShare)| {
+        let mut new = good.clone();
+        change(&mut new);
+        new
+    };
+    check(with(|new| new.query = "v=99".to_owned()), bad).await;
+    check(with(|new| new.query = "v=1\n".to_owned()), bad).await;
+    check(with(|new| new.note = "x".repeat(201)), bad).await;
+    let team_redacted = |new: &mut NewShare| {
+        (new.kind, new.redaction) = (ShareKind::Team, Redaction::Redacted);
+    };
+    check(with(team_redacted), bad).await;
+    let missing = |new: &mut NewShare| {
+        let run = "run_0000000000000000".parse().unwrap();
+        new.target = ShareTarget::Run { run };
+    };
+    check(with(missing), StatusCode::NOT_FOUND).await;
+    let alone = |new: &mut NewShare| {
+        let runs = new.target.runs().to_vec();
+        new.target = ShareTarget::Comparison { runs };
+    };
+    check(with(alone), bad).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_to_a_comparison_opens_its_runs_redacted() {
+    let (server, run) = guarded().await;
+    let other = team(&server, Method::POST, &routes::sample("plain_lm"), "").await;
+    let other = other.read::<FinishedUpload>().run;
+    let third = team(&server, Method::POST, &routes::sample("streams"), "").await;
+    let third = third.read::<FinishedUpload>().run.id;
+    let runs = vec![run.id.clone(), other.id.clone()];
+    let query = format!("v=1&runs={},{}&align=step&sel=s01ab", run.id, other.id);
+    let created = create(
+        &server,
+        &NewShare {
+            target: ShareTarget::Comparison { runs: runs.clone() },
+            query: query.clone(),
+            redaction: Redaction::Redacted,
+            ..capability(&run)
+        },
+    )
+    .await;
+    assert_eq!(created.share.query, query);
+    let cookie = session(&server, &created).await;
+    let curves = format!("{}?runs={},{}", routes::COMPARE_CURVES, run.id, other.id);
+    let card = routes::compare_markdown(&runs, None, true);
+    for path in [routes::compare(&runs), curves, card, routes::run(&other.id)] {
+        let full = team(&server, Method::GET, &path, "").await;
+        full.expect(StatusCode::OK);
+        let answer = stranger(&server, Method::GET, &path, &cookie).await;
+        let answer = answer.expect(StatusCode::OK);
+        assert!(!tells(&answer.body), "{path}");
+        assert!(!String::from_utf8_lossy(&answer.body).contains(&run.name));
+    }
+    let full = team(&server, Method::GET, &routes::compare(&runs), "").await;
+    assert!(tells(&full.body), "the check must be able to fail");
+    let numbers = routes::compare_markdown(&runs, None, false);
+    let numbers = team(&server, Method::GET, &numbers, "")
+        .await
+        .expect(StatusCode::OK);
+    let numbers = String::from_utf8_lossy(&numbers.body).into_owned();
+    assert!(numbers.contains("peak allocated") && !numbers.contains(&run.name));
+    let beyond = routes::compare(&[run.id.clone(), third]);
+    let answer = stranger(&server, Method::GET, &beyond, &cookie).await;
+    answer.expect(StatusCode::FORBIDDEN);
+    let answer = stranger(&server, Method::GET, routes::COMPARISONS, &cookie).await;
+    answer.expect(StatusCode::FORBIDDEN);
+}

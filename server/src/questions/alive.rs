@@ -1,0 +1,169 @@
+//! What is alive, what came and went, and how it grew.
+
+use crate::pictures::Decoded;
+use api::alive::{
+    Alive, Changes, GroupShare, Growth, GrowthBand, GrowthMoment, MAX_GROUPS, Part, Tally, TreeNode,
+};
+use trace::alive::{self, Cell, Dimension, Grouping, Label, Subject, Tree};
+use trace::leaks::site::SiteKey;
+use trace::span::Span;
+use trace::stacks::StackIdx;
+use trace::trace::{DeviceTrace, Series};
+use trace::units::EventIdx;
+
+/// Bands of a growth chart besides those of leak groups and the rest.
+const TOP: usize = 11;
+
+/// What is alive at an event.
+pub fn alive(decoded: &Decoded, device: &DeviceTrace, at: EventIdx, by: Dimension) -> Alive {
+    let live = decoded.live_index(device);
+    let subject = subject(decoded, device, &live);
+    let cells = alive::alive(subject, at);
+    let part = part(subject, &cells, by);
+    let tree = Tree::new(device, &decoded.trace.stacks, by, &cells);
+    Alive {
+        event: at,
+        step: step_at(device, at),
+        by,
+        total: part.total,
+        groups: part.groups,
+        groups_left_out: part.left_out,
+        tree: tree
+            .nodes
+            .into_iter()
+            .map(|node| TreeNode {
+                parent: node.parent,
+                key: format!("{:016x}", node.key),
+                label: node.label,
+                tally: tally(node.tally),
+            })
+            .collect(),
+        tree_left_out: tree.left_out,
+    }
+}
+
+/// What came and went between two events.
+pub fn changes(
+    decoded: &Decoded,
+    device: &DeviceTrace,
+    events: Span<EventIdx>,
+    by: Dimension,
+) -> Changes {
+    let live = decoded.live_index(device);
+    let subject = subject(decoded, device, &live);
+    let allocated = |at| device.levels_at(at).get(Series::Allocated);
+    Changes {
+        from: events.start(),
+        to: events.end(),
+        by,
+        allocated_from: allocated(events.start()),
+        allocated_to: allocated(events.end()),
+        came: part(subject, &alive::came(subject, events), by),
+        went: part(subject, &alive::went(subject, events), by),
+        passed: tally(alive::passed(subject, events)),
+    }
+}
+
+/// What is alive at the end of each step. `leaking` are sites that get a band in any case.
+pub fn growth(
+    decoded: &Decoded,
+    device: &DeviceTrace,
+    by: Dimension,
+    leaking: &[SiteKey],
+) -> Growth {
+    let live = decoded.live_index(device);
+    let subject = subject(decoded, device, &live);
+    let moments = alive::moments(subject);
+    let mut grouping = Grouping::new(device, &decoded.trace.stacks, by);
+    let first: Vec<String> = match by {
+        Dimension::Site => leaking.iter().take(TOP).map(SiteKey::to_string).collect(),
+        _ => Vec::new(),
+    };
+    let growth = alive::growth(subject, &mut grouping, &moments, &first, TOP);
+    let others = growth.others;
+    let band = |band: alive::Band| match band.label {
+        Some(label) => GrowthBand {
+            stack: shown_stack(&label),
+            inferred: label.inferred,
+            key: label.key,
+            label: label.text,
+            bytes: band.bytes,
+            counts: band.counts,
+        },
+        None => GrowthBand {
+            key: String::new(),
+            label: format!("{others} other groups"),
+            inferred: false,
+            stack: None,
+            bytes: band.bytes,
+            counts: band.counts,
+        },
+    };
+    let steps = device.steps.iter().map(|step| Some(step.name.clone()));
+    let names = steps.chain(std::iter::repeat(None));
+    Growth {
+        by,
+        moments: moments
+            .iter()
+            .zip(names)
+            .map(|(&event, step)| GrowthMoment { event, step })
+            .collect(),
+        bands: growth.bands.into_iter().map(band).collect(),
+        others,
+    }
+}
+
+/// What it takes to ask about a device.
+pub(super) fn subject<'a>(
+    decoded: &'a Decoded,
+    device: &'a DeviceTrace,
+    live: &'a trace::intervals::LiveIndex,
+) -> Subject<'a> {
+    Subject {
+        device,
+        stacks: &decoded.trace.stacks,
+        live,
+    }
+}
+
+/// The step that an event lies in.
+pub(super) fn step_at(device: &DeviceTrace, event: EventIdx) -> Option<String> {
+    let after = device
+        .steps
+        .partition_point(|step| step.events.start() <= event);
+    let step = device.steps.get(after.checked_sub(1)?)?;
+    step.events.contains(event).then(|| step.name.clone())
+}
+
+fn part(subject: Subject<'_>, cells: &[Cell], by: Dimension) -> Part {
+    let mut grouping = Grouping::new(subject.device, subject.stacks, by);
+    let sums = grouping.sum(cells);
+    let mut total = alive::Tally::default();
+    sums.iter().for_each(|(_, t)| total.join(*t));
+    let groups = sums.iter().take(MAX_GROUPS).map(|&(group, sum)| {
+        let label = &grouping.labels[group as usize];
+        GroupShare {
+            key: label.key.clone(),
+            label: label.text.clone(),
+            inferred: label.inferred,
+            stack: shown_stack(label),
+            tally: tally(sum),
+        }
+    });
+    Part {
+        total: tally(total),
+        groups: groups.collect(),
+        left_out: sums.len().saturating_sub(MAX_GROUPS) as u64,
+    }
+}
+
+fn shown_stack(label: &Label) -> Option<u32> {
+    (label.stack != StackIdx::NONE).then_some(label.stack.0)
+}
+
+pub(super) fn tally(tally: alive::Tally) -> Tally {
+    Tally {
+        count: tally.count,
+        bytes: tally.bytes,
+    }
+}

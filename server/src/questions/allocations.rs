@@ -1,0 +1,138 @@
+//! Lists of allocations.
+
+use super::alive::{step_at, subject, tally};
+use super::forward_op;
+use crate::pictures::Decoded;
+use api::alive::{AllocationFilter, AllocationPage, AllocationRow, MAX_PAGE, Sort};
+use trace::alive::{self, BadFilter, Filter, Order, Place};
+use trace::forward;
+use trace::leaks::site::BadSite;
+use trace::tiles::stack_label;
+use trace::trace::{BlockIdx, DeviceTrace, PoolId, PoolSize};
+use trace::units::{Bytes, EventIdx};
+
+/// Allocations listed on each side of one.
+const BESIDE: u32 = 8;
+
+/// A question that has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadQuestion {
+    /// The site is none.
+    #[error(transparent)]
+    Site(#[from] BadSite),
+    /// The pool is none.
+    #[error("a pool is `small`, `large`, or a private one as `owner-user`, such as `0-1`")]
+    Pool,
+    /// The device does not have what is asked for.
+    #[error(transparent)]
+    Filter(#[from] BadFilter),
+}
+
+/// A page of the allocations that a filter finds.
+///
+/// # Errors
+/// When the filter is not understood.
+pub fn page(
+    decoded: &Decoded,
+    device: &DeviceTrace,
+    filter: &AllocationFilter,
+    offset: u64,
+    limit: usize,
+) -> Result<AllocationPage, BadQuestion> {
+    let live = decoded.live_index(device);
+    let subject = subject(decoded, device, &live);
+    let order = match filter.sort {
+        Sort::Oldest => Order::Oldest,
+        Sort::Newest => Order::Newest,
+        Sort::Largest => Order::Largest,
+    };
+    let from = usize::try_from(offset).unwrap_or(usize::MAX);
+    let wanted = parsed(filter)?;
+    let found = alive::select(subject, &wanted, order, from, limit.min(MAX_PAGE))?;
+    Ok(AllocationPage {
+        total: tally(found.total),
+        offset,
+        items: rows(decoded, device, found.blocks),
+    })
+}
+
+/// The allocations before and after one, and itself.
+pub fn beside(decoded: &Decoded, device: &DeviceTrace, block: BlockIdx) -> Option<AllocationPage> {
+    let blocks = &device.blocks;
+    if block.index() >= blocks.len() {
+        return None;
+    }
+    // What was there before the recording has no order.
+    let first = match block.0 < blocks.n_preexisting {
+        true => 0,
+        false => blocks.n_preexisting,
+    };
+    let from = block.0.saturating_sub(BESIDE).max(first);
+    let to = (block.0 + BESIDE + 1).min(blocks.len() as u32);
+    let found: Vec<BlockIdx> = (from..to).map(BlockIdx).collect();
+    let mut total = alive::Tally::default();
+    found.iter().for_each(|&b| total.add(blocks.kind(b).size));
+    Some(AllocationPage {
+        total: tally(total),
+        offset: 0,
+        items: rows(decoded, device, found),
+    })
+}
+
+fn parsed(filter: &AllocationFilter) -> Result<Filter, BadQuestion> {
+    let site = filter.site.as_deref().map(str::parse).transpose()?;
+    let pool = filter.pool.as_deref().map(pool).transpose()?;
+    let born = match (filter.born, filter.until) {
+        (None, None) => None,
+        (from, to) => Some((from.unwrap_or(0), to.unwrap_or(u32::MAX))),
+    };
+    Ok(Filter {
+        text: filter.q.clone(),
+        site,
+        stack: None,
+        min_size: filter.min.map(Bytes),
+        max_size: filter.max.map(Bytes),
+        min_age: filter.older,
+        max_age: filter.younger,
+        stream: filter.stream,
+        pool,
+        born,
+        alive_at: filter.alive.map(EventIdx),
+    })
+}
+
+fn pool(text: &str) -> Result<Place, BadQuestion> {
+    match text {
+        "small" => return Ok(Place::Size(PoolSize::Small)),
+        "large" => return Ok(Place::Size(PoolSize::Large)),
+        _ => {}
+    }
+    let (owner, user) = text.split_once('-').ok_or(BadQuestion::Pool)?;
+    let number = |text: &str| text.parse().map_err(|_| BadQuestion::Pool);
+    Ok(Place::Pool(PoolId(number(owner)?, number(user)?)))
+}
+
+fn rows(decoded: &Decoded, device: &DeviceTrace, found: Vec<BlockIdx>) -> Vec<AllocationRow> {
+    let row = |block| row(decoded, device, block);
+    found.into_iter().map(row).collect()
+}
+
+fn row(decoded: &Decoded, device: &DeviceTrace, block: BlockIdx) -> AllocationRow {
+    let (blocks, stacks) = (&device.blocks, &decoded.trace.stacks);
+    let kind = blocks.kind(block);
+    let alloc = (block.0 >= blocks.n_preexisting).then(|| EventIdx(blocks.alloc[block.index()]));
+    let freed = blocks.free_requested[block.index()];
+    let forward = forward::of_block(device, stacks, block);
+    AllocationRow {
+        block: block.0,
+        size: kind.size,
+        requested: kind.requested,
+        alloc,
+        freed: (freed < device.events.len()).then_some(EventIdx(freed)),
+        step: alloc.and_then(|event| step_at(device, event)),
+        age: alive::age(device, block),
+        stream: kind.stream,
+        label: stack_label(stacks, kind.alloc_stack),
+        forward: forward.map(|found| forward_op(stacks, &found)),
+    }
+}

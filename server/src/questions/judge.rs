@@ -1,0 +1,116 @@
+//! Judging runs: once each, when they arrive, when somebody asks, or when the server starts.
+//!
+//! A small trace is judged while it is stored. A large one would keep its sender waiting, and runs
+//! that another version judged are judged again: both happen in the background, one at a time.
+
+use super::report;
+use crate::pictures::Pictures;
+use crate::store::{Store, StoreError, StoreResult};
+use api::ids::RunId;
+use api::leaks::Leaks;
+use api::progress::ServerEvent;
+use std::sync::Arc;
+use tokio::sync::{Mutex, broadcast};
+use trace::trace::Trace;
+
+/// Blocks of a trace that is judged while it is stored: some tens of milliseconds.
+const SMALL: usize = 400_000;
+
+/// Judges runs and keeps the verdicts.
+#[derive(Clone)]
+pub struct Judge {
+    store: Store,
+    pictures: Pictures,
+    events: broadcast::Sender<ServerEvent>,
+    /// Whoever judges holds it: a large trace should not be judged twice.
+    one_at_a_time: Arc<Mutex<()>>,
+}
+
+/// The reports of a trace that is small enough to be judged while it is stored.
+pub fn judge_now(trace: &Trace) -> Vec<(u32, Leaks)> {
+    let blocks: usize = trace.devices.iter().map(|d| d.blocks.len()).sum();
+    match blocks <= SMALL {
+        true => judge(trace),
+        false => Vec::new(),
+    }
+}
+
+fn judge(trace: &Trace) -> Vec<(u32, Leaks)> {
+    let devices = trace.devices.iter();
+    devices.map(|d| (d.device, report(trace, d))).collect()
+}
+
+impl Judge {
+    /// A judge of the runs in `store`.
+    pub fn new(store: Store, pictures: Pictures, events: broadcast::Sender<ServerEvent>) -> Judge {
+        Judge {
+            store,
+            pictures,
+            events,
+            one_at_a_time: Arc::default(),
+        }
+    }
+
+    /// What was found about a device of a run, looked for now if nobody has.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is no such run or device; the database's.
+    pub async fn leaks(&self, run: &RunId, device: u32) -> StoreResult<Leaks> {
+        if let Some(known) = self.known(run, device).await? {
+            return Ok(known);
+        }
+        let _turn = self.one_at_a_time.lock().await;
+        if let Some(known) = self.known(run, device).await? {
+            return Ok(known);
+        }
+        let reports = self.judge(run).await?;
+        let found = reports.into_iter().find(|(d, _)| *d == device);
+        found.map(|(_, leaks)| leaks).ok_or(StoreError::NotFound {
+            what: "device",
+            id: device.to_string(),
+        })
+    }
+
+    /// Judges the runs that nobody has, one after the other, in the background.
+    pub async fn judge_all(self) {
+        let unjudged = self.store.read(|reader| reader.unjudged_runs()).await;
+        for run in unjudged.unwrap_or_else(|error| {
+            tracing::error!(%error, "cannot look for runs without a verdict");
+            Vec::new()
+        }) {
+            let _turn = self.one_at_a_time.lock().await;
+            if let Err(error) = self.judge(&run).await {
+                tracing::warn!(%run, %error, "cannot judge a run");
+            }
+        }
+    }
+
+    async fn known(&self, run: &RunId, device: u32) -> StoreResult<Option<Leaks>> {
+        let run = run.clone();
+        let read = self.store.read(move |reader| {
+            // A deleted run has no answers.
+            reader.run_ref(&run)?;
+            reader.leaks(&run, device)
+        });
+        read.await
+    }
+
+    async fn judge(&self, run: &RunId) -> StoreResult<Vec<(u32, Leaks)>> {
+        let id = run.clone();
+        let trace = self.store.read(move |reader| reader.run_ref(&id)).await?;
+        let decoded = self.pictures.traces.get(trace.trace).await?;
+        let judging = tokio::task::spawn_blocking(move || judge(&decoded.trace));
+        let reports = judging.await.map_err(|_| StoreError::Interrupted)?;
+        let (id, kept) = (run.clone(), reports.clone());
+        let write = self.store.write(move |writer| {
+            for (device, leaks) in &kept {
+                writer.put_leaks(&id, *device, leaks)?;
+            }
+            Ok(())
+        });
+        write.await?;
+        // Nobody may be listening.
+        let _ = self.events.send(ServerEvent::RunsChanged);
+        Ok(reports)
+    }
+}

@@ -1,0 +1,114 @@
+//! A leak report with its names.
+
+use super::frame_text;
+use api::inspect::Verdict;
+use api::leaks::{ForwardOp, LeakGroup, Leaks, Pattern};
+use std::collections::HashMap;
+use trace::forward::{self, Forward};
+use trace::leaks::{self, LeakReport};
+use trace::stacks::{StackIdx, Stacks};
+use trace::tiles::stack_label;
+use trace::trace::{DeviceTrace, Trace};
+
+/// Blocks of a group whose forward operation is inferred: the most frequent one stands for all.
+const FORWARD_OF: usize = 32;
+
+/// What is found about a device.
+pub fn report(trace: &Trace, device: &DeviceTrace) -> Leaks {
+    let found = leaks::find(device, &trace.stacks, &trace.quality);
+    named(trace, device, found)
+}
+
+/// What was found about a device, with its names.
+pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport) -> Leaks {
+    let LeakReport {
+        verdict,
+        reason,
+        caveats,
+        groups,
+        bytes_per_step,
+    } = found;
+    Leaks {
+        verdict: match verdict {
+            leaks::Verdict::Leak => Verdict::Leak,
+            leaks::Verdict::Clean => Verdict::Clean,
+            leaks::Verdict::CannotTell => Verdict::CannotTell,
+        },
+        reason,
+        caveats,
+        bytes_per_step,
+        step_source: device.step_source,
+        steps: device.steps.len() as u32,
+        groups: groups
+            .into_iter()
+            .map(|group| leak_group(trace, device, group))
+            .collect(),
+    }
+}
+
+fn leak_group(trace: &Trace, device: &DeviceTrace, group: leaks::LeakGroup) -> LeakGroup {
+    let stacks = &trace.stacks;
+    let (pattern, every) = match group.pattern {
+        leaks::Pattern::EveryStep => (Pattern::EveryStep, None),
+        leaks::Pattern::EveryNth(n) => (Pattern::EveryNth, Some(n)),
+        leaks::Pattern::WithinStep => (Pattern::WithinStep, None),
+        leaks::Pattern::Enlarged => (Pattern::Enlarged, None),
+    };
+    LeakGroup {
+        site: group.site.to_string(),
+        stack: (group.stack != StackIdx::NONE).then_some(group.stack.0),
+        frame: group.frame.map(|frame| frame_text(stacks, frame)),
+        frame_inferred: group.frame_inferred,
+        alloc_frame: group.alloc_frame.map(|frame| frame_text(stacks, frame)),
+        forward: usual_forward(trace, device, &group.evidence),
+        pattern,
+        every,
+        scope: group.scope.map(|name| stacks.str(name).to_owned()),
+        count_per_step: group.count_per_step,
+        bytes_per_step: group.bytes_per_step,
+        slope_error: group.slope_error,
+        confidence: group.confidence,
+        first_step: group.first_step,
+        last_step: group.last_step,
+        live_count: group.live_count,
+        live_bytes: group.live_bytes,
+        evidence: group.evidence.iter().map(|block| block.0).collect(),
+    }
+}
+
+/// The forward operation that most of the blocks belong to.
+fn usual_forward(
+    trace: &Trace,
+    device: &DeviceTrace,
+    blocks: &[trace::trace::BlockIdx],
+) -> Option<ForwardOp> {
+    let mut found: HashMap<(StackIdx, Option<String>), (u32, Forward)> = HashMap::new();
+    // The last ones: first steps differ.
+    for &block in blocks.iter().rev().take(FORWARD_OF) {
+        if let Some(forward) = forward::of_block(device, &trace.stacks, block) {
+            let key = (forward.stack, forward.node.clone());
+            found.entry(key).or_insert((0, forward)).0 += 1;
+        }
+    }
+    let most = found
+        .into_values()
+        .max_by_key(|(n, forward)| (*n, forward.stack.0));
+    most.map(|(_, forward)| forward_op(&trace.stacks, &forward))
+}
+
+/// An inferred forward operation with its names.
+pub fn forward_op(stacks: &Stacks, forward: &Forward) -> ForwardOp {
+    let frame = stacks.headline(forward.stack);
+    let place = frame.map(|_| stack_label(stacks, forward.stack));
+    let label = match (&forward.node, place) {
+        (Some(node), Some(place)) => format!("{node}, of {place}"),
+        (Some(node), None) => node.clone(),
+        (None, place) => place.unwrap_or_default(),
+    };
+    ForwardOp {
+        label,
+        node: forward.node.clone(),
+        frame: frame.map(|frame| frame_text(stacks, frame)),
+        evidence: forward.evidence.name().to_owned(),
+    }
+}

@@ -1,0 +1,98 @@
+//! Comparisons that were recorded.
+
+use super::rows::corrupt;
+use super::{Reader, StoreError, StoreResult, Writer};
+use api::compare::RecordedComparison;
+use api::ids::{ComparisonId, RunId};
+use rusqlite::{Row, params};
+
+/// Comparisons listed at most.
+const LISTED: u32 = 500;
+
+impl Reader<'_> {
+    /// Recorded comparisons, newest first; of one pull request when it is named.
+    pub fn comparisons(&self, pr: Option<&str>) -> StoreResult<Vec<RecordedComparison>> {
+        let sql = "SELECT id, name, pr, created_ms FROM comparisons \
+                   WHERE ?1 IS NULL OR pr = ?1 ORDER BY created_ms DESC, id LIMIT ?2";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let rows = statement.query_map(params![pr, LISTED], |row| Ok(self.comparison_of(row)))?;
+        rows.map(|row| row?).collect()
+    }
+
+    /// One recorded comparison.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn comparison(&self, id: &ComparisonId) -> StoreResult<RecordedComparison> {
+        let sql = "SELECT id, name, pr, created_ms FROM comparisons WHERE id = ?1";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query([id.as_str()])?;
+        match rows.next()? {
+            Some(row) => self.comparison_of(row),
+            None => Err(missing(id)),
+        }
+    }
+
+    fn comparison_of(&self, row: &Row) -> StoreResult<RecordedComparison> {
+        let id: String = row.get(0)?;
+        let id: ComparisonId = id.parse().map_err(|_| corrupt("comparison id", &id))?;
+        let sql = "SELECT run FROM comparison_runs WHERE comparison = ?1 ORDER BY position";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let runs = statement.query_map([id.as_str()], |row| row.get::<_, String>(0))?;
+        let mut ids: Vec<RunId> = Vec::new();
+        for run in runs {
+            let run = run?;
+            ids.push(run.parse().map_err(|_| corrupt("run id", &run))?);
+        }
+        Ok(RecordedComparison {
+            id,
+            name: row.get(1)?,
+            runs: ids,
+            pr: row.get(2)?,
+            created_ms: row.get(3)?,
+        })
+    }
+}
+
+impl Writer<'_> {
+    /// Records a comparison; one that is known already keeps its age and takes the new name.
+    pub fn record_comparison(&mut self, comparison: &RecordedComparison) -> StoreResult<()> {
+        self.tx.execute(
+            "INSERT INTO comparisons (id, name, pr, created_ms) VALUES (?1, ?2, ?3, ?4) \
+             ON CONFLICT (id) DO UPDATE SET name = excluded.name",
+            params![
+                comparison.id.as_str(),
+                comparison.name,
+                comparison.pr,
+                comparison.created_ms
+            ],
+        )?;
+        for (position, run) in comparison.runs.iter().enumerate() {
+            self.tx.execute(
+                "INSERT OR IGNORE INTO comparison_runs (comparison, position, run) \
+                 VALUES (?1, ?2, ?3)",
+                params![comparison.id.as_str(), position as u32, run.as_str()],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Forgets a comparison; its runs stay.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn forget_comparison(&mut self, id: &ComparisonId) -> StoreResult<()> {
+        let sql = "DELETE FROM comparisons WHERE id = ?1";
+        match self.tx.execute(sql, [id.as_str()])? {
+            0 => Err(missing(id)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn missing(id: &ComparisonId) -> StoreError {
+    StoreError::NotFound {
+        what: "comparison",
+        id: id.to_string(),
+    }
+}

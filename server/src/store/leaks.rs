@@ -1,0 +1,251 @@
+//! Verdicts and what accumulates, as rows.
+
+use super::rows::{bytes, corrupt, int, named, step_source_of, uint};
+use super::{Reader, StoreResult, Writer};
+use api::ids::RunId;
+use api::inspect::Verdict;
+use api::leaks::{ForwardOp, LeakGroup, LeakSummary, Leaks, Pattern};
+use api::timeline::FrameText;
+use rusqlite::{OptionalExtension, Row, named_params, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::HashMap;
+use trace::units::Bytes;
+
+impl Reader<'_> {
+    /// What was found about a device of a run; `None` when this version has not looked yet.
+    ///
+    /// # Errors
+    /// When a row is not what this program writes.
+    pub fn leaks(&self, run: &RunId, device: u32) -> StoreResult<Option<Leaks>> {
+        let sql = "SELECT r.*, d.step_source, (SELECT count(*) FROM steps s \
+                   WHERE s.run = r.run AND s.device = r.device) AS n_steps \
+                   FROM leak_reports r JOIN devices d ON d.run = r.run AND d.device = r.device \
+                   WHERE r.run = ?1 AND r.device = ?2 AND r.version = ?3";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query(params![run.as_str(), device, Leaks::VERSION])?;
+        let Some(row) = rows.next()? else {
+            return Ok(None);
+        };
+        Ok(Some(Leaks {
+            verdict: verdict_of(&row.get::<_, String>("verdict")?)?,
+            reason: row.get("reason")?,
+            caveats: parsed("caveats", &row.get::<_, String>("caveats")?)?,
+            bytes_per_step: row.get("bytes_per_step")?,
+            step_source: step_source_of(&row.get::<_, String>("step_source")?)?,
+            steps: row.get("n_steps")?,
+            groups: self.leak_groups(run, device)?,
+        }))
+    }
+
+    fn leak_groups(&self, run: &RunId, device: u32) -> StoreResult<Vec<LeakGroup>> {
+        let sql = "SELECT * FROM leak_groups WHERE run = ?1 AND device = ?2 ORDER BY position";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query(params![run.as_str(), device])?;
+        let mut groups = Vec::new();
+        while let Some(row) = rows.next()? {
+            groups.push(group_of(row)?);
+        }
+        Ok(groups)
+    }
+
+    /// Runs with a device that this version has not looked at.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn unjudged_runs(&self) -> StoreResult<Vec<RunId>> {
+        let sql = "SELECT DISTINCT id FROM runs JOIN devices d ON d.run = runs.id \
+                   WHERE deleted_ms IS NULL AND NOT EXISTS (SELECT 1 FROM leak_reports r \
+                   WHERE r.run = d.run AND r.device = d.device AND r.version = ?1) \
+                   ORDER BY runs.created_ms DESC";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let rows = statement.query_map([Leaks::VERSION], |row| row.get::<_, String>(0))?;
+        let ids: Vec<String> = rows.collect::<Result<_, _>>()?;
+        let id = |id: String| id.parse().map_err(|_| corrupt("run id", &id));
+        ids.into_iter().map(id).collect()
+    }
+
+    /// The answer for each run: of a leak before one that cannot tell before a clean one.
+    pub(super) fn verdicts_where(
+        &self,
+        condition: &str,
+        id: Option<&str>,
+    ) -> StoreResult<HashMap<String, LeakSummary>> {
+        let version = Leaks::VERSION;
+        let sql = format!(
+            "SELECT run, verdict, reason, bytes_per_step FROM leak_reports \
+             WHERE version = {version} AND run IN (SELECT id FROM runs WHERE {condition}) \
+             ORDER BY CASE verdict WHEN 'leak' THEN 2 WHEN 'cannot_tell' THEN 1 ELSE 0 END, \
+             bytes_per_step, device DESC"
+        );
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let mut rows = statement.query(named_params! { ":id": id })?;
+        let mut found = HashMap::new();
+        while let Some(row) = rows.next()? {
+            let summary = LeakSummary {
+                verdict: verdict_of(&row.get::<_, String>("verdict")?)?,
+                reason: row.get("reason")?,
+                bytes_per_step: Bytes(row.get::<_, f64>("bytes_per_step")?.round() as u64),
+            };
+            // The last one wins.
+            found.insert(row.get("run")?, summary);
+        }
+        Ok(found)
+    }
+}
+
+impl Writer<'_> {
+    /// Forgets every verdict: they are derived.
+    #[cfg(test)]
+    pub fn forget_verdicts(&mut self) -> StoreResult<usize> {
+        Ok(self.tx.execute("DELETE FROM leak_reports", [])?)
+    }
+
+    /// Keeps what was found about a device, in the place of what was there.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn put_leaks(&mut self, run: &RunId, device: u32, leaks: &Leaks) -> StoreResult<()> {
+        let sql = "DELETE FROM leak_reports WHERE run = ?1 AND device = ?2";
+        self.tx.execute(sql, params![run.as_str(), device])?;
+        let sql = "SELECT EXISTS (SELECT 1 FROM devices WHERE run = ?1 AND device = ?2)";
+        let there = self
+            .tx
+            .query_row(sql, params![run.as_str(), device], |row| row.get(0));
+        if !there.optional()?.unwrap_or(false) {
+            // The run was purged meanwhile.
+            return Ok(());
+        }
+        self.tx.execute(
+            "INSERT INTO leak_reports VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![
+                run.as_str(),
+                device,
+                Leaks::VERSION,
+                verdict_name(leaks.verdict),
+                leaks.reason,
+                json(&leaks.caveats),
+                leaks.bytes_per_step,
+            ],
+        )?;
+        for (position, group) in leaks.groups.iter().enumerate() {
+            self.insert_group(run, device, position, group)?;
+        }
+        Ok(())
+    }
+
+    fn insert_group(
+        &mut self,
+        run: &RunId,
+        device: u32,
+        position: usize,
+        group: &LeakGroup,
+    ) -> StoreResult<()> {
+        let sql = "INSERT INTO leak_groups VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, \
+                   ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)";
+        let (frame, alloc) = (group.frame.as_ref(), group.alloc_frame.as_ref());
+        self.tx.prepare_cached(sql)?.execute(params![
+            run.as_str(),
+            device,
+            position as i64,
+            group.site,
+            group.stack,
+            pattern_name(group.pattern),
+            group.every,
+            group.scope,
+            frame.map(|f| &f.name),
+            frame.map(|f| &f.filename),
+            frame.map(|f| f.line),
+            group.frame_inferred,
+            alloc.map(|f| &f.name),
+            alloc.map(|f| &f.filename),
+            alloc.map(|f| f.line),
+            group.forward.as_ref().map(json),
+            group.count_per_step,
+            group.bytes_per_step,
+            group.slope_error,
+            group.confidence,
+            group.first_step,
+            group.last_step,
+            int(group.live_count),
+            int(group.live_bytes.get()),
+            json(&group.evidence),
+        ])?;
+        Ok(())
+    }
+}
+
+fn group_of(row: &Row) -> StoreResult<LeakGroup> {
+    let forward: Option<String> = row.get("forward")?;
+    let forward = forward.map(|text| parsed::<ForwardOp>("forward", &text));
+    Ok(LeakGroup {
+        site: row.get("site")?,
+        stack: row.get("stack")?,
+        frame: frame_of(row, ["function", "file", "line"])?,
+        frame_inferred: row.get("inferred")?,
+        alloc_frame: frame_of(row, ["alloc_function", "alloc_file", "alloc_line"])?,
+        forward: forward.transpose()?,
+        pattern: pattern_of(&row.get::<_, String>("pattern")?)?,
+        every: row.get("every")?,
+        scope: row.get("scope")?,
+        count_per_step: row.get("count_per_step")?,
+        bytes_per_step: row.get("bytes_per_step")?,
+        slope_error: row.get("slope_error")?,
+        confidence: row.get("confidence")?,
+        first_step: row.get("first_step")?,
+        last_step: row.get("last_step")?,
+        live_count: uint(row, "live_count")?,
+        live_bytes: bytes(row, "live_bytes")?,
+        evidence: parsed("evidence", &row.get::<_, String>("evidence")?)?,
+    })
+}
+
+fn frame_of(row: &Row, [name, file, line]: [&str; 3]) -> rusqlite::Result<Option<FrameText>> {
+    let name: Option<String> = row.get(name)?;
+    let Some(name) = name else { return Ok(None) };
+    Ok(Some(FrameText {
+        name,
+        filename: row.get(file)?,
+        line: row.get(line)?,
+    }))
+}
+
+fn verdict_name(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Leak => "leak",
+        Verdict::Clean => "clean",
+        Verdict::CannotTell => "cannot_tell",
+    }
+}
+
+fn verdict_of(name: &str) -> StoreResult<Verdict> {
+    let all = [Verdict::Leak, Verdict::Clean, Verdict::CannotTell];
+    named("verdict", name, all, verdict_name)
+}
+
+fn pattern_name(pattern: Pattern) -> &'static str {
+    match pattern {
+        Pattern::EveryStep => "every_step",
+        Pattern::EveryNth => "every_nth",
+        Pattern::WithinStep => "within_step",
+        Pattern::Enlarged => "enlarged",
+    }
+}
+
+fn pattern_of(name: &str) -> StoreResult<Pattern> {
+    let all = [
+        Pattern::EveryStep,
+        Pattern::EveryNth,
+        Pattern::WithinStep,
+        Pattern::Enlarged,
+    ];
+    named("pattern", name, all, pattern_name)
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("rows are plain data")
+}
+
+fn parsed<T: DeserializeOwned>(what: &'static str, text: &str) -> StoreResult<T> {
+    serde_json::from_str(text).map_err(|_| corrupt(what, text))
+}

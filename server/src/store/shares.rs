@@ -1,0 +1,208 @@
+//! Links that were handed on. Of a secret, only its hash is here.
+
+use super::rows::{corrupt, named};
+use super::{Reader, StoreError, StoreResult, Writer};
+use api::ids::{RunId, ShareId};
+use api::shares::{Redaction, Share, ShareKind, ShareTarget};
+use rusqlite::{OptionalExtension, Row, named_params, params};
+
+/// A link with what proves that its secret is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShareRow {
+    /// The link.
+    pub share: Share,
+    /// BLAKE3 of its secret, hexadecimal; `None` for team links.
+    pub token_hash: Option<String>,
+}
+
+/// Which link is looked for.
+#[derive(Clone, Copy, Debug)]
+enum Wanted<'a> {
+    Id(&'a ShareId),
+    Hash(&'a str),
+    OfRun(&'a RunId),
+    All,
+}
+
+impl Reader<'_> {
+    /// Links, newest first; those that open a run, or all. `now_ms` decides which have expired.
+    pub fn shares(&self, run: Option<&RunId>, now_ms: i64) -> StoreResult<Vec<Share>> {
+        let wanted = run.map_or(Wanted::All, Wanted::OfRun);
+        let rows = self.share_rows(wanted, now_ms)?;
+        Ok(rows.into_iter().map(|row| row.share).collect())
+    }
+
+    /// A link by its short id.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn share(&self, id: &ShareId, now_ms: i64) -> StoreResult<ShareRow> {
+        let found = self.share_rows(Wanted::Id(id), now_ms)?.pop();
+        found.ok_or_else(|| no_share(id))
+    }
+
+    /// The link whose secret has this hash.
+    pub fn share_by_hash(&self, hash: &str, now_ms: i64) -> StoreResult<Option<ShareRow>> {
+        Ok(self.share_rows(Wanted::Hash(hash), now_ms)?.pop())
+    }
+
+    fn share_rows(&self, wanted: Wanted, now_ms: i64) -> StoreResult<Vec<ShareRow>> {
+        let condition = match wanted {
+            Wanted::Id(_) => "id = :key",
+            Wanted::Hash(_) => "token_hash = :key",
+            Wanted::OfRun(_) => {
+                "EXISTS (SELECT 1 FROM share_runs WHERE share = shares.id AND run = :key)"
+            }
+            Wanted::All => ":key IS NULL",
+        };
+        let key = match wanted {
+            Wanted::Id(id) => Some(id.as_str()),
+            Wanted::Hash(hash) => Some(hash),
+            Wanted::OfRun(run) => Some(run.as_str()),
+            Wanted::All => None,
+        };
+        let sql = format!(
+            "SELECT id, kind, token_hash, target, query, redaction, note, created_ms, created_by, \
+             expires_ms, revoked_ms, revoked_by, last_opened_ms FROM shares WHERE {condition} \
+             ORDER BY created_ms DESC, id"
+        );
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let mut rows = statement.query(named_params! { ":key": key })?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push(self.share_of(row, now_ms)?);
+        }
+        Ok(found)
+    }
+
+    fn share_of(&self, row: &Row, now_ms: i64) -> StoreResult<ShareRow> {
+        let text = |column: &str| row.get::<_, String>(column);
+        let id: ShareId = text("id")?
+            .parse()
+            .map_err(|_| corrupt("link id", "no link id"))?;
+        let (revoked_ms, expires_ms) = (row.get("revoked_ms")?, row.get("expires_ms")?);
+        let runs = self.share_runs(&id)?;
+        let share = Share {
+            kind: named("kind of link", &text("kind")?, KINDS, kind_name)?,
+            target: target_of(&text("target")?, runs)?,
+            query: text("query")?,
+            redaction: named("redaction", &text("redaction")?, REDACTIONS, redaction_name)?,
+            note: text("note")?,
+            created_ms: row.get("created_ms")?,
+            created_by: text("created_by")?,
+            expires_ms,
+            revoked_ms,
+            revoked_by: row.get("revoked_by")?,
+            last_opened_ms: row.get("last_opened_ms")?,
+            state: Share::state_at(revoked_ms, expires_ms, now_ms),
+            id,
+        };
+        let token_hash = row.get("token_hash")?;
+        Ok(ShareRow { share, token_hash })
+    }
+
+    fn share_runs(&self, id: &ShareId) -> StoreResult<Vec<RunId>> {
+        let sql = "SELECT run FROM share_runs WHERE share = ?1 ORDER BY position";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let rows = statement.query_map([id.as_str()], |row| row.get::<_, String>(0))?;
+        let runs = rows.map(|run| {
+            let run = run?;
+            run.parse().map_err(|_| corrupt("run id of a link", &run))
+        });
+        runs.collect()
+    }
+}
+
+impl Writer<'_> {
+    /// Keeps a new link.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn insert_share(&mut self, row: &ShareRow) -> StoreResult<()> {
+        let share = &row.share;
+        let target = match share.target {
+            ShareTarget::Run { .. } => "run",
+            ShareTarget::Comparison { .. } => "comparison",
+        };
+        self.tx.execute(
+            "INSERT INTO shares (id, kind, token_hash, target, query, redaction, note, created_ms, \
+             created_by, expires_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![
+                share.id.as_str(),
+                kind_name(share.kind),
+                row.token_hash,
+                target,
+                share.query,
+                redaction_name(share.redaction),
+                share.note,
+                share.created_ms,
+                share.created_by,
+                share.expires_ms,
+            ],
+        )?;
+        let sql = "INSERT INTO share_runs (share, position, run) VALUES (?1, ?2, ?3)";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        for (position, run) in share.target.runs().iter().enumerate() {
+            statement.execute(params![share.id.as_str(), position as i64, run.as_str()])?;
+        }
+        Ok(())
+    }
+
+    /// Takes a link back; one that was taken back before keeps its date.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn revoke_share(&mut self, id: &ShareId, by: &str, now_ms: i64) -> StoreResult<()> {
+        let sql = "UPDATE shares SET revoked_by = CASE WHEN revoked_ms IS NULL THEN ?2 \
+                   ELSE revoked_by END, revoked_ms = coalesce(revoked_ms, ?3) \
+                   WHERE id = ?1 RETURNING 1";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let found = statement.query_row(params![id.as_str(), by, now_ms], |_| Ok(()));
+        found.optional()?.ok_or_else(|| no_share(id))
+    }
+
+    /// Notes that a link was opened.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn opened_share(&mut self, id: &ShareId, now_ms: i64) -> StoreResult<()> {
+        let sql = "UPDATE shares SET last_opened_ms = ?2 WHERE id = ?1";
+        self.tx.execute(sql, params![id.as_str(), now_ms])?;
+        Ok(())
+    }
+}
+
+const KINDS: [ShareKind; 2] = [ShareKind::Team, ShareKind::Capability];
+
+fn kind_name(kind: ShareKind) -> &'static str {
+    match kind {
+        ShareKind::Team => "team",
+        ShareKind::Capability => "capability",
+    }
+}
+
+const REDACTIONS: [Redaction; 2] = [Redaction::None, Redaction::Redacted];
+
+fn redaction_name(redaction: Redaction) -> &'static str {
+    match redaction {
+        Redaction::None => "none",
+        Redaction::Redacted => "redacted",
+    }
+}
+
+fn target_of(name: &str, mut runs: Vec<RunId>) -> StoreResult<ShareTarget> {
+    match (name, runs.len()) {
+        ("run", 1) => Ok(ShareTarget::Run {
+            run: runs.remove(0),
+        }),
+        ("comparison", 2..) => Ok(ShareTarget::Comparison { runs }),
+        _ => Err(corrupt("target of a link", name)),
+    }
+}
+
+fn no_share(id: &ShareId) -> StoreError {
+    StoreError::NotFound {
+        what: "link",
+        id: id.to_string(),
+    }
+}

@@ -1,0 +1,280 @@
+//! `tidemark compare` and `tidemark gate` on recordings of real runs.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PASS: i32 = 0;
+const REGRESSION: i32 = 1;
+const BAD_INPUT: i32 = 2;
+const CANNOT_TELL: i32 = 3;
+
+struct Gated {
+    code: i32,
+    report: Value,
+}
+
+impl Gated {
+    /// The one difference.
+    fn difference(&self) -> &Value {
+        &self.report["comparison"]["against"][0]["devices"][0]
+    }
+}
+
+fn gate(base: &Path, new: &Path) -> Gated {
+    let output = Command::new(tests::tidemark())
+        .args(["gate", "--json"])
+        .args([base, new])
+        .output()
+        .expect("tidemark runs");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    let code = output.status.code().expect("it was not killed");
+    if !report.is_null() {
+        assert_eq!(
+            report["exit_code"], code,
+            "the document and the status agree"
+        );
+    }
+    Gated { code, report }
+}
+
+fn check(base: &Path, new: &Path, expected: i32) -> Gated {
+    let gated = gate(base, new);
+    let (from, to) = (base.display(), new.display());
+    assert_eq!(
+        gated.code, expected,
+        "{from} → {to}: {}",
+        gated.report["reason"]
+    );
+    gated
+}
+
+fn snapshots(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).expect("the folder can be listed");
+    let paths = entries.map(|entry| entry.expect("the entry can be read").path());
+    let mut found: Vec<_> = paths
+        .filter(|path| path.to_string_lossy().ends_with(".pickle.zst"))
+        .collect();
+    found.sort();
+    found
+}
+
+fn fixture(name: &str) -> PathBuf {
+    tests::workspace_root().join(format!("tests/fixtures/{name}.pickle.zst"))
+}
+
+fn shared(name: &str) -> Option<PathBuf> {
+    let path = tests::shared_dir()?.join(format!("{name}.pickle.zst"));
+    path.is_file().then_some(path)
+}
+
+/// A growth per step of the difference, in decimal megabytes.
+fn growth(side: &Value) -> f64 {
+    side["growth"]["slope"].as_f64().expect("a slope") / 1e6
+}
+
+#[test]
+fn every_recording_passes_against_itself_as_no_change() {
+    let mut folders = vec![tests::workspace_root().join("tests/fixtures")];
+    folders.extend(tests::shared_dir().map(|dir| dir.join("snapshots")));
+    for path in folders.iter().flat_map(|folder| snapshots(folder)) {
+        let gated = check(&path, &path, PASS);
+        assert_eq!(gated.difference()["change"], "none", "{}", path.display());
+    }
+}
+
+#[test]
+fn the_fixtures_leak_fails_and_its_fix_passes() {
+    let (leak, fix) = (fixture("off_v1_moe"), fixture("off_v3_moe"));
+    let gated = check(&fix, &leak, REGRESSION);
+    let reason = gated.report["reason"].as_str().expect("a sentence");
+    assert!(
+        reason.contains("a leak that the baseline does not have"),
+        "{reason}"
+    );
+    let gated = check(&leak, &fix, PASS);
+    let difference = gated.difference();
+    assert_eq!(
+        (&difference["change"], &difference["leaks"]),
+        (&"better".into(), &"fixed".into())
+    );
+}
+
+#[test]
+fn each_shared_leak_fails_against_its_clean_counterpart() {
+    let pairs = [
+        ("clean_plain", "leak_every_other"),
+        ("clean_plain", "leak_hook_cache"),
+        ("clean_plain", "leak_running_loss"),
+        ("clean_plain", "leak_two_sites"),
+        ("te_fix", "te_leak"),
+        ("fastllm_detach", "fastllm_retain"),
+        ("ddp_rank0", "ddp_rank1"),
+        ("off_v4_moe", "off_v1_moe"),
+        ("off_v4_moe", "off_v2_moe"),
+        ("off_v2_moe", "off_v1_moe"),
+    ];
+    for (clean, leak) in pairs {
+        let (Some(clean), Some(leak)) = (
+            shared(&format!("snapshots/{clean}")),
+            shared(&format!("snapshots/{leak}")),
+        ) else {
+            eprintln!("skipped: there is no ../shared");
+            return;
+        };
+        let gated = check(&clean, &leak, REGRESSION);
+        let findings = gated.report["findings"].as_array().expect("a list");
+        let fails = |finding: &&Value| finding["code"] == "leak" && finding["weight"] == "fail";
+        assert!(findings.iter().any(|f| fails(&f)), "{findings:?}");
+        check(&leak, &clean, PASS);
+    }
+}
+
+#[test]
+fn null_pairs_are_told_from_patches() {
+    let (Some(plain), Some(expandable), Some(ring)) = (
+        shared("snapshots/plain_lm"),
+        shared("snapshots/expandable"),
+        shared("snapshots/ring"),
+    ) else {
+        eprintln!("skipped: there is no ../shared");
+        return;
+    };
+    // One program under another allocator setting: equal in what it asks for.
+    for (base, new) in [(&plain, &expandable), (&expandable, &plain)] {
+        let gated = check(base, new, PASS);
+        let requested = &gated.difference()["series"][0];
+        assert_eq!(
+            (&requested["peak"], &requested["end"]),
+            (&0.into(), &0.into())
+        );
+        let first = &gated.difference()["conditions"][0];
+        assert_eq!(first["kind"], "setting", "what differs is said first");
+    }
+    let gated = check(&plain, &ring, CANNOT_TELL);
+    let reason = gated.report["reason"].as_str().expect("a sentence");
+    assert!(
+        reason.contains("the ring of the new run wrapped"),
+        "{reason}"
+    );
+    // With C++ frames the backward functions have names, and that they do is said.
+    let cpp = shared("snapshots/cpp").expect("it is beside the others");
+    let conditions = gate(&plain, &cpp).difference()["conditions"].to_string();
+    assert!(conditions.contains("C++ frames recorded"), "{conditions}");
+    // Without stacks the same levels in the same steps, but too few of them.
+    let stackless = shared("snapshots/nostack").expect("it is beside the others");
+    let gated = check(&plain, &stackless, CANNOT_TELL);
+    for step in gated.difference()["steps"]
+        .as_array()
+        .expect("steps")
+        .iter()
+        .take(3)
+    {
+        assert_eq!(step["base"]["peak"], step["new"]["peak"]);
+    }
+}
+
+#[test]
+fn the_chain_of_patches_tells_its_story() {
+    let versions = ["off_v1_moe", "off_v2_moe", "off_v3_moe", "off_v4_moe"];
+    let files: Option<Vec<PathBuf>> = versions
+        .iter()
+        .map(|name| shared(&format!("snapshots/{name}")))
+        .collect();
+    let Some(files) = files else {
+        eprintln!("skipped: there is no ../shared");
+        return;
+    };
+    let output = Command::new(tests::tidemark())
+        .args(["compare", "--json"])
+        .args(&files)
+        .output()
+        .expect("tidemark runs");
+    let comparison: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    let against = comparison["against"].as_array().expect("three runs");
+    let leaks: Vec<&Value> = against.iter().map(|a| &a["devices"][0]["leaks"]).collect();
+    assert_eq!(leaks, ["slower", "fixed", "fixed"]);
+    // Allocated after steps 1, 4, 7 and 10, GB: the table of measurements.
+    let published = [
+        [0.746, 2.333, 3.583, 4.960],
+        [0.746, 1.367, 2.030, 2.752],
+        [0.746, 0.738, 0.738, 0.738],
+        [0.629, 0.629, 0.629, 0.629],
+    ];
+    for (run, row) in published.iter().enumerate() {
+        let (at, side) = if run == 0 {
+            (0, "base")
+        } else {
+            (run - 1, "new")
+        };
+        let steps = &against[at]["devices"][0]["steps"];
+        for (gigabytes, step) in row.iter().zip([0, 3, 6, 9]) {
+            let end = steps[step][side]["end"].as_f64().expect("a level") / 1e9;
+            assert!(
+                (end - gigabytes).abs() < 0.05,
+                "run {run}, step {step}: {end}"
+            );
+        }
+    }
+    // The leak of v1 is the backward stash: #5700 empties it.
+    let site = &against[0]["devices"][0]["sites"][0];
+    assert_eq!(
+        (&site["change"], &site["matched"]),
+        (&"shrunk".into(), &"inferred".into())
+    );
+    assert_eq!(site["new"]["place"]["name"], "unpack_tensor_with_streams");
+}
+
+#[test]
+fn the_published_pair_grows_less_and_still_leaks() {
+    let (Some(baseline), Some(patched)) = (shared("qwen9b/vl_v0"), shared("qwen9b/vl_v0+P3"))
+    else {
+        eprintln!("skipped: there is no ../shared");
+        return;
+    };
+    let gated = check(&baseline, &patched, PASS);
+    let difference = gated.difference();
+    assert_eq!(
+        (&difference["change"], &difference["leaks"]),
+        (&"better".into(), &"slower".into())
+    );
+    // Four steps only, so within the error of the fit: 103.8 → 33.4 MB a step over a hundred.
+    let [before, after] = [growth(&difference["base"]), growth(&difference["new"])];
+    assert!((95.0..120.0).contains(&before), "{before}");
+    assert!((25.0..45.0).contains(&after), "{after}");
+    let headline = difference["headline"].as_str().expect("a sentence");
+    assert!(headline.contains("still leaking"), "{headline}");
+    check(&patched, &baseline, REGRESSION);
+}
+
+#[test]
+fn bad_input_is_neither_pass_nor_regression() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let junk = folder.path().join("junk.pickle");
+    std::fs::write(&junk, b"not a snapshot").expect("it can be written");
+    check(&fixture("plain_lm"), &junk, BAD_INPUT);
+    check(
+        &folder.path().join("absent.pickle"),
+        &fixture("plain_lm"),
+        BAD_INPUT,
+    );
+}
+
+#[test]
+fn markdown_has_the_verdict_the_numbers_and_no_markup_of_the_files() {
+    let output = Command::new(tests::tidemark())
+        .args(["gate", "--markdown"])
+        .args([fixture("off_v3_moe"), fixture("off_v1_moe")])
+        .output()
+        .expect("tidemark runs");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(
+        text.starts_with("**❌ Regression:** the peak of allocated is"),
+        "{text}"
+    );
+    assert!(
+        text.contains("| peak allocated | 1.20 GiB | 6.00 GiB | +4.80 GiB |"),
+        "{text}"
+    );
+    assert!(text.contains("off\\_v1\\_moe"), "{text}");
+}

@@ -1,0 +1,237 @@
+//! From "it leaks" to the tensor: verdict, growth chart, allocations, stack; what is alive at a
+//! moment; search. All of it in the address.
+
+use super::explore::{wait_for_picture, wait_until};
+use serde_json::{Value, json};
+use tests::{Browser, TestServer, Theme, Viewport};
+
+/// Opens a bundled sample, by its title on the empty page.
+async fn open_sample(browser: &Browser, server: &TestServer, title: &str) {
+    browser.goto(&server.url("/")).await;
+    let click = format!(
+        "const all = [...document.querySelectorAll('button.sample')];
+         const one = all.find(button => button.textContent.includes('{title}'));
+         one?.click();
+         return !!one;"
+    );
+    wait_until(browser, "the samples", 30, &click).await;
+    let there = "return location.pathname.startsWith('/runs/');";
+    wait_until(browser, "the run's page", 60, there).await;
+    wait_for_picture(browser).await;
+}
+
+/// Clicks at the middle of an element, as a mouse does.
+async fn click(browser: &Browser, what: &str, find: &str) {
+    let script = format!(
+        "const one = {find};
+         if (!one) return null;
+         one.scrollIntoView({{ block: 'center' }});
+         const box = one.getBoundingClientRect();
+         return [box.left + box.width / 2, box.top + box.height / 2];"
+    );
+    let at = browser.eval(&script).await;
+    assert!(at.is_array(), "there is no {what}");
+    click_at(browser, &at).await;
+}
+
+async fn click_at(browser: &Browser, at: &Value) {
+    for kind in ["mouseMoved", "mousePressed", "mouseReleased"] {
+        let params = json!({
+            "type": kind, "x": at[0], "y": at[1], "button": "left", "clickCount": 1,
+        });
+        browser.cdp("Input.dispatchMouseEvent", params).await;
+    }
+}
+
+async fn open_tab(browser: &Browser, tab: &str) {
+    let find = format!("document.getElementById('tab-{tab}')");
+    click(browser, tab, &find).await;
+}
+
+/// A point of the growth chart where its first band is painted, at the last step.
+const FIRST_BAND: &str = "
+    const plot = document.querySelector('.growth-plot');
+    plot.scrollIntoView({ block: 'center' });
+    const box = plot.getBoundingClientRect();
+    for (let y = box.top + 1; y < box.bottom; y += 1) {
+        const found = document.elementFromPoint(box.right - 2, y);
+        if (found?.dataset?.band === '0') return [box.right - 2, y + 2];
+    }
+    return null;";
+
+#[tokio::test]
+async fn from_the_growth_chart_to_the_stack_of_a_leaked_block() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    open_sample(&browser, &server, "A forward hook that keeps activations").await;
+    open_tab(&browser, "leaks").await;
+    let verdict = "return document.querySelector('.verdict.leak h2')?.textContent === \
+                   'Leaks 8.00 MiB a step';";
+    wait_until(&browser, "the verdict", 30, verdict).await;
+    wait_until(
+        &browser,
+        "the growth chart",
+        30,
+        "return document.querySelectorAll('.growth-plot .band').length > 1;",
+    )
+    .await;
+    // First click: the band that grows.
+    let at = browser.eval(FIRST_BAND).await;
+    assert!(at.is_array(), "the leaking band is not painted at the end");
+    click_at(&browser, &at).await;
+    let listed = "return document.querySelectorAll('tr.block').length === 12 && \
+                  document.querySelectorAll('tr.block.new-step').length === 12 && \
+                  /site=s[0-9a-f]{16}/.test(location.search) && /sel=g/.test(location.search);";
+    wait_until(&browser, "its allocations, one in each step", 30, listed).await;
+    let read = "return document.querySelector('.growth-readout').textContent;";
+    let readout = browser.eval(read).await;
+    let readout = readout.as_str().expect("words");
+    assert!(readout.contains("save_activation_hook"), "{readout}");
+    assert!(
+        readout.contains("(100,663,296 B) in 12 blocks"),
+        "{readout}"
+    );
+    // Second click: one of its allocations.
+    click(
+        &browser,
+        "an allocation",
+        "document.querySelectorAll('tr.block')[3]",
+    )
+    .await;
+    let stack = "return [...document.querySelectorAll('.panel .stack code')]\
+                 .some(code => code.textContent === 'save_activation_hook') && \
+                 /sel=b/.test(location.search);";
+    wait_until(&browser, "its stack", 30, stack).await;
+    browser.screenshot("leaks-selected").await;
+    // The address is all of it.
+    let link = browser.eval("return location.href;").await;
+    browser.goto(link.as_str().expect("an address")).await;
+    wait_until(&browser, "the verdict of the link", 30, verdict).await;
+    wait_until(&browser, "the stack of the link", 30, stack).await;
+    let selected = "return document.querySelectorAll('tr.block.selected').length === 1 && \
+                    document.querySelectorAll('tr.group.selected').length === 1;";
+    wait_until(&browser, "the rows of the link", 30, selected).await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_is_alive_is_drawn_zoomed_and_compared() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Dark).await;
+    open_sample(&browser, &server, "An activation offloader that leaks").await;
+    open_tab(&browser, "alive").await;
+    let drawn = "return document.querySelectorAll('.boxes .box').length > 3;";
+    wait_until(&browser, "the treemap", 30, drawn).await;
+    browser.screenshot("alive-treemap").await;
+    let largest = "document.querySelector('.boxes .box')";
+    click(&browser, "the largest box", largest).await;
+    wait_until(
+        &browser,
+        "the zoom",
+        20,
+        "return /root=[0-9a-f]{16}/.test(location.search);",
+    )
+    .await;
+    let find = "[...document.querySelectorAll('.moments .segment')].at(-1)";
+    click(&browser, "the flame graph", find).await;
+    let flame = "return /chart=flame/.test(location.search) && \
+                 document.querySelectorAll('.boxes.flame .box').length > 1;";
+    wait_until(&browser, "the flame graph", 20, flame).await;
+    browser.screenshot("alive-flame").await;
+    let find = "[...document.querySelectorAll('.moments .button')].at(-1)";
+    click(&browser, "compare", find).await;
+    let compared = "return /vs=\\d+/.test(location.search) && \
+                    document.querySelectorAll('.came-and-went .share-table').length === 2;";
+    wait_until(&browser, "what came and went", 30, compared).await;
+    browser.screenshot("alive-compared").await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_filter_is_in_the_address_and_every_tab_fits_every_screen() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    open_sample(&browser, &server, "A small language model").await;
+    let page = browser.eval("return location.href;").await;
+    let page = page.as_str().expect("an address").to_owned();
+    browser
+        .goto(&format!(
+            "{page}?v=2&tab=allocations&q=forward&min=1048576&sort=largest"
+        ))
+        .await;
+    let found = "return document.querySelectorAll('tr.block').length > 5 && \
+                 document.querySelector('.filter input').value === 'forward';";
+    wait_until(&browser, "what the filter of the link finds", 30, found).await;
+    for tab in ["leaks", "alive", "allocations"] {
+        browser.goto(&format!("{page}?v=2&tab={tab}")).await;
+        let ready = "return document.querySelectorAll('.questions .honesty').length === 1 && \
+                     !document.querySelector('.questions [aria-busy=true]');";
+        wait_until(&browser, "the tab", 30, ready).await;
+        for viewport in [Viewport::Desktop, Viewport::Phone] {
+            for theme in [Theme::Light, Theme::Dark] {
+                browser.set_viewport(viewport).await;
+                browser.set_theme(theme).await;
+                tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+                let name = format!("{tab}-{viewport:?}-{theme:?}").to_lowercase();
+                browser.screenshot(&name).await;
+                let wide = "return document.documentElement.scrollWidth > innerWidth;";
+                let wide = browser.eval(wide).await;
+                assert_eq!(wide, Value::Bool(false), "{name} scrolls sideways");
+            }
+        }
+    }
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+/// Starts a bench of the baseline of the vision-language model, and opens its run.
+async fn open_engine_run(browser: &Browser, server: &TestServer) {
+    browser.goto(&server.url("/")).await;
+    let start = "fetch('/api/bench', {
+            method: 'POST',
+            headers: { 'Content-Type': 'application/json' },
+            body: JSON.stringify({
+                rows: [{ config: 'vl-qwen3.5-9b', patches: [] }],
+                device: 'sim', steps: 8, recorded_steps: 8,
+            }),
+        }).then(answer => { window.__started = answer.status; });
+        return null;";
+    browser.eval(start).await;
+    let run = "fetch('/api/runs').then(a => a.json())
+            .then(runs => { window.__run = runs.find(run => run.source === 'engine')?.id; });
+        return typeof window.__run === 'string';";
+    wait_until(browser, "the run of the bench", 120, run).await;
+    let run = browser.eval("return window.__run;").await;
+    let run = run.as_str().expect("an id").to_owned();
+    browser.goto(&server.url(&format!("/runs/{run}"))).await;
+    wait_for_picture(browser).await;
+}
+
+#[tokio::test]
+async fn an_engine_run_leads_from_the_growth_chart_to_what_holds_the_tensor() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    open_engine_run(&browser, &server).await;
+    // First click: the question.
+    open_tab(&browser, "leaks").await;
+    let drawn = "return document.querySelectorAll('.growth-plot .band').length > 1 && \
+                 !!document.querySelector('.verdict.leak');";
+    wait_until(&browser, "verdict and growth chart", 60, drawn).await;
+    browser.screenshot("engine-leaks").await;
+    // Second click: the band that grows. Third: one of its allocations.
+    let at = browser.eval(FIRST_BAND).await;
+    assert!(at.is_array(), "the leaking band is not painted at the end");
+    click_at(&browser, &at).await;
+    let listed = "return document.querySelectorAll('tr.block').length > 5;";
+    wait_until(&browser, "its allocations", 30, listed).await;
+    click(
+        &browser,
+        "an allocation",
+        "document.querySelectorAll('tr.block')[5]",
+    )
+    .await;
+    let held = "return [...document.querySelectorAll('.panel dd')]\
+                .some(fact => fact.textContent.includes('held by bwd_tensor_stash'));";
+    wait_until(&browser, "what holds it", 30, held).await;
+    browser.screenshot("engine-held").await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}

@@ -1,0 +1,259 @@
+//! The recipes that leave this repository: the Python capture, with a stand-in for torch, and the
+//! shell steps of the GitHub Actions example, against a real server.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tests::TestServer;
+
+/// A torch that has no GPU: it hands out a recorded snapshot, and fails when it is told to.
+const FAKE_TORCH: &str = r#"
+import os, shutil
+
+class _C:
+    observer = None
+
+    @staticmethod
+    def _cuda_attach_out_of_memory_observer(observer):
+        _C.observer = observer
+
+class cuda:
+    class OutOfMemoryError(RuntimeError):
+        pass
+
+    class memory:
+        recording = False
+
+        @staticmethod
+        def _record_memory_history(enabled="all", max_entries=None, **_):
+            cuda.memory.recording = enabled is not None
+
+        @staticmethod
+        def _dump_snapshot(path):
+            assert cuda.memory.recording, "nothing was recorded"
+            shutil.copyfile(os.environ["FAKE_SNAPSHOT"], path)
+
+def run_out_of_memory():
+    _C.observer(0, 1, 2, 3)
+    raise cuda.OutOfMemoryError("CUDA out of memory")
+"#;
+
+/// The smallest history there is.
+const PLAIN_SNAPSHOT: &str = r#"{"segments": [], "device_traces": [[
+    {"action": "alloc", "addr": 1024, "size": 512, "stream": 0, "frames": []}]]}"#;
+
+fn recipe(name: &str) -> PathBuf {
+    tests::workspace_root().join("recipes").join(name)
+}
+
+fn fixture(name: &str) -> PathBuf {
+    tests::workspace_root().join(format!("tests/fixtures/{name}.pickle.zst"))
+}
+
+/// A folder with the stand-in, the capture and a training script.
+fn program(script: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).expect("it can be written");
+    };
+    write("torch.py", FAKE_TORCH);
+    write("train.py", script);
+    std::fs::copy(
+        recipe("tidemark_capture.py"),
+        folder.path().join("tidemark_capture.py"),
+    )
+    .expect("the recipe is there");
+    folder
+}
+
+fn python(folder: &Path, args: &[&str], snapshot: &Path) -> Output {
+    Command::new("python3")
+        .args(args)
+        .current_dir(folder)
+        .env("PYTHONPATH", folder)
+        .env("FAKE_SNAPSHOT", snapshot)
+        .env_remove("TIDEMARK_SERVER")
+        .output()
+        .expect("python3 runs")
+}
+
+fn names_of(server: &TestServer) -> Vec<String> {
+    let output = Command::new("curl")
+        .args(["--silent", "--fail", &server.url("/api/runs")])
+        .output()
+        .expect("curl runs");
+    let runs: Value = serde_json::from_slice(&output.stdout).expect("a list of runs");
+    let runs = runs.as_array().expect("a list");
+    let mut names: Vec<String> = runs
+        .iter()
+        .map(|run| run["name"].as_str().expect("a name").to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_capture_uploads_at_the_end_and_every_n_steps() {
+    let server = TestServer::start();
+    let script = format!(
+        "import os\n\
+         from tidemark_capture import Capture\n\
+         with Capture('{}', name='llama', every=2) as capture:\n\
+         \x20   for step in range(3):\n\
+         \x20       capture.step()\n\
+         \x20   os.environ['FAKE_SNAPSHOT'] = r'{}'\n\
+         assert len(capture.links) == 2, capture.links\n",
+        server.url(""),
+        fixture("streams").display()
+    );
+    let folder = program(&script);
+    let output = python(folder.path(), &["train.py"], &fixture("plain_lm"));
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    assert!(log.contains("/runs/run_"), "{log}");
+    assert_eq!(names_of(&server), ["llama-step2.pickle", "llama.pickle"]);
+}
+
+#[test]
+fn running_out_of_memory_is_captured_once_and_still_fails_the_script() {
+    let server = TestServer::start();
+    let folder = program("import torch\ntorch.run_out_of_memory()\n");
+    let url = server.url("");
+    let args = [
+        "tidemark_capture.py",
+        "--server",
+        &url,
+        "--compress",
+        "train.py",
+    ];
+    // Packed once: the fixtures are packed already, so this one is plain.
+    let plain = folder.path().join("plain.json");
+    std::fs::write(&plain, PLAIN_SNAPSHOT).expect("it can be written");
+    let output = python(folder.path(), &args, &plain);
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && log.contains("CUDA out of memory"),
+        "{log}"
+    );
+    assert_eq!(names_of(&server), ["train-oom.pickle.gz"]);
+}
+
+#[test]
+fn an_upload_that_fails_never_fails_the_training() {
+    let script = "from tidemark_capture import Capture\n\
+                  with Capture('http://127.0.0.1:9', name='x'):\n\
+                  \x20   pass\n\
+                  print('trained')\n";
+    let folder = program(script);
+    let output = python(folder.path(), &["train.py"], &fixture("plain_lm"));
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "trained");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        log.contains("no snapshot was uploaded") && log.contains("curl -T"),
+        "{log}"
+    );
+}
+
+/// The shell steps of a workflow, by name: the `run: |` blocks, as GitHub would see them.
+fn shell_steps(workflow: &str) -> Vec<(String, String)> {
+    let mut steps = Vec::new();
+    let mut name = String::new();
+    let mut lines = workflow.lines().peekable();
+    while let Some(line) = lines.next() {
+        if let Some(found) = line.trim().strip_prefix("- name: ") {
+            found.clone_into(&mut name);
+        }
+        if line.trim() != "run: |" {
+            continue;
+        }
+        let indent = line.len() - line.trim_start().len();
+        let mut script = String::new();
+        while let Some(next) = lines
+            .next_if(|next| next.trim().is_empty() || next.len() - next.trim_start().len() > indent)
+        {
+            script.push_str(next.trim());
+            script.push('\n');
+        }
+        steps.push((name.clone(), script));
+    }
+    steps
+}
+
+/// What a runner does with a workflow's shell steps: the exit status of each, and the job summary.
+fn run_workflow(server: &TestServer, base: &str, new: &str) -> (Vec<(String, i32)>, String) {
+    let workflow = std::fs::read_to_string(recipe("github-actions.yml")).expect("the recipe");
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |path: &str| folder.path().join(path);
+    for (checkout, snapshot) in [("base", base), ("new", new)] {
+        std::fs::create_dir_all(at(checkout).join(".github")).expect("a folder");
+        let script = format!(
+            "import os, sys\n\
+             assert sys.argv[1:] == ['--steps', '12'], sys.argv\n\
+             os.environ['FAKE_SNAPSHOT'] = r'{}'\n",
+            fixture(snapshot).display()
+        );
+        std::fs::write(at(checkout).join("train.py"), script).expect("it can be written");
+    }
+    let capture = at("new/.github/tidemark_capture.py");
+    std::fs::copy(recipe("tidemark_capture.py"), capture).expect("the recipe is there");
+    std::fs::create_dir(at("packages")).expect("a folder");
+    std::fs::write(at("packages/torch.py"), FAKE_TORCH).expect("it can be written");
+    std::fs::create_dir(at("bin")).expect("a folder");
+    // Whatever the binary under test is called.
+    std::os::unix::fs::symlink(tests::tidemark(), at("bin/tidemark")).expect("a link");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", at("bin").display());
+    let steps = shell_steps(&workflow).into_iter().map(|(name, script)| {
+        // As GitHub starts `shell: bash`.
+        let output = Command::new("bash")
+            .args(["--noprofile", "--norc", "-eo", "pipefail", "-c", &script])
+            .current_dir(folder.path())
+            .env("PATH", &path)
+            .env("PYTHONPATH", at("packages"))
+            .env("GITHUB_STEP_SUMMARY", at("summary.md"))
+            .env("TIDEMARK_SERVER", server.url(""))
+            .env("PR_URL", "https://github.com/me/repo/pull/7")
+            .output()
+            .expect("bash runs");
+        let code = output.status.code().expect("it was not killed");
+        eprintln!(
+            "{name}: {code}\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        (name, code)
+    });
+    let codes = steps.collect();
+    let summary = std::fs::read_to_string(at("summary.md")).expect("a summary was written");
+    (codes, summary)
+}
+
+#[test]
+fn the_workflow_fails_a_leak_and_links_the_comparison() {
+    let server = TestServer::start();
+    let (codes, summary) = run_workflow(&server, "off_v3_moe", "off_v1_moe");
+    let expected = [
+        ("Record the base", 0),
+        ("Record the pull request", 0),
+        ("Gate", 1),
+        ("Link the comparison", 0),
+    ];
+    assert_eq!(codes, expected.map(|(name, code)| (name.to_owned(), code)));
+    assert!(summary.contains("❌ Regression"), "{summary}");
+    let link = format!("{}/compare?v=1&runs=run_", server.url(""));
+    assert!(summary.contains(&link), "{summary}");
+    let output = Command::new("curl")
+        .args(["--silent", "--fail", &server.url("/api/comparisons")])
+        .output()
+        .expect("curl runs");
+    let recorded: Value = serde_json::from_slice(&output.stdout).expect("a list");
+    assert_eq!(recorded[0]["pr"], "https://github.com/me/repo/pull/7");
+}
+
+#[test]
+fn the_workflow_passes_a_fix() {
+    let server = TestServer::start();
+    let (codes, summary) = run_workflow(&server, "off_v1_moe", "off_v3_moe");
+    assert!(codes.iter().all(|(_, code)| *code == 0), "{codes:?}");
+    assert!(summary.contains("✅ Pass"), "{summary}");
+}

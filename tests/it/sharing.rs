@@ -1,0 +1,184 @@
+//! A link is copied, opened in a fresh browser without login, and taken back.
+
+use fantoccini::Locator;
+use serde_json::Value;
+use std::fs;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tests::{Browser, TestServer, Theme, Viewport};
+
+const TOKEN: &str = "correct-horse";
+
+/// A view as version 1 writes it.
+const VIEW: &str = "v=1&from=1200&to=4800&axis=time&group=file&sel=b1000";
+
+async fn wait_until(browser: &Browser, what: &str, script: &str) {
+    let started = Instant::now();
+    while browser.eval(script).await != Value::Bool(true) {
+        if started.elapsed() > Duration::from_secs(60) {
+            browser.screenshot("share-stuck").await;
+            panic!("{what}: not in a minute");
+        }
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+}
+
+async fn wait_for_picture(browser: &Browser) {
+    let settled = "return document.querySelector('.timeline')?.ariaBusy === 'false' && \
+                   !document.querySelector('.timeline-skeleton.shown') && \
+                   !!document.querySelector('.panel .stack');";
+    wait_until(browser, "the fine picture and the selection", settled).await;
+}
+
+async fn click(browser: &Browser, selector: &str) {
+    let element = browser.page.wait().for_element(Locator::Css(selector));
+    let element = element.await.unwrap_or_else(|_| panic!("no {selector}"));
+    element
+        .click()
+        .await
+        .unwrap_or_else(|e| panic!("{selector}: {e}"));
+}
+
+async fn write(browser: &Browser, selector: &str, text: &str) {
+    let element = browser.page.wait().for_element(Locator::Css(selector));
+    let element = element.await.unwrap_or_else(|_| panic!("no {selector}"));
+    element.clear().await.expect("a field");
+    element.send_keys(text).await.expect("a field");
+}
+
+/// Opens the page as someone who types the token.
+async fn sign_in(browser: &Browser, server: &TestServer) {
+    browser.goto(&server.url("/")).await;
+    write(browser, "#token", TOKEN).await;
+    click(browser, ".token-form button").await;
+    click(browser, "button.sample").await;
+    let there = "return location.pathname.startsWith('/runs/');";
+    wait_until(browser, "the run's page", there).await;
+}
+
+/// What a person reads of the view: the address, the picture in words, the selection.
+async fn view(browser: &Browser) -> Value {
+    browser
+        .eval(
+            "const text = id => document.querySelector(id)?.textContent;
+             return [location.search, text('#timeline-summary'), text('#timeline-window'),
+                     text('.panel'), text('.run-facts .fact-row')];",
+        )
+        .await
+}
+
+/// Makes a link in the dialog; its address.
+async fn make_link(browser: &Browser, redacted: bool) -> String {
+    click(browser, ".run-actions > button:last-of-type").await;
+    click(browser, ".share-kind:last-of-type input").await;
+    if redacted {
+        click(browser, ".share-check input").await;
+        let rows = "return document.querySelectorAll('.share-preview tbody tr').length > 3;";
+        wait_until(browser, "the preview", rows).await;
+    }
+    write(browser, "#share-note", "for the review").await;
+    write(browser, "#share-name", "Kim").await;
+    browser
+        .screenshot(&format!("share-dialog-{redacted}"))
+        .await;
+    if redacted {
+        browser.set_viewport(Viewport::Phone).await;
+        browser.set_theme(Theme::Dark).await;
+        browser.screenshot("share-dialog-phone-dark").await;
+        browser.set_viewport(Viewport::Desktop).await;
+        browser.set_theme(Theme::Light).await;
+    }
+    click(browser, ".share-form button[type=submit]").await;
+    let made = "return !!document.querySelector('.share-link input')?.value;";
+    wait_until(browser, "the link", made).await;
+    browser.screenshot(&format!("share-made-{redacted}")).await;
+    let url = browser.eval("return document.querySelector('.share-link input').value;");
+    let url = url.await.as_str().expect("an address").to_owned();
+    browser
+        .eval("document.querySelector('dialog[open]').close(); return null;")
+        .await;
+    url
+}
+
+#[tokio::test]
+async fn a_link_without_login_opens_the_identical_view_until_it_is_revoked() {
+    let folder = TempDir::with_prefix("tidemark-token-").expect("a temporary folder");
+    let token_file = folder.path().join("token");
+    fs::write(&token_file, TOKEN).expect("the token is kept");
+    let token_file = token_file.to_str().expect("a path in UTF-8");
+    let server = TestServer::start_with(&["--token-file", token_file]);
+    let maker = Browser::open(Viewport::Desktop, Theme::Light).await;
+    sign_in(&maker, &server).await;
+    let run = maker.eval("return location.href;").await;
+    let run = run.as_str().expect("an address").to_owned();
+    maker.goto(&format!("{run}?{VIEW}")).await;
+    wait_for_picture(&maker).await;
+    let shown = view(&maker).await;
+    let open = make_link(&maker, false).await;
+    let redacted = make_link(&maker, true).await;
+
+    // Another browser: no cookie, no token.
+    let reader = Browser::open(Viewport::Desktop, Theme::Light).await;
+    reader.goto(&open).await;
+    wait_for_picture(&reader).await;
+    assert_eq!(view(&reader).await, shown);
+    let banner = reader.eval("return document.querySelector('.link-banner').textContent;");
+    let banner = banner.await.as_str().expect("a text").to_owned();
+    assert!(
+        banner.starts_with("Read-only link without login · expires 2"),
+        "{banner}"
+    );
+    let closed = "return !document.querySelector('dialog[open]');";
+    assert_eq!(reader.eval(closed).await, Value::Bool(true));
+    reader.screenshot("share-opened").await;
+    // The address bar is a link like any other: reloaded, it shows the same.
+    let here = reader.eval("return location.href;").await;
+    reader.goto(here.as_str().expect("an address")).await;
+    wait_for_picture(&reader).await;
+    assert_eq!(view(&reader).await, shown);
+
+    reader.goto(&redacted).await;
+    wait_for_picture(&reader).await;
+    let page = reader.eval("return document.body.textContent;").await;
+    let page = page.as_str().expect("a text");
+    assert!(page.contains("names, paths and metadata are left out"));
+    assert!(
+        !page.contains("/srv/") && !page.contains("/home/"),
+        "{page}"
+    );
+    reader.screenshot("share-redacted").await;
+    reader.set_viewport(Viewport::Phone).await;
+    reader.set_theme(Theme::Dark).await;
+    reader.screenshot("share-redacted-phone-dark").await;
+    let wide = "return document.documentElement.scrollWidth > innerWidth;";
+    assert_eq!(reader.eval(wide).await, Value::Bool(false));
+
+    revoke_all(&maker, &run).await;
+    reader.set_viewport(Viewport::Desktop).await;
+    reader.goto(&open).await;
+    let gone = "return document.body.textContent.includes('It was revoked on 2');";
+    wait_until(&reader, "the words about the end", gone).await;
+    reader.screenshot("share-revoked").await;
+    let complaints = reader.complaints().await;
+    let policy = complaints
+        .iter()
+        .find(|said| said.contains("Security Policy"));
+    assert_eq!(policy, None);
+    // The rest of the server is as closed as before.
+    reader.goto(&server.url("/")).await;
+    let asked = "return !!document.querySelector('dialog[open] #token');";
+    wait_until(&reader, "the question for the token", asked).await;
+}
+
+async fn revoke_all(browser: &Browser, run: &str) {
+    browser.goto(run).await;
+    click(browser, ".run-actions > button:last-of-type").await;
+    for left in [1, 0] {
+        click(browser, ".share-entry .link-button").await;
+        let fewer = format!(
+            "return document.querySelectorAll('.share-entry .link-button').length === {left};"
+        );
+        wait_until(browser, "the list without the link", &fewer).await;
+    }
+    browser.screenshot("share-list-revoked").await;
+}

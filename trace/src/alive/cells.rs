@@ -1,0 +1,174 @@
+//! Blocks summed up by everything but when and where they were allocated.
+
+use super::Subject;
+use crate::forward;
+use crate::leaks::site;
+use crate::span::Span;
+use crate::stacks::{FxHashMap, StackIdx};
+use crate::trace::{BlockIdx, BlockKind, KindIdx};
+use crate::units::{Bytes, EventIdx};
+
+/// How many blocks, and their sizes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Blocks.
+    pub count: u64,
+    /// Σ block sizes.
+    pub bytes: Bytes,
+}
+
+impl Tally {
+    /// Counts one more block.
+    pub fn add(&mut self, size: Bytes) {
+        self.count += 1;
+        self.bytes += size;
+    }
+
+    /// Counts others too.
+    pub fn join(&mut self, other: Tally) {
+        self.count += other.count;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Blocks that no grouping tells apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Their kind.
+    pub kind: KindIdx,
+    /// Whether they existed before the first event.
+    pub preexisting: bool,
+    /// For blocks without a Python stack, that of the forward operation whose backward pass made
+    /// them, as inferred; [`StackIdx::NONE`] where they have their own or nothing was found.
+    pub forward: StackIdx,
+    /// How many they are.
+    pub tally: Tally,
+}
+
+/// What is alive at an event.
+pub fn alive(subject: Subject<'_>, at: EventIdx) -> Vec<Cell> {
+    let mut cells = Cells::new(subject);
+    each_alive(subject, at, |block| cells.add(block));
+    cells.finish()
+}
+
+/// What is alive at the end of a span and was not before its first event happened.
+pub fn came(subject: Subject<'_>, events: Span<EventIdx>) -> Vec<Cell> {
+    let mut cells = Cells::new(subject);
+    let blocks = &subject.device.blocks;
+    each_alive(subject, events.end(), |block| {
+        let new = block.0 >= blocks.n_preexisting && blocks.alloc[block.index()] > events.start().0;
+        if new {
+            cells.add(block);
+        }
+    });
+    cells.finish()
+}
+
+/// What is alive at the start of a span and no longer at its end.
+pub fn went(subject: Subject<'_>, events: Span<EventIdx>) -> Vec<Cell> {
+    let mut cells = Cells::new(subject);
+    let blocks = &subject.device.blocks;
+    each_alive(subject, events.start(), |block| {
+        if blocks.free_requested[block.index()] <= events.end().0 {
+            cells.add(block);
+        }
+    });
+    cells.finish()
+}
+
+/// What was allocated after the start of a span and given back before its end.
+pub fn passed(subject: Subject<'_>, events: Span<EventIdx>) -> Tally {
+    let blocks = &subject.device.blocks;
+    let (after, until) = (events.start().0 + 1, events.end().0 + 1);
+    let range = blocks.allocated_in(Span::new(EventIdx(after.min(until)), EventIdx(until)));
+    let mut tally = Tally::default();
+    for block in range {
+        if blocks.free_requested[block as usize] <= events.end().0 {
+            tally.add(blocks.kind(BlockIdx(block)).size);
+        }
+    }
+    tally
+}
+
+/// Calls `found` with each block that is allocated at an event, oldest first.
+pub(super) fn each_alive(subject: Subject<'_>, at: EventIdx, mut found: impl FnMut(BlockIdx)) {
+    let blocks = &subject.device.blocks;
+    let start = blocks.n_preexisting as usize;
+    let end = start + blocks.alloc[start..].partition_point(|&alloc| alloc <= at.0);
+    let live = subject.live;
+    live.outliving(blocks, end as u32, at.0, |block| {
+        // What other streams still use was given back all the same.
+        if blocks.free_requested[block.index()] > at.0 {
+            found(block);
+        }
+    });
+}
+
+/// Sums blocks up.
+struct Cells<'a> {
+    subject: Subject<'a>,
+    /// Per kind, of those that were allocated by an event.
+    of_kind: Vec<Tally>,
+    preexisting: Vec<Tally>,
+    /// Per kind, whether it has a Python stack: unknown until asked.
+    stacked: Vec<Option<bool>>,
+    inferred: FxHashMap<(KindIdx, StackIdx), Tally>,
+}
+
+impl<'a> Cells<'a> {
+    fn new(subject: Subject<'a>) -> Cells<'a> {
+        let n = subject.device.blocks.kinds.len();
+        Cells {
+            subject,
+            of_kind: vec![Tally::default(); n],
+            preexisting: vec![Tally::default(); n],
+            stacked: vec![None; n],
+            inferred: FxHashMap::default(),
+        }
+    }
+
+    fn add(&mut self, block: BlockIdx) {
+        let Subject { device, stacks, .. } = self.subject;
+        let kind = device.blocks.kind[block.index()];
+        let BlockKind {
+            size, alloc_stack, ..
+        } = device.blocks.kinds[kind.index()];
+        if block.0 < device.blocks.n_preexisting {
+            return self.preexisting[kind.index()].add(size);
+        }
+        let stacked =
+            self.stacked[kind.index()].get_or_insert_with(|| site::has_python(stacks, alloc_stack));
+        if !*stacked
+            && let Some(found) = forward::of_block(device, stacks, block)
+            && found.stack != StackIdx::NONE
+        {
+            let key = (kind, found.stack);
+            return self.inferred.entry(key).or_default().add(size);
+        }
+        self.of_kind[kind.index()].add(size);
+    }
+
+    fn finish(self) -> Vec<Cell> {
+        let cells = |tallies: Vec<Tally>, preexisting| {
+            let filled = tallies.into_iter().enumerate().filter(|(_, t)| t.count > 0);
+            filled.map(move |(kind, tally)| Cell {
+                kind: KindIdx(kind as u32),
+                preexisting,
+                forward: StackIdx::NONE,
+                tally,
+            })
+        };
+        let mut all: Vec<Cell> = cells(self.preexisting, true).collect();
+        all.extend(cells(self.of_kind, false));
+        let mut inferred: Vec<_> = self.inferred.into_iter().collect();
+        inferred.sort_unstable_by_key(|(key, _)| *key);
+        all.extend(inferred.into_iter().map(|((kind, forward), tally)| Cell {
+            kind,
+            preexisting: false,
+            forward,
+            tally,
+        }));
+        all
+    }
+}

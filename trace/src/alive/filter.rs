@@ -1,0 +1,304 @@
+//! Allocations that are looked for: by place, size, age, stream, pool, step, moment.
+
+use super::{Subject, Tally};
+use crate::leaks::site::{self, SiteKey};
+use crate::span::Span;
+use crate::stacks::{FxHashMap, StackIdx};
+use crate::trace::{BlockIdx, BlockKind, DeviceTrace, PoolId, PoolSize};
+use crate::units::{Bytes, EventIdx};
+
+/// Which pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// All pools of a size.
+    Size(PoolSize),
+    /// One pool, both sizes.
+    Pool(PoolId),
+}
+
+/// What to look for; the default finds everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Part of a function's or a file's name, in any frame, in any case.
+    pub text: String,
+    /// The call shape.
+    pub site: Option<SiteKey>,
+    /// The recorded stack.
+    pub stack: Option<StackIdx>,
+    /// Block sizes from here.
+    pub min_size: Option<Bytes>,
+    /// Block sizes up to here.
+    pub max_size: Option<Bytes>,
+    /// Ends of steps that it has outlived, from here.
+    pub min_age: Option<u32>,
+    /// Ends of steps that it has outlived, up to here.
+    pub max_age: Option<u32>,
+    /// Raw stream handle.
+    pub stream: Option<u64>,
+    /// Pool.
+    pub pool: Option<Place>,
+    /// Steps in which it was allocated, both ends included.
+    pub born: Option<(u32, u32)>,
+    /// An event at which it is alive.
+    pub alive_at: Option<EventIdx>,
+}
+
+/// In which order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// By allocation.
+    #[default]
+    Oldest,
+    /// By allocation, the last first.
+    Newest,
+    /// By size, the largest first, the older of equals first.
+    Largest,
+}
+
+/// What cannot be looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadFilter {
+    /// The device has no steps.
+    #[error("the device has no steps, so there is no age in steps and no step of birth")]
+    NoSteps,
+}
+
+/// A page of what was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// All that was found.
+    pub total: Tally,
+    /// This page of it.
+    pub blocks: Vec<BlockIdx>,
+}
+
+/// How many ends of steps a block has outlived.
+pub fn age(device: &DeviceTrace, block: BlockIdx) -> u32 {
+    let ends = || device.steps.iter().map(|step| step.events.end().0);
+    let crossed = |event: u32| ends().filter(|&end| end <= event).count() as u32;
+    let at = block.index();
+    let before = match block.0 < device.blocks.n_preexisting {
+        true => 0,
+        false => crossed(device.blocks.alloc[at]),
+    };
+    crossed(device.blocks.free_requested[at]) - before
+}
+
+/// Finds a page of blocks.
+///
+/// # Errors
+/// When it asks for steps and there are none.
+pub fn select(
+    subject: Subject<'_>,
+    filter: &Filter,
+    order: Order,
+    offset: usize,
+    limit: usize,
+) -> Result<Page, BadFilter> {
+    let search = Search::new(subject, filter)?;
+    let blocks = &subject.device.blocks;
+    let mut page = Page::default();
+    let mut of_kind = vec![0_u64; blocks.kinds.len()];
+    // The oldest are met first: one pass gathers and counts.
+    let first = match order {
+        Order::Oldest => offset..offset.saturating_add(limit),
+        Order::Newest | Order::Largest => 0..0,
+    };
+    let mut nth = 0;
+    search.each(|block| {
+        of_kind[blocks.kind[block.index()].index()] += 1;
+        if first.contains(&nth) {
+            page.blocks.push(block);
+        }
+        nth += 1;
+    });
+    for (kind, count) in blocks.kinds.iter().zip(&of_kind) {
+        page.total.count += count;
+        page.total.bytes += Bytes(kind.size.0 * count);
+    }
+    let total = nth;
+    let shown = offset.min(total)..offset.saturating_add(limit).min(total);
+    match order {
+        Order::Oldest => {}
+        Order::Newest => page.blocks = newest(&search, total - shown.end..total - shown.start),
+        Order::Largest => page.blocks = largest(&search, &of_kind, shown),
+    }
+    Ok(page)
+}
+
+/// A part of all found blocks, the last first.
+fn newest(search: &Search<'_>, part: std::ops::Range<usize>) -> Vec<BlockIdx> {
+    let mut found = Vec::with_capacity(part.len());
+    let mut nth = 0;
+    search.each(|block| {
+        if part.contains(&nth) {
+            found.push(block);
+        }
+        nth += 1;
+    });
+    found.reverse();
+    found
+}
+
+/// The part `shown` of all found blocks by size: only sizes that reach into it are gathered.
+fn largest(search: &Search<'_>, of_kind: &[u64], shown: std::ops::Range<usize>) -> Vec<BlockIdx> {
+    let blocks = &search.subject.device.blocks;
+    let mut per_size: FxHashMap<Bytes, usize> = FxHashMap::default();
+    for (kind, &count) in blocks.kinds.iter().zip(of_kind) {
+        *per_size.entry(kind.size).or_default() += count as usize;
+    }
+    let mut sizes: Vec<(Bytes, usize)> = per_size.into_iter().collect();
+    sizes.sort_unstable_by_key(|(size, _)| std::cmp::Reverse(*size));
+    // Where each size that is shown begins among all, and which of them a kind has.
+    let mut next: Vec<usize> = Vec::new();
+    let mut slot: FxHashMap<Bytes, usize> = FxHashMap::default();
+    let mut before = 0;
+    for (size, count) in sizes {
+        if before < shown.end && before + count > shown.start {
+            slot.insert(size, next.len());
+            next.push(before);
+        }
+        before += count;
+    }
+    let slots = blocks.kinds.iter().map(|kind| slot.get(&kind.size));
+    let slots: Vec<Option<usize>> = slots.map(Option::<&usize>::copied).collect();
+    let mut found: Vec<(usize, BlockIdx)> = Vec::new();
+    search.each(|block| {
+        if let Some(slot) = slots[blocks.kind[block.index()].index()] {
+            if shown.contains(&next[slot]) {
+                found.push((next[slot], block));
+            }
+            next[slot] += 1;
+        }
+    });
+    found.sort_unstable();
+    found.into_iter().map(|(_, block)| block).collect()
+}
+
+/// A filter, made ready for a pass over the columns.
+struct Search<'a> {
+    subject: Subject<'a>,
+    /// Per kind.
+    wanted: Vec<bool>,
+    /// Blocks that may be found.
+    range: std::ops::Range<u32>,
+    ends: Vec<u32>,
+    min_age: usize,
+    max_age: Option<usize>,
+    alive_at: Option<EventIdx>,
+}
+
+impl<'a> Search<'a> {
+    fn new(subject: Subject<'a>, filter: &Filter) -> Result<Search<'a>, BadFilter> {
+        let device = subject.device;
+        let aged = filter.min_age.is_some_and(|age| age > 0) || filter.max_age.is_some();
+        if device.steps.is_empty() && (aged || filter.born.is_some()) {
+            return Err(BadFilter::NoSteps);
+        }
+        Ok(Search {
+            subject,
+            wanted: wanted_kinds(subject, filter),
+            range: range(device, filter),
+            ends: device.steps.iter().map(|s| s.events.end().0).collect(),
+            min_age: filter.min_age.unwrap_or(0) as usize,
+            max_age: filter.max_age.map(|age| age as usize),
+            alive_at: filter.alive_at,
+        })
+    }
+
+    /// Calls `found` with each block that is looked for, oldest first.
+    fn each(&self, mut found: impl FnMut(BlockIdx)) {
+        let blocks = &self.subject.device.blocks;
+        let any_age = self.min_age == 0 && self.max_age.is_none();
+        if any_age && self.alive_at.is_none() {
+            let range = self.range.start as usize..self.range.end as usize;
+            for (kind, block) in blocks.kind[range].iter().zip(self.range.clone()) {
+                if self.wanted[kind.index()] {
+                    found(BlockIdx(block));
+                }
+            }
+            return;
+        }
+        let mut period = 0;
+        let mut check = |block: BlockIdx| {
+            let at = block.index();
+            if !self.wanted[blocks.kind[at].index()] || !self.range.contains(&block.0) {
+                return;
+            }
+            if block.0 >= blocks.n_preexisting {
+                while period < self.ends.len() && self.ends[period] <= blocks.alloc[at] {
+                    period += 1;
+                }
+            }
+            if self.is_of_age(period, blocks.free_requested[at]) {
+                found(block);
+            }
+        };
+        match self.alive_at {
+            Some(at) => super::cells::each_alive(self.subject, at, check),
+            None => self.range.clone().for_each(|block| check(BlockIdx(block))),
+        }
+    }
+
+    /// Whether a block that was allocated in a period has outlived enough ends, and not too many.
+    fn is_of_age(&self, period: usize, freed: u32) -> bool {
+        let outlives = |age: usize| {
+            let end = age.checked_sub(1).map(|a| self.ends.get(period + a));
+            end.is_none_or(|end| end.is_some_and(|&end| freed >= end))
+        };
+        outlives(self.min_age) && self.max_age.is_none_or(|max| !outlives(max + 1))
+    }
+}
+
+/// The blocks that were born in the steps, before anything else is looked at.
+fn range(device: &DeviceTrace, filter: &Filter) -> std::ops::Range<u32> {
+    let Some((first, last)) = filter.born else {
+        return 0..device.blocks.len() as u32;
+    };
+    let steps = &device.steps;
+    let (first, last) = (
+        first as usize,
+        (last as usize).min(steps.len().saturating_sub(1)),
+    );
+    if first > last {
+        return 0..0;
+    }
+    let (start, end) = (steps[first].events.start(), steps[last].events.end());
+    device.blocks.allocated_in(Span::new(start, end))
+}
+
+fn wanted_kinds(subject: Subject<'_>, filter: &Filter) -> Vec<bool> {
+    let text = filter.text.trim().to_lowercase();
+    let mut stacks: FxHashMap<StackIdx, bool> = FxHashMap::default();
+    let mut place = |kind: &BlockKind| {
+        *stacks
+            .entry(kind.alloc_stack)
+            .or_insert_with(|| is_named(subject, kind.alloc_stack, &text))
+    };
+    let kinds = subject.device.blocks.kinds.iter();
+    kinds
+        .map(|kind| {
+            let size = filter.min_size.is_none_or(|min| kind.size >= min)
+                && filter.max_size.is_none_or(|max| kind.size <= max);
+            let pool = filter.pool.is_none_or(|place| match place {
+                Place::Size(size) => kind.pool_size == size,
+                Place::Pool(pool) => kind.pool == pool,
+            });
+            let stream = filter.stream.is_none_or(|stream| kind.stream == stream);
+            let stack = filter.stack.is_none_or(|stack| kind.alloc_stack == stack);
+            let site = || {
+                let site = filter.site;
+                site.is_none_or(|site| site.covers(site::key(subject.stacks, kind)))
+            };
+            size && pool && stream && stack && (text.is_empty() || place(kind)) && site()
+        })
+        .collect()
+}
+
+/// Whether any frame of a stack has the text in its function's or file's name.
+fn is_named(subject: Subject<'_>, stack: StackIdx, text: &str) -> bool {
+    let stacks = subject.stacks;
+    let frames = stacks.frames(stack).iter().map(|&f| stacks.frame(f));
+    let mut names = frames.flat_map(|f| [f.name, f.filename]);
+    names.any(|name| stacks.str(name).to_lowercase().contains(text))
+}

@@ -1,0 +1,282 @@
+//! What a group stands for: a stack, a module, a file, a function, a category, a stream, a pool.
+
+use super::{Cell, Tally};
+use crate::leaks::site::{self, SiteKey};
+use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
+use crate::tiles::{frame_label, stack_label};
+use crate::trace::{BlockKind, Blocks, DeviceTrace, PoolId, PoolSize};
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+/// How blocks are grouped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Dimension {
+    /// The call shape, which survives edits: equal in any two traces of a program.
+    Site,
+    /// The recorded stack.
+    #[default]
+    Stack,
+    /// The Python module of the stack's headline frame.
+    Module,
+    /// Its file.
+    File,
+    /// Its function.
+    Function,
+    /// What it is for: as recorded, else by where it was allocated.
+    Category,
+    /// The stream.
+    Stream,
+    /// The memory pool.
+    Pool,
+}
+
+impl Dimension {
+    /// All, in the order in which a menu offers them.
+    pub const ALL: [Dimension; 8] = [
+        Dimension::Stack,
+        Dimension::Module,
+        Dimension::File,
+        Dimension::Function,
+        Dimension::Category,
+        Dimension::Stream,
+        Dimension::Pool,
+        Dimension::Site,
+    ];
+
+    /// Lower-case name, as in URLs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Dimension::Site => "site",
+            Dimension::Stack => "stack",
+            Dimension::Module => "module",
+            Dimension::File => "file",
+            Dimension::Function => "function",
+            Dimension::Category => "category",
+            Dimension::Stream => "stream",
+            Dimension::Pool => "pool",
+        }
+    }
+}
+
+/// A name that is no dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a grouping: use site, stack, module, file, function, category, stream or pool")]
+pub struct UnknownDimension;
+
+impl FromStr for Dimension {
+    type Err = UnknownDimension;
+    fn from_str(name: &str) -> Result<Dimension, UnknownDimension> {
+        let found = Dimension::ALL.into_iter().find(|d| d.name() == name);
+        found.ok_or(UnknownDimension)
+    }
+}
+
+/// Who a group is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Names it in addresses and filters.
+    pub key: String,
+    /// For people.
+    pub text: String,
+    /// The stack it was first met with, to be shown; [`StackIdx::NONE`]: none.
+    pub stack: StackIdx,
+    /// Whether its name was inferred rather than recorded.
+    pub inferred: bool,
+}
+
+/// Puts cells into groups.
+pub struct Grouping<'a> {
+    by: Dimension,
+    blocks: &'a Blocks,
+    stacks: &'a Stacks,
+    known: FxHashMap<String, u32>,
+    /// The groups so far.
+    pub labels: Vec<Label>,
+    of_stack: FxHashMap<(StackIdx, bool), u32>,
+}
+
+impl<'a> Grouping<'a> {
+    /// Groups of a device.
+    pub fn new(device: &'a DeviceTrace, stacks: &'a Stacks, by: Dimension) -> Grouping<'a> {
+        Grouping {
+            by,
+            blocks: &device.blocks,
+            stacks,
+            known: FxHashMap::default(),
+            labels: Vec::new(),
+            of_stack: FxHashMap::default(),
+        }
+    }
+
+    /// Sums cells up by group, most bytes first; the numbers are positions in `labels`.
+    pub fn sum(&mut self, cells: &[Cell]) -> Vec<(u32, Tally)> {
+        let mut sums: Vec<Tally> = Vec::new();
+        for cell in cells {
+            let group = self.group_of(cell) as usize;
+            sums.resize(sums.len().max(group + 1), Tally::default());
+            sums[group].join(cell.tally);
+        }
+        let sums = sums.into_iter().enumerate().filter(|(_, t)| t.count > 0);
+        let mut sums: Vec<(u32, Tally)> = sums.map(|(g, t)| (g as u32, t)).collect();
+        sums.sort_by_key(|(group, tally)| (std::cmp::Reverse(tally.bytes), *group));
+        sums
+    }
+
+    /// The group of a cell.
+    pub fn group_of(&mut self, cell: &Cell) -> u32 {
+        let kind = &self.blocks.kinds[cell.kind.index()];
+        let inferred = cell.forward != StackIdx::NONE;
+        let stack = match inferred {
+            true => cell.forward,
+            false => kind.alloc_stack,
+        };
+        let by_stack = !matches!(
+            self.by,
+            Dimension::Category | Dimension::Stream | Dimension::Pool
+        ) && (self.by != Dimension::Site || stack != StackIdx::NONE);
+        if by_stack && let Some(&known) = self.of_stack.get(&(stack, inferred)) {
+            return known;
+        }
+        let label = self.label(cell, kind, stack, inferred);
+        let next = self.labels.len() as u32;
+        let group = *self.known.entry(label.key.clone()).or_insert(next);
+        if group == next {
+            self.labels.push(label);
+        }
+        if by_stack {
+            self.of_stack.insert((stack, inferred), group);
+        }
+        group
+    }
+
+    fn label(&self, cell: &Cell, kind: &BlockKind, stack: StackIdx, inferred: bool) -> Label {
+        let (key, text) = match self.by {
+            Dimension::Category => {
+                let (text, inferred) = category(self.stacks, kind, cell.preexisting);
+                let label = Label {
+                    key: text.to_owned(),
+                    text: text.to_owned(),
+                    stack: StackIdx::NONE,
+                    inferred,
+                };
+                return label;
+            }
+            Dimension::Stream => stream_label(kind.stream),
+            Dimension::Pool => pool_label(kind.pool, kind.pool_size),
+            Dimension::Site => self.site_label(kind, stack),
+            Dimension::Stack => (stack.0.to_string(), stack_label(self.stacks, stack)),
+            by => self.frame_label(by, stack),
+        };
+        let of_place = !matches!(self.by, Dimension::Stream | Dimension::Pool);
+        match inferred && of_place {
+            true => Label {
+                key: format!("backward:{key}"),
+                text: format!("backward of {text}"),
+                stack,
+                inferred: true,
+            },
+            false => Label {
+                key,
+                text,
+                stack: if of_place { stack } else { StackIdx::NONE },
+                inferred: false,
+            },
+        }
+    }
+
+    fn site_label(&self, kind: &BlockKind, stack: StackIdx) -> (String, String) {
+        let place = BlockKind {
+            alloc_stack: stack,
+            ..*kind
+        };
+        let key = site::key(self.stacks, &place);
+        let text = match key {
+            SiteKey::Shape(_) => stack_label(self.stacks, stack),
+            SiteKey::Size(size) => no_stack_of(size),
+        };
+        (key.to_string(), text)
+    }
+
+    fn frame_label(&self, by: Dimension, stack: StackIdx) -> (String, String) {
+        let Some(frame) = self.stacks.headline(stack) else {
+            return (String::new(), NO_STACK.to_owned());
+        };
+        let file = self.stacks.str(frame.filename);
+        let text = match by {
+            Dimension::File => file.to_owned(),
+            Dimension::Module => module_name(file),
+            _ => function_label(self.stacks, frame),
+        };
+        let shown = if text.is_empty() { UNKNOWN } else { &text }.to_owned();
+        (text, shown)
+    }
+}
+
+const NO_STACK: &str = "no stack recorded";
+const UNKNOWN: &str = "file unknown";
+
+/// What to call blocks without a stack: their size tells them apart.
+pub(super) fn no_stack_of(size: Bytes) -> String {
+    format!("no stack recorded, {size} each")
+}
+
+/// `transformers.models.qwen3.modeling_qwen3` of an installed file, `train` of another.
+pub(super) fn module_name(file: &str) -> String {
+    let tail = site::module(file);
+    let tail = tail.strip_suffix(".py").unwrap_or(tail);
+    let tail = tail.strip_suffix("/__init__").unwrap_or(tail);
+    tail.replace('/', ".")
+}
+
+fn function_label(stacks: &Stacks, frame: Frame) -> String {
+    let function = Frame { line: 0, ..frame };
+    frame_label(stacks, function)
+}
+
+/// What a block is for: as recorded in its metadata; else, inferred from where it was allocated,
+/// with `true`.
+pub fn category<'a>(stacks: &'a Stacks, kind: &BlockKind, preexisting: bool) -> (&'a str, bool) {
+    if let Some(recorded) = kind.metadata {
+        return (stacks.str(recorded), false);
+    }
+    if preexisting {
+        return ("from before the recording", false);
+    }
+    let stack = kind.alloc_stack;
+    let mut frames = stacks.frames(stack).iter().map(|&f| stacks.frame(f));
+    let inferred = match () {
+        () if site::is_in_optimizer(stacks, stack) => "optimizer",
+        () if site::has_python(stacks, stack) => "forward and loop",
+        // Autograd's threads have no Python stack, where the rest of the program has.
+        () if frames.any(|f| stacks.str(f.name).contains("autograd")) => "backward",
+        () if stack != StackIdx::NONE => "other code",
+        () if stacks.len() > 1 => "backward",
+        () => "no stack recorded",
+    };
+    (inferred, true)
+}
+
+fn stream_label(stream: u64) -> (String, String) {
+    let text = match stream {
+        small @ 0..=2 => format!("stream {small}"),
+        handle => format!("stream {handle:#x}"),
+    };
+    (stream.to_string(), text)
+}
+
+fn pool_label(pool: PoolId, size: PoolSize) -> (String, String) {
+    let size = match size {
+        PoolSize::Small => "small",
+        PoolSize::Large => "large",
+    };
+    match pool {
+        PoolId(0, 0) => (size.to_owned(), format!("{size} pool")),
+        PoolId(a, b) => (
+            format!("{size}-{a}-{b}"),
+            format!("private {size} pool ({a}, {b})"),
+        ),
+    }
+}

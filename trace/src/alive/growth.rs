@@ -1,0 +1,175 @@
+//! How much of each group is alive at a row of moments: the bands of a growth chart.
+
+use super::{Cell, Grouping, Label, Subject, Tally};
+use crate::stacks::StackIdx;
+use crate::trace::KindIdx;
+use crate::units::{Bytes, EventIdx};
+use std::cmp::Reverse;
+
+/// Moments of a device that has no steps.
+const MOMENTS_WITHOUT_STEPS: u32 = 48;
+
+/// One group over the moments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Band {
+    /// Who; `None` for all the groups that have no band of their own.
+    pub label: Option<Label>,
+    /// Bytes alive at each moment.
+    pub bytes: Vec<u64>,
+    /// Blocks alive at each moment.
+    pub counts: Vec<u64>,
+}
+
+/// Bands that sum to what is allocated at each moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// The groups that change most, most first, and last what the others hold.
+    pub bands: Vec<Band>,
+    /// Groups that share the last band.
+    pub others: u64,
+}
+
+/// The moments to compare: the last event of each step; without steps, evenly spaced ones.
+pub fn moments(subject: Subject<'_>) -> Vec<EventIdx> {
+    let device = subject.device;
+    let n = device.events.len();
+    if device.steps.is_empty() {
+        let count = MOMENTS_WITHOUT_STEPS.min(n);
+        let at = |i: u32| u64::from(i + 1) * u64::from(n) / u64::from(count.max(1));
+        return (0..count).map(|i| EventIdx(at(i) as u32 - 1)).collect();
+    }
+    let ends = device.steps.iter().map(|s| s.events.end().0);
+    let ends = ends.filter(|&end| end > 0);
+    ends.map(|end| EventIdx(end - 1)).collect()
+}
+
+/// Bytes alive per group at ascending moments. `first` are keys of groups that get a band in any
+/// case; the groups that change most fill up to `top`.
+pub fn growth(
+    subject: Subject<'_>,
+    grouping: &mut Grouping<'_>,
+    moments: &[EventIdx],
+    first: &[String],
+    top: usize,
+) -> Growth {
+    let mut bands = levels(subject, grouping, moments);
+    let named = |at: usize| {
+        let key = &grouping.labels[at].key;
+        first.iter().position(|k| k == key).unwrap_or(first.len())
+    };
+    let mut order: Vec<usize> = (0..bands.len())
+        .filter(|&g| !bands[g].0.is_empty())
+        .collect();
+    order.sort_by_cached_key(|&g| (named(g), Reverse(change(&bands[g].0)), g));
+    let shown = order.len().min(top.max(first.len()));
+    let mut rest = (vec![0; moments.len()], vec![0; moments.len()]);
+    for &group in &order[shown..] {
+        add(&mut rest.0, &bands[group].0);
+        add(&mut rest.1, &bands[group].1);
+    }
+    let others = (order.len() - shown) as u64;
+    let mut out: Vec<Band> = order[..shown]
+        .iter()
+        .map(|&group| {
+            let (bytes, counts) = std::mem::take(&mut bands[group]);
+            Band {
+                label: Some(grouping.labels[group].clone()),
+                bytes,
+                counts,
+            }
+        })
+        .collect();
+    if others > 0 {
+        out.push(Band {
+            label: None,
+            bytes: rest.0,
+            counts: rest.1,
+        });
+    }
+    Growth { bands: out, others }
+}
+
+type Levels = (Vec<u64>, Vec<u64>);
+
+/// Per group, bytes and blocks at each moment; empty for groups that are never seen.
+fn levels(subject: Subject<'_>, grouping: &mut Grouping<'_>, moments: &[EventIdx]) -> Vec<Levels> {
+    let blocks = &subject.device.blocks;
+    let n = moments.len();
+    let mut levels: Vec<Levels> = Vec::new();
+    let mut group_of = [
+        vec![u32::MAX; blocks.kinds.len()],
+        vec![u32::MAX; blocks.kinds.len()],
+    ];
+    // The first moment at which a block is alive, and the first at which it is gone.
+    let mut from = 0;
+    for block in 0..blocks.len() {
+        let preexisting = block < blocks.n_preexisting as usize;
+        if !preexisting {
+            while from < n && moments[from].0 < blocks.alloc[block] {
+                from += 1;
+            }
+        }
+        let freed = blocks.free_requested[block];
+        if from == n || freed <= moments[from].0 {
+            continue;
+        }
+        let until = from + moments[from..].partition_point(|m| m.0 < freed);
+        let kind = blocks.kind[block];
+        let group = &mut group_of[usize::from(preexisting)][kind.index()];
+        if *group == u32::MAX {
+            *group = grouping.group_of(&cell(kind, preexisting));
+        }
+        let group = *group as usize;
+        levels.resize_with(levels.len().max(group + 1), Levels::default);
+        let (bytes, counts) = &mut levels[group];
+        if bytes.is_empty() {
+            (*bytes, *counts) = (vec![0; n], vec![0; n]);
+        }
+        let size = blocks.kinds[kind.index()].size.0;
+        bytes[from] = bytes[from].wrapping_add(size);
+        counts[from] = counts[from].wrapping_add(1);
+        if until < n {
+            bytes[until] = bytes[until].wrapping_sub(size);
+            counts[until] = counts[until].wrapping_sub(1);
+        }
+    }
+    for (bytes, counts) in &mut levels {
+        sum_up(bytes);
+        sum_up(counts);
+    }
+    levels
+}
+
+fn cell(kind: KindIdx, preexisting: bool) -> Cell {
+    Cell {
+        kind,
+        preexisting,
+        forward: StackIdx::NONE,
+        tally: Tally {
+            count: 1,
+            bytes: Bytes::ZERO,
+        },
+    }
+}
+
+fn sum_up(column: &mut [u64]) {
+    let mut sum = 0_u64;
+    for value in column {
+        sum = sum.wrapping_add(*value);
+        *value = sum;
+    }
+}
+
+fn add(sum: &mut [u64], column: &[u64]) {
+    for (sum, value) in sum.iter_mut().zip(column) {
+        *sum += value;
+    }
+}
+
+/// How much a band changes after the first moment (first steps differ), and how high it is.
+fn change(bytes: &[u64]) -> (u64, u64) {
+    let steady = if bytes.len() > 2 { &bytes[1..] } else { bytes };
+    let high = steady.iter().copied().max().unwrap_or(0);
+    let low = steady.iter().copied().min().unwrap_or(0);
+    (high - low, high)
+}

@@ -1,0 +1,36 @@
+//! What is alive at a moment, what came and went between two, and how it grew step by step.
+//!
+//! A moment is an event: a block is alive *at* event `e` when it was allocated by then and the
+//! program has not given it back (`alloc <= e < free_requested`), so what is alive sums to
+//! *allocated* after that event. Every question costs what it finds: [`LiveIndex`] skips the blocks
+//! that are gone, and blocks are summed up by [`Cell`] (a kind, of which a run has a few thousand)
+//! before anything looks at their stacks. Only growth and filters walk over the columns, once.
+
+mod cells;
+mod filter;
+mod grouping;
+mod growth;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use cells::{Cell, Tally, alive, came, passed, went};
+pub use filter::{BadFilter, Filter, Order, Page, Place, age, select};
+pub use grouping::{Dimension, Grouping, Label, UnknownDimension, category};
+pub use growth::{Band, Growth, growth, moments};
+pub use tree::{Node, Tree};
+
+use crate::intervals::LiveIndex;
+use crate::stacks::Stacks;
+use crate::trace::DeviceTrace;
+
+/// One device and what it takes to ask about it.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The device.
+    pub device: &'a DeviceTrace,
+    /// The stacks of its trace.
+    pub stacks: &'a Stacks,
+    /// The index of its blocks.
+    pub live: &'a LiveIndex,
+}

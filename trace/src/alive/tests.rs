@@ -1,0 +1,246 @@
+//! Every answer against the obvious way to get it.
+
+use super::*;
+use crate::span::Span;
+use crate::testing::{arbitrary, trace, training_run};
+use crate::trace::{BlockIdx, Series, Step, Trace};
+use crate::units::{Bytes, EventIdx};
+use proptest::prelude::*;
+
+fn is_alive(device: &DeviceTrace, block: usize, at: u32) -> bool {
+    device.blocks.alloc[block] <= at && at < device.blocks.free_requested[block]
+}
+
+fn sum(device: &DeviceTrace, is_in: impl Fn(usize) -> bool) -> Tally {
+    let mut tally = Tally::default();
+    for block in (0..device.blocks.len()).filter(|&b| is_in(b)) {
+        tally.add(device.blocks.kind(BlockIdx(block as u32)).size);
+    }
+    tally
+}
+
+fn total(cells: &[Cell]) -> Tally {
+    let mut tally = Tally::default();
+    cells.iter().for_each(|cell| tally.join(cell.tally));
+    tally
+}
+
+fn with_steps(mut trace: Trace, n: u32) -> Trace {
+    let device = &mut trace.devices[0];
+    let events = device.events.len();
+    let at = |i: u32| EventIdx((u64::from(events) * u64::from(i) / u64::from(n)) as u32);
+    device.steps = (0..n)
+        .map(|index| Step {
+            index,
+            name: format!("step {index}"),
+            events: Span::new(at(index), at(index + 1)),
+        })
+        .collect();
+    trace
+}
+
+fn check_moment(subject: Subject<'_>, at: u32) {
+    let device = subject.device;
+    let cells = alive(subject, EventIdx(at));
+    let all = total(&cells);
+    assert_eq!(all, sum(device, |b| is_alive(device, b, at)));
+    let level = device.levels_at(EventIdx(at)).get(Series::Allocated);
+    assert_eq!(all.bytes, level, "what is alive sums to allocated");
+    for by in Dimension::ALL {
+        let mut grouping = Grouping::new(device, subject.stacks, by);
+        let groups = grouping.sum(&cells);
+        let in_groups: Bytes = groups.iter().map(|(_, t)| t.bytes).sum();
+        assert_eq!(in_groups, all.bytes, "{by:?}");
+        assert!(groups.windows(2).all(|w| w[0].1.bytes >= w[1].1.bytes));
+        let tree = Tree::new(device, subject.stacks, by, &cells);
+        assert_eq!(tree.nodes[0].tally, all);
+        check_tree(&tree);
+    }
+}
+
+fn check_tree(tree: &Tree) {
+    let mut below = vec![Bytes::ZERO; tree.nodes.len()];
+    for (at, node) in tree.nodes.iter().enumerate().skip(1) {
+        let parent = node.parent.expect("only the root has no parent") as usize;
+        assert!(parent < at, "a parent comes before its children");
+        below[parent] += node.tally.bytes;
+    }
+    for (node, below) in tree.nodes.iter().zip(below) {
+        assert!(below <= node.tally.bytes, "{}", node.label);
+    }
+}
+
+fn check_change(subject: Subject<'_>, from: u32, to: u32) {
+    let device = subject.device;
+    let span = Span::new(EventIdx(from), EventIdx(to));
+    let alive_at = |b, at| is_alive(device, b, at);
+    let came = total(&came(subject, span));
+    assert_eq!(came, sum(device, |b| alive_at(b, to) && !alive_at(b, from)));
+    let went = total(&went(subject, span));
+    assert_eq!(went, sum(device, |b| alive_at(b, from) && !alive_at(b, to)));
+    let passed = passed(subject, span);
+    let within = |b: usize| {
+        b >= device.blocks.n_preexisting as usize
+            && device.blocks.alloc[b] > from
+            && device.blocks.free_requested[b] <= to
+    };
+    assert_eq!(passed, sum(device, within));
+    let level = |at| device.levels_at(EventIdx(at)).get(Series::Allocated);
+    assert_eq!(level(from) + came.bytes, level(to) + went.bytes);
+}
+
+fn check_growth(subject: Subject<'_>, by: Dimension, top: usize) {
+    let device = subject.device;
+    let moments = moments(subject);
+    let mut grouping = Grouping::new(device, subject.stacks, by);
+    let growth = growth(subject, &mut grouping, &moments, &[], top);
+    for (i, &at) in moments.iter().enumerate() {
+        let bytes: u64 = growth.bands.iter().map(|b| b.bytes[i]).sum();
+        assert_eq!(bytes, device.levels_at(at).get(Series::Allocated).0);
+        let counts: u64 = growth.bands.iter().map(|b| b.counts[i]).sum();
+        assert_eq!(counts, sum(device, |b| is_alive(device, b, at.0)).count);
+    }
+}
+
+fn check_filter(subject: Subject<'_>, filter: &Filter) {
+    let (device, stacks) = (subject.device, subject.stacks);
+    let fits = |b: usize| {
+        let block = BlockIdx(b as u32);
+        let kind = device.blocks.kind(block);
+        let frames = stacks.frames(kind.alloc_stack).iter();
+        let frames = frames.map(|&f| stacks.frame(f));
+        let named = |f: crate::stacks::Frame| {
+            stacks.str(f.name).contains(&filter.text)
+                || stacks.str(f.filename).contains(&filter.text)
+        };
+        let born = filter.born.is_none_or(|(first, last)| {
+            b >= device.blocks.n_preexisting as usize
+                && device.steps.iter().any(|step| {
+                    (first..=last).contains(&step.index)
+                        && step.events.contains(EventIdx(device.blocks.alloc[b]))
+                })
+        });
+        (filter.text.is_empty() || frames.into_iter().any(named))
+            && filter.min_size.is_none_or(|min| kind.size >= min)
+            && filter.max_size.is_none_or(|max| kind.size <= max)
+            && filter.min_age.is_none_or(|min| age(device, block) >= min)
+            && filter.max_age.is_none_or(|max| age(device, block) <= max)
+            && filter.stream.is_none_or(|stream| kind.stream == stream)
+            && filter.alive_at.is_none_or(|at| is_alive(device, b, at.0))
+            && born
+    };
+    let mut expected: Vec<BlockIdx> = (0..device.blocks.len())
+        .filter(|&b| fits(b))
+        .map(|b| BlockIdx(b as u32))
+        .collect();
+    let found = |order, offset, limit| select(subject, filter, order, offset, limit).unwrap();
+    let all = found(Order::Oldest, 0, usize::MAX);
+    assert_eq!(all.blocks, expected, "{filter:?}");
+    assert_eq!(all.total, sum(device, fits));
+    let part = |blocks: &[BlockIdx]| blocks.iter().skip(3).take(5).copied().collect::<Vec<_>>();
+    assert_eq!(found(Order::Oldest, 3, 5).blocks, part(&expected));
+    expected.reverse();
+    assert_eq!(found(Order::Newest, 3, 5).blocks, part(&expected));
+    expected.sort_by_key(|&b| (std::cmp::Reverse(device.blocks.kind(b).size), b));
+    assert_eq!(found(Order::Largest, 3, 5).blocks, part(&expected));
+    assert_eq!(found(Order::Largest, 0, usize::MAX).blocks, expected);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn questions_agree_with_a_scan(
+        trace in arbitrary::traces(500), at in 0..500_u32, len in 0..500_u32, steps in 1..9_u32,
+        by in 0..8_usize, top in 0..12_usize,
+    ) {
+        let trace = with_steps(trace, steps);
+        let device = &trace.devices[0];
+        prop_assume!(!device.events.is_empty());
+        let live = LiveIndex::new(&device.blocks);
+        let subject = Subject { device, stacks: &trace.stacks, live: &live };
+        let last = device.events.len() - 1;
+        let (from, to) = (at.min(last), at.saturating_add(len).min(last));
+        check_moment(subject, from);
+        check_change(subject, from, to);
+        check_growth(subject, Dimension::ALL[by], top);
+    }
+
+    #[test]
+    fn filters_agree_with_a_scan(
+        trace in arbitrary::traces(400), steps in 1..9_u32,
+        text in prop::sample::select(vec!["", "f1", "file3", "nowhere"]),
+        sizes in prop::option::of((0..4_000_u64, 0..900_000_000_u64)),
+        min_age in prop::option::of(0..4_u32), max_age in prop::option::of(0..4_u32),
+        stream in prop::option::of(prop::sample::select(vec![0_u64, 0x5000])),
+        born in prop::option::of((0..9_u32, 0..12_u32)),
+        alive_at in prop::option::of(0..400_u32),
+    ) {
+        let trace = with_steps(trace, steps);
+        let device = &trace.devices[0];
+        prop_assume!(!device.events.is_empty());
+        let live = LiveIndex::new(&device.blocks);
+        let subject = Subject { device, stacks: &trace.stacks, live: &live };
+        let last = device.events.len() - 1;
+        check_filter(subject, &Filter {
+            text: text.to_owned(),
+            min_size: sizes.map(|s| Bytes(s.0)),
+            max_size: sizes.map(|s| Bytes(s.1)),
+            min_age,
+            max_age,
+            stream,
+            born,
+            alive_at: alive_at.map(|at| EventIdx(at.min(last))),
+            ..Filter::default()
+        });
+    }
+}
+
+#[test]
+fn a_training_run_is_told_apart_by_every_dimension() {
+    let trace = with_steps(training_run(3000), 4);
+    let device = &trace.devices[0];
+    let live = LiveIndex::new(&device.blocks);
+    let subject = Subject {
+        device,
+        stacks: &trace.stacks,
+        live: &live,
+    };
+    let last = EventIdx(device.events.len() - 1);
+    let names = |by| {
+        let cells = alive(subject, last);
+        let mut grouping = Grouping::new(device, &trace.stacks, by);
+        let groups = grouping.sum(&cells);
+        let label = |(group, _): &(u32, Tally)| grouping.labels[*group as usize].text.clone();
+        groups.iter().map(label).collect::<Vec<_>>()
+    };
+    assert!(names(Dimension::Function).contains(&"op7 part0.py".to_owned()));
+    assert!(names(Dimension::Module).contains(&"part3".to_owned()));
+    assert!(names(Dimension::File).contains(&"/srv/model/part0.py".to_owned()));
+    assert_eq!(names(Dimension::Stream), ["stream 0"]);
+    assert_eq!(
+        names(Dimension::Category),
+        ["from before the recording", "forward and loop"]
+    );
+}
+
+#[test]
+fn steps_are_needed_only_where_they_are_asked_for() {
+    let trace = trace("a alloc 1KiB\nb alloc 2KiB\na free");
+    let device = &trace.devices[0];
+    let live = LiveIndex::new(&device.blocks);
+    let subject = Subject {
+        device,
+        stacks: &trace.stacks,
+        live: &live,
+    };
+    let aged = Filter {
+        min_age: Some(1),
+        ..Filter::default()
+    };
+    let found = select(subject, &aged, Order::Oldest, 0, 9);
+    assert_eq!(found, Err(BadFilter::NoSteps));
+    let found = select(subject, &Filter::default(), Order::Largest, 0, 1).unwrap();
+    assert_eq!((found.blocks, found.total.count), (vec![BlockIdx(1)], 2));
+    assert_eq!(moments(subject).len(), 4, "a moment per event, no more");
+}

@@ -1,0 +1,286 @@
+//! What differs between two runs before any memory does: what the reader must know first.
+
+use super::noise;
+use super::profile::{DeviceProfile, Profile};
+use super::sites::{Matched, Matching};
+use crate::leaks::site::SiteKey;
+use crate::trace::StepSource;
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// What kind of thing differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum ConditionKind {
+    /// The version of torch.
+    Torch,
+    /// An allocator setting.
+    Setting,
+    /// How many devices there are.
+    Devices,
+    /// How many steps there are.
+    Steps,
+    /// Where the steps come from.
+    StepSource,
+    /// What a step asks for in all: another batch, sequence or model.
+    Work,
+    /// Whether stacks were recorded.
+    Stacks,
+    /// Whether the ring of events wrapped.
+    Ring,
+    /// Whether memory ran out.
+    OutOfMemory,
+}
+
+/// One thing that differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Condition {
+    /// What kind of thing.
+    pub kind: ConditionKind,
+    /// Its name: that of a setting, say.
+    pub name: String,
+    /// In the baseline.
+    pub base: String,
+    /// In the new run.
+    pub new: String,
+    /// What it means for the comparison, in one sentence.
+    pub meaning: String,
+}
+
+const ABSENT: &str = "not set";
+
+/// Differences of the two files.
+pub fn of_runs(base: &Profile, new: &Profile) -> Vec<Condition> {
+    let mut found = Vec::new();
+    let torch = |profile: &Profile| {
+        profile
+            .torch
+            .clone()
+            .unwrap_or_else(|| "unknown".to_owned())
+    };
+    if torch(base) != torch(new) {
+        found.push(Condition {
+            kind: ConditionKind::Torch,
+            name: "PyTorch".to_owned(),
+            base: torch(base),
+            new: torch(new),
+            meaning: "another version may allocate in other places: differences need not come \
+                      from your code"
+                .to_owned(),
+        });
+    }
+    settings(base, new, &mut found);
+    if base.devices.len() != new.devices.len() {
+        found.push(Condition {
+            kind: ConditionKind::Devices,
+            name: "devices".to_owned(),
+            base: base.devices.len().to_string(),
+            new: new.devices.len().to_string(),
+            meaning: "devices are compared in order; those without a counterpart are left out"
+                .to_owned(),
+        });
+    }
+    found
+}
+
+fn settings(base: &Profile, new: &Profile, found: &mut Vec<Condition>) {
+    // A file without settings (torch before 2.0, recordings) says nothing about them.
+    if base.settings.is_empty() || new.settings.is_empty() {
+        return;
+    }
+    let value = |profile: &Profile, name: &str| {
+        let setting = profile.settings.iter().find(|(key, _)| key == name);
+        setting.map_or_else(|| ABSENT.to_owned(), |(_, value)| value.clone())
+    };
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in base.settings.iter().chain(&new.settings) {
+        // The raw variable says the same as the settings that were parsed from it.
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    for name in names {
+        let (before, after) = (value(base, name), value(new, name));
+        if before != after {
+            found.push(Condition {
+                kind: ConditionKind::Setting,
+                name: name.to_owned(),
+                base: before,
+                new: after,
+                meaning: "allocator settings change reserved and block sizes; compare allocated"
+                    .to_owned(),
+            });
+        }
+    }
+}
+
+/// Differences of two devices.
+pub fn of_devices(
+    base: &DeviceProfile,
+    new: &DeviceProfile,
+    matching: &Matching,
+) -> Vec<Condition> {
+    let mut found = Vec::new();
+    work(base, new, matching, &mut found);
+    if base.steps.len() != new.steps.len() {
+        found.push(Condition {
+            kind: ConditionKind::Steps,
+            name: "steps".to_owned(),
+            base: base.steps.len().to_string(),
+            new: new.steps.len().to_string(),
+            meaning: format!(
+                "peaks are compared over the first {} steps; ends are not comparable where \
+                 something grows",
+                base.steps.len().min(new.steps.len())
+            ),
+        });
+    }
+    if base.step_source != new.step_source {
+        found.push(Condition {
+            kind: ConditionKind::StepSource,
+            name: "steps come from".to_owned(),
+            base: source(base.step_source).to_owned(),
+            new: source(new.step_source).to_owned(),
+            meaning: "steps may begin in different places".to_owned(),
+        });
+    }
+    let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+    if base.has_stacks != new.has_stacks {
+        found.push(Condition {
+            kind: ConditionKind::Stacks,
+            name: "stacks recorded".to_owned(),
+            base: yes_no(base.has_stacks),
+            new: yes_no(new.has_stacks),
+            meaning: "differences by stack cannot be told; levels can".to_owned(),
+        });
+    }
+    if base.has_native != new.has_native {
+        found.push(Condition {
+            kind: ConditionKind::Stacks,
+            name: "C++ frames recorded".to_owned(),
+            base: yes_no(base.has_native),
+            new: yes_no(new.has_native),
+            meaning: "allocations without Python frames are told apart by size in one run and by \
+                      their C++ stacks in the other: they seem gone and new"
+                .to_owned(),
+        });
+    }
+    if base.wrapped != new.wrapped {
+        found.push(Condition {
+            kind: ConditionKind::Ring,
+            name: "ring of events wrapped".to_owned(),
+            base: yes_no(base.wrapped),
+            new: yes_no(new.wrapped),
+            meaning: "what happened before the ring begins is not known: its peak is a lower \
+                      bound"
+                .to_owned(),
+        });
+    }
+    out_of_memory(base, new, &mut found);
+    found
+}
+
+fn source(source: StepSource) -> &'static str {
+    match source {
+        StepSource::Annotations => "annotations",
+        StepSource::Inferred => "what repeats",
+        StepSource::None => "nothing",
+    }
+}
+
+fn out_of_memory(base: &DeviceProfile, new: &DeviceProfile, found: &mut Vec<Condition>) {
+    if base.oom.is_some() == new.oom.is_some() {
+        return;
+    }
+    let said = |device: &DeviceProfile| match device.oom {
+        None => "no".to_owned(),
+        Some(oom) => match oom.step {
+            Some(step) => format!("in step {step}"),
+            None => format!("at event {}", oom.event.0),
+        },
+    };
+    found.push(Condition {
+        kind: ConditionKind::OutOfMemory,
+        name: "ran out of memory".to_owned(),
+        base: said(base),
+        new: said(new),
+        meaning: "a run that fails ends early: what it would have needed is not known".to_owned(),
+    });
+}
+
+/// Bytes requested in each settled whole step.
+pub(super) fn settled_work(device: &DeviceProfile) -> Vec<u64> {
+    settled_steps(device).map(|step| step.work.0).collect()
+}
+
+/// The settled whole steps.
+pub(super) fn settled_steps(
+    device: &DeviceProfile,
+) -> impl Iterator<Item = &super::profile::StepProfile> {
+    let whole = device.whole_steps as usize;
+    device.steps[super::growth::settled(whole)..whole].iter()
+}
+
+fn work(
+    base: &DeviceProfile,
+    new: &DeviceProfile,
+    matching: &Matching,
+    found: &mut Vec<Condition>,
+) {
+    let (before, after) = (settled_work(base), settled_work(new));
+    if before.is_empty() || after.is_empty() {
+        return;
+    }
+    let ((mean_b, sd_b), (mean_n, sd_n)) = (noise::spread(&before), noise::spread(&after));
+    // Two standard errors of the difference: varying lengths are no other workload.
+    let error =
+        2.0 * (sd_b.powi(2) / before.len() as f64 + sd_n.powi(2) / after.len() as f64).sqrt();
+    let tolerance = (noise::WORK_SHARE * mean_b.max(mean_n)).max(error);
+    if (mean_n - mean_b).abs() <= tolerance || mean_b <= 0.0 {
+        return;
+    }
+    let factor = mean_n / mean_b;
+    let meaning = match size_factor(base, new, matching) {
+        Some(sizes) => format!(
+            "most tensors are {} as large: another batch, sequence or model, so levels are not \
+             comparable one to one",
+            times(sizes)
+        ),
+        None => "the same tensors, but more or fewer of them: other work in each step".to_owned(),
+    };
+    found.push(Condition {
+        kind: ConditionKind::Work,
+        name: format!("requested a step ({})", times(factor)),
+        base: Bytes(mean_b as u64).to_string(),
+        new: Bytes(mean_n as u64).to_string(),
+        meaning,
+    });
+}
+
+fn times(factor: f64) -> String {
+    format!("{factor:.2} times")
+}
+
+/// By what factor the sizes of most bytes differ; `None` when they do not.
+fn size_factor(base: &DeviceProfile, new: &DeviceProfile, matching: &Matching) -> Option<f64> {
+    let mut ratios: Vec<(f64, u64)> = Vec::new();
+    for &(b, n, matched) in &matching.pairs {
+        let (b, n) = (&base.sites[b], &new.sites[n]);
+        if matched == Matched::Exactly
+            && matches!(b.key, SiteKey::Shape(_))
+            && let (Some((old, _)), Some((size, _))) = (b.sizes.first(), n.sizes.first())
+        {
+            ratios.push((size.0 as f64 / old.0.max(1) as f64, b.made.0));
+        }
+    }
+    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let total: u64 = ratios.iter().map(|(_, weight)| weight).sum();
+    let mut seen = 0;
+    let median = ratios.iter().find(|(_, weight)| {
+        seen += weight;
+        seen * 2 >= total
+    })?;
+    ((median.0 - 1.0).abs() > noise::WORK_SHARE).then_some(median.0)
+}

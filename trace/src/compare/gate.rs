@@ -1,0 +1,480 @@
+//! May this change be merged? Pass, regression, or cannot tell, and one sentence that says why.
+//!
+//! Judged is *allocated*, and whether it leaks; *reserved* is only warned about, since it differs
+//! by several per cent between runs of one program.
+//!
+//! | question | a regression when |
+//! |---|---|
+//! | out of memory? | it is, and the baseline is not, or only later |
+//! | a higher peak? | by more than the limit, over the steps that both runs have |
+//! | with steps of varying work? | a step needs more than the baseline's steps of equal work |
+//! | a leak? | where the baseline has none, or faster |
+//! | faster growth? | by more than the limit and both errors, unless what grows is bounded |
+//!
+//! It cannot tell when a ring wrapped, so that its peak is a lower bound, or when there are too few
+//! steps to see a leak.
+//!
+//! Two runs that agree in every step and at every site pass even where one alone would be too
+//! short to judge: whatever they do, they do the same.
+
+use super::headline::signed;
+use super::{Difference, LeakChange, Leaks, noise};
+use crate::leaks::Verdict;
+use crate::trace::Series;
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// How much more is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Allowance {
+    /// A share of the baseline: 0.02 is 2 %.
+    Share(f64),
+    /// Bytes.
+    Bytes(Bytes),
+}
+
+impl Allowance {
+    fn of(self, base: Bytes) -> u64 {
+        match self {
+            Allowance::Share(share) => (base.0 as f64 * share) as u64,
+            Allowance::Bytes(bytes) => bytes.0,
+        }
+    }
+}
+
+/// What is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Growth of the peak of *allocated*.
+    pub peak_growth: Allowance,
+    /// Growth per step beyond that of the baseline.
+    pub step_growth: Bytes,
+}
+
+impl Default for Limits {
+    /// 2 % of the peak, 1 MiB a step.
+    fn default() -> Limits {
+        Limits {
+            peak_growth: Allowance::Share(0.02),
+            step_growth: Bytes::mib(1),
+        }
+    }
+}
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Outcome {
+    /// Nothing got worse by more than is allowed.
+    Pass,
+    /// Something did.
+    Regression,
+    /// The data do not say.
+    CannotTell,
+}
+
+/// What a finding means for the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Weight {
+    /// It makes a regression.
+    Fail,
+    /// It forbids a verdict.
+    Unknown,
+    /// It is worth a look.
+    Warn,
+    /// It is said for completeness.
+    Note,
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Finding {
+    /// What it means for the answer.
+    pub weight: Weight,
+    /// Stable code, such as `peak`.
+    pub code: String,
+    /// One sentence.
+    pub detail: String,
+}
+
+/// The answer and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Verdicts {
+    /// The answer.
+    pub outcome: Outcome,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// All that was found, the most serious first.
+    pub findings: Vec<Finding>,
+}
+
+/// Judges the differences of all devices.
+pub fn gate(differences: &[Difference], limits: &Limits) -> Verdicts {
+    let mut findings: Vec<Finding> = Vec::new();
+    for difference in differences {
+        let mut judge = Judge {
+            difference,
+            limits,
+            findings: Vec::new(),
+        };
+        judge.all();
+        let device = difference.new.device;
+        let several = differences.len() > 1;
+        findings.extend(judge.findings.into_iter().map(|finding| match several {
+            true => Finding {
+                detail: format!("device {device}: {}", finding.detail),
+                ..finding
+            },
+            false => finding,
+        }));
+    }
+    if differences.is_empty() {
+        findings.push(Finding {
+            weight: Weight::Unknown,
+            code: "no_devices".to_owned(),
+            detail: "there is no device in both runs that holds memory or events".to_owned(),
+        });
+    }
+    findings.sort_by_key(|finding| finding.weight);
+    let outcome = match findings.first().map(|finding| finding.weight) {
+        Some(Weight::Fail) => Outcome::Regression,
+        Some(Weight::Unknown) => Outcome::CannotTell,
+        _ => Outcome::Pass,
+    };
+    Verdicts {
+        outcome,
+        reason: reason(outcome, &findings, differences),
+        findings,
+    }
+}
+
+fn reason(outcome: Outcome, findings: &[Finding], differences: &[Difference]) -> String {
+    let of = |weight: Weight| -> Vec<&str> {
+        let chosen = findings.iter().filter(|finding| finding.weight == weight);
+        chosen.map(|finding| finding.detail.as_str()).collect()
+    };
+    match outcome {
+        Outcome::Regression => of(Weight::Fail).join("; "),
+        Outcome::CannotTell => of(Weight::Unknown).join("; "),
+        Outcome::Pass => {
+            let headline = super::foremost(differences).map(|at| &differences[at].headline);
+            headline.cloned().unwrap_or_default()
+        }
+    }
+}
+
+struct Judge<'a> {
+    difference: &'a Difference,
+    limits: &'a Limits,
+    findings: Vec<Finding>,
+}
+
+impl Judge<'_> {
+    fn find(&mut self, weight: Weight, code: &str, detail: String) {
+        self.findings.push(Finding {
+            weight,
+            code: code.to_owned(),
+            detail,
+        });
+    }
+
+    fn all(&mut self) {
+        for condition in &self.difference.conditions {
+            let detail = format!(
+                "{}: {} → {}; {}",
+                condition.name, condition.base, condition.new, condition.meaning
+            );
+            self.findings.push(Finding {
+                weight: Weight::Note,
+                code: "differs".to_owned(),
+                detail,
+            });
+        }
+        self.out_of_memory();
+        self.reserved();
+        if self.difference.alike {
+            self.alike();
+            return;
+        }
+        self.peak();
+        self.leaks();
+        self.growth();
+    }
+
+    /// Every step and every site agrees: nothing can have become worse.
+    fn alike(&mut self) {
+        let difference = self.difference;
+        if difference.new.leaks.verdict == Verdict::Leak {
+            self.both_leak();
+        } else if difference.leaks == LeakChange::CannotTell {
+            let reason = &difference.new.leaks.reason;
+            let detail = format!("both runs agree throughout, but alone neither shows: {reason}");
+            self.find(Weight::Note, "leaks", detail);
+        }
+    }
+
+    fn out_of_memory(&mut self) {
+        let (base, new) = (&self.difference.base, &self.difference.new);
+        let Some(oom) = new.oom else {
+            return;
+        };
+        let at = oom
+            .step
+            .map_or_else(String::new, |step| format!(" in step {step}"));
+        let detail = format!(
+            "the new run is out of memory{at}: {} could not be had",
+            oom.wanted
+        );
+        match base.oom {
+            None => self.find(Weight::Fail, "out_of_memory", detail),
+            Some(before) if before.step > oom.step => {
+                let detail = format!("{detail}; the baseline got further");
+                self.find(Weight::Fail, "out_of_memory", detail);
+            }
+            Some(_) => {
+                let detail = format!("{detail}; so is the baseline");
+                self.find(Weight::Note, "out_of_memory", detail);
+            }
+        }
+    }
+
+    fn reserved(&mut self) {
+        let reserved = self.difference.series(Series::Reserved);
+        let limit = (reserved.base.peak.0 as f64 * noise::RESERVED_SHARE) as i64;
+        if reserved.peak > limit.max(noise::LEVEL_FLOOR.0 as i64) {
+            let detail = format!(
+                "reserved peaks {} higher ({} → {}); it depends on timing and caching, so this \
+                 is a warning",
+                Bytes(reserved.peak.unsigned_abs()),
+                reserved.base.peak,
+                reserved.new.peak
+            );
+            self.find(Weight::Warn, "reserved", detail);
+        }
+    }
+
+    fn peak(&mut self) {
+        let difference = self.difference;
+        let (base, new) = (&difference.base, &difference.new);
+        let (before, after) = (base.common_peak, new.common_peak);
+        let limit = self.limits.peak_growth.of(before).max(noise::LEVEL_FLOOR.0);
+        // What the baseline's own steps differ by, apart from their trend (garbage that is
+        // collected now and then), may differ between runs too.
+        let limit = match difference.varying {
+            true => limit,
+            false => limit.max(base.wobble.0),
+        };
+        let more = noise::delta(before, after);
+        let exceeds = more > 0 && more.unsigned_abs() > limit;
+        let sentence = format!(
+            "the peak of allocated is {} higher ({before} → {after}, allowed {})",
+            signed(more as f64).trim_start_matches('+'),
+            Bytes(limit)
+        );
+        if let Some(excess) = difference.excess.filter(|_| exceeds && !base.wrapped) {
+            self.varying_peak(excess, sentence);
+            return;
+        }
+        if exceeds && base.wrapped {
+            let detail = format!(
+                "{sentence}, but the ring of the baseline wrapped: what it needed before is not \
+                 known"
+            );
+            self.find(Weight::Unknown, "peak", detail);
+        } else if exceeds {
+            self.find(Weight::Fail, "peak", sentence);
+        } else if new.wrapped {
+            let detail = "the ring of the new run wrapped: its peak may have come before what \
+                          is recorded; record more (max_entries)"
+                .to_owned();
+            self.find(Weight::Unknown, "peak", detail);
+        } else if new.oom.is_some() && base.oom.is_none() {
+            // Said already; its peak is a lower bound.
+        } else if more < 0 && more.unsigned_abs() > difference.tolerance.0 {
+            let detail = format!("the peak is {} ({before} → {after})", signed(more as f64));
+            self.find(Weight::Note, "peak", detail);
+        }
+    }
+
+    /// Lengths vary from step to step, so the highest step of each run is a matter of luck: what
+    /// steps of equal work need is not.
+    fn varying_peak(&mut self, excess: f64, sentence: String) {
+        let before = self.difference.base.common_peak;
+        let allowed = self.limits.peak_growth.of(before) as f64 / before.0.max(1) as f64;
+        if excess > allowed.max(noise::LEVEL_SHARE) {
+            let detail = format!(
+                "{sentence}; steps need up to {:.1} % more than the baseline's steps of equal work",
+                excess * 100.0
+            );
+            self.find(Weight::Fail, "peak", detail);
+        } else {
+            let detail = format!(
+                "{sentence}, because a step of the new run does more work; steps of equal work \
+                 need no more"
+            );
+            self.find(Weight::Warn, "peak", detail);
+        }
+    }
+
+    fn leaks(&mut self) {
+        let (base, new) = (&self.difference.base.leaks, &self.difference.new.leaks);
+        match (base.verdict, new.verdict) {
+            (_, Verdict::Clean) => {}
+            (Verdict::Clean, Verdict::Leak) => {
+                let detail = format!("a leak that the baseline does not have: {}", sentence(new));
+                self.find(Weight::Fail, "leak", detail);
+            }
+            (Verdict::Leak, Verdict::Leak) => self.both_leak(),
+            (Verdict::CannotTell, Verdict::Leak) => self.leak_of_unknown_age(),
+            (_, Verdict::CannotTell) => self.unknown_leak(),
+        }
+    }
+
+    fn both_leak(&mut self) {
+        let (base, new) = (&self.difference.base.leaks, &self.difference.new.leaks);
+        let [before, after] = [base.rate, new.rate].map(|rate| Bytes(rate.round() as u64));
+        if self.difference.leaks == LeakChange::Faster {
+            let detail = format!(
+                "the leak is faster: {before} → {after} a step, {}",
+                places(new)
+            );
+            self.find(Weight::Fail, "leak", detail);
+            return;
+        }
+        // A leak that is traded for another is not progress, unless it is a remainder of it.
+        let fresh = new
+            .places
+            .iter()
+            .filter(|place| !place.in_both && !place.known);
+        let rate: f64 = fresh.clone().map(|place| place.rate).sum();
+        if rate > super::rate_tolerance(base, new) && self.difference.leaks == LeakChange::Same {
+            let name = fresh
+                .map(|place| place.place.name.as_str())
+                .next()
+                .unwrap_or_default();
+            let detail = format!(
+                "a leak in another place: {} a step in {name}, where the baseline allocates \
+                 nothing",
+                Bytes(rate.round() as u64)
+            );
+            self.find(Weight::Fail, "leak", detail);
+            return;
+        }
+        let detail = match self.difference.leaks {
+            LeakChange::Slower => format!("still a leak, but slower: {before} → {after} a step"),
+            _ => format!(
+                "both runs leak {after} a step, {}: not made by this change",
+                places(new)
+            ),
+        };
+        self.find(Weight::Warn, "leak", detail);
+    }
+
+    fn leak_of_unknown_age(&mut self) {
+        let (base, new) = (&self.difference.base.leaks, &self.difference.new.leaks);
+        let unknown = new.places.iter().filter(|place| !place.known);
+        let has_stacks = new.places.iter().any(|place| !place.place.name.is_empty());
+        if has_stacks && unknown.count() > 0 {
+            let detail = format!(
+                "a leak where the baseline allocates nothing: {}",
+                sentence(new)
+            );
+            self.find(Weight::Fail, "leak", detail);
+        } else {
+            let detail = format!(
+                "the new run leaks ({}), but whether the baseline does is not known: {}",
+                sentence(new),
+                base.reason
+            );
+            self.find(Weight::Unknown, "leak", detail);
+        }
+    }
+
+    /// Neither verdict helps; what the ends of steps grow by may.
+    fn unknown_leak(&mut self) {
+        let difference = self.difference;
+        let reason = difference.new.leaks.reason.clone();
+        let both = difference.base.leaks.verdict == Verdict::CannotTell;
+        match self.growth_bounds() {
+            Some((_, most)) if both && most <= self.limits.step_growth.0 as f64 => {
+                let detail = format!("no verdict on leaks ({reason}), but growth is the same");
+                self.find(Weight::Note, "leak", detail);
+            }
+            _ => self.find(Weight::Unknown, "leak", reason),
+        }
+    }
+
+    /// The least and the most by which growth per step has risen, by the errors of both fits.
+    fn growth_bounds(&self) -> Option<(f64, f64)> {
+        let (base, new) = (self.difference.base.growth?, self.difference.new.growth?);
+        let error = base.error? + new.error?;
+        let more = new.slope - base.slope;
+        Some((more - error, more + error))
+    }
+
+    fn growth(&mut self) {
+        let Some((least, _)) = self.growth_bounds() else {
+            return;
+        };
+        let limit = self.limits.step_growth;
+        if least <= limit.0 as f64 {
+            return;
+        }
+        let (base, new) = (self.difference.base.growth, self.difference.new.growth);
+        let [before, after] = [base, new].map(|g| g.map_or(0.0, |growth| growth.slope));
+        let detail = format!(
+            "allocated grows by {} a step, {} in the baseline (allowed {limit} more)",
+            signed(after),
+            signed(before)
+        );
+        match self.difference.new.leaks.verdict {
+            // Nothing that outlives a step accumulates: it will end.
+            Verdict::Clean => self.find(Weight::Warn, "growth", detail),
+            // Said already, with its place.
+            Verdict::Leak if self.findings.iter().any(|f| f.code == "leak") => {
+                self.find(Weight::Note, "growth", detail);
+            }
+            _ => self.find(Weight::Fail, "growth", detail),
+        }
+    }
+}
+
+fn sentence(leaks: &Leaks) -> String {
+    format!("{}, {}", leaks.reason, places(leaks))
+}
+
+/// The first few functions that leak.
+fn places(leaks: &Leaks) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for place in &leaks.places {
+        let place = &place.place;
+        let name = match place.name.is_empty() {
+            true => "code without a stack".to_owned(),
+            false => format!(
+                "{} ({}:{})",
+                place.name,
+                file_name(&place.filename),
+                place.line
+            ),
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let more = names.len().saturating_sub(3);
+    names.truncate(3);
+    match more {
+        0 => format!("in {}", names.join(", ")),
+        more => format!("in {} and {more} more places", names.join(", ")),
+    }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}

@@ -1,0 +1,142 @@
+//! Growth per step: least squares from a settled step on, with its error.
+
+use serde::{Deserialize, Serialize};
+
+/// The first steps of a program differ from the others (optimizer state, workspaces, caches that
+/// fill): this many are left out, or a quarter of the steps where there are few.
+pub const UNSETTLED_STEPS: usize = 5;
+
+/// Growth per step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Growth {
+    /// Bytes a step.
+    pub slope: f64,
+    /// Half of the 95 % interval of the slope, bytes a step; `None` with fewer than three steps.
+    pub error: Option<f64>,
+    /// The first step (its position) that the line is fitted to.
+    pub from_step: u32,
+    /// How many steps it is fitted to.
+    pub steps: u32,
+}
+
+impl Growth {
+    /// The growth of levels at the ends of steps; `None` with fewer than two settled steps.
+    pub fn of(ends: &[u64]) -> Option<Growth> {
+        let from = settled(ends.len());
+        let line = Line::fit(&ends[from..])?;
+        Some(Growth {
+            slope: line.slope,
+            error: line.error,
+            from_step: from as u32,
+            steps: (ends.len() - from) as u32,
+        })
+    }
+}
+
+/// The position of the first settled step of `n`.
+pub fn settled(n: usize) -> usize {
+    UNSETTLED_STEPS.min(n.div_ceil(4))
+}
+
+/// A line through values at 0, 1, 2 …
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Line {
+    pub at_zero: f64,
+    pub slope: f64,
+    pub error: Option<f64>,
+}
+
+impl Line {
+    /// `None` with fewer than two values.
+    pub fn fit(values: &[u64]) -> Option<Line> {
+        let points: Vec<(f64, f64)> = values
+            .iter()
+            .enumerate()
+            .map(|(x, &y)| (x as f64, y as f64))
+            .collect();
+        Line::through(&points)
+    }
+
+    /// Through points; `None` with fewer than two different abscissas.
+    pub fn through(points: &[(f64, f64)]) -> Option<Line> {
+        let n = points.len() as f64;
+        let mean_x = points.iter().map(|p| p.0).sum::<f64>() / n.max(1.0);
+        let mean_y = points.iter().map(|p| p.1).sum::<f64>() / n.max(1.0);
+        let sxx: f64 = points.iter().map(|p| (p.0 - mean_x).powi(2)).sum();
+        let sxy: f64 = points.iter().map(|p| (p.0 - mean_x) * (p.1 - mean_y)).sum();
+        if sxx <= 0.0 {
+            return None;
+        }
+        let slope = sxy / sxx;
+        let line = Line {
+            at_zero: mean_y - slope * mean_x,
+            slope,
+            error: None,
+        };
+        let residual: f64 = points.iter().map(|p| (p.1 - line.at(p.0)).powi(2)).sum();
+        let freedom = points.len().saturating_sub(2);
+        let error =
+            (freedom > 0).then(|| student(freedom) * (residual / freedom as f64 / sxx).sqrt());
+        Some(Line { error, ..line })
+    }
+
+    pub fn at(&self, x: f64) -> f64 {
+        self.at_zero + self.slope * x
+    }
+}
+
+/// How far values lie from their own trend: largest residual minus smallest, bytes. What the steps
+/// of one run differ by among themselves is the least that two runs may differ by.
+pub(super) fn wobble(values: &[u64]) -> u64 {
+    let Some(line) = Line::fit(values) else {
+        return 0;
+    };
+    let residuals = values
+        .iter()
+        .enumerate()
+        .map(|(x, &y)| y as f64 - line.at(x as f64));
+    let (low, high) = residuals.fold((0.0_f64, 0.0_f64), |(l, h), r| (l.min(r), h.max(r)));
+    (high - low).round() as u64
+}
+
+/// Student's factor of the 95 % interval.
+fn student(freedom: usize) -> f64 {
+    const TABLE: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
+    match freedom {
+        1..=10 => TABLE[freedom - 1],
+        11..=30 => 2.1,
+        _ => 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_steps_are_left_out() {
+        let ends: Vec<u64> = (0..20)
+            .map(|i| if i < 5 { 0 } else { 100 + i * 10 })
+            .collect();
+        let growth = Growth::of(&ends).unwrap();
+        assert_eq!((growth.from_step, growth.steps), (5, 15));
+        assert!((growth.slope - 10.0).abs() < 1e-9);
+        assert!(growth.error.unwrap() < 1e-6);
+    }
+
+    #[test]
+    fn few_steps_have_wide_errors_and_one_has_none() {
+        assert_eq!(Growth::of(&[7]), None);
+        assert_eq!(Growth::of(&[7, 7, 9]).unwrap().error, None);
+        let growth = Growth::of(&[7, 7, 9, 8]).unwrap();
+        assert!(growth.error.unwrap() > growth.slope.abs());
+    }
+
+    #[test]
+    fn a_trend_does_not_wobble_and_a_saw_tooth_does() {
+        assert_eq!(wobble(&[10, 20, 30, 40]), 0);
+        assert!(wobble(&[10, 20, 10, 20, 10, 20]) >= 10);
+        assert_eq!(wobble(&[5]), 0);
+    }
+}

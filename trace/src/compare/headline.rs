@@ -1,0 +1,90 @@
+//! A difference in one sentence.
+
+use super::{Change, Difference, LeakChange, noise};
+use crate::units::Bytes;
+
+/// The headline of a difference.
+pub fn of(difference: &Difference) -> String {
+    let n_sites = difference.sites_same;
+    let parts = match difference.change {
+        Change::None => vec![
+            format!("no change: {}", levels(difference)),
+            match n_sites {
+                1 => "the one allocation site holds the same".to_owned(),
+                n => format!("{n} allocation sites hold the same"),
+            },
+        ],
+        Change::Moved => vec![
+            format!("no change of peak and growth: {}", levels(difference)),
+            match difference.sites.len() {
+                1 => "one allocation site differs".to_owned(),
+                n => format!("{n} allocation sites differ"),
+            },
+        ],
+        Change::Better | Change::Worse | Change::Mixed => vec![levels(difference)],
+    };
+    let growth = growth(difference);
+    let leak = leaks(difference);
+    let parts = parts.into_iter().chain(growth).chain(leak);
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn levels(difference: &Difference) -> String {
+    let (base, new) = (difference.base.common_peak, difference.new.common_peak);
+    let delta = noise::delta(base, new);
+    match delta {
+        _ if delta.unsigned_abs() <= difference.tolerance.0.min(noise::LEVEL_FLOOR.0) => {
+            format!("peak {new}")
+        }
+        _ => format!("peak {} ({base} → {new})", signed(delta as f64)),
+    }
+}
+
+fn growth(difference: &Difference) -> Option<String> {
+    let (base, new) = (difference.base.growth?, difference.new.growth?);
+    let small = |slope: f64| slope.abs() < noise::LEVEL_FLOOR.0 as f64 / 16.0;
+    match (small(base.slope), small(new.slope)) {
+        (true, true) => None,
+        _ => {
+            let [base, new] = [base.slope, new.slope].map(rate);
+            Some(match base == new {
+                true => format!("growth {new} a step in both"),
+                false => format!("growth {base} → {new} a step"),
+            })
+        }
+    }
+}
+
+fn leaks(difference: &Difference) -> Option<String> {
+    let place = |side: &super::Side| {
+        let first = side.leaks.places.first();
+        first.map_or_else(String::new, |p| match p.place.name.is_empty() {
+            true => String::new(),
+            false => format!(" in {}", p.place.name),
+        })
+    };
+    let (base, new) = (&difference.base, &difference.new);
+    match difference.leaks {
+        LeakChange::NeverLeaked => None,
+        LeakChange::Appeared => Some(format!("a new leak{}", place(new))),
+        LeakChange::Fixed => Some(format!("the leak{} is gone", place(base))),
+        LeakChange::Faster => Some(format!("leaking faster{}", place(new))),
+        LeakChange::Slower | LeakChange::Same => Some(format!("still leaking{}", place(new))),
+        LeakChange::CannotTell if difference.change == Change::None => None,
+        LeakChange::CannotTell => Some("cannot tell whether it leaks".to_owned()),
+    }
+}
+
+/// Bytes a step, without a sign when they are few.
+fn rate(slope: f64) -> String {
+    match slope {
+        s if s <= -0.5 => signed(s),
+        s => Bytes(s.max(0.0).round() as u64).to_string(),
+    }
+}
+
+/// Bytes with a sign: `+1.50 GiB`, `−7.00 GiB`.
+pub fn signed(bytes: f64) -> String {
+    let sign = if bytes < 0.0 { '\u{2212}' } else { '+' };
+    format!("{sign}{}", Bytes(bytes.abs().round() as u64))
+}

@@ -1,0 +1,477 @@
+//! Two runs → what differs.
+//!
+//! # Method
+//!
+//! Each run is reduced to a [`Profile`]: the four series, steps, leaks, and what each allocation
+//! site held. Two profiles are compared device by device, in order:
+//!
+//! 1. [`conditions`]: what differs before any memory does (settings, versions, work a step).
+//! 2. Peaks and ends of the four series; growth per step by least squares from a settled step on
+//!    ([`growth`]), with its error; whether it leaks, and where.
+//! 3. The steps, one by one.
+//! 4. Allocation sites ([`sites`]), matched although lines moved, files were installed elsewhere
+//!    and functions renamed.
+//!
+//! What is larger than the noise of null pairs ([`noise`]) is a difference; the rest is said to be
+//! the same. Addresses never count. [`gate`] turns a difference into pass, regression, or cannot
+//! tell.
+
+pub mod conditions;
+pub mod curves;
+pub mod gate;
+pub mod growth;
+pub mod headline;
+pub mod noise;
+pub mod phase;
+pub mod profile;
+pub mod sites;
+mod work;
+
+use crate::leaks::{MIN_BYTES, Pattern, Verdict};
+use crate::trace::{Series, SeriesSummary, StepSource};
+use crate::units::{Bytes, EventIdx};
+use conditions::Condition;
+use growth::{Growth, wobble};
+use profile::{DeviceProfile, LeakingSite, OutOfMemory, Place, Profile};
+use serde::{Deserialize, Serialize};
+use sites::{Matching, SiteDelta};
+
+/// Whether the new run is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Change {
+    /// Peak, growth, leaks and sites are the same.
+    None,
+    /// Peak and growth are the same; sites differ.
+    Moved,
+    /// Peak, growth or leaks are better, none is worse.
+    Better,
+    /// Worse, and none is better.
+    Worse,
+    /// Some better, some worse.
+    Mixed,
+}
+
+/// What became of the leaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum LeakChange {
+    /// Neither run leaks.
+    NeverLeaked,
+    /// Only the new run leaks.
+    Appeared,
+    /// Only the baseline leaks.
+    Fixed,
+    /// Both leak, the new run faster.
+    Faster,
+    /// Both leak, the new run slower.
+    Slower,
+    /// Both leak at the same rate.
+    Same,
+    /// At least one of them does not say.
+    CannotTell,
+}
+
+/// One of the four series in both runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SeriesDelta {
+    /// In the baseline.
+    pub base: SeriesSummary,
+    /// In the new run.
+    pub new: SeriesSummary,
+    /// Difference of the peaks, bytes.
+    pub peak: i64,
+    /// Difference of the ends, bytes.
+    pub end: i64,
+}
+
+/// One run's side of a difference.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Side {
+    /// CUDA ordinal.
+    pub device: u32,
+    /// Events.
+    pub events: u32,
+    /// Steps.
+    pub steps: u32,
+    /// Of them, those that ran to their end.
+    pub whole_steps: u32,
+    /// Where they come from.
+    pub step_source: StepSource,
+    /// Whether the ring of events wrapped.
+    pub wrapped: bool,
+    /// The first failed allocation.
+    pub oom: Option<OutOfMemory>,
+    /// Growth of *allocated* at the ends of steps.
+    pub growth: Option<Growth>,
+    /// Largest *allocated* over the steps that both runs have.
+    pub common_peak: Bytes,
+    /// What the peaks of its settled steps differ by, apart from their trend.
+    pub wobble: Bytes,
+    /// Whether it leaks.
+    pub leaks: Leaks,
+}
+
+/// Whether a run leaks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Leaks {
+    /// The answer.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub verdict: Verdict,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// Bytes a step (a part of a step, when it grows within steps).
+    pub rate: f64,
+    /// Half of the 95 % interval of the rate.
+    pub error: f64,
+    /// Where, fastest first.
+    pub places: Vec<LeakPlace>,
+}
+
+/// A site that leaks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LeakPlace {
+    /// Names its row of the table of differences, where it has one.
+    pub id: String,
+    /// The function that explains it best.
+    pub place: Place,
+    /// Bytes a step.
+    pub rate: f64,
+    /// Whether it grows within steps and is given back at their ends.
+    pub within_step: bool,
+    /// Whether the other run's same site leaks too.
+    pub in_both: bool,
+    /// Whether the other run has the site at all.
+    pub known: bool,
+}
+
+/// One step of both runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StepDelta {
+    /// Position among the steps.
+    pub index: u32,
+    /// In the baseline.
+    pub base: Option<StepSide>,
+    /// In the new run.
+    pub new: Option<StepSide>,
+}
+
+/// One step of one run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StepSide {
+    /// Its name.
+    pub name: String,
+    /// First event.
+    pub first_event: EventIdx,
+    /// One past its last event.
+    pub end_event: EventIdx,
+    /// Largest *allocated* in it.
+    pub peak: Bytes,
+    /// *Allocated* after its last event.
+    pub end: Bytes,
+    /// *Reserved* after its last event.
+    pub reserved_end: Bytes,
+    /// Requested by all allocations in it.
+    pub work: Bytes,
+    /// Allocations.
+    pub allocs: u32,
+}
+
+/// What differs between a device of the baseline and one of the new run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Difference {
+    /// Whether the new run is better.
+    pub change: Change,
+    /// What became of the leaks.
+    pub leaks: LeakChange,
+    /// The headline in one sentence.
+    pub headline: String,
+    /// What differs before any memory does.
+    pub conditions: Vec<Condition>,
+    /// The baseline.
+    pub base: Side,
+    /// The new run.
+    pub new: Side,
+    /// Start, peak and end, in the order of [`Series::ALL`].
+    pub series: [SeriesDelta; 4],
+    /// Differences of a peak below this are none, bytes.
+    pub tolerance: Bytes,
+    /// Whether every step, every site and the verdict on leaks are the same, even without what
+    /// steps differ by.
+    pub alike: bool,
+    /// Whether the steps do different amounts of work, as with sequences of varying length.
+    pub varying: bool,
+    /// By how much the new run's steps need more than the baseline's steps of equal work, at
+    /// most, as a share; only where steps vary.
+    pub excess: Option<f64>,
+    /// The steps, one by one.
+    pub steps: Vec<StepDelta>,
+    /// Sites that differ, the largest difference first.
+    pub sites: Vec<SiteDelta>,
+    /// Sites that differ but are not in `sites`, since there are too many.
+    pub sites_left_out: u32,
+    /// Sites that are the same.
+    pub sites_same: u32,
+}
+
+impl Difference {
+    /// One of the series.
+    pub fn series(&self, series: Series) -> &SeriesDelta {
+        &self.series[series as usize]
+    }
+}
+
+/// Compares two runs: a difference for each pair of devices, in order.
+pub fn compare(base: &Profile, new: &Profile) -> Vec<Difference> {
+    let of_runs = conditions::of_runs(base, new);
+    let pairs = base.devices.iter().zip(&new.devices);
+    pairs
+        .map(|(base, new)| {
+            let mut difference = devices(base, new);
+            let about_devices = std::mem::replace(&mut difference.conditions, of_runs.clone());
+            difference.conditions.extend(about_devices);
+            difference
+        })
+        .collect()
+}
+
+/// The position of the difference that speaks for the runs: that with the largest change of the
+/// peak of *allocated*. `None` without devices.
+pub fn foremost(differences: &[Difference]) -> Option<usize> {
+    let weight = |d: &Difference| d.series(Series::Allocated).peak.unsigned_abs();
+    let numbered = differences.iter().enumerate();
+    let most = numbered.max_by_key(|(at, d)| (weight(d), std::cmp::Reverse(*at)));
+    most.map(|(at, _)| at)
+}
+
+fn devices(base: &DeviceProfile, new: &DeviceProfile) -> Difference {
+    let matching = Matching::of(&base.sites, &new.sites);
+    let extra_steps = i64::from(new.whole_steps) - i64::from(base.whole_steps);
+    let (mut rows, same) = sites::deltas(&base.sites, &new.sites, &matching, extra_steps);
+    let left_out = rows.len().saturating_sub(sites::MAX_ROWS);
+    rows.truncate(sites::MAX_ROWS);
+    let common = base.steps.len().min(new.steps.len());
+    let extra = base.steps.len() != new.steps.len();
+    let base_side = side(base, new, &matching.pairs, common, extra);
+    let swapped: Vec<_> = matching.pairs.iter().map(|&(b, n, m)| (n, b, m)).collect();
+    let new_side = side(new, base, &swapped, common, extra);
+    let tolerance = noise::level(
+        base_side.common_peak,
+        new_side.common_peak,
+        base_side.wobble.max(new_side.wobble),
+    );
+    let series = Series::ALL.map(|series| series_delta(base, new, series));
+    let (varying, excess) = work::excess(base, new);
+    let steps = steps(base, new);
+    let leaks = leak_change(&base_side.leaks, &new_side.leaks);
+    let same_leaks = base_side.leaks.verdict == new_side.leaks.verdict
+        && !matches!(leaks, LeakChange::Faster | LeakChange::Slower);
+    let mut difference = Difference {
+        change: Change::None,
+        leaks,
+        headline: String::new(),
+        conditions: conditions::of_devices(base, new, &matching),
+        alike: !extra && rows.is_empty() && levels_alike(&series, &steps) && same_leaks,
+        base: base_side,
+        new: new_side,
+        series,
+        tolerance,
+        varying,
+        excess,
+        steps,
+        sites: rows,
+        sites_left_out: left_out as u32,
+        sites_same: same,
+    };
+    difference.change = change(&difference);
+    difference.headline = headline::of(&difference);
+    difference
+}
+
+fn side(
+    device: &DeviceProfile,
+    other: &DeviceProfile,
+    pairs: &[(usize, usize, sites::Matched)],
+    common: usize,
+    extra: bool,
+) -> Side {
+    let summary = &device.summary[Series::Allocated as usize];
+    // Steps that only one run has must not count against it: where something grows, each adds.
+    // A ring that wrapped does not begin with step 0, so its steps cannot be counted off.
+    let extra = extra && !device.wrapped && !other.wrapped;
+    let common_peak = match device.steps[..common].iter().map(|step| step.peak).max() {
+        Some(peak) if extra => peak,
+        _ => summary.peak,
+    };
+    let peaks: Vec<u64> = conditions::settled_steps(device)
+        .map(|step| step.peak.0)
+        .collect();
+    let leaks = &device.leaks;
+    let groups = &leaks.groups;
+    Side {
+        device: device.device,
+        events: device.events,
+        steps: device.steps.len() as u32,
+        whole_steps: device.whole_steps,
+        step_source: device.step_source,
+        wrapped: device.wrapped,
+        oom: device.oom,
+        growth: device.growth,
+        common_peak,
+        wobble: Bytes(wobble(&peaks)),
+        leaks: Leaks {
+            verdict: leaks.verdict,
+            reason: leaks.reason.clone(),
+            rate: groups.iter().map(|group| group.bytes_per_step).sum(),
+            error: groups
+                .iter()
+                .map(|group| group.error.powi(2))
+                .sum::<f64>()
+                .sqrt(),
+            places: groups
+                .iter()
+                .map(|group| leak_place(group, device, other, pairs))
+                .collect(),
+        },
+    }
+}
+
+fn leak_place(
+    group: &LeakingSite,
+    device: &DeviceProfile,
+    other: &DeviceProfile,
+    pairs: &[(usize, usize, sites::Matched)],
+) -> LeakPlace {
+    let own = device.sites.iter().position(|site| site.key == group.key);
+    let pair = pairs.iter().find(|&&(mine, _, _)| Some(mine) == own);
+    let counterpart = pair.map(|&(_, theirs, _)| &other.sites[theirs]);
+    LeakPlace {
+        id: sites::id(group.key),
+        place: group.place.clone(),
+        rate: group.bytes_per_step,
+        within_step: group.pattern == Pattern::WithinStep,
+        in_both: counterpart.is_some_and(|site| site.leaks),
+        known: counterpart.is_some(),
+    }
+}
+
+fn series_delta(base: &DeviceProfile, new: &DeviceProfile, series: Series) -> SeriesDelta {
+    let (base, new) = (base.summary[series as usize], new.summary[series as usize]);
+    SeriesDelta {
+        base,
+        new,
+        peak: noise::delta(base.peak, new.peak),
+        end: noise::delta(base.end, new.end),
+    }
+}
+
+fn steps(base: &DeviceProfile, new: &DeviceProfile) -> Vec<StepDelta> {
+    let side = |device: &DeviceProfile, index: usize| {
+        device.steps.get(index).map(|step| StepSide {
+            name: step.name.clone(),
+            first_event: step.events.start(),
+            end_event: step.events.end(),
+            peak: step.peak,
+            end: step.end,
+            reserved_end: step.reserved_end,
+            work: step.work,
+            allocs: step.allocs,
+        })
+    };
+    (0..base.steps.len().max(new.steps.len()))
+        .map(|index| StepDelta {
+            index: index as u32,
+            base: side(base, index),
+            new: side(new, index),
+        })
+        .collect()
+}
+
+/// Whether levels agree everywhere, without any allowance for what steps differ by.
+fn levels_alike(series: &[SeriesDelta; 4], steps: &[StepDelta]) -> bool {
+    let same = |base: Bytes, new: Bytes| {
+        noise::delta(base, new).unsigned_abs() <= noise::level(base, new, Bytes::ZERO).0
+    };
+    let allocated = &series[Series::Allocated as usize];
+    let steps_agree = steps.iter().all(|step| match (&step.base, &step.new) {
+        (Some(base), Some(new)) => same(base.peak, new.peak) && same(base.end, new.end),
+        _ => false,
+    });
+    let ends_agree = same(allocated.base.end, allocated.new.end);
+    steps_agree && same(allocated.base.peak, allocated.new.peak) && ends_agree
+}
+
+fn leak_change(base: &Leaks, new: &Leaks) -> LeakChange {
+    match (base.verdict, new.verdict) {
+        (Verdict::CannotTell, _) | (_, Verdict::CannotTell) => LeakChange::CannotTell,
+        (Verdict::Clean, Verdict::Clean) => LeakChange::NeverLeaked,
+        (Verdict::Clean, Verdict::Leak) => LeakChange::Appeared,
+        (Verdict::Leak, Verdict::Clean) => LeakChange::Fixed,
+        (Verdict::Leak, Verdict::Leak) => {
+            let difference = new.rate - base.rate;
+            if difference.abs() <= rate_tolerance(base, new) {
+                LeakChange::Same
+            } else if difference > 0.0 {
+                LeakChange::Faster
+            } else {
+                LeakChange::Slower
+            }
+        }
+    }
+}
+
+/// Rates of leaks within this of each other are the same, bytes a step.
+fn rate_tolerance(base: &Leaks, new: &Leaks) -> f64 {
+    let share = base.rate.max(new.rate) * noise::RATE_SHARE;
+    (base.error + new.error).max(share).max(MIN_BYTES.0 as f64)
+}
+
+/// Growth differs by more than its errors and by more than the floor of a level.
+fn growth_change(difference: &Difference) -> i8 {
+    let (Some(base), Some(new)) = (difference.base.growth, difference.new.growth) else {
+        return 0;
+    };
+    let (Some(error_b), Some(error_n)) = (base.error, new.error) else {
+        return 0;
+    };
+    let tolerance = (error_b + error_n).max(noise::LEVEL_FLOOR.0 as f64);
+    match new.slope - base.slope {
+        more if more > tolerance => 1,
+        less if less < -tolerance => -1,
+        _ => 0,
+    }
+}
+
+fn change(difference: &Difference) -> Change {
+    let peak = noise::delta(difference.base.common_peak, difference.new.common_peak);
+    let peak = match peak {
+        _ if peak.unsigned_abs() <= difference.tolerance.0 => 0,
+        _ => peak.signum() as i8,
+    };
+    let leaks = match difference.leaks {
+        LeakChange::Appeared | LeakChange::Faster => 1,
+        LeakChange::Fixed | LeakChange::Slower => -1,
+        LeakChange::NeverLeaked | LeakChange::Same | LeakChange::CannotTell => 0,
+    };
+    let signs = [peak, leaks, growth_change(difference)];
+    let (worse, better) = (signs.contains(&1), signs.contains(&-1));
+    match (worse, better) {
+        (true, true) => Change::Mixed,
+        (true, false) => Change::Worse,
+        (false, true) => Change::Better,
+        (false, false) if difference.sites.is_empty() => Change::None,
+        (false, false) => Change::Moved,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! Where in a step are we? Two runs' steps laid over one another by what they allocate.
+//!
+//! A patch that adds allocations to the forward pass shifts everything after it, so the fraction of
+//! a step's events is no phase. The sequence of allocation sites is: the n-th allocation of a site
+//! in one step is the n-th of it in the other. The longest common subsequence of those that both
+//! steps have in equal number gives anchors; between two anchors phases are interpolated.
+
+use super::growth::settled;
+use crate::leaks::site::{SiteKey, Sites};
+use crate::stacks::{FxHashMap, Stacks};
+use crate::trace::{DeviceTrace, Step};
+
+/// Anchors kept.
+const MAX_ANCHORS: usize = 96;
+/// Allocations looked at in a step.
+const MAX_ALLOCS: usize = 1 << 16;
+
+/// The allocations of a run's typical step: what another run's steps are laid over.
+#[derive(Clone, Debug, Default)]
+pub struct Rhythm {
+    /// Site, how often it came before in the step, and the fraction of the step's events.
+    allocs: Vec<(SiteKey, u32, f64)>,
+    /// How often each site comes.
+    counts: FxHashMap<SiteKey, u32>,
+}
+
+impl Rhythm {
+    /// The rhythm of a device: that of the settled step whose length is the median.
+    pub fn of(device: &DeviceTrace, stacks: &Stacks) -> Rhythm {
+        let from = settled(device.steps.len()).min(device.steps.len().saturating_sub(1));
+        let mut steps: Vec<&Step> = device.steps[from..].iter().collect();
+        steps.sort_by_key(|step| step.events.end().0 - step.events.start().0);
+        let Some(step) = steps.get(steps.len() / 2) else {
+            return Rhythm::default();
+        };
+        let (start, end) = (step.events.start().0, step.events.end().0);
+        let length = f64::from(end - start).max(1.0);
+        let sites = Sites::new(&device.blocks, stacks);
+        let mut rhythm = Rhythm::default();
+        for index in device.blocks.allocated_in(step.events).take(MAX_ALLOCS) {
+            let index = index as usize;
+            let kind = device.blocks.kind[index].index();
+            let key = sites.keys[sites.of_kind[kind] as usize];
+            let before = rhythm.counts.entry(key).or_default();
+            let fraction = f64::from(device.blocks.alloc[index] - start) / length;
+            rhythm.allocs.push((key, *before, fraction));
+            *before += 1;
+        }
+        rhythm
+    }
+
+    /// Pairs of this rhythm's fraction of a step and the baseline's, both rising, with both ends.
+    pub fn over(&self, base: &Rhythm) -> Vec<(f64, f64)> {
+        let common = |key: &SiteKey| {
+            let count = self.counts.get(key);
+            count.is_some() && count == base.counts.get(key)
+        };
+        let places: FxHashMap<(SiteKey, u32), f64> = base
+            .allocs
+            .iter()
+            .filter(|(key, _, _)| common(key))
+            .map(|&(key, nth, fraction)| ((key, nth), fraction))
+            .collect();
+        let pairs: Vec<(f64, f64)> = self
+            .allocs
+            .iter()
+            .filter_map(|&(key, nth, own)| Some((own, *places.get(&(key, nth))?)))
+            .collect();
+        let rising = longest_rising(&pairs);
+        let thin = rising.len().div_ceil(MAX_ANCHORS).max(1);
+        let mut anchors = vec![(0.0, 0.0)];
+        for &(own, theirs) in rising.iter().step_by(thin) {
+            let last = anchors[anchors.len() - 1];
+            // A step's very ends are anchors already.
+            if own > last.0 && theirs > last.1 && own < 1.0 && theirs < 1.0 {
+                anchors.push((own, theirs));
+            }
+        }
+        anchors.push((1.0, 1.0));
+        anchors
+    }
+}
+
+/// The longest subsequence whose second members rise (the first do already): patience sorting.
+fn longest_rising(pairs: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut tails: Vec<usize> = Vec::new();
+    let mut before: Vec<Option<usize>> = vec![None; pairs.len()];
+    for (at, pair) in pairs.iter().enumerate() {
+        let place = tails.partition_point(|&tail| pairs[tail].1 < pair.1);
+        before[at] = place.checked_sub(1).map(|previous| tails[previous]);
+        match tails.get_mut(place) {
+            Some(tail) => *tail = at,
+            None => tails.push(at),
+        }
+    }
+    let chain = std::iter::successors(tails.last().copied(), |&at| before[at]);
+    let mut rising: Vec<(f64, f64)> = chain.map(|at| pairs[at]).collect();
+    rising.reverse();
+    rising
+}
+
+/// The second member for a first one, between anchors on the line between them.
+pub(super) fn interpolate(anchors: &[(f64, f64)], x: f64) -> f64 {
+    let after = anchors.partition_point(|anchor| anchor.0 <= x);
+    match (
+        after.checked_sub(1).map(|at| anchors[at]),
+        anchors.get(after),
+    ) {
+        (Some(low), Some(&high)) => low.1 + (x - low.0) / (high.0 - low.0) * (high.1 - low.1),
+        (Some(last), None) => last.1,
+        (None, Some(first)) => first.1,
+        (None, None) => x,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Bytes;
+
+    fn rhythm(allocs: &[(u64, f64)]) -> Rhythm {
+        let mut rhythm = Rhythm::default();
+        for &(key, fraction) in allocs {
+            let key = SiteKey::Size(Bytes(key));
+            let before = rhythm.counts.entry(key).or_default();
+            rhythm.allocs.push((key, *before, fraction));
+            *before += 1;
+        }
+        rhythm
+    }
+
+    #[test]
+    fn what_is_inserted_stretches_its_part_of_the_step_only() {
+        let base = rhythm(&[(1, 0.1), (2, 0.4), (2, 0.6), (3, 0.9)]);
+        let new = rhythm(&[(1, 0.1), (9, 0.2), (9, 0.3), (2, 0.7), (2, 0.8), (3, 0.95)]);
+        let anchors = new.over(&base);
+        assert_eq!(
+            anchors,
+            [
+                (0.0, 0.0),
+                (0.1, 0.1),
+                (0.7, 0.4),
+                (0.8, 0.6),
+                (0.95, 0.9),
+                (1.0, 1.0)
+            ]
+        );
+        assert!((interpolate(&anchors, 0.4) - 0.25).abs() < 1e-9);
+        assert_eq!(interpolate(&anchors, 1.0), 1.0);
+    }
+
+    #[test]
+    fn what_came_in_another_order_is_no_anchor() {
+        let base = rhythm(&[(1, 0.1), (2, 0.2), (3, 0.3), (4, 0.5)]);
+        let new = rhythm(&[(3, 0.1), (1, 0.2), (2, 0.3), (4, 0.5)]);
+        let anchors = new.over(&base);
+        assert_eq!(
+            anchors,
+            [(0.0, 0.0), (0.2, 0.1), (0.3, 0.2), (0.5, 0.5), (1.0, 1.0)]
+        );
+    }
+
+    #[test]
+    fn without_anything_in_common_fractions_are_phases() {
+        let anchors = rhythm(&[(1, 0.3)]).over(&rhythm(&[(2, 0.3)]));
+        assert_eq!(anchors, [(0.0, 0.0), (1.0, 1.0)]);
+        assert_eq!(interpolate(&anchors, 0.3), 0.3);
+    }
+}

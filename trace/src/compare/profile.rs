@@ -1,0 +1,532 @@
+//! What a run says of itself, small enough to keep: everything a comparison needs but the curves.
+//!
+//! One pass over the events of each device. Nothing here depends on addresses.
+
+use super::growth::{Growth, settled, wobble};
+use crate::leaks::site::{self, SiteKey, Sites};
+use crate::leaks::{self, LeakGroup, Pattern, Verdict};
+use crate::span::Span;
+use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, fx_hash};
+use crate::trace::{Action, DeviceTrace, Series, SeriesSummary, StepSource, Trace};
+use crate::units::{Bytes, EventIdx};
+use serde::{Deserialize, Serialize};
+
+/// Steps whose levels are kept per site, the last ones.
+const MAX_SITE_STEPS: usize = 256;
+/// Levels kept in all while surveying: a file with a million sites must not take gigabytes.
+const MAX_CELLS: usize = 1 << 21;
+/// Frames kept of a site's stack.
+const MAX_FRAMES: usize = 48;
+/// Distinct sizes kept of a site.
+const MAX_SIZES: usize = 12;
+
+/// A run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Profile {
+    /// The torch versions that write such a file.
+    pub torch: Option<String>,
+    /// Allocator settings, as the file has them.
+    pub settings: Vec<(String, String)>,
+    /// Its devices, by ordinal.
+    pub devices: Vec<DeviceProfile>,
+}
+
+/// One device of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceProfile {
+    /// CUDA ordinal.
+    pub device: u32,
+    /// Events.
+    pub events: u32,
+    /// Start, peak and end, in the order of [`Series::ALL`].
+    pub summary: [SeriesSummary; 4],
+    /// Where the steps come from.
+    pub step_source: StepSource,
+    /// The steps.
+    pub steps: Vec<StepProfile>,
+    /// How many of them ran to their end, counted from the first.
+    pub whole_steps: u32,
+    /// Whether the ring of events wrapped: what came before it is not known.
+    pub wrapped: bool,
+    /// Whether stacks were recorded, at least for some.
+    pub has_stacks: bool,
+    /// Whether C++ frames were recorded.
+    pub has_native: bool,
+    /// The first failed allocation.
+    pub oom: Option<OutOfMemory>,
+    /// Growth of *allocated* at the ends of whole steps.
+    pub growth: Option<Growth>,
+    /// Whether it leaks.
+    pub leaks: LeakProfile,
+    /// Allocation sites.
+    pub sites: Vec<SiteProfile>,
+}
+
+/// A failed allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct OutOfMemory {
+    /// The event.
+    pub event: EventIdx,
+    /// Position of the step in which it failed.
+    pub step: Option<u32>,
+    /// What could not be had.
+    pub wanted: Bytes,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepProfile {
+    /// Its name.
+    pub name: String,
+    /// Its events.
+    pub events: Span<EventIdx>,
+    /// Largest *allocated* in it, the level at its beginning included.
+    pub peak: Bytes,
+    /// *Allocated* after its last event.
+    pub end: Bytes,
+    /// *Reserved* after its last event.
+    pub reserved_end: Bytes,
+    /// Requested by all allocations in it, given back or not: the work.
+    pub work: Bytes,
+    /// Allocations in it.
+    pub allocs: u32,
+}
+
+/// Whether a device leaks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeakProfile {
+    /// The answer.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: String,
+    /// Bytes that accumulate with each step, all sites together.
+    pub bytes_per_step: f64,
+    /// The sites.
+    pub groups: Vec<LeakingSite>,
+}
+
+impl Default for LeakProfile {
+    fn default() -> LeakProfile {
+        LeakProfile {
+            verdict: Verdict::CannotTell,
+            reason: String::new(),
+            bytes_per_step: 0.0,
+            groups: Vec::new(),
+        }
+    }
+}
+
+/// A site that leaks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeakingSite {
+    /// Which.
+    pub key: SiteKey,
+    /// The function that explains it best.
+    pub place: Place,
+    /// How it grows.
+    pub pattern: Pattern,
+    /// Bytes a step (a part of a step, when it grows within steps).
+    pub bytes_per_step: f64,
+    /// Half of the 95 % interval of the slope.
+    pub error: f64,
+}
+
+/// A frame as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Place {
+    /// Function.
+    pub name: String,
+    /// File, as recorded.
+    pub filename: String,
+    /// Line; a hint, since edits move it. 0 when unknown.
+    pub line: u32,
+}
+
+impl Place {
+    /// A frame's text.
+    pub fn of(stacks: &Stacks, frame: Frame) -> Place {
+        Place {
+            name: stacks.str(frame.name).to_owned(),
+            filename: stacks.str(frame.filename).to_owned(),
+            line: frame.line,
+        }
+    }
+}
+
+/// A function of a call shape, hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionHash {
+    /// Module and name.
+    pub full: u64,
+    /// The name alone.
+    pub name: u64,
+}
+
+/// One allocation site: a call shape, or a size where there are no stacks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SiteProfile {
+    /// Equal in another run of the same program.
+    pub key: SiteKey,
+    /// The stack that accounts for most of it, an index of its own trace.
+    pub stack: StackIdx,
+    /// Its frames, innermost first.
+    pub frames: Vec<Place>,
+    /// Which of them a person would recognise.
+    pub headline: Option<Place>,
+    /// The functions that make the key, innermost first.
+    pub functions: Vec<FunctionHash>,
+    /// Blocks, those from before the trace included.
+    pub count: u64,
+    /// Bytes of all of them.
+    pub made: Bytes,
+    /// Live at its own highest moment.
+    pub peak: Bytes,
+    /// Live when *allocated* of the device stood highest.
+    pub at_peak: Bytes,
+    /// Live after the last event.
+    pub at_end: Bytes,
+    /// Growth of what is live at the ends of steps, bytes a step.
+    pub growth: f64,
+    /// What its peaks in settled steps differ by, apart from their trend.
+    pub wobble: Bytes,
+    /// Requested sizes and how many of each, those with most bytes first.
+    pub sizes: Vec<(Bytes, u64)>,
+    /// Whether it is one of the sites that leak.
+    pub leaks: bool,
+}
+
+impl Profile {
+    /// The profile of a trace, with its leaks.
+    pub fn of(trace: &Trace) -> Profile {
+        let devices = trace.devices.iter();
+        Profile {
+            torch: trace.format.torch_guess.clone(),
+            settings: trace.format.settings.clone(),
+            devices: devices
+                .map(|device| device_profile(device, trace))
+                .collect(),
+        }
+    }
+}
+
+fn device_profile(device: &DeviceTrace, trace: &Trace) -> DeviceProfile {
+    let stacks = &trace.stacks;
+    let report = leaks::find(device, stacks, &trace.quality);
+    let leaking = |group: &LeakGroup| leaking_site(group, stacks);
+    let leaks = LeakProfile {
+        verdict: report.verdict,
+        reason: report.reason,
+        bytes_per_step: report.bytes_per_step,
+        groups: report.groups.iter().map(leaking).collect(),
+    };
+    let whole = leaks::whole_steps(device).len();
+    let mut survey = Survey::new(device, stacks);
+    survey.run(whole);
+    let steps = survey.step_profiles();
+    let ends: Vec<u64> = steps[..whole].iter().map(|s| s.end.0).collect();
+    let mut sites = survey.site_profiles(stacks);
+    for site in &mut sites {
+        site.leaks = leaks.groups.iter().any(|group| group.key == site.key);
+    }
+    let noted = |code: &str| {
+        let about = format!("device {}:", device.device);
+        let notes = trace.quality.iter().filter(|note| note.code == code);
+        notes
+            .into_iter()
+            .any(|note| !note.detail.starts_with("device ") || note.detail.starts_with(&about))
+    };
+    DeviceProfile {
+        device: device.device,
+        events: device.events.len(),
+        summary: device.summary,
+        step_source: device.step_source,
+        whole_steps: whole as u32,
+        wrapped: noted("ring_wrapped"),
+        has_stacks: sites
+            .iter()
+            .any(|site| matches!(site.key, SiteKey::Shape(_))),
+        has_native: sites.iter().any(|site| site.frames.iter().any(is_native)),
+        oom: out_of_memory(device),
+        growth: Growth::of(&ends),
+        leaks,
+        sites,
+        steps,
+    }
+}
+
+/// A frame that is not Python: C++ frames have no line.
+fn is_native(place: &Place) -> bool {
+    place.line == 0 && !place.filename.ends_with(".py")
+}
+
+/// The frame that a person would recognise. Of a C++ stack that is the backward function, else the
+/// operator: what is further in is the allocator, in every stack the same.
+fn headline(stacks: &Stacks, stack: StackIdx) -> Option<Place> {
+    let frames = || {
+        stacks
+            .frames(stack)
+            .iter()
+            .map(|&frame| stacks.frame(frame))
+    };
+    if !frames().any(|frame| site::is_python(stacks, frame)) {
+        for namespace in ["torch::autograd::generated::", "at::_ops::"] {
+            let named = |frame: Frame| {
+                let text = stacks.str(frame.name);
+                let name = text.split_once(namespace)?.1.split("::").next()?;
+                let name = name
+                    .split('(')
+                    .next()?
+                    .trim_end_matches("_apply_functional");
+                let place = Place::of(stacks, frame);
+                Some(Place {
+                    name: name.to_owned(),
+                    ..place
+                })
+            };
+            if let Some(place) = frames().find_map(named) {
+                return Some(place);
+            }
+        }
+    }
+    stacks.headline(stack).map(|frame| Place::of(stacks, frame))
+}
+
+fn leaking_site(group: &LeakGroup, stacks: &Stacks) -> LeakingSite {
+    let frame = group.frame.or(group.alloc_frame);
+    LeakingSite {
+        key: group.site,
+        place: frame.map_or_else(Place::default, |frame| Place::of(stacks, frame)),
+        pattern: group.pattern,
+        bytes_per_step: group.bytes_per_step,
+        error: group.slope_error,
+    }
+}
+
+fn out_of_memory(device: &DeviceTrace) -> Option<OutOfMemory> {
+    let events = &device.events;
+    let event = events.action.iter().position(|&a| a == Action::Oom)?;
+    let row = events.others.get(events.target[event] as usize)?;
+    let event = EventIdx(event as u32);
+    let step = device.steps.iter().position(|s| s.events.contains(event));
+    Some(OutOfMemory {
+        event,
+        step: step.map(|step| step as u32),
+        wanted: row.size,
+    })
+}
+
+/// Levels per site over the events of a device.
+struct Survey<'a> {
+    device: &'a DeviceTrace,
+    sites: Sites,
+    /// Per site.
+    live: Vec<u64>,
+    peak: Vec<u64>,
+    at_peak: Vec<u64>,
+    /// Highest in the step so far, per site.
+    in_step: Vec<u64>,
+    /// Blocks per kind.
+    count: Vec<u64>,
+    /// Per step: requested in it, and allocations.
+    work: Vec<(u64, u32)>,
+    /// The first step whose levels per site are kept, one row of sites after another.
+    first_kept: usize,
+    step_peaks: Vec<u64>,
+    step_ends: Vec<u64>,
+}
+
+impl<'a> Survey<'a> {
+    fn new(device: &'a DeviceTrace, stacks: &Stacks) -> Survey<'a> {
+        let sites = Sites::new(&device.blocks, stacks);
+        let n = sites.keys.len();
+        Survey {
+            device,
+            sites,
+            live: vec![0; n],
+            peak: vec![0; n],
+            at_peak: vec![0; n],
+            in_step: vec![0; n],
+            count: vec![0; device.blocks.kinds.len()],
+            work: vec![(0, 0); device.steps.len()],
+            first_kept: 0,
+            step_peaks: Vec::new(),
+            step_ends: Vec::new(),
+        }
+    }
+
+    /// Walks through all events; levels per site are kept of settled whole steps.
+    fn run(&mut self, whole: usize) {
+        let device = self.device;
+        let room = MAX_CELLS / self.live.len().max(1);
+        let kept = (whole - settled(whole)).min(MAX_SITE_STEPS).min(room);
+        self.first_kept = whole - kept;
+        self.before_the_trace();
+        let peak_event = device.summary[Series::Allocated as usize].peak_event;
+        if peak_event.is_none() {
+            self.at_peak.clone_from(&self.live);
+        }
+        let peak_event = peak_event.map_or(u32::MAX, |event| event.0);
+        let mut done = 0;
+        for (index, step) in device.steps.iter().enumerate() {
+            let (start, end) = (step.events.start().0, step.events.end().0);
+            self.events(done.min(start)..start, peak_event, None);
+            self.in_step.clone_from(&self.live);
+            self.events(start.max(done)..end, peak_event, Some(index));
+            done = end.max(done);
+            if (self.first_kept..whole).contains(&index) {
+                self.step_peaks.extend_from_slice(&self.in_step);
+                self.step_ends.extend_from_slice(&self.live);
+            }
+        }
+        self.events(done..device.events.len(), peak_event, None);
+    }
+
+    /// As [`crate::levels`] counts the start: not what was given back before the trace.
+    fn before_the_trace(&mut self) {
+        let blocks = &self.device.blocks;
+        for index in 0..blocks.n_preexisting as usize {
+            let kind = blocks.kind[index].index();
+            self.count[kind] += 1;
+            let pending = blocks.free_requested[index] == 0
+                && !(self.device.events.action.first() == Some(&Action::FreeRequested)
+                    && self.device.events.target[0] as usize == index);
+            if !pending {
+                self.live[self.sites.of_kind[kind] as usize] += blocks.kinds[kind].size.0;
+            }
+        }
+        self.peak.clone_from(&self.live);
+    }
+
+    fn events(&mut self, events: std::ops::Range<u32>, peak_event: u32, step: Option<usize>) {
+        for event in events {
+            self.event(event, step);
+            if event == peak_event {
+                self.at_peak.clone_from(&self.live);
+            }
+        }
+    }
+
+    #[inline]
+    fn event(&mut self, event: u32, step: Option<usize>) {
+        let device = self.device;
+        let blocks = &device.blocks;
+        let action = device.events.action[event as usize];
+        if !matches!(
+            action,
+            Action::Alloc | Action::FreeRequested | Action::FreeCompleted
+        ) {
+            return;
+        }
+        let Some(&kind) = blocks
+            .kind
+            .get(device.events.target[event as usize] as usize)
+        else {
+            return;
+        };
+        let block = &blocks.kinds[kind.index()];
+        let site = self.sites.of_kind[kind.index()] as usize;
+        match action {
+            Action::Alloc => {
+                self.count[kind.index()] += 1;
+                let live = self.live[site] + block.size.0;
+                self.live[site] = live;
+                self.peak[site] = self.peak[site].max(live);
+                self.in_step[site] = self.in_step[site].max(live);
+                if let Some(step) = step {
+                    let (work, allocs) = &mut self.work[step];
+                    *work += block.requested.0;
+                    *allocs += 1;
+                }
+            }
+            Action::FreeCompleted => {
+                let target = device.events.target[event as usize] as usize;
+                let alone = blocks.free_requested[target] == event && event > 0;
+                if alone {
+                    self.live[site] = self.live[site].saturating_sub(block.size.0);
+                }
+            }
+            _ => self.live[site] = self.live[site].saturating_sub(block.size.0),
+        }
+    }
+
+    fn step_profiles(&self) -> Vec<StepProfile> {
+        let levels = crate::steps::levels(self.device);
+        let steps = self.device.steps.iter().zip(levels).zip(&self.work);
+        steps
+            .map(|((step, levels), &(work, allocs))| StepProfile {
+                name: step.name.clone(),
+                events: step.events,
+                peak: levels.allocated_peak,
+                end: levels.allocated_end,
+                reserved_end: levels.reserved_end,
+                work: Bytes(work),
+                allocs,
+            })
+            .collect()
+    }
+
+    fn site_profiles(&self, stacks: &Stacks) -> Vec<SiteProfile> {
+        let n = self.sites.keys.len();
+        let mut kinds: Vec<Vec<usize>> = vec![Vec::new(); n];
+        for (kind, &site) in self.sites.of_kind.iter().enumerate() {
+            kinds[site as usize].push(kind);
+        }
+        let mut sites = Vec::with_capacity(n);
+        for (site, kinds) in kinds.iter().enumerate() {
+            sites.push(self.site_profile(site, kinds, stacks));
+        }
+        sites
+    }
+
+    fn site_profile(&self, site: usize, kinds: &[usize], stacks: &Stacks) -> SiteProfile {
+        let blocks = &self.device.blocks;
+        let bytes = |kind: usize| blocks.kinds[kind].size.0 * self.count[kind];
+        let mut by_stack: FxHashMap<StackIdx, u64> = FxHashMap::default();
+        let mut by_size: FxHashMap<Bytes, u64> = FxHashMap::default();
+        for &kind in kinds {
+            *by_stack.entry(blocks.kinds[kind].alloc_stack).or_default() += bytes(kind);
+            *by_size.entry(blocks.kinds[kind].requested).or_default() += self.count[kind];
+        }
+        let most = by_stack.into_iter().max_by_key(|&(stack, n)| (n, stack.0));
+        let stack = most.map_or(StackIdx::NONE, |(stack, _)| stack);
+        let mut sizes: Vec<(Bytes, u64)> = by_size.into_iter().collect();
+        sizes.sort_by_key(|&(size, n)| (std::cmp::Reverse(size.0 * n), size));
+        sizes.truncate(MAX_SIZES);
+        let column = |rows: &[u64]| -> Vec<u64> {
+            let n = self.live.len().max(1);
+            rows.chunks_exact(n).map(|row| row[site]).collect()
+        };
+        let ends = column(&self.step_ends);
+        let frames = stacks.frames(stack).iter();
+        let place = |frame| Place::of(stacks, frame);
+        let shape = site::functions(stacks, stack).into_iter();
+        let mut functions: Vec<FunctionHash> = shape
+            .map(|(module, name)| FunctionHash {
+                full: fx_hash(&(module, name)),
+                name: fx_hash(name),
+            })
+            .collect();
+        functions.dedup();
+        SiteProfile {
+            key: self.sites.keys[site],
+            stack,
+            frames: frames
+                .take(MAX_FRAMES)
+                .map(|&f| place(stacks.frame(f)))
+                .collect(),
+            headline: headline(stacks, stack),
+            functions,
+            count: kinds.iter().map(|&kind| self.count[kind]).sum(),
+            made: Bytes(kinds.iter().map(|&kind| bytes(kind)).sum()),
+            peak: Bytes(self.peak[site]),
+            at_peak: Bytes(self.at_peak[site]),
+            at_end: Bytes(self.live[site]),
+            growth: super::growth::Line::fit(&ends).map_or(0.0, |line| line.slope),
+            wobble: Bytes(wobble(&column(&self.step_peaks))),
+            sizes,
+            leaks: false,
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Differences by stack: which sites are the same, and which hold more or less.
+//!
+//! 1. Sites with equal keys are the same: the key is a call shape without lines and install paths
+//!    ([`crate::leaks::site`]).
+//! 2. What is left is matched by what remains of its stack when renames are taken into account, in
+//!    three rounds: by function names alone (a file was renamed), with each function that the
+//!    other run does not have replaced by a blank (a function was renamed), and with those left
+//!    out (a wrapper was added, or a call inlined). In each round sites with the same remainder
+//!    are paired by how alike their sizes are; at least half of the bytes must be in sizes that
+//!    both have. Such pairs are marked as inferred.
+//! 3. The rest is new or gone.
+
+use super::noise;
+use super::profile::{Place, SiteProfile};
+use crate::leaks::site::SiteKey;
+use crate::stacks::{FxHashMap, fx_hash};
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+
+/// Share of the bytes that must be in sizes that both sites have.
+const ALIKE: f64 = 0.5;
+/// Pairs looked at in one bucket; more would be a file made to be slow.
+const MAX_PAIRS: usize = 250_000;
+/// Rows of the table, the largest differences first.
+pub const MAX_ROWS: usize = 500;
+
+/// What became of a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum SiteChange {
+    /// It holds more.
+    Grown,
+    /// It holds less.
+    Shrunk,
+    /// Only the new run has it.
+    New,
+    /// Only the baseline has it.
+    Gone,
+}
+
+/// How two sites were found to be the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Matched {
+    /// By their key.
+    Exactly,
+    /// By what remains of their stacks, and their sizes.
+    Inferred,
+    /// There is only one.
+    Alone,
+}
+
+/// A site of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SiteSide {
+    /// The stack that accounts for most of it, an index of its run's stacks.
+    pub stack: u32,
+    /// The frame that a person would recognise.
+    pub place: Option<Place>,
+    /// Frames, innermost first.
+    pub frames: Vec<Place>,
+    /// Blocks.
+    pub count: u64,
+    /// Bytes of all of them.
+    pub made: Bytes,
+    /// Live at the site's own highest moment.
+    pub peak: Bytes,
+    /// Live when *allocated* stood highest.
+    pub at_peak: Bytes,
+    /// Live after the last event.
+    pub at_end: Bytes,
+    /// Growth of what is live at the ends of steps, bytes a step.
+    pub growth: f64,
+    /// Whether it is found to leak.
+    pub leaks: bool,
+    /// The requested size that accounts for most bytes.
+    pub size: Bytes,
+}
+
+/// One row of the table of differences.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SiteDelta {
+    /// Names the row in links: the key of the site in the newer run that has it.
+    pub id: String,
+    /// What became of it.
+    pub change: SiteChange,
+    /// How the two were found to be the same.
+    pub matched: Matched,
+    /// Difference of the site's own peaks, bytes.
+    pub peak: i64,
+    /// Difference of what is live at the two runs' peaks; these add up to that of the peaks.
+    pub at_peak: i64,
+    /// Difference of what is live at the end; these add up to that of the ends.
+    pub at_end: i64,
+    /// Difference of growth, bytes a step.
+    pub growth: f64,
+    /// In the baseline.
+    pub base: Option<SiteSide>,
+    /// In the new run.
+    pub new: Option<SiteSide>,
+}
+
+impl SiteDelta {
+    /// By what rows are sorted: the largest of the differences, bytes.
+    pub fn weight(&self) -> u64 {
+        self.peak.unsigned_abs().max(self.at_end.unsigned_abs())
+    }
+
+    /// The frame that a person would recognise, of the new run if it has the site.
+    pub fn place(&self) -> Option<&Place> {
+        let side = self.new.as_ref().or(self.base.as_ref());
+        side.and_then(|side| side.place.as_ref())
+    }
+}
+
+/// A site as it is named in links.
+pub fn id(key: SiteKey) -> String {
+    match key {
+        SiteKey::Shape(hash) => format!("s{hash:016x}"),
+        SiteKey::Size(bytes) => format!("b{}", bytes.0),
+    }
+}
+
+/// Which sites of two runs are the same.
+#[derive(Debug)]
+pub struct Matching {
+    /// Positions in the baseline and in the new run.
+    pub pairs: Vec<(usize, usize, Matched)>,
+    /// Positions in the baseline that have no match.
+    pub gone: Vec<usize>,
+    /// Positions in the new run that have no match.
+    pub new: Vec<usize>,
+}
+
+impl Matching {
+    /// Matches the sites of two runs.
+    pub fn of(base: &[SiteProfile], new: &[SiteProfile]) -> Matching {
+        let known: FxHashMap<SiteKey, usize> = base
+            .iter()
+            .enumerate()
+            .map(|(at, site)| (site.key, at))
+            .collect();
+        let mut matching = Matching {
+            pairs: Vec::new(),
+            gone: Vec::new(),
+            new: Vec::new(),
+        };
+        let mut taken = vec![false; base.len()];
+        for (at, site) in new.iter().enumerate() {
+            match known.get(&site.key) {
+                Some(&other) => {
+                    taken[other] = true;
+                    matching.pairs.push((other, at, Matched::Exactly));
+                }
+                None => matching.new.push(at),
+            }
+        }
+        matching.gone = (0..base.len()).filter(|&at| !taken[at]).collect();
+        let names = Names::of(base, new);
+        for round in [Round::NamesOnly, Round::Blanks, Round::CommonOnly] {
+            matching.infer(base, new, &names, round);
+        }
+        matching
+    }
+
+    fn infer(&mut self, base: &[SiteProfile], new: &[SiteProfile], names: &Names, round: Round) {
+        let mut buckets: FxHashMap<u64, (Vec<usize>, Vec<usize>)> = FxHashMap::default();
+        for &at in &self.gone {
+            if let Some(rest) = names.remainder(&base[at], round) {
+                buckets.entry(rest).or_default().0.push(at);
+            }
+        }
+        for &at in &self.new {
+            if let Some(rest) = names.remainder(&new[at], round) {
+                buckets.entry(rest).or_default().1.push(at);
+            }
+        }
+        let mut candidates: Vec<(u64, usize, usize)> = Vec::new();
+        for (olds, news) in buckets.values() {
+            let pairs = olds.iter().flat_map(|&b| news.iter().map(move |&n| (b, n)));
+            for (b, n) in pairs.take(MAX_PAIRS) {
+                let alike = likeness(&base[b], &new[n]);
+                if alike >= ALIKE {
+                    candidates.push(((alike * 1e6) as u64, b, n));
+                }
+            }
+        }
+        // Most alike first; of equals the order of the runs, so that the answer is always the same.
+        candidates.sort_by_key(|&(alike, b, n)| (std::cmp::Reverse(alike), b, n));
+        let (mut old_taken, mut new_taken) = (HashSet::new(), HashSet::new());
+        for (_, b, n) in candidates {
+            if !old_taken.contains(&b) && !new_taken.contains(&n) {
+                old_taken.insert(b);
+                new_taken.insert(n);
+                self.pairs.push((b, n, Matched::Inferred));
+            }
+        }
+        self.gone.retain(|at| !old_taken.contains(at));
+        self.new.retain(|at| !new_taken.contains(at));
+    }
+}
+
+/// What is left of a stack.
+#[derive(Clone, Copy)]
+enum Round {
+    NamesOnly,
+    Blanks,
+    CommonOnly,
+}
+
+/// The functions of both runs.
+struct Names {
+    common: HashSet<u64>,
+}
+
+impl Names {
+    fn of(base: &[SiteProfile], new: &[SiteProfile]) -> Names {
+        let all = |sites: &[SiteProfile]| -> HashSet<u64> {
+            let functions = sites.iter().flat_map(|site| &site.functions);
+            functions.map(|function| function.full).collect()
+        };
+        let (base, new) = (all(base), all(new));
+        Names {
+            common: base.intersection(&new).copied().collect(),
+        }
+    }
+
+    /// What is left of a site's stack, as a hash; `None` when nothing is.
+    fn remainder(&self, site: &SiteProfile, round: Round) -> Option<u64> {
+        let functions = site.functions.iter();
+        let known = |full: &u64| self.common.contains(full);
+        let rest: Vec<u64> = match round {
+            Round::NamesOnly => functions.map(|f| f.name).collect(),
+            Round::Blanks => functions
+                .map(|f| if known(&f.full) { f.full } else { 0 })
+                .collect(),
+            Round::CommonOnly => functions.map(|f| f.full).filter(known).collect(),
+        };
+        (!rest.is_empty()).then(|| fx_hash(&rest))
+    }
+}
+
+/// The share of bytes in sizes that both sites have.
+fn likeness(base: &SiteProfile, new: &SiteProfile) -> f64 {
+    let shares = |site: &SiteProfile| -> FxHashMap<Bytes, f64> {
+        let total: u64 = site.sizes.iter().map(|(size, n)| size.0 * n).sum();
+        let share = |(size, n): &(Bytes, u64)| (*size, (size.0 * n) as f64 / total.max(1) as f64);
+        site.sizes.iter().map(share).collect()
+    };
+    let (base, new) = (shares(base), shares(new));
+    let both = base
+        .iter()
+        .filter_map(|(size, share)| Some(share.min(*new.get(size)?)));
+    both.sum()
+}
+
+/// The rows of two runs' sites that differ, the largest difference first, and how many sites are
+/// the same. `extra_steps` is by how many steps the new run is longer: a site that grows steadily
+/// holds more after more steps, and that is no difference.
+pub fn deltas(
+    base: &[SiteProfile],
+    new: &[SiteProfile],
+    matching: &Matching,
+    extra_steps: i64,
+) -> (Vec<SiteDelta>, u32) {
+    let pairs = matching
+        .pairs
+        .iter()
+        .map(|&(b, n, m)| (Some(&base[b]), Some(&new[n]), m));
+    let gone = matching
+        .gone
+        .iter()
+        .map(|&b| (Some(&base[b]), None, Matched::Alone));
+    let fresh = matching
+        .new
+        .iter()
+        .map(|&n| (None, Some(&new[n]), Matched::Alone));
+    let mut rows = Vec::new();
+    let mut same = 0;
+    for (base, new, matched) in pairs.chain(gone).chain(fresh) {
+        match row(base, new, matched, extra_steps) {
+            Some(row) => rows.push(row),
+            None => same += 1,
+        }
+    }
+    rows.sort_by(|a, b| b.weight().cmp(&a.weight()).then_with(|| a.id.cmp(&b.id)));
+    (rows, same)
+}
+
+fn row(
+    base: Option<&SiteProfile>,
+    new: Option<&SiteProfile>,
+    matched: Matched,
+    extra_steps: i64,
+) -> Option<SiteDelta> {
+    let key = new.or(base)?.key;
+    let of = |side: Option<&SiteProfile>, level: fn(&SiteProfile) -> Bytes| {
+        side.map_or(Bytes::ZERO, level)
+    };
+    let difference =
+        |level: fn(&SiteProfile) -> Bytes| noise::delta(of(base, level), of(new, level));
+    let (peak, at_end) = (difference(|s| s.peak), difference(|s| s.at_end));
+    let wobble = of(base, |s| s.wobble).max(of(new, |s| s.wobble));
+    let tolerance = noise::site(of(base, |s| s.peak), of(new, |s| s.peak), wobble);
+    let growth = |side: Option<&SiteProfile>| side.map_or(0.0, |site| site.growth);
+    let expected = match (base, new) {
+        (Some(base), Some(_)) => (base.growth * extra_steps as f64) as i64,
+        _ => 0,
+    };
+    let differs = |delta: i64| {
+        delta.unsigned_abs() > tolerance.0 && (delta - expected).unsigned_abs() > tolerance.0
+    };
+    if !differs(peak) && !differs(at_end) {
+        return None;
+    }
+    let larger = if peak.abs() >= at_end.abs() {
+        peak
+    } else {
+        at_end
+    };
+    Some(SiteDelta {
+        id: id(key),
+        change: match (base, new) {
+            (None, _) => SiteChange::New,
+            (_, None) => SiteChange::Gone,
+            _ if larger > 0 => SiteChange::Grown,
+            _ => SiteChange::Shrunk,
+        },
+        matched,
+        peak,
+        at_peak: difference(|s| s.at_peak),
+        at_end,
+        growth: growth(new) - growth(base),
+        base: base.map(side),
+        new: new.map(side),
+    })
+}
+
+fn side(site: &SiteProfile) -> SiteSide {
+    SiteSide {
+        stack: site.stack.0,
+        place: site.headline.clone(),
+        frames: site.frames.clone(),
+        count: site.count,
+        made: site.made,
+        peak: site.peak,
+        at_peak: site.at_peak,
+        at_end: site.at_end,
+        growth: site.growth,
+        leaks: site.leaks,
+        size: site.sizes.first().map_or(Bytes::ZERO, |(size, _)| *size),
+    }
+}

@@ -1,0 +1,457 @@
+//! Made-up programs, compared.
+
+use super::gate::{Allowance, Limits, Outcome, Verdicts, Weight};
+use super::profile::Profile;
+use super::sites::{Matched, SiteChange};
+use super::*;
+use crate::span::Span;
+use crate::stacks::{FrameIdx, StackIdx};
+use crate::steps;
+use crate::testing::{TraceBuilder, block_of};
+use crate::trace::{Annotation, BlockIdx, QualityNote, Trace};
+use proptest::prelude::*;
+
+const MIB: u64 = 1 << 20;
+
+/// A training program: layers, an optimizer, and what is wrong with it.
+#[derive(Clone)]
+struct Program {
+    steps: u32,
+    /// Bytes of a layer's activation in each step, by turns.
+    lengths: Vec<u64>,
+    /// Bytes kept with each step by `keep`.
+    leak: u64,
+    /// Name and file of the function that leaks.
+    leaker: (&'static str, &'static str),
+    /// Name and file of the training step, which is in every stack.
+    trainer: (&'static str, &'static str),
+    /// Added to all lines.
+    shift: u32,
+    /// Put before all files.
+    root: &'static str,
+    /// Bytes that live throughout.
+    weights: u64,
+    /// Blocks made and given back before all others, which moves every address.
+    dust: u32,
+}
+
+impl Default for Program {
+    fn default() -> Program {
+        Program {
+            steps: 12,
+            lengths: vec![16 * MIB],
+            leak: 0,
+            leaker: ("keep", "cache.py"),
+            trainer: ("train_step", "train.py"),
+            shift: 0,
+            root: "/srv/",
+            weights: 200 * MIB,
+            dust: 0,
+        }
+    }
+}
+
+/// A program that runs.
+struct Running<'a> {
+    program: &'a Program,
+    builder: TraceBuilder,
+    n_events: u32,
+}
+
+impl Running<'_> {
+    fn alloc(&mut self, stack: &[(&str, &str)], bytes: u64) -> BlockIdx {
+        let (root, shift) = (self.program.root, self.program.shift);
+        let frames: Vec<FrameIdx> = stack
+            .iter()
+            .map(|(name, file)| {
+                let file = format!("{root}{file}");
+                let single = self.builder.stack(name, &file, 10 + shift);
+                self.builder.stacks.frames(single)[0]
+            })
+            .collect();
+        let known = (1..self.builder.stacks.len() as u32)
+            .map(StackIdx)
+            .find(|&s| self.builder.stacks.frames(s) == frames.as_slice());
+        let alloc_stack = match known {
+            Some(stack) => stack,
+            None => self.builder.stacks.push_stack(&frames),
+        };
+        self.n_events += 1;
+        self.builder.alloc(crate::trace::BlockKind {
+            alloc_stack,
+            ..block_of(Bytes(bytes))
+        })
+    }
+
+    fn free(&mut self, block: BlockIdx) {
+        self.builder.free_requested(block);
+        self.builder.free_completed(block);
+        self.n_events += 2;
+    }
+
+    fn step(&mut self, index: u32) {
+        let program = self.program;
+        let length = program.lengths[index as usize % program.lengths.len()];
+        let trainer = program.trainer;
+        let mut saved = Vec::new();
+        for layer in ["attention", "mlp", "norm", "head"] {
+            saved.push(self.alloc(&[("forward", layer), ("run", "model.py"), trainer], length));
+        }
+        if index == 0 {
+            self.alloc(&[("init_state", "adam.py"), trainer], program.weights);
+        }
+        if program.leak > 0 {
+            self.alloc(&[program.leaker, trainer], program.leak);
+        }
+        saved.into_iter().rev().for_each(|block| self.free(block));
+    }
+}
+
+impl Program {
+    fn trace(&self) -> Trace {
+        let mut running = Running {
+            program: self,
+            builder: TraceBuilder::default(),
+            n_events: 0,
+        };
+        for _ in 0..self.dust {
+            let block = running.alloc(&[("dust", "x.py")], 4096);
+            running.free(block);
+        }
+        running.alloc(&[("load", "model.py"), ("main", "main.py")], self.weights);
+        let mut scopes = Vec::new();
+        for index in 0..self.steps {
+            let start = running.n_events;
+            running.step(index);
+            scopes.push((start, running.n_events));
+        }
+        let mut trace = running.builder.finish();
+        for (index, (start, end)) in scopes.into_iter().enumerate() {
+            let name = trace.stacks.strings.push(&format!("## step {index} ##"));
+            trace.devices[0].annotations.push(Annotation {
+                name,
+                events: Span::new(EventIdx(start), EventIdx(end)),
+                depth: 0,
+            });
+        }
+        let stacks = trace.stacks.clone();
+        steps::find(&mut trace.devices[0], &stacks);
+        trace
+    }
+
+    fn profile(&self) -> Profile {
+        Profile::of(&self.trace())
+    }
+}
+
+fn difference(base: &Program, new: &Program) -> Difference {
+    compare(&base.profile(), &new.profile()).remove(0)
+}
+
+fn gated(base: &Program, new: &Program) -> Verdicts {
+    gate::gate(
+        &compare(&base.profile(), &new.profile()),
+        &Limits::default(),
+    )
+}
+
+#[test]
+fn a_program_moved_edited_and_rerun_is_no_change() {
+    let base = Program::default();
+    for new in [
+        base.clone(),
+        Program {
+            shift: 7,
+            ..base.clone()
+        },
+        Program {
+            root: "/home/me/venv/lib/python3.12/",
+            ..base.clone()
+        },
+        Program {
+            dust: 40,
+            ..base.clone()
+        },
+    ] {
+        let difference = difference(&base, &new);
+        assert_eq!(difference.change, Change::None, "{}", difference.headline);
+        assert!(difference.alike && difference.sites.is_empty());
+        assert_eq!(gated(&base, &new).outcome, Outcome::Pass);
+    }
+}
+
+#[test]
+fn a_new_leak_is_a_regression_that_names_its_place() {
+    let (base, new) = (
+        Program::default(),
+        Program {
+            leak: 8 * MIB,
+            ..Program::default()
+        },
+    );
+    let difference = difference(&base, &new);
+    assert_eq!(
+        (difference.change, difference.leaks),
+        (Change::Worse, LeakChange::Appeared)
+    );
+    let [row] = &difference.sites[..] else {
+        panic!("one site differs: {:?}", difference.sites)
+    };
+    assert_eq!((row.change, row.matched), (SiteChange::New, Matched::Alone));
+    assert_eq!(row.at_end, 96 * MIB as i64);
+    assert_eq!(row.place().unwrap().name, "keep");
+    let growth = difference.new.growth.unwrap();
+    assert!((growth.slope - 8.0 * MIB as f64).abs() < 1.0);
+    let verdicts = gated(&base, &new);
+    assert_eq!(verdicts.outcome, Outcome::Regression);
+    assert!(
+        verdicts.reason.contains("in keep (cache.py:10)"),
+        "{}",
+        verdicts.reason
+    );
+    assert_eq!(gated(&new, &base).outcome, Outcome::Pass);
+}
+
+#[test]
+fn small_leaks_fail_too() {
+    let new = Program {
+        leak: 4096,
+        ..Program::default()
+    };
+    assert_eq!(
+        gated(&Program::default(), &new).outcome,
+        Outcome::Regression
+    );
+}
+
+#[test]
+fn a_leak_that_both_have_is_warned_about_and_a_faster_one_fails() {
+    let leaky = |leak: u64, steps: u32| Program {
+        leak,
+        steps,
+        ..Program::default()
+    };
+    let base = leaky(8 * MIB, 12);
+    // More steps hold more, which is no difference.
+    for new in [base.clone(), leaky(8 * MIB, 20), leaky(4 * MIB, 12)] {
+        let verdicts = gated(&base, &new);
+        assert_eq!(verdicts.outcome, Outcome::Pass, "{}", verdicts.reason);
+        let warned = verdicts
+            .findings
+            .iter()
+            .any(|f| f.weight == Weight::Warn && f.code == "leak");
+        assert!(warned, "{verdicts:?}");
+    }
+    let verdicts = gated(&base, &leaky(9 * MIB, 12));
+    assert_eq!(verdicts.outcome, Outcome::Regression);
+    assert!(
+        verdicts.reason.contains("the leak is faster"),
+        "{}",
+        verdicts.reason
+    );
+}
+
+#[test]
+fn a_leak_traded_for_another_fails() {
+    let base = Program {
+        leak: 8 * MIB,
+        ..Program::default()
+    };
+    // Another size, so that it is no rename.
+    let new = Program {
+        leaker: ("hoard", "other.py"),
+        leak: 8 * MIB + 512,
+        ..base.clone()
+    };
+    let verdicts = gated(&base, &new);
+    assert_eq!(verdicts.outcome, Outcome::Regression, "{}", verdicts.reason);
+    assert!(verdicts.reason.contains("in hoard"), "{}", verdicts.reason);
+}
+
+#[test]
+fn renamed_functions_and_files_are_inferred() {
+    let base = Program {
+        leak: 8 * MIB,
+        ..Program::default()
+    };
+    for new in [
+        Program {
+            leaker: ("retain", "cache.py"),
+            ..base.clone()
+        },
+        Program {
+            leaker: ("keep", "storage.py"),
+            ..base.clone()
+        },
+        // In every stack.
+        Program {
+            trainer: ("fit", "loop.py"),
+            ..base.clone()
+        },
+    ] {
+        let difference = difference(&base, &new);
+        assert_eq!(difference.change, Change::None, "{:?}", difference.sites);
+        let place = &difference.new.leaks.places[0];
+        assert!(place.in_both && place.known);
+        assert_eq!(gated(&base, &new).outcome, Outcome::Pass);
+    }
+}
+
+#[test]
+fn another_batch_size_is_said_first() {
+    let base = Program::default();
+    let new = Program {
+        lengths: vec![32 * MIB],
+        ..base.clone()
+    };
+    let difference = difference(&base, &new);
+    let work = &difference.conditions[0];
+    assert_eq!(work.kind, conditions::ConditionKind::Work);
+    assert!(
+        work.meaning
+            .contains("most tensors are 2.00 times as large"),
+        "{}",
+        work.meaning
+    );
+    assert_eq!(gated(&base, &new).outcome, Outcome::Regression);
+}
+
+#[test]
+fn sequences_of_varying_length_may_come_in_any_order() {
+    let base = Program {
+        lengths: vec![8 * MIB, 40 * MIB, 24 * MIB],
+        ..Program::default()
+    };
+    let longer = Program {
+        lengths: vec![8 * MIB, 48 * MIB, 24 * MIB],
+        ..base.clone()
+    };
+    for new in [
+        Program {
+            lengths: vec![24 * MIB, 8 * MIB, 8 * MIB],
+            ..base.clone()
+        },
+        longer.clone(),
+    ] {
+        let verdicts = gated(&base, &new);
+        assert_eq!(verdicts.outcome, Outcome::Pass, "{}", verdicts.reason);
+    }
+    // The same lengths with more weights are no luck.
+    let heavier = Program {
+        weights: 260 * MIB,
+        ..longer
+    };
+    assert_eq!(gated(&base, &heavier).outcome, Outcome::Regression);
+}
+
+#[test]
+fn too_few_steps_and_wrapped_rings_are_not_judged_unless_nothing_differs() {
+    let short = Program {
+        steps: 3,
+        ..Program::default()
+    };
+    let verdicts = gated(&Program::default(), &short);
+    assert_eq!(verdicts.outcome, Outcome::CannotTell);
+    assert!(verdicts.reason.contains("too few"), "{}", verdicts.reason);
+    assert_eq!(gated(&short, &short).outcome, Outcome::Pass);
+    let mut trace = Program {
+        steps: 8,
+        ..Program::default()
+    }
+    .trace();
+    let whole = Program::default().profile();
+    trace.quality.push(QualityNote {
+        code: "ring_wrapped".to_owned(),
+        detail: "device 0: the ring wrapped".to_owned(),
+    });
+    let wrapped = Profile::of(&trace);
+    let outcome =
+        |base: &Profile, new: &Profile| gate::gate(&compare(base, new), &Limits::default()).outcome;
+    assert_eq!(outcome(&whole, &wrapped), Outcome::CannotTell);
+    assert_eq!(outcome(&wrapped, &wrapped), Outcome::Pass);
+    // A higher peak is one whatever came before; against a wrapped baseline it is not.
+    let high = Program {
+        weights: 300 * MIB,
+        ..Program::default()
+    }
+    .profile();
+    assert_eq!(outcome(&wrapped, &high), Outcome::CannotTell);
+}
+
+#[test]
+fn limits_are_the_users() {
+    let base = Program::default();
+    let new = Program {
+        weights: 210 * MIB,
+        ..base.clone()
+    };
+    let differences = compare(&base.profile(), &new.profile());
+    let outcome = |peak_growth| {
+        let limits = Limits {
+            peak_growth,
+            ..Limits::default()
+        };
+        gate::gate(&differences, &limits).outcome
+    };
+    assert_eq!(outcome(Allowance::Share(0.02)), Outcome::Regression);
+    assert_eq!(outcome(Allowance::Share(0.10)), Outcome::Pass);
+    assert_eq!(
+        outcome(Allowance::Bytes(Bytes::mib(5))),
+        Outcome::Regression
+    );
+    assert_eq!(outcome(Allowance::Bytes(Bytes::mib(30))), Outcome::Pass);
+}
+
+#[test]
+fn what_differs_adds_up() {
+    let base = Program {
+        leak: 8 * MIB,
+        ..Program::default()
+    };
+    let new = Program {
+        leak: 24 * MIB,
+        weights: 190 * MIB,
+        ..Program::default()
+    };
+    let difference = difference(&base, &new);
+    let allocated = difference.series(Series::Allocated);
+    let sum = |of: fn(&SiteDelta) -> i64| difference.sites.iter().map(of).sum::<i64>();
+    assert_eq!(sum(|row| row.at_peak), allocated.peak);
+    assert_eq!(sum(|row| row.at_end), allocated.end);
+}
+
+#[test]
+fn no_devices_cannot_be_judged() {
+    let verdicts = gate::gate(&[], &Limits::default());
+    assert_eq!(verdicts.outcome, Outcome::CannotTell);
+    assert_eq!(foremost(&[]), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Whatever a trace holds, against itself it is no change, and passes.
+    #[test]
+    fn a_trace_against_itself_is_no_change(trace in crate::testing::arbitrary::traces(400)) {
+        let profile = Profile::of(&trace);
+        let differences = compare(&profile, &profile);
+        for difference in &differences {
+            prop_assert_eq!(difference.change, Change::None);
+            prop_assert!(difference.alike);
+            prop_assert!(difference.conditions.is_empty());
+        }
+        let outcome = gate::gate(&differences, &Limits::default()).outcome;
+        prop_assert_eq!(outcome, Outcome::Pass);
+    }
+
+    /// What sites hold at the peak and at the end is what the series say.
+    #[test]
+    fn sites_add_up_to_the_series(trace in crate::testing::arbitrary::traces(400)) {
+        for device in Profile::of(&trace).devices {
+            let allocated = device.summary[Series::Allocated as usize];
+            let sum = |of: fn(&profile::SiteProfile) -> Bytes| device.sites.iter().map(of).sum();
+            prop_assert_eq!(allocated.peak, sum(|site| site.at_peak));
+            prop_assert_eq!(allocated.end, sum(|site| site.at_end));
+        }
+    }
+}

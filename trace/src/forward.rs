@@ -1,0 +1,218 @@
+//! The forward operation that a backward allocation belongs to.
+//!
+//! Autograd runs backward passes on threads of its own, where no Python frame is to be seen: half
+//! of the allocations of a training run have no stack, or only a C++ one. What they belong to is
+//! inferred, and always said to be:
+//!
+//! 1. **Node.** A C++ frame names the autograd node (`torch::autograd::generated::MmBackward0`).
+//! 2. **Forward frames.** The recorder kept the stack of the forward call (`forward_frames`, with
+//!    anomaly detection): frames that have only a name.
+//! 3. **Size and order.** A node gives back what its operation saved as soon as it has run. So of
+//!    the blocks with a Python stack that are given back next (before [`MAX_ALLOCS`] further
+//!    allocations), the first one of the same requested size is what the operation saved: a
+//!    gradient is as large as what it is the gradient of.
+//! 4. **Order.** If none has the same size, the first one that is given back.
+
+use crate::leaks::site;
+use crate::stacks::{StackIdx, Stacks};
+use crate::trace::{Action, BlockIdx, DeviceTrace};
+
+/// Allocations after which a node's own operation is long done.
+const MAX_ALLOCS: u32 = 4;
+/// Events looked at, at most.
+const MAX_EVENTS: usize = 64;
+
+/// What an inference rests on, the surest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Evidence {
+    /// The autograd node is in the C++ frames.
+    Node,
+    /// The recorder kept the forward call.
+    ForwardFrames,
+    /// A block of the same size is given back next.
+    SizeAndOrder,
+    /// Some block is given back next.
+    Order,
+}
+
+impl Evidence {
+    /// As in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Evidence::Node => "node",
+            Evidence::ForwardFrames => "forward_frames",
+            Evidence::SizeAndOrder => "size_and_order",
+            Evidence::Order => "order",
+        }
+    }
+}
+
+/// The forward operation of a backward allocation, as inferred.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// The autograd node (`MmBackward0`), where a frame names it.
+    pub node: Option<String>,
+    /// The stack of the forward call; [`StackIdx::NONE`] when only the node is known.
+    pub stack: StackIdx,
+    /// What it rests on.
+    pub evidence: Evidence,
+}
+
+/// The forward operation of one block; `None` for blocks that have a Python stack of their own and
+/// where nothing speaks for one.
+pub fn of_block(device: &DeviceTrace, stacks: &Stacks, block: BlockIdx) -> Option<Forward> {
+    let blocks = &device.blocks;
+    let own = blocks.kind(block).alloc_stack;
+    if block.0 < blocks.n_preexisting || site::has_python(stacks, own) {
+        return None;
+    }
+    if is_forward_stack(stacks, own) {
+        return Some(Forward {
+            node: None,
+            stack: own,
+            evidence: Evidence::ForwardFrames,
+        });
+    }
+    let saved = saved_by(device, stacks, block);
+    match (node(stacks, own), saved) {
+        (Some(node), saved) => Some(Forward {
+            node: Some(node.to_owned()),
+            stack: saved.map_or(StackIdx::NONE, |(stack, _)| stack),
+            evidence: Evidence::Node,
+        }),
+        (None, Some((stack, evidence))) => Some(Forward {
+            node: None,
+            stack,
+            evidence,
+        }),
+        (None, None) => None,
+    }
+}
+
+/// Frames of a forward call that the recorder kept have a name and nothing else.
+fn is_forward_stack(stacks: &Stacks, stack: StackIdx) -> bool {
+    let frames = stacks.frames(stack);
+    let nameless = |f: crate::stacks::Frame| stacks.str(f.filename).is_empty() && f.line == 0;
+    let native = |f: crate::stacks::Frame| stacks.str(f.name).contains("::");
+    !frames.is_empty()
+        && frames.iter().all(|&f| {
+            let frame = stacks.frame(f);
+            nameless(frame) && !native(frame)
+        })
+}
+
+/// The autograd node among C++ frames: the innermost identifier that ends in `Backward` and a
+/// number.
+fn node(stacks: &Stacks, stack: StackIdx) -> Option<&str> {
+    let frames = stacks.frames(stack).iter().map(|&f| stacks.frame(f));
+    let mut names = frames.map(|frame| stacks.str(frame.name));
+    names.find_map(|name| {
+        let mut words = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.find(|word| {
+            let stem = word.trim_end_matches(|c: char| c.is_ascii_digit());
+            stem.len() < word.len() && stem.len() > 8 && stem.ends_with("Backward")
+        })
+    })
+}
+
+/// The stack of the block that the backward node gives back.
+fn saved_by(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    block: BlockIdx,
+) -> Option<(StackIdx, Evidence)> {
+    let (blocks, events) = (&device.blocks, &device.events);
+    let at = blocks.alloc[block.index()] as usize;
+    let requested = blocks.kind(block).requested;
+    let (mut allocs, mut first) = (0, None);
+    for event in at + 1..(at + 1 + MAX_EVENTS).min(events.action.len()) {
+        let target = events.target[event];
+        match events.action[event] {
+            Action::Alloc => {
+                allocs += 1;
+                if allocs > MAX_ALLOCS {
+                    break;
+                }
+            }
+            Action::FreeRequested if target != crate::trace::NO_TARGET => {
+                let freed = blocks.kind(BlockIdx(target));
+                if target >= block.0 || !site::has_python(stacks, freed.alloc_stack) {
+                    continue;
+                }
+                if freed.requested == requested {
+                    return Some((freed.alloc_stack, Evidence::SizeAndOrder));
+                }
+                first.get_or_insert(freed.alloc_stack);
+            }
+            _ => {}
+        }
+    }
+    first.map(|stack| (stack, Evidence::Order))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TraceBuilder, block_of};
+    use crate::trace::BlockKind;
+    use crate::units::Bytes;
+
+    fn kind(
+        builder: &mut TraceBuilder,
+        name: &str,
+        file: &str,
+        line: u32,
+        bytes: u64,
+    ) -> BlockKind {
+        BlockKind {
+            alloc_stack: builder.stack(name, file, line),
+            ..block_of(Bytes(bytes))
+        }
+    }
+
+    #[test]
+    fn a_gradient_belongs_to_what_is_given_back_after_it() {
+        let mut b = TraceBuilder::default();
+        let norm = kind(&mut b, "norm", "net.py", 3, 4096);
+        let gelu = kind(&mut b, "gelu", "net.py", 9, 8192);
+        let (saved_norm, saved_gelu) = (b.alloc(norm), b.alloc(gelu));
+        // The backward pass of gelu, whose scratch goes first, then that of norm.
+        let scratch = b.alloc(block_of(Bytes(100)));
+        let gradient = b.alloc(block_of(Bytes(8192)));
+        for block in [scratch, saved_gelu] {
+            b.free_requested(block);
+            b.free_completed(block);
+        }
+        let other = b.alloc(block_of(Bytes(17)));
+        b.free_requested(saved_norm);
+        b.free_completed(saved_norm);
+        let last = b.alloc(block_of(Bytes(17)));
+        let trace = b.finish();
+        let found = |block| {
+            let found = of_block(&trace.devices[0], &trace.stacks, block);
+            found.map(|f| (f.stack, f.evidence))
+        };
+        assert_eq!(
+            found(gradient),
+            Some((gelu.alloc_stack, Evidence::SizeAndOrder))
+        );
+        assert_eq!(found(other), Some((norm.alloc_stack, Evidence::Order)));
+        assert_eq!(found(last), None, "nothing is given back after it");
+        assert_eq!(found(saved_gelu), None, "it has a stack of its own");
+    }
+
+    #[test]
+    fn a_node_and_forward_frames_are_read_from_the_stack() {
+        let mut b = TraceBuilder::default();
+        let name = "torch::autograd::generated::MmBackward0::apply(std::vector<at::Tensor>&&)";
+        let native = kind(&mut b, name, "??", 0, 512);
+        let native = b.alloc(native);
+        let forward = kind(&mut b, "  File model.py line 3 in forward", "", 0, 512);
+        let forward = b.alloc(forward);
+        let trace = b.finish();
+        let found = |block| of_block(&trace.devices[0], &trace.stacks, block).unwrap();
+        assert_eq!(found(native).node.as_deref(), Some("MmBackward0"));
+        assert_eq!(found(native).evidence, Evidence::Node);
+        assert_eq!(found(forward).evidence, Evidence::ForwardFrames);
+    }
+}

@@ -1,0 +1,89 @@
+//! The Markdown block of a run or a comparison, ready for a pull request.
+
+use crate::client;
+use crate::components::copy_button::CopyButton;
+use crate::components::dialog::{Closing, Dialog};
+use crate::components::icon::{Icon, IconView};
+use api::routes;
+use api::shares::ShareTarget;
+use leptos::prelude::*;
+
+/// A button that opens the block.
+#[component]
+pub fn CopyForPr(
+    /// What it is about.
+    target: Signal<ShareTarget>,
+    /// The view that its link opens.
+    query: Signal<String>,
+    /// The last part of a link's address: the block then leads there.
+    #[prop(optional, into)]
+    link: Option<String>,
+) -> impl IntoView {
+    let open = RwSignal::new(false);
+    let content = move || {
+        open.get().then(|| {
+            let (target, query) = (target.get_untracked(), query.get_untracked());
+            view! { <Block target=target query=query link=link.clone()/> }
+        })
+    };
+    view! {
+        <button class="button" on:click=move |_| open.set(true)>
+            <IconView icon=Icon::Copy/>
+            "Copy for PR"
+        </button>
+        <Dialog open=open title="For the pull request" closing=Closing::Free>
+            {content}
+        </Dialog>
+    }
+}
+
+#[component]
+fn Block(target: ShareTarget, query: String, link: Option<String>) -> impl IntoView {
+    let names = RwSignal::new(true);
+    let text = RwSignal::new(String::new());
+    let problem = RwSignal::new(None::<String>);
+    let unfolds = link.is_some();
+    Effect::new(move |_| {
+        let (link, names) = (link.as_deref(), names.get());
+        let path = match &target {
+            ShareTarget::Run { run } => routes::card_markdown(run, &query, link, names),
+            ShareTarget::Comparison { runs } => routes::compare_markdown(runs, link, names),
+        };
+        leptos::task::spawn_local_scoped_with_cancellation(async move {
+            match client::get_text(&path).await {
+                Ok(markdown) => drop(text.try_set(markdown)),
+                Err(failed) => drop(problem.try_set(Some(failed.detail))),
+            }
+        });
+    });
+    let hint = (!unfolds).then(|| {
+        view! {
+            <p class="muted share-hint">
+                "The picture and the link need this server's login. For a review outside the "
+                "team, make a link without login under Share and copy its block there."
+            </p>
+        }
+    });
+    view! {
+        <div class="share-form">
+            <label class="share-check">
+                <input
+                    type="checkbox"
+                    prop:checked=move || !names.get()
+                    on:change=move |event| names.set(!event_target_checked(&event))
+                />
+                "Numbers only: no names, no places, no picture"
+            </label>
+            <textarea
+                class="share-markdown"
+                readonly
+                rows="12"
+                aria-label="Markdown"
+                prop:value=text
+            ></textarea>
+            <p class="bad-text" role="alert">{problem}</p>
+            {hint}
+            <div class="share-buttons"><CopyButton text=text what="the Markdown"/></div>
+        </div>
+    }
+}

@@ -1,0 +1,275 @@
+//! The form that makes a link, and the link that it made.
+
+use super::preview::Preview;
+use super::store_name;
+use crate::client;
+use crate::components::copy_button::CopyButton;
+use crate::components::copy_for_pr::CopyForPr;
+use api::problem::Problem;
+use api::routes;
+use api::shares::{CreatedShare, NewShare, Redaction, ShareKind, ShareTarget};
+use leptos::prelude::*;
+
+const DAY_S: u32 = 24 * 3600;
+
+/// How long a link lives: what the menu says, and seconds.
+const LIVES: [(&str, Option<u32>); 5] = [
+    ("in a day", Some(DAY_S)),
+    ("in a week", Some(7 * DAY_S)),
+    ("in 30 days", Some(30 * DAY_S)),
+    ("in a year", Some(365 * DAY_S)),
+    ("never", None),
+];
+
+/// The entry that is chosen at first.
+const FIRST_LIFE: usize = 2;
+
+/// What is typed and chosen. `Copy`.
+#[derive(Clone, Copy)]
+struct Fields {
+    kind: RwSignal<ShareKind>,
+    life: RwSignal<usize>,
+    redacted: RwSignal<bool>,
+    note: RwSignal<String>,
+    name: RwSignal<String>,
+}
+
+impl Fields {
+    fn link(self, target: ShareTarget, query: String) -> NewShare {
+        let kind = self.kind.get_untracked();
+        let redacted = self.redacted.get_untracked() && kind == ShareKind::Capability;
+        let life = LIVES.get(self.life.get_untracked()).and_then(|life| life.1);
+        NewShare {
+            kind,
+            target,
+            query,
+            redaction: if redacted {
+                Redaction::Redacted
+            } else {
+                Redaction::None
+            },
+            note: self.note.get_untracked(),
+            created_by: self.name.get_untracked(),
+            expires_in_s: life,
+        }
+    }
+}
+
+/// The form; in its place, the link once it is made.
+#[component]
+pub fn NewLink(
+    target: ShareTarget,
+    query: String,
+    name: RwSignal<String>,
+    changed: RwSignal<u32>,
+) -> impl IntoView {
+    let fields = Fields {
+        kind: RwSignal::new(ShareKind::Team),
+        life: RwSignal::new(FIRST_LIFE),
+        redacted: RwSignal::new(false),
+        note: RwSignal::new(String::new()),
+        name,
+    };
+    let made = RwSignal::new(None::<CreatedShare>);
+    let problem = RwSignal::new(None::<Problem>);
+    let send = {
+        let (target, query) = (target.clone(), query.clone());
+        Callback::new(move |()| {
+            let new = fields.link(target.clone(), query.clone());
+            store_name(&new.created_by);
+            problem.set(None);
+            leptos::task::spawn_local(async move {
+                let method = client::Method::Post;
+                let answer = client::send_json(method, routes::SHARES, &new).await;
+                match answer {
+                    Ok(created) => {
+                        let _ = made.try_set(Some(created));
+                        let _ = changed.try_update(|n| *n += 1);
+                    }
+                    Err(refused) => drop(problem.try_set(Some(refused))),
+                }
+            });
+        })
+    };
+    let (query, about) = (Signal::stored(query), Signal::stored(target.clone()));
+    move || match made.get() {
+        None => {
+            let target = target.clone();
+            view! { <LinkForm fields=fields target=target problem=problem send=send/> }.into_any()
+        }
+        Some(created) => {
+            let slug = created
+                .url
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            let open_to_all = created.share.kind == ShareKind::Capability;
+            let block =
+                open_to_all.then(|| view! { <CopyForPr target=about query=query link=slug/> });
+            let again = move |_| made.set(None);
+            view! {
+                <Made created=created/>
+                <div class="share-buttons">
+                    {block}
+                    <button class="button" on:click=again>"Make another"</button>
+                </div>
+            }
+            .into_any()
+        }
+    }
+}
+
+#[component]
+fn LinkForm(
+    fields: Fields,
+    target: ShareTarget,
+    problem: RwSignal<Option<Problem>>,
+    send: Callback<()>,
+) -> impl IntoView {
+    let capability = move || fields.kind.get() == ShareKind::Capability;
+    let lives = LIVES.iter().enumerate().map(|(at, (name, _))| {
+        view! { <option value=at.to_string() selected=at == FIRST_LIFE>{*name}</option> }
+    });
+    let lives = lives.collect_view();
+    let choose_life = move |event| {
+        if let Ok(at) = event_target_value(&event).parse() {
+            fields.life.set(at);
+        }
+    };
+    let submit = move |event: web_sys::SubmitEvent| {
+        event.prevent_default();
+        send.run(());
+    };
+    let redaction = move || {
+        let target = target.clone();
+        capability().then(|| view! { <RedactionField redacted=fields.redacted target=target/> })
+    };
+    view! {
+        <form class="share-form" on:submit=submit>
+            <KindField kind=fields.kind/>
+            <div class="share-row">
+                <label for="share-life">"It ends"</label>
+                <select id="share-life" class="input" on:change=choose_life>{lives}</select>
+            </div>
+            {redaction}
+            <div class="share-row">
+                <label for="share-note">"Note"</label>
+                <input
+                    id="share-note"
+                    class="input"
+                    maxlength="200"
+                    placeholder="What it is for; shown with the link"
+                    bind:value=fields.note
+                />
+            </div>
+            <div class="share-row">
+                <label for="share-name">"Your name"</label>
+                <input
+                    id="share-name"
+                    class="input"
+                    maxlength="200"
+                    placeholder="Whom to ask; shown with the link"
+                    bind:value=fields.name
+                />
+            </div>
+            <p class="bad-text" role="alert">{move || problem.get().map(|p| p.detail)}</p>
+            <div class="share-buttons">
+                <button class="button primary" type="submit">"Make the link"</button>
+            </div>
+        </form>
+    }
+}
+
+#[component]
+fn KindField(kind: RwSignal<ShareKind>) -> impl IntoView {
+    let kinds = [
+        (
+            ShareKind::Team,
+            "Team link",
+            "Short. Whoever opens it needs what this server asks of everybody.",
+        ),
+        (
+            ShareKind::Capability,
+            "Link without login",
+            "Whoever has it can look at this view's runs, and at nothing else, until you revoke \
+             it.",
+        ),
+    ];
+    let options = kinds.map(|(value, name, about)| {
+        view! {
+            <label class="share-kind">
+                <input
+                    type="radio"
+                    name="share-kind"
+                    prop:checked=move || kind.get() == value
+                    on:change=move |_| kind.set(value)
+                />
+                <span><strong>{name}</strong><span class="muted">{about}</span></span>
+            </label>
+        }
+    });
+    view! { <fieldset class="share-kinds"><legend>"Who can open it"</legend>{options}</fieldset> }
+}
+
+#[component]
+fn RedactionField(redacted: RwSignal<bool>, target: ShareTarget) -> impl IntoView {
+    let preview = move || {
+        let runs = target.runs().to_vec();
+        redacted.get().then(|| view! { <Preview runs=runs/> })
+    };
+    view! {
+        <label class="share-check">
+            <input
+                type="checkbox"
+                prop:checked=redacted
+                on:change=move |event| redacted.set(event_target_checked(&event))
+            />
+            "Leave out user names, absolute paths and metadata"
+        </label>
+        {preview}
+    }
+}
+
+/// The link, to be copied.
+#[component]
+fn Made(created: CreatedShare) -> impl IntoView {
+    let about = match created.share.kind {
+        ShareKind::Team => "The link is ready.",
+        ShareKind::Capability => {
+            "The link is ready. Copy it now: only its hash is kept, so it cannot be shown again."
+        }
+    };
+    let url = created.url.clone();
+    view! {
+        <div class="share-made" role="status">
+            <p>{about}</p>
+            <div class="share-link">
+                <input
+                    class="input"
+                    readonly
+                    aria-label="The link"
+                    prop:value=created.url
+                    on:focus=move |event| select(&event)
+                />
+                <CopyButton text=Signal::stored(url) what="the link"/>
+            </div>
+        </div>
+    }
+}
+
+/// Marks all of a field, so that it can be copied by hand.
+fn select(event: &web_sys::FocusEvent) {
+    event_target::<web_sys::HtmlInputElement>(event).select();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_ends_unless_someone_wants_otherwise() {
+        assert_eq!(LIVES[FIRST_LIFE].1, Some(30 * DAY_S));
+        assert_eq!(LIVES.iter().filter(|life| life.1.is_none()).count(), 1);
+    }
+}

@@ -1,0 +1,67 @@
+//! Handing a view on: make a link, and take links back.
+
+mod form;
+mod links;
+mod preview;
+
+use crate::components::dialog::{Closing, Dialog};
+use crate::components::icon::{Icon, IconView};
+use api::shares::ShareTarget;
+use form::NewLink;
+use leptos::prelude::*;
+use links::Links;
+
+/// The key in `localStorage` of the name that links are made and revoked under.
+const NAME_KEY: &str = "tidemark.name";
+
+/// A button that opens the dialog.
+#[component]
+pub fn ShareButton(
+    /// What is handed on.
+    target: Signal<ShareTarget>,
+    /// The view: the query of the page.
+    query: Signal<String>,
+) -> impl IntoView {
+    let open = RwSignal::new(false);
+    let content = move || {
+        open.get().then(|| {
+            let (target, query) = (target.get_untracked(), query.get_untracked());
+            view! { <ShareDialog target=target query=query/> }
+        })
+    };
+    view! {
+        <button class="button" on:click=move |_| open.set(true)>
+            <IconView icon=Icon::Share/>
+            "Share"
+        </button>
+        <Dialog open=open title="Share this view" closing=Closing::Free>
+            {content}
+        </Dialog>
+    }
+}
+
+#[component]
+fn ShareDialog(target: ShareTarget, query: String) -> impl IntoView {
+    let name = RwSignal::new(stored_name());
+    // Bumped when a link was made or revoked: the list is read again.
+    let changed = RwSignal::new(0_u32);
+    let first = target.runs().first().cloned();
+    view! {
+        <NewLink target=target query=query name=name changed=changed/>
+        {first.map(|run| view! { <Links run=run name=name changed=changed/> })}
+    }
+}
+
+/// The name typed before; empty when none was, or storage is not to be had.
+fn stored_name() -> String {
+    let storage = window().local_storage().ok().flatten();
+    let name = storage.and_then(|storage| storage.get_item(NAME_KEY).ok().flatten());
+    name.unwrap_or_default()
+}
+
+/// Remembers the name. Fails where storage is not to be had; then it is typed again.
+fn store_name(name: &str) {
+    if let Ok(Some(storage)) = window().local_storage() {
+        let _ = storage.set_item(NAME_KEY, name);
+    }
+}

@@ -1,0 +1,51 @@
+//! What redaction changes, before the link is made.
+
+use crate::client;
+use crate::format::plural;
+use api::ids::RunId;
+use api::problem::Problem;
+use api::routes;
+use api::shares::{RedactedText, RedactionPreview};
+use leptos::prelude::*;
+
+/// Texts of each run before and after.
+#[component]
+pub fn Preview(runs: Vec<RunId>) -> impl IntoView {
+    let parts = runs.into_iter().map(|run| view! { <PreviewOf run=run/> });
+    view! { <div class="share-preview">{parts.collect_view()}</div> }
+}
+
+#[component]
+fn PreviewOf(run: RunId) -> impl IntoView {
+    let answer = RwSignal::new(None::<Result<RedactionPreview, Problem>>);
+    leptos::task::spawn_local_scoped_with_cancellation(async move {
+        let path = routes::redaction_preview(&run);
+        let _ = answer.try_set(Some(client::get(&path).await));
+    });
+    move || match answer.get() {
+        None => view! { <p class="muted">"Looking through the names…"</p> }.into_any(),
+        Some(Err(problem)) => view! { <p class="bad-text">{problem.detail}</p> }.into_any(),
+        Some(Ok(preview)) => {
+            let rows = preview.examples.into_iter().map(row).collect_view();
+            let all = plural(u64::from(preview.changed), "text");
+            view! {
+                <table>
+                    <caption>{format!("{all} will change, for example:")}</caption>
+                    <thead>
+                        <tr><th>"What"</th><th>"In the data"</th><th>"Behind the link"</th></tr>
+                    </thead>
+                    <tbody>{rows}</tbody>
+                </table>
+            }
+            .into_any()
+        }
+    }
+}
+
+fn row(text: RedactedText) -> impl IntoView {
+    let after = match text.after.as_str() {
+        "" => view! { <em class="muted">"left out"</em> }.into_any(),
+        _ => view! { <span>{text.after}</span> }.into_any(),
+    };
+    view! { <tr><th scope="row">{text.what}</th><td>{text.before}</td><td>{after}</td></tr> }
+}

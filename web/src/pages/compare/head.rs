@@ -1,0 +1,260 @@
+//! Which runs are compared: order, baseline, one more, one less.
+
+use super::pick::Picked;
+use crate::format;
+use crate::pages::runs::store::{Loaded, RunsStore};
+use crate::url_state::UrlState;
+use api::compare::RUNS;
+use api::compare_view::CompareState;
+use api::ids::RunId;
+use api::routes;
+use api::runs::RunSummary;
+use leptos::prelude::*;
+use leptos_router::components::A;
+
+/// Changes the runs of a view. What was looked at (window, row, device) belonged to the old ones.
+fn with_runs(state: &CompareState, change: impl FnOnce(&mut Vec<RunId>)) -> CompareState {
+    let mut runs = state.runs.clone();
+    change(&mut runs);
+    runs.truncate(*RUNS.end());
+    CompareState {
+        runs,
+        pair: None,
+        against: 1,
+        window: None,
+        selected: None,
+        ..state.clone()
+    }
+}
+
+/// Moves a run one place towards the front or the back.
+fn moved(runs: &mut [RunId], at: usize, back: bool) {
+    let other = if back { at + 1 } else { at.wrapping_sub(1) };
+    if at < runs.len() && other < runs.len() {
+        runs.swap(at, other);
+    }
+}
+
+/// Chips of the runs, and a menu to add one.
+#[component]
+pub fn Chooser(view: UrlState<CompareState>) -> impl IntoView {
+    let store: RunsStore = expect_context();
+    store.refresh();
+    let runs = Memo::new(move |_| view.state().with(|state| state.runs.clone()));
+    let chips = move || {
+        let runs = runs.get();
+        let last = runs.len().saturating_sub(1);
+        let chips = runs.into_iter().enumerate();
+        chips
+            .map(|(at, id)| view! { <Chip view=view at=at last=last id=id/> })
+            .collect_view()
+    };
+    view! {
+        <ol class="compare-runs" aria-label="Runs compared">{chips}</ol>
+        <AddRun view=view/>
+    }
+}
+
+#[component]
+fn Chip(view: UrlState<CompareState>, at: usize, last: usize, id: RunId) -> impl IntoView {
+    let store: RunsStore = expect_context();
+    let page = routes::run_page(&id);
+    let shown = {
+        let id = id.clone();
+        move || {
+            store
+                .run(&id)
+                .map_or_else(|| id.to_string(), |run| run.name)
+        }
+    };
+    let change = move |change: &dyn Fn(&mut Vec<RunId>)| {
+        let state = view.state().get_untracked();
+        view.set(with_runs(&state, change));
+    };
+    let role = if at == 0 { "baseline" } else { "" };
+    let baseline = (at > 0).then(|| {
+        view! {
+            <button
+                class="chip-button"
+                title="Make it the baseline"
+                on:click=move |_| change(&|runs| runs[..=at].rotate_right(1))
+            >
+                "make baseline"
+            </button>
+        }
+    });
+    let earlier = (at > 1).then(|| {
+        view! {
+            <button
+                class="chip-button"
+                aria-label="Move forward"
+                title="Move forward"
+                on:click=move |_| change(&|runs| moved(runs, at, false))
+            >
+                "‹"
+            </button>
+        }
+    });
+    let later = (at > 0 && at < last).then(|| {
+        view! {
+            <button
+                class="chip-button"
+                aria-label="Move back"
+                title="Move back"
+                on:click=move |_| change(&|runs| moved(runs, at, true))
+            >
+                "›"
+            </button>
+        }
+    });
+    view! {
+        <li class="chip">
+            <span class=format!("run-swatch run-{at}") aria-hidden="true"></span>
+            <A href=page attr:class="chip-name" attr:title="Open the run">{shown}</A>
+            <span class="chip-role">{role}</span>
+            {baseline} {earlier} {later}
+            <button
+                class="chip-button"
+                aria-label="Remove"
+                title="Remove from the comparison"
+                on:click=move |_| change(&|runs| { runs.remove(at); })
+            >
+                "×"
+            </button>
+        </li>
+    }
+}
+
+/// Runs that could be added.
+fn others(all: &Loaded<Vec<RunSummary>>, chosen: &[RunId]) -> Vec<RunSummary> {
+    match all {
+        Loaded::Ready(runs) => {
+            let rest = runs.iter().filter(|run| !chosen.contains(&run.id));
+            rest.cloned().collect()
+        }
+        Loaded::Loading | Loaded::Failed(_) => Vec::new(),
+    }
+}
+
+#[component]
+fn AddRun(view: UrlState<CompareState>) -> impl IntoView {
+    let store: RunsStore = expect_context();
+    let rest = Memo::new(move |_| {
+        let chosen = view.state().with(|state| state.runs.clone());
+        store.runs().with(|all| others(all, &chosen))
+    });
+    let full = move || view.state().with(|state| state.runs.len() >= *RUNS.end());
+    let options = move || {
+        let rest = rest.get().into_iter();
+        let option = |run: RunSummary| {
+            let text = format!("{} · {}", run.name, format::bytes(run.peak_allocated));
+            view! { <option value=run.id.to_string()>{text}</option> }
+        };
+        rest.map(option).collect_view()
+    };
+    let add = move |event: web_sys::Event| {
+        if let Ok(id) = event_target_value(&event).parse::<RunId>() {
+            let state = view.state().get_untracked();
+            view.set(with_runs(&state, |runs| runs.push(id)));
+        }
+    };
+    view! {
+        <select class="input compare-add" aria-label="Add a run" on:change=add disabled=full>
+            <option value="" selected=true>"Add a run…"</option>
+            {options}
+        </select>
+    }
+}
+
+/// With fewer than two runs: what to do.
+#[component]
+pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
+    let store: RunsStore = expect_context();
+    let picked: Picked = expect_context();
+    let chosen = Memo::new(move |_| view.state().with(|state| state.runs.clone()));
+    let rest = Memo::new(move |_| store.runs().with(|all| others(all, &chosen.get())));
+    let sentence = move || match (chosen.with(Vec::len), rest.with(Vec::is_empty)) {
+        (0, true) => {
+            "There are no runs yet. Upload a snapshot from before the patch and one from \
+                      after it."
+        }
+        (0, false) => "Pick the baseline, then what to hold against it.",
+        (_, true) => "This is the only run. Upload a snapshot to hold against it.",
+        _ => "Pick what to hold against the baseline.",
+    };
+    let row = move |run: RunSummary| {
+        let id = run.id.clone();
+        let add = move |_| {
+            picked.clear();
+            let state = view.state().get_untracked();
+            view.set(with_runs(&state, |runs| runs.push(id.clone())));
+        };
+        let facts = format!(
+            "peak {} · {}",
+            format::bytes(run.peak_allocated),
+            format::plural(u64::from(run.steps), "step")
+        );
+        view! {
+            <li>
+                <button class="pick-row" on:click=add>
+                    <span class="pick-name">{run.name}</span>
+                    <span class="muted">{facts}</span>
+                </button>
+            </li>
+        }
+    };
+    let rows = move || rest.get().into_iter().map(row).collect_view();
+    view! {
+        <section class="compare-empty" aria-labelledby="compare-empty-title">
+            <h2 id="compare-empty-title">"Two to eight runs on one axis"</h2>
+            <p class="muted">{sentence}</p>
+            <ul class="pick-list">{rows}</ul>
+            <p class="muted">
+                "Or tick runs in the " <A href=routes::RUNS_PAGE>"list"</A>
+                ", or from a shell: "
+                <code>"tidemark push before.pickle after.pickle --compare"</code>
+            </p>
+        </section>
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(names: &[&str]) -> Vec<RunId> {
+        names
+            .iter()
+            .map(|name| format!("run_{name}").parse().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn changing_the_runs_lets_go_of_what_was_looked_at() {
+        let state = CompareState {
+            runs: ids(&["a", "b", "c"]),
+            against: 2,
+            window: Some((1.0, 2.0)),
+            selected: Some("s1".to_owned()),
+            search: "kept".to_owned(),
+            ..CompareState::default()
+        };
+        let changed = with_runs(&state, |runs| runs[..=2].rotate_right(1));
+        assert_eq!(changed.runs, ids(&["c", "a", "b"]));
+        assert_eq!(
+            (changed.against, changed.window, changed.selected),
+            (1, None, None)
+        );
+        assert_eq!(changed.search, "kept");
+    }
+
+    #[test]
+    fn runs_move_one_place_and_never_out_of_the_list() {
+        let mut runs = ids(&["a", "b", "c"]);
+        moved(&mut runs, 1, true);
+        assert_eq!(runs, ids(&["a", "c", "b"]));
+        moved(&mut runs, 2, true);
+        moved(&mut runs, 0, false);
+        assert_eq!(runs, ids(&["a", "c", "b"]));
+    }
+}

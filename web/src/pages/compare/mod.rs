@@ -1,0 +1,249 @@
+//! The page that holds two to eight runs against one another; with fewer, what to pick.
+
+mod cards;
+mod curves;
+mod head;
+mod multiples;
+pub mod pick;
+mod picture;
+mod sites;
+mod steps;
+
+use crate::client;
+use crate::components::copy_for_pr::CopyForPr;
+use crate::components::problem_note::ProblemNote;
+use crate::components::share::ShareButton;
+use crate::pages::shared::OpenedLink;
+use crate::url_state::{Query, UrlState, use_url_state};
+use api::compare::{Against, Comparison};
+use api::compare_view::CompareState;
+use api::problem::Problem;
+use api::routes;
+use api::shares::ShareTarget;
+use api::view_state::BadViewState;
+use cards::{Cards, Conditions};
+use curves::CurvesSource;
+use head::{Chooser, MorePicks};
+use leptos::prelude::*;
+use multiples::Multiples;
+use picture::Picture;
+use sites::SiteTable;
+use std::sync::Arc;
+use steps::StepTable;
+use trace::compare::Difference;
+
+impl Query for CompareState {
+    type Note = BadViewState;
+
+    fn read(query: &str) -> (CompareState, Vec<BadViewState>) {
+        CompareState::parse(query)
+            .unwrap_or_else(|too_new| (CompareState::default(), vec![too_new]))
+    }
+
+    fn write(&self) -> String {
+        match self {
+            state if *state == CompareState::default() => String::new(),
+            state => state.to_string(),
+        }
+    }
+}
+
+/// The comparison, on its way, there, or refused.
+#[derive(Clone)]
+enum Loaded {
+    /// Fewer than two runs are picked.
+    TooFew,
+    Loading,
+    There(Arc<Comparison>),
+    Failed(Problem),
+}
+
+/// The page.
+#[component]
+pub fn ComparePage() -> impl IntoView {
+    document().set_title("Compare · Tidemark");
+    let view = use_url_state::<CompareState>();
+    let runs = Memo::new(move |_| view.state().with(|state| state.runs.clone()));
+    let loaded = RwSignal::new(Loaded::TooFew);
+    let attempt = RwSignal::new(0_u32);
+    Effect::new(move |_| {
+        attempt.track();
+        let runs = runs.get();
+        if runs.len() < 2 {
+            return loaded.set(Loaded::TooFew);
+        }
+        loaded.set(Loaded::Loading);
+        // Ends with this effect: a newer choice of runs lets go of the older request.
+        leptos::task::spawn_local_scoped_with_cancellation(async move {
+            let answer = client::get::<Comparison>(&routes::compare(&runs)).await;
+            let _ = loaded.try_set(match answer {
+                Ok(comparison) => Loaded::There(Arc::new(comparison)),
+                Err(problem) => Loaded::Failed(problem),
+            });
+        });
+    });
+    let retry = Callback::new(move |()| attempt.update(|n| *n += 1));
+    let body = move || match loaded.get() {
+        Loaded::TooFew => view! { <MorePicks view=view/> }.into_any(),
+        Loaded::Loading => view! { <Skeleton/> }.into_any(),
+        Loaded::Failed(problem) => view! { <ProblemNote problem=problem retry=retry/> }.into_any(),
+        Loaded::There(comparison) => {
+            view! { <ComparisonView comparison=comparison view=view/> }.into_any()
+        }
+    };
+    let notes = move || {
+        let notes = view.notes().get().into_iter();
+        notes
+            .map(|note| view! { <p>{note.to_string()}</p> })
+            .collect_view()
+    };
+    let OpenedLink(link) = expect_context();
+    // A link opens these runs: its reader chooses no others, and hands it on by copying it.
+    let owner = move || link.with(Option::is_none);
+    let enough = Memo::new(move |_| runs.with(|runs| runs.len() >= 2));
+    let tools = move || {
+        owner().then(|| {
+            view! {
+                <Chooser view=view/>
+                {move || enough.get().then(|| view! { <Actions view=view/> })}
+            }
+        })
+    };
+    view! {
+        <div class="compare-page">
+            <div class="compare-title">
+                <h1>"Compare"</h1>
+                {tools}
+            </div>
+            <div class="run-link-notes" role="status">{notes}</div>
+            {body}
+        </div>
+    }
+}
+
+/// What takes this view elsewhere.
+#[component]
+fn Actions(view: UrlState<CompareState>) -> impl IntoView {
+    let query = Signal::derive(move || view.state().with(Query::write));
+    let target = Signal::derive(move || ShareTarget::Comparison {
+        runs: view.state().with(|state| state.runs.clone()),
+    });
+    view! {
+        <div class="run-actions">
+            <CopyForPr target=target query=query/>
+            <ShareButton target=target query=query/>
+        </div>
+    }
+}
+
+#[component]
+fn Skeleton() -> impl IntoView {
+    view! {
+        <div class="compare-skeleton" aria-busy="true" role="status">
+            <p class="visually-hidden">"Comparing the runs"</p>
+            <div class="skeleton-head"></div>
+            <div class="skeleton-row compare-skeleton-picture"></div>
+        </div>
+    }
+}
+
+/// What is looked at: which run against the baseline, and which pair of devices. `Copy`.
+#[derive(Clone, Copy)]
+pub struct Focus {
+    comparison: StoredValue<Arc<Comparison>>,
+    /// Per run after the baseline, its differences: shared, for they hold hundreds of stacks.
+    differences: StoredValue<Vec<Vec<Arc<Difference>>>>,
+    view: UrlState<CompareState>,
+    /// Position of the run among the runs, never that of the baseline.
+    against: Memo<usize>,
+    /// Position of the pair of devices.
+    pair: Memo<usize>,
+}
+
+impl Focus {
+    fn new(comparison: Arc<Comparison>, view: UrlState<CompareState>) -> Focus {
+        let others = comparison.against.len().max(1);
+        let against = Memo::new(move |_| {
+            view.state()
+                .with(|state| (state.against as usize).clamp(1, others))
+        });
+        let chosen = Arc::clone(&comparison);
+        let pair = Memo::new(move |_| {
+            let wanted = view.state().with(|state| state.pair);
+            let against = chosen.against.get(against.get() - 1);
+            let foremost = against.and_then(|against| against.foremost);
+            wanted.or(foremost).unwrap_or(0) as usize
+        });
+        let shared = comparison.against.iter().map(|against| {
+            let devices = against.devices.iter();
+            devices
+                .map(|difference| Arc::new(difference.clone()))
+                .collect()
+        });
+        Focus {
+            differences: StoredValue::new(shared.collect()),
+            comparison: StoredValue::new(comparison),
+            view,
+            against,
+            pair,
+        }
+    }
+
+    /// The whole comparison.
+    fn comparison(self) -> Arc<Comparison> {
+        self.comparison.get_value()
+    }
+
+    /// Looks at a run against the baseline, by its position among the runs.
+    fn with_against<T>(self, run: usize, look: impl FnOnce(&Against) -> T) -> Option<T> {
+        let comparison = self.comparison();
+        comparison.against.get(run.checked_sub(1)?).map(look)
+    }
+
+    /// The difference of a run, by its position among the runs, and of a pair of devices.
+    fn difference_of(self, run: usize, pair: usize) -> Option<Arc<Difference>> {
+        self.differences.with_value(|differences| {
+            let devices = differences.get(run.checked_sub(1)?)?;
+            devices.get(pair).cloned()
+        })
+    }
+
+    /// The difference that is looked at.
+    fn difference(self) -> Option<Arc<Difference>> {
+        self.difference_of(self.against.get(), self.pair.get())
+    }
+
+    /// The same, for what is put together anew when it changes.
+    fn difference_untracked(self) -> Option<Arc<Difference>> {
+        self.difference_of(self.against.get_untracked(), self.pair.get_untracked())
+    }
+
+    /// The name of a run.
+    fn name(self, run: usize) -> String {
+        let comparison = self.comparison();
+        comparison
+            .runs
+            .get(run)
+            .map_or_else(String::new, |run| run.name.clone())
+    }
+}
+
+#[component]
+fn ComparisonView(comparison: Arc<Comparison>, view: UrlState<CompareState>) -> impl IntoView {
+    let focus = Focus::new(comparison, view);
+    let source = CurvesSource::new(focus);
+    let names = (0..focus.comparison().runs.len()).map(|run| focus.name(run));
+    let names: Vec<String> = names.collect();
+    let title = format!("{} · Compare · Tidemark", names.join(" → "));
+    Effect::new(move |_| document().set_title(&title));
+    view! {
+        <Conditions focus=focus/>
+        <Cards focus=focus/>
+        <Picture focus=focus source=source/>
+        <Multiples focus=focus source=source/>
+        <div class="compare-tables">
+            <SiteTable focus=focus/>
+            <StepTable focus=focus/>
+        </div>
+    }
+}

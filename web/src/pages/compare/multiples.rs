@@ -1,0 +1,137 @@
+//! Small multiples: the baseline against each run, all with the same height for the same level.
+
+use super::Focus;
+use super::curves::CurvesSource;
+use super::picture::pair_of;
+use crate::timeline::canvas::{self, Surface};
+use crate::timeline::observe;
+use ::timeline::overlay::{self, Canvas, Detail, Overlay};
+use api::compare::Curves;
+use leptos::html;
+use leptos::prelude::*;
+
+/// One small picture for each run after the baseline, when there are several.
+#[component]
+pub fn Multiples(focus: Focus, source: CurvesSource) -> impl IntoView {
+    let n = focus.comparison().runs.len();
+    if n < 3 {
+        return ().into_any();
+    }
+    let high = Memo::new(move |_| {
+        let curves = source.whole.get()?;
+        let runs: Vec<usize> = (0..curves.runs.len()).collect();
+        Some(small(focus, &curves, &runs, 1, None).highest())
+    });
+    let pictures = (1..n).map(|run| {
+        view! { <Multiple focus=focus source=source run=run high=high/> }
+    });
+    let pictures = pictures.collect_view();
+    view! {
+        <section class="multiples" aria-label="Baseline against each run">{pictures}</section>
+    }
+    .into_any()
+}
+
+fn small<'a>(
+    focus: Focus,
+    curves: &'a Curves,
+    runs: &'a [usize],
+    against: usize,
+    high: Option<u64>,
+) -> Overlay<'a> {
+    Overlay {
+        curves,
+        window: curves.whole,
+        align: focus.view.state().with(|state| state.align),
+        runs,
+        against,
+        detail: Detail::Small,
+        high,
+    }
+}
+
+/// Ties a small canvas to what it shows: curves, size, theme.
+fn paint_when_changed(
+    focus: Focus,
+    source: CurvesSource,
+    run: usize,
+    high: Memo<Option<u64>>,
+    (element, holder): (NodeRef<html::Canvas>, NodeRef<html::Div>),
+) {
+    let size = RwSignal::new(Canvas {
+        width: 1.0,
+        height: 1.0,
+        scale: 1.0,
+    });
+    let theme = RwSignal::new(0_u32);
+    let surface: StoredValue<Option<Surface>, LocalStorage> = StoredValue::new_local(None);
+    Effect::new(move |_| {
+        let (Some(element), Some(holder)) = (element.get(), holder.get()) else {
+            return;
+        };
+        surface.set_value(Surface::new(element));
+        observe::size(&holder, move |width, height| {
+            size.set(Canvas {
+                width,
+                height,
+                scale: canvas::pixel_ratio(),
+            });
+        });
+        observe::theme(move || theme.update(|n| *n = n.wrapping_add(1)));
+    });
+    Effect::new(move |_| {
+        theme.track();
+        let (size, high) = (size.get(), high.get());
+        let Some(curves) = source.whole.get() else {
+            return;
+        };
+        let palette = canvas::palette();
+        let runs = pair_of(&curves, run);
+        let scene = overlay::scene(&small(focus, &curves, &runs, run, high), size, &palette);
+        surface.update_value(|surface| {
+            if let Some(surface) = surface {
+                // A canvas too large for the browser's memory stays as it was.
+                let _ = surface.paint(&scene, palette.surface);
+            }
+        });
+    });
+}
+
+#[component]
+fn Multiple(
+    focus: Focus,
+    source: CurvesSource,
+    run: usize,
+    high: Memo<Option<u64>>,
+) -> impl IntoView {
+    let element = NodeRef::<html::Canvas>::new();
+    let holder = NodeRef::<html::Div>::new();
+    paint_when_changed(focus, source, run, high, (element, holder));
+    let pressed = move || focus.against.get() == run;
+    let headline = focus.with_against(run, |against| {
+        against
+            .difference()
+            .map(|difference| difference.headline.clone())
+    });
+    let headline = headline.flatten();
+    view! {
+        <button
+            class="multiple"
+            class:pressed=pressed
+            aria-pressed=move || pressed().to_string()
+            title=headline
+            on:click=move |_| focus.view.update(|state| {
+                state.against = run as u32;
+                state.selected = None;
+            })
+        >
+            <span class="multiple-name">
+                <span class=format!("run-swatch run-{run}") aria-hidden="true"></span>
+                {focus.name(run)}
+            </span>
+            <div class="multiple-picture" node_ref=holder>
+                <canvas node_ref=element aria-hidden="true"></canvas>
+            </div>
+        </button>
+    }
+}

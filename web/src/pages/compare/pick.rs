@@ -1,0 +1,115 @@
+//! Runs picked in the list for a comparison; kept while the application runs.
+
+use crate::format;
+use api::compare::RUNS;
+use api::ids::RunId;
+use api::routes;
+use leptos::prelude::*;
+use leptos_router::components::A;
+
+/// The runs picked, in order; in the context of the whole application.
+#[derive(Clone, Copy)]
+pub struct Picked(RwSignal<Vec<RunId>>);
+
+impl Picked {
+    /// None.
+    pub fn new() -> Picked {
+        Picked(RwSignal::new(Vec::new()))
+    }
+
+    /// Whether a run is picked.
+    pub fn has(self, run: &RunId) -> bool {
+        self.0.with(|picked| picked.contains(run))
+    }
+
+    /// Picks a run, or lets it go.
+    pub fn toggle(self, run: &RunId) {
+        self.0.update(|picked| toggle(picked, run));
+    }
+
+    /// Lets all go.
+    pub fn clear(self) {
+        self.0.update(Vec::clear);
+    }
+}
+
+impl Default for Picked {
+    fn default() -> Picked {
+        Picked::new()
+    }
+}
+
+/// The oldest pick makes room for one too many.
+fn toggle(picked: &mut Vec<RunId>, run: &RunId) {
+    match picked.iter().position(|other| other == run) {
+        Some(at) => {
+            picked.remove(at);
+        }
+        None => {
+            if picked.len() == *RUNS.end() {
+                picked.remove(0);
+            }
+            picked.push(run.clone());
+        }
+    }
+}
+
+/// The box in a run's row.
+#[component]
+pub fn PickBox(id: RunId, name: Signal<String>) -> impl IntoView {
+    let picked: Picked = expect_context();
+    let looked_up = id.clone();
+    let checked = move || picked.has(&looked_up);
+    view! {
+        <input
+            type="checkbox"
+            class="run-pick"
+            title="Pick for a comparison"
+            aria-label=move || format!("Compare {}", name.get())
+            prop:checked=checked
+            on:change=move |_| picked.toggle(&id)
+        />
+    }
+}
+
+/// What to do with the runs that are picked; nothing while none is.
+#[component]
+pub fn PickedBar() -> impl IntoView {
+    let picked: Picked = expect_context();
+    let content = move || {
+        let runs = picked.0.get();
+        let compare = match runs.len() {
+            0 => return None,
+            1 => view! { <span class="muted">"pick one more"</span> }.into_any(),
+            n => {
+                let text = format!("Compare {}", format::plural(n as u64, "run"));
+                let page = routes::compare_page(&runs);
+                view! { <A href=page attr:class="button primary">{text}</A> }.into_any()
+            }
+        };
+        let count = format!("{} picked, the first is the baseline", runs.len());
+        Some(view! {
+            <span class="picked-count">{count}</span>
+            {compare}
+            <button class="link-button" on:click=move |_| picked.clear()>"Clear"</button>
+        })
+    };
+    view! { <div class="picked-bar" role="status">{content}</div> }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ninth_run_takes_the_place_of_the_first() {
+        let id = |n: usize| format!("run_{n}").parse::<RunId>().unwrap();
+        let mut picked = Vec::new();
+        for n in 0..9 {
+            toggle(&mut picked, &id(n));
+        }
+        assert_eq!((picked.len(), &picked[0]), (8, &id(1)));
+        toggle(&mut picked, &id(4));
+        assert!(!picked.contains(&id(4)));
+    }
+}

@@ -1,0 +1,548 @@
+//! All runs over one axis, and the difference of two below: canvas, pointer, keys, readout.
+
+use super::Focus;
+use super::curves::CurvesSource;
+use crate::components::keys::is_shortcut;
+use crate::format;
+use crate::timeline::canvas::{self, Surface};
+use crate::timeline::observe;
+use ::timeline::overlay::{self, Canvas, Detail, Overlay, Places, Readout};
+use api::compare::Curves;
+use api::compare_view::CompareState;
+use api::routes;
+use api::view_state::ViewState;
+use leptos::html;
+use leptos::prelude::*;
+use trace::compare::curves::Align;
+use trace::compare::headline::signed;
+use trace::trace::Series;
+use wasm_bindgen::JsCast;
+use web_sys::{Element, KeyboardEvent, PointerEvent, WheelEvent};
+
+/// A drag shorter than this is a click, CSS pixels.
+const CLICK: f64 = 5.0;
+
+/// Events shown around a moment that a link opens in a run.
+const AROUND: f64 = 400.0;
+
+/// What the picture shows and where the pointer is. `Copy`.
+#[derive(Clone, Copy)]
+struct Stage {
+    focus: Focus,
+    source: CurvesSource,
+    size: RwSignal<Canvas>,
+    /// Where exact values are read, on the axis.
+    cursor: RwSignal<Option<f64>>,
+    /// A drag: where it began and is, CSS pixels.
+    drag: RwSignal<Option<(f64, f64)>>,
+}
+
+impl Stage {
+    fn places(self) -> Places {
+        Places::of(self.size.get_untracked(), Detail::Full)
+    }
+
+    /// The visible window; `None` before there are curves.
+    fn window(self, curves: &Curves) -> (f64, f64) {
+        let wanted = self.focus.view.state().with(|state| state.window);
+        wanted.unwrap_or(curves.whole)
+    }
+
+    /// Draws or asks with the curves that are there.
+    fn with<T>(self, f: impl FnOnce(&Overlay<'_>) -> T) -> Option<T> {
+        let curves = self.source.shown.get()?;
+        let runs: Vec<usize> = (0..curves.runs.len()).collect();
+        let overlay = Overlay {
+            curves: &curves,
+            window: self.window(&curves),
+            align: self.focus.view.state().with(|state| state.align),
+            runs: &runs,
+            against: self.focus.against.get(),
+            detail: Detail::Full,
+            high: None,
+        };
+        Some(f(&overlay))
+    }
+
+    /// Shows another part of the axis; `None` for all of it.
+    fn show(self, window: Option<(f64, f64)>) {
+        self.focus.view.update(|state| state.window = window);
+    }
+
+    /// Whole and visible window, and the axis, without tracking.
+    fn frame(self) -> Option<((f64, f64), (f64, f64), Align)> {
+        let curves = self.source.shown.get_untracked()?;
+        let state = self.focus.view.state().get_untracked();
+        Some((
+            curves.whole,
+            state.window.unwrap_or(curves.whole),
+            state.align,
+        ))
+    }
+
+    fn zoom(self, at: Option<f64>, factor: f64) {
+        if let Some((whole, window, align)) = self.frame() {
+            let at = at.unwrap_or((window.0 + window.1) / 2.0);
+            self.show(overlay::zoomed(window, whole, at, factor, align));
+        }
+    }
+
+    fn pan(self, by: f64) {
+        if let Some((whole, window, _)) = self.frame() {
+            self.show(overlay::panned(window, whole, by));
+        }
+    }
+
+    fn axis_at(self, css_x: f64) -> Option<f64> {
+        let (_, window, _) = self.frame()?;
+        Some(self.places().axis_at(window, css_x))
+    }
+
+    /// Moves the place that is read by a share of the window.
+    fn move_cursor(self, by: f64) {
+        let Some((_, window, _)) = self.frame() else {
+            return;
+        };
+        let at = self
+            .cursor
+            .get_untracked()
+            .unwrap_or((window.0 + window.1) / 2.0);
+        let at = (at + by * (window.1 - window.0)).clamp(window.0, window.1);
+        self.cursor.set(Some(at));
+    }
+}
+
+/// The picture with its controls.
+#[component]
+pub fn Picture(focus: Focus, source: CurvesSource) -> impl IntoView {
+    let stage = Stage {
+        focus,
+        source,
+        size: RwSignal::new(Canvas {
+            width: 1.0,
+            height: 1.0,
+            scale: 1.0,
+        }),
+        cursor: RwSignal::new(None),
+        drag: RwSignal::new(None),
+    };
+    let problem = move || {
+        let problem = source.problem.get()?;
+        let text = format!("The curves are missing: {}", problem.detail);
+        Some(view! { <p class="run-tile-problem" role="status">{text}</p> })
+    };
+    view! {
+        <section class="overlay" aria-label="Memory over time, all runs">
+            <Controls stage=stage/>
+            <Plot stage=stage/>
+            <Values stage=stage/>
+            {problem}
+        </section>
+    }
+}
+
+#[component]
+fn Controls(stage: Stage) -> impl IntoView {
+    let view = stage.focus.view;
+    let state = view.state();
+    let align = Align::ALL.map(|align| {
+        let name = match align {
+            Align::Step => "Steps",
+            Align::Event => "Events",
+            Align::Time => "Time",
+        };
+        let pressed = move || state.with(|state| state.align == align);
+        let choose = move |_| {
+            stage.cursor.set(None);
+            view.update(|state| *state = aligned(state, align));
+        };
+        view! {
+            <button
+                class="segment"
+                class:pressed=pressed
+                aria-pressed=move || pressed().to_string()
+                on:click=choose
+            >
+                {name}
+            </button>
+        }
+    });
+    let series = Series::ALL.map(|series| {
+        let selected = move || state.with(|state| state.series == series);
+        view! { <option value=series.name() selected=selected>{series.name()}</option> }
+    });
+    let choose_series = move |event: web_sys::Event| {
+        let name = event_target_value(&event);
+        if let Some(series) = Series::ALL.into_iter().find(|series| series.name() == name) {
+            view.update(|state| state.series = series);
+        }
+    };
+    view! {
+        <div class="controls" role="toolbar" aria-label="Picture">
+            <div class="control segmented" role="group" aria-label="Aligned by">{align}</div>
+            <label class="control">
+                "Series"
+                <select class="input" on:change=choose_series>{series}</select>
+            </label>
+            <div class="control zoom-buttons">
+                <button class="button" aria-label="Zoom out" title="Zoom out (−)"
+                    on:click=move |_| stage.zoom(None, 0.5)>"−"</button>
+                <button class="button" aria-label="Zoom in" title="Zoom in (+)"
+                    on:click=move |_| stage.zoom(None, 2.0)>"+"</button>
+                <button class="button" title="Show everything (F)"
+                    on:click=move |_| stage.show(None)>"Fit all"</button>
+            </div>
+        </div>
+    }
+}
+
+/// Another axis has other windows.
+fn aligned(state: &CompareState, align: Align) -> CompareState {
+    CompareState {
+        align,
+        window: None,
+        ..state.clone()
+    }
+}
+
+#[component]
+fn Plot(stage: Stage) -> impl IntoView {
+    let canvas_ref = NodeRef::<html::Canvas>::new();
+    let holder = NodeRef::<html::Div>::new();
+    paint_when_changed(stage, canvas_ref, holder);
+    let down = move |event: PointerEvent| press(stage, &event);
+    let moved = move |event: PointerEvent| {
+        let x = f64::from(event.offset_x());
+        stage
+            .drag
+            .update(|drag| *drag = drag.map(|(from, _)| (from, x)));
+        stage.cursor.set(stage.axis_at(x));
+    };
+    let up = move |_: PointerEvent| release(stage);
+    let wheel = move |event: WheelEvent| roll(stage, &event);
+    let keys = move |event: KeyboardEvent| act_on_key(stage, &event);
+    let busy = move || stage.source.waiting.get().to_string();
+    view! {
+        <div
+            class="overlay-stage"
+            node_ref=holder
+            tabindex="0"
+            role="application"
+            aria-label="Curves of all runs, and the difference below"
+            aria-describedby="overlay-summary"
+            aria-busy=busy
+            title="Drag to zoom, double click for everything"
+            on:keydown=keys
+        >
+            <canvas
+                class="overlay-canvas"
+                node_ref=canvas_ref
+                aria-hidden="true"
+                on:pointerdown=down
+                on:pointermove=moved
+                on:pointerup=up
+                on:pointercancel=move |_| stage.drag.set(None)
+                on:wheel=wheel
+                on:dblclick=move |_| stage.show(None)
+            ></canvas>
+            <Cursor stage=stage/>
+            <div
+                class="skeleton-row overlay-skeleton"
+                class:shown=move || stage.source.shown.with(Option::is_none)
+            ></div>
+        </div>
+        <p id="overlay-summary" class="visually-hidden">{move || summary(stage)}</p>
+    }
+}
+
+/// A drag begins; a finger scrolls the page instead.
+fn press(stage: Stage, event: &PointerEvent) {
+    if event.button() != 0 || event.pointer_type() == "touch" {
+        return;
+    }
+    let target = event.target().and_then(|t| t.dyn_into::<Element>().ok());
+    if let Some(target) = target {
+        // A pointer that is gone already may refuse.
+        let _ = target.set_pointer_capture(event.pointer_id());
+    }
+    let x = f64::from(event.offset_x());
+    stage.drag.set(Some((x, x)));
+}
+
+/// A drag ends: what it spans is shown.
+fn release(stage: Stage) {
+    let drag = stage.drag.get_untracked();
+    stage.drag.set(None);
+    let Some((from, to)) = drag.filter(|(from, to)| (to - from).abs() > CLICK) else {
+        return;
+    };
+    if let (Some(from), Some(to)) = (stage.axis_at(from.min(to)), stage.axis_at(from.max(to)))
+        && from < to
+    {
+        stage.show(Some((from, to)));
+    }
+}
+
+/// Zooms; without a modifier the page scrolls.
+fn roll(stage: Stage, event: &WheelEvent) {
+    if !(event.ctrl_key() || event.meta_key() || event.shift_key()) {
+        return;
+    }
+    event.prevent_default();
+    let at = stage.axis_at(f64::from(event.offset_x()));
+    // With shift some browsers turn the wheel sideways.
+    let delta = match event.delta_y() {
+        0.0 => event.delta_x(),
+        delta => delta,
+    };
+    stage.zoom(at, (-delta / 300.0).exp2());
+}
+
+fn act_on_key(stage: Stage, event: &KeyboardEvent) {
+    if !is_shortcut(event) {
+        return;
+    }
+    const NEAR: f64 = 1.0 / 200.0;
+    match (event.key().as_str(), event.shift_key()) {
+        ("ArrowLeft", false) => stage.move_cursor(-NEAR),
+        ("ArrowRight", false) => stage.move_cursor(NEAR),
+        ("ArrowLeft", true) => stage.pan(-0.2),
+        ("ArrowRight", true) => stage.pan(0.2),
+        ("Home", _) => stage.move_cursor(-1.0),
+        ("End", _) => stage.move_cursor(1.0),
+        ("+" | "=", _) => stage.zoom(stage.cursor.get_untracked(), 2.0),
+        ("-", _) => stage.zoom(stage.cursor.get_untracked(), 0.5),
+        ("f" | "0", _) => stage.show(None),
+        ("Escape", _) => stage.cursor.set(None),
+        _ => return,
+    }
+    event.prevent_default();
+}
+
+/// Ties the canvas to what it shows: curves, window, size, theme.
+fn paint_when_changed(stage: Stage, canvas_ref: NodeRef<html::Canvas>, holder: NodeRef<html::Div>) {
+    let surface: StoredValue<Option<Surface>, LocalStorage> = StoredValue::new_local(None);
+    let theme = RwSignal::new(0_u32);
+    Effect::new(move |_| {
+        let (Some(element), Some(holder)) = (canvas_ref.get(), holder.get()) else {
+            return;
+        };
+        surface.set_value(Surface::new(element));
+        observe::size(&holder, move |width, height| {
+            let scale = canvas::pixel_ratio();
+            stage.size.set(Canvas {
+                width,
+                height,
+                scale,
+            });
+            // One part for each pixel of the screen would be more than anyone sees.
+            let parts = (width as u32).clamp(200, 1600);
+            if stage.source.parts.get_untracked() != parts {
+                stage.source.parts.set(parts);
+            }
+        });
+        observe::theme(move || theme.update(|n| *n = n.wrapping_add(1)));
+    });
+    Effect::new(move |_| {
+        theme.track();
+        let size = stage.size.get();
+        let palette = canvas::palette();
+        let Some(scene) = stage.with(|overlay| overlay::scene(overlay, size, &palette)) else {
+            return;
+        };
+        surface.update_value(|surface| {
+            if let Some(surface) = surface {
+                // A canvas too large for the browser's memory stays as it was.
+                let _ = surface.paint(&scene, palette.surface);
+            }
+        });
+    });
+}
+
+/// The line under the pointer, and the range that is being drawn.
+#[component]
+fn Cursor(stage: Stage) -> impl IntoView {
+    let x = move || {
+        let size = stage.size.get();
+        let at = stage.cursor.get()?;
+        stage.with(|overlay| {
+            let places = Places::of(size, Detail::Full);
+            places.x(overlay.window, at) / size.scale
+        })
+    };
+    let left = move || format!("{}px", x().unwrap_or(-9.0));
+    let hidden = move || x().is_none();
+    let range = move || {
+        let (from, to) = stage.drag.get().unwrap_or_default();
+        (from.min(to), (to - from).abs())
+    };
+    view! {
+        <div class="overlay-cursor" class:hidden=hidden style:left=left></div>
+        <div
+            class="overlay-range"
+            class:hidden=move || range().1 <= CLICK
+            style:left=move || format!("{}px", range().0)
+            style:width=move || format!("{}px", range().1)
+        ></div>
+    }
+}
+
+/// The legend, with exact values where the cursor is.
+#[component]
+fn Values(stage: Stage) -> impl IntoView {
+    let n = stage.focus.comparison().runs.len();
+    let readout = Memo::new(move |_| {
+        let at = stage.cursor.get()?;
+        stage
+            .with(|overlay| overlay::readout(overlay, at))
+            .flatten()
+    });
+    let rows = (0..n).map(|run| view! { <ValueRow stage=stage run=run readout=readout/> });
+    let rows = rows.collect_view();
+    let place = move || {
+        readout.with(|readout| match readout {
+            Some(readout) => readout.place.clone(),
+            None => "Point at the picture for exact values".to_owned(),
+        })
+    };
+    let difference = move || {
+        let delta = readout.with(|readout| readout.as_ref().and_then(|r| r.difference))?;
+        let name = stage.focus.name(stage.focus.against.get());
+        Some(view! {
+            <p class="values-difference" title=exact_difference(delta)>
+                {format!("{name} holds ")}
+                <strong>{super::cards::change(delta as f64)}</strong>
+                " against the baseline here"
+            </p>
+        })
+    };
+    view! {
+        <div class="values" aria-live="polite">
+            <p class="values-place">{place}</p>
+            <ul class="values-rows">{rows}</ul>
+            {difference}
+        </div>
+    }
+}
+
+fn exact_difference(delta: i64) -> String {
+    let sign = if delta < 0 { "−" } else { "+" };
+    format!("{sign}{}", format::exact_bytes(delta.unsigned_abs()))
+}
+
+#[component]
+fn ValueRow(stage: Stage, run: usize, readout: Memo<Option<Readout>>) -> impl IntoView {
+    let row = move || {
+        readout.with(|readout| {
+            let rows = readout.as_ref().map(|readout| readout.rows.clone())?;
+            rows.into_iter().find(|row| row.run == run)
+        })
+    };
+    let level = move || match row() {
+        None => String::new(),
+        Some(row) => match row.levels {
+            None => "not running".to_owned(),
+            Some((_, max)) => format::bytes(max),
+        },
+    };
+    let exact = move || {
+        let levels = row().and_then(|row| row.levels);
+        levels.map(|(min, max)| {
+            format!(
+                "{} at most, {} at least",
+                format::exact_bytes(max),
+                format::exact_bytes(min)
+            )
+        })
+    };
+    let page = move || {
+        let event = row()
+            .filter(|row| row.levels.is_some())
+            .map(|row| row.event);
+        run_page(stage.focus, run, event)
+    };
+    view! {
+        <li>
+            <span class=format!("run-swatch run-{run}") aria-hidden="true"></span>
+            <a class="values-name" href=page title="Open this moment in the run">
+                {stage.focus.name(run)}
+            </a>
+            <span class="values-level" title=exact>{level}</span>
+        </li>
+    }
+}
+
+/// The page of a run, around an event when there is one.
+fn run_page(focus: Focus, run: usize, event: Option<u32>) -> Option<String> {
+    let comparison = focus.comparison();
+    let id = comparison.runs.get(run)?.id.clone()?;
+    let difference = focus.difference()?;
+    let device = if run == 0 {
+        difference.base.device
+    } else {
+        difference.new.device
+    };
+    let window = event.map(|event| {
+        let from = (f64::from(event) - AROUND).max(0.0);
+        (from, from + 2.0 * AROUND)
+    });
+    let state = ViewState {
+        device: Some(device),
+        window,
+        ..ViewState::default()
+    };
+    Some(format!("{}?{state}", routes::run_page(&id)))
+}
+
+/// The picture in words.
+fn summary(stage: Stage) -> String {
+    let Some(difference) = stage.focus.difference() else {
+        return String::new();
+    };
+    let (align, series) = stage
+        .focus
+        .view
+        .state()
+        .with(|state| (state.align.name(), state.series));
+    let delta = difference.series(series);
+    format!(
+        "{} of {} runs, aligned by {align}. {} against {}: peak {} to {}, {}. {}. Arrow keys read \
+         values, plus and minus zoom, shift with arrows pans.",
+        series.name(),
+        stage.focus.comparison().runs.len(),
+        stage.focus.name(stage.focus.against.get()),
+        stage.focus.name(0),
+        delta.base.peak,
+        delta.new.peak,
+        signed(delta.peak as f64),
+        difference.headline
+    )
+}
+
+/// The runs of a picture of two.
+pub(super) fn pair_of(curves: &Curves, run: usize) -> [usize; 2] {
+    [0, run.min(curves.runs.len().saturating_sub(1))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_axis_shows_all_of_itself() {
+        let state = CompareState {
+            window: Some((1.0, 2.0)),
+            search: "kept".to_owned(),
+            ..CompareState::default()
+        };
+        let changed = aligned(&state, Align::Time);
+        assert_eq!((changed.align, changed.window), (Align::Time, None));
+        assert_eq!(changed.search, "kept");
+    }
+
+    #[test]
+    fn differences_are_exact_on_hover() {
+        assert_eq!(exact_difference(-1024), "−1,024 B");
+        assert_eq!(exact_difference(5), "+5 B");
+    }
+}

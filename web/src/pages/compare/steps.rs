@@ -1,0 +1,132 @@
+//! The steps one by one, in the baseline and in the run that is looked at.
+
+use super::Focus;
+use super::cards::change;
+use crate::format;
+use leptos::prelude::*;
+use trace::compare::curves::Align;
+use trace::compare::{StepDelta, StepSide};
+use trace::units::Bytes;
+
+/// Steps listed; a run of a million steps must not fill the page's memory.
+const MOST: usize = 2000;
+
+/// The table. A click on a step shows it in the picture.
+#[component]
+pub fn StepTable(focus: Focus) -> impl IntoView {
+    let content = move || {
+        let steps = focus.difference()?.steps.clone();
+        if steps.is_empty() {
+            let text = "Neither run has steps.";
+            return Some(view! { <p class="muted">{text}</p> }.into_any());
+        }
+        let more = steps.len().saturating_sub(MOST);
+        let rows = steps
+            .into_iter()
+            .take(MOST)
+            .map(|step| row(focus, step))
+            .collect_view();
+        let more = (more > 0).then(|| {
+            let text = format!("and {} more", format::plural(more as u64, "step"));
+            view! { <p class="muted">{text}</p> }
+        });
+        Some(
+            view! {
+                <div class="table-scroll" tabindex="0" role="region" aria-label="Steps">
+                    <table class="steps-table">
+                        <thead>
+                            <tr>
+                                <th scope="col">"Step"</th>
+                                <th scope="col" class="num">"Peak"</th>
+                                <th scope="col" class="num">"Change"</th>
+                                <th scope="col" class="num">"End"</th>
+                                <th scope="col" class="num">"Change"</th>
+                            </tr>
+                        </thead>
+                        <tbody>{rows}</tbody>
+                    </table>
+                </div>
+                {more}
+            }
+            .into_any(),
+        )
+    };
+    view! {
+        <section class="compare-steps" aria-labelledby="steps-title">
+            <h2 id="steps-title">"Step by step"</h2>
+            <p class="muted">"Allocated; baseline → the run looked at"</p>
+            {content}
+        </section>
+    }
+}
+
+fn row(focus: Focus, step: StepDelta) -> impl IntoView + use<> {
+    let index = step.index;
+    let show = move |_| {
+        focus.view.update(|state| {
+            state.align = Align::Step;
+            state.window = Some((f64::from(index), f64::from(index) + 1.0));
+        });
+    };
+    let (base, new) = (step.base, step.new);
+    let named = base.as_ref().or(new.as_ref());
+    let name = named.map_or_else(|| index.to_string(), |side| tidy(&side.name, index));
+    let cells = [
+        cells(&base, &new, |side| side.peak),
+        cells(&base, &new, |side| side.end),
+    ];
+    view! {
+        <tr>
+            <th scope="row">
+                <button class="link-button" title="Show it in the picture" on:click=show>
+                    {name}
+                </button>
+            </th>
+            {cells}
+        </tr>
+    }
+}
+
+/// `step 3` for `## step 3 ##` and the like; other names stay.
+fn tidy(name: &str, index: u32) -> String {
+    match name.trim_matches(|c: char| c == '#' || c.is_whitespace()) {
+        "" => format!("step {index}"),
+        name => name.to_owned(),
+    }
+}
+
+fn cells(
+    base: &Option<StepSide>,
+    new: &Option<StepSide>,
+    level: fn(&StepSide) -> Bytes,
+) -> impl IntoView + use<> {
+    let text = |side: &Option<StepSide>| {
+        side.as_ref()
+            .map_or_else(|| "–".to_owned(), |side| level(side).to_string())
+    };
+    let exact = |side: &Option<StepSide>| {
+        side.as_ref()
+            .map_or_else(|| "–".to_owned(), |side| format::exact_bytes(level(side).0))
+    };
+    let delta = match (base, new) {
+        (Some(base), Some(new)) => change(level(new).0 as f64 - level(base).0 as f64),
+        _ => String::new(),
+    };
+    let title = format!("{} → {}", exact(base), exact(new));
+    view! {
+        <td class="num" title=title>{format!("{} → {}", text(base), text(new))}</td>
+        <td class="num change">{delta}</td>
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lose_their_decoration_only() {
+        assert_eq!(tidy("## step 3 ##", 3), "step 3");
+        assert_eq!(tidy("ProfilerStep#7", 0), "ProfilerStep#7");
+        assert_eq!(tidy("##", 4), "step 4");
+    }
+}

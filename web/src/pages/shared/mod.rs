@@ -1,0 +1,131 @@
+//! The page behind a link that was handed on: exactly the view it was made for.
+//!
+//! The address stays the link's own, with the view as its query, so that reloading it and copying
+//! it work as everywhere. Everything is asked for on the link's behalf: whoever made it sees here
+//! what its reader sees.
+
+mod banner;
+
+use crate::client;
+use crate::components::problem_note::ProblemNote;
+use crate::pages::compare::ComparePage;
+use crate::pages::run::RunOf;
+use api::problem::{Problem, ProblemCode};
+use api::routes;
+use api::shares::{OpenShare, Share, ShareTarget};
+use banner::LinkBanner;
+use leptos::prelude::*;
+use leptos_router::NavigateOptions;
+use leptos_router::hooks::{use_location, use_navigate, use_params_map};
+
+/// The link on whose behalf the page is shown; in the context of the whole application.
+#[derive(Clone, Copy)]
+pub struct OpenedLink(pub RwSignal<Option<Share>>);
+
+/// The link, on its way, open, or not.
+#[derive(Clone)]
+enum Opening {
+    Loading,
+    Open(Share),
+    Refused(Problem),
+}
+
+/// The page of a link.
+#[component]
+pub fn SharedPage() -> impl IntoView {
+    let OpenedLink(link) = expect_context();
+    let params = use_params_map();
+    let token = Memo::new(move |_| params.with(|p| p.get("token").unwrap_or_default()));
+    let opening = RwSignal::new(Opening::Loading);
+    let attempt = RwSignal::new(0_u32);
+    Effect::new(move |_| {
+        attempt.track();
+        close(link);
+        opening.set(Opening::Loading);
+        open(token.get(), link, opening);
+    });
+    on_cleanup(move || close(link));
+    let retry = Callback::new(move |()| attempt.update(|n| *n += 1));
+    move || match opening.get() {
+        Opening::Loading => view! { <Waiting/> }.into_any(),
+        Opening::Refused(problem) => view! { <Refused problem=problem retry=retry/> }.into_any(),
+        Opening::Open(share) => view! { <Opened share=share/> }.into_any(),
+    }
+}
+
+fn close(link: RwSignal<Option<Share>>) {
+    client::ask_for_link(None);
+    let _ = link.try_set(None);
+}
+
+fn open(token: String, link: RwSignal<Option<Share>>, opening: RwSignal<Opening>) {
+    leptos::task::spawn_local_scoped_with_cancellation(async move {
+        let body = OpenShare { token };
+        let method = client::Method::Post;
+        let answer = client::send_json::<_, Share>(method, routes::OPEN_SHARE, &body).await;
+        let _ = opening.try_set(match answer {
+            Ok(share) => {
+                client::ask_for_link(Some(share.id.clone()));
+                let _ = link.try_set(Some(share.clone()));
+                Opening::Open(share)
+            }
+            Err(problem) => Opening::Refused(problem),
+        });
+    });
+}
+
+#[component]
+fn Waiting() -> impl IntoView {
+    view! {
+        <div class="run-page" aria-busy="true">
+            <p class="visually-hidden">"Opening the link"</p>
+            <div class="skeleton-head run-skeleton-title"></div>
+            <div class="skeleton-row run-skeleton-picture"></div>
+        </div>
+    }
+}
+
+/// A link that does not open: the server says who ended it, when, and what it showed.
+#[component]
+fn Refused(problem: Problem, retry: Callback<()>) -> impl IntoView {
+    let note = match problem.code {
+        ProblemCode::Gone | ProblemCode::NotFound => {
+            view! { <ProblemNote problem=problem/> }.into_any()
+        }
+        _ => view! { <ProblemNote problem=problem retry=retry/> }.into_any(),
+    };
+    view! { <div class="run-page link-refused">{note}</div> }
+}
+
+/// The view of an open link. An address without a query is as it was handed on: it gets the
+/// link's own first, so that the page finds its view where it always is.
+#[component]
+fn Opened(share: Share) -> impl IntoView {
+    let location = use_location();
+    let (path, search) = (location.pathname, location.search);
+    let wanted = share.query.clone();
+    let bare = search.with_untracked(String::is_empty) && !wanted.is_empty();
+    if bare {
+        let options = NavigateOptions {
+            replace: true,
+            scroll: false,
+            ..NavigateOptions::default()
+        };
+        let address = format!("{}?{wanted}", path.get_untracked());
+        use_navigate()(&address, options);
+    }
+    let ready = Memo::new(move |_| !bare || search.with(|query| !query.is_empty()));
+    let target = share.target.clone();
+    let content = move || {
+        ready.get().then(|| match &target {
+            ShareTarget::Run { run } => {
+                view! { <RunOf id=Signal::stored(run.to_string())/> }.into_any()
+            }
+            ShareTarget::Comparison { .. } => view! { <ComparePage/> }.into_any(),
+        })
+    };
+    view! {
+        <LinkBanner share=share/>
+        {content}
+    }
+}

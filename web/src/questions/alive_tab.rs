@@ -1,0 +1,319 @@
+//! What is alive at a moment, and what came and went between two.
+
+use super::answer::{Answer, ask};
+use super::box_chart::BoxChart;
+use super::honesty::Honesty;
+use super::{Asker, middle};
+use crate::components::problem_note::ProblemNote;
+use crate::format::{self, count};
+use crate::timeline::lanes::step_name;
+use api::alive::{Alive, Changes, GroupShare, Part};
+use api::routes;
+use api::view_state::{Chart, Selection, ViewState};
+use leptos::prelude::*;
+use std::sync::Arc;
+use trace::alive::Dimension;
+use trace::units::EventIdx;
+
+/// Groups listed.
+const LISTED: usize = 100;
+
+/// The tab.
+#[component]
+pub fn AliveTab(asker: Asker) -> impl IntoView {
+    let last = asker.last_event();
+    let at = asker.memo(move |state| state.at.unwrap_or(last).min(last));
+    let other = asker.memo(move |state| state.compared_with.map(|other| other.min(last)));
+    let by = asker.memo(|state| state.by);
+    let alive = ask::<Alive>(move || {
+        Some(asker.path(|s| routes::alive(&s.run, s.device, at.get(), by.get())))
+    });
+    let changes = ask::<Changes>(move || {
+        let (at, other) = (at.get(), other.get()?);
+        let between = (at.min(other), at.max(other));
+        Some(asker.path(|s| routes::changes(&s.run, s.device, between, by.get())))
+    });
+    let content = move || {
+        if let Answer::Failed(problem) = alive.get() {
+            return view! { <ProblemNote problem=problem/> }.into_any();
+        }
+        match alive.with(Answer::shown) {
+            None => view! { <div class="skeleton-row growth-skeleton"></div> }.into_any(),
+            Some(alive) => moment(asker, alive),
+        }
+    };
+    let compared = move || {
+        if let Answer::Failed(problem) = changes.get() {
+            return Some(view! { <ProblemNote problem=problem/> }.into_any());
+        }
+        changes
+            .with(Answer::shown)
+            .map(|changes| between(asker, &changes))
+    };
+    let busy = move || {
+        let waiting = alive.with(Answer::is_waiting) || changes.with(Answer::is_waiting);
+        waiting.to_string()
+    };
+    view! {
+        <div class="questions-head">
+            <h2>"What is alive"</h2>
+            <Honesty asker=asker/>
+        </div>
+        <Moments asker=asker/>
+        <div class="alive-view" aria-busy=busy>
+            {compared}
+            {content}
+        </div>
+    }
+}
+
+/// The moment that the last key or field asks for.
+fn event_of(text: &str, last: EventIdx) -> Option<EventIdx> {
+    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+    let event: u64 = digits.parse().ok()?;
+    Some(EventIdx(event.min(u64::from(last.0)) as u32))
+}
+
+/// The fields that say which moments.
+#[component]
+fn Moments(asker: Asker) -> impl IntoView {
+    let last = asker.last_event();
+    let state = asker.view.state();
+    let update = move |change: &dyn Fn(&mut ViewState)| asker.view.update(|state| change(state));
+    let field = move |of: fn(&ViewState) -> Option<EventIdx>, none: EventIdx| {
+        move || state.with(of).unwrap_or(none).0.to_string()
+    };
+    let set_at = move |event| {
+        let at = event_of(&event_target_value(&event), last);
+        update(&|state| state.at = at);
+    };
+    let set_other = move |event| {
+        let other = event_of(&event_target_value(&event), last);
+        update(&|state| state.compared_with = other);
+    };
+    let here = move |_| update(&|state| state.at = Some(middle(state, last)));
+    let compare = move |_| {
+        update(&|state| {
+            state.compared_with = match state.compared_with {
+                Some(_) => None,
+                None => Some(middle(state, last)),
+            };
+        });
+    };
+    let comparing = move || state.with(|s| s.compared_with.is_some());
+    view! {
+        <div class="controls moments" role="toolbar" aria-label="Moments">
+            <label class="control">
+                "After event"
+                <input
+                    class="input event-field"
+                    inputmode="numeric"
+                    prop:value=field(|s| s.at, last)
+                    on:change=set_at
+                />
+            </label>
+            <button class="button" title="The event in the middle of the picture" on:click=here>
+                "Middle of the picture"
+            </button>
+            <Show when=comparing>
+                <label class="control">
+                    "compared with event"
+                    <input
+                        class="input event-field"
+                        inputmode="numeric"
+                        prop:value=field(|s| s.compared_with, last)
+                        on:change=set_other
+                    />
+                </label>
+            </Show>
+            <button class="button" on:click=compare aria-pressed=move || comparing().to_string()>
+                {move || if comparing() { "One moment only" } else { "Compare two moments" }}
+            </button>
+            <Drawing asker=asker/>
+        </div>
+    }
+}
+
+/// How what is alive is grouped and drawn.
+#[component]
+fn Drawing(asker: Asker) -> impl IntoView {
+    let state = asker.view.state();
+    let dimensions = Dimension::ALL.map(|by| {
+        let selected = move || state.with(|s| s.by == by);
+        view! { <option value=by.name() selected=selected>{by.name()}</option> }
+    });
+    let choose_by = move |event| {
+        if let Ok(by) = event_target_value(&event).parse::<Dimension>() {
+            asker.view.update(|state| {
+                state.by = by;
+                state.root = None;
+            });
+        }
+    };
+    let flame = move || state.with(|s| s.chart == Chart::Flame);
+    let draw = move |chart: Chart| move |_| asker.view.update(|state| state.chart = chart);
+    view! {
+        <label class="control">
+            "Group by"
+            <select class="input" on:change=choose_by>{dimensions}</select>
+        </label>
+        <div class="control segmented" role="group" aria-label="Drawn as">
+            <button
+                class="segment"
+                class:pressed=move || !flame()
+                aria-pressed=move || (!flame()).to_string()
+                on:click=draw(Chart::Treemap)
+            >
+                "Treemap"
+            </button>
+            <button
+                class="segment"
+                class:pressed=flame
+                aria-pressed=move || flame().to_string()
+                on:click=draw(Chart::Flame)
+            >
+                "Flame graph"
+            </button>
+        </div>
+    }
+}
+
+fn moment(asker: Asker, alive: Arc<Alive>) -> AnyView {
+    let place = match &alive.step {
+        Some(step) => {
+            format!(
+                "event {}, in {}",
+                count(u64::from(alive.event.0)),
+                step_name(step)
+            )
+        }
+        None => format!("event {}", count(u64::from(alive.event.0))),
+    };
+    let summary = format!(
+        "{} ({}) allocated after {place}, in {}",
+        alive.total.bytes,
+        format::exact_bytes(alive.total.bytes.get()),
+        format::plural(alive.total.count, "block"),
+    );
+    let groups = groups(asker, &alive.groups, alive.groups_left_out);
+    if alive.total.count == 0 {
+        return view! {
+            <p class="muted questions-empty">{format!("Nothing is allocated after {place}.")}</p>
+        }
+        .into_any();
+    }
+    view! {
+        <p class="alive-summary">{summary}</p>
+        <BoxChart asker=asker alive=alive/>
+        {groups}
+    }
+    .into_any()
+}
+
+/// A table of groups; a click shows a stack in the picture.
+fn groups(asker: Asker, groups: &[GroupShare], left_out: u64) -> AnyView {
+    let hidden = left_out + groups.len().saturating_sub(LISTED) as u64;
+    let rows = groups.iter().take(LISTED).map(|group| {
+        let stack = group.stack;
+        let exact = format::exact_bytes(group.tally.bytes.get());
+        let name = match stack {
+            Some(_) => view! {
+                <button
+                    class="link-button"
+                    title="Highlight it in the picture"
+                    on:click=move |_| asker.select_stack(stack)
+                >
+                    {group.label.clone()}
+                </button>
+            }
+            .into_any(),
+            None => group.label.clone().into_any(),
+        };
+        let selected = asker
+            .memo(move |state| stack.is_some() && state.selection == stack.map(Selection::Group));
+        let inferred = group
+            .inferred
+            .then(|| view! { <span class="badge" title=INFERRED>"inferred"</span> });
+        view! {
+            <tr class:selected=selected>
+                <th scope="row">{name} {inferred}</th>
+                <td class="num" title=exact>{group.tally.bytes.to_string()}</td>
+                <td class="num">{count(group.tally.count)}</td>
+            </tr>
+        }
+    });
+    let rows = rows.collect_view();
+    let more = (hidden > 0).then(|| {
+        view! { <p class="muted">{format!("and {} smaller", format::plural(hidden, "group"))}</p> }
+    });
+    view! {
+        <div class="table-frame">
+            <table class="share-table">
+                <thead>
+                    <tr>
+                        <th scope="col">"Group"</th>
+                        <th scope="col" class="num">"Size"</th>
+                        <th scope="col" class="num">"Blocks"</th>
+                    </tr>
+                </thead>
+                <tbody>{rows}</tbody>
+            </table>
+        </div>
+        {more}
+    }
+    .into_any()
+}
+
+const INFERRED: &str = "Not recorded: inferred from where, in what order and in what size it was \
+                        allocated.";
+
+/// What came and what went.
+fn between(asker: Asker, changes: &Changes) -> AnyView {
+    let (from, to) = (changes.allocated_from.0, changes.allocated_to.0);
+    let change = match to >= from {
+        true => format!("+{}", format::bytes(to - from)),
+        false => format!("−{}", format::bytes(from - to)),
+    };
+    let summary = format!(
+        "From event {} to event {}: {} to {} ({change}). {} came and went in between ({}).",
+        count(u64::from(changes.from.0)),
+        count(u64::from(changes.to.0)),
+        changes.allocated_from,
+        changes.allocated_to,
+        format::plural(changes.passed.count, "block"),
+        changes.passed.bytes,
+    );
+    let part = |title: &str, part: &Part| {
+        let head = format!(
+            "{title}: {} in {}",
+            part.total.bytes,
+            format::plural(part.total.count, "block")
+        );
+        let body = match part.groups.is_empty() {
+            true => view! { <p class="muted questions-empty">"Nothing."</p> }.into_any(),
+            false => groups(asker, &part.groups, part.left_out),
+        };
+        view! { <section><h3>{head}</h3>{body}</section> }
+    };
+    view! {
+        <p class="alive-summary">{summary}</p>
+        <div class="came-and-went">
+            {part("Came", &changes.came)}
+            {part("Went", &changes.went)}
+        </div>
+    }
+    .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_read_however_it_is_grouped() {
+        let last = EventIdx(11_027_734);
+        assert_eq!(event_of("1,234,567", last), Some(EventIdx(1_234_567)));
+        assert_eq!(event_of(" 99999999999 ", last), Some(last));
+        assert_eq!(event_of("the end", last), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! A list of allocations, a page at a time.
+
+use super::Asker;
+use super::answer::{Answer, ask};
+use crate::components::problem_note::ProblemNote;
+use crate::format::{self, count};
+use crate::timeline::lanes::step_name;
+use api::alive::{AllocationFilter, AllocationPage, AllocationRow};
+use api::routes;
+use api::view_state::Selection;
+use leptos::prelude::*;
+use trace::trace::BlockIdx;
+
+/// Allocations of a page.
+const PAGE: usize = 100;
+
+/// Which rows begin another step than the row before them.
+fn new_steps(rows: &[AllocationRow]) -> Vec<bool> {
+    let before = |at: usize| at.checked_sub(1).map(|before| &rows[before].step);
+    (0..rows.len())
+        .map(|at| before(at) != Some(&rows[at].step))
+        .collect()
+}
+
+/// What a filter finds.
+#[component]
+pub fn AllocationList(
+    asker: Asker,
+    /// What to look for; `None`: nothing yet.
+    filter: Signal<Option<AllocationFilter>>,
+    /// What to say when nothing is found.
+    nothing: &'static str,
+) -> impl IntoView {
+    let offset = RwSignal::new(0_u64);
+    Effect::new(move |_| {
+        filter.track();
+        offset.set(0);
+    });
+    let answer = ask::<AllocationPage>(move || {
+        let filter = filter.get()?;
+        let path = |s: &crate::timeline::drive::Source| {
+            routes::allocations(&s.run, s.device, &filter, offset.get(), PAGE)
+        };
+        Some(asker.path(path))
+    });
+    let shown = Memo::new(move |_| answer.with(Answer::shown).map(|page| (*page).clone()));
+    let content = move || {
+        if let Answer::Failed(problem) = answer.get() {
+            return view! { <ProblemNote problem=problem/> }.into_any();
+        }
+        match shown.get() {
+            None => view! { <div class="skeleton-row questions-skeleton"></div> }.into_any(),
+            Some(page) if page.total.count == 0 => {
+                view! { <p class="muted questions-empty">{nothing}</p> }.into_any()
+            }
+            Some(page) => table(asker, page, offset),
+        }
+    };
+    let busy = move || answer.with(Answer::is_waiting).to_string();
+    view! { <section class="allocations" aria-busy=busy>{content}</section> }
+}
+
+fn table(asker: Asker, page: AllocationPage, offset: RwSignal<u64>) -> AnyView {
+    let n = page.items.len() as u64;
+    let total = page.total;
+    let first = page.offset + 1;
+    let summary = format!(
+        "{} in {} · {} – {}",
+        total.bytes,
+        format::plural(total.count, "allocation"),
+        count(first.min(total.count)),
+        count(page.offset + n),
+    );
+    let (back, on) = (page.offset > 0, page.offset + n < total.count);
+    let steps = new_steps(&page.items);
+    let rows = page.items.into_iter().zip(steps);
+    let rows = rows.map(|(row, new)| allocation(asker, row, new));
+    view! {
+        <div class="allocations-head">
+            <p class="alive-summary">{summary}</p>
+            <div class="control">
+                <button
+                    class="button"
+                    disabled=!back
+                    on:click=move |_| offset.update(|o| *o = o.saturating_sub(PAGE as u64))
+                >
+                    "Before"
+                </button>
+                <button
+                    class="button"
+                    disabled=!on
+                    on:click=move |_| offset.update(|o| *o += PAGE as u64)
+                >
+                    "Next"
+                </button>
+            </div>
+        </div>
+        <div class="table-frame">
+            <table class="blocks">
+                <thead>
+                    <tr>
+                        <th scope="col">"Step"</th>
+                        <th scope="col" class="num">"Size"</th>
+                        <th scope="col">"Allocated at"</th>
+                        <th scope="col" class="num">"Event"</th>
+                        <th scope="col" class="num">"Freed"</th>
+                        <th scope="col" class="num">"Outlived"</th>
+                    </tr>
+                </thead>
+                <tbody>{rows.collect_view()}</tbody>
+            </table>
+        </div>
+    }
+    .into_any()
+}
+
+fn allocation(asker: Asker, row: AllocationRow, new_step: bool) -> AnyView {
+    let block = row.block;
+    let selected =
+        asker.memo(move |state| state.selection == Some(Selection::Block(BlockIdx(block))));
+    let step = match &row.step {
+        Some(step) if new_step => step_name(step).to_owned(),
+        None if new_step && row.alloc.is_none() => "before".to_owned(),
+        _ => String::new(),
+    };
+    let event = |event: Option<trace::units::EventIdx>, none: &str| match event {
+        Some(event) => count(u64::from(event.0)),
+        None => none.to_owned(),
+    };
+    let label = match &row.forward {
+        Some(forward) => view! {
+            {format!("backward of {}", forward.label)}
+            <span class="badge" title="No Python stack: inferred from size and order.">
+                "inferred"
+            </span>
+        }
+        .into_any(),
+        None => row.label.clone().into_any(),
+    };
+    let outlived = match row.age {
+        0 => "–".to_owned(),
+        age => format::plural(u64::from(age), "step"),
+    };
+    view! {
+        <tr
+            class="block"
+            class:selected=selected
+            class:new-step=new_step
+            on:click=move |_| asker.select_block(block)
+        >
+            <td>{step}</td>
+            <td class="num" title=format::exact_bytes(row.size.get())>
+                // The row takes the click.
+                <button class="link-button" aria-pressed=move || selected.get().to_string()>
+                    {row.size.to_string()}
+                </button>
+            </td>
+            <td class="block-label">{label}</td>
+            <td class="num">{event(row.alloc, "before")}</td>
+            <td class="num">{event(row.freed, "never")}</td>
+            <td class="num">{outlived}</td>
+        </tr>
+    }
+    .into_any()
+}
+
+/// What was allocated beside an allocation.
+#[component]
+pub fn Beside(asker: Asker, block: BlockIdx) -> impl IntoView {
+    let answer = ask::<AllocationPage>(move || {
+        Some(asker.path(|s| routes::beside(&s.run, s.device, block)))
+    });
+    let rows = move || {
+        let page = answer.with(Answer::shown)?;
+        let row = |row: &AllocationRow| {
+            let (other, own) = (row.block, row.block == block.0);
+            let label = match &row.forward {
+                Some(forward) => format!("backward of {} (inferred)", forward.label),
+                None => row.label.clone(),
+            };
+            view! {
+                <li class:own=own>
+                    <button
+                        class="link-button"
+                        disabled=own
+                        on:click=move |_| asker.select_block(other)
+                    >
+                        {row.size.to_string()}
+                    </button>
+                    <span>{label}</span>
+                </li>
+            }
+        };
+        let rows = page.items.iter().map(row).collect_view();
+        Some(view! { <ol class="beside">{rows}</ol> })
+    };
+    view! {
+        <details class="panel-beside">
+            <summary>"Allocated beside it"</summary>
+            {rows}
+        </details>
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::units::Bytes;
+
+    #[test]
+    fn a_step_is_named_where_it_begins() {
+        let row = |step: Option<&str>| AllocationRow {
+            block: 0,
+            size: Bytes(1),
+            requested: Bytes(1),
+            alloc: None,
+            freed: None,
+            step: step.map(str::to_owned),
+            age: 0,
+            stream: 0,
+            label: String::new(),
+            forward: None,
+        };
+        let rows = [None, None, Some("a"), Some("a"), Some("b")].map(row);
+        assert_eq!(new_steps(&rows), [true, false, true, false, true]);
+        assert!(new_steps(&[]).is_empty());
+    }
+}

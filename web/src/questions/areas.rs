@@ -1,0 +1,239 @@
+//! Geometry of the growth chart: bands stacked over moments, in a box of 1000 × 1000.
+
+use api::alive::Growth;
+
+/// Width and height of the box.
+pub const SIDE: f64 = 1000.0;
+
+/// Which bands are stacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// What the other groups hold lies at the bottom.
+    Shown,
+    /// Only the groups that have a band of their own.
+    Hidden,
+}
+
+impl Rest {
+    /// What to begin with: where the other groups hold far more, growth would be a thin line.
+    pub fn at_first(growth: &Growth) -> Rest {
+        let last = |rest: bool| -> u64 {
+            let bands = growth
+                .bands
+                .iter()
+                .filter(|band| band.key.is_empty() == rest);
+            bands.filter_map(|band| band.bytes.last()).sum()
+        };
+        match last(false) > 0 && last(true) > 3 * last(false) {
+            true => Rest::Hidden,
+            false => Rest::Shown,
+        }
+    }
+}
+
+/// Where a point lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// The moment next to it.
+    pub moment: usize,
+    /// Position of the band in [`Growth::bands`]; `None` above all of them.
+    pub band: Option<usize>,
+}
+
+/// The bands, laid out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Areas {
+    /// Positions in [`Growth::bands`], lowest first: the rest, then what changes least.
+    pub order: Vec<usize>,
+    /// Per moment, the tops of the bands in that order.
+    tops: Vec<Vec<u64>>,
+    /// The level at the upper edge.
+    pub high: u64,
+}
+
+impl Areas {
+    /// Stacks the bands of a chart.
+    pub fn new(growth: &Growth, rest: Rest) -> Areas {
+        let shown = |&at: &usize| rest == Rest::Shown || !growth.bands[at].key.is_empty();
+        let order: Vec<usize> = (0..growth.bands.len()).rev().filter(shown).collect();
+        let tops: Vec<Vec<u64>> = (0..growth.moments.len())
+            .map(|moment| {
+                let mut top = 0;
+                let heights = order.iter().map(|&band| growth.bands[band].bytes[moment]);
+                heights
+                    .map(|height| {
+                        top += height;
+                        top
+                    })
+                    .collect()
+            })
+            .collect();
+        let highest = tops.iter().filter_map(|t| t.last()).max();
+        let high = nice_above(highest.copied().unwrap_or(0));
+        Areas { order, tops, high }
+    }
+
+    /// How many moments there are.
+    pub fn n_moments(&self) -> usize {
+        self.tops.len()
+    }
+
+    /// Left to right, where a moment lies; a single one lies in the middle.
+    pub fn x(&self, moment: usize) -> f64 {
+        match self.n_moments() {
+            0 | 1 => SIDE / 2.0,
+            n => moment as f64 / (n - 1) as f64 * SIDE,
+        }
+    }
+
+    /// Downwards, where a level lies.
+    pub fn y(&self, level: u64) -> f64 {
+        SIDE - level as f64 / self.high.max(1) as f64 * SIDE
+    }
+
+    /// The outline of the band at a position of `order`, as SVG path data.
+    pub fn path(&self, position: usize) -> String {
+        let bottom = |moment: usize| match position {
+            0 => 0,
+            above => self.tops[moment][above - 1],
+        };
+        let n = self.n_moments();
+        // A single moment is drawn as wide as the box.
+        let points: Vec<(f64, usize)> = match n {
+            1 => vec![(0.0, 0), (SIDE, 0)],
+            n => (0..n).map(|moment| (self.x(moment), moment)).collect(),
+        };
+        let mut path = String::new();
+        let upper = points
+            .iter()
+            .map(|&(x, m)| (x, self.y(self.tops[m][position])));
+        let lower = points.iter().rev().map(|&(x, m)| (x, self.y(bottom(m))));
+        for (i, (x, y)) in upper.chain(lower).enumerate() {
+            path += if i == 0 { "M" } else { "L" };
+            path += &format!("{x:.1} {y:.1}");
+        }
+        path + "Z"
+    }
+
+    /// What lies at a point, given as fractions of the width and of the height, downwards.
+    pub fn spot(&self, x: f64, y: f64) -> Option<Spot> {
+        let n = self.n_moments();
+        let last = n.checked_sub(1)?;
+        let moment = (x.clamp(0.0, 1.0) * last as f64).round() as usize;
+        let level = (1.0 - y) * self.high as f64;
+        let at = self.tops[moment]
+            .iter()
+            .position(|&top| top as f64 >= level);
+        Some(Spot {
+            moment,
+            band: at.map(|at| self.order[at]),
+        })
+    }
+
+    /// Levels for lines across, from the lowest; four or so.
+    pub fn ticks(&self) -> Vec<u64> {
+        let step = step_of(self.high);
+        (1..)
+            .map(|i| i * step)
+            .take_while(|&level| level <= self.high)
+            .collect()
+    }
+}
+
+/// A round number of bytes at about a quarter of `high`.
+fn step_of(high: u64) -> u64 {
+    let raw = (high / 4).max(1);
+    let base = 1_u64 << (63 - raw.leading_zeros());
+    match raw {
+        raw if raw == base => base,
+        raw if raw <= base / 2 * 3 => (base / 2 * 3).max(1),
+        _ => base.saturating_mul(2),
+    }
+}
+
+/// The next multiple of a tick.
+fn nice_above(level: u64) -> u64 {
+    let step = step_of(level);
+    level.div_ceil(step).max(1).saturating_mul(step)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use api::alive::{GrowthBand, GrowthMoment};
+    use proptest::prelude::*;
+    use trace::alive::Dimension;
+    use trace::units::EventIdx;
+
+    pub fn growth(bands: &[(&str, &[u64])]) -> Growth {
+        let moments = bands.first().map_or(0, |(_, bytes)| bytes.len());
+        Growth {
+            by: Dimension::Site,
+            moments: (0..moments)
+                .map(|i| GrowthMoment {
+                    event: EventIdx(i as u32 * 10),
+                    step: Some(format!("step {i}")),
+                })
+                .collect(),
+            bands: bands
+                .iter()
+                .map(|(key, bytes)| GrowthBand {
+                    key: (*key).to_owned(),
+                    label: format!("group {key}"),
+                    inferred: false,
+                    stack: None,
+                    bytes: bytes.to_vec(),
+                    counts: vec![1; bytes.len()],
+                })
+                .collect(),
+            others: 3,
+        }
+    }
+
+    #[test]
+    fn what_changes_most_lies_on_top_of_the_rest() {
+        let growth = growth(&[("a", &[0, 100, 200]), ("", &[200, 200, 200])]);
+        let areas = Areas::new(&growth, Rest::Shown);
+        assert_eq!(areas.order, [1, 0]);
+        assert_eq!((areas.high, areas.ticks()), (512, vec![128, 256, 384, 512]));
+        let rest = "M0.0 609.4L500.0 609.4L1000.0 609.4L1000.0 1000.0L500.0 1000.0L0.0 1000.0Z";
+        assert_eq!(areas.path(0), rest);
+        let spot = |x, y| areas.spot(x, y).map(|s| (s.moment, s.band));
+        assert_eq!(spot(0.0, 0.9), Some((0, Some(1))));
+        assert_eq!(spot(1.0, 0.4), Some((2, Some(0))));
+        assert_eq!(spot(0.1, 0.1), Some((0, None)));
+        let alone = Areas::new(&growth, Rest::Hidden);
+        assert_eq!((alone.order.as_slice(), alone.high), (&[0][..], 256));
+    }
+
+    #[test]
+    fn a_large_rest_is_left_out_at_first() {
+        let at_first = |rest| Rest::at_first(&growth(&[("a", &[1, 10]), ("", &[rest, rest])]));
+        assert_eq!((at_first(30), at_first(31)), (Rest::Shown, Rest::Hidden));
+        assert_eq!(Rest::at_first(&growth(&[("", &[5])])), Rest::Shown);
+    }
+
+    #[test]
+    fn nothing_and_a_single_moment_are_drawn_too() {
+        assert_eq!(Areas::new(&growth(&[]), Rest::Shown).spot(0.5, 0.5), None);
+        let one = Areas::new(&growth(&[("a", &[7])]), Rest::Shown);
+        assert!(one.path(0).starts_with("M0.0 "));
+        assert_eq!(one.spot(0.9, 0.99).map(|s| s.moment), Some(0));
+    }
+
+    proptest! {
+        #[test]
+        fn everything_lies_in_the_box(levels in prop::collection::vec(0..1_u64 << 40, 1..40)) {
+            let growth = growth(&[("a", &levels), ("", &levels)]);
+            let areas = Areas::new(&growth, Rest::Shown);
+            let highest = levels.iter().max().unwrap() * 2;
+            prop_assert!(areas.high >= highest);
+            prop_assert!(highest < 64 || areas.high <= highest * 2);
+            prop_assert!((2..=8).contains(&areas.ticks().len()) || areas.high < 8);
+            for (moment, level) in levels.iter().enumerate() {
+                prop_assert!((0.0..=SIDE).contains(&areas.x(moment)));
+                prop_assert!((0.0..=SIDE).contains(&areas.y(level * 2)));
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The growth chart: what is alive at the end of each step, by the code that allocated it.
+
+use super::Asker;
+use super::areas::{Areas, Rest, SIDE, Spot};
+use crate::format::{self, count};
+use crate::timeline::lanes::step_name;
+use api::alive::{Growth, GrowthBand};
+use leptos::prelude::*;
+use std::sync::Arc;
+use wasm_bindgen::JsCast;
+use web_sys::{Element, KeyboardEvent, MouseEvent};
+
+/// Colours of bands that have one of their own.
+const COLOURS: usize = 12;
+
+/// Class of a band's colour.
+fn colour(growth: &Growth, band: usize) -> String {
+    match growth.bands[band].key.is_empty() {
+        true => "cat-rest".to_owned(),
+        false => format!("cat-{}", band % COLOURS),
+    }
+}
+
+/// What the chart says of a spot.
+fn readout(growth: &Growth, areas: &Areas, spot: Spot) -> String {
+    let moment = &growth.moments[spot.moment];
+    let place = match &moment.step {
+        Some(step) => format!("end of {}", step_name(step)),
+        None => format!("event {}", count(u64::from(moment.event.0))),
+    };
+    let total: u64 = areas
+        .order
+        .iter()
+        .map(|&b| growth.bands[b].bytes[spot.moment])
+        .sum();
+    let of = |band: &GrowthBand| {
+        let bytes = band.bytes[spot.moment];
+        format!(
+            "{} · {} ({}) in {}",
+            band.label,
+            format::bytes(bytes),
+            format::exact_bytes(bytes),
+            format::plural(band.counts[spot.moment], "block"),
+        )
+    };
+    let total = format!("total {}", format::bytes(total));
+    match spot.band {
+        Some(band) => format!("{place}: {} · {total}", of(&growth.bands[band])),
+        None => format!("{place}: {total}"),
+    }
+}
+
+/// The spot that an arrow key leads to.
+fn moved(areas: &Areas, from: Option<Spot>, key: &str) -> Option<Spot> {
+    let last = areas.n_moments().checked_sub(1)?;
+    let top = areas.order.last().copied();
+    let Some(spot) = from else {
+        return ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"]
+            .contains(&key)
+            .then_some(Spot {
+                moment: last,
+                band: top,
+            });
+    };
+    let at = spot
+        .band
+        .and_then(|band| areas.order.iter().position(|&b| b == band));
+    let band_at = |at: Option<usize>| at.and_then(|at| areas.order.get(at).copied()).or(spot.band);
+    Some(match key {
+        "ArrowLeft" => Spot {
+            moment: spot.moment.saturating_sub(1),
+            ..spot
+        },
+        "ArrowRight" => Spot {
+            moment: (spot.moment + 1).min(last),
+            ..spot
+        },
+        "ArrowUp" => Spot {
+            band: band_at(at.map(|at| at + 1)).or(top),
+            ..spot
+        },
+        "ArrowDown" => Spot {
+            band: band_at(at.and_then(|at| at.checked_sub(1))).or(top),
+            ..spot
+        },
+        _ => return None,
+    })
+}
+
+const ABOUT: &str = "Memory alive at the end of each step, by group. Arrow keys walk, Enter \
+                     selects.";
+
+/// The chart. Click or Enter selects a group.
+#[component]
+pub fn GrowthChart(asker: Asker, growth: Arc<Growth>) -> impl IntoView {
+    let rest = RwSignal::new(Rest::at_first(&growth));
+    let spot = RwSignal::new(None::<Spot>);
+    let areas = {
+        let growth = Arc::clone(&growth);
+        Memo::new(move |_| Areas::new(&growth, rest.get()))
+    };
+    let growth = StoredValue::new(growth);
+    let show_rest = move |event| {
+        spot.set(None);
+        rest.set(match event_target_checked(&event) {
+            true => Rest::Shown,
+            false => Rest::Hidden,
+        });
+    };
+    let words = move || match spot.get() {
+        Some(spot) => growth.with_value(|g| areas.with(|a| readout(g, a, spot))),
+        None => "Point at a band for its exact values; click it for its allocations.".to_owned(),
+    };
+    view! {
+        <figure class="growth">
+            <figcaption class="growth-head">
+                <h3>"Alive at the end of each step"</h3>
+                <label class="control">
+                    <input
+                        type="checkbox"
+                        prop:checked=move || rest.get() == Rest::Shown
+                        on:change=show_rest
+                    />
+                    "with all other groups"
+                </label>
+            </figcaption>
+            <div class="growth-frame">
+                {move || areas.with(level_labels)}
+                <Plot asker=asker growth=growth areas=areas spot=spot/>
+                {growth.with_value(|g| moment_labels(g))}
+            </div>
+            <p id="growth-readout" class="growth-readout" aria-live="polite">{words}</p>
+        </figure>
+    }
+}
+
+/// The bands themselves.
+#[component]
+fn Plot(
+    asker: Asker,
+    growth: StoredValue<Arc<Growth>>,
+    areas: Memo<Areas>,
+    spot: RwSignal<Option<Spot>>,
+) -> impl IntoView {
+    let selected = asker.memo(|state| state.filter.site.clone());
+    let choose = move |spot: Option<Spot>| {
+        let band = spot.and_then(|spot| spot.band);
+        let band = band.map(|band| growth.with_value(|g| g.bands[band].clone()));
+        // The rest is no group.
+        if let Some(band) = band.filter(|band| !band.key.is_empty()) {
+            select(asker, &band);
+        }
+    };
+    let point = move |event: &MouseEvent| {
+        let (x, y) = fractions(event)?;
+        areas.with_untracked(|areas| areas.spot(x, y))
+    };
+    let keys = move |event: KeyboardEvent| {
+        if event.key() == "Enter" {
+            return choose(spot.get_untracked());
+        }
+        let next = areas.with_untracked(|a| moved(a, spot.get_untracked(), &event.key()));
+        if next.is_some() {
+            event.prevent_default();
+            event.stop_propagation();
+            spot.set(next);
+        }
+    };
+    view! {
+        <svg
+            class="growth-plot"
+            viewBox="0 0 1000 1000"
+            preserveAspectRatio="none"
+            role="img"
+            tabindex="0"
+            aria-label=ABOUT
+            aria-describedby="growth-readout"
+            on:mousemove=move |event| spot.set(point(&event))
+            on:mouseleave=move |_| spot.set(None)
+            on:click=move |event| choose(point(&event))
+            on:keydown=keys
+        >
+            {move || growth.with_value(|g| areas.with(|a| bands(g, a, selected, spot)))}
+            {move || cursor(&areas.get(), spot.get())}
+        </svg>
+    }
+}
+
+/// Where a pointer is over an element, from its left and from its top.
+fn fractions(event: &MouseEvent) -> Option<(f64, f64)> {
+    let element = event.current_target()?.dyn_into::<Element>().ok()?;
+    let rect = element.get_bounding_client_rect();
+    let x = (f64::from(event.client_x()) - rect.left()) / rect.width().max(1.0);
+    let y = (f64::from(event.client_y()) - rect.top()) / rect.height().max(1.0);
+    Some((x, y))
+}
+
+/// Selects a band's group.
+fn select(asker: Asker, band: &GrowthBand) {
+    let site = Some(band.key.clone());
+    asker.view.update(|state| {
+        state.filter.site = site;
+        super::show_stack(state, band.stack);
+    });
+}
+
+fn bands(
+    growth: &Growth,
+    areas: &Areas,
+    selected: Memo<Option<String>>,
+    spot: RwSignal<Option<Spot>>,
+) -> AnyView {
+    let paths = areas.order.iter().enumerate().map(|(position, &band)| {
+        let key = growth.bands[band].key.clone();
+        let dimmed = move || selected.with(|s| s.as_ref().is_some_and(|s| *s != key));
+        let pointed = move || spot.get().is_some_and(|spot| spot.band == Some(band));
+        view! {
+            <path
+                class=format!("band {}", colour(growth, band))
+                class:dimmed=dimmed
+                class:pointed=pointed
+                data-band=band.to_string()
+                d=areas.path(position)
+            ></path>
+        }
+    });
+    paths.collect_view().into_any()
+}
+
+fn cursor(areas: &Areas, spot: Option<Spot>) -> Option<AnyView> {
+    let spot = spot.filter(|spot| spot.moment < areas.n_moments())?;
+    let x = areas.x(spot.moment);
+    let x = x.to_string();
+    let line = view! {
+        <line class="growth-cursor" x1=x.clone() x2=x y1="0" y2="1000"></line>
+    };
+    Some(line.into_any())
+}
+
+fn level_labels(areas: &Areas) -> AnyView {
+    let labels = areas.ticks().into_iter().map(|level| {
+        let top = format!("{}%", areas.y(level) / SIDE * 100.0);
+        view! { <span class="growth-level" style:top=top>{format::bytes(level)}</span> }
+    });
+    view! { <div class="growth-levels" aria-hidden="true">{labels.collect_view()}</div> }.into_any()
+}
+
+/// The first and the last moment, and some between.
+fn moment_labels(growth: &Growth) -> AnyView {
+    const LABELS: usize = 6;
+    let n = growth.moments.len();
+    let every = n.div_ceil(LABELS).max(1);
+    let labels = (0..n).step_by(every).map(|at| {
+        let left = format!("{}%", at as f64 / n.saturating_sub(1).max(1) as f64 * 100.0);
+        let text = match &growth.moments[at].step {
+            Some(_) => at.to_string(),
+            None => count(u64::from(growth.moments[at].event.0)),
+        };
+        view! { <span class="growth-moment" style:left=left>{text}</span> }
+    });
+    view! { <div class="growth-moments" aria-hidden="true">{labels.collect_view()}</div> }
+        .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::questions::areas::tests::growth;
+
+    #[test]
+    fn arrows_walk_over_moments_and_bands() {
+        let growth = growth(&[("a", &[1, 2]), ("b", &[3, 4]), ("", &[5, 6])]);
+        let areas = Areas::new(&growth, Rest::Shown);
+        let walk = |keys: &[&str]| {
+            let spot = keys.iter().fold(None, |spot, key| moved(&areas, spot, key));
+            spot.map(|s| (s.moment, s.band))
+        };
+        assert_eq!(
+            walk(&["ArrowLeft"]),
+            Some((1, Some(0))),
+            "it begins at the end, on top"
+        );
+        assert_eq!(walk(&["ArrowLeft", "ArrowLeft"]), Some((0, Some(0))));
+        assert_eq!(walk(&["ArrowDown", "ArrowDown"]), Some((1, Some(1))));
+        assert_eq!(
+            walk(&["ArrowDown", "ArrowUp"]),
+            Some((1, Some(0))),
+            "there is nothing above"
+        );
+        assert_eq!(walk(&["x"]), None);
+    }
+
+    #[test]
+    fn a_spot_is_read_out_exactly() {
+        let growth = growth(&[("a", &[1, 2048]), ("", &[5, 6])]);
+        let areas = Areas::new(&growth, Rest::Shown);
+        let spot = Spot {
+            moment: 1,
+            band: Some(0),
+        };
+        assert_eq!(
+            readout(&growth, &areas, spot),
+            "end of step 1: group a · 2.00 KiB (2,048 B) in 1 block · total 2.01 KiB"
+        );
+    }
+}

@@ -1,0 +1,24 @@
+//! Badges that say what limits an answer, on every view.
+
+use super::{Asker, words};
+use crate::components::badge::BadgeView;
+use leptos::prelude::*;
+
+/// The badges of the device that is asked about.
+#[component]
+pub fn Honesty(asker: Asker) -> impl IntoView {
+    let found = asker.run.with_value(|run| {
+        asker
+            .device
+            .with_value(|device| words::honesty(run, device))
+    });
+    let badges = found.into_iter().map(|(badge, detail)| {
+        view! {
+            <details class="note">
+                <summary><BadgeView badge=badge/></summary>
+                <p>{detail}</p>
+            </details>
+        }
+    });
+    view! { <div class="honesty" aria-label="What limits this">{badges.collect_view()}</div> }
+}

@@ -1,0 +1,127 @@
+//! What is asked about a run below its picture: does it leak, what is alive, which allocations.
+//!
+//! ```text
+//! api::leaks, api::alive -> answer (fetched) -> areas, boxes (geometry) -> charts, tables
+//! ```
+//!
+//! The geometry ([`areas`], [`boxes`]) and the words ([`words`]) are pure and tested natively; the
+//! rest wires them to the page. Everything chosen lives in the [`api::view_state`].
+
+mod alive_tab;
+mod allocation_list;
+mod allocations_tab;
+pub mod answer;
+pub mod areas;
+mod box_chart;
+pub mod boxes;
+mod filter_box;
+mod group_table;
+mod growth_chart;
+mod honesty;
+mod leaks_tab;
+mod tabs;
+pub mod words;
+
+pub use allocation_list::Beside;
+pub use tabs::{Questions, TabBar};
+
+use crate::timeline::drive::Source;
+use crate::url_state::UrlState;
+use api::runs::{DeviceSummary, RunDetail};
+use api::view_state::{Picture, Selection, ViewState};
+use leptos::prelude::*;
+use std::sync::Arc;
+use trace::tiles::GroupBy;
+use trace::trace::BlockIdx;
+use trace::units::EventIdx;
+
+/// What every question needs. `Copy`.
+#[derive(Clone, Copy)]
+pub struct Asker {
+    /// Of which run and device.
+    source: StoredValue<Source>,
+    /// The device.
+    device: StoredValue<DeviceSummary>,
+    /// The run.
+    run: StoredValue<Arc<RunDetail>>,
+    /// What is chosen.
+    view: UrlState<ViewState>,
+}
+
+impl Asker {
+    /// Asks about a device.
+    pub fn new(
+        run: Arc<RunDetail>,
+        source: Source,
+        device: &DeviceSummary,
+        view: UrlState<ViewState>,
+    ) -> Asker {
+        Asker {
+            source: StoredValue::new(source),
+            device: StoredValue::new(device.clone()),
+            run: StoredValue::new(run),
+            view,
+        }
+    }
+
+    fn path(self, of: impl FnOnce(&Source) -> String) -> String {
+        self.source.with_value(of)
+    }
+
+    fn last_event(self) -> EventIdx {
+        EventIdx(self.device.with_value(|d| d.events.saturating_sub(1)))
+    }
+
+    /// A part of the state that changes when it does.
+    fn memo<T: Clone + PartialEq + Send + Sync + 'static>(
+        self,
+        of: impl Fn(&ViewState) -> T + Send + Sync + 'static,
+    ) -> Memo<T> {
+        let state = self.view.state();
+        Memo::new(move |_| state.with(&of))
+    }
+
+    /// Selects an allocation in the picture and in the panel.
+    fn select_block(self, block: u32) {
+        let selection = Some(Selection::Block(BlockIdx(block)));
+        self.view.update(|state| state.selection = selection);
+    }
+
+    /// Highlights the band of a stack in the picture.
+    fn select_stack(self, stack: Option<u32>) {
+        self.view.update(|state| show_stack(state, stack));
+    }
+}
+
+/// Makes the picture show a stack's band.
+fn show_stack(state: &mut ViewState, stack: Option<u32>) {
+    let Some(stack) = stack else { return };
+    state.picture = Picture::Mountain;
+    state.group_by = GroupBy::Stack;
+    state.selection = Some(Selection::Group(stack));
+}
+
+/// The moment in the middle of what the picture shows.
+fn middle(state: &ViewState, last: EventIdx) -> EventIdx {
+    let (from, to) = state.window.unwrap_or((0.0, f64::from(last.0)));
+    let middle = ((from + to) / 2.0).round().max(0.0);
+    EventIdx((middle as u32).min(last.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_lies_within_the_trace() {
+        let view = |window| ViewState {
+            window,
+            ..ViewState::default()
+        };
+        assert_eq!(middle(&view(None), EventIdx(100)), EventIdx(50));
+        assert_eq!(
+            middle(&view(Some((90.0, 500.0))), EventIdx(100)),
+            EventIdx(100)
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! The tabs of a run: the picture alone, or with an answer below it.
+
+use super::Asker;
+use super::alive_tab::AliveTab;
+use super::allocations_tab::AllocationsTab;
+use super::leaks_tab::LeaksTab;
+use crate::components::keys::{is_shortcut, on_key};
+use crate::url_state::UrlState;
+use api::view_state::{Tab, ViewState};
+use leptos::prelude::*;
+use wasm_bindgen::JsCast;
+use web_sys::{HtmlElement, KeyboardEvent};
+
+/// What a tab is called.
+const fn title(tab: Tab) -> &'static str {
+    match tab {
+        Tab::Timeline => "Timeline",
+        Tab::Leaks => "Leaks",
+        Tab::Alive => "Alive",
+        Tab::Allocations => "Allocations",
+    }
+}
+
+const fn id(tab: Tab) -> &'static str {
+    match tab {
+        Tab::Timeline => "tab-timeline",
+        Tab::Leaks => "tab-leaks",
+        Tab::Alive => "tab-alive",
+        Tab::Allocations => "tab-allocations",
+    }
+}
+
+/// The tab that a key on the bar leads to.
+fn after_key(tab: Tab, key: &str) -> Option<Tab> {
+    let at = Tab::ALL.iter().position(|&t| t == tab)?;
+    let n = Tab::ALL.len();
+    let to = match key {
+        "ArrowRight" => (at + 1) % n,
+        "ArrowLeft" => (at + n - 1) % n,
+        "Home" => 0,
+        "End" => n - 1,
+        _ => return None,
+    };
+    Some(Tab::ALL[to])
+}
+
+/// The bar. Arrow keys walk along it; 1 to 4 choose anywhere on the page.
+#[component]
+pub fn TabBar(view: UrlState<ViewState>) -> impl IntoView {
+    let state = view.state();
+    let chosen = Memo::new(move |_| state.with(|s| s.tab));
+    let choose = move |tab: Tab| view.update(|state| state.tab = tab);
+    on_key(move |event| {
+        let number = event.key().parse::<usize>().ok();
+        let tab = number.and_then(|n| Tab::ALL.get(n.checked_sub(1)?).copied());
+        if let Some(tab) = tab.filter(|_| is_shortcut(event)) {
+            choose(tab);
+        }
+    });
+    let keys = move |event: KeyboardEvent| {
+        if let Some(tab) = after_key(chosen.get_untracked(), &event.key()) {
+            event.prevent_default();
+            event.stop_propagation();
+            choose(tab);
+            let element = document().get_element_by_id(id(tab));
+            if let Some(element) = element.and_then(|e| e.dyn_into::<HtmlElement>().ok()) {
+                // Fails only for an element that left the page meanwhile.
+                let _ = element.focus();
+            }
+        }
+    };
+    let tabs = Tab::ALL.into_iter().enumerate().map(|(at, tab)| {
+        let selected = move || chosen.get() == tab;
+        view! {
+            <button
+                role="tab"
+                id=id(tab)
+                class="tab"
+                class:selected=selected
+                title=format!("{} ({})", title(tab), at + 1)
+                aria-selected=move || selected().to_string()
+                aria-controls="questions"
+                tabindex=move || if selected() { "0" } else { "-1" }
+                on:click=move |_| choose(tab)
+            >
+                {title(tab)}
+            </button>
+        }
+    });
+    view! {
+        <div class="tabs" role="tablist" aria-label="Questions" on:keydown=keys>
+            {tabs.collect_view()}
+        </div>
+    }
+}
+
+/// What is shown below the picture.
+#[component]
+pub fn Questions(asker: Asker) -> impl IntoView {
+    let tab = asker.memo(|state| state.tab);
+    let content = move || match tab.get() {
+        Tab::Timeline => ().into_any(),
+        Tab::Leaks => view! { <LeaksTab asker=asker/> }.into_any(),
+        Tab::Alive => view! { <AliveTab asker=asker/> }.into_any(),
+        Tab::Allocations => view! { <AllocationsTab asker=asker/> }.into_any(),
+    };
+    let hidden = move || tab.get() == Tab::Timeline;
+    view! {
+        <div
+            id="questions"
+            class="questions"
+            role="tabpanel"
+            aria-labelledby=move || id(tab.get())
+            hidden=hidden
+        >
+            {content}
+        </div>
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrows_go_round() {
+        let mut tab = Tab::Timeline;
+        for expected in [Tab::Leaks, Tab::Alive, Tab::Allocations, Tab::Timeline] {
+            tab = after_key(tab, "ArrowRight").unwrap();
+            assert_eq!(tab, expected);
+        }
+        assert_eq!(after_key(tab, "ArrowLeft"), Some(Tab::Allocations));
+        assert_eq!(after_key(tab, "x"), None);
+    }
+}

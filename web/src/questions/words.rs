@@ -1,0 +1,226 @@
+//! What answers are called: verdicts, patterns, groups, badges.
+
+use crate::components::badge::{Badge, Weight, badge};
+use crate::format;
+use api::inspect::Verdict;
+use api::leaks::{LeakGroup, Leaks, Pattern};
+use api::runs::{DeviceSummary, RunDetail};
+use trace::trace::StepSource;
+use trace::units::Bytes;
+
+/// The headline of a verdict.
+pub fn headline(leaks: &Leaks) -> String {
+    match leaks.verdict {
+        Verdict::Leak if leaks.bytes_per_step > 0.0 => {
+            format!("Leaks {} a step", rounded(leaks.bytes_per_step))
+        }
+        Verdict::Leak => "Grows within each step".to_owned(),
+        Verdict::Clean => "Does not leak".to_owned(),
+        Verdict::CannotTell => "Cannot tell".to_owned(),
+    }
+}
+
+/// The verdict in a word, as classes and badges name it.
+pub const fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Leak => "leak",
+        Verdict::Clean => "clean",
+        Verdict::CannotTell => "cannot tell",
+    }
+}
+
+/// A sentence as one: with a capital and a full stop.
+pub fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string());
+    format!("{}{}.", first.unwrap_or_default(), chars.as_str())
+}
+
+/// How a group grows.
+pub fn pattern(group: &LeakGroup) -> String {
+    match (group.pattern, group.every, &group.scope) {
+        (Pattern::EveryStep, ..) => "every step".to_owned(),
+        (Pattern::EveryNth, Some(n), _) => format!("every {n} steps"),
+        (Pattern::EveryNth, None, _) => "now and then".to_owned(),
+        (Pattern::WithinStep, _, Some(scope)) => format!("within steps, each “{scope}”"),
+        (Pattern::WithinStep, ..) => "within steps".to_owned(),
+        (Pattern::Enlarged, ..) => "a buffer that is enlarged".to_owned(),
+    }
+}
+
+/// What to call a group: the function that explains it, else its size.
+pub fn group_name(group: &LeakGroup) -> String {
+    let named = group.frame.as_ref().or(group.alloc_frame.as_ref());
+    match (named, &group.forward) {
+        (Some(frame), _) => frame.name.clone(),
+        (None, Some(forward)) => format!("backward of {}", forward.label),
+        (None, None) => match group.site.strip_prefix('z').map(str::parse) {
+            Some(Ok(0)) => "no stack recorded, of many sizes".to_owned(),
+            Some(Ok(size)) => format!("no stack recorded, {} each", Bytes(size)),
+            _ => "no stack recorded".to_owned(),
+        },
+    }
+}
+
+/// `8.00 MiB ± 1.20 KiB`; the error is left out when there is none.
+pub fn rate(per_step: f64, error: f64) -> String {
+    match error >= 0.5 {
+        true => format!("{} ± {}", rounded(per_step), rounded(error)),
+        false => rounded(per_step),
+    }
+}
+
+/// `2`, or `0.25`.
+pub fn amount(count: f64) -> String {
+    match count {
+        whole if (whole - whole.round()).abs() < 0.005 => format!("{whole:.0}"),
+        part => format!("{part:.2}"),
+    }
+}
+
+fn rounded(bytes: f64) -> String {
+    Bytes(bytes.max(0.0).round() as u64).to_string()
+}
+
+/// What limits every answer about a device: shown with each of them.
+pub fn honesty(run: &RunDetail, device: &DeviceSummary) -> Vec<(Badge, String)> {
+    let mut badges = Vec::new();
+    let caution = |label: &str| Badge {
+        label: label.to_owned(),
+        about: "",
+        weight: Weight::Caution,
+    };
+    match device.step_source {
+        StepSource::Annotations => {}
+        StepSource::Inferred => badges.push((
+            caution("steps inferred"),
+            "Steps are inferred from what repeats: where they begin is a guess.".to_owned(),
+        )),
+        StepSource::None => badges.push((
+            caution("no steps"),
+            "Nothing marks steps, and no sequence of allocations repeats often enough.".to_owned(),
+        )),
+    }
+    let concerns = [
+        "ring_wrapped",
+        "no_stacks",
+        "no_events",
+        "state_only",
+        "late_start",
+    ];
+    let about = format!("device {}:", device.device);
+    for note in &run.quality_notes {
+        let other = note.detail.starts_with("device ") && !note.detail.starts_with(&about);
+        if concerns.contains(&note.code.as_str()) && !other {
+            badges.push((
+                badge(&note.code),
+                sentence(note.detail.trim_end_matches('.')),
+            ));
+        }
+    }
+    badges.extend(fidelity(device));
+    badges
+}
+
+/// How well the allocator's rules reproduce the recorded addresses; sizes of blocks rest on it.
+fn fidelity(device: &DeviceSummary) -> Option<(Badge, String)> {
+    let fidelity = device.fidelity;
+    if fidelity.allocs == 0 {
+        return None;
+    }
+    let missed = fidelity.allocs - fidelity.predicted;
+    let percent = format::percent(fidelity.predicted, fidelity.allocs);
+    let weight = if missed * 20 > fidelity.allocs {
+        Weight::Caution
+    } else {
+        Weight::Info
+    };
+    let badge = Badge {
+        label: format!("fidelity {percent} %"),
+        about: "",
+        weight,
+    };
+    let detail = format!(
+        "The allocator's rules predict the address of {} of {} allocations; block sizes, and so \
+         the bytes here, rest on them.",
+        format::count(fidelity.predicted),
+        format::count(fidelity.allocs),
+    );
+    Some((badge, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::timeline::FrameText;
+    use trace::trace::Fidelity;
+
+    fn group() -> LeakGroup {
+        LeakGroup {
+            site: "z4096".to_owned(),
+            stack: None,
+            frame: None,
+            frame_inferred: false,
+            alloc_frame: None,
+            forward: None,
+            pattern: Pattern::EveryNth,
+            every: Some(5),
+            scope: None,
+            count_per_step: 0.2,
+            bytes_per_step: 819.2,
+            slope_error: 0.0,
+            confidence: 0.9,
+            first_step: 4,
+            last_step: 24,
+            live_count: 5,
+            live_bytes: Bytes(20480),
+            evidence: vec![],
+        }
+    }
+
+    #[test]
+    fn groups_have_a_name_whatever_is_known() {
+        let mut group = group();
+        assert_eq!(group_name(&group), "no stack recorded, 4.00 KiB each");
+        assert_eq!(pattern(&group), "every 5 steps");
+        group.frame = Some(FrameText {
+            name: "keep".to_owned(),
+            filename: "cache.py".to_owned(),
+            line: 3,
+        });
+        assert_eq!(group_name(&group), "keep");
+    }
+
+    #[test]
+    fn rates_say_their_error_where_there_is_one() {
+        assert_eq!(rate(8_388_608.0, 0.2), "8.00 MiB");
+        assert_eq!(rate(8_388_608.0, 1228.8), "8.00 MiB ± 1.20 KiB");
+        assert_eq!((amount(2.0), amount(0.25)), ("2".into(), "0.25".into()));
+        assert_eq!(sentence("memory grows"), "Memory grows.");
+    }
+
+    #[test]
+    fn nearly_all_is_not_all() {
+        let mut device = DeviceSummary {
+            device: 0,
+            events: 1,
+            blocks: 1,
+            series: Default::default(),
+            fidelity: Fidelity {
+                allocs: 100_000,
+                predicted: 99_999,
+            },
+            unmatched_frees: 0,
+            step_source: StepSource::Annotations,
+            steps: 1,
+            time: None,
+            oom_events: vec![],
+        };
+        let label = |device: &DeviceSummary| fidelity(device).map(|(badge, _)| badge.label);
+        assert_eq!(label(&device).as_deref(), Some("fidelity 99 %"));
+        device.fidelity.predicted = 100_000;
+        assert_eq!(label(&device).as_deref(), Some("fidelity 100 %"));
+        device.fidelity = Fidelity::default();
+        assert_eq!(label(&device), None);
+    }
+}
