@@ -4,6 +4,9 @@
 use super::survivors::{Kept, Survey};
 use super::{MAX_GAP_SPREAD, MIN_GROWTHS, MIN_LATE_GROWTHS, MIN_STEPS, Pattern};
 
+/// First steps that differ in many programs (optimizer state, workspaces).
+const FIRST_STEPS: usize = 2;
+
 /// Growth that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Growth {
@@ -183,9 +186,10 @@ fn by_level(kept: &Kept, survey: &Survey) -> Finding {
     // Fewer blocks than rises: they grow instead of becoming more.
     let replaced = (more as usize) * 2 < rises.len();
     let is_bounded = match replaced {
-        // Chance also makes sizes rise, but with falls in between.
+        // Chance also makes sizes rise, but with falls in between or before; the first steps may
+        // be special.
         true => {
-            !kept.live[rhythm.first - 1..].is_sorted()
+            !kept.live[FIRST_STEPS.min(rhythm.first - 1)..].is_sorted()
                 || grows_with_the_program(kept, survey, rhythm.first)
         }
         // More and more blocks, all of them young, are a program that grows, not one that keeps.

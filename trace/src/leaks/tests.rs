@@ -594,7 +594,7 @@ proptest! {
             }
         })
         .report();
-        prop_assert_ne!(report.verdict, Verdict::Leak);
+        prop_assert_ne!(report.verdict, Verdict::Leak, "{} {:?}", report.reason, report.groups);
     }
 
     /// A steady leak is found at any size that counts, from any step of the first half on.

@@ -196,7 +196,7 @@ async fn comparisons_are_recorded_for_a_pull_request() {
     };
     assert_eq!(listed("").await.len(), 2);
     let of_pr = "?pr=https%3A%2F%2Fgithub.com%2Fhuggingface%2Ftrl%2Fpull%2F5700";
-    assert_eq!(listed(of_pr).await, [second.clone()]);
+    assert_eq!(listed(of_pr).await, std::slice::from_ref(&second));
     let path = routes::comparison(&first.id);
     let got: RecordedComparison = server.get(&path).await.expect(StatusCode::OK).read();
     assert_eq!(got, second);

@@ -299,23 +299,13 @@ fn status(shared: Shared, pair: &Pair, label: &str) -> AnyView {
     let row = &pair.row;
     let cancel = || {
         let path = routes::bench_row_cancel(&row.id);
-        act(
-            shared,
-            ("Cancel", Icon::Close),
-            label,
-            "Not cancelled",
-            path,
-        )
+        let name = ("Cancel", Icon::Close);
+        act(shared, name, label, "Not cancelled", path)
     };
     let rerun = || {
         let path = routes::bench_row_rerun(&row.id);
-        act(
-            shared,
-            ("Run again", Icon::Retry),
-            label,
-            "Not queued",
-            path,
-        )
+        let name = ("Run again", Icon::Retry);
+        act(shared, name, label, "Not queued", path)
     };
     let (badge, button, text) = match &row.state {
         BenchRowState::Queued { ahead } => {
@@ -341,18 +331,22 @@ fn status(shared: Shared, pair: &Pair, label: &str) -> AnyView {
         BenchRowState::Done => {
             let said = sentence(row, pair.baseline.as_ref());
             let text = view! { <p>{said} " " {compare(pair)}</p> }.into_any();
-            let status = row.result.as_ref().map(|result| result.status);
-            let badge = match &row.hypothesis {
-                // A word about published code it cannot be.
-                Some(_) => status
-                    .map(|status| plain_badge("badge", status.word()))
-                    .into_any(),
-                None => status.map(badge).into_any(),
-            };
-            (badge, rerun(), text)
+            (verdict_badge(row), rerun(), text)
         }
     };
     view! { <div class="bench-status">{badge} {button} {text}</div> }.into_any()
+}
+
+/// The word that sums a result up. About a hypothesis it says nothing of published code, so it has
+/// no colour there.
+fn verdict_badge(row: &BenchRow) -> AnyView {
+    let status = row.result.as_ref().map(|result| result.status);
+    match &row.hypothesis {
+        Some(_) => status
+            .map(|status| plain_badge("badge", status.word()))
+            .into_any(),
+        None => status.map(badge).into_any(),
+    }
 }
 
 fn plain_badge(class: &'static str, word: &'static str) -> AnyView {

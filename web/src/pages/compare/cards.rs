@@ -14,7 +14,7 @@ use trace::units::Bytes;
 /// What differs between the baseline and the run that is looked at, before any memory does.
 #[component]
 pub fn Conditions(focus: Focus) -> impl IntoView {
-    let rows = move || {
+    move || {
         let conditions = focus.difference()?.conditions.clone();
         if conditions.is_empty() {
             return None;
@@ -37,8 +37,7 @@ pub fn Conditions(focus: Focus) -> impl IntoView {
                 <ul>{rows}</ul>
             </section>
         })
-    };
-    rows
+    }
 }
 
 /// One card for each run after the baseline; the one that is looked at is pressed.

@@ -37,6 +37,14 @@ struct Stage {
     drag: RwSignal<Option<(f64, f64)>>,
 }
 
+/// What is visible of the axis.
+#[derive(Clone, Copy)]
+struct Frame {
+    whole: (f64, f64),
+    window: (f64, f64),
+    align: Align,
+}
+
 impl Stage {
     fn places(self) -> Places {
         Places::of(self.size.get_untracked(), Detail::Full)
@@ -69,38 +77,43 @@ impl Stage {
         self.focus.view.update(|state| state.window = window);
     }
 
-    /// Whole and visible window, and the axis, without tracking.
-    fn frame(self) -> Option<((f64, f64), (f64, f64), Align)> {
-        let curves = self.source.shown.get_untracked()?;
+    /// What is visible, without tracking.
+    fn frame(self) -> Option<Frame> {
+        let whole = self.source.shown.get_untracked()?.whole;
         let state = self.focus.view.state().get_untracked();
-        Some((
-            curves.whole,
-            state.window.unwrap_or(curves.whole),
-            state.align,
-        ))
+        Some(Frame {
+            whole,
+            window: state.window.unwrap_or(whole),
+            align: state.align,
+        })
     }
 
     fn zoom(self, at: Option<f64>, factor: f64) {
-        if let Some((whole, window, align)) = self.frame() {
+        if let Some(Frame {
+            whole,
+            window,
+            align,
+        }) = self.frame()
+        {
             let at = at.unwrap_or((window.0 + window.1) / 2.0);
             self.show(overlay::zoomed(window, whole, at, factor, align));
         }
     }
 
     fn pan(self, by: f64) {
-        if let Some((whole, window, _)) = self.frame() {
+        if let Some(Frame { whole, window, .. }) = self.frame() {
             self.show(overlay::panned(window, whole, by));
         }
     }
 
     fn axis_at(self, css_x: f64) -> Option<f64> {
-        let (_, window, _) = self.frame()?;
+        let Frame { window, .. } = self.frame()?;
         Some(self.places().axis_at(window, css_x))
     }
 
     /// Moves the place that is read by a share of the window.
     fn move_cursor(self, by: f64) {
-        let Some((_, window, _)) = self.frame() else {
+        let Some(Frame { window, .. }) = self.frame() else {
             return;
         };
         let at = self
