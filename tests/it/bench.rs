@@ -45,6 +45,7 @@ async fn pictures(browser: &Browser, name: &str) {
             browser.set_theme(theme).await;
             let name = format!("{name}-{viewport:?}-{theme:?}").to_lowercase();
             browser.screenshot(&name).await;
+            assert!(!browser.scrolls_sideways().await, "{name} scrolls sideways");
         }
     }
     browser.set_viewport(Viewport::Desktop).await;

@@ -219,9 +219,7 @@ async fn the_page_shows_in_both_themes_and_sizes() {
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 let name = format!("{page}-{viewport:?}-{theme:?}").to_lowercase();
                 browser.screenshot(&name).await;
-                let wide = "return document.documentElement.scrollWidth > innerWidth;";
-                let sideways = browser.eval(wide).await;
-                assert_eq!(sideways, Value::Bool(false), "{name} scrolls sideways");
+                assert!(!browser.scrolls_sideways().await, "{name} scrolls sideways");
             }
         }
     }

@@ -114,6 +114,14 @@ impl Browser {
         answer.unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
+    /// Whether the page is wider than the screen. Not `innerWidth`: on a phone that grows with what
+    /// is too wide.
+    pub async fn scrolls_sideways(&self) -> bool {
+        let script = "const page = document.documentElement;
+                      return page.scrollWidth > page.clientWidth;";
+        self.eval(script).await == Value::Bool(true)
+    }
+
     /// What the page complained about since the last call: errors, refused requests, violations of
     /// the content security policy.
     pub async fn complaints(&self) -> Vec<String> {

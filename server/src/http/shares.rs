@@ -308,7 +308,9 @@ async fn unfolding(app: &App, share: &Share, image: &str) -> String {
             ended(share, None),
         ),
     };
-    let has_image = share.state == ShareState::Active;
+    // Comparisons have a card in words only.
+    let is_run = matches!(share.target, ShareTarget::Run { .. });
+    let has_image = is_run && share.state == ShareState::Active;
     let mut tags = vec![
         ("property", "og:type", "website"),
         ("property", "og:site_name", "Tidemark"),

@@ -29,6 +29,7 @@ pub fn Header() -> impl IntoView {
             </A>
             <nav class="app-nav" aria-label="Pages">
                 <A href=routes::RUNS_PAGE exact=true>"Runs"</A>
+                <A href=routes::COMPARE_PAGE>"Compare"</A>
                 <A href=routes::BENCH_PAGE>"Bench"</A>
             </nav>
             <ConnectionChip/>
