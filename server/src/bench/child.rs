@@ -18,9 +18,9 @@ use std::path::PathBuf;
 /// Status of a process whose server has gone.
 const ORPHANED: i32 = 3;
 
-/// Address space beyond the memory limit: program, stacks, and what the allocator reserves without
-/// using it, a gigabyte at a time. Memory that is really used is watched from outside.
-const OVERHEAD: u64 = 4 << 30;
+/// Address space beyond the memory limit: program, stacks, arenas of the allocator. Memory that is
+/// really used is watched from outside.
+const OVERHEAD: u64 = 1 << 30;
 
 /// One row to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
