@@ -1,20 +1,8 @@
 //! A bench, from the page to the run behind a row.
 
+use crate::explore::wait_until;
 use fantoccini::Locator;
-use serde_json::Value;
-use std::time::{Duration, Instant};
 use tests::{Browser, TestServer, Theme, Viewport};
-
-async fn wait_until(browser: &Browser, what: &str, seconds: u64, script: &str) {
-    let started = Instant::now();
-    while browser.eval(script).await != Value::Bool(true) {
-        assert!(
-            started.elapsed() < Duration::from_secs(seconds),
-            "{what}: not in {seconds} s"
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
 
 /// Presses what `selector` finds, as a person would.
 async fn press(browser: &Browser, selector: &str) {

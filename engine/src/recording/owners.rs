@@ -35,7 +35,7 @@ pub(super) struct Owner {
 pub(super) fn owners(session: &Session, workload: &dyn Workload) -> BTreeMap<u64, Owner> {
     let mut walk = Walk::default();
     workload.visit(&mut |name, tensor| walk.variable(name, tensor));
-    for (what, storage) in session.library_memory() {
+    for (what, storage) in session.workspace_memory() {
         walk.claim(storage, Some(what), None, what.to_owned());
     }
     walk.offloader(session);

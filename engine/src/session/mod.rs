@@ -500,7 +500,7 @@ impl Session {
     // ---- backward ------------------------------------------------------------------------
 
     /// Memory that libraries hold for the rest of the run, with what each piece is.
-    pub(crate) fn library_memory(&self) -> impl Iterator<Item = (&'static str, &Rc<Storage>)> {
+    pub(crate) fn workspace_memory(&self) -> impl Iterator<Item = (&'static str, &Rc<Storage>)> {
         let [forward, backward] = &self.workspaces;
         [
             ("cuBLAS workspace of the forward thread", forward),
