@@ -27,8 +27,11 @@ pub struct Known {
 }
 
 /// Runs of the engine on a card.
-const CARD_RESULTS: &str = include_str!("../../results/h200-2026-11-20.json");
-const CARD: &str = "engine/results/h200-2026-11-20.json, NVIDIA H200";
+const CARD_RESULTS: [&str; 2] = [
+    include_str!("../../results/h200-2026-11-21.json"),
+    include_str!("../../results/h200-2026-11-20.json"),
+];
+const CARD: &str = "engine/results, NVIDIA H200";
 const PAGE: &str = "butterweck leak analysis, RTX 3090, TRL 0.29.0, PyTorch 2.10";
 const H200: &str = "measured.md section 1, NVIDIA H200, PyTorch 2.11.0+cu130";
 
@@ -138,10 +141,12 @@ pub fn measured_row(config: Config, patches: &[Patch]) -> Option<Known> {
 /// steps says nothing beside one after 100: the configuration's own number of steps, or the card
 /// ran out before.
 fn measured_on_card(config: Config, patches: &[Patch]) -> Option<Known> {
-    static RESULTS: OnceLock<Option<serde_json::Value>> = OnceLock::new();
-    let parsed = RESULTS.get_or_init(|| serde_json::from_str(CARD_RESULTS).ok());
-    let runs = parsed.as_ref()?["runs"].as_array()?.iter();
+    static RESULTS: OnceLock<Vec<serde_json::Value>> = OnceLock::new();
+    let parse = |file: &&str| serde_json::from_str::<serde_json::Value>(file).ok();
+    let files = RESULTS.get_or_init(|| CARD_RESULTS.iter().filter_map(parse).collect());
+    let runs = files.iter().filter_map(|file| file["runs"].as_array());
     let rows = runs
+        .flatten()
         .filter_map(|run| run["table"]["rows"].as_array())
         .flatten();
     let row = rows
@@ -187,10 +192,12 @@ mod tests {
         let source = |config, patches: &[Patch]| measured_row(config, patches).map(|k| k.source);
         assert_eq!(source(Config::VlQwen, &[]), Some(H200));
         assert_eq!(source(Config::FastLlm, &[Patch::LossDetach]), Some(CARD));
-        // It ran for 20 steps only.
-        assert_eq!(source(Config::VlQwen, &[Patch::EnterReset]), None);
-        let whole = [Patch::ExitSyncAndClear, Patch::EnterReset];
-        assert_eq!(source(Config::VlQwen, &whole), Some(CARD));
+        assert_eq!(source(Config::VlQwen, &[Patch::EnterReset]), Some(CARD));
+        // Of the earlier day.
+        let both = [Patch::ExitSyncAndClear, Patch::EnterReset];
+        assert_eq!(source(Config::VlQwen, &both), Some(CARD));
+        let never_ran = [Patch::EnterReset, Patch::LossDetach];
+        assert_eq!(source(Config::VlQwen, &never_ran), None);
         let long = measured_row(Config::FastLlm, &[]).unwrap();
         assert_eq!(long.steps, Some(113), "out of memory after as many");
     }
