@@ -171,25 +171,45 @@ impl Detector {
         clock.join(&host);
         self.host = host;
         let tick = clock.advance(lane);
+        let now = Past { lane, tick, site };
+        let mut found = Vec::new();
+        // Most accesses are to what was accessed before as a whole: nothing to cut or to join.
+        if let Some(cell) = self.cells.get_mut(&range.start)
+            && cell.end == range.end
+        {
+            let clock = &self.lanes[usize::from(lane.0)];
+            cell.check(access, clock, range, now, &mut found);
+            cell.update(access, clock, now);
+        } else {
+            self.access_parts(access, range, now, &mut found);
+        }
+        for (pair, part) in found {
+            self.report(pair, part);
+        }
+    }
+
+    /// [`Detector::access`] to a range that no single cell stands for.
+    fn access_parts(
+        &mut self,
+        access: Access,
+        range: Range,
+        now: Past,
+        found: &mut Vec<(Pair, Range)>,
+    ) {
         self.split_at(range.start);
         self.split_at(range.end);
         self.fill_gaps(range);
-        let now = Past { lane, tick, site };
-        let mut found = Vec::new();
+        let clock = &self.lanes[usize::from(now.lane.0)];
         for (&start, cell) in self.cells.range_mut(range.start..range.end) {
-            let clock = &self.lanes[usize::from(lane.0)];
             let part = Range {
                 start,
                 end: cell.end,
             };
-            cell.check(access, clock, part, now, &mut found);
+            cell.check(access, clock, part, now, found);
             cell.update(access, clock, now);
         }
         if access == Access::Write {
             self.merge(range);
-        }
-        for (pair, part) in found {
-            self.report(pair, part);
         }
     }
 

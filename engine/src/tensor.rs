@@ -90,35 +90,127 @@ impl DType {
 /// Most dimensions a tensor may have here; PyTorch allows 64, models use up to 5.
 const MAX_DIMS: usize = 6;
 
-/// One number for each dimension, held inline: a step makes tens of thousands of tensors.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+/// One number for each dimension, held inline and narrow: a step makes tens of thousands of tensors,
+/// and how many of them fit into a cache is what a simulated step takes its time from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Dims {
+    /// Past the last dimension all are 1, which no product notices.
+    values: [u32; MAX_DIMS],
     len: u8,
-    values: [u64; MAX_DIMS],
+}
+
+impl Default for Dims {
+    fn default() -> Dims {
+        Dims {
+            values: [1; MAX_DIMS],
+            len: 0,
+        }
+    }
 }
 
 impl Dims {
-    /// The dimensions, or `None` for more than this engine handles.
+    /// The dimensions, or `None` for more than this engine handles: six, each below 2^32.
     pub fn new(values: &[u64]) -> Option<Dims> {
         let mut dims = Dims {
             len: u8::try_from(values.len()).ok()?,
-            values: [0; MAX_DIMS],
+            ..Dims::default()
         };
-        dims.values.get_mut(..values.len())?.copy_from_slice(values);
+        for (narrow, &wide) in dims.values.get_mut(..values.len())?.iter_mut().zip(values) {
+            *narrow = u32::try_from(wide).ok()?;
+        }
         Some(dims)
+    }
+
+    /// How many there are.
+    pub fn rank(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Each number in turn.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + '_ {
+        self.values[..self.rank()]
+            .iter()
+            .map(|&value| u64::from(value))
+    }
+
+    /// The number of one dimension, counted from the first.
+    ///
+    /// # Panics
+    /// Where there is no such dimension.
+    pub fn at(&self, dim: usize) -> u64 {
+        u64::from(self.values[..self.rank()][dim])
+    }
+
+    /// The number of the last dimension, if there is one.
+    pub fn last(&self) -> Option<u64> {
+        self.iter().next_back()
+    }
+
+    /// The same but for the last dimension; unchanged where there is none.
+    ///
+    /// # Panics
+    /// As for the conversion from sizes.
+    pub fn with_last(mut self, last: u64) -> Dims {
+        let rank = self.rank();
+        if let Some(value) = self.values[..rank].last_mut() {
+            *value = narrow(last);
+        }
+        self
+    }
+
+    /// The last `rank` dimensions, or `None` where there are fewer.
+    pub fn last_dims(&self, rank: usize) -> Option<Dims> {
+        let skipped = self.rank().checked_sub(rank)?;
+        let mut dims = Dims::default();
+        dims.values[..rank].copy_from_slice(&self.values[skipped..][..rank]);
+        dims.len = rank as u8;
+        Some(dims)
+    }
+
+    /// As many zeros: the strides of an element that is repeated everywhere.
+    pub fn zeros(&self) -> Dims {
+        let mut zeros = Dims::default();
+        zeros.values[..self.rank()].fill(0);
+        zeros.len = self.len;
+        zeros
+    }
+
+    /// Shape of a result of two operands; missing dimensions count as 1.
+    pub fn broadcast(&self, other: &Dims) -> Dims {
+        let (mut wide, narrow) = if self.len >= other.len {
+            (*self, other)
+        } else {
+            (*other, self)
+        };
+        let missing = wide.rank() - narrow.rank();
+        for (dim, &value) in narrow.values[..narrow.rank()].iter().enumerate() {
+            let mine = &mut wide.values[missing + dim];
+            *mine = (*mine).max(value);
+        }
+        wide
+    }
+
+    /// The product: the number of elements of a shape.
+    pub fn product(&self) -> u64 {
+        self.values.iter().map(|&value| u64::from(value)).product()
     }
 }
 
-impl std::ops::Deref for Dims {
-    type Target = [u64];
-    fn deref(&self) -> &[u64] {
-        &self.values[..usize::from(self.len)]
+/// # Panics
+/// For what [`Dims::new`] does not handle: shapes come from this engine's own models here.
+impl<S: AsRef<[u64]> + ?Sized> From<&S> for Dims {
+    fn from(values: &S) -> Dims {
+        Dims::new(values.as_ref()).expect("the models' tensors have few and modest dimensions")
     }
+}
+
+fn narrow(value: u64) -> u32 {
+    u32::try_from(value).expect("no dimension and no stride of a model here reaches 2^32")
 }
 
 impl std::fmt::Debug for Dims {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        (**self).fmt(f)
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 
@@ -137,19 +229,19 @@ impl Layout {
     /// A row-major layout that starts at the beginning of its storage.
     ///
     /// # Panics
-    /// For more than six dimensions.
-    pub fn contiguous(shape: &[u64]) -> Layout {
-        let shape = Dims::new(shape).expect("the models here have at most six dimensions");
+    /// For strides of 2^32 elements and more.
+    pub fn contiguous(shape: impl Into<Dims>) -> Layout {
+        let shape = shape.into();
         Layout {
             shape,
-            stride: row_major(shape),
+            stride: row_major(&shape),
             offset: 0,
         }
     }
 
     /// Number of elements of the view.
     pub fn elements(&self) -> u64 {
-        self.shape.iter().product()
+        self.shape.product()
     }
 
     /// PyTorch's `is_contiguous()`: dimensions of size 1 have no say, an empty tensor always is.
@@ -158,7 +250,7 @@ impl Layout {
             return true;
         }
         let mut expected = 1;
-        for (&size, &stride) in self.shape.iter().zip(self.stride.iter()).rev() {
+        for (size, stride) in self.shape.iter().zip(self.stride.iter()).rev() {
             if size == 1 {
                 continue;
             }
@@ -172,7 +264,7 @@ impl Layout {
 
     /// Whether a dimension repeats the same elements (`0 in tensor.stride()`).
     pub fn is_broadcast(&self) -> bool {
-        self.stride.contains(&0)
+        self.stride.iter().any(|step| step == 0)
     }
 
     /// Elements a storage must hold so that every index of the view lies inside it.
@@ -186,17 +278,17 @@ impl Layout {
             .shape
             .iter()
             .zip(self.stride.iter())
-            .map(|(&size, &step)| (size - 1) * step)
+            .map(|(size, step)| (size - 1) * step)
             .sum();
         self.offset + reach + 1
     }
 }
 
-fn row_major(shape: Dims) -> Dims {
-    let mut stride = shape;
+fn row_major(shape: &Dims) -> Dims {
+    let mut stride = *shape;
     let mut step = 1;
-    for (dim, &size) in shape.iter().enumerate().rev() {
-        stride.values[dim] = step;
+    for (dim, size) in shape.iter().enumerate().rev() {
+        stride.values[dim] = narrow(step);
         step *= size.max(1);
     }
     stride

@@ -4,9 +4,11 @@
 //! snapshot-format §4. [`Arena`] holds the blocks and the rules and knows nothing of where
 //! segments come from: replay follows recorded addresses, the engine asks a device.
 
+mod free_list;
+
 use crate::stacks::FxHashMap;
 use crate::trace::{PoolId, PoolSize};
-use std::collections::BTreeMap;
+use free_list::FreeList;
 
 /// Smallest block and granule of rounding, bytes (`kMinBlockSize`).
 pub const MIN_BLOCK: u64 = 512;
@@ -180,7 +182,7 @@ struct Block {
 #[derive(Clone, Debug)]
 struct Pool {
     key: PoolKey,
-    free: BTreeMap<(u64, u64), Slot>,
+    free: FreeList,
 }
 
 /// Why a segment cannot be changed as asked.
@@ -257,7 +259,7 @@ impl Arena {
         *self.pool_ids.entry(key).or_insert_with(|| {
             self.pools.push(Pool {
                 key,
-                free: BTreeMap::new(),
+                free: FreeList::default(),
             });
             // Streams and pools are handles of a running process: thousands would be a defect
             // of the file, and sharing the last pool then only lowers the fidelity.
@@ -283,16 +285,14 @@ impl Arena {
         let Block {
             addr, size, pool, ..
         } = *self.block(slot);
-        self.pools[usize::from(pool)]
-            .free
-            .insert((size, addr), slot);
+        self.pools[usize::from(pool)].free.insert(size, addr, slot);
     }
 
     fn unlist(&mut self, slot: Slot) {
         let Block {
             addr, size, pool, ..
         } = *self.block(slot);
-        self.pools[usize::from(pool)].free.remove(&(size, addr));
+        self.pools[usize::from(pool)].free.remove(size, addr);
     }
 
     /// Adds a segment as one free block (`cudaMalloc`).
@@ -423,8 +423,8 @@ impl Arena {
 
     fn best_fit_in(&self, pool: u16, rounded: u64) -> Option<Slot> {
         let free = &self.pools[usize::from(pool)].free;
-        let ((size, _), slot) = free.range((rounded, 0)..).next()?;
-        (!self.config.rejects(rounded, *size)).then_some(*slot)
+        let (size, slot) = free.best_fit(rounded)?;
+        (!self.config.rejects(rounded, size)).then_some(slot)
     }
 
     /// The free block that holds `addr`: a scan, for addresses the rules did not predict.

@@ -135,8 +135,8 @@ impl Session {
         let mut call = Call {
             grads,
             saved: self.unpack_all(node)?,
-            inputs: Rc::clone(&node.inputs),
-            args: node.args,
+            inputs: &node.inputs,
+            flops: node.flops,
             ctx: node.ctx.borrow().clone(),
         };
         let outputs = formula(self, &mut call)?;
@@ -169,12 +169,12 @@ impl Session {
             }
             let mut grad = grad;
             if grad.elements() != input.elements() {
-                let summed = self.empty(&input.shape, grad.dtype())?;
+                let summed = self.empty(input.shape, grad.dtype())?;
                 self.kernel_over(&[&grad], &[&summed])?;
                 grad = summed;
             }
             if grad.dtype() != input.dtype {
-                let cast = self.empty(&input.shape, input.dtype)?;
+                let cast = self.empty(input.shape, input.dtype)?;
                 self.kernel_over(&[&grad], &[&cast])?;
                 grad = cast;
             }

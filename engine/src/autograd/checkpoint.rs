@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use super::node::{CtxLifetime, Edges, Kind, Node, Saved, Variables};
+use super::node::{CtxLifetime, Edges, Inputs, Kind, Node, Saved, Variables};
 use super::tensor::Tensor;
 use crate::deviation::Deviation;
 use crate::offload::GraphTask;
@@ -127,9 +127,9 @@ impl Session {
             name: "_NoopSaveInputs",
             kind: Kind::Formula(|_, _| Err(RunError::NoGradient)),
             next,
-            inputs: Rc::new([]),
+            inputs: Inputs::new(),
             outputs: 1,
-            args: [0; 4],
+            flops: 0,
             saved: RefCell::new(saved),
             hooks: RefCell::default(),
             ctx: RefCell::default(),

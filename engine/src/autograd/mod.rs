@@ -10,7 +10,9 @@ mod tensor;
 
 pub(crate) use checkpoint::HookLayer;
 pub use checkpoint::Region;
-pub(crate) use node::{Call, Edges, Formula, Grads, Kind, Meta, Saved, SavedVariable, Variables};
+pub(crate) use node::{
+    Call, Edges, Formula, Grads, Inputs, Kind, Meta, Saved, SavedVariable, Variables,
+};
 pub use node::{CtxLifetime, Node, NodeRef};
 pub(crate) use tensor::LeafMeta;
 pub use tensor::{Edge, Tensor};

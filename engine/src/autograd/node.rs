@@ -41,24 +41,24 @@ pub(crate) struct Meta {
 impl Meta {
     /// Number of elements.
     pub fn elements(&self) -> u64 {
-        self.shape.iter().product()
+        self.shape.product()
     }
 }
 
 /// What a backward formula is given.
-pub(crate) struct Call {
+pub(crate) struct Call<'n> {
     /// Gradients of the outputs.
     pub grads: Slots,
     /// Unpacked saved tensors, in the order in which they were saved.
     pub saved: SmallVec<[Tensor; 4]>,
-    pub inputs: Rc<[Meta]>,
-    /// Numbers the formula needs beside the sizes.
-    pub args: [u64; 4],
+    pub inputs: &'n [Meta],
+    /// Arithmetic of the formula, where it is a matter of products.
+    pub flops: u64,
     /// Tensors set as attributes of the context.
     pub ctx: Vec<Tensor>,
 }
 
-impl Call {
+impl Call<'_> {
     /// The gradient of the only output. The call keeps it as well: gradients that came in live
     /// until the node is done, whatever its formula does.
     pub fn grad(&self) -> Result<Tensor, RunError> {
@@ -76,6 +76,9 @@ pub(crate) type Grads = SmallVec<[Option<Tensor>; 3]>;
 /// Gradients of the outputs.
 pub(crate) type Slots = SmallVec<[Option<Tensor>; 2]>;
 
+/// Sizes and types of the inputs.
+pub(crate) type Inputs = SmallVec<[Meta; 2]>;
+
 /// Edges to the inputs.
 pub(crate) type Edges = SmallVec<[Option<Edge>; 3]>;
 
@@ -83,7 +86,7 @@ pub(crate) type Edges = SmallVec<[Option<Edge>; 3]>;
 pub(crate) type Variables = SmallVec<[SavedVariable; 2]>;
 
 /// A backward formula.
-pub(crate) type Formula = fn(&mut Session, &mut Call) -> Result<Grads, RunError>;
+pub(crate) type Formula = fn(&mut Session, &mut Call<'_>) -> Result<Grads, RunError>;
 
 /// What a node does when its turn comes.
 pub(crate) enum Kind {
@@ -109,9 +112,10 @@ pub struct Node {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) next: Edges,
-    pub(crate) inputs: Rc<[Meta]>,
+    pub(crate) inputs: Inputs,
     pub(crate) outputs: usize,
-    pub(crate) args: [u64; 4],
+    /// Arithmetic of the formula.
+    pub(crate) flops: u64,
     pub(crate) saved: RefCell<Variables>,
     pub(crate) hooks: RefCell<Vec<PostHook>>,
     /// Attributes of a Python function's context: they live as long as the node.

@@ -5,7 +5,7 @@ use std::rc::{Rc, Weak};
 
 use super::node::Node;
 use crate::memory::Storage;
-use crate::tensor::{DType, Layout, SavedTensor};
+use crate::tensor::{DType, Dims, Layout, SavedTensor};
 
 /// A reference to an output of a node (`grad_fn` and output number).
 #[derive(Clone)]
@@ -26,7 +26,8 @@ pub(crate) struct TensorImpl {
     pub saved: SavedTensor,
     pub storage: Rc<Storage>,
     pub grad_fn: Option<Edge>,
-    pub leaf: Option<LeafMeta>,
+    /// Boxed: few tensors are leaves, and all of them are small for it.
+    pub leaf: Option<Box<LeafMeta>>,
     /// Made by a view operation: such a tensor keeps its base, so it never owns its storage alone.
     pub is_view: bool,
 }
@@ -46,7 +47,7 @@ impl Tensor {
             saved,
             storage,
             grad_fn,
-            leaf,
+            leaf: leaf.map(Box::new),
             is_view: false,
         }))
     }
@@ -62,8 +63,8 @@ impl Tensor {
     }
 
     /// Size of each dimension.
-    pub fn shape(&self) -> &[u64] {
-        &self.0.saved.layout.shape
+    pub fn shape(&self) -> Dims {
+        self.0.saved.layout.shape
     }
 
     /// Number of elements.

@@ -182,7 +182,7 @@ impl DeltaNet {
     }
 
     fn convolve(&self, s: &mut Session, c: &TextConfig, mixed: Tensor) -> Result<Tensor, RunError> {
-        let channels = mixed.shape()[2];
+        let channels = mixed.shape().at(2);
         let transposed = s.view(&mixed, &[1, channels, c.tokens])?;
         let padded = s.conv1d_depthwise(&transposed, &self.conv, c.conv_taps)?;
         let causal = s.part(&padded, &[1, channels, c.tokens], 0)?;
@@ -357,7 +357,7 @@ fn turn_both(
 ) -> Result<(Tensor, Tensor), RunError> {
     let rest = c.head_width - c.rotary_width;
     let halves = |s: &mut Session, x: &Tensor| -> Result<[Tensor; 2], RunError> {
-        let heads = x.shape()[1];
+        let heads = x.shape().at(1);
         let turned = s.part(x, &[1, heads, c.tokens, c.rotary_width], 0)?;
         Ok([
             turned,
@@ -384,7 +384,7 @@ fn turn(
     x: &Tensor,
     [cos, sin]: [&Tensor; 2],
 ) -> Result<Tensor, RunError> {
-    let (heads, half) = (x.shape()[1], c.rotary_width / 2);
+    let (heads, half) = (x.shape().at(1), c.rotary_width / 2);
     let straight = s.mul(x, cos)?;
     let turned = {
         let lower = s.part(x, &[1, heads, c.tokens, half], 0)?;

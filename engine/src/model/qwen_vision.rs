@@ -190,7 +190,7 @@ fn turn(s: &mut Session, x: &Tensor, [cos, sin]: &[Tensor; 2]) -> Result<Tensor,
     let straight = s.empty(x.shape(), F32)?;
     s.kernel_over(&[x, cos], &[&straight])?;
     let turned = {
-        let half = [x.shape()[0], x.shape()[1] / 2];
+        let half = [x.shape().at(0), x.shape().at(1) / 2];
         let upper = s.part(x, &half, half[1])?;
         let lower = s.part(x, &half, 0)?;
         let negative = s.neg(&upper)?;

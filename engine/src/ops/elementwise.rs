@@ -15,7 +15,7 @@ enum Saves {
 }
 
 /// Gradient without a copy: the operation is linear with factor 1.
-pub(super) fn pass_through(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+pub(super) fn pass_through(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     Ok(call
         .inputs
@@ -25,7 +25,7 @@ pub(super) fn pass_through(_: &mut Session, call: &mut Call) -> Result<Grads, Ru
 }
 
 /// One new tensor of the gradient's size, from the gradient and whatever was saved.
-pub(super) fn one_new(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+pub(super) fn one_new(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let out = s.empty_like(&grad)?;
     let reads: SmallVec<[&Tensor; 5]> = call.saved.iter().chain([&grad]).collect();
@@ -33,16 +33,16 @@ pub(super) fn one_new(s: &mut Session, call: &mut Call) -> Result<Grads, RunErro
     Ok(smallvec![Some(out)])
 }
 
-fn cast_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn cast_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let shape = grad.layout().shape;
-    let out = s.empty(&shape, call.inputs[0].dtype)?;
+    let out = s.empty(shape, call.inputs[0].dtype)?;
     s.kernel_over(&[&grad], &[&out])?;
     Ok(smallvec![Some(out)])
 }
 
 /// `grad * (2 * x.pow(1))`: the power and the product are temporaries.
-fn square_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn square_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let power = s.empty_like(&call.saved[0])?;
     s.kernel_over(&[&call.saved[0]], &[&power])?;
@@ -54,7 +54,7 @@ fn square_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 }
 
 /// `-0.5 * grad * result.pow(3)`.
-fn rsqrt_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn rsqrt_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let scaled = s.empty_like(&grad)?;
     s.kernel_over(&[&grad], &[&scaled])?;
@@ -66,7 +66,7 @@ fn rsqrt_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 }
 
 /// `mul`: saved are the other operand (if the first needs a gradient), then the first.
-fn mul_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn mul_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let (first, second) = (call.inputs[0].needs_grad, call.inputs[1].needs_grad);
     let mut saved = call.saved.iter();
@@ -91,7 +91,7 @@ fn mul_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     Ok(smallvec![of_first, of_second])
 }
 
-fn sub_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn sub_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let mut grads: Grads = smallvec![None, None];
     if call.inputs[1].needs_grad {
@@ -114,19 +114,6 @@ fn promote(first: DType, second: DType) -> DType {
     }
 }
 
-/// Shape of a result of two operands of equal rank.
-fn broadcast(first: &[u64], second: &[u64]) -> SmallVec<[u64; 6]> {
-    let rank = first.len().max(second.len());
-    let at = |shape: &[u64], dim: usize| {
-        (dim + shape.len())
-            .checked_sub(rank)
-            .map_or(1, |index| shape[index])
-    };
-    (0..rank)
-        .map(|dim| at(first, dim).max(at(second, dim)))
-        .collect()
-}
-
 impl Session {
     fn unary(
         &mut self,
@@ -141,7 +128,7 @@ impl Session {
             self.save_for(&mut node, x)?;
         }
         let shape = x.layout().shape;
-        let out = self.empty(&shape, dtype)?;
+        let out = self.empty(shape, dtype)?;
         self.kernel_over(&[x], &[&out])?;
         if saves == Saves::Output {
             self.save_output(&mut node, &out)?;
@@ -275,10 +262,8 @@ impl Session {
     /// As for [`Session::cast`].
     pub fn add(&mut self, a: &Tensor, b: &Tensor) -> Result<Tensor, RunError> {
         let node = self.record("AddBackward0", pass_through, &[a, b]);
-        let out = self.empty(
-            &broadcast(a.shape(), b.shape()),
-            promote(a.dtype(), b.dtype()),
-        )?;
+        let shape = a.shape().broadcast(&b.shape());
+        let out = self.empty(shape, promote(a.dtype(), b.dtype()))?;
         self.kernel_over(&[a, b], &[&out])?;
         Ok(self.attach(out, node))
     }
@@ -289,10 +274,8 @@ impl Session {
     /// As for [`Session::cast`].
     pub fn sub(&mut self, a: &Tensor, b: &Tensor) -> Result<Tensor, RunError> {
         let node = self.record("SubBackward0", sub_back, &[a, b]);
-        let out = self.empty(
-            &broadcast(a.shape(), b.shape()),
-            promote(a.dtype(), b.dtype()),
-        )?;
+        let shape = a.shape().broadcast(&b.shape());
+        let out = self.empty(shape, promote(a.dtype(), b.dtype()))?;
         self.kernel_over(&[a, b], &[&out])?;
         Ok(self.attach(out, node))
     }
@@ -309,10 +292,8 @@ impl Session {
         if b.requires_grad() {
             self.save_for(&mut node, a)?;
         }
-        let out = self.empty(
-            &broadcast(a.shape(), b.shape()),
-            promote(a.dtype(), b.dtype()),
-        )?;
+        let shape = a.shape().broadcast(&b.shape());
+        let out = self.empty(shape, promote(a.dtype(), b.dtype()))?;
         self.kernel_over(&[a, b], &[&out])?;
         Ok(self.attach(out, node))
     }

@@ -7,13 +7,13 @@ use crate::session::{RunError, Session};
 use crate::tensor::DType;
 
 /// The gradient was computed in forward and waits on the context.
-fn stored_gradient(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn stored_gradient(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     Ok(smallvec![call.ctx.first().cloned()])
 }
 
-fn same_size(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn same_size(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
-    let out = s.empty(&call.inputs[0].shape, call.inputs[0].dtype)?;
+    let out = s.empty(call.inputs[0].shape, call.inputs[0].dtype)?;
     s.kernel_over(&[&grad], &[&out])?;
     Ok(smallvec![Some(out)])
 }

@@ -8,10 +8,10 @@ use crate::session::{RunError, Session};
 use crate::tensor::DType;
 
 /// A dense gradient of the log-probabilities: zeros but for the targets.
-fn nll_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn nll_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let input = call.inputs[0];
-    let out = s.empty(&input.shape, input.dtype)?;
+    let out = s.empty(input.shape, input.dtype)?;
     let reads: SmallVec<[&Tensor; 5]> = call.saved.iter().chain([&grad]).collect();
     s.kernel_over(&reads, &[&out])?;
     Ok(smallvec![Some(out)])

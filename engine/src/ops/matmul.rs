@@ -1,25 +1,25 @@
 //! Matrix products, convolution, triangular solves, attention.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 use crate::autograd::{Call, Grads, Tensor};
 use crate::session::{RunError, Session};
-use crate::tensor::DType;
+use crate::tensor::{DType, Dims};
 
 /// Two operands: saved are the second (if the first needs a gradient), then the first.
-fn product_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn product_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let (first, second) = (call.inputs[0], call.inputs[1]);
-    let flops = call.args[0] as f64;
+    let flops = call.flops as f64;
     let mut grads: Grads = smallvec![None, None];
     if second.needs_grad {
-        let out = s.empty(&second.shape, second.dtype)?;
+        let out = s.empty(second.shape, second.dtype)?;
         s.cublas(&[&grad], &[&out], flops)?;
         // Operands are reshaped on the way in, so gradients are views on the way out.
         grads[1] = Some(out.alias());
     }
     if first.needs_grad {
-        let out = s.empty(&first.shape, first.dtype)?;
+        let out = s.empty(first.shape, first.dtype)?;
         s.cublas(&[&grad], &[&out], flops)?;
         grads[0] = Some(out.alias());
     }
@@ -27,14 +27,14 @@ fn product_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 }
 
 /// `linalg.solve_triangular`: `B' = solve(Aᵀ, G)`, `A' = tril(-(B' Xᵀ), -1)`.
-fn solve_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn solve_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let system = call.inputs[0];
     let of_right = s.empty_like(&grad)?;
     s.solve_kernel(&grad, &of_right)?;
     let mut grads: Grads = smallvec![None, None];
     if system.needs_grad {
-        let outer = s.empty(&system.shape, system.dtype)?;
+        let outer = s.empty(system.shape, system.dtype)?;
         s.kernel_over(&[&of_right], &[&outer])?;
         let negative = s.empty_like(&outer)?;
         s.kernel_over(&[&outer], &[&negative])?;
@@ -48,27 +48,27 @@ fn solve_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 }
 
 /// A depthwise convolution with frozen weights: dense gradient in, dense gradient out.
-fn conv_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn conv_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let input = call.inputs[0];
-    let dense = s.empty(&input.shape, input.dtype)?;
-    let out = s.empty(&input.shape, input.dtype)?;
+    let dense = s.empty(input.shape, input.dtype)?;
+    let out = s.empty(input.shape, input.dtype)?;
     s.kernel_over(&[&grad], &[&out])?;
     drop(dense);
     Ok(smallvec![Some(out)])
 }
 
 /// Memory-efficient attention: three gradients and a workspace for the products.
-fn attention_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn attention_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let mut grads = Grads::new();
     for input in call.inputs.iter() {
-        grads.push(Some(s.empty(&input.shape, input.dtype)?));
+        grads.push(Some(s.empty(input.shape, input.dtype)?));
     }
     let query = call.inputs[0].elements();
     // dQ is accumulated in fp32, K and V gradients once for each query head, and a little more.
     let workspace = s.scratch(query * 8 + ATTENTION_SLACK)?;
-    s.kernel(&[&grad], &[], call.args[0] as f64)?;
+    s.kernel(&[&grad], &[], call.flops as f64)?;
     drop(workspace);
     Ok(grads)
 }
@@ -82,13 +82,14 @@ impl Session {
         name: &'static str,
         a: &Tensor,
         b: &Tensor,
-        shape: &[u64],
+        shape: impl Into<Dims>,
     ) -> Result<Tensor, RunError> {
-        let inner = a.shape().last().copied().unwrap_or(1);
-        let flops = 2 * shape.iter().product::<u64>() * inner;
+        let shape = shape.into();
+        let inner = a.shape().last().unwrap_or(1);
+        let flops = 2 * shape.product() * inner;
         let mut node = self.record(name, product_back, &[a, b]);
         if let Some(node) = &mut node {
-            node.args[0] = flops;
+            node.flops = flops;
         }
         if a.requires_grad() {
             self.save_for(&mut node, b)?;
@@ -106,11 +107,8 @@ impl Session {
     /// # Errors
     /// As for [`Session::cast`].
     pub fn linear(&mut self, x: &Tensor, weight: &Tensor) -> Result<Tensor, RunError> {
-        let mut shape: SmallVec<[u64; 6]> = SmallVec::from_slice(x.shape());
-        if let Some(last) = shape.last_mut() {
-            *last = weight.shape()[0];
-        }
-        self.product("MmBackward0", x, weight, &shape)
+        let shape = x.shape().with_last(weight.shape().at(0));
+        self.product("MmBackward0", x, weight, shape)
     }
 
     /// `F.linear` with a frozen weight and bias.
@@ -124,17 +122,14 @@ impl Session {
         bias: &Tensor,
     ) -> Result<Tensor, RunError> {
         let mut node = self.record("AddmmBackward0", product_back, &[x, weight]);
-        let mut shape: SmallVec<[u64; 6]> = SmallVec::from_slice(x.shape());
-        let inner = shape.last().copied().unwrap_or(1);
-        if let Some(last) = shape.last_mut() {
-            *last = weight.shape()[0];
-        }
-        let flops = 2 * shape.iter().product::<u64>() * inner;
+        let inner = x.shape().last().unwrap_or(1);
+        let shape = x.shape().with_last(weight.shape().at(0));
+        let flops = 2 * shape.product() * inner;
         if let Some(node) = &mut node {
-            node.args[0] = flops;
+            node.flops = flops;
         }
         self.save_for(&mut node, weight)?;
-        let out = self.empty(&shape, x.dtype())?;
+        let out = self.empty(shape, x.dtype())?;
         self.cublas_lt(&[x, weight, bias], &[&out], flops as f64)?;
         Ok(self.attach(out, node))
     }
@@ -195,11 +190,8 @@ impl Session {
         self.save_for(&mut node, weight)?;
         let dense = self.empty_like(x)?;
         self.kernel_over(&[x], &[&dense])?;
-        let mut shape: SmallVec<[u64; 6]> = SmallVec::from_slice(x.shape());
-        if let Some(last) = shape.last_mut() {
-            *last += taps - 1;
-        }
-        let out = self.empty(&shape, x.dtype())?;
+        let length = x.shape().last().unwrap_or(1);
+        let out = self.empty(x.shape().with_last(length + taps - 1), x.dtype())?;
         self.kernel_over(&[&dense, weight], &[&out])?;
         drop(dense);
         Ok(self.attach(out, node))
@@ -218,10 +210,10 @@ impl Session {
     ) -> Result<Tensor, RunError> {
         let inputs = [query, key, value];
         let mut node = self.record("ScaledDotProductBackward0", attention_back, &inputs);
-        let (heads, tokens) = (query.shape()[1], query.shape()[2]);
+        let (heads, tokens) = (query.shape().at(1), query.shape().at(2));
         let flops = 4 * query.elements() * tokens;
         if let Some(node) = &mut node {
-            node.args[0] = 2 * flops;
+            node.flops = 2 * flops;
         }
         for input in inputs {
             self.save_for(&mut node, input)?;

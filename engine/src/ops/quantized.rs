@@ -1,6 +1,6 @@
 //! bitsandbytes' `MatMul4Bit`: the weight is dequantised for each product, in both directions.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 use crate::autograd::{Call, Grads, Tensor};
 use crate::session::{RunError, Session};
@@ -78,17 +78,18 @@ impl Nf4Weight {
     }
 }
 
-/// `grad @ dequantise(weight)`; `args` hold rows and columns.
-fn matmul4bit_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+/// `grad @ dequantise(weight)`, whose rows and columns are the last sizes of gradient and input.
+fn matmul4bit_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
-    let [rows, columns, ..] = call.args;
+    let input = call.inputs[0];
+    let (rows, columns) = (grad.shape().last(), input.shape.last());
+    let (rows, columns) = (rows.unwrap_or(1), columns.unwrap_or(1));
     let scales = s.empty(&[rows * columns / BLOCK], DType::Float32)?;
     s.kernel_over(&[], &[&scales])?;
     let weight = s.empty(&[rows, columns], grad.dtype())?;
     s.kernel_over(&[&scales], &[&weight])?;
     drop(scales);
-    let input = call.inputs[0];
-    let out = s.empty(&input.shape, input.dtype)?;
+    let out = s.empty(input.shape, input.dtype)?;
     let flops = 2 * input.elements() * rows;
     s.cublas(&[&grad, &weight], &[&out], flops as f64)?;
     drop(weight);
@@ -102,10 +103,7 @@ impl Session {
     /// # Errors
     /// As for [`Session::cast`].
     pub fn matmul4bit(&mut self, x: &Tensor, weight: &Nf4Weight) -> Result<Tensor, RunError> {
-        let mut node = self.record("MatMul4BitBackward", matmul4bit_back, &[x]);
-        if let Some(node) = &mut node {
-            node.args = [weight.rows, weight.columns, 0, 0];
-        }
+        let node = self.record("MatMul4BitBackward", matmul4bit_back, &[x]);
         let blocks = weight.rows * weight.columns / BLOCK;
         let scales = self.empty(&[blocks], DType::Float32)?;
         self.kernel_over(&[&weight.scales, &weight.scale_code], &[&scales])?;
@@ -113,11 +111,7 @@ impl Session {
         self.kernel_over(&[&scales, &weight.offset], &[&shifted])?;
         let dense = self.empty(&[weight.rows, weight.columns], x.dtype())?;
         self.kernel_over(&[&weight.packed, &shifted, &weight.code], &[&dense])?;
-        let mut shape: SmallVec<[u64; 6]> = SmallVec::from_slice(x.shape());
-        if let Some(last) = shape.last_mut() {
-            *last = weight.rows;
-        }
-        let out = self.empty(&shape, x.dtype())?;
+        let out = self.empty(x.shape().with_last(weight.rows), x.dtype())?;
         let flops = 2 * x.elements() * weight.rows;
         self.cublas(&[x, &dense], &[&out], flops as f64)?;
         drop(shifted);

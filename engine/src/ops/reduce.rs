@@ -1,27 +1,28 @@
 //! Reductions and scans.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 use super::elementwise::one_new;
 use crate::autograd::{Call, Grads, Tensor};
 use crate::session::{RunError, Session};
+use crate::tensor::DType;
 
 /// The gradient spread over the reduced dimension, as a dense tensor (`expand(...) / n`).
-fn mean_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn mean_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
-    let out = s.empty(&call.inputs[0].shape, grad.dtype())?;
+    let out = s.empty(call.inputs[0].shape, grad.dtype())?;
     s.kernel_over(&[&grad], &[&out])?;
     Ok(smallvec![Some(out)])
 }
 
 /// `sum`: the gradient is expanded, which copies nothing until somebody computes with it.
-fn sum_back(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn sum_back(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     Ok(smallvec![Some(grad.expanded(call.inputs[0].shape))])
 }
 
 /// `flip(cumsum(flip(grad)))`: three tensors, the first two until the third is there.
-fn cumsum_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn cumsum_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let flipped = s.empty_like(&grad)?;
     s.kernel_over(&[&grad], &[&flipped])?;
@@ -32,14 +33,6 @@ fn cumsum_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
     Ok(smallvec![Some(out)])
 }
 
-fn last_reduced(x: &Tensor) -> SmallVec<[u64; 6]> {
-    let mut shape = SmallVec::from_slice(x.shape());
-    if let Some(last) = shape.last_mut() {
-        *last = 1;
-    }
-    shape
-}
-
 impl Session {
     /// `x.mean(-1, keepdim=True)`.
     ///
@@ -47,7 +40,7 @@ impl Session {
     /// As for [`Session::cast`].
     pub fn mean_last(&mut self, x: &Tensor) -> Result<Tensor, RunError> {
         let node = self.record("MeanBackward1", mean_back, &[x]);
-        let out = self.empty(&last_reduced(x), x.dtype())?;
+        let out = self.empty(x.shape().with_last(1), x.dtype())?;
         self.kernel_over(&[x], &[&out])?;
         Ok(self.attach(out, node))
     }
@@ -58,7 +51,7 @@ impl Session {
     /// As for [`Session::cast`].
     pub fn sum_last(&mut self, x: &Tensor) -> Result<Tensor, RunError> {
         let node = self.record("SumBackward1", sum_back, &[x]);
-        let out = self.empty(&last_reduced(x), x.dtype())?;
+        let out = self.empty(x.shape().with_last(1), x.dtype())?;
         self.kernel_over(&[x], &[&out])?;
         Ok(self.attach(out, node))
     }
@@ -96,9 +89,9 @@ impl Session {
         let mut node = self.record("NativeLayerNormBackward0", one_new, &[x]);
         self.save_for(&mut node, x)?;
         let out = self.empty_like(x)?;
-        let rows = last_reduced(x);
-        let mean = self.empty(&rows, crate::tensor::DType::Float32)?;
-        let deviation = self.empty(&rows, crate::tensor::DType::Float32)?;
+        let rows = x.shape().with_last(1);
+        let mean = self.empty(rows, DType::Float32)?;
+        let deviation = self.empty(rows, DType::Float32)?;
         self.kernel_over(&[x], &[&out, &mean, &deviation])?;
         self.save_output(&mut node, &mean)?;
         self.save_output(&mut node, &deviation)?;

@@ -7,7 +7,7 @@ use crate::session::{RunError, Session};
 use crate::tensor::{Dims, Layout};
 
 /// Gradient of a view that only renames elements.
-fn view_back(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn view_back(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let layout = Layout {
         shape: call.inputs[0].shape,
@@ -17,19 +17,19 @@ fn view_back(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 }
 
 /// Gradient of a part: zeros of the whole, with the part copied in.
-fn part_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn part_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
-    let out = s.empty(&call.inputs[0].shape, grad.dtype())?;
+    let out = s.empty(call.inputs[0].shape, grad.dtype())?;
     s.kernel_over(&[&grad], &[&out])?;
     Ok(smallvec![Some(out)])
 }
 
 /// Gradient of `cat` along the last dimension: parts of the gradient, no copies.
-fn cat_back(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn cat_back(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let mut at = 0;
     let parts = call.inputs.iter().map(|input| {
-        let width = input.shape.last().copied().unwrap_or(1);
+        let width = input.shape.last().unwrap_or(1);
         let part = grad.last_columns(at, width);
         at += width;
         input.needs_grad.then_some(part)
@@ -38,25 +38,25 @@ fn cat_back(_: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 }
 
 /// The gradients of the parts of a split, put together again.
-fn split_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn split_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let parts: Vec<Tensor> = call.grads.iter().flatten().cloned().collect();
     let dtype = parts.first().ok_or(RunError::NoGradient)?.dtype();
-    let out = s.empty(&call.inputs[0].shape, dtype)?;
+    let out = s.empty(call.inputs[0].shape, dtype)?;
     let reads: SmallVec<[&Tensor; 5]> = parts.iter().collect();
     s.kernel_over(&reads, &[&out])?;
     Ok(smallvec![Some(out)])
 }
 
-/// Each source element was written `args[0]` times: their sum.
-fn repeat_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+/// Each source element was written several times: their sum.
+fn repeat_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
-    let out = s.empty(&call.inputs[0].shape, grad.dtype())?;
+    let out = s.empty(call.inputs[0].shape, grad.dtype())?;
     s.kernel_over(&[&grad], &[&out])?;
     Ok(smallvec![Some(out)])
 }
 
 /// The gradient where the mask kept the original, zero elsewhere.
-fn masked_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn masked_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let out = s.empty_like(&grad)?;
     s.kernel_over(&[&grad, &call.saved[0]], &[&out])?;
@@ -65,18 +65,18 @@ fn masked_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 
 /// An assignment to a part of a tensor (`CopySlices`): the gradient of the whole is copied and
 /// zeroed where it was overwritten; the part's own gradient is a copy too.
-fn assign_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
+fn assign_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     let whole = s.empty_like(&grad)?;
     s.kernel_over(&[&grad], &[&whole])?;
     let mut grads: Grads = smallvec![None, None];
     if call.inputs[1].needs_grad {
-        let part = s.empty(&call.inputs[1].shape, grad.dtype())?;
+        let part = s.empty(call.inputs[1].shape, grad.dtype())?;
         s.kernel_over(&[&whole], &[&part])?;
         grads[1] = Some(part);
     }
     if call.inputs[0].needs_grad {
-        let zeros = s.empty(&call.inputs[1].shape, grad.dtype())?;
+        let zeros = s.empty(call.inputs[1].shape, grad.dtype())?;
         s.kernel_over(&[&zeros], &[&whole])?;
         grads[0] = Some(whole);
     }
@@ -86,7 +86,7 @@ fn assign_back(s: &mut Session, call: &mut Call) -> Result<Grads, RunError> {
 impl Tensor {
     /// A dimension's elements repeated without a copy.
     pub(super) fn expanded(&self, shape: Dims) -> Tensor {
-        let stride = Dims::new(&vec![0; shape.len()]).expect("as many as the shape has");
+        let stride = shape.zeros();
         self.view_as(
             Layout {
                 shape,
@@ -99,11 +99,7 @@ impl Tensor {
 
     /// A last dimension of size 1 repeated without a copy.
     pub(super) fn expanded_last(&self, shape: Dims) -> Tensor {
-        let mut stride = self.layout().stride.to_vec();
-        if let Some(last) = stride.last_mut() {
-            *last = 0;
-        }
-        let stride = Dims::new(&stride).expect("as many as before");
+        let stride = self.layout().stride.with_last(0);
         self.view_as(
             Layout {
                 shape,
@@ -116,11 +112,7 @@ impl Tensor {
 
     /// Columns `from..from + width` of the last dimension.
     pub(super) fn last_columns(&self, from: u64, width: u64) -> Tensor {
-        let mut shape = self.shape().to_vec();
-        if let Some(last) = shape.last_mut() {
-            *last = width;
-        }
-        let shape = Dims::new(&shape).expect("as many as before");
+        let shape = self.shape().with_last(width);
         let layout = self.layout();
         let offset = layout.offset + from;
         self.view_as(
@@ -172,14 +164,10 @@ impl Session {
     pub fn part(&mut self, x: &Tensor, shape: &[u64], offset: u64) -> Result<Tensor, RunError> {
         let node = self.record("SliceBackward0", part_back, &[x]);
         let base = x.layout();
-        let rank = base.stride.len();
-        let stride = match rank.checked_sub(shape.len()) {
-            // A selected dimension is gone; the strides of the last ones stay.
-            Some(gone) => Dims::new(&base.stride[gone..]),
-            None => None,
-        };
-        let shape = Dims::new(shape).expect("no more than the whole has");
-        let stride = stride.unwrap_or(Layout::contiguous(&shape).stride);
+        let shape = Dims::from(shape);
+        // A selected dimension is gone; the strides of the last ones stay.
+        let stride = base.stride.last_dims(shape.rank());
+        let stride = stride.unwrap_or(Layout::contiguous(shape).stride);
         let layout = Layout {
             shape,
             stride,
@@ -210,11 +198,8 @@ impl Session {
     /// As for [`Session::cast`].
     pub fn cat_last(&mut self, parts: &[&Tensor]) -> Result<Tensor, RunError> {
         let node = self.record("CatBackward0", cat_back, parts);
-        let mut shape = parts[0].shape().to_vec();
-        if let Some(last) = shape.last_mut() {
-            *last = parts.iter().filter_map(|part| part.shape().last()).sum();
-        }
-        let out = self.empty(&shape, parts[0].dtype())?;
+        let width = parts.iter().filter_map(|part| part.shape().last()).sum();
+        let out = self.empty(parts[0].shape().with_last(width), parts[0].dtype())?;
         self.kernel_over(parts, &[&out])?;
         Ok(self.attach(out, node))
     }

@@ -101,7 +101,7 @@ impl Recording {
             name: String::new(),
             op: label.op.to_owned(),
             module: self.module(label.site).to_owned(),
-            shape: label.shape.to_vec(),
+            shape: label.shape.iter().collect(),
             dtype: label.dtype.map(|dtype| dtype.torch_name().to_owned()),
             role: label.role,
             step: None,

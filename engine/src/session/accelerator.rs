@@ -203,7 +203,7 @@ impl Accelerator {
             shape,
             dtype: Some(dtype),
         };
-        let bytes = shape.iter().product::<u64>() * dtype.size();
+        let bytes = shape.product() * dtype.size();
         Storage::allocate(&self.heap, bytes, stream, label)
     }
 
@@ -453,7 +453,7 @@ impl Runtime for Accelerator {
                 (
                     start,
                     source.bytes(),
-                    Layout::contiguous(&source.layout.shape),
+                    Layout::contiguous(source.layout.shape),
                 )
             }
             HostCopyShape::WholeStorage => {
@@ -509,7 +509,7 @@ impl Runtime for Accelerator {
         tensor: &Tensor,
         stream: StreamId,
     ) -> Result<Tensor, DeviceError> {
-        let layout = Layout::contiguous(&tensor.layout().shape);
+        let layout = Layout::contiguous(tensor.layout().shape);
         let storage = self.allocate(layout.shape, tensor.dtype(), Role::Clone, stream)?;
         let copy = self.tensor_over(storage, layout, tensor.dtype());
         let kernel = Kernel {

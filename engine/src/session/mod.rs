@@ -14,14 +14,14 @@ pub use accelerator::{Accelerator, AcceleratorEvent, HostCopy};
 pub use error::RunError;
 
 use crate::autograd::{
-    CtxLifetime, Edge, Edges, Formula, HookLayer, Kind, LeafMeta, Meta, Node, NodeRef, Saved,
-    SavedVariable, Tensor, Variables,
+    CtxLifetime, Edge, Edges, Formula, HookLayer, Inputs, Kind, LeafMeta, Meta, Node, NodeRef,
+    Saved, SavedVariable, Tensor, Variables,
 };
 use crate::deviation::Deviation;
 use crate::device::{Device, Fingerprint, Kernel, StreamId};
 use crate::memory::{Role, SharedHeap, Storage};
 use crate::offload::{Decision, GraphTask, OffloadActivations, OffloadConfig, PostHook, TensorId};
-use crate::tensor::{DType, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
+use crate::tensor::{DType, Dims, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
 
 /// Sequence number of accumulators: they run before every other node that is ready.
 const FIRST: u64 = u64::MAX;
@@ -60,12 +60,8 @@ impl Session {
             hooks: Vec::new(),
             grad_enabled: true,
             deviation: None,
-            discarded: Recording::of_recompute(
-                "recompute",
-                |_, _| Err(RunError::NoGradient),
-                Rc::new([]),
-            )
-            .finish(1),
+            discarded: Recording::of_recompute("recompute", |_, _| Err(RunError::NoGradient))
+                .finish(1),
             sequence: 0,
             prints: HashMap::new(),
             workspaces: [None, None],
@@ -185,7 +181,7 @@ impl Session {
     ///
     /// # Errors
     /// Out of memory.
-    pub fn empty(&mut self, shape: &[u64], dtype: DType) -> Result<Tensor, RunError> {
+    pub fn empty(&mut self, shape: impl Into<Dims>, dtype: DType) -> Result<Tensor, RunError> {
         let role = self.role_now();
         self.empty_as(shape, dtype, role)
     }
@@ -196,7 +192,7 @@ impl Session {
     /// Out of memory.
     pub fn empty_as(
         &mut self,
-        shape: &[u64],
+        shape: impl Into<Dims>,
         dtype: DType,
         role: Role,
     ) -> Result<Tensor, RunError> {
@@ -220,8 +216,7 @@ impl Session {
     }
 
     pub(crate) fn empty_like(&mut self, like: &Tensor) -> Result<Tensor, RunError> {
-        let shape = like.layout().shape;
-        self.empty(&shape, like.dtype())
+        self.empty(like.layout().shape, like.dtype())
     }
 
     /// Scratch memory of a kernel: allocated, and freed when the result is dropped.
@@ -237,7 +232,7 @@ impl Session {
     ///
     /// # Errors
     /// Out of memory.
-    pub fn parameter(&mut self, shape: &[u64], dtype: DType) -> Result<Tensor, RunError> {
+    pub fn parameter(&mut self, shape: impl Into<Dims>, dtype: DType) -> Result<Tensor, RunError> {
         let data = self.frozen(shape, dtype)?;
         let leaf = Some(LeafMeta::default());
         Ok(Tensor::new(
@@ -252,7 +247,7 @@ impl Session {
     ///
     /// # Errors
     /// Out of memory.
-    pub fn frozen(&mut self, shape: &[u64], dtype: DType) -> Result<Tensor, RunError> {
+    pub fn frozen(&mut self, shape: impl Into<Dims>, dtype: DType) -> Result<Tensor, RunError> {
         let data = self.empty_as(shape, dtype, Role::Parameter)?;
         let saved = SavedTensor {
             class: TensorClass::Parameter,
@@ -385,9 +380,9 @@ impl Session {
                 name: "AccumulateGrad",
                 kind: Kind::Accumulate(tensor.clone()),
                 next: Edges::new(),
-                inputs: Rc::new([]),
+                inputs: Inputs::new(),
                 outputs: 1,
-                args: [0; 4],
+                flops: 0,
                 saved: Default::default(),
                 hooks: Default::default(),
                 ctx: Default::default(),
@@ -412,8 +407,7 @@ impl Session {
             return None;
         }
         if matches!(self.hooks.last(), Some(HookLayer::Recompute { .. })) {
-            let nothing = Rc::clone(&self.discarded.inputs);
-            return Some(Recording::of_recompute(name, formula, nothing));
+            return Some(Recording::of_recompute(name, formula));
         }
         let metas = inputs.iter().map(|input| Meta {
             shape: input.layout().shape,
@@ -426,7 +420,7 @@ impl Session {
             inputs: metas.collect(),
             next: inputs.iter().map(|input| self.edge_of(input)).collect(),
             saved: Variables::new(),
-            args: [0; 4],
+            flops: 0,
             sequence: self.next_sequence(),
             ctx: Vec::new(),
             ctx_lifetime: CtxLifetime::Node,
@@ -592,12 +586,12 @@ impl Session {
 pub(crate) struct Recording {
     name: &'static str,
     formula: Formula,
-    inputs: Rc<[Meta]>,
+    inputs: Inputs,
     next: Edges,
     saved: Variables,
     sequence: u64,
-    /// Numbers for the formula.
-    pub args: [u64; 4],
+    /// Arithmetic of the formula, where it is a matter of products.
+    pub flops: u64,
     /// Attributes of the context.
     pub ctx: Vec<Tensor>,
     /// How long they live.
@@ -617,14 +611,14 @@ enum Fate {
 impl Recording {
     /// A recompute's graph is dropped when it ends, and what it saved is in the holders by then:
     /// its nodes need no edges, no sizes and no place of their own.
-    fn of_recompute(name: &'static str, formula: Formula, nothing: Rc<[Meta]>) -> Recording {
+    fn of_recompute(name: &'static str, formula: Formula) -> Recording {
         Recording {
             name,
             formula,
-            inputs: nothing,
+            inputs: Inputs::new(),
             next: Edges::new(),
             saved: Variables::new(),
-            args: [0; 4],
+            flops: 0,
             sequence: 0,
             ctx: Vec::new(),
             ctx_lifetime: CtxLifetime::Node,
@@ -641,7 +635,7 @@ impl Recording {
             next: self.next,
             inputs: self.inputs,
             outputs,
-            args: self.args,
+            flops: self.flops,
             saved: RefCell::new(self.saved),
             hooks: Default::default(),
             ctx: self.ctx.into(),

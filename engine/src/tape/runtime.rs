@@ -143,7 +143,7 @@ fn dense_copy(source: &SavedTensor) -> SavedTensor {
             base: None,
             bytes: source.bytes(),
         },
-        layout: Layout::contiguous(&source.layout.shape),
+        layout: Layout::contiguous(source.layout.shape),
         dtype: source.dtype,
         placement: Placement::Accelerator,
         class: TensorClass::Plain,

@@ -10,6 +10,9 @@ use crate::session::{RunError, Session};
 use crate::tensor::DType;
 
 const PARAMETERS: u64 = 7_615_616_512;
+/// Flat buffers are given rows of this length: a single dimension stays below 2^32.
+const ROW: u64 = 512;
+const _: () = assert!(PARAMETERS.is_multiple_of(ROW));
 const HIDDEN: u64 = 3584;
 const VOCAB: u64 = 152_064;
 /// Tokens of one rank: 16 384 over two sequence ranks.
@@ -37,9 +40,10 @@ impl FastLlm {
     /// # Errors
     /// Out of memory.
     pub fn new(s: &mut Session, kept: KeptLoss) -> Result<FastLlm, RunError> {
-        let mut fixed = vec![s.frozen(&[PARAMETERS], DType::Bfloat16)?];
+        let all = [PARAMETERS / ROW, ROW];
+        let mut fixed = vec![s.frozen(&all, DType::Bfloat16)?];
         // Weight, gradient and two moments in fp32, over four data ranks: one parameter's worth.
-        fixed.push(s.frozen(&[PARAMETERS], DType::Float32)?);
+        fixed.push(s.frozen(&all, DType::Float32)?);
         for _ in ["embedding", "head"] {
             fixed.push(s.frozen(&[VOCAB * HIDDEN], DType::Float32)?);
         }

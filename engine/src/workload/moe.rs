@@ -151,7 +151,7 @@ impl Moe {
     /// # Errors
     /// Out of memory.
     pub fn new(s: &mut Session) -> Result<Moe, RunError> {
-        let weights = s.frozen(&[OTHER_WEIGHTS], DType::Uint8)?;
+        let weights = s.frozen(&[OTHER_WEIGHTS >> 20, 1 << 20], DType::Uint8)?;
         let mut layers = Vec::new();
         for _ in 0..LAYERS {
             layers.push(Rc::new(Layer::new(s)?));

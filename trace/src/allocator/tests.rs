@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 const KEY: PoolKey = PoolKey {
     pool: PoolId(0, 0),

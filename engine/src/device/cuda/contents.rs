@@ -188,8 +188,9 @@ impl CudaDevice {
         let layout = &view.layout;
         let mut shape = [1; 6];
         let mut stride = [0; 6];
-        shape[..layout.shape.len()].copy_from_slice(&layout.shape);
-        stride[..layout.stride.len()].copy_from_slice(&layout.stride);
+        for (dim, (size, step)) in layout.shape.iter().zip(layout.stride.iter()).enumerate() {
+            (shape[dim], stride[dim]) = (size, step);
+        }
         CardView {
             base: storage.start,
             bytes: storage.bytes,
@@ -201,7 +202,7 @@ impl CudaDevice {
             },
             shape,
             stride,
-            dims: layout.shape.len() as u32,
+            dims: layout.shape.rank() as u32,
             width: view.width as u32,
             dense: u32::from(layout.is_contiguous()),
             pad: 0,

@@ -1,0 +1,163 @@
+//! Free blocks of one pool, in the order in which best fit looks at them: by size, then address.
+//!
+//! Every allocation takes an entry out and most put one back, and a pool holds tens to thousands of
+//! entries. Short sorted runs serve that better than a B-tree: an entry is found by two binary
+//! searches and moved by one short copy.
+
+use std::cell::Cell;
+
+use super::Slot;
+
+/// Longest run. Two kilobytes to copy at most, and a thousand entries are twenty runs or so.
+const LONGEST: usize = 96;
+/// A run shorter than this joins its neighbour where both fit into half a run.
+const SHORTEST: usize = 12;
+
+type Key = (u64, u64);
+
+/// Sorted entries, and the greatest key of each run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FreeList {
+    /// None of them is empty.
+    runs: Vec<Vec<(Key, Slot)>>,
+    greatest: Vec<Key>,
+    /// Run and place of the last best fit, which is usually the next entry to go.
+    fitted: Cell<(usize, usize)>,
+}
+
+impl FreeList {
+    /// Adds the free block at `addr`; it must not be listed yet.
+    pub fn insert(&mut self, size: u64, addr: u64, slot: Slot) {
+        let key = (size, addr);
+        if self.runs.is_empty() {
+            self.runs.push(vec![(key, slot)]);
+            self.greatest.push(key);
+            return;
+        }
+        let at = self.run_of(key).min(self.runs.len() - 1);
+        let run = &mut self.runs[at];
+        let place = run.partition_point(|(other, _)| *other < key);
+        run.insert(place, (key, slot));
+        self.greatest[at] = self.greatest[at].max(key);
+        if run.len() > LONGEST {
+            let upper = run.split_off(LONGEST / 2);
+            self.greatest[at] = run[run.len() - 1].0;
+            self.greatest.insert(at + 1, upper[upper.len() - 1].0);
+            self.runs.insert(at + 1, upper);
+        }
+    }
+
+    /// Takes a free block out, if it is listed.
+    pub fn remove(&mut self, size: u64, addr: u64) {
+        let Some((at, place)) = self.find((size, addr)) else {
+            return;
+        };
+        let run = &mut self.runs[at];
+        run.remove(place);
+        match run.last() {
+            Some((last, _)) => self.greatest[at] = *last,
+            None => self.drop_run(at),
+        }
+        if self.runs.get(at).is_some_and(|run| run.len() < SHORTEST) {
+            self.join_next(at);
+        }
+    }
+
+    /// The smallest block of at least `size` bytes, the lowest address on ties: size and slot.
+    pub fn best_fit(&self, size: u64) -> Option<(u64, Slot)> {
+        let key = (size, 0);
+        let at = self.run_of(key);
+        let run = self.runs.get(at)?;
+        let place = run.partition_point(|(other, _)| *other < key);
+        self.fitted.set((at, place));
+        run.get(place).map(|&((size, _), slot)| (size, slot))
+    }
+
+    /// Run and place of an entry.
+    fn find(&self, key: Key) -> Option<(usize, usize)> {
+        let (at, place) = self.fitted.get();
+        let fitted = self.runs.get(at).and_then(|run| run.get(place));
+        if fitted.is_some_and(|(other, _)| *other == key) {
+            return Some((at, place));
+        }
+        let at = self.run_of(key);
+        let run = self.runs.get(at)?;
+        let place = run.binary_search_by_key(&key, |(other, _)| *other).ok()?;
+        Some((at, place))
+    }
+
+    /// The first run whose greatest key is not below `key`.
+    fn run_of(&self, key: Key) -> usize {
+        self.greatest.partition_point(|greatest| *greatest < key)
+    }
+
+    fn drop_run(&mut self, at: usize) {
+        self.runs.remove(at);
+        self.greatest.remove(at);
+    }
+
+    fn join_next(&mut self, at: usize) {
+        let Some(next) = self.runs.get(at + 1) else {
+            return;
+        };
+        if self.runs[at].len() + next.len() > LONGEST / 2 {
+            return;
+        }
+        let next = self.runs.remove(at + 1);
+        self.runs[at].extend(next);
+        self.greatest.remove(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Few sizes and addresses, so that entries meet, runs split and runs join.
+        #[test]
+        fn it_is_a_sorted_map(
+            steps in prop::collection::vec((0..3_u8, 0..40_u64, 0..40_u64), 1..3000)
+        ) {
+            let mut list = FreeList::default();
+            let mut model: BTreeMap<Key, Slot> = BTreeMap::new();
+            for (number, (what, size, addr)) in steps.into_iter().enumerate() {
+                let slot = Slot(number as u32);
+                // Twice as many entries come as go, so that the list grows over many runs.
+                if what < 2 {
+                    if model.insert((size, addr), slot).is_some() {
+                        list.remove(size, addr);
+                    }
+                    list.insert(size, addr, slot);
+                } else {
+                    model.remove(&(size, addr));
+                    list.remove(size, addr);
+                }
+                let fits = model.range((size, 0)..).next();
+                prop_assert_eq!(list.best_fit(size), fits.map(|(key, slot)| (key.0, *slot)));
+                prop_assert!(list.runs.iter().all(|run| !run.is_empty()));
+            }
+            let listed: Vec<(Key, Slot)> = list.runs.into_iter().flatten().collect();
+            let expected: Vec<(Key, Slot)> = model.into_iter().collect();
+            prop_assert_eq!(listed, expected);
+        }
+
+        /// Everything goes again: what is left joins and vanishes without a trace.
+        #[test]
+        fn it_shrinks_to_nothing(sizes in prop::collection::vec(0..1000_u64, 1..600)) {
+            let mut list = FreeList::default();
+            for (addr, &size) in sizes.iter().enumerate() {
+                list.insert(size, addr as u64, Slot(addr as u32));
+            }
+            for (addr, &size) in sizes.iter().enumerate() {
+                list.remove(size, addr as u64);
+            }
+            prop_assert!(list.runs.is_empty() && list.greatest.is_empty());
+            prop_assert_eq!(list.best_fit(0), None);
+        }
+    }
+}
