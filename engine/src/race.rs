@@ -155,6 +155,13 @@ impl Detector {
         self.host.join(&clock);
     }
 
+    /// The host has waited for all work on all streams.
+    pub fn host_waited_for_all(&mut self) {
+        for lane in &self.lanes {
+            self.host.join(lane);
+        }
+    }
+
     /// The host has seen that an event is complete (a query, or the allocator's deferred free).
     pub fn host_saw(&mut self, event: &Clock) {
         self.host.join(event);

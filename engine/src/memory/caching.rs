@@ -124,6 +124,17 @@ impl Lease {
     }
 }
 
+/// What the allocator's waiting says about the order of work, for those who watch it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ordering {
+    /// A free waits for everything enqueued on a stream so far.
+    Awaited(EventId, StreamId),
+    /// The host has seen that event, so whatever it enqueues next comes after.
+    Seen(EventId),
+    /// A segment went back to the device, which waits for all work.
+    Idle,
+}
+
 /// A free that waits for events.
 #[derive(Debug)]
 struct Pending {
@@ -141,6 +152,8 @@ pub struct CachingAllocator {
     events: Option<Vec<MemoryEvent>>,
     /// Events that were taken before the ones in `events`.
     taken: u32,
+    /// Waiting since it was last asked for, while somebody watches.
+    order: Option<Vec<Ordering>>,
     kept: Vec<Allocation>,
     step: Option<u32>,
     retries: u64,
@@ -162,6 +175,7 @@ impl CachingAllocator {
             stats: MemoryStats::default(),
             events: None,
             taken: 0,
+            order: None,
             kept: Vec::new(),
             step: None,
             retries: 0,
@@ -187,6 +201,22 @@ impl CachingAllocator {
         let events = self.events.as_mut().map(std::mem::take).unwrap_or_default();
         self.taken += events.len() as u32;
         events
+    }
+
+    /// Starts or stops noting what waits for what.
+    pub fn watch_order(&mut self, watch: bool) {
+        self.order = watch.then(Vec::new);
+    }
+
+    /// Takes what was noted since it was last asked for.
+    pub fn take_order(&mut self) -> Vec<Ordering> {
+        self.order.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn note_order(&mut self, what: Ordering) {
+        if let Some(order) = &mut self.order {
+            order.push(what);
+        }
     }
 
     /// Takes the allocations that were made while events were kept.
@@ -333,7 +363,10 @@ impl CachingAllocator {
         }
         // A device that refuses an event has failed; its next launch says so.
         let record = |&user: &StreamId| Some((device.record_event(user).ok()?, user));
-        let events = lease.users.iter().filter_map(record).collect();
+        let events: Vec<(EventId, StreamId)> = lease.users.iter().filter_map(record).collect();
+        for &(event, user) in &events {
+            self.note_order(Ordering::Awaited(event, user));
+        }
         self.pending.push(Pending { lease, events });
     }
 
@@ -344,6 +377,7 @@ impl CachingAllocator {
                 // A failed device reports itself at the next launch.
                 let _ = device.synchronize(user);
                 device.drop_event(event);
+                self.note_order(Ordering::Seen(event));
             }
             self.complete_free(&pending.lease);
         }
@@ -356,6 +390,7 @@ impl CachingAllocator {
                 continue;
             };
             device.free_segment(start, bytes);
+            self.note_order(Ordering::Idle);
             self.stats.reserved -= bytes;
             self.emit(MemoryEvent {
                 action: MemoryAction::SegmentFree,
@@ -389,11 +424,13 @@ impl CachingAllocator {
         if self.pending.is_empty() {
             return;
         }
+        let mut seen = Vec::new();
         for mut pending in std::mem::take(&mut self.pending) {
             pending.events.retain(|&(event, _)| {
                 let done = device.event_done(event);
                 if done {
                     device.drop_event(event);
+                    seen.push(event);
                 }
                 !done
             });
@@ -402,6 +439,9 @@ impl CachingAllocator {
             } else {
                 self.pending.push(pending);
             }
+        }
+        for event in seen {
+            self.note_order(Ordering::Seen(event));
         }
     }
 

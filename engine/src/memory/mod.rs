@@ -10,7 +10,7 @@ mod label;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-pub use caching::{CachingAllocator, Lease, MemoryAction, MemoryEvent, MemoryStats};
+pub use caching::{CachingAllocator, Lease, MemoryAction, MemoryEvent, MemoryStats, Ordering};
 pub use host::{HostLease, HostPool};
 pub use label::{Allocation, Label, Role};
 

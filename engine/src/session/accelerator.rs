@@ -1,12 +1,13 @@
 //! The accelerator as program and offloader use it: tensors, streams, events, and their order.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::autograd::{NodeRef, Tensor};
 use crate::device::{
     Device, DeviceError, EventId, Fingerprint, Kernel, Span, StreamId, Touched, View,
 };
-use crate::memory::{Heap, HostLease, Label, Role, SharedHeap, Storage};
+use crate::memory::{Heap, HostLease, Label, Ordering, Role, SharedHeap, Storage};
 use crate::offload::{GraphTask, HostCopyShape, PostHook, Runtime};
 use crate::race::{Access, Clock, Detector, Lane, Range};
 use crate::tensor::{DType, Dims, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
@@ -31,6 +32,8 @@ pub struct Accelerator {
     copied: Copied,
     detector: Option<Detector>,
     watching: bool,
+    /// What streams had done when the allocator began to wait for them.
+    awaited: HashMap<EventId, Clock>,
     /// Streams made so far, the default one included.
     streams: u16,
     site: Site,
@@ -81,6 +84,7 @@ impl Accelerator {
             copied: Copied::default(),
             detector: None,
             watching: false,
+            awaited: HashMap::new(),
             streams: 1,
             site: Site {
                 names: vec!["program".to_owned()],
@@ -118,11 +122,35 @@ impl Accelerator {
         }
         self.detector = Some(detector);
         self.watching = true;
+        self.heap.borrow_mut().caching.watch_order(true);
     }
 
     /// Stops watching; what was found stays. A program that repeats itself repeats its races.
     pub fn pause_watching(&mut self) {
         self.watching = false;
+        self.heap.borrow_mut().caching.watch_order(false);
+    }
+
+    /// Tells the detector what the allocator has waited for. Streams' clocks must not have moved
+    /// since: every method that moves one calls this first.
+    fn follow_allocator(&mut self) {
+        let Some(detector) = self.detector.as_mut().filter(|_| self.watching) else {
+            return;
+        };
+        for what in self.heap.borrow_mut().caching.take_order() {
+            match what {
+                Ordering::Awaited(event, stream) => {
+                    let clock = detector.record_event(Lane(stream.0));
+                    self.awaited.insert(event, clock);
+                }
+                Ordering::Seen(event) => {
+                    if let Some(clock) = self.awaited.remove(&event) {
+                        detector.host_saw(&clock);
+                    }
+                }
+                Ordering::Idle => detector.host_waited_for_all(),
+            }
+        }
     }
 
     /// The race detector, where one has been watching.
@@ -300,6 +328,7 @@ impl Accelerator {
         if !self.watching {
             return;
         }
+        self.follow_allocator();
         if let Some(detector) = &mut self.detector {
             let site = detector.site(name);
             detector.access(Lane(stream.0), access, range, site);
@@ -400,6 +429,7 @@ impl Runtime for Accelerator {
         stream: StreamId,
         event: &AcceleratorEvent,
     ) -> Result<(), DeviceError> {
+        self.follow_allocator();
         self.heap.borrow_mut().device.wait_event(stream, event.id)?;
         if let (Some(detector), Some(clock)) = (&mut self.detector, &event.clock) {
             detector.wait_event(Lane(stream.0), clock);
@@ -408,6 +438,7 @@ impl Runtime for Accelerator {
     }
 
     fn wait_stream(&mut self, waiter: StreamId, on: StreamId) -> Result<(), DeviceError> {
+        self.follow_allocator();
         {
             let mut heap = self.heap.borrow_mut();
             let event = heap.device.record_event(on)?;

@@ -263,7 +263,8 @@ fn saved_tensor(number: usize, line: &PackLine) -> Result<SavedTensor, TapeError
     if line.shape.len() != line.stride.len() {
         return Err(malformed("shape and stride have different lengths".into()));
     }
-    let too_many = || malformed("a tensor of more or larger dimensions than this reader handles".into());
+    let too_many =
+        || malformed("a tensor of more or larger dimensions than this reader handles".into());
     let shape = Dims::new(&line.shape).ok_or_else(too_many)?;
     let stride = Dims::new(&line.stride).ok_or_else(too_many)?;
     let class = match TensorClass::from_class_name(&line.class) {

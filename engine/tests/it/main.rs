@@ -5,5 +5,6 @@ mod contents;
 mod deviations;
 mod late_device;
 mod offloader;
+mod programs;
 mod results;
 mod tapes;
