@@ -294,22 +294,22 @@ pub fn card(run: &RunId, format: &str) -> String {
 
 /// `GET`: the card of a run as Markdown, for a pull request. With a link, it leads there.
 pub fn card_markdown(run: &RunId, view: &str, link: Option<&str>, names: bool) -> String {
-    let mut path = format!("{}?{view}", card(run, "md"));
-    for (wanted, part) in [
-        (!names, "numbers_only=1".to_owned()),
-        (link.is_some(), format!("link={}", link.unwrap_or_default())),
-    ] {
-        if wanted {
-            path.push('&');
-            path.push_str(&part);
-        }
-    }
-    path
+    markdown(format!("{}?{view}", card(run, "md")), link, names)
 }
 
-/// `GET`: a comparison as Markdown, for a pull request. With a link, it leads there.
-pub fn compare_markdown(runs: &[RunId], link: Option<&str>, names: bool) -> String {
-    let mut path = format!("{COMPARE}/card.md?runs={}", crate::compare::listed(runs));
+/// `GET`: the card of a comparison as its page's query, the view, shows it; `format` is `svg`,
+/// `png` or `md`.
+pub fn compare_card(view: &str, format: &str) -> String {
+    format!("{COMPARE}/card.{format}?{view}")
+}
+
+/// `GET`: a comparison as Markdown, for a pull request. With a link, it leads there. The view names
+/// the runs.
+pub fn compare_markdown(view: &str, link: Option<&str>, names: bool) -> String {
+    markdown(compare_card(view, "md"), link, names)
+}
+
+fn markdown(mut path: String, link: Option<&str>, names: bool) -> String {
     if !names {
         path += "&numbers_only=1";
     }

@@ -55,8 +55,17 @@ fn fill<DB: DrawingBackend>(backend: &mut DB, rect: PxRect, colour: Rgba) -> Pai
     backend.draw_rect((rect.x0, rect.y0), (rect.x1, rect.y1), &colour, true)
 }
 
-/// Stripes where `x + y` is a multiple of the spacing, so that they run on from one rectangle to
-/// the next. A stripe is a staircase of dots: at this size nobody sees the steps, and thin
+/// Whether a pixel of stripes of this distance is on one: where `x + y` is near a multiple of it,
+/// so that stripes run on from one rectangle to the next.
+pub fn stripe(spacing: i32, x: i32, y: i32) -> bool {
+    (x + y).rem_euclid(spacing) < thick(spacing)
+}
+
+fn thick(spacing: i32) -> i32 {
+    (spacing / 3).max(1)
+}
+
+/// Stripes ([`stripe`]). One is a staircase of dots: at this size nobody sees the steps, and thin
 /// rectangles (a bucket is often one pixel wide) cost no more than their pixels.
 fn hatch<DB: DrawingBackend>(
     backend: &mut DB,
@@ -64,11 +73,10 @@ fn hatch<DB: DrawingBackend>(
     colour: Rgba,
     spacing: i32,
 ) -> Painted<DB> {
-    let thick = (spacing / 3).max(1);
     for x in rect.x0..rect.x1 {
         let mut y = rect.y0 - (rect.y0 + x).rem_euclid(spacing);
         while y < rect.y1 {
-            let (y0, y1) = (y.max(rect.y0), (y + thick).min(rect.y1));
+            let (y0, y1) = (y.max(rect.y0), (y + thick(spacing)).min(rect.y1));
             if y0 < y1 {
                 let (x0, x1) = (x, x + 1);
                 fill(backend, PxRect { x0, y0, x1, y1 }, colour)?;

@@ -1,8 +1,9 @@
 //! `tidemark compare`: what changed between runs.
 
+use super::CliError;
 use super::inspect::read;
 use super::table::{Table, grouped};
-use super::{CliError, markdown};
+use crate::cards::{markdown, place, word};
 use api::compare::{Against, ComparedRun, Comparison};
 use clap::Args;
 use std::fmt::Write as _;
@@ -12,7 +13,7 @@ use trace::compare::gate::Limits;
 use trace::compare::headline::signed;
 use trace::compare::profile::Profile;
 use trace::compare::sites::{Matched, SiteChange, SiteDelta};
-use trace::compare::{Change, Difference, Leaks, StepSide};
+use trace::compare::{Difference, Leaks, StepSide};
 use trace::leaks::Verdict;
 use trace::trace::Series;
 use trace::units::Bytes;
@@ -149,17 +150,6 @@ fn device(difference: &Difference) -> String {
         let _ = writeln!(out, "    {name}: {base} → {new}; {}", condition.meaning);
     }
     out + &levels(difference) + &steps(difference) + &sites(difference)
-}
-
-/// What a change is called.
-pub(super) fn word(change: Change) -> &'static str {
-    match change {
-        Change::None => "same",
-        Change::Moved => "same in all, other places",
-        Change::Better => "better",
-        Change::Worse => "worse",
-        Change::Mixed => "better and worse",
-    }
 }
 
 fn levels(difference: &Difference) -> String {
@@ -324,20 +314,5 @@ fn change_word(site: &SiteDelta) -> &'static str {
         (SiteChange::Shrunk, _) => "shrunk",
         (SiteChange::New, _) => "new",
         (SiteChange::Gone, _) => "gone",
-    }
-}
-
-/// Where a site is, for a table.
-pub(super) fn place(site: &SiteDelta) -> String {
-    match site.place() {
-        Some(place) => {
-            let file = place.filename.rsplit('/').next().unwrap_or_default();
-            format!("{} ({file}:{})", place.name, place.line)
-        }
-        None => {
-            let side = site.new.as_ref().or(site.base.as_ref());
-            let size = side.map_or(Bytes::ZERO, |side| side.size);
-            format!("no stack, {size} each")
-        }
     }
 }

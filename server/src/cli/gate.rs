@@ -1,7 +1,8 @@
 //! `tidemark gate`: may this change be merged?
 
+use super::CliError;
 use super::compare::{compare_files, json, print};
-use super::{CliError, markdown};
+use crate::cards::markdown;
 use api::compare::Comparison;
 use clap::Args;
 use serde::Serialize;

@@ -5,7 +5,6 @@ mod compare;
 mod export;
 mod gate;
 mod inspect;
-pub(crate) mod markdown;
 mod push;
 mod remote;
 mod replay;

@@ -1,8 +1,9 @@
 //! `tidemark push`: upload files, print their links, compare them.
 
+use super::CliError;
 use super::compare::{json, print};
 use super::remote::{Remote, RemoteArgs};
-use super::{CliError, markdown};
+use crate::cards::markdown::{self, Links};
 use api::compare::{Comparison, RUNS, RecordComparison, RecordedComparison};
 use api::ids::RunId;
 use api::routes;
@@ -136,8 +137,13 @@ fn compare(
     };
     let comparison: Comparison = remote.get(&routes::compare(&runs))?;
     let link = remote.link(&routes::compare_page(&runs));
+    let links = Links {
+        page: link.clone(),
+        // Behind a token, or on this machine alone: nothing that a pull request could show.
+        image: None,
+    };
     Ok(Pushed {
-        markdown: markdown::comparison(&comparison, Some(&link)),
+        markdown: markdown::comparison(&comparison, Some(&links)),
         uploads,
         link,
         recorded,

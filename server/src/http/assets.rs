@@ -21,8 +21,13 @@ pub async fn serve(request: Request) -> Result<Response, Error> {
     match web_assets::get(path) {
         Some(asset) => Ok(respond(asset, request.headers())),
         None if path.starts_with("/assets/") => Err(Error::NoRoute(path.to_owned())),
-        None => Ok(respond(web_assets::index(), request.headers())),
+        None => Ok(index(request.headers())),
     }
+}
+
+/// The page, which finds out from its address what it shows.
+pub fn index(request: &HeaderMap) -> Response {
+    respond(web_assets::index(), request)
 }
 
 fn respond(asset: &'static Asset, request: &HeaderMap) -> Response {

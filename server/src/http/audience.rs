@@ -197,7 +197,7 @@ fn is_within(path: &str, query: &str, runs: &[RunId]) -> bool {
             ];
             is_one(run) && open.contains(&what)
         }
-        ["compare"] | ["compare", "curves" | "card.md"] => {
+        ["compare"] | ["compare", "curves" | "card.svg" | "card.png" | "card.md"] => {
             // A repeated parameter is refused where it is read; here each must fit.
             let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
             let mut asked = pairs.filter(|(name, _)| *name == "runs").peekable();
@@ -261,6 +261,8 @@ mod tests {
         check("/api/compare?runs=run_a,run_b", true);
         check("/api/compare/curves?runs=run_b,run_a&align=step", true);
         check("/api/compare/card.md?runs=run_a,run_b", true);
+        check("/api/compare/card.svg?runs=run_a,run_b&theme=dark", true);
+        check("/api/compare/card.png?runs=run_a,run_c", false);
         check("/api/compare?runs=run_a,run_c", false);
         check("/api/compare?runs=run_a,run_b&runs=run_a,run_c", false);
         check("/api/compare?runs=", false);

@@ -1,24 +1,30 @@
-//! Cards of a run: pictures for chats and pull requests, and the Markdown around them.
+//! Cards of runs and comparisons: pictures for chats and pull requests, and the Markdown around
+//! them.
 
 use super::App;
 use super::audience::Audience;
+use super::compare;
 use super::error::Error;
 use super::extract::{Origin, Path, Query, run_id};
 use super::packed::{Keep, Packed, not_modified};
 use super::shares::{image_of, page_link};
-use crate::cards::{self, Links, Names, RunCard, markdown};
+use crate::cards::markdown::{self, Links, Names};
+use crate::cards::{self, ComparisonCard, RunCard};
 use crate::store::{RunRow, StoreError};
+use api::compare_view::CompareState;
 use api::ids::RunId;
 use api::problem::Problem;
 use api::routes;
 use api::shares::{Redaction, ShareState, ShareTarget};
 use api::view_state::ViewState;
-use axum::extract::{RawQuery, State};
+use axum::extract::{FromRequestParts, RawQuery, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use std::sync::Arc;
 use timeline::card::Theme;
+use timeline::scene::Scene;
 
 /// How a card looks. The other parameters are those of the page: the view that is drawn.
 #[derive(Clone, Copy, Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -58,8 +64,9 @@ pub struct MarkdownQuery {
     link: Option<String>,
 }
 
+/// The file that a card is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+pub(super) enum Format {
     Svg,
     Png,
 }
@@ -71,15 +78,100 @@ impl Format {
             Format::Png => "image/png",
         }
     }
+
+    fn file(self, scene: &Scene) -> Vec<u8> {
+        match self {
+            Format::Svg => cards::svg(scene),
+            Format::Png => cards::png(scene),
+        }
+    }
 }
 
-/// What is to be drawn, and for whom.
-struct Wanted {
-    run: RunId,
-    view: ViewState,
-    redaction: Redaction,
+/// How a card is asked for, whatever it is of.
+pub(super) struct Asked {
     theme: Theme,
-    format: Format,
+    /// The view that is drawn, as the page's address has it.
+    pub query: String,
+    redaction: Redaction,
+    headers: HeaderMap,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Asked {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Asked, Error> {
+        let Query(CardQuery { theme }) = Query::from_request_parts(parts, state).await?;
+        let Ok(audience) = Audience::from_request_parts(parts, state).await;
+        Ok(Asked {
+            theme: theme.theme(),
+            query: parts.uri.query().unwrap_or_default().to_owned(),
+            redaction: audience.redaction(),
+            headers: parts.headers.clone(),
+        })
+    }
+}
+
+/// What a card is of: content and view.
+pub(super) enum Subject {
+    Run(Box<RunRow>, ViewState),
+    Comparison(Vec<RunRow>, CompareState),
+}
+
+impl Subject {
+    /// A run as a query of its page shows it.
+    pub async fn run(app: &App, run: RunId, query: &str) -> Result<Subject, Error> {
+        let view = view_of(query)?;
+        Ok(Subject::Run(Box::new(live(app, run).await?), view))
+    }
+
+    /// Runs as a query of the compare page shows them.
+    pub async fn comparison(app: &App, runs: Vec<RunId>, query: &str) -> Result<Subject, Error> {
+        let (rows, view) = compare::seen(app, runs, query).await?;
+        Ok(Subject::Comparison(rows, view))
+    }
+
+    async fn file(
+        self,
+        app: &App,
+        (redaction, theme): (Redaction, Theme),
+        format: Format,
+    ) -> Result<Vec<u8>, Error> {
+        match self {
+            Subject::Run(row, view) => {
+                let look = (view, redaction, theme);
+                run_card(app, *row, look, move |card| format.file(&card.scene())).await
+            }
+            Subject::Comparison(rows, view) => {
+                let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
+                let comparison = compare::comparison(app, rows, redaction).await?;
+                let wanted = cards::curves_of(&comparison, &view);
+                let curves = app.comparisons.curves(&traces, wanted).await?;
+                let draw = move || {
+                    let card = ComparisonCard::new(&comparison, &curves, &view, theme);
+                    format.file(&card.scene())
+                };
+                Ok(drawn(draw).await?)
+            }
+        }
+    }
+
+    /// Ids, names, and the view: ids name the content.
+    fn named(&self) -> String {
+        let names = |rows: &[RunRow]| {
+            let names = rows.iter().map(|row| format!("{} {:?} ", row.id, row.name));
+            names.collect::<String>()
+        };
+        match self {
+            Subject::Run(row, view) => format!("{}{view}", names(std::slice::from_ref(row))),
+            Subject::Comparison(rows, view) => format!("compare {}{view}", names(rows)),
+        }
+    }
+}
+
+fn view_of(query: &str) -> Result<ViewState, Error> {
+    let parsed = ViewState::parse(query);
+    let (view, _) = parsed.map_err(|error| Error::BadRequest(error.to_string()))?;
+    Ok(view)
 }
 
 /// The card as SVG.
@@ -89,13 +181,10 @@ struct Wanted {
 pub async fn svg(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
-    Query(query): Query<CardQuery>,
-    RawQuery(raw): RawQuery,
-    audience: Audience,
-    headers: HeaderMap,
+    asked: Asked,
 ) -> Result<Response, Error> {
-    let wanted = wanted(&run, query, raw, &audience, Format::Svg)?;
-    respond(&app, wanted, &headers).await
+    let subject = Subject::run(&app, run_id(&run)?, &asked.query).await?;
+    respond(&app, subject, asked, Format::Svg).await
 }
 
 /// The card as PNG.
@@ -105,35 +194,10 @@ pub async fn svg(
 pub async fn png(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
-    Query(query): Query<CardQuery>,
-    RawQuery(raw): RawQuery,
-    audience: Audience,
-    headers: HeaderMap,
+    asked: Asked,
 ) -> Result<Response, Error> {
-    let wanted = wanted(&run, query, raw, &audience, Format::Png)?;
-    respond(&app, wanted, &headers).await
-}
-
-fn wanted(
-    run: &str,
-    query: CardQuery,
-    raw: Option<String>,
-    audience: &Audience,
-    format: Format,
-) -> Result<Wanted, Error> {
-    Ok(Wanted {
-        run: run_id(run)?,
-        view: view_of(&raw.unwrap_or_default())?,
-        redaction: audience.redaction(),
-        theme: query.theme.theme(),
-        format,
-    })
-}
-
-fn view_of(query: &str) -> Result<ViewState, Error> {
-    let parsed = ViewState::parse(query);
-    let (view, _) = parsed.map_err(|error| Error::BadRequest(error.to_string()))?;
-    Ok(view)
+    let subject = Subject::run(&app, run_id(&run)?, &asked.query).await?;
+    respond(&app, subject, asked, Format::Png).await
 }
 
 /// The card as Markdown, for a pull request.
@@ -150,43 +214,49 @@ pub async fn md(
 ) -> Result<Response, Error> {
     let view = view_of(&raw.unwrap_or_default())?;
     let id = run_id(&run)?;
-    let is_slug = |slug: &&String| slug.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let links = match query.link.as_ref().filter(is_slug) {
-        Some(slug) => Links {
-            page: page_link(&origin, slug),
-            image: image_of(&origin, slug),
-        },
-        None => {
-            let query = match view == ViewState::default() {
-                true => String::new(),
-                false => format!("?{view}"),
-            };
-            Links {
-                page: format!("{origin}{}{query}", routes::run_page(&id)),
-                image: format!("{origin}{}{query}", routes::card(&id, "png")),
-            }
+    let links = links(&origin, query.link.as_deref()).unwrap_or_else(|| {
+        let query = match view == ViewState::default() {
+            true => String::new(),
+            false => format!("?{view}"),
+        };
+        Links {
+            page: format!("{origin}{}{query}", routes::run_page(&id)),
+            image: Some(format!("{origin}{}{query}", routes::card(&id, "png"))),
         }
-    };
+    });
     let names = match query.numbers_only {
         0 => Names::Told,
         _ => Names::Withheld,
     };
     let row = live(&app, id).await?;
-    let wanted = Wanted {
-        run: row.id.clone(),
-        view,
-        redaction: audience.redaction(),
-        theme: Theme::Light,
-        format: Format::Svg,
-    };
-    let text = drawn(&app, row, wanted, move |card| {
-        markdown(card, &links, names).into_bytes()
+    let look = (view, audience.redaction(), Theme::Light);
+    let text = run_card(&app, row, look, move |card| {
+        markdown::run(card, &links, names)
     });
+    Ok(text_response(text.await?))
+}
+
+/// Where a block leads with a link, given the last part of its address.
+pub(super) fn links(origin: &Origin, slug: Option<&str>) -> Option<Links> {
+    let is_slug = |slug: &&str| slug.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    slug.filter(is_slug).map(|slug| Links {
+        page: page_link(origin, slug),
+        image: Some(image_of(origin, slug)),
+    })
+}
+
+/// The absolute address of the card of a comparison.
+pub(super) fn image_of_comparison(origin: &Origin, view: &CompareState) -> String {
+    format!("{origin}{}", routes::compare_card(&view.to_string(), "png"))
+}
+
+/// Markdown as an answer.
+pub(super) fn text_response(text: String) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/markdown; charset=utf-8"),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    Ok((headers, text.await?).into_response())
+    (headers, text).into_response()
 }
 
 /// The card of a link, for whoever unfolds it: the secret is in the address.
@@ -205,38 +275,39 @@ pub async fn of_share(
     if share.state != ShareState::Active {
         return Err(Error::Gone(super::audience::ended(&share, None)));
     }
-    let ShareTarget::Run { run } = share.target else {
-        return Err(Error::NotFound("card of a comparison".to_owned()));
+    let subject = match share.target {
+        ShareTarget::Run { run } => Subject::run(&app, run, &share.query).await?,
+        ShareTarget::Comparison { runs } => Subject::comparison(&app, runs, &share.query).await?,
     };
-    let wanted = Wanted {
-        run,
-        view: view_of(&share.query)?,
-        redaction: share.redaction,
+    let asked = Asked {
         theme: query.theme.theme(),
-        format,
+        query: share.query,
+        redaction: share.redaction,
+        headers,
     };
-    respond(&app, wanted, &headers).await
+    respond(&app, subject, asked, format).await
 }
 
-async fn respond(app: &App, wanted: Wanted, headers: &HeaderMap) -> Result<Response, Error> {
-    let row = live(app, wanted.run.clone()).await?;
-    let etag = etag(&row, &wanted);
-    if let Some(response) = not_modified(headers, &etag, Keep::Ask) {
+/// The card, unless the client has it.
+pub(super) async fn respond(
+    app: &App,
+    subject: Subject,
+    asked: Asked,
+    format: Format,
+) -> Result<Response, Error> {
+    let etag = etag(&subject, &asked, format);
+    if let Some(response) = not_modified(&asked.headers, &etag, Keep::Ask) {
         return Ok(response);
     }
-    let format = wanted.format;
-    let file = drawn(app, row, wanted, move |card| match format {
-        Format::Svg => cards::svg(&card.scene()),
-        Format::Png => cards::png(&card.scene()),
-    });
-    let zstd = zstd::bulk::compress(&file.await?, 1).map_err(StoreError::Packing)?;
+    let look = (asked.redaction, asked.theme);
+    let file = subject.file(app, look, format).await?;
     let packed = Packed {
-        zstd,
+        zstd: zstd::bulk::compress(&file, 1).map_err(StoreError::Packing)?,
         media_type: format.media_type(),
         etag,
         keep: Keep::Ask,
     };
-    Ok(packed.respond(headers))
+    Ok(packed.respond(&asked.headers))
 }
 
 /// A run that is not deleted.
@@ -248,37 +319,37 @@ async fn live(app: &App, run: RunId) -> Result<RunRow, Error> {
     Ok(read.await?)
 }
 
-async fn drawn<F>(app: &App, row: RunRow, wanted: Wanted, finish: F) -> Result<Vec<u8>, Error>
-where
-    F: FnOnce(&RunCard) -> Vec<u8> + Send + 'static,
-{
+/// What is made of the card of a run.
+async fn run_card<T: Send + 'static>(
+    app: &App,
+    row: RunRow,
+    (view, redaction, theme): (ViewState, Redaction, Theme),
+    finish: impl FnOnce(&RunCard) -> T + Send + 'static,
+) -> Result<T, Error> {
     let traces = &app.pictures.traces;
-    let decoded = traces.get_for(row.trace, wanted.redaction).await?;
-    let work = move || {
-        let Wanted {
-            view,
-            redaction,
-            theme,
-            ..
-        } = wanted;
+    let decoded = traces.get_for(row.trace, redaction).await?;
+    let draw = move || {
         let card = RunCard::new(&row, &decoded, &view, redaction, theme)?;
         Ok::<_, StoreError>(finish(&card))
     };
-    let drawing = tokio::task::spawn_blocking(work);
-    Ok(drawing.await.map_err(|_| StoreError::Interrupted)??)
+    Ok(drawn(draw).await??)
 }
 
-/// Names everything that a card is made of: the content, the name, the view, and the version of
+async fn drawn<T: Send + 'static>(
+    draw: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, StoreError> {
+    let drawing = tokio::task::spawn_blocking(draw);
+    drawing.await.map_err(|_| StoreError::Interrupted)
+}
+
+/// Names everything that a card is made of: the content, the names, the view, and the version of
 /// its looks.
-fn etag(row: &RunRow, wanted: &Wanted) -> String {
+fn etag(subject: &Subject, asked: &Asked, format: Format) -> String {
     let parts = format!(
-        "{} {:?} {} {:?} {:?} {:?} v{}",
-        row.id,
-        row.name,
-        wanted.view,
-        wanted.redaction,
-        wanted.theme,
-        wanted.format,
+        "{} {:?} {:?} {format:?} v{}",
+        subject.named(),
+        asked.redaction,
+        asked.theme,
         cards::VERSION
     );
     format!("W/\"{}\"", &blake3::hash(parts.as_bytes()).to_hex()[..32])

@@ -2,20 +2,21 @@
 
 use super::App;
 use super::audience::Audience;
+use super::cards::{self, Asked, CardQuery, Format, Subject};
 use super::error::Error;
 use super::extract::{Origin, Query, compared_runs};
 use super::packed;
-use super::shares::page_link;
-use crate::cli::markdown;
+use crate::cards::markdown::{self, Links};
 use crate::store::RunRow;
 use api::compare::{Against, ComparedRun, Comparison, Curves, CurvesWanted};
+use api::compare_view::CompareState;
 use api::ids::RunId;
 use api::problem::Problem;
 use api::routes;
 use api::shares::{Redaction, nameless};
-use axum::extract::State;
-use axum::http::{HeaderMap, header};
-use axum::response::{IntoResponse, Response};
+use axum::extract::{RawQuery, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trace::compare::curves::Align;
@@ -83,7 +84,7 @@ pub async fn compare(
 pub struct MarkdownQuery {
     /// 2 to 8 run ids, separated by commas; the first is the baseline.
     runs: String,
-    /// `1`: numbers alone, without names and places, for private projects.
+    /// `1`: numbers alone, without names, places and picture, for private projects.
     #[serde(default)]
     numbers_only: u8,
     /// The last part of a link's address: the block then leads there.
@@ -97,33 +98,62 @@ pub struct MarkdownQuery {
 pub async fn md(
     State(app): State<Arc<App>>,
     Query(query): Query<MarkdownQuery>,
+    RawQuery(raw): RawQuery,
     origin: Origin,
     audience: Audience,
 ) -> Result<Response, Error> {
-    let redaction = audience.redaction();
-    let ids = compared_runs(&query.runs)?;
-    let is_slug = |slug: &&String| slug.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let link = match query.link.as_ref().filter(is_slug) {
-        Some(slug) => page_link(&origin, slug),
-        None => format!("{origin}{}", routes::compare_page(&ids)),
-    };
-    let rows = rows(&app, ids).await?;
-    let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
-    let against = app.comparisons.compare(&traces, redaction).await?;
-    let runs = rows.into_iter().map(|row| compared(row, redaction));
-    let comparison = Comparison {
-        runs: runs.collect(),
-        against: against.iter().map(|one| Against::clone(one)).collect(),
-    };
+    let runs = compared_runs(&query.runs)?;
+    let (rows, view) = seen(&app, runs, &raw.unwrap_or_default()).await?;
+    let comparison = comparison(&app, rows, audience.redaction()).await?;
+    let links = cards::links(&origin, query.link.as_deref());
     let text = match query.numbers_only {
-        0 => markdown::comparison(&comparison, Some(&link)),
-        _ => markdown::numbers_only(&comparison, &link),
+        0 => {
+            let here = || Links {
+                page: format!("{origin}{}?{view}", routes::COMPARE_PAGE),
+                image: Some(cards::image_of_comparison(&origin, &view)),
+            };
+            markdown::comparison(&comparison, Some(&links.unwrap_or_else(here)))
+        }
+        _ => {
+            // A view may tell what was searched for, and that is a name.
+            let here = || Links {
+                page: format!("{origin}{}", routes::compare_page(&view.runs)),
+                image: None,
+            };
+            markdown::numbers_only(&comparison, &links.unwrap_or_else(here))
+        }
     };
-    let headers = [
-        (header::CONTENT_TYPE, "text/markdown; charset=utf-8"),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    Ok((headers, text).into_response())
+    Ok(cards::text_response(text))
+}
+
+/// The card of a comparison as SVG.
+#[utoipa::path(get, path = "/api/compare/card.svg", tag = "compare",
+    params(RunsQuery, CardQuery),
+    responses((status = 200, content_type = "image/svg+xml"), (status = 400, body = Problem),
+              (status = 404, body = Problem)))]
+pub async fn svg(
+    State(app): State<Arc<App>>,
+    Query(query): Query<RunsQuery>,
+    asked: Asked,
+) -> Result<Response, Error> {
+    let runs = compared_runs(&query.runs)?;
+    let subject = Subject::comparison(&app, runs, &asked.query).await?;
+    cards::respond(&app, subject, asked, Format::Svg).await
+}
+
+/// The card of a comparison as PNG.
+#[utoipa::path(get, path = "/api/compare/card.png", tag = "compare",
+    params(RunsQuery, CardQuery),
+    responses((status = 200, content_type = "image/png"), (status = 400, body = Problem),
+              (status = 404, body = Problem)))]
+pub async fn png(
+    State(app): State<Arc<App>>,
+    Query(query): Query<RunsQuery>,
+    asked: Asked,
+) -> Result<Response, Error> {
+    let runs = compared_runs(&query.runs)?;
+    let subject = Subject::comparison(&app, runs, &asked.query).await?;
+    cards::respond(&app, subject, asked, Format::Png).await
 }
 
 /// Curves of the runs of a comparison over one axis.
@@ -164,6 +194,33 @@ fn wanted(query: &CurvesQuery) -> Result<CurvesWanted, Error> {
         window,
         parts,
     })
+}
+
+/// The document of [`compare`], in the words that the reader may see.
+pub(super) async fn comparison(
+    app: &App,
+    rows: Vec<RunRow>,
+    redaction: Redaction,
+) -> Result<Comparison, Error> {
+    let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
+    let against = app.comparisons.compare(&traces, redaction).await?;
+    let runs = rows.into_iter().map(|row| compared(row, redaction));
+    Ok(Comparison {
+        runs: runs.collect(),
+        against: against.iter().map(|one| Against::clone(one)).collect(),
+    })
+}
+
+/// The runs, and how a query of the compare page shows them.
+pub(super) async fn seen(
+    app: &App,
+    runs: Vec<RunId>,
+    query: &str,
+) -> Result<(Vec<RunRow>, CompareState), Error> {
+    let parsed = CompareState::parse(query);
+    let (view, _) = parsed.map_err(|error| Error::BadRequest(error.to_string()))?;
+    let rows = rows(app, runs.clone()).await?;
+    Ok((rows, CompareState { runs, ..view }))
 }
 
 /// The runs, none of them deleted.

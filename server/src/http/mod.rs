@@ -22,6 +22,7 @@ mod session;
 mod shares;
 #[cfg(test)]
 mod tests;
+mod unfold;
 mod uploads;
 
 pub use serve::{Listening, serve};
@@ -98,6 +99,8 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(cards::svg))
         .routes(routes!(cards::png))
         .routes(routes!(cards::md))
+        .routes(routes!(compare::svg))
+        .routes(routes!(compare::png))
         .routes(routes!(compare::md))
         .routes(routes!(export::export))
         .routes(routes!(bench::catalog))
@@ -126,6 +129,8 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_token));
     routes
         .route(api::routes::OPENAPI, get(openapi))
+        .route(api::routes::COMPARE_PAGE, get(unfold::compare))
+        .route("/runs/{run}", get(unfold::run))
         .route("/s/{token}", get(shares::page))
         .route("/s/{token}/{file}", get(cards::of_share))
         .method_not_allowed_fallback(wrong_method)

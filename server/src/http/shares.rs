@@ -4,11 +4,11 @@ use super::App;
 use super::audience::{cookie, ended};
 use super::error::Error;
 use super::extract::{Json, Origin, Path, Query, run_id};
-use super::{guard, packed};
+use super::unfold::{self, Preview};
+use super::{assets, guard, packed};
 use crate::clock::now_ms;
 use crate::identity::{TOKEN_DIGITS, share_id, share_token};
 use crate::store::{ShareRow, StoreError};
-use crate::web_assets;
 use api::ids::{RunId, ShareId};
 use api::problem::Problem;
 use api::routes;
@@ -20,7 +20,7 @@ use api::shares::{
 use api::view_state::ViewState;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -277,91 +277,46 @@ pub async fn page(
     State(app): State<Arc<App>>,
     Path(token): Path<String>,
     origin: Origin,
+    headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let tags = match readable_by_anyone(&app, &token).await {
+    match readable_by_anyone(&app, &token).await {
         Ok(share) => {
             let image = image_of(&origin, &token);
-            unfolding(&app, &share, &image).await
+            Ok(preview_of(&app, &share, image).await.page())
         }
-        Err(Error::NotFound(_)) => String::new(),
-        Err(error) => return Err(error),
-    };
-    let page = String::from_utf8_lossy(web_assets::index().bytes);
-    let page = page.replacen("</head>", &format!("{tags}</head>"), 1);
-    let headers = [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CACHE_CONTROL, "private, no-cache"),
-    ];
-    Ok((headers, page).into_response())
+        Err(Error::NotFound(_)) => Ok(assets::index(&headers)),
+        Err(error) => Err(error),
+    }
 }
 
-/// OpenGraph and Twitter tags of a link.
-async fn unfolding(app: &App, share: &Share, image: &str) -> String {
-    let (title, description) = match share.state {
+/// What a chat shows of a link.
+async fn preview_of(app: &App, share: &Share, image: String) -> Preview {
+    match share.state {
         ShareState::Active => {
             let name = run_name(app, share).await;
-            let title = name.unwrap_or_else(|| "A GPU memory trace".to_owned());
-            (title, about(share))
+            Preview {
+                title: name.unwrap_or_else(|| "A GPU memory trace".to_owned()),
+                description: about(share),
+                image: Some(image),
+            }
         }
-        ShareState::Expired | ShareState::Revoked => (
-            "This link does not open any more".to_owned(),
-            ended(share, None),
-        ),
-    };
-    // Comparisons have a card in words only.
-    let is_run = matches!(share.target, ShareTarget::Run { .. });
-    let has_image = is_run && share.state == ShareState::Active;
-    let mut tags = vec![
-        ("property", "og:type", "website"),
-        ("property", "og:site_name", "Tidemark"),
-        ("property", "og:title", &title),
-        ("property", "og:description", &description),
-        ("name", "description", &description),
-        ("name", "twitter:title", &title),
-        ("name", "twitter:description", &description),
-    ];
-    if has_image {
-        tags.extend([
-            ("property", "og:image", image),
-            ("property", "og:image:type", "image/png"),
-            ("property", "og:image:width", "1200"),
-            ("property", "og:image:height", "630"),
-            ("property", "og:image:alt", "Memory over time"),
-            ("name", "twitter:card", "summary_large_image"),
-            ("name", "twitter:image", image),
-        ]);
+        ShareState::Expired | ShareState::Revoked => Preview {
+            title: "This link does not open any more".to_owned(),
+            description: ended(share, None),
+            image: None,
+        },
     }
-    let tags = tags.into_iter();
-    tags.map(|(kind, name, content)| meta(kind, name, content))
-        .collect()
 }
 
 fn about(share: &Share) -> String {
     let what = match &share.target {
-        ShareTarget::Run { .. } => "Where GPU memory stood at every moment of this run".to_owned(),
-        ShareTarget::Comparison { runs } => {
-            format!("What changed in GPU memory between {} runs", runs.len())
-        }
+        ShareTarget::Run { .. } => unfold::ABOUT_RUN.to_owned(),
+        ShareTarget::Comparison { runs } => unfold::about_comparison(runs),
     };
     match share.note.as_str() {
         "" => what,
         note => format!("{note} · {what}"),
     }
-}
-
-fn meta(kind: &str, name: &str, content: &str) -> String {
-    format!(
-        "<meta {kind}=\"{name}\" content=\"{}\">\n",
-        escaped(content)
-    )
-}
-
-/// A text inside a quoted attribute.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }
 
 /// What the link opens is called, for those who hold it; `None` when the run is gone.

@@ -23,7 +23,7 @@ pub fn scene(overlay: &Overlay<'_>, canvas: Canvas, palette: &Palette) -> Scene 
         palette,
         high,
     };
-    if overlay.detail == Detail::Full {
+    if overlay.detail != Detail::Small {
         pen.levels(&mut scene);
     }
     for &run in overlay.runs {
@@ -31,6 +31,8 @@ pub fn scene(overlay: &Overlay<'_>, canvas: Canvas, palette: &Palette) -> Scene 
     }
     if overlay.detail == Detail::Full {
         pen.differences(&mut scene);
+    }
+    if overlay.detail != Detail::Small {
         pen.positions(&mut scene);
     }
     scene

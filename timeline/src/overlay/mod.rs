@@ -23,6 +23,8 @@ use trace::trace::Series;
 pub enum Detail {
     /// Axes, the lane of differences.
     Full,
+    /// Axes alone, where there is no room for the lane.
+    Axes,
     /// Curves alone, for many small pictures side by side.
     Small,
 }
@@ -66,7 +68,7 @@ pub struct Places {
     pub scale: f64,
     /// The curves.
     pub plot: PxRect,
-    /// The differences; empty in small pictures.
+    /// The differences; empty without them.
     pub lane: PxRect,
     /// Labels of the axis; empty in small pictures.
     pub axis: PxRect,
@@ -83,8 +85,8 @@ impl Places {
         let px = |css: f64| (css * scale).round() as i32;
         let (left, right) = match detail {
             Detail::Small => (0.0, width),
-            Detail::Full if width < 600.0 => (58.0, width - 6.0),
-            Detail::Full => (72.0, width - 10.0),
+            _ if width < 600.0 => (58.0, width - 6.0),
+            _ => (72.0, width - 10.0),
         };
         let row = |top: f64, tall: f64| PxRect {
             x0: px(left),
@@ -94,9 +96,10 @@ impl Places {
         };
         let (lane, axis, gap) = match detail {
             Detail::Small => (0.0, 0.0, 0.0),
+            Detail::Axes => (0.0, 24.0, 0.0),
             Detail::Full => ((height * 0.24).clamp(48.0, 110.0), 24.0, 22.0),
         };
-        let top = if detail == Detail::Full { 8.0 } else { 1.0 };
+        let top = if detail == Detail::Small { 1.0 } else { 8.0 };
         let plot = (height - top - lane - axis - gap).max(1.0);
         Places {
             canvas: PxRect {

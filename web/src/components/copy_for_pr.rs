@@ -47,7 +47,7 @@ fn Block(target: ShareTarget, query: String, link: Option<String>) -> impl IntoV
         let (link, names) = (link.as_deref(), names.get());
         let path = match &target {
             ShareTarget::Run { run } => routes::card_markdown(run, &query, link, names),
-            ShareTarget::Comparison { runs } => routes::compare_markdown(runs, link, names),
+            ShareTarget::Comparison { .. } => routes::compare_markdown(&query, link, names),
         };
         leptos::task::spawn_local_scoped_with_cancellation(async move {
             match client::get_text(&path).await {

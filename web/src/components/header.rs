@@ -15,23 +15,38 @@ use leptos_router::components::A;
 #[component]
 pub fn Header() -> impl IntoView {
     let Help(help) = expect_context();
-    let OpenedLink(link) = expect_context();
+    let link: OpenedLink = expect_context();
     // Whoever holds a link may look, and do nothing else.
     let upload = move || {
-        let reads_only = link.with(Option::is_some);
+        let reads_only = link.0.with(Option::is_some);
         (!reads_only).then(|| view! { <FilePicker label="Upload"/> })
     };
-    view! {
-        <header class="app-header">
-            <A href="/" attr:class="wordmark" attr:aria-label="Tidemark: all runs">
-                <LogoMark/>
-                <span>"Tidemark"</span>
-            </A>
-            <nav class="app-nav" aria-label="Pages">
+    // Without login, other pages would only ask for the token.
+    let pages = move || {
+        (!link.is_all()).then(|| {
+            view! {
                 <A href=routes::RUNS_PAGE exact=true>"Runs"</A>
                 <A href=routes::COMPARE_PAGE>"Compare"</A>
                 <A href=routes::BENCH_PAGE>"Bench"</A>
-            </nav>
+            }
+        })
+    };
+    let mark = move || {
+        let inside = view! { <LogoMark/> <span>"Tidemark"</span> };
+        match link.is_all() {
+            true => view! { <span class="wordmark">{inside}</span> }.into_any(),
+            false => view! {
+                <A href="/" attr:class="wordmark" attr:aria-label="Tidemark: all runs">
+                    {inside}
+                </A>
+            }
+            .into_any(),
+        }
+    };
+    view! {
+        <header class="app-header">
+            {mark}
+            <nav class="app-nav" aria-label="Pages">{pages}</nav>
             <ConnectionChip/>
             <div class="app-header-tools">
                 {upload}

@@ -1,6 +1,8 @@
 //! Cards: pictures and Markdown.
 
 use super::{Answer, Server, request};
+use crate::config::{Config, Token};
+use api::compare_view::CompareState;
 use api::routes;
 use api::runs::{FinishedUpload, RunSummary};
 use axum::body::Body;
@@ -93,4 +95,183 @@ async fn a_run_without_events_has_a_card_too() {
     let missing = "run_0000000000000000".parse().unwrap();
     let answer = server.get(&routes::card(&missing, "png")).await;
     answer.expect(StatusCode::NOT_FOUND);
+}
+
+async fn pair(server: &Server) -> [RunSummary; 2] {
+    [
+        sample(server, "off_v1_moe").await,
+        sample(server, "off_v3_moe").await,
+    ]
+}
+
+fn view(runs: &[&RunSummary]) -> CompareState {
+    CompareState {
+        runs: runs.iter().map(|run| run.id.clone()).collect(),
+        ..CompareState::default()
+    }
+}
+
+async fn text(server: &Server, path: &str) -> String {
+    String::from_utf8(file(server, path).await.body.to_vec()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_comparison_has_a_card_that_says_what_its_page_says() {
+    let server = Server::start().await;
+    let [leak, fix] = pair(&server).await;
+    let query = view(&[&leak, &fix]).to_string();
+    let card = text(&server, &routes::compare_card(&query, "svg")).await;
+    let peaks = [&leak, &fix].map(|run| run.devices[0].series[1].peak.to_string());
+    for part in [
+        &leak.name,
+        &fix.name,
+        &peaks[0],
+        &peaks[1],
+        "−4.80 GiB",
+        "Better",
+        "is gone.",
+        "Nothing grew; what shrank most",
+        "unpack_tensor_with_streams",
+        "step 12",
+    ] {
+        assert!(card.contains(part), "{part}");
+    }
+    let query = view(&[&fix, &leak]).to_string();
+    let worse = text(&server, &routes::compare_card(&query, "svg")).await;
+    assert!(worse.contains("Worse") && worse.contains("What grew most"));
+    let png = file(&server, &routes::compare_card(&query, "png")).await;
+    assert_eq!(png.headers[header::CONTENT_TYPE], "image/png");
+    assert_eq!(&png.body[16..24], [0, 0, 4, 176, 0, 0, 2, 118]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_card_of_a_comparison_is_the_same_bytes_until_something_changes() {
+    let server = Server::start().await;
+    let [leak, fix] = pair(&server).await;
+    let plain = sample(&server, "plain_lm").await;
+    let state = view(&[&leak, &fix, &plain]);
+    let mut seen = Vec::new();
+    for format in ["svg", "png"] {
+        for theme in ["light", "dark"] {
+            let path = routes::compare_card(&state.to_string(), format);
+            let path = format!("{path}&theme={theme}");
+            let first = file(&server, &path).await;
+            server.app.pictures.traces.forget_all();
+            assert_eq!(file(&server, &path).await.body, first.body, "{path}");
+            assert!(!seen.contains(&first.body), "{path}");
+            let tag = first.headers[header::ETAG].clone();
+            let known = || {
+                let again = request(Method::GET, &path).header(header::IF_NONE_MATCH, &tag);
+                server.send(again.body(Body::empty()).unwrap())
+            };
+            assert_eq!(known().await.status, StatusCode::NOT_MODIFIED);
+            let rename = format!(r#"{{"name":"{format} {theme}"}}"#);
+            let answer = server
+                .json(Method::PATCH, &routes::run(&fix.id), &rename)
+                .await;
+            answer.expect(StatusCode::OK);
+            assert_ne!(known().await.expect(StatusCode::OK).body, first.body);
+            seen.push(first.body);
+        }
+    }
+    let svg = async |state: &CompareState| {
+        text(&server, &routes::compare_card(&state.to_string(), "svg")).await
+    };
+    let whole = svg(&state).await;
+    let (window, against) = (Some((3.0, 5.0)), 2);
+    let zoomed = CompareState {
+        window,
+        ..state.clone()
+    };
+    assert_ne!(svg(&zoomed).await, whole);
+    let other = svg(&CompareState { against, ..state }).await;
+    assert!(other.contains("A small language model, six…: "), "{other}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_comparison_without_sense_has_no_card() {
+    let server = Server::start().await;
+    let [leak, _] = pair(&server).await;
+    let id = &leak.id;
+    let check = async |query: &str, status: StatusCode| {
+        let answer = server.get(&routes::compare_card(query, "svg")).await;
+        assert_eq!(answer.status, status, "{query}");
+        answer.problem();
+    };
+    let (bad, missing) = (StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND);
+    check("", bad).await;
+    check(&format!("runs={id}"), bad).await;
+    check(&format!("runs={id},{id}&theme=pink"), bad).await;
+    check(&format!("v=99&runs={id},{id}"), bad).await;
+    check(&format!("runs={id},run_0000000000000000"), missing).await;
+    // A pair of devices that is not there is no error: another run may have it.
+    let absent = format!("runs={id},{id}&pair=7");
+    let card = text(&server, &routes::compare_card(&absent, "svg")).await;
+    assert!(card.contains("Cannot tell"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cards_are_small_whatever_they_are_of() {
+    const MOST: usize = 200_000;
+    let server = Server::start().await;
+    let mut all = Vec::new();
+    for known in &crate::samples::ALL {
+        let run = sample(&server, known.name).await;
+        let card = file(&server, &routes::card(&run.id, "svg")).await.body;
+        assert!(card.len() < MOST, "{}: {}", run.name, card.len());
+        all.push(run);
+    }
+    let query = view(&all.iter().take(8).collect::<Vec<_>>()).to_string();
+    let card = file(&server, &routes::compare_card(&query, "svg"))
+        .await
+        .body;
+    assert!(card.len() < MOST, "{}", card.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_markdown_of_a_comparison_shows_its_card() {
+    let server = Server::start().await;
+    let [leak, fix] = pair(&server).await;
+    let query = view(&[&leak, &fix]).to_string();
+    let block = async |link, names| {
+        let path = routes::compare_markdown(&query, link, names);
+        text(&server, &path).await
+    };
+    insta::assert_snapshot!("compare_md", block(None, true).await);
+    let private = block(None, false).await;
+    insta::assert_snapshot!("compare_md_numbers_only", private);
+    let linked = block(Some("abc"), true).await;
+    assert!(linked.contains("http://localhost:7878/s/abc/card.png"));
+    assert!(!block(Some("abc"), false).await.contains("!["));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_that_everybody_may_see_unfold() {
+    let server = Server::start().await;
+    let [leak, fix] = pair(&server).await;
+    let query = view(&[&leak, &fix]).to_string();
+    let page = text(&server, &format!("{}?{query}", routes::COMPARE_PAGE)).await;
+    let image = format!(
+        "http://localhost:7878{}",
+        routes::compare_card(&query, "png")
+    );
+    let image = image.replace('&', "&amp;");
+    let tag = format!(r#"<meta property="og:image" content="{image}">"#);
+    assert!(page.contains(&tag), "{page}");
+    let page = text(&server, &routes::run_page(&leak.id)).await;
+    assert!(page.contains(&routes::card(&leak.id, "png")));
+    for nothing in [
+        "/compare",
+        "/compare?runs=x,y",
+        "/runs/run_0000000000000000",
+    ] {
+        assert!(
+            !text(&server, nothing).await.contains("og:image"),
+            "{nothing}"
+        );
+    }
+    let guarded = |config: &mut Config| config.token = Some(Token::new("correct-horse").unwrap());
+    let server = Server::with(guarded).await;
+    let page = text(&server, &format!("{}?{query}", routes::COMPARE_PAGE)).await;
+    assert!(!page.contains("og:"));
 }

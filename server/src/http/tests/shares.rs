@@ -78,6 +78,12 @@ async fn open(server: &Server, slug: &str) -> Answer {
     server.json(Method::POST, routes::OPEN_SHARE, &body).await
 }
 
+/// The card of a link, without what says its format.
+fn slug_card(created: &CreatedShare) -> String {
+    let card = routes::share_card(slug(created));
+    card.trim_end_matches(".png").to_owned()
+}
+
 /// Opens a link and returns the cookie as a browser would send it.
 async fn session(server: &Server, created: &CreatedShare) -> String {
     let answer = open(server, slug(created)).await.expect(StatusCode::OK);
@@ -430,8 +436,10 @@ async fn a_link_to_a_comparison_opens_its_runs_redacted() {
     assert_eq!(created.share.query, query);
     let cookie = session(&server, &created).await;
     let curves = format!("{}?runs={},{}", routes::COMPARE_CURVES, run.id, other.id);
-    let card = routes::compare_markdown(&runs, None, true);
-    for path in [routes::compare(&runs), curves, card, routes::run(&other.id)] {
+    let pictures = ["svg", "png", "md"].map(|format| routes::compare_card(&query, format));
+    let mut paths = vec![routes::compare(&runs), curves, routes::run(&other.id)];
+    paths.extend(pictures);
+    for path in paths {
         let full = team(&server, Method::GET, &path, "").await;
         full.expect(StatusCode::OK);
         let answer = stranger(&server, Method::GET, &path, &cookie).await;
@@ -441,12 +449,26 @@ async fn a_link_to_a_comparison_opens_its_runs_redacted() {
     }
     let full = team(&server, Method::GET, &routes::compare(&runs), "").await;
     assert!(tells(&full.body), "the check must be able to fail");
-    let numbers = routes::compare_markdown(&runs, None, false);
+    let svg = routes::compare_card(&query, "svg");
+    let full = team(&server, Method::GET, &svg, "").await.body;
+    assert!(String::from_utf8_lossy(&full).contains(&run.name));
+    let shown = server.get(&format!("{}.svg", slug_card(&created))).await;
+    let shown = shown.expect(StatusCode::OK).body;
+    assert_eq!(
+        shown,
+        stranger(&server, Method::GET, &svg, &cookie).await.body
+    );
+    let page = server.get(&routes::share_page(slug(&created))).await.body;
+    let page = String::from_utf8_lossy(&page).into_owned();
+    let image = format!("http://localhost:7878{}.png", slug_card(&created));
+    assert!(page.contains(&format!(r#"<meta property="og:image" content="{image}">"#)));
+    let numbers = routes::compare_markdown(&query, None, false);
     let numbers = team(&server, Method::GET, &numbers, "")
         .await
         .expect(StatusCode::OK);
     let numbers = String::from_utf8_lossy(&numbers.body).into_owned();
     assert!(numbers.contains("peak allocated") && !numbers.contains(&run.name));
+    assert!(!numbers.contains("!["));
     let beyond = routes::compare(&[run.id.clone(), third]);
     for path in [beyond.as_str(), routes::COMPARISONS] {
         let named = routes::for_link(path, &created.share.id);

@@ -17,6 +17,7 @@ use crate::pages::shared::OpenedLink;
 use crate::url_state::{Query, UrlState, use_url_state};
 use api::compare::{Against, Comparison};
 use api::compare_view::CompareState;
+use api::ids::RunId;
 use api::problem::Problem;
 use api::routes;
 use api::shares::ShareTarget;
@@ -158,6 +159,7 @@ pub struct Focus {
     against: Memo<usize>,
     /// Position of the pair of devices.
     pair: Memo<usize>,
+    link: OpenedLink,
 }
 
 impl Focus {
@@ -186,7 +188,15 @@ impl Focus {
             view,
             against,
             pair,
+            link: expect_context(),
         }
+    }
+
+    /// The run whose page may be opened; `None` for whoever would be asked for the token there.
+    fn page_of(self, run: usize) -> Option<RunId> {
+        let comparison = self.comparison();
+        let id = comparison.runs.get(run)?.id.clone();
+        id.filter(|_| !self.link.is_all())
     }
 
     /// The whole comparison.

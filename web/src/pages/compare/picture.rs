@@ -487,8 +487,7 @@ fn ValueRow(stage: Stage, run: usize, readout: Memo<Option<Readout>>) -> impl In
 
 /// The page of a run, around an event when there is one.
 fn run_page(focus: Focus, run: usize, event: Option<u32>) -> Option<String> {
-    let comparison = focus.comparison();
-    let id = comparison.runs.get(run)?.id.clone()?;
+    let id = focus.page_of(run)?;
     let difference = focus.difference()?;
     let device = if run == 0 {
         difference.base.device

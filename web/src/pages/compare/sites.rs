@@ -325,8 +325,7 @@ fn SideDetail(focus: Focus, run: usize, side: SiteSide) -> impl IntoView {
 
 /// The page of a run with the band of this stack selected.
 fn timeline_of(focus: Focus, run: usize, stack: u32) -> Option<String> {
-    let comparison = focus.comparison();
-    let id = comparison.runs.get(run)?.id.clone()?;
+    let id = focus.page_of(run)?;
     let difference = focus.difference_untracked()?;
     let device = if run == 0 {
         difference.base.device

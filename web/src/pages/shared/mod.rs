@@ -12,7 +12,7 @@ use crate::pages::compare::ComparePage;
 use crate::pages::run::RunOf;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
-use api::shares::{OpenShare, Share, ShareTarget};
+use api::shares::{OpenShare, Share, ShareKind, ShareTarget};
 use banner::LinkBanner;
 use leptos::prelude::*;
 use leptos_router::NavigateOptions;
@@ -21,6 +21,14 @@ use leptos_router::hooks::{use_location, use_navigate, use_params_map};
 /// The link on whose behalf the page is shown; in the context of the whole application.
 #[derive(Clone, Copy)]
 pub struct OpenedLink(pub RwSignal<Option<Share>>);
+
+impl OpenedLink {
+    /// Whether whoever looks may see what the link opens and no other page. Tracks.
+    pub fn is_all(self) -> bool {
+        let is_all = |share: &Share| share.kind == ShareKind::Capability;
+        self.0.with(|share| share.as_ref().is_some_and(is_all))
+    }
+}
 
 /// The link, on its way, open, or not.
 #[derive(Clone)]

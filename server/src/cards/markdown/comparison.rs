@@ -1,6 +1,7 @@
-//! Comparisons as Markdown, for pull requests and job summaries.
+//! Comparisons as Markdown.
 
-use super::compare::{place, word};
+use super::{Links, Names, code, escaped};
+use crate::cards::{capital, place, word};
 use api::compare::{Against, Comparison};
 use std::fmt::Write;
 use trace::compare::gate::{Outcome, Verdicts, Weight};
@@ -13,8 +14,12 @@ use trace::units::Bytes;
 /// Sites listed.
 const SITES: usize = 3;
 
-/// A comparison: what differs, headline numbers, the top sites, and the link if there is one.
-pub fn comparison(comparison: &Comparison, link: Option<&str>) -> String {
+/// What leads to the page.
+const OPEN: &str = "Open the comparison";
+
+/// A comparison: what differs, headline numbers, the top sites, and the picture and link if there
+/// are some.
+pub fn comparison(comparison: &Comparison, links: Option<&Links>) -> String {
     let base = &comparison.runs[0].name;
     let mut out = String::new();
     for (run, against) in comparison.runs[1..].iter().zip(&comparison.against) {
@@ -22,14 +27,14 @@ pub fn comparison(comparison: &Comparison, link: Option<&str>) -> String {
         let _ = writeln!(
             out,
             "### GPU memory: {} → {}\n",
-            escape(base),
-            escape(&run.name)
+            escaped(base),
+            escaped(&run.name)
         );
         out += &one(against);
         out.push('\n');
     }
-    if let Some(link) = link {
-        let _ = writeln!(out, "[Open the comparison]({link})");
+    if let Some(links) = links {
+        out += &links.lines(OPEN, Names::Told);
     }
     out.truncate(out.trim_end().len());
     out + "\n"
@@ -37,7 +42,7 @@ pub fn comparison(comparison: &Comparison, link: Option<&str>) -> String {
 
 /// The headline numbers without any name or place: a project may be private where its pull request
 /// is not.
-pub fn numbers_only(comparison: &Comparison, link: &str) -> String {
+pub fn numbers_only(comparison: &Comparison, links: &Links) -> String {
     let mut out = "### GPU memory\n\n".to_owned();
     for (at, against) in comparison.against.iter().enumerate() {
         if comparison.against.len() > 1 {
@@ -53,7 +58,7 @@ pub fn numbers_only(comparison: &Comparison, link: &str) -> String {
         }
         out.push('\n');
     }
-    out + &format!("[Open the comparison]({link})\n")
+    out + &links.lines(OPEN, Names::Withheld)
 }
 
 /// A gate's answer, then the comparison.
@@ -63,13 +68,13 @@ pub fn gate(comparison: &Comparison, verdicts: &Verdicts) -> String {
         Outcome::Regression => ("❌", "Regression"),
         Outcome::CannotTell => ("❔", "Cannot tell"),
     };
-    let mut out = format!("**{mark} {word}:** {}\n\n", escape(&verdicts.reason));
+    let mut out = format!("**{mark} {word}:** {}\n\n", escaped(&verdicts.reason));
     let warnings = verdicts
         .findings
         .iter()
         .filter(|f| f.weight == Weight::Warn);
     for finding in warnings {
-        let _ = writeln!(out, "- ⚠️ {}", escape(&finding.detail));
+        let _ = writeln!(out, "- ⚠️ {}", escaped(&finding.detail));
     }
     if !out.ends_with("\n\n") {
         out.push('\n');
@@ -84,16 +89,16 @@ fn one(against: &Against) -> String {
     let mut out = format!(
         "**{}**: {}\n\n",
         capital(word(difference.change)),
-        escape(&difference.headline)
+        escaped(&difference.headline)
     );
     for condition in &difference.conditions {
         let _ = writeln!(
             out,
-            "- differs: {}: `{}` → `{}`; {}",
-            escape(&condition.name),
+            "- differs: {}: {} → {}; {}",
+            escaped(&condition.name),
             code(&condition.base),
             code(&condition.new),
-            escape(&condition.meaning)
+            escaped(&condition.meaning)
         );
     }
     if !difference.conditions.is_empty() {
@@ -142,12 +147,7 @@ fn leaks(leaks: &Leaks) -> String {
 fn sites(difference: &Difference) -> String {
     let mut out = String::new();
     for site in difference.sites.iter().take(SITES) {
-        let _ = writeln!(
-            out,
-            "- {} `{}`",
-            signed(site.peak as f64),
-            code(&place(site))
-        );
+        let _ = writeln!(out, "- {} {}", signed(site.peak as f64), code(&place(site)));
     }
     match difference.sites.len() + difference.sites_left_out as usize {
         0 => format!(
@@ -159,51 +159,5 @@ fn sites(difference: &Difference) -> String {
             n - SITES
         ),
         _ => format!("\nDifferences by stack:\n\n{out}"),
-    }
-}
-
-/// Text of a snapshot must not become markup.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' | '\r' => out.push(' '),
-            '<' => out.push_str("&lt;"),
-            '&' => out.push_str("&amp;"),
-            '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '#' | '@' => {
-                out.push('\\');
-                out.push(c);
-            }
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// Inside backticks only a backtick ends it, and a pipe a cell.
-fn code(text: &str) -> String {
-    text.replace('`', "'")
-        .replace('|', "¦")
-        .replace(['\n', '\r'], " ")
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars
-        .next()
-        .map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_functions_become_no_markup() {
-        assert_eq!(
-            escape("<img src=x> a|b *c*"),
-            "&lt;img src=x> a\\|b \\*c\\*"
-        );
-        assert_eq!(code("a`b|c\nd"), "a'b¦c d");
     }
 }

@@ -3,6 +3,10 @@
 //!
 //! A scene like any other, so that the picture in it is painted by the code that paints the page.
 
+mod table;
+
+pub use table::Row;
+
 use crate::colours::{Palette, Rgba};
 use crate::plot::PxRect;
 use crate::scene::{Anchor, Scene, Text, fitted, text_width};
@@ -13,13 +17,8 @@ pub const SIZE: (i32, i32) = (1200, 630);
 /// Space around everything.
 const MARGIN: i32 = 40;
 
-/// Where the picture is.
-const PICTURE: PxRect = PxRect {
-    x0: MARGIN,
-    y0: 222,
-    x1: SIZE.0 - MARGIN,
-    y1: 502,
-};
+/// Where every picture ends; below it are the sites.
+const PICTURE_END: i32 = 502;
 
 /// Device pixels per CSS pixel of the picture: cards are looked at half their size.
 pub const PICTURE_SCALE: f64 = 1.6;
@@ -30,6 +29,8 @@ pub const MAX_SITES: usize = 3;
 /// How a verdict is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
+    /// Nothing is.
+    Plain,
     /// All is well.
     Good,
     /// Something is wrong.
@@ -60,6 +61,8 @@ impl Theme {
     /// Ink and paper of a verdict, as in the design tokens.
     fn tone(self, tone: Tone) -> (Rgba, Rgba) {
         let (ink, paper) = match (self, tone) {
+            (Theme::Light, Tone::Plain) => (0x16202b, 0xeef1f4),
+            (Theme::Dark, Tone::Plain) => (0xe4eaf0, 0x1b242e),
             (Theme::Light, Tone::Good) => (0x15734a, 0xe0f2e9),
             (Theme::Light, Tone::Bad) => (0xb0261c, 0xfce8e6),
             (Theme::Light, Tone::Unknown) => (0x855400, 0xfcf0d6),
@@ -71,6 +74,35 @@ impl Theme {
     }
 }
 
+/// The numbers of a card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// Of a run: name and value, four at most.
+    Headline(Vec<(String, String)>),
+    /// Of a comparison: what the columns are, and a row for each run.
+    Runs(Vec<String>, Vec<Row>),
+}
+
+impl Numbers {
+    /// Where their lowest line ends.
+    fn end(&self) -> i32 {
+        match self {
+            Numbers::Headline(_) => 174,
+            Numbers::Runs(_, rows) => table::end(rows.len()),
+        }
+    }
+
+    /// Where the picture is, on a card with these numbers.
+    pub fn picture(&self) -> PxRect {
+        PxRect {
+            x0: MARGIN,
+            y0: self.end() + 48,
+            x1: SIZE.0 - MARGIN,
+            y1: PICTURE_END,
+        }
+    }
+}
+
 /// What a card says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Card {
@@ -78,8 +110,8 @@ pub struct Card {
     pub title: String,
     /// One line about it.
     pub subtitle: String,
-    /// Name and value of the headline numbers, four at most.
-    pub numbers: Vec<(String, String)>,
+    /// The numbers.
+    pub numbers: Numbers,
     /// The answer in a word or two.
     pub verdict: String,
     /// How it is meant.
@@ -92,15 +124,8 @@ pub struct Card {
     pub sites: Vec<(String, String)>,
 }
 
-/// Width and height of the picture in it, in CSS pixels at [`PICTURE_SCALE`].
-pub fn picture_size() -> (f64, f64) {
-    (
-        f64::from(PICTURE.width()) / PICTURE_SCALE,
-        f64::from(PICTURE.height()) / PICTURE_SCALE,
-    )
-}
-
-/// The card as a scene, around pictures of [`picture_size`], one painted over the other.
+/// The card as a scene, around pictures as large as [`Numbers::picture`], one painted over the
+/// other.
 pub fn scene(card: &Card, pictures: &[Scene], theme: Theme) -> Scene {
     let palette = theme.palette();
     let mut scene = Scene::new(SIZE);
@@ -114,13 +139,25 @@ pub fn scene(card: &Card, pictures: &[Scene], theme: Theme) -> Scene {
     let mut writer = Writer {
         scene: &mut scene,
         palette: &palette,
+        theme,
     };
-    writer.head(card);
-    writer.numbers(&card.numbers);
-    writer.verdict(card, theme.tone(card.tone));
+    match &card.numbers {
+        Numbers::Headline(numbers) => {
+            writer.title((52, 34.0), card);
+            let width = SIZE.0 - 2 * MARGIN;
+            writer.fitted((MARGIN, 90), 19.0, palette.muted, &card.subtitle, width);
+            writer.headline(numbers);
+        }
+        Numbers::Runs(columns, rows) => {
+            writer.title((44, 27.0), card);
+            writer.table(&card.subtitle, columns, rows);
+        }
+    }
+    writer.verdict(card);
     writer.sites(card);
-    for picture in pictures {
-        scene.place(picture, (PICTURE.x0, PICTURE.y0));
+    let picture = card.numbers.picture();
+    for scene in pictures {
+        writer.scene.place(scene, (picture.x0, picture.y0));
     }
     scene
 }
@@ -128,6 +165,7 @@ pub fn scene(card: &Card, pictures: &[Scene], theme: Theme) -> Scene {
 struct Writer<'a> {
     scene: &'a mut Scene,
     palette: &'a Palette,
+    theme: Theme,
 }
 
 impl Writer<'_> {
@@ -150,15 +188,13 @@ impl Writer<'_> {
         }
     }
 
-    fn head(&mut self, card: &Card) {
+    fn title(&mut self, (y, size): (i32, f64), card: &Card) {
         let (right, palette) = (SIZE.0 - MARGIN, self.palette);
-        self.fitted((MARGIN, 52), 34.0, palette.text, &card.title, 900);
-        self.text((right, 52), Anchor::Right, 24.0, palette.accent, "Tidemark");
-        let width = right - MARGIN;
-        self.fitted((MARGIN, 90), 19.0, palette.muted, &card.subtitle, width);
+        self.fitted((MARGIN, y), size, palette.text, &card.title, 960);
+        self.text((right, y), Anchor::Right, 24.0, palette.accent, "Tidemark");
     }
 
-    fn numbers(&mut self, numbers: &[(String, String)]) {
+    fn headline(&mut self, numbers: &[(String, String)]) {
         let palette = self.palette;
         let step = (SIZE.0 - 2 * MARGIN) / 4;
         for (at, (name, value)) in numbers.iter().take(4).enumerate() {
@@ -168,26 +204,32 @@ impl Writer<'_> {
         }
     }
 
-    fn verdict(&mut self, card: &Card, (ink, paper): (Rgba, Rgba)) {
+    fn verdict(&mut self, card: &Card) {
         const SIZE_PX: f64 = 19.0;
+        let (ink, paper) = self.theme.tone(card.tone);
+        let top = card.numbers.end() + 6;
         let width = text_width(&card.verdict, SIZE_PX) + 24;
         let chip = PxRect {
             x0: MARGIN,
-            y0: 180,
+            y0: top,
             x1: MARGIN + width,
-            y1: 210,
+            y1: top + 30,
         };
         self.scene.fill(chip, paper);
-        let at = (MARGIN + width / 2, 195);
+        let at = (MARGIN + width / 2, top + 15);
         self.text(at, Anchor::Middle, SIZE_PX, ink, &card.verdict);
         let (x, palette) = (chip.x1 + 14, self.palette);
         let room = SIZE.0 - MARGIN - x;
-        self.fitted((x, 195), SIZE_PX, palette.text, &card.reason, room);
+        // A long sentence is rather small than cut off: what matters may come last.
+        let mut sizes = [SIZE_PX, 17.0].into_iter();
+        let size = sizes.find(|size| text_width(&card.reason, *size) <= room);
+        let size = size.unwrap_or(15.0);
+        self.fitted((x, top + 15), size, palette.text, &card.reason, room);
     }
 
     fn sites(&mut self, card: &Card) {
         let palette = self.palette;
-        let (mut y, right) = (PICTURE.y1 + 22, SIZE.0 - MARGIN);
+        let (mut y, right) = (PICTURE_END + 22, SIZE.0 - MARGIN);
         self.fitted(
             (MARGIN, y),
             16.0,
@@ -212,7 +254,7 @@ mod tests {
         Card {
             title: "A name that is far too long for a card ".repeat(4),
             subtitle: "device 0".to_owned(),
-            numbers: vec![("peak allocated".to_owned(), "5.03 GiB".to_owned()); 4],
+            numbers: Numbers::Headline(vec![("peak".to_owned(), "5.03 GiB".to_owned()); 4]),
             verdict: "Leak".to_owned(),
             tone: Tone::Bad,
             reason: "8.00 MiB are kept in every step since step 1 ".repeat(5),
@@ -227,27 +269,69 @@ mod tests {
         }
     }
 
+    fn comparison(runs: usize) -> Card {
+        let cell = ("1023 GiB".to_owned(), "\u{2212}1000 GiB".to_owned());
+        let row = Row {
+            name: "A name that is far too long for a row ".repeat(4),
+            cells: vec![cell; 3],
+            word: "baseline".to_owned(),
+            tone: Tone::Bad,
+        };
+        let columns = ["peak allocated", "allocated at the end", "growth a step"];
+        Card {
+            numbers: Numbers::Runs(columns.map(str::to_owned).to_vec(), vec![row; runs]),
+            ..card()
+        }
+    }
+
     #[test]
     fn every_text_stays_on_the_card() {
-        for theme in [Theme::Light, Theme::Dark] {
-            let scene = scene(&card(), &[], theme);
+        for card in [card(), comparison(2), comparison(8)] {
+            let scene = scene(&card, &[], Theme::Dark);
             assert!(scene.texts.len() >= 12);
             for text in &scene.texts {
-                let width = text_width(&text.text, text.size);
-                let (left, right) = match text.anchor {
-                    Anchor::Left => (text.x, text.x + width),
-                    Anchor::Middle => (text.x - width / 2, text.x + width / 2),
-                    Anchor::Right => (text.x - width, text.x),
-                };
-                assert!(left >= MARGIN && right <= SIZE.0, "{text:?}");
+                let PxRect { x0, x1, .. } = bounds(text);
+                assert!(x0 >= MARGIN && x1 <= SIZE.0, "{text:?}");
                 assert!(text.y > 0 && text.y < SIZE.1 - 10, "{text:?}");
             }
         }
     }
 
     #[test]
+    fn no_text_lies_on_another_and_the_picture_keeps_its_room() {
+        for runs in 2..=8 {
+            let card = comparison(runs);
+            assert!(card.numbers.picture().height() >= 180);
+            let scene = scene(&card, &[], Theme::Light);
+            let boxes: Vec<PxRect> = scene.texts.iter().map(bounds).collect();
+            for (at, a) in boxes.iter().enumerate() {
+                let over = |b: &PxRect| a.x0 < b.x1 && b.x0 < a.x1 && a.y0 < b.y1 && b.y0 < a.y1;
+                let hit = boxes[at + 1..].iter().position(over);
+                let hit = hit.map(|hit| &scene.texts[at + 1 + hit]);
+                assert_eq!(hit, None, "{runs} runs: on {:?}", scene.texts[at]);
+            }
+        }
+    }
+
+    fn bounds(text: &Text) -> PxRect {
+        let width = text_width(&text.text, text.size);
+        let x0 = match text.anchor {
+            Anchor::Left => text.x,
+            Anchor::Middle => text.x - width / 2,
+            Anchor::Right => text.x - width,
+        };
+        let half = (text.size * 0.5) as i32;
+        PxRect {
+            x0,
+            y0: text.y - half,
+            x1: x0 + width,
+            y1: text.y + half,
+        }
+    }
+
+    #[test]
     fn verdicts_are_in_the_colours_of_the_design_tokens() {
-        let sheet = include_str!("../../web/style/tokens.css");
+        let sheet = include_str!("../../../web/style/tokens.css");
         let (light, dark) = sheet
             .split_once("@media (prefers-color-scheme: dark)")
             .unwrap();
@@ -256,13 +340,14 @@ mod tests {
                 let (_, rest) = sheet.split_once(&format!("{name}: ")).unwrap();
                 Rgba::from_hex(rest.split_once(';').unwrap().0).unwrap()
             };
-            for (tone, name) in [
-                (Tone::Good, "--ok"),
-                (Tone::Bad, "--danger"),
-                (Tone::Unknown, "--warn"),
+            for (tone, ink, paper) in [
+                (Tone::Plain, "--text", "--surface-2"),
+                (Tone::Good, "--ok", "--ok-soft"),
+                (Tone::Bad, "--danger", "--danger-soft"),
+                (Tone::Unknown, "--warn", "--warn-soft"),
             ] {
-                let expected = (token(name), token(&format!("{name}-soft")));
-                assert_eq!(theme.tone(tone), expected, "{name}");
+                let expected = (token(ink), token(paper));
+                assert_eq!(theme.tone(tone), expected, "{ink}");
             }
         }
     }

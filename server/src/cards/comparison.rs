@@ -1,0 +1,284 @@
+//! The card of a comparison.
+
+use super::{capital, sentence};
+use api::compare::{Comparison, Curves, CurvesWanted};
+use api::compare_view::CompareState;
+use timeline::card::{self, Card, MAX_SITES, Numbers, PICTURE_SCALE, Row, Theme, Tone};
+use timeline::format::plural;
+use timeline::overlay::{self, Canvas, Detail, Overlay};
+use timeline::scene::Scene;
+use trace::compare::growth::Growth;
+use trace::compare::headline::signed;
+use trace::compare::sites::SiteDelta;
+use trace::compare::{Change, Difference};
+use trace::trace::{Series, SeriesSummary};
+use trace::units::Bytes;
+
+/// Parts of the curves: one for every other pixel.
+const PARTS: u32 = 500;
+
+/// The lane of differences would take most of a picture that is lower, pixels.
+const LANE_FROM: i32 = 260;
+
+/// Letters of a name before a sentence.
+const SHORT_NAME: usize = 28;
+
+/// What a card of a comparison is made of.
+pub struct ComparisonCard {
+    card: Card,
+    picture: Scene,
+    theme: Theme,
+}
+
+impl ComparisonCard {
+    /// The card of a comparison as seen in a view, with curves that [`curves_of`] asked for.
+    pub fn new(
+        comparison: &Comparison,
+        curves: &Curves,
+        view: &CompareState,
+        theme: Theme,
+    ) -> ComparisonCard {
+        let card = card(comparison, view);
+        let place = card.numbers.picture();
+        let canvas = Canvas {
+            width: f64::from(place.width()) / PICTURE_SCALE,
+            height: f64::from(place.height()) / PICTURE_SCALE,
+            scale: PICTURE_SCALE,
+        };
+        let runs: Vec<usize> = (0..curves.runs.len()).collect();
+        let overlay = Overlay {
+            curves,
+            window: curves.window,
+            align: view.align,
+            runs: &runs,
+            against: against(comparison, view),
+            detail: match place.height() {
+                LANE_FROM.. => Detail::Full,
+                _ => Detail::Axes,
+            },
+            high: None,
+        };
+        ComparisonCard {
+            picture: overlay::scene(&overlay, canvas, &theme.palette()),
+            card,
+            theme,
+        }
+    }
+
+    /// The card as a scene.
+    pub fn scene(&self) -> Scene {
+        card::scene(&self.card, std::slice::from_ref(&self.picture), self.theme)
+    }
+}
+
+/// The curves of a card.
+pub fn curves_of(comparison: &Comparison, view: &CompareState) -> CurvesWanted {
+    CurvesWanted {
+        align: view.align,
+        series: view.series,
+        pair: pair(comparison, view) as u32,
+        window: view.window,
+        parts: PARTS,
+    }
+}
+
+/// The run that is looked at, by its position among the runs.
+fn against(comparison: &Comparison, view: &CompareState) -> usize {
+    let others = comparison.against.len().max(1);
+    (view.against as usize).clamp(1, others)
+}
+
+/// The pair of devices that is looked at, as the page chooses it.
+fn pair(comparison: &Comparison, view: &CompareState) -> usize {
+    let against = &comparison.against[against(comparison, view) - 1];
+    view.pair.or(against.foremost).unwrap_or(0) as usize
+}
+
+fn card(comparison: &Comparison, view: &CompareState) -> Card {
+    let (at, pair) = (against(comparison, view), pair(comparison, view));
+    let differences = comparison.against.iter().map(|one| one.devices.get(pair));
+    let differences: Vec<Option<&Difference>> = differences.collect();
+    let shown = differences[at - 1];
+    let (sites_title, sites) = shown.map(sites).unwrap_or_default();
+    let (verdict, tone) = match shown {
+        Some(difference) => (word(difference.change), tone(difference.change)),
+        None => ("cannot tell", Tone::Unknown),
+    };
+    let reason = match shown {
+        Some(difference) => difference.headline.as_str(),
+        None => "no device in both runs holds memory or events",
+    };
+    let reason = match comparison.runs.len() {
+        2 => sentence(reason),
+        _ => format!("{}: {reason}", shortened(&comparison.runs[at].name)),
+    };
+    Card {
+        title: title(comparison),
+        subtitle: subtitle(view, shown),
+        numbers: numbers(comparison, &differences),
+        verdict: capital(verdict),
+        tone,
+        reason,
+        sites_title,
+        sites,
+    }
+}
+
+fn title(comparison: &Comparison) -> String {
+    let base = &comparison.runs[0].name;
+    match &comparison.runs[1..] {
+        [new] => format!("{base} → {}", new.name),
+        others => format!("{base} → {} others", others.len()),
+    }
+}
+
+fn shortened(name: &str) -> String {
+    match name.chars().count() > SHORT_NAME {
+        true => name.chars().take(SHORT_NAME - 1).chain(['…']).collect(),
+        false => name.to_owned(),
+    }
+}
+
+/// What the curves are.
+fn subtitle(view: &CompareState, shown: Option<&Difference>) -> String {
+    let mut parts = vec![
+        format!("curves: {}", view.series.name()),
+        format!("by {}", view.align.name()),
+    ];
+    parts.extend(shown.map(|difference| format!("device {}", difference.new.device)));
+    parts.join(" · ")
+}
+
+fn numbers(comparison: &Comparison, differences: &[Option<&Difference>]) -> Numbers {
+    let columns = ["peak allocated", "allocated at the end", "growth a step"];
+    let base = differences.iter().flatten().next().map(|difference| {
+        let levels = difference.series(Series::Allocated).base;
+        cells(levels, difference.base.growth, None)
+    });
+    let mut rows = vec![Row {
+        name: comparison.runs[0].name.clone(),
+        cells: base.unwrap_or_default(),
+        word: "baseline".to_owned(),
+        tone: Tone::Plain,
+    }];
+    for (run, difference) in comparison.runs[1..].iter().zip(differences) {
+        let (word, tone) = match difference {
+            Some(difference) => (short(difference.change), tone(difference.change)),
+            None => ("no device", Tone::Unknown),
+        };
+        rows.push(Row {
+            name: run.name.clone(),
+            cells: difference.map(changes).unwrap_or_default(),
+            word: word.to_owned(),
+            tone,
+        });
+    }
+    Numbers::Runs(columns.map(str::to_owned).into(), rows)
+}
+
+/// The numbers of a run, and how they differ from the baseline's.
+fn changes(difference: &Difference) -> Vec<(String, String)> {
+    let levels = difference.series(Series::Allocated);
+    let (before, after) = (difference.base.growth, difference.new.growth);
+    let growth = before.zip(after);
+    let growth = growth.map_or(0.0, |(before, after)| after.slope - before.slope);
+    let by = [levels.peak as f64, levels.end as f64, growth];
+    cells(levels.new, after, Some(by))
+}
+
+fn cells(
+    levels: SeriesSummary,
+    growth: Option<Growth>,
+    by: Option<[f64; 3]>,
+) -> Vec<(String, String)> {
+    let growth = growth.map_or_else(|| "–".to_owned(), |growth| rate(growth.slope));
+    let values = [levels.peak.to_string(), levels.end.to_string(), growth];
+    let changes = by.map(|by| by.map(change)).unwrap_or_default();
+    values.into_iter().zip(changes).collect()
+}
+
+/// Bytes a step; a sign only where it shrinks.
+fn rate(slope: f64) -> String {
+    match slope {
+        s if s <= -0.5 => signed(s),
+        s => Bytes(s.max(0.0).round() as u64).to_string(),
+    }
+}
+
+fn change(by: f64) -> String {
+    match by.abs() < 0.5 {
+        true => String::new(),
+        false => signed(by),
+    }
+}
+
+/// What a change is called.
+pub fn word(change: Change) -> &'static str {
+    match change {
+        Change::None => "same",
+        Change::Moved => "same in all, other places",
+        Change::Better => "better",
+        Change::Worse => "worse",
+        Change::Mixed => "better and worse",
+    }
+}
+
+/// The same where there is little room.
+fn short(change: Change) -> &'static str {
+    match change {
+        Change::Moved => "same in all",
+        Change::Mixed => "mixed",
+        Change::None | Change::Better | Change::Worse => word(change),
+    }
+}
+
+fn tone(change: Change) -> Tone {
+    match change {
+        Change::None | Change::Moved => Tone::Plain,
+        Change::Better => Tone::Good,
+        Change::Worse => Tone::Bad,
+        Change::Mixed => Tone::Unknown,
+    }
+}
+
+/// The sites whose peak grew most; where none did, those whose shrank most.
+fn sites(difference: &Difference) -> (String, Vec<(String, String)>) {
+    let largest = |sign: i64| {
+        let mut sites: Vec<(i64, &SiteDelta)> = difference
+            .sites
+            .iter()
+            .map(|site| (site.peak * sign, site))
+            .filter(|(by, _)| *by > 0)
+            .collect();
+        sites.sort_by_key(|(by, _)| std::cmp::Reverse(*by));
+        sites.truncate(MAX_SITES);
+        let lines = sites.into_iter();
+        lines
+            .map(|(by, site)| (signed((by * sign) as f64), place(site)))
+            .collect::<Vec<_>>()
+    };
+    let (grown, shrunk) = (largest(1), largest(-1));
+    match (grown.is_empty(), shrunk.is_empty()) {
+        (false, _) => ("What grew most".to_owned(), grown),
+        (true, false) => ("Nothing grew; what shrank most".to_owned(), shrunk),
+        (true, true) => {
+            let sites = plural(u64::from(difference.sites_same), "allocation site");
+            (format!("No difference by stack: {sites} in both"), shrunk)
+        }
+    }
+}
+
+/// Where a site is, in a line.
+pub fn place(site: &SiteDelta) -> String {
+    match site.place() {
+        Some(place) => {
+            let file = place.filename.rsplit('/').next().unwrap_or_default();
+            format!("{} ({file}:{})", place.name, place.line)
+        }
+        None => {
+            let side = site.new.as_ref().or(site.base.as_ref());
+            let size = side.map_or(Bytes::ZERO, |side| side.size);
+            format!("no stack, {size} each")
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Cards as blocks of Markdown, for pull requests and job summaries.
+
+mod comparison;
+mod run;
+
+pub use comparison::{comparison, gate, numbers_only};
+pub use run::run;
+
+/// How much a block tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// Names, places, and the picture.
+    Told,
+    /// Numbers alone, for private projects.
+    Withheld,
+}
+
+/// Where a block leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Links {
+    /// The page, absolute.
+    pub page: String,
+    /// The card as a picture, absolute; `None` where whoever reads the block cannot fetch it.
+    pub image: Option<String>,
+}
+
+impl Links {
+    /// The last lines of a block: the card, unless names are withheld, and the way to the page.
+    fn lines(&self, label: &str, names: Names) -> String {
+        let page = &self.page;
+        let image = self.image.as_ref().filter(|_| names == Names::Told);
+        let picture = image.map_or_else(String::new, |image| {
+            format!("[![Memory over time]({image})]({page})\n\n")
+        });
+        format!("{picture}[{label}]({page})\n")
+    }
+}
+
+/// A text of a snapshot that Markdown takes literally: it must not become markup.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' => out.push(' '),
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            c if "\\`*_{}[]#|~!@".contains(c) => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A text as code. Code spans take everything but their own quotes, and end a table's cell at a
+/// bar, so there are none.
+fn code(text: &str) -> String {
+    let text = text.replace('`', "'").replace('|', "¦");
+    format!("`{}`", text.replace(['\n', '\r'], " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_break_out() {
+        let text = "<img src=x> a|b *c* [x](y)\nd";
+        let literal = "&lt;img src=x> a\\|b \\*c\\* \\[x\\](y) d";
+        assert_eq!(escaped(text), literal);
+        assert_eq!(code("a`b|c\nd"), "`a'b¦c d`");
+    }
+}

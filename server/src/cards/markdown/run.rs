@@ -1,0 +1,43 @@
+//! A run as Markdown.
+
+use super::{Links, Names, code, escaped};
+use crate::cards::RunCard;
+use std::fmt::Write;
+use timeline::card::{Card, MAX_SITES};
+
+/// The block.
+pub fn run(run: &RunCard, links: &Links, names: Names) -> String {
+    let card = &run.card;
+    let mut out = match names {
+        Names::Told => format!("### GPU memory: {}\n\n", escaped(&card.title)),
+        Names::Withheld => "### GPU memory\n\n".to_owned(),
+    };
+    // Writing to a string cannot fail.
+    let _ = write!(out, "| |");
+    for (series, ..) in &run.levels {
+        let _ = write!(out, " {} |", series.name());
+    }
+    let _ = writeln!(out, "\n|---|--:|--:|");
+    for (row, value) in [("peak", 0), ("end", 1)] {
+        let _ = write!(out, "| {row} |");
+        for (_, peak, end) in &run.levels {
+            let _ = write!(out, " {} |", [peak, end][value]);
+        }
+        out.push('\n');
+    }
+    let _ = writeln!(out, "| growth per step | {} | |", run.growth);
+    let _ = writeln!(out, "\n**{}.** {}", card.verdict, escaped(&card.reason));
+    if names == Names::Told {
+        tell(&mut out, card);
+    }
+    out + "\n" + &links.lines("Open in Tidemark", names)
+}
+
+fn tell(out: &mut String, card: &Card) {
+    if !card.sites.is_empty() {
+        let _ = writeln!(out, "\n{}:\n", escaped(&card.sites_title));
+    }
+    for (amount, place) in card.sites.iter().take(MAX_SITES) {
+        let _ = writeln!(out, "1. **{amount}** {}", code(place));
+    }
+}

@@ -1,0 +1,155 @@
+//! A scene as an SVG document.
+//!
+//! In a scene a picture is a rectangle for each column of pixels, thousands of them. Here those
+//! that are painted alike become one path, so that a card is some ten kilobytes and still the same
+//! picture, pixel by pixel, as the PNG.
+
+mod layers;
+mod outline;
+
+use layers::{Layer, Paint, layers};
+use outline::Outline;
+use std::fmt::Write;
+use timeline::colours::Rgba;
+use timeline::paint::stripe;
+use timeline::scene::{Anchor, Scene, Text};
+
+/// From the middle of a line of text down to its baseline, in font sizes: half a capital letter.
+const TO_BASELINE: f64 = 0.36;
+
+/// The fonts of whoever looks at it, as on the page.
+const FONT: &str = "system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif";
+
+/// The document. Its texts are texts.
+pub fn svg(scene: &Scene) -> Vec<u8> {
+    let (width, height) = scene.size;
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\">\n"
+    );
+    let layers = layers(scene);
+    let mut hatches: Vec<Paint> = Vec::new();
+    for layer in &layers {
+        if matches!(layer.paint, Paint::Hatch { .. }) && !hatches.contains(&layer.paint) {
+            define(&mut out, hatches.len(), layer.paint);
+            hatches.push(layer.paint);
+        }
+    }
+    for layer in &layers {
+        shape(&mut out, layer, &hatches);
+    }
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "<g font-family=\"{FONT}\">");
+    for text in &scene.texts {
+        write_text(&mut out, text);
+    }
+    out += "</g>\n</svg>\n";
+    out.into_bytes()
+}
+
+/// Stripes as a pattern: its tile lies on the whole picture, so stripes run on from one shape to
+/// the next.
+fn define(out: &mut String, number: usize, paint: Paint) {
+    let Paint::Hatch { colour, spacing } = paint else {
+        return;
+    };
+    let _ = write!(
+        out,
+        "<pattern id=\"h{number}\" width=\"{spacing}\" height=\"{spacing}\" \
+         patternUnits=\"userSpaceOnUse\"><path {} d=\"",
+        fill(colour)
+    );
+    for y in 0..spacing {
+        for x in (0..spacing).filter(|x| stripe(spacing, *x, y)) {
+            let _ = write!(out, "M{x} {y}h1v1h-1z");
+        }
+    }
+    *out += "\"/></pattern>\n";
+}
+
+fn shape(out: &mut String, layer: &Layer, hatches: &[Paint]) {
+    let paint = match layer.paint {
+        Paint::Fill(colour) => fill(colour),
+        Paint::Hatch { .. } => {
+            let number = hatches.iter().position(|hatch| *hatch == layer.paint);
+            format!("fill=\"url(#h{})\"", number.unwrap_or_default())
+        }
+    };
+    let _ = write!(out, "<path {paint} d=\"");
+    for outline in &layer.outlines {
+        draw(out, outline);
+    }
+    *out += "\"/>\n";
+}
+
+/// `fill="#0072b2" fill-opacity=".16"`.
+fn fill(Rgba(r, g, b, a): Rgba) -> String {
+    let mut out = format!("fill=\"#{r:02x}{g:02x}{b:02x}\"");
+    if a < 255 {
+        let _ = write!(out, " fill-opacity=\"{:.3}\"", f64::from(a) / 255.0);
+    }
+    out
+}
+
+/// Along the upper edge to the right, then along the lower one back.
+fn draw(out: &mut String, outline: &Outline) {
+    let (mut x, mut y) = (outline.x0, outline.upper[0].1);
+    let _ = write!(out, "M{x} {y}");
+    let mut to = |out: &mut String, at: (i32, i32)| {
+        for (axis, from, to) in [('h', &mut x, at.0), ('v', &mut y, at.1)] {
+            if *from != to {
+                let _ = write!(out, "{axis}{}", to - *from);
+                *from = to;
+            }
+        }
+    };
+    let mut begin = outline.x0;
+    for &(end, level) in &outline.upper {
+        to(out, (begin, level));
+        to(out, (end, level));
+        begin = end;
+    }
+    for (at, &(end, level)) in outline.lower.iter().enumerate().rev() {
+        let begin = at
+            .checked_sub(1)
+            .map_or(outline.x0, |before| outline.lower[before].0);
+        to(out, (end, level));
+        to(out, (begin, level));
+    }
+    out.push('z');
+}
+
+fn write_text(out: &mut String, text: &Text) {
+    let anchor = match text.anchor {
+        Anchor::Left => "",
+        Anchor::Middle => " text-anchor=\"middle\"",
+        Anchor::Right => " text-anchor=\"end\"",
+    };
+    let y = f64::from(text.y) + text.size * TO_BASELINE;
+    let _ = writeln!(
+        out,
+        "<text x=\"{}\" y=\"{y:.1}\" font-size=\"{:.1}\"{anchor} {}>{}</text>",
+        text.x,
+        text.size,
+        fill(text.colour),
+        escaped(&text.text)
+    );
+}
+
+/// A text between tags. Control characters are no XML, however they are written.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

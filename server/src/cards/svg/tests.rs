@@ -1,0 +1,171 @@
+//! The document paints what the PNG shows.
+
+use super::*;
+use timeline::paint;
+use timeline::plot::PxRect;
+use timeline::raster::Raster;
+
+const SIZE: (i32, i32) = (90, 70);
+
+/// Numbers that look drawn by lot, the same each time.
+struct Lot(u32);
+
+impl Lot {
+    fn below(&mut self, n: i32) -> i32 {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (self.0 >> 16) as i32 % n
+    }
+}
+
+/// Rectangles of few paints, many over one another, some beyond the edge.
+fn scene(seed: u32) -> Scene {
+    let mut lot = Lot(seed);
+    let mut scene = Scene::new(SIZE);
+    let paints = [
+        Rgba(200, 10, 10, 255),
+        Rgba(10, 200, 10, 255),
+        Rgba(10, 10, 200, 255),
+        Rgba(0, 0, 0, 90),
+    ];
+    for _ in 0..120 {
+        let (x0, y0) = (lot.below(100) - 5, lot.below(80) - 5);
+        let (x1, y1) = (x0 + lot.below(20), y0 + lot.below(20));
+        let rect = PxRect { x0, y0, x1, y1 };
+        match lot.below(6) {
+            5 => scene.hatch(rect, Rgba(120, 0, 90, 140), 5),
+            paint => scene.fill(rect, paints[paint.min(3) as usize]),
+        }
+    }
+    scene
+}
+
+/// The layers of a scene as shapes again.
+fn again(scene: &Scene) -> Scene {
+    let mut painted = Scene::new(scene.size);
+    for layer in layers(scene) {
+        let mut cover = layers::Cover::new(scene.size);
+        for Outline { x0, upper, lower } in layer.outlines {
+            let level = |edge: &[(i32, i32)], x| edge.iter().find(|(end, _)| x < *end).unwrap().1;
+            for x in x0..upper.last().unwrap().0 {
+                let (y0, y1) = (level(&upper, x), level(&lower, x));
+                assert!(y0 < y1, "an edge crosses the other");
+                let x1 = x + 1;
+                cover.add(PxRect { x0: x, y0, x1, y1 });
+            }
+        }
+        for x in cover.columns() {
+            for (y0, y1) in cover.stretches(x) {
+                let x1 = x + 1;
+                let rect = PxRect { x0: x, y0, x1, y1 };
+                match layer.paint {
+                    Paint::Fill(colour) => painted.fill(rect, colour),
+                    Paint::Hatch { colour, spacing } => painted.hatch(rect, colour, spacing),
+                }
+            }
+        }
+    }
+    painted
+}
+
+fn pixels(scene: &Scene) -> Vec<u8> {
+    let mut raster = Raster::new();
+    raster.clear(
+        scene.size.0 as u32,
+        scene.size.1 as u32,
+        Rgba(255, 255, 255, 255),
+    );
+    paint::shapes(scene, &mut &mut raster).unwrap();
+    raster.pixels().to_vec()
+}
+
+#[test]
+fn what_is_gathered_looks_the_same_pixel_by_pixel() {
+    for seed in 0..200 {
+        let scene = scene(seed);
+        assert!(pixels(&scene) == pixels(&again(&scene)), "seed {seed}");
+    }
+}
+
+#[test]
+fn columns_side_by_side_become_one_path() {
+    let mut scene = Scene::new(SIZE);
+    let (below, above) = (Rgba(1, 2, 3, 255), Rgba(4, 5, 6, 255));
+    for x in 0..SIZE.0 {
+        let (x1, border) = (x + 1, 20 + x % 7);
+        scene.fill(
+            PxRect {
+                x0: x,
+                y0: border,
+                x1,
+                y1: 60,
+            },
+            below,
+        );
+        scene.fill(
+            PxRect {
+                x0: x,
+                y0: 10,
+                x1,
+                y1: border,
+            },
+            above,
+        );
+    }
+    let layers = layers(&scene);
+    assert_eq!(layers.len(), 2);
+    // What lies behind goes straight on under what lies before it.
+    let outline = &layers[0].outlines[..];
+    assert_eq!(outline[0].upper.len(), 1, "{outline:?}");
+    assert_eq!((outline.len(), layers[1].outlines.len()), (1, 1));
+}
+
+#[test]
+fn a_document_is_small_and_its_texts_are_texts() {
+    let mut scene = Scene::new((40, 30));
+    scene.fill(
+        PxRect {
+            x0: 0,
+            y0: 0,
+            x1: 40,
+            y1: 20,
+        },
+        Rgba(200, 200, 200, 255),
+    );
+    scene.fill(
+        PxRect {
+            x0: 4,
+            y0: 4,
+            x1: 6,
+            y1: 8,
+        },
+        Rgba(0, 0, 0, 128),
+    );
+    scene.fill(
+        PxRect {
+            x0: 6,
+            y0: 3,
+            x1: 9,
+            y1: 8,
+        },
+        Rgba(0, 0, 0, 128),
+    );
+    scene.hatch(
+        PxRect {
+            x0: 20,
+            y0: 4,
+            x1: 30,
+            y1: 18,
+        },
+        Rgba(0, 0, 0, 128),
+        3,
+    );
+    scene.texts.push(Text {
+        x: 20,
+        y: 25,
+        anchor: Anchor::Middle,
+        size: 10.0,
+        colour: Rgba(0, 0, 0, 255),
+        text: "<b>names & texts</b>\u{1}".to_owned(),
+    });
+    insta::assert_snapshot!(String::from_utf8(svg(&scene)).unwrap());
+}

@@ -1,0 +1,148 @@
+//! What makes a link unfold in a chat: OpenGraph and Twitter tags in the head of the page.
+
+use super::App;
+use super::assets;
+use super::cards::image_of_comparison;
+use super::compare::seen;
+use super::error::Error;
+use super::extract::{Origin, Path, run_id};
+use crate::web_assets;
+use api::compare_view::CompareState;
+use api::ids::RunId;
+use api::routes;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+
+/// What a run's page shows.
+pub const ABOUT_RUN: &str = "Where GPU memory stood at every moment of this run";
+
+/// What a comparison's page shows.
+pub fn about_comparison(runs: &[RunId]) -> String {
+    format!("What changed in GPU memory between {} runs", runs.len())
+}
+
+/// What a chat shows of a page.
+pub struct Preview {
+    /// What it is called.
+    pub title: String,
+    /// What is to be seen.
+    pub description: String,
+    /// The card, absolute.
+    pub image: Option<String>,
+}
+
+impl Preview {
+    /// The app, with the tags.
+    pub fn page(&self) -> Response {
+        let page = String::from_utf8_lossy(web_assets::index().bytes);
+        let page = page.replacen("</head>", &format!("{}</head>", self.tags()), 1);
+        let headers = [
+            (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+            (header::CACHE_CONTROL, "private, no-cache"),
+        ];
+        (headers, page).into_response()
+    }
+
+    fn tags(&self) -> String {
+        let (title, description) = (self.title.as_str(), self.description.as_str());
+        let mut tags = vec![
+            ("property", "og:type", "website"),
+            ("property", "og:site_name", "Tidemark"),
+            ("property", "og:title", title),
+            ("property", "og:description", description),
+            ("name", "description", description),
+            ("name", "twitter:title", title),
+            ("name", "twitter:description", description),
+        ];
+        if let Some(image) = &self.image {
+            tags.extend([
+                ("property", "og:image", image.as_str()),
+                ("property", "og:image:type", "image/png"),
+                ("property", "og:image:width", "1200"),
+                ("property", "og:image:height", "630"),
+                ("property", "og:image:alt", "Memory over time"),
+                ("name", "twitter:card", "summary_large_image"),
+                ("name", "twitter:image", image),
+            ]);
+        }
+        let tags = tags.into_iter();
+        tags.map(|(kind, name, content)| meta(kind, name, content))
+            .collect()
+    }
+}
+
+fn meta(kind: &str, name: &str, content: &str) -> String {
+    format!(
+        "<meta {kind}=\"{name}\" content=\"{}\">\n",
+        escaped(content)
+    )
+}
+
+/// A text inside a quoted attribute.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+/// The page of a run.
+pub async fn run(
+    State(app): State<Arc<App>>,
+    Path(run): Path<String>,
+    RawQuery(raw): RawQuery,
+    origin: Origin,
+    headers: HeaderMap,
+) -> Response {
+    let preview = async || {
+        let id = run_id(&run)?;
+        let row = app.store.read(move |reader| reader.run(&id)).await?;
+        let query = raw.map_or_else(String::new, |raw| format!("?{raw}"));
+        Ok(Preview {
+            image: Some(format!("{origin}{}{query}", routes::card(&row.id, "png"))),
+            title: row.name,
+            description: ABOUT_RUN.to_owned(),
+        })
+    };
+    unfolding(&app, &headers, preview).await
+}
+
+/// The page of a comparison.
+pub async fn compare(
+    State(app): State<Arc<App>>,
+    RawQuery(raw): RawQuery,
+    origin: Origin,
+    headers: HeaderMap,
+) -> Response {
+    let preview = async || {
+        let query = raw.as_deref().unwrap_or_default();
+        let runs = CompareState::parse(query).map_or_else(|_| Vec::new(), |(view, _)| view.runs);
+        if runs.len() < 2 {
+            return Err(Error::NotFound("comparison".to_owned()));
+        }
+        let (rows, view) = seen(&app, runs, query).await?;
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        Ok(Preview {
+            title: names.join(" → "),
+            description: about_comparison(&view.runs),
+            image: Some(image_of_comparison(&origin, &view)),
+        })
+    };
+    unfolding(&app, &headers, preview).await
+}
+
+/// The page with its preview where everybody may look; else, and where there is nothing to show,
+/// as it is: the page itself will say so.
+async fn unfolding(
+    app: &App,
+    headers: &HeaderMap,
+    preview: impl AsyncFnOnce() -> Result<Preview, Error>,
+) -> Response {
+    let found = match app.gate.is_open() {
+        true => preview().await.ok(),
+        false => None,
+    };
+    found.map_or_else(|| assets::index(headers), |preview| preview.page())
+}
