@@ -214,7 +214,7 @@ impl<'a> Grouping<'a> {
 
     fn frame_label(&self, by: Dimension, stack: StackIdx) -> (String, String) {
         let Some(frame) = self.stacks.headline(stack) else {
-            return (String::new(), NO_STACK.to_owned());
+            return ("-".to_owned(), NO_STACK.to_owned());
         };
         let file = self.stacks.str(frame.filename);
         let text = match by {
@@ -222,8 +222,11 @@ impl<'a> Grouping<'a> {
             Dimension::Module => module_name(file),
             _ => function_label(self.stacks, frame),
         };
-        let shown = if text.is_empty() { UNKNOWN } else { &text }.to_owned();
-        (text, shown)
+        match text.is_empty() {
+            // No key is empty: that is the name of what other groups hold.
+            true => ("?".to_owned(), UNKNOWN.to_owned()),
+            false => (text.clone(), text),
+        }
     }
 }
 

@@ -108,6 +108,7 @@ fn check_members(subject: Subject<'_>, by: Dimension, moments: &[EventIdx], grow
     let Some(&last) = moments.last() else { return };
     for band in &growth.bands {
         let Some(label) = &band.label else { continue };
+        assert!(!label.key.is_empty(), "{label:?}");
         let mut filter = Filter {
             alive_at: Some(last),
             ..Filter::default()

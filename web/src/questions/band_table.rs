@@ -29,7 +29,9 @@ pub fn BandTable(asker: Asker, growth: Arc<Growth>) -> impl IntoView {
                 <thead>
                     <tr>
                         <th scope="col">"Group"</th>
-                        <th scope="col" class="num">"Since the first step"</th>
+                        <th scope="col" class="num" title="Since the end of the first step">
+                            "Change"
+                        </th>
                         <th scope="col" class="num">"Alive"</th>
                     </tr>
                 </thead>
@@ -43,7 +45,7 @@ fn row(asker: Asker, growth: &Growth, at: usize) -> AnyView {
     let band = growth.bands[at].clone();
     let key = band.key.clone();
     let selected = asker.memo(move |state| selected_band(state).is_some_and(|band| band == key));
-    let swatch = format!("swatch {}", colour(growth, at));
+    let swatch = format!("band-swatch {}", colour(growth, at));
     let name = match band.key.is_empty() {
         true => band.label.clone().into_any(),
         // The row takes the click.
@@ -63,8 +65,8 @@ fn row(asker: Asker, growth: &Growth, at: usize) -> AnyView {
     view! {
         <tr class="group" class:selected=selected on:click=move |_| select(asker, &band)>
             <th scope="row"><span class=swatch></span>{name} {inferred}</th>
-            <td class="num" data-label="since the first step">{change}</td>
-            <td class="num" data-label="alive" title=format::exact_bytes(bytes)>
+            <td class="num">{change}</td>
+            <td class="num" title=format::exact_bytes(bytes)>
                 {format::bytes(bytes)}
                 <small class="muted">{format!(" in {}", format::count(count))}</small>
             </td>
