@@ -8,7 +8,7 @@ use trace::alive::Dimension;
 use trace::units::{Bytes, EventIdx};
 
 /// Version of these answers; part of their entity tags.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Groups sent, at most; the others are counted.
 pub const MAX_GROUPS: usize = 500;
@@ -128,7 +128,8 @@ pub struct GrowthMoment {
 pub struct GrowthBand {
     /// Names it; empty for what the other groups hold together.
     pub key: String,
-    /// For people.
+    /// For people. A backward allocation without a Python stack is called by the forward operation
+    /// that it belongs to.
     pub label: String,
     /// Whether its name was inferred rather than recorded.
     pub inferred: bool,
@@ -230,6 +231,9 @@ pub struct AllocationFilter {
     pub q: String,
     /// The call shape, as in leak groups.
     pub site: Option<String>,
+    /// The group: what groups stand for, a colon, and the group's key as in what is alive and in
+    /// growth: `module:torch.nn.modules.linear`, `stream:0`.
+    pub of: Option<String>,
     /// Block sizes from here, bytes.
     pub min: Option<u64>,
     /// Block sizes up to here, bytes.
@@ -262,6 +266,7 @@ impl AllocationFilter {
             text("q", &self.q);
         }
         self.site.iter().for_each(|site| text("site", site));
+        self.of.iter().for_each(|group| text("of", group));
         self.pool.iter().for_each(|pool| text("pool", pool));
         if self.sort != Sort::default() {
             text("sort", self.sort.name());
@@ -291,19 +296,18 @@ impl AllocationFilter {
             *field = parsed;
             understood
         }
+        fn word(value: &str, field: &mut Option<String>) -> bool {
+            *field = Some(decode(value)).filter(|word| !word.is_empty());
+            true
+        }
         let understood = match key {
             "q" => {
                 self.q = decode(value);
                 true
             }
-            "site" => {
-                self.site = Some(decode(value)).filter(|site| !site.is_empty());
-                true
-            }
-            "pool" => {
-                self.pool = Some(decode(value)).filter(|pool| !pool.is_empty());
-                true
-            }
+            "site" => word(value, &mut self.site),
+            "of" => word(value, &mut self.of),
+            "pool" => word(value, &mut self.pool),
             "sort" => {
                 let found = Sort::ALL.into_iter().find(|sort| sort.name() == value);
                 self.sort = found.unwrap_or_default();
@@ -335,6 +339,7 @@ impl AllocationFilter {
             self.until.is_some(),
             self.alive.is_some(),
             self.site.is_some(),
+            self.of.is_some(),
             !self.q.is_empty(),
         ];
         numbers.into_iter().filter(|&set| set).count()
@@ -350,6 +355,7 @@ mod tests {
         let filter = AllocationFilter {
             q: "forward & back".to_owned(),
             site: Some("s00ff00ff00ff00ff".to_owned()),
+            of: Some("module:torch.nn".to_owned()),
             min: Some(1 << 20),
             max: None,
             older: Some(2),
@@ -366,7 +372,7 @@ mod tests {
             assert_eq!(read.take(key, value), Some(true), "{key}");
         }
         assert_eq!(read, filter);
-        assert_eq!(read.n_set(), 10);
+        assert_eq!(read.n_set(), 11);
         assert_eq!(AllocationFilter::default().query(), "");
         assert_eq!(read.take("min", "much"), Some(false));
         assert_eq!(read.take("zoom", "1"), None);

@@ -448,6 +448,53 @@ pub struct CardFacts {
     pub early_decisions: u64,
 }
 
+/// Which tensors a row keeps that another row of its bench does not, and the other way round: what
+/// is alive at the ends of their recordings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TensorChanges {
+    /// Steps recorded event by event of the row that is compared with; its tensors are those at
+    /// the end of the last one.
+    pub steps_before: u32,
+    /// Those of the row itself.
+    pub steps_after: u32,
+    /// Tensors of which there are fewer or more, most bytes of difference first; at most
+    /// [`TensorChanges::MOST`].
+    pub changes: Vec<TensorChange>,
+    /// Changes that were not sent.
+    pub left_out: u64,
+}
+
+impl TensorChanges {
+    /// Changes sent, at most.
+    pub const MOST: usize = 12;
+}
+
+/// Tensors alike: same holder, use, shape and element type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TensorChange {
+    /// What keeps them alive, without the numbers that tell one from another:
+    /// `held by bwd_tensor_stash`.
+    pub owner: String,
+    /// What they are for: `parameter`, `activation`, `restored` …
+    pub role: String,
+    /// Shape; empty for a number, and for memory that is no tensor.
+    pub shape: Vec<u64>,
+    /// Element type under PyTorch's name; none for memory that is no tensor.
+    pub dtype: Option<String>,
+    /// The name of one of them.
+    pub example: String,
+    /// How many the row has that is compared with.
+    pub count_before: u64,
+    /// How many the row itself has.
+    pub count_after: u64,
+    /// Their bytes in the row that is compared with, as asked for.
+    pub bytes_before: u64,
+    /// Their bytes in the row itself.
+    pub bytes_after: u64,
+}
+
 /// What a source says of a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

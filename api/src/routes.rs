@@ -188,6 +188,12 @@ pub fn run_export(id: &RunId, format: &str) -> String {
     format!("/api/runs/{id}/export?format={format}")
 }
 
+/// `GET`: which tensors a row keeps alive that another one does not, and the other way round
+/// ([`crate::bench::TensorChanges`]).
+pub fn bench_row_tensors(id: &BenchRowId, before: &BenchRowId) -> String {
+    format!("/api/bench/rows/{id}/tensors?before={before}")
+}
+
 /// Page: one bench.
 pub fn bench_page(id: &BenchId) -> String {
     format!("/bench?bench={id}")

@@ -5,6 +5,8 @@
 //! Version 2 adds what is asked below it:
 //! `tab=alive&at=5000&vs=9000&by=module&chart=flame&root=00ff00ff00ff00ff`, and the keys of an
 //! [`AllocationFilter`], of which `site` is also the leak group that is selected.
+//! Version 3 adds what the bands of growth stand for, and the group that was selected among them:
+//! `grow=module&of=module:train`.
 //!
 //! Defaults are left out. A newer version than [`VERSION`] is refused with a clear sentence; every
 //! older one is upgraded step by step.
@@ -18,12 +20,15 @@ use trace::trace::BlockIdx;
 use trace::units::EventIdx;
 
 /// The version written.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// What version 1 knew; it ignored every other key.
 const KEYS_OF_1: [&str; 10] = [
     "v", "dev", "from", "to", "low", "high", "axis", "group", "show", "sel",
 ];
+
+/// What version 3 added; version 2 ignored it.
+const KEYS_SINCE_3: [&str; 2] = ["grow", "of"];
 
 /// What is shown below the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -122,7 +127,10 @@ pub struct ViewState {
     pub chart: Chart,
     /// Key of the node that fills the drawing; `None`: all of it.
     pub root: Option<u64>,
-    /// Which allocations are listed; its `site` is the selected leak group.
+    /// What the bands of growth stand for; `None`: call shapes.
+    pub growth_by: Option<Dimension>,
+    /// Which allocations are listed; its `site` is the selected leak group, its `of` the selected
+    /// band of another kind.
     pub filter: AllocationFilter,
 }
 
@@ -171,7 +179,7 @@ impl fmt::Display for ViewState {
 }
 
 impl ViewState {
-    /// What version 2 added.
+    /// What versions 2 and 3 added.
     fn fmt_questions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.tab != Tab::default() {
             write!(f, "&tab={}", self.tab.name())?;
@@ -190,6 +198,9 @@ impl ViewState {
         }
         if let Some(root) = self.root {
             write!(f, "&root={root:016x}")?;
+        }
+        if let Some(by) = self.growth_by {
+            write!(f, "&grow={}", by.name())?;
         }
         f.write_str(&self.filter.query())
     }
@@ -223,9 +234,14 @@ impl ViewState {
     }
 }
 
-/// The upgrade from version 1: what it ignored is still ignored, though it means something now.
+/// The upgrade from older versions: what they ignored is still ignored, though it means something
+/// now.
 fn is_known(version: u32, key: &str) -> bool {
-    version >= 2 || KEYS_OF_1.contains(&key)
+    match version {
+        0 | 1 => KEYS_OF_1.contains(&key),
+        2 => !KEYS_SINCE_3.contains(&key),
+        _ => true,
+    }
 }
 
 /// A query that is being read.
@@ -258,6 +274,7 @@ impl Reading {
             "at" => set(&mut state.at, event(value).map(Some), "at"),
             "vs" => set(&mut state.compared_with, event(value).map(Some), "vs"),
             "by" => set(&mut state.by, value.parse().ok(), "by"),
+            "grow" => set(&mut state.growth_by, value.parse().ok().map(Some), "grow"),
             "chart" => set(&mut state.chart, chart(value), "chart"),
             "root" => {
                 let key = u64::from_str_radix(value, 16).ok();
@@ -361,9 +378,11 @@ mod tests {
             by: Dimension::Module,
             chart: Chart::Flame,
             root: Some(0x00ff_00ff_1234_5678),
+            growth_by: Some(Dimension::Pool),
             filter: AllocationFilter {
                 q: "unpack & stash".to_owned(),
                 site: Some("s0123456789abcdef".to_owned()),
+                of: Some("pool:small-0-1".to_owned()),
                 min: Some(1 << 20),
                 ..AllocationFilter::default()
             },
@@ -421,5 +440,22 @@ mod tests {
             "v=1&tab=leaks&at=5&q=x&utm_source=mail",
             ViewState::default(),
         );
+    }
+
+    #[test]
+    fn links_of_version_2_open_what_they_did() {
+        let expected = ViewState {
+            tab: Tab::Leaks,
+            by: Dimension::Module,
+            filter: AllocationFilter {
+                site: Some("z4096".to_owned()),
+                ..AllocationFilter::default()
+            },
+            ..ViewState::default()
+        };
+        let link = "v=2&tab=leaks&by=module&site=z4096";
+        assert_eq!(ViewState::parse(link), Ok((expected.clone(), vec![])));
+        let ignored = format!("{link}&grow=file&of=file:a.py");
+        assert_eq!(ViewState::parse(&ignored), Ok((expected, vec![])));
     }
 }

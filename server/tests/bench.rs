@@ -114,6 +114,12 @@ async fn rows_become_results_and_runs() {
         .alive()
         .count();
     assert!(kept > 0, "something is alive at the end");
+    let behind = app
+        .benches
+        .tensors_between(baseline.id.clone(), patched.id.clone());
+    let behind = behind.await.unwrap();
+    assert_eq!((behind.steps_before, behind.steps_after), (3, 3));
+    assert!(behind.changes.is_empty(), "it lowers the peak: {behind:?}");
     let mut progress = 0;
     while let Ok(event) = events.try_recv() {
         progress += usize::from(matches!(event, ServerEvent::BenchProgress { .. }));

@@ -125,7 +125,33 @@ async fn from_the_growth_chart_to_the_stack_of_a_leaked_block() {
     let selected = "return document.querySelectorAll('tr.block.selected').length === 1 && \
                     document.querySelectorAll('tr.group.selected').length === 1;";
     wait_until(&browser, "the rows of the link", 30, selected).await;
+    bands_by_module(&browser).await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+/// Groups the growth chart by module, and selects what grows in the table of its bands.
+async fn bands_by_module(browser: &Browser) {
+    let choose = "const by = document.querySelector('.growth-head select');
+                  by.value = 'module';
+                  by.dispatchEvent(new Event('change'));
+                  return null;";
+    browser.eval(choose).await;
+    let grouped = "return /grow=module/.test(location.search) && \
+                   !/site=/.test(location.search) && \
+                   document.querySelectorAll('.bands tr.group').length > 1 && \
+                   document.querySelectorAll('.growth-plot .band').length > 1;";
+    wait_until(browser, "the bands of modules", 30, grouped).await;
+    click(
+        browser,
+        "a module",
+        "document.querySelector('.bands tr.group')",
+    )
+    .await;
+    let listed = "return /of=module/.test(location.search) && \
+                  document.querySelectorAll('.bands tr.selected').length === 1 && \
+                  document.querySelectorAll('tr.block').length > 11;";
+    wait_until(browser, "what the module keeps", 30, listed).await;
+    browser.screenshot("leaks-by-module").await;
 }
 
 #[tokio::test]

@@ -3,11 +3,12 @@
 //! `catalog` says what can be run and `card` whether there is a GPU, `request` checks what is asked
 //! for, `queue` works the rows off, `process` runs one of them in a child and watches it, `child`
 //! is what runs there, `keep` makes a run of its recording, `judge` compares the rows of a bench
-//! with their baseline.
+//! with their baseline, `behind` the tensors that two rows leave alive.
 //!
 //! The child is this program again, under a command that people do not type: a fault of a driver
 //! or memory that runs out ends one row, never the dashboard.
 
+mod behind;
 mod card;
 pub mod catalog;
 mod child;

@@ -11,13 +11,13 @@ use super::error::BenchError;
 use super::judge::changed_verdicts;
 use super::keep::keep_recording;
 use super::process::{self, Ended, How};
-use super::{BenchSettings, request};
+use super::{BenchSettings, behind, request};
 use crate::clock::now_ms;
 use crate::ingest::Uploads;
 use crate::store::{BenchEnd, BenchJob, Stopped, Store, StoreError, StoreResult};
 use api::bench::{
     Bench, BenchCatalog, BenchProgress, BenchRow, BenchRowState, BenchStep, BenchSummary,
-    StartBench,
+    StartBench, TensorChanges,
 };
 use api::ids::{BenchId, BenchRowId};
 use api::progress::ServerEvent;
@@ -162,6 +162,41 @@ impl Benches {
         let read = self.shared.store.read(move |reader| {
             reader.bench_of_row(&row)?;
             reader.bench_steps(&row)
+        });
+        read.await
+    }
+
+    /// What a row leaves alive that another row of its bench does not, and the other way round.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], also where there is no recording of one of them.
+    pub async fn tensors_between(
+        &self,
+        before: BenchRowId,
+        after: BenchRowId,
+    ) -> StoreResult<TensorChanges> {
+        let read = self.shared.store.read(move |reader| {
+            let bench = reader.bench(&reader.bench_of_row(&after)?)?;
+            let alive = |id: &BenchRowId| {
+                let row = bench.rows.iter().find(|row| row.id == *id);
+                let recorded = row.and_then(|row| Some((row.run.as_ref()?, row.result.as_ref()?)));
+                let (run, result) = recorded.ok_or_else(|| StoreError::NotFound {
+                    what: "recording in this bench of row",
+                    id: id.to_string(),
+                })?;
+                let steps = result.steps_run.min(bench.recorded_steps);
+                Ok::<_, StoreError>((steps, reader.alive_tensors(run)?))
+            };
+            let ((steps_before, before), (steps_after, after)) = (alive(&before)?, alive(&after)?);
+            let mut changes = behind::changes(&before, &after);
+            let left_out = changes.len().saturating_sub(TensorChanges::MOST) as u64;
+            changes.truncate(TensorChanges::MOST);
+            Ok(TensorChanges {
+                steps_before,
+                steps_after,
+                changes,
+                left_out,
+            })
         });
         read.await
     }

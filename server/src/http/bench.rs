@@ -2,14 +2,15 @@
 
 use super::App;
 use super::error::Error;
-use super::extract::{Json, Path, bench_id, bench_row_id};
+use super::extract::{Json, Path, Query, bench_id, bench_row_id};
 use super::packed;
-use api::bench::{Bench, BenchCatalog, BenchStep, BenchSummary, StartBench};
+use api::bench::{Bench, BenchCatalog, BenchStep, BenchSummary, StartBench, TensorChanges};
 use api::ids::BenchId;
 use api::problem::Problem;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use serde::Deserialize;
 use std::sync::Arc;
 
 /// Configurations, patches, devices and limits.
@@ -111,6 +112,29 @@ pub async fn steps(
 ) -> Result<Response, Error> {
     let steps = app.benches.steps(bench_row_id(&row)?).await?;
     Ok(packed::json(&headers, &steps))
+}
+
+/// Which row to compare with.
+#[derive(Deserialize, utoipa::IntoParams)]
+pub struct BeforeQuery {
+    /// A row of the same bench: in a root-cause chain, the one before.
+    before: String,
+}
+
+/// Which tensors a row leaves alive that another row of its bench does not, and the other way
+/// round: at the ends of their recordings.
+#[utoipa::path(get, path = "/api/bench/rows/{row}/tensors", tag = "bench",
+    params(("row" = String, Path), BeforeQuery),
+    responses((status = 200, body = TensorChanges), (status = 404, body = Problem)))]
+pub async fn tensors(
+    State(app): State<Arc<App>>,
+    Path(row): Path<String>,
+    Query(query): Query<BeforeQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let (before, row) = (bench_row_id(&query.before)?, bench_row_id(&row)?);
+    let changes = app.benches.tensors_between(before, row).await?;
+    Ok(packed::json(&headers, &changes))
 }
 
 async fn answer(app: &App, bench: &BenchId) -> Result<axum::Json<Bench>, Error> {

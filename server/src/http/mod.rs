@@ -110,6 +110,7 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(bench::cancel_row))
         .routes(routes!(bench::rerun_row))
         .routes(routes!(bench::steps))
+        .routes(routes!(bench::tensors))
         .routes(routes!(compare::compare))
         .routes(routes!(compare::curves))
         .routes(routes!(comparisons::list, comparisons::record))

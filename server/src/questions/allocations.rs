@@ -4,7 +4,7 @@ use super::alive::{step_at, subject, tally};
 use super::forward_op;
 use crate::pictures::Decoded;
 use api::alive::{AllocationFilter, AllocationPage, AllocationRow, MAX_PAGE, Sort};
-use trace::alive::{self, BadFilter, Filter, Order, Place};
+use trace::alive::{self, BadFilter, Dimension, Filter, Order, Place};
 use trace::forward;
 use trace::leaks::site::BadSite;
 use trace::tiles::stack_label;
@@ -23,6 +23,9 @@ pub enum BadQuestion {
     /// The pool is none.
     #[error("a pool is `small`, `large`, or a private one as `owner-user`, such as `0-1`")]
     Pool,
+    /// The group is none.
+    #[error("a group is what groups stand for, a colon and the group's key, such as `stream:0`")]
+    Group,
     /// The device does not have what is asked for.
     #[error(transparent)]
     Filter(#[from] BadFilter),
@@ -81,6 +84,7 @@ pub fn beside(decoded: &Decoded, device: &DeviceTrace, block: BlockIdx) -> Optio
 
 fn parsed(filter: &AllocationFilter) -> Result<Filter, BadQuestion> {
     let site = filter.site.as_deref().map(str::parse).transpose()?;
+    let group = filter.of.as_deref().map(group).transpose()?;
     let pool = filter.pool.as_deref().map(pool).transpose()?;
     let born = match (filter.born, filter.until) {
         (None, None) => None,
@@ -90,6 +94,7 @@ fn parsed(filter: &AllocationFilter) -> Result<Filter, BadQuestion> {
         text: filter.q.clone(),
         site,
         stack: None,
+        group,
         min_size: filter.min.map(Bytes),
         max_size: filter.max.map(Bytes),
         min_age: filter.older,
@@ -99,6 +104,12 @@ fn parsed(filter: &AllocationFilter) -> Result<Filter, BadQuestion> {
         born,
         alive_at: filter.alive.map(EventIdx),
     })
+}
+
+fn group(text: &str) -> Result<(Dimension, String), BadQuestion> {
+    let (by, key) = text.split_once(':').ok_or(BadQuestion::Group)?;
+    let by = by.parse().map_err(|_| BadQuestion::Group)?;
+    Ok((by, key.to_owned()))
 }
 
 fn pool(text: &str) -> Result<Place, BadQuestion> {

@@ -1,9 +1,10 @@
 //! What the engine knows of the tensors of its runs.
 
-use super::rows::int;
+use super::rows::{corrupt, int, uint};
 use super::{Reader, StoreResult, Writer};
 use crate::tensors::AliveTensor;
 use api::ids::RunId;
+use api::timeline::TensorDetail;
 use rusqlite::{OptionalExtension, params};
 
 impl Reader<'_> {
@@ -13,6 +14,36 @@ impl Reader<'_> {
         let mut statement = self.tx.prepare_cached(sql)?;
         let found = statement.query_row(params![run.as_str(), version], |row| row.get(0));
         Ok(found.optional()?)
+    }
+
+    /// The tensors of a run that are alive at its end.
+    pub fn alive_tensors(&self, run: &RunId) -> StoreResult<Vec<AliveTensor>> {
+        let sql = "SELECT * FROM tensors WHERE run = ?1 ORDER BY position";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query([run.as_str()])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let shape: String = row.get("shape")?;
+            let sides = shape.split('x').filter(|side| !side.is_empty());
+            let shape = sides.map(|side| side.parse().map_err(|_| corrupt("shape", &shape)));
+            found.push(AliveTensor {
+                position: row.get("position")?,
+                event: row.get("event")?,
+                address: uint(row, "address")?,
+                bytes: uint(row, "bytes")?,
+                detail: TensorDetail {
+                    name: row.get("name")?,
+                    op: row.get("op")?,
+                    module: row.get("module")?,
+                    shape: shape.collect::<StoreResult<_>>()?,
+                    dtype: row.get("dtype")?,
+                    role: row.get("role")?,
+                    made_step: row.get("made_step")?,
+                    owner: row.get("owner")?,
+                },
+            });
+        }
+        Ok(found)
     }
 }
 

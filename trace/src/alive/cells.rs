@@ -5,7 +5,7 @@ use crate::forward;
 use crate::leaks::site;
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
-use crate::trace::{BlockIdx, BlockKind, KindIdx};
+use crate::trace::{BlockIdx, KindIdx};
 use crate::units::{Bytes, EventIdx};
 
 /// How many blocks, and their sizes together.
@@ -43,6 +43,22 @@ pub struct Cell {
     pub forward: StackIdx,
     /// How many they are.
     pub tally: Tally,
+}
+
+impl Cell {
+    /// A block alone, to be put into its group.
+    pub(super) fn of_one(kind: KindIdx, preexisting: bool, forward: StackIdx) -> Cell {
+        let tally = Tally {
+            count: 1,
+            bytes: Bytes::ZERO,
+        };
+        Cell {
+            kind,
+            preexisting,
+            forward,
+            tally,
+        }
+    }
 }
 
 /// What is alive at an event.
@@ -105,14 +121,50 @@ pub(super) fn each_alive(subject: Subject<'_>, at: EventIdx, mut found: impl FnM
     });
 }
 
+/// Finds the forward operations of blocks that have no Python stack.
+pub(super) struct Forwards<'a> {
+    subject: Subject<'a>,
+    /// Per kind, whether it has a Python stack: unknown until asked.
+    stacked: Vec<Option<bool>>,
+}
+
+impl<'a> Forwards<'a> {
+    pub(super) fn new(subject: Subject<'a>) -> Forwards<'a> {
+        let stacked = vec![None; subject.device.blocks.kinds.len()];
+        Forwards { subject, stacked }
+    }
+
+    /// The stack of the forward operation that a block belongs to, as inferred;
+    /// [`StackIdx::NONE`] where it has a stack of its own or nothing was found.
+    pub(super) fn of(&mut self, block: BlockIdx) -> StackIdx {
+        let Subject { device, stacks, .. } = self.subject;
+        if block.0 < device.blocks.n_preexisting {
+            return StackIdx::NONE;
+        }
+        match self.has_stack(device.blocks.kind[block.index()]) {
+            true => StackIdx::NONE,
+            false => {
+                forward::of_block(device, stacks, block).map_or(StackIdx::NONE, |found| found.stack)
+            }
+        }
+    }
+
+    /// Whether blocks of a kind have a Python stack.
+    pub(super) fn has_stack(&mut self, kind: KindIdx) -> bool {
+        let Subject { device, stacks, .. } = self.subject;
+        let stack = device.blocks.kinds[kind.index()].alloc_stack;
+        let stacked = &mut self.stacked[kind.index()];
+        *stacked.get_or_insert_with(|| site::has_python(stacks, stack))
+    }
+}
+
 /// Sums blocks up.
 struct Cells<'a> {
     subject: Subject<'a>,
+    forwards: Forwards<'a>,
     /// Per kind, of those that were allocated by an event.
     of_kind: Vec<Tally>,
     preexisting: Vec<Tally>,
-    /// Per kind, whether it has a Python stack: unknown until asked.
-    stacked: Vec<Option<bool>>,
     inferred: FxHashMap<(KindIdx, StackIdx), Tally>,
 }
 
@@ -121,30 +173,23 @@ impl<'a> Cells<'a> {
         let n = subject.device.blocks.kinds.len();
         Cells {
             subject,
+            forwards: Forwards::new(subject),
             of_kind: vec![Tally::default(); n],
             preexisting: vec![Tally::default(); n],
-            stacked: vec![None; n],
             inferred: FxHashMap::default(),
         }
     }
 
     fn add(&mut self, block: BlockIdx) {
-        let Subject { device, stacks, .. } = self.subject;
-        let kind = device.blocks.kind[block.index()];
-        let BlockKind {
-            size, alloc_stack, ..
-        } = device.blocks.kinds[kind.index()];
-        if block.0 < device.blocks.n_preexisting {
+        let blocks = &self.subject.device.blocks;
+        let kind = blocks.kind[block.index()];
+        let size = blocks.kinds[kind.index()].size;
+        if block.0 < blocks.n_preexisting {
             return self.preexisting[kind.index()].add(size);
         }
-        let stacked =
-            self.stacked[kind.index()].get_or_insert_with(|| site::has_python(stacks, alloc_stack));
-        if !*stacked
-            && let Some(found) = forward::of_block(device, stacks, block)
-            && found.stack != StackIdx::NONE
-        {
-            let key = (kind, found.stack);
-            return self.inferred.entry(key).or_default().add(size);
+        let forward = self.forwards.of(block);
+        if forward != StackIdx::NONE {
+            return self.inferred.entry((kind, forward)).or_default().add(size);
         }
         self.of_kind[kind.index()].add(size);
     }

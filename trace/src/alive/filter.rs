@@ -1,10 +1,11 @@
 //! Allocations that are looked for: by place, size, age, stream, pool, step, moment.
 
-use super::{Subject, Tally};
+use super::cells::Forwards;
+use super::{Cell, Dimension, Grouping, Subject, Tally};
 use crate::leaks::site::{self, SiteKey};
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
-use crate::trace::{BlockIdx, BlockKind, DeviceTrace, PoolId, PoolSize};
+use crate::trace::{BlockIdx, BlockKind, DeviceTrace, KindIdx, PoolId, PoolSize};
 use crate::units::{Bytes, EventIdx};
 
 /// Which pool.
@@ -25,6 +26,8 @@ pub struct Filter {
     pub site: Option<SiteKey>,
     /// The recorded stack.
     pub stack: Option<StackIdx>,
+    /// The group: what the groups stand for, and its [`super::Label::key`].
+    pub group: Option<(Dimension, String)>,
     /// Block sizes from here.
     pub min_size: Option<Bytes>,
     /// Block sizes up to here.
@@ -186,10 +189,11 @@ struct Search<'a> {
     min_age: usize,
     max_age: Option<usize>,
     alive_at: Option<EventIdx>,
+    group: Option<&'a (Dimension, String)>,
 }
 
 impl<'a> Search<'a> {
-    fn new(subject: Subject<'a>, filter: &Filter) -> Result<Search<'a>, BadFilter> {
+    fn new(subject: Subject<'a>, filter: &'a Filter) -> Result<Search<'a>, BadFilter> {
         let device = subject.device;
         let aged = filter.min_age.is_some_and(|age| age > 0) || filter.max_age.is_some();
         if device.steps.is_empty() && (aged || filter.born.is_some()) {
@@ -203,11 +207,26 @@ impl<'a> Search<'a> {
             min_age: filter.min_age.unwrap_or(0) as usize,
             max_age: filter.max_age.map(|age| age as usize),
             alive_at: filter.alive_at,
+            group: filter.group.as_ref(),
         })
     }
 
     /// Calls `found` with each block that is looked for, oldest first.
     fn each(&self, mut found: impl FnMut(BlockIdx)) {
+        match self.group {
+            None => self.each_of_any_group(found),
+            Some((by, key)) => {
+                let mut members = Members::new(self.subject, *by, key);
+                self.each_of_any_group(|block| {
+                    if members.has(block) {
+                        found(block);
+                    }
+                });
+            }
+        }
+    }
+
+    fn each_of_any_group(&self, mut found: impl FnMut(BlockIdx)) {
         let blocks = &self.subject.device.blocks;
         let any_age = self.min_age == 0 && self.max_age.is_none();
         if any_age && self.alive_at.is_none() {
@@ -247,6 +266,43 @@ impl<'a> Search<'a> {
             end.is_none_or(|end| end.is_some_and(|&end| freed >= end))
         };
         outlives(self.min_age) && self.max_age.is_none_or(|max| !outlives(max + 1))
+    }
+}
+
+/// Tells the blocks of a group from others, each as what is alive is grouped.
+struct Members<'a> {
+    grouping: Grouping<'a>,
+    forwards: Forwards<'a>,
+    subject: Subject<'a>,
+    key: &'a str,
+    known: FxHashMap<(KindIdx, bool, StackIdx), bool>,
+}
+
+impl<'a> Members<'a> {
+    fn new(subject: Subject<'a>, by: Dimension, key: &'a str) -> Members<'a> {
+        Members {
+            grouping: Grouping::new(subject.device, subject.stacks, by),
+            forwards: Forwards::new(subject),
+            subject,
+            key,
+            known: FxHashMap::default(),
+        }
+    }
+
+    fn has(&mut self, block: BlockIdx) -> bool {
+        let blocks = &self.subject.device.blocks;
+        let forward = match self.grouping.by().is_place() {
+            true => self.forwards.of(block),
+            false => StackIdx::NONE,
+        };
+        let kind = blocks.kind[block.index()];
+        let preexisting = block.0 < blocks.n_preexisting;
+        let (grouping, key) = (&mut self.grouping, self.key);
+        let known = self.known.entry((kind, preexisting, forward));
+        *known.or_insert_with(|| {
+            let group = grouping.group_of(&Cell::of_one(kind, preexisting, forward));
+            grouping.labels[group as usize].key == key
+        })
     }
 }
 

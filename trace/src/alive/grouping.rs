@@ -46,6 +46,15 @@ impl Dimension {
         Dimension::Site,
     ];
 
+    /// Whether groups are places in the code: blocks without a stack then belong to the place that
+    /// is inferred for them.
+    pub const fn is_place(self) -> bool {
+        !matches!(
+            self,
+            Dimension::Category | Dimension::Stream | Dimension::Pool
+        )
+    }
+
     /// Lower-case name, as in URLs.
     pub const fn name(self) -> &'static str {
         match self {
@@ -111,6 +120,11 @@ impl<'a> Grouping<'a> {
         }
     }
 
+    /// What the groups stand for.
+    pub fn by(&self) -> Dimension {
+        self.by
+    }
+
     /// Sums cells up by group, most bytes first; the numbers are positions in `labels`.
     pub fn sum(&mut self, cells: &[Cell]) -> Vec<(u32, Tally)> {
         let mut sums: Vec<Tally> = Vec::new();
@@ -133,10 +147,8 @@ impl<'a> Grouping<'a> {
             true => cell.forward,
             false => kind.alloc_stack,
         };
-        let by_stack = !matches!(
-            self.by,
-            Dimension::Category | Dimension::Stream | Dimension::Pool
-        ) && (self.by != Dimension::Site || stack != StackIdx::NONE);
+        let by_stack =
+            self.by.is_place() && (self.by != Dimension::Site || stack != StackIdx::NONE);
         if by_stack && let Some(&known) = self.of_stack.get(&(stack, inferred)) {
             return known;
         }
@@ -170,7 +182,7 @@ impl<'a> Grouping<'a> {
             Dimension::Stack => (stack.0.to_string(), stack_label(self.stacks, stack)),
             by => self.frame_label(by, stack),
         };
-        let of_place = !matches!(self.by, Dimension::Stream | Dimension::Pool);
+        let of_place = self.by.is_place();
         match inferred && of_place {
             true => Label {
                 key: format!("backward:{key}"),
@@ -202,7 +214,7 @@ impl<'a> Grouping<'a> {
 
     fn frame_label(&self, by: Dimension, stack: StackIdx) -> (String, String) {
         let Some(frame) = self.stacks.headline(stack) else {
-            return (String::new(), NO_STACK.to_owned());
+            return ("-".to_owned(), NO_STACK.to_owned());
         };
         let file = self.stacks.str(frame.filename);
         let text = match by {
@@ -210,8 +222,11 @@ impl<'a> Grouping<'a> {
             Dimension::Module => module_name(file),
             _ => function_label(self.stacks, frame),
         };
-        let shown = if text.is_empty() { UNKNOWN } else { &text }.to_owned();
-        (text, shown)
+        match text.is_empty() {
+            // No key is empty: that is the name of what other groups hold.
+            true => ("?".to_owned(), UNKNOWN.to_owned()),
+            false => (text.clone(), text),
+        }
     }
 }
 

@@ -1,9 +1,12 @@
 //! How much of each group is alive at a row of moments: the bands of a growth chart.
 
-use super::{Cell, Grouping, Label, Subject, Tally};
-use crate::stacks::StackIdx;
-use crate::trace::KindIdx;
-use crate::units::{Bytes, EventIdx};
+use super::cells::Forwards;
+use super::{Cell, Dimension, Grouping, Label, Subject};
+use crate::leaks::site::SiteKey;
+use crate::stacks::{FxHashMap, StackIdx};
+use crate::tiles::stack_label;
+use crate::trace::{BlockIdx, KindIdx};
+use crate::units::EventIdx;
 use std::cmp::Reverse;
 
 /// Moments of a device that has no steps.
@@ -52,7 +55,7 @@ pub fn growth(
     first: &[String],
     top: usize,
 ) -> Growth {
-    let mut bands = levels(subject, grouping, moments);
+    let (mut bands, inferred) = levels(subject, grouping, moments);
     let named = |at: usize| {
         let key = &grouping.labels[at].key;
         first.iter().position(|k| k == key).unwrap_or(first.len())
@@ -72,8 +75,12 @@ pub fn growth(
         .iter()
         .map(|&group| {
             let (bytes, counts) = std::mem::take(&mut bands[group]);
+            let label = grouping.labels[group].clone();
             Band {
-                label: Some(grouping.labels[group].clone()),
+                label: Some(match inferred.get(&group) {
+                    Some(forwards) => named_by(subject, label, forwards),
+                    None => label,
+                }),
                 bytes,
                 counts,
             }
@@ -91,15 +98,23 @@ pub fn growth(
 
 type Levels = (Vec<u64>, Vec<u64>);
 
-/// Per group, bytes and blocks at each moment; empty for groups that are never seen.
-fn levels(subject: Subject<'_>, grouping: &mut Grouping<'_>, moments: &[EventIdx]) -> Vec<Levels> {
+/// Blocks of a site by the forward operation that they belong to ([`StackIdx::NONE`]: unknown).
+type ForwardCounts = FxHashMap<StackIdx, u64>;
+
+/// Per group, bytes and blocks at each moment; empty for groups that are never seen. And of the
+/// sites that have no Python stack, what is inferred: a site stays one group under its own key,
+/// which is that of its leak; every other place in the code is told apart by it.
+fn levels(
+    subject: Subject<'_>,
+    grouping: &mut Grouping<'_>,
+    moments: &[EventIdx],
+) -> (Vec<Levels>, FxHashMap<usize, ForwardCounts>) {
     let blocks = &subject.device.blocks;
     let n = moments.len();
     let mut levels: Vec<Levels> = Vec::new();
-    let mut group_of = [
-        vec![u32::MAX; blocks.kinds.len()],
-        vec![u32::MAX; blocks.kinds.len()],
-    ];
+    let mut inferred: FxHashMap<usize, ForwardCounts> = FxHashMap::default();
+    let mut forwards = Forwards::new(subject);
+    let mut groups = GroupOf::new(blocks.kinds.len());
     // The first moment at which a block is alive, and the first at which it is gone.
     let mut from = 0;
     for block in 0..blocks.len() {
@@ -115,11 +130,19 @@ fn levels(subject: Subject<'_>, grouping: &mut Grouping<'_>, moments: &[EventIdx
         }
         let until = from + moments[from..].partition_point(|m| m.0 < freed);
         let kind = blocks.kind[block];
-        let group = &mut group_of[usize::from(preexisting)][kind.index()];
-        if *group == u32::MAX {
-            *group = grouping.group_of(&cell(kind, preexisting));
+        let forward = match grouping.by().is_place() {
+            true => forwards.of(BlockIdx(block as u32)),
+            false => StackIdx::NONE,
+        };
+        let told_apart = match grouping.by() {
+            Dimension::Site => StackIdx::NONE,
+            _ => forward,
+        };
+        let group = groups.find(grouping, Cell::of_one(kind, preexisting, told_apart));
+        if grouping.by() == Dimension::Site && !forwards.has_stack(kind) {
+            let of_group = inferred.entry(group).or_default();
+            *of_group.entry(forward).or_default() += 1;
         }
-        let group = *group as usize;
         levels.resize_with(levels.len().max(group + 1), Levels::default);
         let (bytes, counts) = &mut levels[group];
         if bytes.is_empty() {
@@ -137,18 +160,64 @@ fn levels(subject: Subject<'_>, grouping: &mut Grouping<'_>, moments: &[EventIdx
         sum_up(bytes);
         sum_up(counts);
     }
-    levels
+    (levels, inferred)
 }
 
-fn cell(kind: KindIdx, preexisting: bool) -> Cell {
-    Cell {
-        kind,
-        preexisting,
-        forward: StackIdx::NONE,
-        tally: Tally {
-            count: 1,
-            bytes: Bytes::ZERO,
-        },
+/// A site without a Python stack, called by the forward operation that most of its blocks belong
+/// to.
+fn named_by(subject: Subject<'_>, label: Label, forwards: &ForwardCounts) -> Label {
+    let known = forwards
+        .iter()
+        .filter(|(stack, _)| **stack != StackIdx::NONE);
+    let Some((&stack, _)) = known.max_by_key(|(stack, n)| (**n, Reverse(stack.0))) else {
+        return label;
+    };
+    let others = if forwards.len() > 1 {
+        " and others"
+    } else {
+        ""
+    };
+    let size = match label.key.parse() {
+        Ok(SiteKey::Size(size)) => format!(", {size} each"),
+        _ => String::new(),
+    };
+    Label {
+        text: format!(
+            "backward of {}{others}{size}",
+            stack_label(subject.stacks, stack)
+        ),
+        inferred: true,
+        ..label
+    }
+}
+
+/// The groups of cells that have been met.
+struct GroupOf {
+    /// Per kind, of what was there before the recording and of the rest.
+    recorded: [Vec<u32>; 2],
+    inferred: FxHashMap<(KindIdx, StackIdx), u32>,
+}
+
+impl GroupOf {
+    fn new(kinds: usize) -> GroupOf {
+        GroupOf {
+            recorded: [vec![u32::MAX; kinds], vec![u32::MAX; kinds]],
+            inferred: FxHashMap::default(),
+        }
+    }
+
+    fn find(&mut self, grouping: &mut Grouping<'_>, cell: Cell) -> usize {
+        let group = match cell.forward {
+            StackIdx::NONE => &mut self.recorded[usize::from(cell.preexisting)][cell.kind.index()],
+            forward => self
+                .inferred
+                .entry((cell.kind, forward))
+                .or_insert(u32::MAX),
+        };
+        if *group == u32::MAX {
+            *group = grouping.group_of(&cell);
+        }
+        *group as usize
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::span::Span;
-use crate::testing::{arbitrary, trace, training_run};
-use crate::trace::{BlockIdx, Series, Step, Trace};
+use crate::testing::{TraceBuilder, arbitrary, block_of, trace, training_run};
+use crate::trace::{BlockIdx, BlockKind, Series, Step, Trace};
 use crate::units::{Bytes, EventIdx};
 use proptest::prelude::*;
 
@@ -99,6 +99,32 @@ fn check_growth(subject: Subject<'_>, by: Dimension, top: usize) {
         assert_eq!(bytes, device.levels_at(at).get(Series::Allocated).0);
         let counts: u64 = growth.bands.iter().map(|b| b.counts[i]).sum();
         assert_eq!(counts, sum(device, |b| is_alive(device, b, at.0)).count);
+    }
+    check_members(subject, by, &moments, &growth);
+}
+
+/// The filter of a band finds what the band counts.
+fn check_members(subject: Subject<'_>, by: Dimension, moments: &[EventIdx], growth: &Growth) {
+    let Some(&last) = moments.last() else { return };
+    for band in &growth.bands {
+        let Some(label) = &band.label else { continue };
+        assert!(!label.key.is_empty(), "{label:?}");
+        let mut filter = Filter {
+            alive_at: Some(last),
+            ..Filter::default()
+        };
+        match by {
+            Dimension::Site => filter.site = label.key.parse().ok(),
+            _ => filter.group = Some((by, label.key.clone())),
+        }
+        let found = select(subject, &filter, Order::Oldest, 0, usize::MAX).unwrap();
+        let expected = (band.counts.last().copied(), band.bytes.last().copied());
+        let total = found.total;
+        assert_eq!(
+            (Some(total.count), Some(total.bytes.0)),
+            expected,
+            "{label:?}"
+        );
     }
 }
 
@@ -222,6 +248,65 @@ fn a_training_run_is_told_apart_by_every_dimension() {
         names(Dimension::Category),
         ["from before the recording", "forward and loop"]
     );
+}
+
+/// A program whose backward pass keeps gradients that have no stack.
+fn backward_run() -> Trace {
+    let mut b = TraceBuilder::default();
+    let mut saved = |name, bytes| BlockKind {
+        alloc_stack: b.stack(name, "net.py", 3),
+        ..block_of(Bytes(bytes))
+    };
+    let kinds = [saved("norm", 4096), saved("gelu", 4096)];
+    for kind in [0, 0, 1] {
+        let forward = b.alloc(kinds[kind]);
+        // The gradient stays.
+        b.alloc(block_of(Bytes(4096)));
+        b.free_requested(forward);
+        b.free_completed(forward);
+    }
+    with_steps(b.finish(), 2)
+}
+
+#[test]
+fn a_band_without_a_stack_is_called_by_its_forward_operation() {
+    let trace = backward_run();
+    let device = &trace.devices[0];
+    let live = LiveIndex::new(&device.blocks);
+    let subject = Subject {
+        device,
+        stacks: &trace.stacks,
+        live: &live,
+    };
+    let moments = moments(subject);
+    let bands = |by| {
+        let mut grouping = Grouping::new(device, &trace.stacks, by);
+        let growth = growth(subject, &mut grouping, &moments, &[], 9);
+        check_members(subject, by, &moments, &growth);
+        let bands = growth.bands.into_iter();
+        let named = bands.filter_map(|band| Some((band.label?, *band.counts.last()?)));
+        let gradients = named.filter(|(label, count)| label.inferred && *count > 0);
+        gradients
+            .map(|(label, count)| (label.text, count))
+            .collect::<Vec<_>>()
+    };
+    let band = |text: &str, count| (text.to_owned(), count);
+    // A site keeps its key, and is one band whatever its blocks belong to.
+    assert_eq!(
+        bands(Dimension::Site),
+        [band(
+            "backward of norm net.py:3 and others, 4.00 KiB each",
+            3
+        )]
+    );
+    assert_eq!(
+        bands(Dimension::Function),
+        [
+            band("backward of gelu net.py", 1),
+            band("backward of norm net.py", 2)
+        ]
+    );
+    assert_eq!(bands(Dimension::Stream), []);
 }
 
 #[test]

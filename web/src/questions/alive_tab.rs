@@ -2,8 +2,9 @@
 
 use super::answer::{Answer, ask};
 use super::box_chart::BoxChart;
+use super::dimension_choice::DimensionChoice;
 use super::honesty::Honesty;
-use super::{Asker, middle};
+use super::{Asker, INFERRED, middle};
 use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
 use crate::timeline::lanes::step_name;
@@ -12,7 +13,6 @@ use api::routes;
 use api::view_state::{Chart, Selection, ViewState};
 use leptos::prelude::*;
 use std::sync::Arc;
-use trace::alive::Dimension;
 use trace::units::EventIdx;
 
 /// Groups listed.
@@ -138,25 +138,17 @@ fn Moments(asker: Asker) -> impl IntoView {
 #[component]
 fn Drawing(asker: Asker) -> impl IntoView {
     let state = asker.view.state();
-    let dimensions = Dimension::ALL.map(|by| {
-        let selected = move || state.with(|s| s.by == by);
-        view! { <option value=by.name() selected=selected>{by.name()}</option> }
-    });
-    let choose_by = move |event| {
-        if let Ok(by) = event_target_value(&event).parse::<Dimension>() {
-            asker.view.update(|state| {
-                state.by = by;
-                state.root = None;
-            });
-        }
-    };
     let flame = move || state.with(|s| s.chart == Chart::Flame);
     let draw = move |chart: Chart| move |_| asker.view.update(|state| state.chart = chart);
     view! {
-        <label class="control">
-            "Group by"
-            <select class="input" on:change=choose_by>{dimensions}</select>
-        </label>
+        <DimensionChoice
+            asker=asker
+            chosen=|state| state.by
+            choose=|state, by| {
+                state.by = by;
+                state.root = None;
+            }
+        />
         <div class="control segmented" role="group" aria-label="Drawn as">
             <button
                 class="segment"
@@ -263,9 +255,6 @@ fn groups(asker: Asker, groups: &[GroupShare], left_out: u64) -> AnyView {
     }
     .into_any()
 }
-
-const INFERRED: &str = "Not recorded: inferred from where, in what order and in what size it was \
-                        allocated.";
 
 /// What came and what went.
 fn between(asker: Asker, changes: &Changes) -> AnyView {

@@ -143,13 +143,12 @@ pub fn FilterBox(asker: Asker) -> impl IntoView {
     });
     let n_set = move || filter.with(AllocationFilter::n_set);
     let group = move || {
-        let site = filter.with(|f| f.site.clone())?;
+        let group = filter.with(|f| f.site.clone().or_else(|| f.of.clone()))?;
+        let any_group = move |_| {
+            change(&|filter| (filter.site, filter.of) = (None, None));
+        };
         Some(view! {
-            <button
-                class="button"
-                title=site
-                on:click=move |_| change(&|filter| filter.site = None)
-            >
+            <button class="button" title=group on:click=any_group>
                 "One group only ✕"
             </button>
         })

@@ -1,10 +1,11 @@
-//! The growth chart: what is alive at the end of each step, by the code that allocated it.
+//! The growth chart: what is alive at the end of each step, by group.
 
 use super::Asker;
 use super::areas::{Areas, Rest, SIDE, Spot};
 use crate::format::{self, count};
 use crate::timeline::lanes::step_name;
 use api::alive::{Growth, GrowthBand};
+use api::view_state::ViewState;
 use leptos::prelude::*;
 use std::sync::Arc;
 use wasm_bindgen::JsCast;
@@ -14,7 +15,7 @@ use web_sys::{Element, KeyboardEvent, MouseEvent};
 const COLOURS: usize = 12;
 
 /// Class of a band's colour.
-fn colour(growth: &Growth, band: usize) -> String {
+pub(super) fn colour(growth: &Growth, band: usize) -> String {
     match growth.bands[band].key.is_empty() {
         true => "cat-rest".to_owned(),
         false => format!("cat-{}", band % COLOURS),
@@ -35,8 +36,9 @@ fn readout(growth: &Growth, areas: &Areas, spot: Spot) -> String {
         .sum();
     let of = |band: &GrowthBand| {
         let bytes = band.bytes[spot.moment];
+        let inferred = if band.inferred { " (inferred)" } else { "" };
         format!(
-            "{} · {} ({}) in {}",
+            "{}{inferred} · {} ({}) in {}",
             band.label,
             format::bytes(bytes),
             format::exact_bytes(bytes),
@@ -113,8 +115,13 @@ pub fn GrowthChart(asker: Asker, growth: Arc<Growth>) -> impl IntoView {
     };
     view! {
         <figure class="growth">
+            <div class="growth-frame">
+                {move || areas.with(level_labels)}
+                <Plot asker=asker growth=growth areas=areas spot=spot/>
+                {growth.with_value(|g| moment_labels(g))}
+            </div>
             <figcaption class="growth-head">
-                <h3>"Alive at the end of each step"</h3>
+                <p id="growth-readout" class="growth-readout" aria-live="polite">{words}</p>
                 <label class="control">
                     <input
                         type="checkbox"
@@ -124,12 +131,6 @@ pub fn GrowthChart(asker: Asker, growth: Arc<Growth>) -> impl IntoView {
                     "with all other groups"
                 </label>
             </figcaption>
-            <div class="growth-frame">
-                {move || areas.with(level_labels)}
-                <Plot asker=asker growth=growth areas=areas spot=spot/>
-                {growth.with_value(|g| moment_labels(g))}
-            </div>
-            <p id="growth-readout" class="growth-readout" aria-live="polite">{words}</p>
         </figure>
     }
 }
@@ -142,12 +143,11 @@ fn Plot(
     areas: Memo<Areas>,
     spot: RwSignal<Option<Spot>>,
 ) -> impl IntoView {
-    let selected = asker.memo(|state| state.filter.site.clone());
+    let selected = asker.memo(|state| selected_band(state).map(str::to_owned));
     let choose = move |spot: Option<Spot>| {
         let band = spot.and_then(|spot| spot.band);
         let band = band.map(|band| growth.with_value(|g| g.bands[band].clone()));
-        // The rest is no group.
-        if let Some(band) = band.filter(|band| !band.key.is_empty()) {
+        if let Some(band) = band {
             select(asker, &band);
         }
     };
@@ -195,13 +195,27 @@ fn fractions(event: &MouseEvent) -> Option<(f64, f64)> {
     Some((x, y))
 }
 
-/// Selects a band's group.
-fn select(asker: Asker, band: &GrowthBand) {
-    let site = Some(band.key.clone());
+/// Selects a band's group. The rest is none.
+pub(super) fn select(asker: Asker, band: &GrowthBand) {
+    if band.key.is_empty() {
+        return;
+    }
     asker.view.update(|state| {
-        state.filter.site = site;
+        match state.growth_by {
+            None => state.filter.site = Some(band.key.clone()),
+            Some(by) => state.filter.of = Some(format!("{}:{}", by.name(), band.key)),
+        }
         super::show_stack(state, band.stack);
     });
+}
+
+/// The key of the band that is selected.
+pub(super) fn selected_band(state: &ViewState) -> Option<&str> {
+    let Some(by) = state.growth_by else {
+        return state.filter.site.as_deref();
+    };
+    let (of, key) = state.filter.of.as_deref()?.split_once(':')?;
+    (of == by.name()).then_some(key)
 }
 
 fn bands(
@@ -266,6 +280,7 @@ fn moment_labels(growth: &Growth) -> AnyView {
 mod tests {
     use super::*;
     use crate::questions::areas::tests::growth;
+    use trace::alive::Dimension;
 
     #[test]
     fn arrows_walk_over_moments_and_bands() {
@@ -302,5 +317,17 @@ mod tests {
             readout(&growth, &areas, spot),
             "end of step 1: group a · 2.00 KiB (2,048 B) in 1 block · total 2.01 KiB"
         );
+    }
+
+    #[test]
+    fn a_band_is_selected_in_its_own_dimension() {
+        let mut state = ViewState::default();
+        state.filter.site = Some("z4096".to_owned());
+        state.filter.of = Some("module:backward:a.b".to_owned());
+        assert_eq!(selected_band(&state), Some("z4096"));
+        state.growth_by = Some(Dimension::Module);
+        assert_eq!(selected_band(&state), Some("backward:a.b"));
+        state.growth_by = Some(Dimension::Stream);
+        assert_eq!(selected_band(&state), None);
     }
 }

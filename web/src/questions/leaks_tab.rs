@@ -2,8 +2,10 @@
 
 use super::allocation_list::AllocationList;
 use super::answer::{Answer, ask};
+use super::band_table::BandTable;
+use super::dimension_choice::DimensionChoice;
 use super::group_table::GroupTable;
-use super::growth_chart::GrowthChart;
+use super::growth_chart::{GrowthChart, selected_band};
 use super::honesty::Honesty;
 use super::{Asker, words};
 use crate::components::icon::{Icon, IconView};
@@ -12,6 +14,7 @@ use api::alive::{AllocationFilter, Growth};
 use api::inspect::Verdict;
 use api::leaks::{ForwardOp, LeakGroup, Leaks, Pattern};
 use api::routes;
+use api::view_state::ViewState;
 use leptos::prelude::*;
 use std::sync::Arc;
 use trace::alive::Dimension;
@@ -21,9 +24,9 @@ use trace::units::EventIdx;
 #[component]
 pub fn LeaksTab(asker: Asker) -> impl IntoView {
     let leaks = ask::<Leaks>(move || Some(asker.path(|s| routes::leaks(&s.run, s.device))));
-    let growth = ask::<Growth>(move || {
-        Some(asker.path(|s| routes::growth(&s.run, s.device, Dimension::Site)))
-    });
+    let by = asker.memo(growth_by);
+    let growth =
+        ask::<Growth>(move || Some(asker.path(|s| routes::growth(&s.run, s.device, by.get()))));
     let verdict = move || match leaks.get() {
         Answer::Failed(problem) => view! { <ProblemNote problem=problem/> }.into_any(),
         Answer::There(leaks) => view! { <Headline asker=asker leaks=leaks/> }.into_any(),
@@ -35,15 +38,39 @@ pub fn LeaksTab(asker: Asker) -> impl IntoView {
         _ => view! { <div class="skeleton-row growth-skeleton"></div> }.into_any(),
     };
     let groups = move || {
+        if by.get() != Dimension::Site {
+            // Not the bands before, which have keys of another kind.
+            let growth = growth
+                .with(Answer::shown)
+                .filter(|growth| growth.by == by.get())?;
+            return Some(view! { <BandTable asker=asker growth=growth/> }.into_any());
+        }
         let leaks = leaks.with(Answer::shown)?;
-        (!leaks.groups.is_empty()).then(|| view! { <GroupTable asker=asker leaks=leaks/> })
+        let any = !leaks.groups.is_empty();
+        any.then(|| view! { <GroupTable asker=asker leaks=leaks/> }.into_any())
     };
     view! {
         {verdict}
+        <div class="growth-head">
+            <h3>"Alive at the end of each step"</h3>
+            <DimensionChoice asker=asker chosen=growth_by choose=group_growth/>
+        </div>
         {chart}
         {groups}
         <Selected asker=asker leaks=leaks growth=growth/>
     }
+}
+
+/// What the bands of a view stand for.
+fn growth_by(state: &ViewState) -> Dimension {
+    state.growth_by.unwrap_or(Dimension::Site)
+}
+
+/// Makes the bands stand for something else; none of the others is selected then.
+fn group_growth(state: &mut ViewState, by: Dimension) {
+    state.growth_by = (by != Dimension::Site).then_some(by);
+    state.filter.site = None;
+    state.filter.of = None;
 }
 
 /// The verdict, its reason, and what limits it.
@@ -85,6 +112,16 @@ fn of_group(site: &str, group: Option<&LeakGroup>, last: Option<EventIdx>) -> Al
     }
 }
 
+/// Those of a band of another kind: what the chart counts.
+fn of_band(band: String, growth: &Growth) -> AllocationFilter {
+    let stepped = growth.moments.iter().any(|moment| moment.step.is_some());
+    AllocationFilter {
+        of: Some(band),
+        older: stepped.then_some(1),
+        ..AllocationFilter::default()
+    }
+}
+
 /// The allocations of the selected group, step by step.
 #[component]
 fn Selected(
@@ -92,51 +129,59 @@ fn Selected(
     leaks: RwSignal<Answer<Leaks>>,
     growth: RwSignal<Answer<Growth>>,
 ) -> impl IntoView {
-    let site = asker.memo(|state| state.filter.site.clone());
+    let chosen = asker.memo(|state| (state.filter.site.clone(), state.filter.of.clone()));
     let group = move || {
-        let site = site.get()?;
+        let site = chosen.get().0?;
         let leaks = leaks.with(Answer::shown)?;
-        leaks
-            .groups
-            .iter()
-            .find(|group| group.site == site)
-            .cloned()
+        let mut groups = leaks.groups.iter();
+        groups.find(|group| group.site == site).cloned()
     };
     let filter = Signal::derive(move || {
-        let site = site.get()?;
         // Both are needed to say what to look for.
         leaks.with(Answer::shown)?;
         let growth = growth.with(Answer::shown)?;
         let last = growth.moments.last().map(|moment| moment.event);
-        Some(of_group(&site, group().as_ref(), last))
+        match chosen.get() {
+            (Some(site), _) => Some(of_group(&site, group().as_ref(), last)),
+            (None, of) => Some(of_band(of?, &growth)),
+        }
     });
     let title = move || {
-        let site = site.get()?;
-        let band = growth.with(Answer::shown).and_then(|growth| {
-            let band = growth.bands.iter().find(|band| band.key == site)?;
-            Some(band.label.clone())
-        });
-        let (name, what) = match group() {
-            Some(group) if group.pattern != Pattern::WithinStep => {
-                (words::group_name(&group), "what it keeps, step by step")
-            }
-            Some(group) => (words::group_name(&group), "its allocations, step by step"),
-            None => (
-                band.unwrap_or_else(|| site.clone()),
-                "its allocations, step by step",
-            ),
+        if let Some(group) = group() {
+            let what = match group.pattern {
+                Pattern::WithinStep => "its allocations, step by step",
+                _ => "what it keeps, step by step",
+            };
+            return Some(format!("{}: {what}", words::group_name(&group)));
+        }
+        let (site, of) = chosen.get();
+        let what = match site {
+            Some(_) => "its allocations, step by step",
+            None => "what outlives a step",
         };
-        Some(format!("{name}: {what}"))
+        let key = site.or(of)?;
+        let band = growth.with(Answer::shown).and_then(|growth| {
+            let selected = asker
+                .view
+                .state()
+                .with(|s| selected_band(s).map(str::to_owned))?;
+            let mut bands = growth.bands.iter();
+            bands
+                .find(|band| band.key == selected)
+                .map(|band| band.label.clone())
+        });
+        Some(format!("{}: {what}", band.unwrap_or(key)))
     };
     let close = move |_| {
         asker.view.update(|state| {
             state.filter.site = None;
+            state.filter.of = None;
             state.selection = None;
         });
     };
     let forward = move || group()?.forward.as_ref().map(backward);
     view! {
-        <Show when=move || site.with(Option::is_some)>
+        <Show when=move || chosen.with(|(site, of)| site.is_some() || of.is_some())>
             <div class="selected-group">
                 <h3>{title}</h3>
                 <button class="button" on:click=close>"Let go of the group"</button>
@@ -164,6 +209,21 @@ fn backward(forward: &ForwardOp) -> AnyView {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::questions::areas::tests::growth;
+
+    #[test]
+    fn bands_of_another_kind_list_what_the_chart_counts() {
+        let growth = growth(&[("a", &[1, 2])]);
+        let filter = of_band("module:a".to_owned(), &growth);
+        assert_eq!(
+            (filter.of.as_deref(), filter.older),
+            (Some("module:a"), Some(1))
+        );
+        let mut state = ViewState::default();
+        state.filter.of = filter.of;
+        group_growth(&mut state, Dimension::Site);
+        assert_eq!(state, ViewState::default());
+    }
 
     #[test]
     fn a_band_that_is_no_leak_lists_all_of_its_allocations() {

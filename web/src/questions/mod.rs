@@ -12,8 +12,10 @@ mod allocation_list;
 mod allocations_tab;
 pub mod answer;
 pub mod areas;
+mod band_table;
 mod box_chart;
 pub mod boxes;
+mod dimension_choice;
 mod filter_box;
 mod group_table;
 mod growth_chart;
@@ -34,6 +36,10 @@ use std::sync::Arc;
 use trace::tiles::GroupBy;
 use trace::trace::BlockIdx;
 use trace::units::EventIdx;
+
+/// What is said of a name that was inferred.
+const INFERRED: &str = "Not recorded: inferred from where, in what order and in what size it was \
+                        allocated.";
 
 /// What every question needs. `Copy`.
 #[derive(Clone, Copy)]

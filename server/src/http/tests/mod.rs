@@ -1,6 +1,7 @@
 //! Requests against the whole router, without a socket.
 
 mod access;
+mod bench;
 mod cards;
 mod compare;
 mod pictures;

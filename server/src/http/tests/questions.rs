@@ -1,7 +1,7 @@
 //! Verdicts, growth, what is alive, what came and went, and lists of allocations.
 
 use super::{Answer, Server, request};
-use api::alive::{Alive, AllocationFilter, AllocationPage, Changes, Growth, Sort};
+use api::alive::{Alive, AllocationFilter, AllocationPage, Changes, Growth, GrowthBand, Sort};
 use api::ids::RunId;
 use api::inspect::Verdict;
 use api::leaks::{Leaks, Pattern};
@@ -127,6 +127,37 @@ async fn bands_sum_to_allocated_and_the_leak_has_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_band_of_any_kind_leads_to_its_allocations() {
+    let server = Server::start().await;
+    let run = sample(&server, "off_v1_moe").await;
+    for by in Dimension::ALL {
+        let growth = growth(&server, &run.id, by).await;
+        let last = growth.moments.last().map(|moment| moment.event.0);
+        for band in growth.bands.iter().filter(|band| !band.key.is_empty()) {
+            let site = (by == Dimension::Site).then(|| band.key.clone());
+            let filter = AllocationFilter {
+                of: site
+                    .is_none()
+                    .then(|| format!("{}:{}", by.name(), band.key)),
+                site,
+                alive: last,
+                ..AllocationFilter::default()
+            };
+            let found = allocations(&server, &run.id, &filter).await.total;
+            let found = (Some(found.count), Some(found.bytes.get()));
+            let shown = (band.counts.last().copied(), band.bytes.last().copied());
+            assert_eq!(found, shown, "{by:?} {}", band.label);
+        }
+        let backward = |band: &GrowthBand| band.inferred && band.label.starts_with("backward of");
+        let places = !matches!(
+            by,
+            Dimension::Category | Dimension::Stream | Dimension::Pool
+        );
+        assert_eq!(growth.bands.iter().any(backward), places, "{by:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_alive_and_what_changed_agree() {
     let server = Server::start().await;
     let run = sample(&server, "off_v1_moe").await;
@@ -217,6 +248,8 @@ async fn questions_that_make_no_sense_are_refused() {
         "growth?by=",
         "allocations?pool=blue",
         "allocations?site=here",
+        "allocations?of=module",
+        "allocations?of=colour:red",
         "allocations?min=-1",
     ] {
         check(&format!("{device}/{path}"), 400, BadRequest).await;

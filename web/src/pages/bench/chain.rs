@@ -2,6 +2,7 @@
 
 use super::explain::GROWS;
 use api::bench::{BenchResult, BenchRow};
+use api::ids::BenchRowId;
 
 /// What the chain is drawn in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub struct Link {
     pub before: f64,
     /// The value with it, bytes.
     pub after: f64,
+    /// The rows without it and with it, where both have a recording.
+    pub recorded: Option<(BenchRowId, BenchRowId)>,
 }
 
 /// A chain, from the baseline to what is left.
@@ -61,28 +64,31 @@ pub struct Chain {
 /// The chain of a configuration's rows; `None` without a baseline or without any set of the chain.
 pub fn chain(rows: &[&BenchRow], sets: &[Vec<String>]) -> Option<Chain> {
     let result = |patches: &[String]| {
-        let row = rows.iter().find(|row| row.patches == patches)?;
-        row.result.as_ref().filter(|result| result.crash.is_none())
+        let row = rows.iter().copied().find(|row| row.patches == patches)?;
+        let result = row.result.as_ref();
+        Some((row, result.filter(|result| result.crash.is_none())?))
     };
-    let baseline = result(&[])?;
-    let known: Vec<(&Vec<String>, &BenchResult)> = sets
+    let (mut last, baseline) = result(&[])?;
+    let known: Vec<(&Vec<String>, (&BenchRow, &BenchResult))> = sets
         .iter()
         .filter_map(|set| Some((set, result(set)?)))
         .collect();
     let missing = sets.iter().filter(|set| result(set).is_none());
     let missing: Vec<Vec<String>> = missing.cloned().collect();
-    let measure = measure(baseline, known.iter().map(|(_, result)| *result));
+    let measure = measure(baseline, known.iter().map(|(_, (_, result))| *result));
     let start = measure.of(baseline);
     let mut before = start;
     let mut links = Vec::with_capacity(known.len());
-    for (set, result) in known {
+    for (set, (row, result)) in known {
         let after = measure.of(result);
+        let recorded = last.run.is_some() && row.run.is_some();
         links.push(Link {
             patches: set.clone(),
             before,
             after,
+            recorded: recorded.then(|| (last.id.clone(), row.id.clone())),
         });
-        before = after;
+        (before, last) = (after, row);
     }
     (!links.is_empty()).then_some(Chain {
         measure,

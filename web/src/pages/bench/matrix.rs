@@ -4,7 +4,7 @@ use super::bench_state::{BenchState, Column, Section, baseline, status_called};
 use super::history::counts;
 use super::row::RowView;
 use super::store::BenchStore;
-use super::waterfall::waterfall;
+use super::waterfall::{chain_of, waterfall};
 use crate::components::toasts::Toasts;
 use crate::format;
 use crate::pages::runs::store::Loaded;
@@ -231,11 +231,19 @@ fn ConfigTable(
         found.map(|c| (c.base.clone(), c.about.clone()))
     });
     let (base, sentence) = base.unwrap_or_default();
-    let for_chain = config.clone();
+    let (for_links, for_chain) = (config.clone(), config.clone());
+    // Progress of a row is no reason to draw it, and to ask for its tensors, again.
+    let links = Memo::new(move |_| {
+        let of = |bench: &Bench| {
+            shared
+                .catalog
+                .with_value(|c| chain_of(bench, c, &for_links))
+        };
+        shared.bench.with(|bench| bench.as_ref().and_then(of))
+    });
     let chain = move || {
-        let catalog = shared.catalog.get_value();
-        let draw = |bench: &Bench| waterfall(bench, &catalog, &for_chain);
-        shared.bench.with(|bench| bench.as_ref().and_then(draw))
+        let draw = |catalog: &Arc<BenchCatalog>| waterfall(&links.get()?, catalog, &for_chain);
+        shared.catalog.with_value(draw)
     };
     let for_link = config.clone();
     let compare = move || compare_all(shared, &for_link);

@@ -1,5 +1,6 @@
 //! Benches: choose what to run, watch it, and read the matrix that comes of it.
 
+mod behind;
 pub mod bench_state;
 pub mod chain;
 mod chooser;

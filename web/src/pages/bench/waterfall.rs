@@ -1,30 +1,33 @@
 //! The root-cause chain of a configuration, drawn as a waterfall.
 
+use super::behind::behind;
 use super::bench_state::set_label;
 use super::chain::{Bar, Chain, Link, Measure, chain};
 use super::figures::{gigabytes, growth};
 use api::bench::{Bench, BenchCatalog, BenchConfig, BenchRow};
 use leptos::prelude::*;
 
-/// The waterfall; nothing without a baseline and a patch of the chain.
-pub fn waterfall(bench: &Bench, catalog: &BenchCatalog, config: &str) -> Option<AnyView> {
+/// The chain of a configuration; nothing without a baseline and a patch of the chain.
+pub fn chain_of(bench: &Bench, catalog: &BenchCatalog, config: &str) -> Option<Chain> {
     let about = catalog.configs.iter().find(|c| c.id == config)?;
-    let rows: Vec<&BenchRow> = bench
-        .rows
-        .iter()
-        .filter(|row| row.config == config)
-        .collect();
-    let chain = chain(&rows, &about.chain)?;
+    let rows = bench.rows.iter().filter(|row| row.config == config);
+    chain(&rows.collect::<Vec<&BenchRow>>(), &about.chain)
+}
+
+/// The waterfall.
+pub fn waterfall(chain: &Chain, catalog: &BenchCatalog, config: &str) -> Option<AnyView> {
+    let about = catalog.configs.iter().find(|c| c.id == config)?;
     let first = line(
         "whole",
         "baseline".to_owned(),
         chain.total(chain.start),
         value(chain.measure, chain.start),
+        None,
     );
     let mut before: &[String] = &[];
     let mut links = Vec::with_capacity(chain.links.len());
     for link in &chain.links {
-        links.push(link_line(&chain, link, before, catalog));
+        links.push(link_line(chain, link, before, catalog));
         before = &link.patches;
     }
     let rest = line(
@@ -32,8 +35,9 @@ pub fn waterfall(bench: &Bench, catalog: &BenchCatalog, config: &str) -> Option<
         "left".to_owned(),
         chain.total(chain.rest()),
         value(chain.measure, chain.rest()),
+        None,
     );
-    let missing = missing(&chain, about, catalog);
+    let missing = missing(chain, about, catalog);
     Some(
         view! {
             <figure class="waterfall">
@@ -84,10 +88,17 @@ fn link_line(chain: &Chain, link: &Link, before: &[String], catalog: &BenchCatal
         ),
     };
     let label = format!("+ {}", set_label(catalog, &added));
-    line(kind, label, chain.bar(link), text)
+    let behind = link.recorded.clone().map(behind);
+    line(kind, label, chain.bar(link), text, behind)
 }
 
-fn line(kind: &'static str, label: String, bar: Bar, value: String) -> AnyView {
+fn line(
+    kind: &'static str,
+    label: String,
+    bar: Bar,
+    value: String,
+    behind: Option<AnyView>,
+) -> AnyView {
     view! {
         <li class="waterfall-line">
             <span class="waterfall-label">{label}</span>
@@ -106,6 +117,7 @@ fn line(kind: &'static str, label: String, bar: Bar, value: String) -> AnyView {
                 ></rect>
             </svg>
             <span class="num">{value}</span>
+            {behind}
         </li>
     }
     .into_any()

@@ -1,0 +1,94 @@
+//! The bands of the growth chart as a table.
+
+use super::Asker;
+use super::growth_chart::{colour, select, selected_band};
+use crate::format;
+use api::alive::{Growth, GrowthBand};
+use leptos::prelude::*;
+use std::sync::Arc;
+
+/// What a band gains from the first moment to the last one: `+1.00 MiB`.
+fn change(band: &GrowthBand) -> String {
+    let ends = band.bytes.first().zip(band.bytes.last());
+    match ends.map_or((0, 0), |(&first, &last)| (first, last)) {
+        (first, last) if first > last => format!("−{}", format::bytes(first - last)),
+        (first, last) if first == last => "0 B".to_owned(),
+        (first, last) => format!("+{}", format::bytes(last - first)),
+    }
+}
+
+/// The table, also the chart's legend; a click on a row selects the group.
+#[component]
+pub fn BandTable(asker: Asker, growth: Arc<Growth>) -> impl IntoView {
+    let rows: Vec<AnyView> = (0..growth.bands.len())
+        .map(|at| row(asker, &growth, at))
+        .collect();
+    view! {
+        <div class="table-frame">
+            <table class="groups bands">
+                <thead>
+                    <tr>
+                        <th scope="col">"Group"</th>
+                        <th scope="col" class="num" title="Since the end of the first step">
+                            "Change"
+                        </th>
+                        <th scope="col" class="num">"Alive"</th>
+                    </tr>
+                </thead>
+                <tbody>{rows}</tbody>
+            </table>
+        </div>
+    }
+}
+
+fn row(asker: Asker, growth: &Growth, at: usize) -> AnyView {
+    let band = growth.bands[at].clone();
+    let key = band.key.clone();
+    let selected = asker.memo(move |state| selected_band(state).is_some_and(|band| band == key));
+    let swatch = format!("band-swatch {}", colour(growth, at));
+    let name = match band.key.is_empty() {
+        true => band.label.clone().into_any(),
+        // The row takes the click.
+        false => view! {
+            <button class="link-button" aria-pressed=move || selected.get().to_string()>
+                {band.label.clone()}
+            </button>
+        }
+        .into_any(),
+    };
+    let inferred = band.inferred.then(|| {
+        view! { <span class="badge" title=super::INFERRED>"inferred"</span> }
+    });
+    let last = |of: &[u64]| of.last().copied().unwrap_or(0);
+    let (bytes, count) = (last(&band.bytes), last(&band.counts));
+    let change = change(&band);
+    view! {
+        <tr class="group" class:selected=selected on:click=move |_| select(asker, &band)>
+            <th scope="row"><span class=swatch></span>{name} {inferred}</th>
+            <td class="num">{change}</td>
+            <td class="num" title=format::exact_bytes(bytes)>
+                {format::bytes(bytes)}
+                <small class="muted">{format!(" in {}", format::count(count))}</small>
+            </td>
+        </tr>
+    }
+    .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::questions::areas::tests::growth;
+
+    #[test]
+    fn a_change_has_a_sign() {
+        let bands = growth(&[
+            ("a", &[1, 9, 2049]),
+            ("b", &[2049, 1, 1]),
+            ("c", &[5, 1, 5]),
+        ])
+        .bands;
+        let changes: Vec<String> = bands.iter().map(change).collect();
+        assert_eq!(changes, ["+2.00 KiB", "−2.00 KiB", "0 B"]);
+    }
+}
