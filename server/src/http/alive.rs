@@ -21,6 +21,7 @@ use trace::units::EventIdx;
 
 /// Which moment, and what the groups stand for.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct AliveQuery {
     /// The event; the last one unless given.
     at: Option<u32>,
@@ -30,6 +31,7 @@ pub struct AliveQuery {
 
 /// Which moments, and what the groups stand for.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct ChangesQuery {
     /// The first moment: an event.
     from: u32,
@@ -41,6 +43,7 @@ pub struct ChangesQuery {
 
 /// Which part of the list.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct PageQuery {
     /// Allocations before this page.
     #[serde(default)]

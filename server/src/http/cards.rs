@@ -28,6 +28,7 @@ use timeline::scene::Scene;
 
 /// How a card looks. The other parameters are those of the page: the view that is drawn.
 #[derive(Clone, Copy, Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct CardQuery {
     /// Dark on light, or light on dark.
     #[serde(default)]
@@ -56,6 +57,7 @@ impl ThemeName {
 
 /// How much the Markdown tells, and where it leads.
 #[derive(Clone, Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct MarkdownQuery {
     /// `1`: numbers alone, without names and picture, for private projects.
     #[serde(default)]
@@ -311,7 +313,7 @@ pub(super) async fn respond(
 }
 
 /// A run that is not deleted.
-async fn live(app: &App, run: RunId) -> Result<RunRow, Error> {
+pub(super) async fn live(app: &App, run: RunId) -> Result<RunRow, Error> {
     let read = app.store.read(move |reader| {
         reader.run_ref(&run)?;
         reader.run(&run)

@@ -24,6 +24,7 @@ use trace::trace::Series;
 
 /// Which runs.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct RunsQuery {
     /// 2 to 8 run ids, separated by commas; the first is the baseline.
     runs: String,
@@ -31,6 +32,7 @@ pub struct RunsQuery {
 
 /// Which curves.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct CurvesQuery {
     /// 2 to 8 run ids, separated by commas; the first is the baseline.
     runs: String,
@@ -81,6 +83,7 @@ pub async fn compare(
 
 /// How much the Markdown tells, and where it leads.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct MarkdownQuery {
     /// 2 to 8 run ids, separated by commas; the first is the baseline.
     runs: String,

@@ -21,6 +21,7 @@ const URL_CHARS: usize = 500;
 
 /// Which comparisons to list.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct ListQuery {
     /// Those of this pull request only.
     pr: Option<String>,

@@ -25,6 +25,7 @@ const PIECES: usize = 8;
 
 /// As what.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct ExportQuery {
     /// `pickle`, `parquet` or `perfetto`.
     format: String,

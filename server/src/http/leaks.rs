@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 /// What the bands of a growth chart stand for.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct GrowthQuery {
     /// `site` unless given: site, stack, module, file, function, category, stream or pool.
     by: Option<String>,

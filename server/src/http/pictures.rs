@@ -23,6 +23,7 @@ const TILE: &str = "application/vnd.tidemark.tile";
 
 /// The version of the encoding that an address names.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct Version {
     /// With the current version, browsers keep the answer for good.
     v: Option<u32>,

@@ -24,6 +24,7 @@ const NAME_CHARS: std::ops::RangeInclusive<usize> = 1..=200;
 
 /// Which runs to list.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct ListQuery {
     /// List the deleted runs that can still be restored instead.
     #[serde(default)]

@@ -37,6 +37,7 @@ const EXAMPLES: usize = 4;
 
 /// Which links to list.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct ListQuery {
     /// Only those that open this run, alone or in a comparison.
     run: Option<String>,
@@ -123,6 +124,7 @@ fn checked(new: NewShare) -> Result<(ShareRow, Option<String>), Error> {
 
 /// Who revokes a link.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct RevokeQuery {
     /// The name that whoever opens the link is told.
     #[serde(default)]

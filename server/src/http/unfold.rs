@@ -2,7 +2,7 @@
 
 use super::App;
 use super::assets;
-use super::cards::image_of_comparison;
+use super::cards::{image_of_comparison, live};
 use super::compare::seen;
 use super::error::Error;
 use super::extract::{Origin, Path, run_id};
@@ -97,8 +97,7 @@ pub async fn run(
     headers: HeaderMap,
 ) -> Response {
     let preview = async || {
-        let id = run_id(&run)?;
-        let row = app.store.read(move |reader| reader.run(&id)).await?;
+        let row = live(&app, run_id(&run)?).await?;
         let query = raw.map_or_else(String::new, |raw| format!("?{raw}"));
         Ok(Preview {
             image: Some(format!("{origin}{}{query}", routes::card(&row.id, "png"))),
