@@ -161,14 +161,8 @@ fn Selected(
         };
         let key = site.or(of)?;
         let band = growth.with(Answer::shown).and_then(|growth| {
-            let selected = asker
-                .view
-                .state()
-                .with(|s| selected_band(s).map(str::to_owned))?;
-            let mut bands = growth.bands.iter();
-            bands
-                .find(|band| band.key == selected)
-                .map(|band| band.label.clone())
+            let state = asker.view.state();
+            state.with(|state| label_of(selected_band(state)?, &growth))
         });
         Some(format!("{}: {what}", band.unwrap_or(key)))
     };
@@ -194,6 +188,12 @@ fn Selected(
             />
         </Show>
     }
+}
+
+/// What a band is called.
+fn label_of(key: &str, growth: &Growth) -> Option<String> {
+    let band = growth.bands.iter().find(|band| band.key == key)?;
+    Some(band.label.clone())
 }
 
 /// What is said of a group that a backward pass made.

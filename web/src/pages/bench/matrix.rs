@@ -231,20 +231,7 @@ fn ConfigTable(
         found.map(|c| (c.base.clone(), c.about.clone()))
     });
     let (base, sentence) = base.unwrap_or_default();
-    let (for_links, for_chain) = (config.clone(), config.clone());
-    // Progress of a row is no reason to draw it, and to ask for its tensors, again.
-    let links = Memo::new(move |_| {
-        let of = |bench: &Bench| {
-            shared
-                .catalog
-                .with_value(|c| chain_of(bench, c, &for_links))
-        };
-        shared.bench.with(|bench| bench.as_ref().and_then(of))
-    });
-    let chain = move || {
-        let draw = |catalog: &Arc<BenchCatalog>| waterfall(&links.get()?, catalog, &for_chain);
-        shared.catalog.with_value(draw)
-    };
+    let chain = root_cause_chain(shared, &config);
     let for_link = config.clone();
     let compare = move || compare_all(shared, &for_link);
     view! {
@@ -277,6 +264,27 @@ fn ConfigTable(
             {chain}
             {about}
         </section>
+    }
+}
+
+/// The root-cause chain. Progress of a row is no reason to draw it, and to ask for its tensors,
+/// again.
+fn root_cause_chain(
+    shared: Shared,
+    config: &str,
+) -> impl Fn() -> Option<AnyView> + Send + 'static + use<> {
+    let (for_links, for_chain) = (config.to_owned(), config.to_owned());
+    let links = Memo::new(move |_| {
+        let of = |bench: &Bench| {
+            shared
+                .catalog
+                .with_value(|c| chain_of(bench, c, &for_links))
+        };
+        shared.bench.with(|bench| bench.as_ref().and_then(of))
+    });
+    move || {
+        let draw = |catalog: &Arc<BenchCatalog>| waterfall(&links.get()?, catalog, &for_chain);
+        shared.catalog.with_value(draw)
     }
 }
 
