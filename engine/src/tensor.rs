@@ -90,8 +90,8 @@ impl DType {
 /// Most dimensions a tensor may have here; PyTorch allows 64, models use up to 5.
 const MAX_DIMS: usize = 6;
 
-/// One number for each dimension, held inline and narrow: a step makes tens of thousands of tensors,
-/// and how many of them fit into a cache is what a simulated step takes its time from.
+/// One number for each dimension, held inline and narrow: a step makes tens of thousands of
+/// tensors, and how many of them fit into a cache is what a simulated step takes its time from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Dims {
     /// Past the last dimension all are 1, which no product notices.

@@ -10,7 +10,7 @@ use tests::{Browser, TestServer, Theme, Viewport};
 const TOKEN: &str = "correct-horse";
 
 /// A view as version 1 writes it.
-const VIEW: &str = "v=2&from=1200&to=4800&axis=time&group=file&sel=b1000";
+const VIEW: &str = "v=3&from=1200&to=4800&axis=time&group=file&sel=b1000";
 
 async fn wait_until(browser: &Browser, what: &str, script: &str) {
     let started = Instant::now();
