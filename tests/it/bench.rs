@@ -1,7 +1,7 @@
 //! A bench, from the page to the run behind a row.
 
-use crate::explore::wait_until;
 use fantoccini::Locator;
+use std::time::Duration;
 use tests::{Browser, TestServer, Theme, Viewport};
 
 /// Presses what `selector` finds, as a person would.
@@ -47,7 +47,9 @@ async fn a_bench_is_chosen_watched_and_opened() {
     browser.goto(&server.url("/")).await;
     press(&browser, ".app-nav a[href='/bench']").await;
     let empty = "return !!document.querySelector('.bench-empty .button');";
-    wait_until(&browser, "the empty page offers something", 60, empty).await;
+    browser
+        .wait_until("the empty page offers something", empty)
+        .await;
     pictures(&browser, "bench-empty").await;
 
     // The suggestion goes, a small one comes.
@@ -55,12 +57,14 @@ async fn a_bench_is_chosen_watched_and_opened() {
     tick(&browser, "dedupe-reuse").await;
     press(&browser, ".chooser-start .button").await;
     let rows = "return document.querySelectorAll('.bench-row').length === 2;";
-    wait_until(&browser, "the rows are there", 60, rows).await;
+    browser.wait_until("the rows are there", rows).await;
     let done = "const badges = [...document.querySelectorAll('.bench-row .badge')];
                 const words = badges.map(badge => badge.textContent);
                 return words.length === 2 && words[0] === 'BASELINE' &&
                     !words.includes('QUEUED') && !words.includes('RUNNING');";
-    wait_until(&browser, "every row is done", 120, done).await;
+    browser
+        .wait_within(Duration::from_secs(120), "every row is done", done)
+        .await;
     let address = browser
         .eval("return location.search.includes('bench=ben_');")
         .await;
@@ -73,7 +77,7 @@ async fn a_bench_is_chosen_watched_and_opened() {
     let drawn = "return location.pathname.startsWith('/runs/run_') && \
                  !!document.querySelector('.timeline') && \
                  !document.querySelector('.timeline-skeleton.shown');";
-    wait_until(&browser, "the row's run is drawn", 60, drawn).await;
+    browser.wait_until("the row's run is drawn", drawn).await;
     let title = "return document.querySelector('.run-title h1').textContent;";
     assert_eq!(browser.eval(title).await, "dedupe-reuse · baseline");
     let exports = "return document.querySelectorAll('.export-menu a[download]').length;";

@@ -1,23 +1,10 @@
 //! The compare page: from two uploads to an answer, and a link that reopens exactly this view.
 
-use fantoccini::Locator;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tests::{Browser, TestServer, Theme, Viewport};
-
-/// Waits until `script` returns true.
-async fn wait_until(browser: &Browser, what: &str, script: &str) {
-    let started = Instant::now();
-    while browser.eval(script).await != Value::Bool(true) {
-        assert!(
-            started.elapsed() < Duration::from_secs(60),
-            "{what}: not in a minute"
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
 
 const DRAWN: &str = "const stage = document.querySelector('.overlay-stage');
     return stage?.ariaBusy === 'false' && !document.querySelector('.overlay-skeleton.shown');";
@@ -54,55 +41,15 @@ async fn text(browser: &Browser, selector: &str) -> String {
         .to_owned()
 }
 
-async fn click(browser: &Browser, selector: &str) {
-    let found = browser
-        .page
-        .wait()
-        .for_element(Locator::Css(selector))
-        .await;
-    found
-        .expect(selector)
-        .click()
-        .await
-        .expect("it can be clicked");
-}
-
-/// Pixels of the picture that are not of its most frequent colour.
-async fn painted_pixels(browser: &Browser) -> u64 {
-    let script = "
-        const canvas = document.querySelector('.overlay-canvas');
-        const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
-        const counts = new Map();
-        for (const pixel of new Uint32Array(data.buffer)) {
-            counts.set(pixel, (counts.get(pixel) ?? 0) + 1);
-        }
-        return data.length / 4 - Math.max(...counts.values());";
-    browser
-        .eval(script)
-        .await
-        .as_f64()
-        .expect("a number of pixels") as u64
-}
-
-async fn key(browser: &Browser, key: &str) {
-    for kind in ["keyDown", "keyUp"] {
-        let mut event = json!({ "type": kind, "key": key });
-        if kind == "keyDown" && key.len() == 1 {
-            event["text"] = json!(key);
-        }
-        browser.cdp("Input.dispatchKeyEvent", event).await;
-    }
-}
-
 #[tokio::test]
 async fn a_patch_is_held_against_its_baseline_and_the_link_reopens_the_view() {
     let server = TestServer::start();
     let link = push(&server, &fixtures());
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
     browser.goto(&link).await;
-    wait_until(&browser, "the curves", DRAWN).await;
+    browser.wait_until("the curves", DRAWN).await;
     assert!(
-        painted_pixels(&browser).await > 20_000,
+        browser.painted_pixels(".overlay-canvas").await > 20_000,
         "the picture is empty"
     );
     let headline = text(&browser, ".card-headline").await;
@@ -116,30 +63,29 @@ async fn a_patch_is_held_against_its_baseline_and_the_link_reopens_the_view() {
     browser.screenshot("compare-whole").await;
 
     // The largest difference opens to both stacks, each with a way to its timeline.
-    click(&browser, ".site-head").await;
+    browser.click(".site-head").await;
     let opened = "return document.querySelectorAll('.site-detail .site-side').length === 2 && \
                   /sel=/.test(location.search);";
-    wait_until(&browser, "both stacks", opened).await;
+    browser.wait_until("both stacks", opened).await;
     let timelines = "return [...document.querySelectorAll('.site-detail a.button')] \
                      .every(link => /^\\/runs\\/run_.*sel=g\\d+/.test(link.getAttribute('href')));";
     assert_eq!(browser.eval(timelines).await, Value::Bool(true));
 
     // A step of the table is shown in the picture; the keyboard reads exact values there.
-    click(&browser, ".steps-table tbody tr:nth-child(5) button").await;
-    wait_until(
-        &browser,
-        "the window",
-        "return /from=4&to=5/.test(location.search);",
-    )
-    .await;
-    wait_until(&browser, "the finer curves", DRAWN).await;
+    browser
+        .click(".steps-table tbody tr:nth-child(5) button")
+        .await;
+    browser
+        .wait_until("the window", "return /from=4&to=5/.test(location.search);")
+        .await;
+    browser.wait_until("the finer curves", DRAWN).await;
     browser
         .eval("document.querySelector('.overlay-stage').focus(); return null;")
         .await;
-    key(&browser, "ArrowRight").await;
+    browser.press("ArrowRight").await;
     let read = "return /^step 4, \\d+ % through$/.test( \
                 document.querySelector('.values-place').innerText);";
-    wait_until(&browser, "a readout", read).await;
+    browser.wait_until("a readout", read).await;
     assert!(text(&browser, ".values-level").await.contains("iB"));
     browser.screenshot("compare-step").await;
 
@@ -147,8 +93,8 @@ async fn a_patch_is_held_against_its_baseline_and_the_link_reopens_the_view() {
     let address = browser.eval("return location.href;").await;
     let fresh = Browser::open(Viewport::Desktop, Theme::Light).await;
     fresh.goto(address.as_str().expect("an address")).await;
-    wait_until(&fresh, "the curves of the link", DRAWN).await;
-    wait_until(&fresh, "the selection of the link", opened).await;
+    fresh.wait_until("the curves of the link", DRAWN).await;
+    fresh.wait_until("the selection of the link", opened).await;
     assert_eq!(fresh.eval("return location.href;").await, address);
     for browser in [&browser, &fresh] {
         assert_eq!(browser.complaints().await, Vec::<String>::new());
@@ -161,21 +107,21 @@ async fn runs_are_picked_in_the_list_and_compared() {
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
     browser.goto(&server.url("/compare")).await;
     let empty = "return /no runs yet/.test(document.body.innerText);";
-    wait_until(&browser, "what to do without runs", empty).await;
+    browser.wait_until("what to do without runs", empty).await;
     push(&server, &fixtures());
     browser.goto(&server.url("/")).await;
     let rows = "return document.querySelectorAll('.run-pick').length === 2;";
-    wait_until(&browser, "the list", rows).await;
-    click(&browser, "tr:nth-child(1) .run-pick").await;
-    wait_until(
-        &browser,
-        "a hint",
-        "return /pick one more/.test(document.body.innerText);",
-    )
-    .await;
-    click(&browser, "tr:nth-child(2) .run-pick").await;
-    click(&browser, ".picked-bar .button").await;
-    wait_until(&browser, "the curves", DRAWN).await;
+    browser.wait_until("the list", rows).await;
+    browser.click("tr:nth-child(1) .run-pick").await;
+    browser
+        .wait_until(
+            "a hint",
+            "return /pick one more/.test(document.body.innerText);",
+        )
+        .await;
+    browser.click("tr:nth-child(2) .run-pick").await;
+    browser.click(".picked-bar .button").await;
+    browser.wait_until("the curves", DRAWN).await;
     // The newest was picked first: the leak is the new run.
     assert!(
         text(&browser, ".card-headline")
@@ -183,10 +129,10 @@ async fn runs_are_picked_in_the_list_and_compared() {
             .contains("a new leak")
     );
     assert_eq!(text(&browser, ".badge.gate-fail").await, "regression");
-    click(&browser, ".chip:nth-child(2) .chip-button").await;
+    browser.click(".chip:nth-child(2) .chip-button").await;
     let swapped = "return /the leak in .* is gone/.test( \
                    document.querySelector('.card-headline')?.innerText ?? '');";
-    wait_until(&browser, "the other baseline", swapped).await;
+    browser.wait_until("the other baseline", swapped).await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
 
@@ -215,7 +161,7 @@ async fn the_page_shows_in_both_themes_and_sizes() {
                     "compare" => DRAWN,
                     _ => "return !!document.querySelector('.pick-row');",
                 };
-                wait_until(&browser, page, there).await;
+                browser.wait_until(page, there).await;
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 let name = format!("{page}-{viewport:?}-{theme:?}").to_lowercase();
                 browser.screenshot(&name).await;

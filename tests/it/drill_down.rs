@@ -1,8 +1,9 @@
 //! From "it leaks" to the tensor: verdict, growth chart, allocations, stack; what is alive at a
 //! moment; search. All of it in the address.
 
-use super::explore::{wait_for_picture, wait_until};
+use super::explore::wait_for_picture;
 use serde_json::{Value, json};
+use std::time::Duration;
 use tests::{Browser, TestServer, Theme, Viewport};
 
 /// Opens a bundled sample, by its title on the empty page.
@@ -14,9 +15,9 @@ async fn open_sample(browser: &Browser, server: &TestServer, title: &str) {
          one?.click();
          return !!one;"
     );
-    wait_until(browser, "the samples", 30, &click).await;
+    browser.wait_until("the samples", &click).await;
     let there = "return location.pathname.startsWith('/runs/');";
-    wait_until(browser, "the run's page", 60, there).await;
+    browser.wait_until("the run's page", there).await;
     wait_for_picture(browser).await;
 }
 
@@ -81,14 +82,13 @@ async fn from_the_growth_chart_to_the_stack_of_a_leaked_block() {
     open_tab(&browser, "leaks").await;
     let verdict = "return document.querySelector('.verdict.leak h2')?.textContent === \
                    'Leaks 8.00 MiB a step';";
-    wait_until(&browser, "the verdict", 30, verdict).await;
-    wait_until(
-        &browser,
-        "the growth chart",
-        30,
-        "return document.querySelectorAll('.growth-plot .band').length > 1;",
-    )
-    .await;
+    browser.wait_until("the verdict", verdict).await;
+    browser
+        .wait_until(
+            "the growth chart",
+            "return document.querySelectorAll('.growth-plot .band').length > 1;",
+        )
+        .await;
     // First click: the band that grows.
     let at = first_band(&browser).await;
     assert!(at.is_array(), "the leaking band is not painted at the end");
@@ -96,7 +96,9 @@ async fn from_the_growth_chart_to_the_stack_of_a_leaked_block() {
     let listed = "return document.querySelectorAll('tr.block').length === 12 && \
                   document.querySelectorAll('tr.block.new-step').length === 12 && \
                   /site=s[0-9a-f]{16}/.test(location.search) && /sel=g/.test(location.search);";
-    wait_until(&browser, "its allocations, one in each step", 30, listed).await;
+    browser
+        .wait_until("its allocations, one in each step", listed)
+        .await;
     let read = "return document.querySelector('.growth-readout').textContent;";
     let readout = browser.eval(read).await;
     let readout = readout.as_str().expect("words");
@@ -115,16 +117,16 @@ async fn from_the_growth_chart_to_the_stack_of_a_leaked_block() {
     let stack = "return [...document.querySelectorAll('.panel .stack code')]\
                  .some(code => code.textContent === 'save_activation_hook') && \
                  /sel=b/.test(location.search);";
-    wait_until(&browser, "its stack", 30, stack).await;
+    browser.wait_until("its stack", stack).await;
     browser.screenshot("leaks-selected").await;
     // The address is all of it.
     let link = browser.eval("return location.href;").await;
     browser.goto(link.as_str().expect("an address")).await;
-    wait_until(&browser, "the verdict of the link", 30, verdict).await;
-    wait_until(&browser, "the stack of the link", 30, stack).await;
+    browser.wait_until("the verdict of the link", verdict).await;
+    browser.wait_until("the stack of the link", stack).await;
     let selected = "return document.querySelectorAll('tr.block.selected').length === 1 && \
                     document.querySelectorAll('tr.group.selected').length === 1;";
-    wait_until(&browser, "the rows of the link", 30, selected).await;
+    browser.wait_until("the rows of the link", selected).await;
     bands_by_module(&browser).await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
@@ -140,7 +142,7 @@ async fn bands_by_module(browser: &Browser) {
                    !/site=/.test(location.search) && \
                    document.querySelectorAll('.bands tr.group').length > 1 && \
                    document.querySelectorAll('.growth-plot .band').length > 1;";
-    wait_until(browser, "the bands of modules", 30, grouped).await;
+    browser.wait_until("the bands of modules", grouped).await;
     click(
         browser,
         "a module",
@@ -150,7 +152,7 @@ async fn bands_by_module(browser: &Browser) {
     let listed = "return /of=module/.test(location.search) && \
                   document.querySelectorAll('.bands tr.selected').length === 1 && \
                   document.querySelectorAll('tr.block').length > 11;";
-    wait_until(browser, "what the module keeps", 30, listed).await;
+    browser.wait_until("what the module keeps", listed).await;
     browser.screenshot("leaks-by-module").await;
 }
 
@@ -161,28 +163,27 @@ async fn what_is_alive_is_drawn_zoomed_and_compared() {
     open_sample(&browser, &server, "An activation offloader that leaks").await;
     open_tab(&browser, "alive").await;
     let drawn = "return document.querySelectorAll('.boxes .box').length > 3;";
-    wait_until(&browser, "the treemap", 30, drawn).await;
+    browser.wait_until("the treemap", drawn).await;
     browser.screenshot("alive-treemap").await;
     let largest = "document.querySelector('.boxes .box')";
     click(&browser, "the largest box", largest).await;
-    wait_until(
-        &browser,
-        "the zoom",
-        20,
-        "return /root=[0-9a-f]{16}/.test(location.search);",
-    )
-    .await;
+    browser
+        .wait_until(
+            "the zoom",
+            "return /root=[0-9a-f]{16}/.test(location.search);",
+        )
+        .await;
     let find = "[...document.querySelectorAll('.moments .segment')].at(-1)";
     click(&browser, "the flame graph", find).await;
     let flame = "return /chart=flame/.test(location.search) && \
                  document.querySelectorAll('.boxes.flame .box').length > 1;";
-    wait_until(&browser, "the flame graph", 20, flame).await;
+    browser.wait_until("the flame graph", flame).await;
     browser.screenshot("alive-flame").await;
     let find = "[...document.querySelectorAll('.moments .button')].at(-1)";
     click(&browser, "compare", find).await;
     let compared = "return /vs=\\d+/.test(location.search) && \
                     document.querySelectorAll('.came-and-went .share-table').length === 2;";
-    wait_until(&browser, "what came and went", 30, compared).await;
+    browser.wait_until("what came and went", compared).await;
     browser.screenshot("alive-compared").await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
@@ -201,12 +202,14 @@ async fn a_filter_is_in_the_address_and_every_tab_fits_every_screen() {
         .await;
     let found = "return document.querySelectorAll('tr.block').length > 5 && \
                  document.querySelector('.filter input').value === 'forward';";
-    wait_until(&browser, "what the filter of the link finds", 30, found).await;
+    browser
+        .wait_until("what the filter of the link finds", found)
+        .await;
     for tab in ["leaks", "alive", "allocations"] {
         browser.goto(&format!("{page}?v=2&tab={tab}")).await;
         let ready = "return document.querySelectorAll('.questions .honesty').length === 1 && \
                      !document.querySelector('.questions [aria-busy=true]');";
-        wait_until(&browser, "the tab", 30, ready).await;
+        browser.wait_until("the tab", ready).await;
         for viewport in [Viewport::Desktop, Viewport::Phone] {
             for theme in [Theme::Light, Theme::Dark] {
                 browser.set_viewport(viewport).await;
@@ -237,7 +240,9 @@ async fn open_engine_run(browser: &Browser, server: &TestServer) {
     let run = "fetch('/api/runs').then(a => a.json())
             .then(runs => { window.__run = runs.find(run => run.source === 'engine')?.id; });
         return typeof window.__run === 'string';";
-    wait_until(browser, "the run of the bench", 120, run).await;
+    browser
+        .wait_within(Duration::from_secs(120), "the run of the bench", run)
+        .await;
     let run = browser.eval("return window.__run;").await;
     let run = run.as_str().expect("an id").to_owned();
     browser.goto(&server.url(&format!("/runs/{run}"))).await;
@@ -253,14 +258,14 @@ async fn an_engine_run_leads_from_the_growth_chart_to_what_holds_the_tensor() {
     open_tab(&browser, "leaks").await;
     let drawn = "return document.querySelectorAll('.growth-plot .band').length > 1 && \
                  !!document.querySelector('.verdict.leak');";
-    wait_until(&browser, "verdict and growth chart", 60, drawn).await;
+    browser.wait_until("verdict and growth chart", drawn).await;
     browser.screenshot("engine-leaks").await;
     // Second click: the band that grows. Third: one of its allocations.
     let at = first_band(&browser).await;
     assert!(at.is_array(), "the leaking band is not painted at the end");
     click_at(&browser, &at).await;
     let listed = "return document.querySelectorAll('tr.block').length > 5;";
-    wait_until(&browser, "its allocations", 30, listed).await;
+    browser.wait_until("its allocations", listed).await;
     click(
         &browser,
         "an allocation",
@@ -269,7 +274,7 @@ async fn an_engine_run_leads_from_the_growth_chart_to_what_holds_the_tensor() {
     .await;
     let held = "return [...document.querySelectorAll('.panel dd')]\
                 .some(fact => fact.textContent.includes('held by bwd_tensor_stash'));";
-    wait_until(&browser, "what holds it", 30, held).await;
+    browser.wait_until("what holds it", held).await;
     browser.screenshot("engine-held").await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }

@@ -4,7 +4,7 @@
 use fantoccini::Locator;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tests::{Browser, TestServer, Theme, Viewport};
 
 /// Gives the page's file dialog a file, as a person would choose it.
@@ -20,42 +20,13 @@ async fn choose_file(browser: &Browser, path: &Path) {
         .expect("a file is chosen");
 }
 
-/// Waits until `script` returns true.
-pub(crate) async fn wait_until(browser: &Browser, what: &str, seconds: u64, script: &str) {
-    let started = Instant::now();
-    while browser.eval(script).await != Value::Bool(true) {
-        assert!(
-            started.elapsed() < Duration::from_secs(seconds),
-            "{what}: not in {seconds} s"
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
 const DRAWN: &str = "return !!document.querySelector('.timeline') && \
                      !document.querySelector('.timeline-skeleton.shown');";
 const SETTLED: &str = "return document.querySelector('.timeline')?.ariaBusy === 'false';";
 
 pub(crate) async fn wait_for_picture(browser: &Browser) {
-    wait_until(browser, "the first picture", 60, DRAWN).await;
-    wait_until(browser, "the fine picture", 60, SETTLED).await;
-}
-
-/// How many pixels of the picture are not of its most frequent colour.
-async fn painted_pixels(browser: &Browser) -> u64 {
-    let script = "
-        const canvas = document.querySelector('.timeline-canvas');
-        const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
-        const counts = new Map();
-        for (const pixel of new Uint32Array(data.buffer)) {
-            counts.set(pixel, (counts.get(pixel) ?? 0) + 1);
-        }
-        return data.length / 4 - Math.max(...counts.values());";
-    browser
-        .eval(script)
-        .await
-        .as_f64()
-        .expect("a number of pixels") as u64
+    browser.wait_until("the first picture", DRAWN).await;
+    browser.wait_until("the fine picture", SETTLED).await;
 }
 
 async fn wheel(browser: &Browser, delta: f64) {
@@ -68,17 +39,6 @@ async fn wheel(browser: &Browser, delta: f64) {
         "type": "mouseWheel", "x": at[0], "y": at[1], "deltaX": 0, "deltaY": delta,
     });
     browser.cdp("Input.dispatchMouseEvent", params).await;
-}
-
-async fn key(browser: &Browser, key: &str) {
-    let text = if key.len() == 1 { key } else { "" };
-    let mut down = json!({ "type": "keyDown", "key": key });
-    if !text.is_empty() {
-        down["text"] = json!(text);
-    }
-    browser.cdp("Input.dispatchKeyEvent", down).await;
-    let up = json!({ "type": "keyUp", "key": key });
-    browser.cdp("Input.dispatchKeyEvent", up).await;
 }
 
 /// First and last visible event, from the address; `None` when all is visible.
@@ -111,7 +71,7 @@ async fn zoom_to(browser: &Browser, events: f64) {
 async fn explore(browser: &Browser, name: &str) {
     wait_for_picture(browser).await;
     assert!(
-        painted_pixels(browser).await > 20_000,
+        browser.painted_pixels(".timeline-canvas").await > 20_000,
         "the picture is empty"
     );
     browser.screenshot(&format!("{name}-whole")).await;
@@ -123,36 +83,37 @@ async fn explore(browser: &Browser, name: &str) {
     browser.goto(&format!("{origin}{page}?frames=1")).await;
     wait_for_picture(browser).await;
     zoom_to(browser, 200.0).await;
-    wait_until(browser, "the near picture", 30, SETTLED).await;
+    browser.wait_until("the near picture", SETTLED).await;
     browser.screenshot(&format!("{name}-near")).await;
 
     // An allocation is selected with the keyboard alone, and its stack is there.
     browser
         .eval("document.querySelector('.timeline-stage').focus(); return null;")
         .await;
-    key(browser, "ArrowRight").await;
+    browser.press("ArrowRight").await;
     let selected = "return /sel=b\\d+/.test(location.search) && \
                     !!document.querySelector('.panel .stack');";
-    wait_until(browser, "a selected allocation", 20, selected).await;
+    browser.wait_until("a selected allocation", selected).await;
     browser.screenshot(&format!("{name}-selected")).await;
     let link = browser.eval("return location.href;").await;
 
-    key(browser, "Escape").await;
-    key(browser, "f").await;
-    wait_until(
-        browser,
-        "the whole trace again",
-        20,
-        "return !/from=/.test(location.search);",
-    )
-    .await;
-    wait_until(browser, "the far picture", 30, SETTLED).await;
+    browser.press("Escape").await;
+    browser.press("f").await;
+    browser
+        .wait_until(
+            "the whole trace again",
+            "return !/from=/.test(location.search);",
+        )
+        .await;
+    browser.wait_until("the far picture", SETTLED).await;
     print_frames(browser, name).await;
 
     // The address is the whole view: opened anew, it shows the same window and selection.
     browser.goto(link.as_str().expect("an address")).await;
     wait_for_picture(browser).await;
-    wait_until(browser, "the selection of the link", 20, selected).await;
+    browser
+        .wait_until("the selection of the link", selected)
+        .await;
     let (from, to) = window(browser).await.expect("the link has a window");
     assert!(to - from <= 200.0);
     assert_eq!(browser.complaints().await, Vec::<String>::new());
@@ -182,13 +143,12 @@ async fn a_small_snapshot_is_dropped_explored_and_reopened() {
     browser.goto(&server.url("/")).await;
     let file = tests::workspace_root().join("tests/fixtures/plain_lm.pickle.zst");
     choose_file(&browser, &file).await;
-    wait_until(
-        &browser,
-        "the run's page",
-        60,
-        "return location.pathname.startsWith('/runs/');",
-    )
-    .await;
+    browser
+        .wait_until(
+            "the run's page",
+            "return location.pathname.startsWith('/runs/');",
+        )
+        .await;
     explore(&browser, "small").await;
 }
 
@@ -202,13 +162,13 @@ async fn a_gigabyte_is_dropped_explored_and_reopened() {
     let browser = Browser::open(Viewport::Desktop, Theme::Dark).await;
     browser.goto(&server.url("/")).await;
     choose_file(&browser, &big).await;
-    wait_until(
-        &browser,
-        "the run's page",
-        300,
-        "return location.pathname.startsWith('/runs/');",
-    )
-    .await;
+    browser
+        .wait_within(
+            Duration::from_secs(300),
+            "the run's page",
+            "return location.pathname.startsWith('/runs/');",
+        )
+        .await;
     explore(&browser, "big").await;
 }
 
@@ -227,13 +187,12 @@ async fn a_sample_is_one_click_away_and_every_page_shows_in_both_themes_and_size
         .click()
         .await
         .expect("it can be clicked");
-    wait_until(
-        &browser,
-        "the run's page",
-        60,
-        "return location.pathname.startsWith('/runs/');",
-    )
-    .await;
+    browser
+        .wait_until(
+            "the run's page",
+            "return location.pathname.startsWith('/runs/');",
+        )
+        .await;
     wait_for_picture(&browser).await;
     let run = browser.eval("return location.href;").await;
     for (page, url) in [

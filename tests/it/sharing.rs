@@ -3,40 +3,21 @@
 use fantoccini::Locator;
 use serde_json::Value;
 use std::fs;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tests::{Browser, TestServer, Theme, Viewport};
 
 const TOKEN: &str = "correct-horse";
 
-/// A view as version 1 writes it.
+/// A view as it is written today.
 const VIEW: &str = "v=3&from=1200&to=4800&axis=time&group=file&sel=b1000";
-
-async fn wait_until(browser: &Browser, what: &str, script: &str) {
-    let started = Instant::now();
-    while browser.eval(script).await != Value::Bool(true) {
-        if started.elapsed() > Duration::from_secs(60) {
-            browser.screenshot("share-stuck").await;
-            panic!("{what}: not in a minute");
-        }
-        tokio::time::sleep(Duration::from_millis(30)).await;
-    }
-}
 
 async fn wait_for_picture(browser: &Browser) {
     let settled = "return document.querySelector('.timeline')?.ariaBusy === 'false' && \
                    !document.querySelector('.timeline-skeleton.shown') && \
                    !!document.querySelector('.panel .stack');";
-    wait_until(browser, "the fine picture and the selection", settled).await;
-}
-
-async fn click(browser: &Browser, selector: &str) {
-    let element = browser.page.wait().for_element(Locator::Css(selector));
-    let element = element.await.unwrap_or_else(|_| panic!("no {selector}"));
-    element
-        .click()
-        .await
-        .unwrap_or_else(|e| panic!("{selector}: {e}"));
+    browser
+        .wait_until("the fine picture and the selection", settled)
+        .await;
 }
 
 async fn write(browser: &Browser, selector: &str, text: &str) {
@@ -50,10 +31,10 @@ async fn write(browser: &Browser, selector: &str, text: &str) {
 async fn sign_in(browser: &Browser, server: &TestServer) {
     browser.goto(&server.url("/")).await;
     write(browser, "#token", TOKEN).await;
-    click(browser, ".token-form button").await;
-    click(browser, "button.sample").await;
+    browser.click(".token-form button").await;
+    browser.click("button.sample").await;
     let there = "return location.pathname.startsWith('/runs/');";
-    wait_until(browser, "the run's page", there).await;
+    browser.wait_until("the run's page", there).await;
 }
 
 /// What a person reads of the view: the address, the picture in words, the selection.
@@ -69,12 +50,12 @@ async fn view(browser: &Browser) -> Value {
 
 /// Makes a link in the dialog; its address.
 async fn make_link(browser: &Browser, redacted: bool) -> String {
-    click(browser, ".run-actions > button:last-of-type").await;
-    click(browser, ".share-kind:last-of-type input").await;
+    browser.click(".run-actions > button:last-of-type").await;
+    browser.click(".share-kind:last-of-type input").await;
     if redacted {
-        click(browser, ".share-check input").await;
+        browser.click(".share-check input").await;
         let rows = "return document.querySelectorAll('.share-preview tbody tr').length > 3;";
-        wait_until(browser, "the preview", rows).await;
+        browser.wait_until("the preview", rows).await;
     }
     write(browser, "#share-note", "for the review").await;
     write(browser, "#share-name", "Kim").await;
@@ -88,9 +69,9 @@ async fn make_link(browser: &Browser, redacted: bool) -> String {
         browser.set_viewport(Viewport::Desktop).await;
         browser.set_theme(Theme::Light).await;
     }
-    click(browser, ".share-form button[type=submit]").await;
+    browser.click(".share-form button[type=submit]").await;
     let made = "return !!document.querySelector('.share-link input')?.value;";
-    wait_until(browser, "the link", made).await;
+    browser.wait_until("the link", made).await;
     browser.screenshot(&format!("share-made-{redacted}")).await;
     let url = browser.eval("return document.querySelector('.share-link input').value;");
     let url = url.await.as_str().expect("an address").to_owned();
@@ -156,7 +137,7 @@ async fn a_link_without_login_opens_the_identical_view_until_it_is_revoked() {
     reader.set_viewport(Viewport::Desktop).await;
     reader.goto(&open).await;
     let gone = "return document.body.textContent.includes('It was revoked on 2');";
-    wait_until(&reader, "the words about the end", gone).await;
+    reader.wait_until("the words about the end", gone).await;
     reader.screenshot("share-revoked").await;
     let complaints = reader.complaints().await;
     let policy = complaints
@@ -166,18 +147,20 @@ async fn a_link_without_login_opens_the_identical_view_until_it_is_revoked() {
     // The rest of the server is as closed as before.
     reader.goto(&server.url("/")).await;
     let asked = "return !!document.querySelector('dialog[open] #token');";
-    wait_until(&reader, "the question for the token", asked).await;
+    reader.wait_until("the question for the token", asked).await;
 }
 
 async fn revoke_all(browser: &Browser, run: &str) {
     browser.goto(run).await;
-    click(browser, ".run-actions > button:last-of-type").await;
+    browser.click(".run-actions > button:last-of-type").await;
     for left in [1, 0] {
-        click(browser, ".share-entry .link-button").await;
+        browser.click(".share-entry .link-button").await;
         let fewer = format!(
             "return document.querySelectorAll('.share-entry .link-button').length === {left};"
         );
-        wait_until(browser, "the list without the link", &fewer).await;
+        browser
+            .wait_until("the list without the link", &fewer)
+            .await;
     }
     browser.screenshot("share-list-revoked").await;
 }

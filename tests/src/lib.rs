@@ -9,6 +9,7 @@ mod browser;
 mod cdp;
 mod chromedriver;
 mod places;
+mod steps;
 mod test_server;
 
 pub use browser::{Browser, Theme, Viewport};

@@ -1,20 +1,14 @@
 //! What is alive at a moment, what came and went between two, and the allocations themselves.
 
-use super::App;
-use super::audience::Audience;
 use super::error::Error;
-use super::extract::{Path, Query, dimension, run_id};
-use super::packed::{self, Keep};
+use super::extract::{Path, Query, dimension};
+use super::question::Question;
 use crate::pictures::Decoded;
 use crate::questions;
 use api::alive::{Alive, AllocationFilter, AllocationPage, Changes};
-use api::ids::RunId;
 use api::problem::Problem;
-use axum::extract::State;
-use axum::http::HeaderMap;
 use axum::response::Response;
-use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use serde::Deserialize;
 use trace::span::Span;
 use trace::trace::{BlockIdx, DeviceTrace};
 use trace::units::EventIdx;
@@ -52,39 +46,26 @@ pub struct PageQuery {
     limit: Option<usize>,
 }
 
+/// The block whose neighbours are wanted.
+#[derive(Deserialize)]
+pub struct Beside {
+    block: u32,
+}
+
 /// What is alive at an event: groups, and a tree of stacks.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/alive", tag = "alive",
     params(("run" = String, Path), ("device" = u32, Path), AliveQuery),
     responses((status = 200, body = Alive), (status = 400, body = Problem),
               (status = 404, body = Problem)))]
-pub async fn alive(
-    State(app): State<Arc<App>>,
-    Path((run, device)): Path<(String, u32)>,
-    Query(query): Query<AliveQuery>,
-    audience: Audience,
-    headers: HeaderMap,
-) -> Result<Response, Error> {
-    let run = run_id(&run)?;
+pub async fn alive(question: Question, Query(query): Query<AliveQuery>) -> Result<Response, Error> {
     let by = dimension(query.by.as_deref().unwrap_or("stack"))?;
-    let etag = etag(
-        &run,
-        device,
-        "alive",
-        &format!("{:?}-{}", query.at, by.name()),
-    );
-    answer(
-        &app,
-        (run, device),
-        &audience,
-        &headers,
-        etag,
-        move |decoded, device| {
-            let last = device.events.len().checked_sub(1);
-            let at = event(device, query.at.or(last).unwrap_or(0))?;
-            Ok(questions::alive(decoded, device, at, by))
-        },
-    )
-    .await
+    let details = format!("{:?}-{}", query.at, by.name());
+    let ask = move |decoded: &Decoded, device: &DeviceTrace| {
+        let last = device.events.len().checked_sub(1);
+        let at = event(device, query.at.or(last).unwrap_or(0))?;
+        Ok(questions::alive(decoded, device, at, by))
+    };
+    question.answer("alive", &details, ask).await
 }
 
 /// What came and what went between two events.
@@ -93,32 +74,20 @@ pub async fn alive(
     responses((status = 200, body = Changes), (status = 400, body = Problem),
               (status = 404, body = Problem)))]
 pub async fn changes(
-    State(app): State<Arc<App>>,
-    Path((run, device)): Path<(String, u32)>,
+    question: Question,
     Query(query): Query<ChangesQuery>,
-    audience: Audience,
-    headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let run = run_id(&run)?;
     let by = dimension(query.by.as_deref().unwrap_or("stack"))?;
     if query.from > query.to {
         let why = "the first moment comes after the second one";
         return Err(Error::BadRequest(why.to_owned()));
     }
-    let what = format!("{}-{}-{}", query.from, query.to, by.name());
-    let etag = etag(&run, device, "changes", &what);
-    answer(
-        &app,
-        (run, device),
-        &audience,
-        &headers,
-        etag,
-        move |decoded, device| {
-            let events = Span::new(event(device, query.from)?, event(device, query.to)?);
-            Ok(questions::changes(decoded, device, events, by))
-        },
-    )
-    .await
+    let details = format!("{}-{}-{}", query.from, query.to, by.name());
+    let ask = move |decoded: &Decoded, device: &DeviceTrace| {
+        let events = Span::new(event(device, query.from)?, event(device, query.to)?);
+        Ok(questions::changes(decoded, device, events, by))
+    };
+    question.answer("changes", &details, ask).await
 }
 
 /// A page of the allocations that a filter finds.
@@ -127,29 +96,18 @@ pub async fn changes(
     responses((status = 200, body = AllocationPage), (status = 400, body = Problem),
               (status = 404, body = Problem)))]
 pub async fn allocations(
-    State(app): State<Arc<App>>,
-    Path((run, device)): Path<(String, u32)>,
+    question: Question,
     Query(filter): Query<AllocationFilter>,
     Query(page): Query<PageQuery>,
-    audience: Audience,
-    headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let run = run_id(&run)?;
     let limit = page.limit.unwrap_or(100);
-    let what = format!("{}-{limit}{}", page.offset, filter.query());
-    let etag = etag(&run, device, "allocations", &api::query::encode(&what));
-    answer(
-        &app,
-        (run, device),
-        &audience,
-        &headers,
-        etag,
-        move |decoded, device| {
-            let found = questions::page(decoded, device, &filter, page.offset, limit);
-            found.map_err(|error| Error::BadRequest(error.to_string()))
-        },
-    )
-    .await
+    let details = format!("{}-{limit}{}", page.offset, filter.query());
+    let ask = move |decoded: &Decoded, device: &DeviceTrace| {
+        let found = questions::page(decoded, device, &filter, page.offset, limit);
+        found.map_err(|error| Error::BadRequest(error.to_string()))
+    };
+    let details = api::query::encode(&details);
+    question.answer("allocations", &details, ask).await
 }
 
 /// What was allocated before and after a block.
@@ -157,27 +115,15 @@ pub async fn allocations(
     params(("run" = String, Path), ("device" = u32, Path), ("block" = u32, Path)),
     responses((status = 200, body = AllocationPage), (status = 404, body = Problem)))]
 pub async fn beside(
-    State(app): State<Arc<App>>,
-    Path((run, device, block)): Path<(String, u32, u32)>,
-    audience: Audience,
-    headers: HeaderMap,
+    question: Question,
+    Path(Beside { block }): Path<Beside>,
 ) -> Result<Response, Error> {
-    let run = run_id(&run)?;
-    let etag = etag(&run, device, "beside", &block.to_string());
-    answer(
-        &app,
-        (run, device),
-        &audience,
-        &headers,
-        etag,
-        move |decoded, device| {
-            let found = questions::beside(decoded, device, BlockIdx(block));
-            found.ok_or_else(|| {
-                Error::NotFound(format!("block {block} on device {}", device.device))
-            })
-        },
-    )
-    .await
+    let ask = move |decoded: &Decoded, device: &DeviceTrace| {
+        let found = questions::beside(decoded, device, BlockIdx(block));
+        let missing = || Error::NotFound(format!("block {block} on device {}", device.device));
+        found.ok_or_else(missing)
+    };
+    question.answer("beside", &block.to_string(), ask).await
 }
 
 fn event(device: &DeviceTrace, event: u32) -> Result<EventIdx, Error> {
@@ -188,32 +134,4 @@ fn event(device: &DeviceTrace, event: u32) -> Result<EventIdx, Error> {
             device.device
         ))),
     }
-}
-
-/// A run's id names its content, so the question names the answer.
-pub(super) fn etag(run: &RunId, device: u32, what: &str, question: &str) -> String {
-    let version = api::alive::VERSION;
-    format!("W/\"{run}-{device}-{what}-{question}-v{version}\"")
-}
-
-/// Asks the decoded trace of a run, off the runtime's threads.
-pub(super) async fn answer<T: Serialize + Send + 'static>(
-    app: &App,
-    (run, device): (RunId, u32),
-    audience: &Audience,
-    headers: &HeaderMap,
-    etag: String,
-    ask: impl FnOnce(&Decoded, &DeviceTrace) -> Result<T, Error> + Send + 'static,
-) -> Result<Response, Error> {
-    let trace = app.store.read(move |reader| reader.run_ref(&run));
-    let trace = trace.await?.trace;
-    let redaction = audience.redaction();
-    let etag = audience.tagged(etag);
-    if let Some(response) = packed::not_modified(headers, &etag, Keep::Ask) {
-        return Ok(response);
-    }
-    let decoded = app.pictures.traces.get_for(trace, redaction).await?;
-    let work = tokio::task::spawn_blocking(move || ask(&decoded, decoded.device(device)?));
-    let value = work.await.map_err(|_| Error::Panicked)??;
-    Ok(packed::immutable_json(headers, &value, etag, Keep::Ask))
 }

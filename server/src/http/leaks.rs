@@ -6,6 +6,8 @@ use super::error::Error;
 use super::extract::{Path, Query, dimension, run_id};
 use super::packed::{self, Keep};
 use super::pictures::{Version, decoded};
+use super::question::Question;
+use crate::pictures::Decoded;
 use crate::questions;
 use api::alive::Growth;
 use api::ids::RunId;
@@ -17,6 +19,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
 use std::sync::Arc;
+use trace::trace::DeviceTrace;
 
 /// What the bands of a growth chart stand for.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -54,31 +57,24 @@ pub async fn leaks(
     responses((status = 200, body = Growth), (status = 400, body = Problem),
               (status = 404, body = Problem)))]
 pub async fn growth(
-    State(app): State<Arc<App>>,
-    Path((run, device)): Path<(String, u32)>,
+    question: Question,
     Query(query): Query<GrowthQuery>,
-    audience: Audience,
-    headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let run: RunId = run_id(&run)?;
     let by = dimension(query.by.as_deref().unwrap_or("site"))?;
-    let leaks = found(&app, &run, device, &audience).await?;
-    let sites: Vec<_> = leaks
-        .groups
-        .iter()
-        .filter_map(|g| g.site.parse().ok())
-        .collect();
-    let etag = super::alive::etag(&run, device, "growth", by.name());
-    let asked = (run, device);
-    super::alive::answer(
-        &app,
-        asked,
-        &audience,
-        &headers,
-        etag,
-        move |decoded, device| Ok(questions::growth(decoded, device, by, &sites)),
-    )
-    .await
+    let Question {
+        app,
+        run,
+        device,
+        audience,
+        ..
+    } = &question;
+    let leaks = found(app, run, *device, audience).await?;
+    let sites = leaks.groups.iter().filter_map(|g| g.site.parse().ok());
+    let sites: Vec<_> = sites.collect();
+    let ask = move |decoded: &Decoded, device: &DeviceTrace| {
+        Ok(questions::growth(decoded, device, by, &sites))
+    };
+    question.answer("growth", by.name(), ask).await
 }
 
 /// What was found about a device, in the words that the reader may see. Without names sites have

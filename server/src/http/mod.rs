@@ -15,6 +15,7 @@ mod guard;
 mod leaks;
 mod packed;
 mod pictures;
+mod question;
 mod runs;
 mod samples;
 mod serve;

@@ -1,0 +1,80 @@
+//! A question to a device of a stored run: how it comes in, and how its answer goes out.
+
+use super::App;
+use super::audience::Audience;
+use super::error::Error;
+use super::extract::{Path, run_id};
+use super::packed::{self, Keep};
+use crate::pictures::Decoded;
+use api::ids::RunId;
+use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use trace::trace::DeviceTrace;
+
+/// Who asks which device of which run.
+pub struct Question {
+    pub(super) app: Arc<App>,
+    pub(super) run: RunId,
+    pub(super) device: u32,
+    pub(super) audience: Audience,
+    headers: HeaderMap,
+}
+
+/// The parts of the path that every question has.
+#[derive(Deserialize)]
+struct Place {
+    run: String,
+    device: u32,
+}
+
+impl FromRequestParts<Arc<App>> for Question {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Question, Error> {
+        let Path(Place { run, device }) = Path::from_request_parts(parts, app).await?;
+        let Ok(audience) = Audience::from_request_parts(parts, app).await;
+        Ok(Question {
+            app: Arc::clone(app),
+            run: run_id(&run)?,
+            device,
+            audience,
+            headers: parts.headers.clone(),
+        })
+    }
+}
+
+impl Question {
+    /// Asks the decoded trace, off the runtime's threads. `what` is asked and `details` say how:
+    /// since a run's id names its content, both together name the answer.
+    pub(super) async fn answer<T: Serialize + Send + 'static>(
+        self,
+        what: &str,
+        details: &str,
+        ask: impl FnOnce(&Decoded, &DeviceTrace) -> Result<T, Error> + Send + 'static,
+    ) -> Result<Response, Error> {
+        let Question {
+            app,
+            run,
+            device,
+            audience,
+            headers,
+        } = self;
+        let version = api::alive::VERSION;
+        let etag = format!("W/\"{run}-{device}-{what}-{details}-v{version}\"");
+        let etag = audience.tagged(etag);
+        let trace = app.store.read(move |reader| reader.run_ref(&run));
+        let trace = trace.await?.trace;
+        if let Some(response) = packed::not_modified(&headers, &etag, Keep::Ask) {
+            return Ok(response);
+        }
+        let redaction = audience.redaction();
+        let decoded = app.pictures.traces.get_for(trace, redaction).await?;
+        let work = tokio::task::spawn_blocking(move || ask(&decoded, decoded.device(device)?));
+        let value = work.await.map_err(|_| Error::Panicked)??;
+        Ok(packed::immutable_json(&headers, &value, etag, Keep::Ask))
+    }
+}

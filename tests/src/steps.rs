@@ -1,0 +1,63 @@
+//! What a person does at a page and waits for, as the tests of every page need it.
+
+use std::time::{Duration, Instant};
+
+use fantoccini::Locator;
+use serde_json::{Value, json};
+
+use crate::browser::Browser;
+
+impl Browser {
+    /// Waits until `script` returns true, a minute at most; `what` is missing otherwise.
+    pub async fn wait_until(&self, what: &str, script: &str) {
+        self.wait_within(Duration::from_secs(60), what, script)
+            .await;
+    }
+
+    /// [`Browser::wait_until`] for what may take longer.
+    pub async fn wait_within(&self, limit: Duration, what: &str, script: &str) {
+        let started = Instant::now();
+        while self.eval(script).await != Value::Bool(true) {
+            if started.elapsed() > limit {
+                let seen = self.screenshot("stuck").await;
+                panic!("{what}: not in {limit:?}; see {}", seen.display());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Clicks the first element that `selector` finds, once it is there.
+    pub async fn click(&self, selector: &str) {
+        let element = self.page.wait().for_element(Locator::Css(selector)).await;
+        let element = element.unwrap_or_else(|error| panic!("no {selector}: {error}"));
+        let clicked = element.click().await;
+        clicked.unwrap_or_else(|error| panic!("{selector}: {error}"));
+    }
+
+    /// Presses and releases a key; one of one character also types it.
+    pub async fn press(&self, key: &str) {
+        let mut down = json!({ "type": "keyDown", "key": key });
+        if key.len() == 1 {
+            down["text"] = json!(key);
+        }
+        self.cdp("Input.dispatchKeyEvent", down).await;
+        let up = json!({ "type": "keyUp", "key": key });
+        self.cdp("Input.dispatchKeyEvent", up).await;
+    }
+
+    /// How many pixels of a canvas are not of its most frequent colour.
+    pub async fn painted_pixels(&self, canvas: &str) -> u64 {
+        let script = format!(
+            "const canvas = document.querySelector('{canvas}');
+             const [width, height] = [canvas.width, canvas.height];
+             const data = canvas.getContext('2d').getImageData(0, 0, width, height).data;
+             const counts = new Map();
+             for (const pixel of new Uint32Array(data.buffer)) {{
+                 counts.set(pixel, (counts.get(pixel) ?? 0) + 1);
+             }}
+             return data.length / 4 - Math.max(...counts.values());"
+        );
+        let pixels = self.eval(&script).await;
+        pixels.as_f64().expect("a number of pixels") as u64
+    }
+}
