@@ -385,13 +385,17 @@ impl<'a> Survey<'a> {
 
     /// As [`crate::levels`] counts the start: not what was given back before the trace.
     fn before_the_trace(&mut self) {
-        let blocks = &self.device.blocks;
+        let (blocks, events) = (&self.device.blocks, &self.device.events);
+        let first = events.action.first().copied();
+        let first = first.zip(events.target.first().copied());
         for index in 0..blocks.n_preexisting as usize {
             let kind = blocks.kind[index].index();
             self.count[kind] += 1;
-            let pending = blocks.free_requested[index] == 0
-                && !(self.device.events.action.first() == Some(&Action::FreeRequested)
-                    && self.device.events.target[0] as usize == index);
+            // Without events 0 is also what "never" is written as.
+            let pending = first.is_some_and(|(action, target)| {
+                let now = action == Action::FreeRequested && target as usize == index;
+                blocks.free_requested[index] == 0 && !now
+            });
             if !pending {
                 self.live[self.sites.of_kind[kind] as usize] += blocks.kinds[kind].size.0;
             }

@@ -94,7 +94,7 @@ fn Kinds() -> impl IntoView {
             <li class="kind computed"><span class="kind-mark"></span>
                 <b>"computed"</b> " by the engine, here"</li>
             <li class="kind measured"><span class="kind-mark"></span>
-                <b>"measured"</b> " on a real card with the real software"</li>
+                <b>"measured"</b> " on a real card; point at it for what ran there"</li>
             <li class="kind published"><span class="kind-mark"></span>
                 <b>"published"</b> " by others; not checked here"</li>
         </ul>

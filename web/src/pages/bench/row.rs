@@ -215,8 +215,13 @@ fn versus(pair: &Pair) -> AnyView {
         ("published", &pair.row.published, &base.published),
     ];
     for (kind, known, base) in kinds {
-        let peak = |known: &Option<KnownNumbers>| known.as_ref()?.peak_allocated;
-        if let (Some(known), Some(of), Some(from)) = (known, peak(known), peak(base)) {
+        // The real software is held against itself, and so is the engine on a card.
+        let base = base.as_ref().filter(|base| {
+            let known = known.as_ref();
+            known.is_some_and(|known| known.source == base.source)
+        });
+        let peak = |known: Option<&KnownNumbers>| known?.peak_allocated;
+        if let (Some(known), Some(of), Some(from)) = (known, peak(known.as_ref()), peak(base)) {
             shown.push(number(kind, change(from, of), source(known), None));
         }
     }
