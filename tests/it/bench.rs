@@ -1,20 +1,7 @@
 //! A bench, from the page to the run behind a row.
 
-use fantoccini::Locator;
 use std::time::Duration;
 use tests::{Browser, TestServer, Theme, Viewport};
-
-/// Presses what `selector` finds, as a person would.
-async fn press(browser: &Browser, selector: &str) {
-    let element = browser
-        .page
-        .wait()
-        .for_element(Locator::Css(selector))
-        .await;
-    let element = element.unwrap_or_else(|error| panic!("{selector}: {error}"));
-    let pressed = element.click().await;
-    pressed.unwrap_or_else(|error| panic!("{selector}: {error}"));
-}
 
 /// Ticks or unticks a whole configuration.
 async fn tick(browser: &Browser, config: &str) {
@@ -45,7 +32,7 @@ async fn a_bench_is_chosen_watched_and_opened() {
     let server = TestServer::start();
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
     browser.goto(&server.url("/")).await;
-    press(&browser, ".app-nav a[href='/bench']").await;
+    browser.click(".app-nav a[href='/bench']").await;
     let empty = "return !!document.querySelector('.bench-empty .button');";
     browser
         .wait_until("the empty page offers something", empty)
@@ -55,7 +42,7 @@ async fn a_bench_is_chosen_watched_and_opened() {
     // The suggestion goes, a small one comes.
     tick(&browser, "vl-qwen3.5-9b").await;
     tick(&browser, "dedupe-reuse").await;
-    press(&browser, ".chooser-start .button").await;
+    browser.click(".chooser-start .button").await;
     let rows = "return document.querySelectorAll('.bench-row').length === 2;";
     browser.wait_until("the rows are there", rows).await;
     let done = "const badges = [...document.querySelectorAll('.bench-row .badge')];
@@ -73,7 +60,7 @@ async fn a_bench_is_chosen_watched_and_opened() {
     assert_eq!(browser.eval(spark).await, true, "the steps are drawn");
     pictures(&browser, "bench-matrix").await;
 
-    press(&browser, ".bench-row.base a.bench-run").await;
+    browser.click(".bench-row.base a.bench-run").await;
     let drawn = "return location.pathname.startsWith('/runs/run_') && \
                  !!document.querySelector('.timeline') && \
                  !document.querySelector('.timeline-skeleton.shown');";

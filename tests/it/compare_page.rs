@@ -1,6 +1,6 @@
 //! The compare page: from two uploads to an answer, and a link that reopens exactly this view.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -39,6 +39,35 @@ async fn text(browser: &Browser, selector: &str) -> String {
         .as_str()
         .unwrap_or_default()
         .to_owned()
+}
+
+/// The block for a pull request has the card, and the card is there.
+async fn block_for_a_pull_request(browser: &Browser) {
+    let opened_block = "[...document.querySelectorAll('button')] \
+                        .find(one => one.innerText === 'Copy for PR').click(); return null;";
+    browser.eval(opened_block).await;
+    let block = "return /!\\[.*card\\.png/.test( \
+                 document.querySelector('dialog[open] textarea')?.value ?? '');";
+    browser
+        .wait_until("the block with its picture", block)
+        .await;
+    browser.screenshot("compare-for-pr").await;
+    let card = browser
+        .page
+        .execute_async(
+            "const done = arguments[0];
+             const block = document.querySelector('dialog[open] textarea').value;
+             const image = new Image();
+             image.onload = () => done([image.naturalWidth, image.naturalHeight]);
+             image.onerror = () => done('it does not load');
+             image.src = /!\\[.*?\\]\\((.*?)\\)/.exec(block)[1];",
+            Vec::new(),
+        )
+        .await;
+    assert_eq!(card.expect("an answer"), json!([1200, 630]));
+    browser
+        .eval("document.querySelector('dialog[open]').close(); return null;")
+        .await;
 }
 
 #[tokio::test]
@@ -88,6 +117,8 @@ async fn a_patch_is_held_against_its_baseline_and_the_link_reopens_the_view() {
     browser.wait_until("a readout", read).await;
     assert!(text(&browser, ".values-level").await.contains("iB"));
     browser.screenshot("compare-step").await;
+
+    block_for_a_pull_request(&browser).await;
 
     // The address is the whole view, in a fresh profile too.
     let address = browser.eval("return location.href;").await;
