@@ -50,7 +50,7 @@ async fn view(browser: &Browser) -> Value {
 
 /// Makes a link in the dialog; its address.
 async fn make_link(browser: &Browser, redacted: bool) -> String {
-    browser.click(".run-actions > button:last-of-type").await;
+    browser.click(".view-actions > button:last-of-type").await;
     browser.click(".share-kind:last-of-type input").await;
     if redacted {
         browser.click(".share-check input").await;
@@ -152,7 +152,7 @@ async fn a_link_without_login_opens_the_identical_view_until_it_is_revoked() {
 
 async fn revoke_all(browser: &Browser, run: &str) {
     browser.goto(run).await;
-    browser.click(".run-actions > button:last-of-type").await;
+    browser.click(".view-actions > button:last-of-type").await;
     for left in [1, 0] {
         browser.click(".share-entry .link-button").await;
         let fewer = format!(

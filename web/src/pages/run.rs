@@ -230,7 +230,7 @@ fn RunActions(run: Arc<RunDetail>, view: UrlState<ViewState>) -> impl IntoView {
     let id = run.summary.id.clone();
     let target = Signal::stored(ShareTarget::Run { run: id });
     view! {
-        <div class="run-actions">
+        <div class="view-actions">
             <ExportMenu run=run/>
             <CopyForPr target=target query=query/>
             <ShareButton target=target query=query/>

@@ -130,7 +130,7 @@ fn Actions(view: UrlState<CompareState>) -> impl IntoView {
         runs: view.state().with(|state| state.runs.clone()),
     });
     view! {
-        <div class="run-actions">
+        <div class="view-actions">
             <CopyForPr target=target query=query/>
             <ShareButton target=target query=query/>
         </div>

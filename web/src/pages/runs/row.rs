@@ -272,7 +272,7 @@ fn action_cell(row: Row) -> AnyView {
         move |verb: &'static str| move || format!("{verb} {}", row.with(|r| r.name.clone()));
     view! {
         <td role="cell" data-column="actions">
-            <div class="run-actions">
+            <div class="row-actions">
                 <button
                     class="icon-button"
                     title="Rename (F2)"
