@@ -5,6 +5,7 @@ use crate::leaks::ForwardOp;
 use crate::query::{decode, encode};
 use serde::{Deserialize, Serialize};
 use trace::alive::Dimension;
+use trace::leaks::site::SiteKey;
 use trace::units::{Bytes, EventIdx};
 
 /// Version of these answers; part of their entity tags.
@@ -221,6 +222,13 @@ impl Sort {
     }
 }
 
+/// `small`, `large`, `0-1`, `small-0-1`.
+fn is_pool(text: &str) -> bool {
+    let number = |part: &str| part.parse::<u64>().is_ok();
+    let mut parts = text.split('-');
+    parts.all(|part| matches!(part, "small" | "large") || number(part))
+}
+
 /// Which allocations to list; the default lists all. A part of a query, of the API's as of a
 /// link's: the keys are the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -285,6 +293,23 @@ impl AllocationFilter {
             value.iter().for_each(|n| text(key, &n.to_string()));
         }
         out
+    }
+
+    /// The same filter without what may tell a name: what is searched for, and keys that are made
+    /// of names. Sizes, streams and pools are numbers.
+    pub fn without_names(mut self) -> AllocationFilter {
+        self.q.clear();
+        self.site = self.site.filter(|site| {
+            let parsed = site.parse();
+            matches!(parsed, Ok(SiteKey::Size(_)))
+        });
+        self.of = self.of.filter(|group| match group.split_once(':') {
+            Some(("stream", stream)) => stream.parse::<u64>().is_ok(),
+            Some(("pool", pool)) => is_pool(pool),
+            _ => false,
+        });
+        self.pool = self.pool.filter(|pool| is_pool(pool));
+        self
     }
 
     /// Takes a pair of a query: `None` when the key is none of these, else whether the value was

@@ -172,6 +172,14 @@ fn rounded(x: f64) -> f64 {
 }
 
 impl CompareState {
+    /// The same view without what may tell a name: what is searched for, and the selected row,
+    /// whose key is made of names.
+    pub fn without_names(mut self) -> CompareState {
+        self.search.clear();
+        self.selected = None;
+        self
+    }
+
     /// Reads a query (without `?`). Unknown keys are ignored; a field that does not parse keeps
     /// its default and is reported beside the state.
     ///

@@ -4,8 +4,10 @@
 //! everybody. A *capability link* carries a secret instead: whoever has it may look at exactly one
 //! run or comparison, and at nothing else, until it expires or is revoked.
 
+use crate::compare_view::CompareState;
 use crate::ids::{RunId, ShareId};
 use crate::routes;
+use crate::view_state::ViewState;
 use serde::{Deserialize, Serialize};
 
 /// What opens the link.
@@ -29,7 +31,7 @@ pub enum Redaction {
     /// Everything.
     #[default]
     None,
-    /// No user names, absolute paths or metadata (`trace::redact`).
+    /// What is known to be harmless; everything else has a stand-in (`trace::redact`).
     Redacted,
 }
 
@@ -182,11 +184,11 @@ pub struct RedactionPreview {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RedactedText {
-    /// What it is: `name`, `file`, `function`, `scope`, `step`, `metadata`, `setting`.
+    /// What it is: `name`, `file`, `function`, `scope`, `step`, `metadata`, `setting`, `finding`.
     pub what: String,
     /// As it is in the data.
     pub before: String,
-    /// As the link shows it; empty: not at all.
+    /// As a link shows it; the stand-ins of each link are its own.
     pub after: String,
 }
 
@@ -194,6 +196,24 @@ pub struct RedactedText {
 pub fn nameless(run: &RunId) -> String {
     let digits = run.as_str().trim_start_matches(RunId::PREFIX);
     format!("Run {}", digits.get(..6).unwrap_or(digits))
+}
+
+/// A view as those may know it who may not know names: what is searched for is left out, and so
+/// are keys that are made of names. The rest opens as it was.
+pub fn nameless_view(target: &ShareTarget, query: &str) -> String {
+    match target {
+        ShareTarget::Run { .. } => match ViewState::parse(query) {
+            Ok((view, _)) => view.without_names().to_string(),
+            Err(_) => String::new(),
+        },
+        ShareTarget::Comparison { runs } => {
+            let parsed = CompareState::parse(query).unwrap_or_default();
+            let runs = runs.clone();
+            CompareState { runs, ..parsed.0 }
+                .without_names()
+                .to_string()
+        }
+    }
 }
 
 /// The page that a link stands for, for whoever needs no link.
@@ -221,6 +241,36 @@ mod tests {
         check(None, Some(101), ShareState::Active);
         check(None, Some(100), ShareState::Expired);
         check(Some(1), Some(50), ShareState::Revoked);
+    }
+
+    #[test]
+    fn a_view_without_names_opens_what_it_did() {
+        let target = ShareTarget::Run {
+            run: "run_a".parse().unwrap(),
+        };
+        let check = |query: &str, expected: &str| {
+            assert_eq!(nameless_view(&target, query), expected, "{query}");
+        };
+        check(
+            "v=3&dev=1&from=2&to=9&sel=b7&tab=allocations&at=5&q=alice&site=s0123456789abcdef\
+             &of=module:alice&pool=alice&min=4096&root=00ff00ff00ff00ff&alice=1",
+            "v=3&dev=1&from=2&to=9&sel=b7&tab=allocations&at=5&min=4096",
+        );
+        check(
+            "v=3&site=z4096&of=pool:small-0-1&pool=0-1",
+            "v=3&site=z4096&of=pool%3Asmall-0-1&pool=0-1",
+        );
+        check("v=3&of=stream:alice", "v=3");
+        check("v=99&q=alice", "");
+        let runs = ["run_a", "run_b"].map(|run| run.parse().unwrap()).to_vec();
+        let comparison = ShareTarget::Comparison { runs };
+        assert_eq!(
+            nameless_view(
+                &comparison,
+                "v=1&runs=run_c,run_d&align=time&q=alice&sel=s01"
+            ),
+            "v=1&runs=run_a,run_b&align=time"
+        );
     }
 
     #[test]

@@ -207,6 +207,14 @@ impl ViewState {
 }
 
 impl ViewState {
+    /// The same view without what may tell a name: what is searched for, and keys that are made of
+    /// names.
+    pub fn without_names(mut self) -> ViewState {
+        self.root = None;
+        self.filter = self.filter.without_names();
+        self
+    }
+
     /// Reads a query (without `?`). Unknown keys are ignored; a field that does not parse keeps
     /// its default and is reported beside the state.
     ///

@@ -5,8 +5,8 @@
 
 use crate::pictures::{Decoded, Traces};
 use crate::store::{StoreError, StoreResult};
+use crate::texts::Texts;
 use api::compare::{Against, Curve, Curves, CurvesWanted};
-use api::shares::Redaction;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,8 +27,8 @@ const PAIRS: usize = 128;
 /// The cache.
 pub struct Comparisons {
     traces: Arc<Traces>,
-    profiles: Recent<(i64, Redaction), Profile>,
-    pairs: Recent<(i64, i64, Redaction), Against>,
+    profiles: Recent<(i64, Texts), Profile>,
+    pairs: Recent<(i64, i64, Texts), Against>,
 }
 
 impl Comparisons {
@@ -45,18 +45,14 @@ impl Comparisons {
     ///
     /// # Errors
     /// The database's, and [`StoreError::Undecodable`].
-    pub async fn compare(
-        &self,
-        traces: &[i64],
-        redaction: Redaction,
-    ) -> StoreResult<Vec<Arc<Against>>> {
+    pub async fn compare(&self, traces: &[i64], texts: Texts) -> StoreResult<Vec<Arc<Against>>> {
         let Some((&base, others)) = traces.split_first() else {
             return Ok(Vec::new());
         };
         let mut compared = Vec::with_capacity(others.len());
         for &new in others {
-            let cell = self.pairs.cell((base, new, redaction));
-            let make = || self.pair(base, new, redaction);
+            let cell = self.pairs.cell((base, new, texts));
+            let make = || self.pair(base, new, texts);
             let against = cell.get_or_try_init(make).await?;
             compared.push(Arc::clone(against));
         }
@@ -67,20 +63,20 @@ impl Comparisons {
     ///
     /// # Errors
     /// The database's, and [`StoreError::Undecodable`].
-    pub async fn profile(&self, trace: i64, redaction: Redaction) -> StoreResult<Arc<Profile>> {
+    pub async fn profile(&self, trace: i64, texts: Texts) -> StoreResult<Arc<Profile>> {
         let make = async || {
-            let decoded = self.traces.get_for(trace, redaction).await?;
+            let decoded = self.traces.get_for(trace, texts).await?;
             off_runtime(move || Profile::of(&decoded.trace))
                 .await
                 .map(Arc::new)
         };
-        let cell = self.profiles.cell((trace, redaction));
+        let cell = self.profiles.cell((trace, texts));
         cell.get_or_try_init(make).await.cloned()
     }
 
-    async fn pair(&self, base: i64, new: i64, redaction: Redaction) -> StoreResult<Arc<Against>> {
-        let base = self.profile(base, redaction).await?;
-        let new = self.profile(new, redaction).await?;
+    async fn pair(&self, base: i64, new: i64, texts: Texts) -> StoreResult<Arc<Against>> {
+        let base = self.profile(base, texts).await?;
+        let new = self.profile(new, texts).await?;
         let work = move || Against::of(&base, &new, &Limits::default());
         off_runtime(work).await.map(Arc::new)
     }

@@ -2,6 +2,7 @@
 //! chance.
 
 use api::ids::{BenchId, BenchRowId, ComparisonId, RunId, ShareId, UploadId};
+use trace::redact::Key;
 
 /// Characters of an id after its prefix: 16 of base 62 are 95 bits.
 const DIGITS: usize = 16;
@@ -62,6 +63,11 @@ fn by_chance(prefix: &str) -> String {
 pub fn share_id() -> ShareId {
     let text = format!("{}{}", ShareId::PREFIX, base62(random(), SHARE_DIGITS));
     text.parse().expect("base 62 digits are an id")
+}
+
+/// A new key for the stand-ins of a link.
+pub fn names_key() -> Key {
+    Key::new(random().to_be_bytes())
 }
 
 /// A new secret for a link: 128 random bits.

@@ -25,4 +25,5 @@ pub mod questions;
 mod samples;
 pub mod store;
 pub mod tensors;
+pub mod texts;
 pub mod web_assets;

@@ -122,7 +122,7 @@ async fn a_link_without_login_opens_the_identical_view_until_it_is_revoked() {
     wait_for_picture(&reader).await;
     let page = reader.eval("return document.body.textContent;").await;
     let page = page.as_str().expect("a text");
-    assert!(page.contains("names, paths and metadata are left out"));
+    assert!(page.contains("names have stand-ins"));
     assert!(
         !page.contains("/srv/") && !page.contains("/home/"),
         "{page}"

@@ -195,6 +195,11 @@ impl Stacks {
         &self.frames
     }
 
+    /// Every distinct frame, to be put into other words.
+    pub(crate) fn all_frames_mut(&mut self) -> &mut [Frame] {
+        &mut self.frames
+    }
+
     /// A string of the table.
     pub fn str(&self, idx: StrIdx) -> &str {
         self.strings.get(idx)

@@ -21,6 +21,14 @@ const ANCHOR_EVERY: usize = 256;
 /// Marks a row whose difference is in `wide`.
 const WIDE: u32 = u32::MAX;
 
+impl FromIterator<Micros> for TimeColumn {
+    fn from_iter<T: IntoIterator<Item = Micros>>(times: T) -> TimeColumn {
+        let mut column = TimeColumn::default();
+        times.into_iter().for_each(|time| column.push(time));
+        column
+    }
+}
+
 impl TimeColumn {
     /// Appends a time.
     pub fn push(&mut self, time: Micros) {

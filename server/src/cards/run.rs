@@ -3,7 +3,8 @@
 use super::sentence;
 use crate::pictures::{Decoded, marks};
 use crate::store::{RunRow, StoreResult};
-use api::shares::{Redaction, nameless};
+use crate::texts::Texts;
+use api::shares::nameless;
 use api::view_state::ViewState;
 use std::sync::Arc;
 use timeline::card::{self, Card, MAX_SITES, Numbers, PICTURE_SCALE, Theme, Tone};
@@ -37,7 +38,7 @@ impl RunCard {
         row: &RunRow,
         decoded: &Decoded,
         view: &ViewState,
-        redaction: Redaction,
+        texts: Texts,
         theme: Theme,
     ) -> StoreResult<RunCard> {
         let device = chosen(row, decoded, view)?;
@@ -50,9 +51,9 @@ impl RunCard {
         let numbers = numbers(&levels, &growth);
         let mut model = model(decoded, device, view, theme, numbers.picture());
         let pictures = vec![model.base_scene(), model.overlay_scene()];
-        let title = match redaction {
-            Redaction::None => row.name.clone(),
-            Redaction::Redacted => nameless(&row.id),
+        let title = match texts {
+            Texts::All => row.name.clone(),
+            Texts::Redacted(_) => nameless(&row.id),
         };
         let (sites_title, sites) = sites(&report, &model, &decoded.trace.stacks);
         let (verdict, tone) = verdict(&report);

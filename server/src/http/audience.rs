@@ -10,10 +10,11 @@ use super::error::Error;
 use super::guard::cookies;
 use crate::clock::now_ms;
 use crate::store::{ShareRow, StoreError};
+use crate::texts::Texts;
 use api::ids::{RunId, ShareId};
 use api::routes::SHARE_PARAMETER;
 use api::runs::Access;
-use api::shares::{Redaction, Share, ShareKind, ShareState, ShareTarget, nameless};
+use api::shares::{Share, ShareKind, ShareState, ShareTarget, nameless};
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
@@ -30,21 +31,21 @@ const MOST_LINKS: usize = 32;
 /// Who will read the answer.
 #[derive(Clone, Debug, Default)]
 pub struct Audience {
-    link: Option<Arc<Share>>,
+    link: Option<Arc<ShareRow>>,
 }
 
 impl Audience {
     /// Which texts the reader may see.
-    pub fn redaction(&self) -> Redaction {
+    pub fn texts(&self) -> Texts {
         let link = self.link.as_ref();
-        link.map_or(Redaction::None, |share| share.redaction)
+        link.map_or(Texts::All, |row| row.texts())
     }
 
     /// An entity tag that is another one where texts are left out.
     pub fn tagged(&self, etag: String) -> String {
-        match self.redaction() {
-            Redaction::None => etag,
-            Redaction::Redacted => etag.replacen("W/\"", "W/\"redacted-", 1),
+        match self.texts().tag() {
+            None => etag,
+            Some(tag) => etag.replacen("W/\"", &format!("W/\"{tag}-"), 1),
         }
     }
 }
@@ -129,7 +130,7 @@ pub async fn of(app: &App, asking: Asking, access: Access) -> Result<Audience, E
         let row = app.store.read(move |reader| reader.share(&id, now)).await?;
         return match needs_link && !asking.knows(&row) {
             true => Err(Error::TokenNeeded),
-            false => admit(row.share, &asking),
+            false => admit(row, &asking),
         };
     }
     if !needs_link {
@@ -137,7 +138,7 @@ pub async fn of(app: &App, asking: Asking, access: Access) -> Result<Audience, E
     }
     // A link held by chance, ended or about something else, keeps nobody from typing the token.
     let rows = held_rows(app, &asking).await?.into_iter();
-    let mut admitted = rows.filter_map(|row| admit(row.share, &asking).ok());
+    let mut admitted = rows.filter_map(|row| admit(row, &asking).ok());
     admitted.next().ok_or(Error::TokenNeeded)
 }
 
@@ -159,9 +160,10 @@ async fn held_rows(app: &App, asking: &Asking) -> Result<Vec<ShareRow>, Error> {
     Ok(rows)
 }
 
-fn admit(share: Share, asking: &Asking) -> Result<Audience, Error> {
+fn admit(row: ShareRow, asking: &Asking) -> Result<Audience, Error> {
+    let share = &row.share;
     if share.state != ShareState::Active {
-        return Err(Error::Gone(ended(&share, None)));
+        return Err(Error::Gone(ended(share, None)));
     }
     if !matches!(asking.method, Method::GET | Method::HEAD) {
         return Err(Error::OutOfScope("a link only reads"));
@@ -171,13 +173,13 @@ fn admit(share: Share, asking: &Asking) -> Result<Audience, Error> {
             "the link opens the runs that it was made for and nothing else",
         ));
     }
-    let link = Some(Arc::new(share));
+    let link = Some(Arc::new(row));
     Ok(Audience { link })
 }
 
 /// Whether an address is about these runs alone. What is not listed here is closed: whoever adds
-/// a route decides, and sees to it that its answer keeps to [`Audience::redaction`].
-fn is_within(path: &str, query: &str, runs: &[RunId]) -> bool {
+/// a route decides, and sees to it that its answer keeps to [`Audience::texts`].
+pub(super) fn is_within(path: &str, query: &str, runs: &[RunId]) -> bool {
     let is_one = |run: &str| runs.iter().any(|one| one.as_str() == run);
     let parts: Vec<&str> = path.split('/').skip(2).collect();
     match parts[..] {

@@ -11,11 +11,12 @@ use super::shares::{image_of, page_link};
 use crate::cards::markdown::{self, Links, Names};
 use crate::cards::{self, ComparisonCard, RunCard};
 use crate::store::{RunRow, StoreError};
+use crate::texts::Texts;
 use api::compare_view::CompareState;
 use api::ids::RunId;
 use api::problem::Problem;
 use api::routes;
-use api::shares::{Redaction, ShareState, ShareTarget};
+use api::shares::{ShareState, ShareTarget, nameless};
 use api::view_state::ViewState;
 use axum::extract::{FromRequestParts, RawQuery, State};
 use axum::http::request::Parts;
@@ -94,7 +95,7 @@ pub(super) struct Asked {
     theme: Theme,
     /// The view that is drawn, as the page's address has it.
     pub query: String,
-    redaction: Redaction,
+    texts: Texts,
     headers: HeaderMap,
 }
 
@@ -107,7 +108,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
         Ok(Asked {
             theme: theme.theme(),
             query: parts.uri.query().unwrap_or_default().to_owned(),
-            redaction: audience.redaction(),
+            texts: audience.texts(),
             headers: parts.headers.clone(),
         })
     }
@@ -135,17 +136,17 @@ impl Subject {
     async fn file(
         self,
         app: &App,
-        (redaction, theme): (Redaction, Theme),
+        (texts, theme): (Texts, Theme),
         format: Format,
     ) -> Result<Vec<u8>, Error> {
         match self {
             Subject::Run(row, view) => {
-                let look = (view, redaction, theme);
+                let look = (view, texts, theme);
                 run_card(app, *row, look, move |card| format.file(&card.scene())).await
             }
             Subject::Comparison(rows, view) => {
                 let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
-                let comparison = compare::comparison(app, rows, redaction).await?;
+                let comparison = compare::comparison(app, rows, texts).await?;
                 let wanted = cards::curves_of(&comparison, &view);
                 let curves = app.comparisons.curves(&traces, wanted).await?;
                 let draw = move || {
@@ -157,10 +158,17 @@ impl Subject {
         }
     }
 
-    /// Ids, names, and the view: ids name the content.
-    fn named(&self) -> String {
+    /// Ids, names, and the view: ids name the content. A name that the reader may not see is not
+    /// in it either: a hash of it would let it be guessed.
+    fn named(&self, texts: Texts) -> String {
+        let name = |row: &RunRow| match texts {
+            Texts::All => row.name.clone(),
+            Texts::Redacted(_) => nameless(&row.id),
+        };
         let names = |rows: &[RunRow]| {
-            let names = rows.iter().map(|row| format!("{} {:?} ", row.id, row.name));
+            let names = rows
+                .iter()
+                .map(|row| format!("{} {:?} ", row.id, name(row)));
             names.collect::<String>()
         };
         match self {
@@ -231,7 +239,7 @@ pub async fn md(
         _ => Names::Withheld,
     };
     let row = live(&app, id).await?;
-    let look = (view, audience.redaction(), Theme::Light);
+    let look = (view, audience.texts(), Theme::Light);
     let text = run_card(&app, row, look, move |card| {
         markdown::run(card, &links, names)
     });
@@ -273,7 +281,8 @@ pub async fn of_share(
         "card.png" => Format::Png,
         _ => return Err(Error::NoRoute(routes::share_page(&token))),
     };
-    let share = super::shares::readable_by_anyone(&app, &token).await?;
+    let row = super::shares::readable_by_anyone(&app, &token).await?;
+    let (texts, share) = (row.texts(), super::shares::for_its_reader(row.share));
     if share.state != ShareState::Active {
         return Err(Error::Gone(super::audience::ended(&share, None)));
     }
@@ -284,7 +293,7 @@ pub async fn of_share(
     let asked = Asked {
         theme: query.theme.theme(),
         query: share.query,
-        redaction: share.redaction,
+        texts,
         headers,
     };
     respond(&app, subject, asked, format).await
@@ -301,7 +310,7 @@ pub(super) async fn respond(
     if let Some(response) = not_modified(&asked.headers, &etag, Keep::Ask) {
         return Ok(response);
     }
-    let look = (asked.redaction, asked.theme);
+    let look = (asked.texts, asked.theme);
     let file = subject.file(app, look, format).await?;
     let packed = Packed {
         zstd: zstd::bulk::compress(&file, 1).map_err(StoreError::Packing)?,
@@ -325,13 +334,13 @@ pub(super) async fn live(app: &App, run: RunId) -> Result<RunRow, Error> {
 async fn run_card<T: Send + 'static>(
     app: &App,
     row: RunRow,
-    (view, redaction, theme): (ViewState, Redaction, Theme),
+    (view, texts, theme): (ViewState, Texts, Theme),
     finish: impl FnOnce(&RunCard) -> T + Send + 'static,
 ) -> Result<T, Error> {
     let traces = &app.pictures.traces;
-    let decoded = traces.get_for(row.trace, redaction).await?;
+    let decoded = traces.get_for(row.trace, texts).await?;
     let draw = move || {
-        let card = RunCard::new(&row, &decoded, &view, redaction, theme)?;
+        let card = RunCard::new(&row, &decoded, &view, texts, theme)?;
         Ok::<_, StoreError>(finish(&card))
     };
     Ok(drawn(draw).await??)
@@ -349,8 +358,8 @@ async fn drawn<T: Send + 'static>(
 fn etag(subject: &Subject, asked: &Asked, format: Format) -> String {
     let parts = format!(
         "{} {:?} {:?} {format:?} v{}",
-        subject.named(),
-        asked.redaction,
+        subject.named(asked.texts),
+        asked.texts.tag(),
         asked.theme,
         cards::VERSION
     );

@@ -8,12 +8,13 @@ use super::extract::{Origin, Query, compared_runs};
 use super::packed;
 use crate::cards::markdown::{self, Links};
 use crate::store::RunRow;
+use crate::texts::Texts;
 use api::compare::{Against, ComparedRun, Comparison, Curves, CurvesWanted};
 use api::compare_view::CompareState;
 use api::ids::RunId;
 use api::problem::Problem;
 use api::routes;
-use api::shares::{Redaction, nameless};
+use api::shares::nameless;
 use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -70,11 +71,11 @@ pub async fn compare(
     audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let redaction = audience.redaction();
+    let texts = audience.texts();
     let rows = rows(&app, compared_runs(&query.runs)?).await?;
     let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
-    let against = app.comparisons.compare(&traces, redaction).await?;
-    let runs = rows.into_iter().map(|row| compared(row, redaction));
+    let against = app.comparisons.compare(&traces, texts).await?;
+    let runs = rows.into_iter().map(|row| compared(row, texts));
     let runs = runs.collect();
     let against = against.iter().map(Arc::as_ref).collect();
     // Names change, so the whole is put together each time; what takes time is kept.
@@ -107,7 +108,7 @@ pub async fn md(
 ) -> Result<Response, Error> {
     let runs = compared_runs(&query.runs)?;
     let (rows, view) = seen(&app, runs, &raw.unwrap_or_default()).await?;
-    let comparison = comparison(&app, rows, audience.redaction()).await?;
+    let comparison = comparison(&app, rows, audience.texts()).await?;
     let links = cards::links(&origin, query.link.as_deref());
     let text = match query.numbers_only {
         0 => {
@@ -203,11 +204,11 @@ fn wanted(query: &CurvesQuery) -> Result<CurvesWanted, Error> {
 pub(super) async fn comparison(
     app: &App,
     rows: Vec<RunRow>,
-    redaction: Redaction,
+    texts: Texts,
 ) -> Result<Comparison, Error> {
     let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
-    let against = app.comparisons.compare(&traces, redaction).await?;
-    let runs = rows.into_iter().map(|row| compared(row, redaction));
+    let against = app.comparisons.compare(&traces, texts).await?;
+    let runs = rows.into_iter().map(|row| compared(row, texts));
     Ok(Comparison {
         runs: runs.collect(),
         against: against.iter().map(|one| Against::clone(one)).collect(),
@@ -238,11 +239,11 @@ pub(super) async fn rows(app: &App, ids: Vec<RunId>) -> Result<Vec<RunRow>, Erro
     Ok(read.await?)
 }
 
-fn compared(row: RunRow, redaction: Redaction) -> ComparedRun {
+fn compared(row: RunRow, texts: Texts) -> ComparedRun {
     ComparedRun {
-        name: match redaction {
-            Redaction::None => row.name,
-            Redaction::Redacted => nameless(&row.id),
+        name: match texts {
+            Texts::All => row.name,
+            Texts::Redacted(_) => nameless(&row.id),
         },
         id: Some(row.id),
         torch: row.torch_guess,

@@ -13,7 +13,6 @@ use api::alive::Growth;
 use api::ids::RunId;
 use api::leaks::Leaks;
 use api::problem::Problem;
-use api::shares::Redaction;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -80,7 +79,7 @@ pub async fn growth(
 /// What was found about a device, in the words that the reader may see. Without names sites have
 /// other keys, so what is left out cannot be taken out afterwards: the trace is judged without it.
 async fn found(app: &App, run: &RunId, device: u32, audience: &Audience) -> Result<Leaks, Error> {
-    if audience.redaction() == Redaction::None {
+    if !audience.texts().are_redacted() {
         return Ok(app.uploads.judge().leaks(run, device).await?);
     }
     let decoded = decoded(app, run.clone(), audience).await?;

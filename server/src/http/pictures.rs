@@ -6,9 +6,9 @@ use super::error::Error;
 use super::extract::{Path, Query, group_by, run_id, tile_id};
 use super::packed::{self, Keep, Packed};
 use crate::pictures::{Decoded, Picture, details};
+use crate::texts::Texts;
 use api::ids::RunId;
 use api::problem::Problem;
-use api::shares::Redaction;
 use api::timeline::{BlockDetail, Marks, Moment};
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -122,7 +122,7 @@ pub async fn block(
     let missing = || Error::NotFound(format!("block {block} on device {device}"));
     let mut found = found.ok_or_else(missing)?;
     // What a recording says of its tensors is as free in its words as metadata is.
-    let tells_all = audience.redaction() == Redaction::None;
+    let tells_all = !audience.texts().are_redacted();
     if let Some(tensors) = app.tensors.get(&id).await?.filter(|_| tells_all) {
         found.tensor = tensors.of_block(&found);
     }
@@ -155,11 +155,7 @@ pub(super) async fn decoded(
         .read(move |reader| reader.run_ref(&run))
         .await?
         .trace;
-    Ok(app
-        .pictures
-        .traces
-        .get_for(trace, audience.redaction())
-        .await?)
+    Ok(app.pictures.traces.get_for(trace, audience.texts()).await?)
 }
 
 /// A picture, and who asks for it.
@@ -183,12 +179,12 @@ async fn respond(app: &App, asked: Asked, headers: &HeaderMap) -> Result<Respons
         true => Keep::Forever,
         false => Keep::Ask,
     };
-    let etag = etag(&run, device, picture, audience.redaction());
+    let etag = etag(&run, device, picture, audience.texts());
     if let Some(response) = packed::not_modified(headers, &etag, keep) {
         return Ok(response);
     }
-    let redaction = audience.redaction();
-    let zstd = app.pictures.get(&run, device, picture, redaction).await?;
+    let texts = audience.texts();
+    let zstd = app.pictures.get(&run, device, picture, texts).await?;
     let media_type = match picture {
         Picture::Marks => "application/json",
         Picture::Series(_) | Picture::Mountain(..) => TILE,
@@ -204,8 +200,8 @@ async fn respond(app: &App, asked: Asked, headers: &HeaderMap) -> Result<Respons
 
 /// A run's id names its content, so the address and the version name the picture. Weak, because
 /// the bytes differ by coding.
-fn etag(run: &RunId, device: u32, picture: Picture, redaction: Redaction) -> String {
-    let key = picture.key_for(0, device, redaction);
+fn etag(run: &RunId, device: u32, picture: Picture, texts: Texts) -> String {
+    let key = picture.key_for(0, device, texts);
     format!(
         "W/\"{run}-{device}-{}-{}-{}-v{}\"",
         key.kind, key.level, key.index, key.version

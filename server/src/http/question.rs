@@ -71,8 +71,7 @@ impl Question {
         if let Some(response) = packed::not_modified(&headers, &etag, Keep::Ask) {
             return Ok(response);
         }
-        let redaction = audience.redaction();
-        let decoded = app.pictures.traces.get_for(trace, redaction).await?;
+        let decoded = app.pictures.traces.get_for(trace, audience.texts()).await?;
         let work = tokio::task::spawn_blocking(move || ask(&decoded, decoded.device(device)?));
         let value = work.await.map_err(|_| Error::Panicked)??;
         Ok(packed::immutable_json(&headers, &value, etag, Keep::Ask))

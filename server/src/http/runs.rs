@@ -8,16 +8,19 @@ use super::packed;
 use crate::clock::now_ms;
 use crate::facts::DeviceFacts;
 use crate::store::{RunRow, Which};
+use crate::texts::Texts;
 use api::ids::RunId;
 use api::problem::Problem;
 use api::runs::{DeviceSummary, RenameRun, RunDetail, RunSummary};
-use api::shares::{Redaction, nameless};
+use api::shares::nameless;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
 use std::sync::Arc;
+use trace::redact::{self, Key};
 use trace::trace::Series;
+use trace::units::Micros;
 
 /// Characters of a name.
 const NAME_CHARS: std::ops::RangeInclusive<usize> = 1..=200;
@@ -69,10 +72,10 @@ pub async fn get(
         return Err(Error::NotFound(detail));
     }
     // Someone opens its page: by the time of the first zoom it should be decoded.
-    app.pictures.warm(row.trace, audience.redaction());
+    app.pictures.warm(row.trace, audience.texts());
     let mut detail = detail(row, settings);
-    if audience.redaction() == Redaction::Redacted {
-        redact(&mut detail);
+    if let Texts::Redacted(key) = audience.texts() {
+        leave_out_names(&mut detail, key);
     }
     Ok(packed::json(&headers, &detail))
 }
@@ -155,14 +158,29 @@ fn detail(row: RunRow, settings: Vec<(String, String)>) -> RunDetail {
     }
 }
 
-/// What strangers may not see of the head of a run page.
-fn redact(run: &mut RunDetail) {
-    run.summary.name = nameless(&run.summary.id);
-    for (_, value) in &mut run.settings {
-        *value = trace::redact::WITHHELD.to_owned();
+/// What strangers may see of the head of a run page: what `trace::redact` leaves of the trace.
+fn leave_out_names(run: &mut RunDetail, key: Key) {
+    for (name, value) in &mut run.settings {
+        (*name, *value) = key.setting(name, value);
     }
     for note in &mut run.quality_notes {
-        note.detail = trace::redact::words(&note.detail);
+        *note = redact::note(note);
+    }
+    let summary = &mut run.summary;
+    summary.name = nameless(&summary.id);
+    summary.quality = run.quality_notes.iter().map(|n| n.code.clone()).collect();
+    // Whoever guesses the file could make sure; and when it came says when someone worked.
+    summary.content_hash.clear();
+    summary.created_ms = 0;
+    if let Some(leaks) = &mut summary.leaks {
+        leaks.reason.clear();
+    }
+    let times = || summary.devices.iter().filter_map(|device| device.time);
+    let start = Micros(times().map(|(first, _)| first).min().unwrap_or_default());
+    for (first, last) in summary.devices.iter_mut().filter_map(|d| d.time.as_mut()) {
+        for time in [first, last] {
+            *time = redact::since(start, Micros(*time)).0;
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::extract::{Json, Origin, Path, Query, run_id};
 use super::unfold::{self, Preview};
 use super::{assets, guard, packed};
 use crate::clock::now_ms;
-use crate::identity::{TOKEN_DIGITS, share_id, share_token};
+use crate::identity::{TOKEN_DIGITS, names_key, share_id, share_token};
 use crate::store::{ShareRow, StoreError};
 use api::ids::{RunId, ShareId};
 use api::problem::Problem;
@@ -15,7 +15,7 @@ use api::routes;
 use api::runs::Access;
 use api::shares::{
     CreatedShare, NewShare, OpenShare, RedactedText, Redaction, RedactionPreview, Share, ShareKind,
-    ShareState, ShareTarget, nameless,
+    ShareState, ShareTarget, nameless, nameless_view,
 };
 use api::view_state::ViewState;
 use axum::extract::State;
@@ -118,8 +118,12 @@ fn checked(new: NewShare) -> Result<(ShareRow, Option<String>), Error> {
         state: ShareState::Active,
     };
     let token = (share.kind == ShareKind::Capability).then(share_token);
-    let token_hash = token.as_deref().map(hash_of);
-    Ok((ShareRow { share, token_hash }, token))
+    let row = ShareRow {
+        token_hash: token.as_deref().map(hash_of),
+        names_key: (share.redaction == Redaction::Redacted).then(names_key),
+        share,
+    };
+    Ok((row, token))
 }
 
 /// Who revokes a link.
@@ -182,6 +186,7 @@ pub async fn open(
     let left = share
         .expires_ms
         .map_or(REMEMBERED_S, |end| (end - now) / 1000 + 1);
+    let share = for_its_reader(share);
     let mut response = packed::json(&headers, &share);
     if share.kind == ShareKind::Capability {
         let cookie = cookie(&share.id, &request.token, left.min(REMEMBERED_S));
@@ -208,7 +213,8 @@ pub async fn preview(
     });
     let row = row.await?;
     let decoded = app.pictures.traces.get(row.trace).await?;
-    let work = move || redact::changes(&decoded.trace);
+    // Each link has its own words: these are an example.
+    let work = move || redact::changes(&decoded.trace, names_key());
     let changes = tokio::task::spawn_blocking(work)
         .await
         .map_err(|_| Error::Store(StoreError::Interrupted))?;
@@ -249,6 +255,7 @@ fn what_name(what: What) -> &'static str {
         What::Step => "step",
         What::Metadata => "metadata",
         What::Setting => "setting",
+        What::Finding => "finding",
     }
 }
 
@@ -257,11 +264,20 @@ fn what_name(what: What) -> &'static str {
 ///
 /// # Errors
 /// [`Error::NotFound`] when there is none that may be read.
-pub async fn readable_by_anyone(app: &App, token: &str) -> Result<Share, Error> {
-    let found = find(app, token).await?.map(|row| row.share);
+pub async fn readable_by_anyone(app: &App, token: &str) -> Result<ShareRow, Error> {
+    let found = find(app, token).await?;
     let open = app.gate.is_open();
-    let readable = found.filter(|share| open || share.kind == ShareKind::Capability);
+    let readable = found.filter(|row| open || row.share.kind == ShareKind::Capability);
     readable.ok_or_else(|| Error::NotFound("such link".to_owned()))
+}
+
+/// A link as whoever opens it is told of it. What was searched for in a redacted one is a name, and
+/// what was selected may be a hash of one; links from before keep both.
+pub fn for_its_reader(mut share: Share) -> Share {
+    if share.redaction == Redaction::Redacted {
+        share.query = nameless_view(&share.target, &share.query);
+    }
+    share
 }
 
 /// The absolute address of a link.
@@ -282,9 +298,9 @@ pub async fn page(
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     match readable_by_anyone(&app, &token).await {
-        Ok(share) => {
+        Ok(row) => {
             let image = image_of(&origin, &token);
-            Ok(preview_of(&app, &share, image).await.page())
+            Ok(preview_of(&app, &row.share, image).await.page())
         }
         Err(Error::NotFound(_)) => Ok(assets::index(&headers)),
         Err(error) => Err(error),

@@ -13,8 +13,8 @@ pub use marks::marks;
 pub use traces::{Decoded, Traces};
 
 use crate::store::{Keep, Store, StoreError, StoreResult, TileKey};
+use crate::texts::Texts;
 use api::ids::RunId;
-use api::shares::Redaction;
 use api::timeline::Marks;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -68,10 +68,10 @@ impl Picture {
     }
 
     /// Where the database keeps it for readers who may see these texts.
-    pub fn key_for(self, trace: i64, device: u32, redaction: Redaction) -> TileKey {
+    pub fn key_for(self, trace: i64, device: u32, texts: Texts) -> TileKey {
         let mut key = self.key(trace, device);
-        if redaction == Redaction::Redacted && self.has_texts() {
-            key.kind = format!("redacted/{}", key.kind);
+        if let Some(tag) = texts.tag().filter(|_| self.has_texts()) {
+            key.kind = format!("{tag}/{}", key.kind);
         }
         key
     }
@@ -135,28 +135,28 @@ impl Pictures {
         run: &RunId,
         device: u32,
         picture: Picture,
-        redaction: Redaction,
+        texts: Texts,
     ) -> StoreResult<Vec<u8>> {
         let id = run.clone();
         let (trace, kept) = self
             .store
             .read(move |reader| {
                 let trace = reader.run_ref(&id)?.trace;
-                let key = picture.key_for(trace, device, redaction);
+                let key = picture.key_for(trace, device, texts);
                 Ok((trace, reader.tile(&key)?))
             })
             .await?;
         match kept {
             Some(packed) => Ok(packed),
-            None => self.draw(trace, device, picture, redaction).await,
+            None => self.draw(trace, device, picture, texts).await,
         }
     }
 
     /// Begins to decode a trace that will be asked for soon.
-    pub fn warm(&self, trace: i64, redaction: Redaction) {
+    pub fn warm(&self, trace: i64, texts: Texts) {
         let traces = Arc::clone(&self.traces);
         tokio::spawn(async move {
-            if let Err(error) = traces.get_for(trace, redaction).await {
+            if let Err(error) = traces.get_for(trace, texts).await {
                 tracing::warn!(%error, trace, "cannot decode a trace ahead of time");
             }
         });
@@ -184,15 +184,15 @@ impl Pictures {
         trace: i64,
         device: u32,
         picture: Picture,
-        redaction: Redaction,
+        texts: Texts,
     ) -> StoreResult<Vec<u8>> {
-        let decoded = self.traces.get_for(trace, redaction).await?;
+        let decoded = self.traces.get_for(trace, texts).await?;
         let store = self.store.clone();
         let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
         let trim = drawn.is_multiple_of(TRIM_EVERY);
         let work = move || {
             let device = decoded.device(device)?;
-            let key = picture.key_for(trace, device.device, redaction);
+            let key = picture.key_for(trace, device.device, texts);
             let encoded = picture.draw(&decoded, device);
             store.write_now(|writer| {
                 if trim {

@@ -1,7 +1,7 @@
 //! Decoded traces: loaded once however many ask, kept while they fit.
 
 use crate::store::{Store, StoreError, StoreResult};
-use api::shares::Redaction;
+use crate::texts::Texts;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OnceCell;
@@ -77,7 +77,7 @@ fn device_bytes(device: &DeviceTrace) -> usize {
 }
 
 /// A trace, and how much of its texts is left.
-type Key = (i64, Redaction);
+type Key = (i64, Texts);
 
 /// The cache.
 pub struct Traces {
@@ -105,15 +105,15 @@ impl Traces {
     /// # Errors
     /// The database's, and [`StoreError::Undecodable`].
     pub async fn get(&self, trace: i64) -> StoreResult<Arc<Decoded>> {
-        self.get_for(trace, Redaction::None).await
+        self.get_for(trace, Texts::All).await
     }
 
     /// A trace, decoded now or before, with the texts that its reader may see.
     ///
     /// # Errors
     /// As [`Traces::get`].
-    pub async fn get_for(&self, trace: i64, redaction: Redaction) -> StoreResult<Arc<Decoded>> {
-        let key = (trace, redaction);
+    pub async fn get_for(&self, trace: i64, texts: Texts) -> StoreResult<Arc<Decoded>> {
+        let key = (trace, texts);
         if let Some(decoded) = self.cached(key) {
             return Ok(decoded);
         }
@@ -126,7 +126,7 @@ impl Traces {
 
     /// Keeps a trace that was decoded (or replayed) elsewhere.
     pub fn keep(&self, trace: i64, decoded: Arc<Decoded>) {
-        self.keep_for((trace, Redaction::None), decoded);
+        self.keep_for((trace, Texts::All), decoded);
     }
 
     fn keep_for(&self, key: Key, decoded: Arc<Decoded>) {
@@ -153,19 +153,19 @@ impl Traces {
         Some(decoded)
     }
 
-    async fn load(&self, (trace, redaction): Key) -> StoreResult<Arc<Decoded>> {
+    async fn load(&self, (trace, texts): Key) -> StoreResult<Arc<Decoded>> {
         let chunks = self.store.read(move |reader| reader.chunks(trace)).await?;
         let decode = move || {
             let mut decoded = trace::stored::decode(chunks)?;
-            if redaction == Redaction::Redacted {
-                trace::redact::trace(&mut decoded);
+            if let Texts::Redacted(key) = texts {
+                trace::redact::trace(&mut decoded, key);
             }
             Ok(decoded)
         };
         let decoding = tokio::task::spawn_blocking(decode);
         let decoded = decoding.await.map_err(|_| StoreError::Interrupted)?;
         let decoded = Arc::new(Decoded::new(decoded.map_err(StoreError::Undecodable)?));
-        self.keep_for((trace, redaction), Arc::clone(&decoded));
+        self.keep_for((trace, texts), Arc::clone(&decoded));
         Ok(decoded)
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// In order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 8] = [
+const STEPS: [&str; 9] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -16,6 +16,7 @@ const STEPS: [&str; 8] = [
     include_str!("../../../migrations/0006_comparisons.sql"),
     include_str!("../../../migrations/0007_leaks.sql"),
     include_str!("../../../migrations/0008_shares.sql"),
+    include_str!("../../../migrations/0009_share_names.sql"),
 ];
 
 /// `Tide`: marks the file as ours, for `file(1)` and for the check below.
@@ -117,6 +118,33 @@ mod tests {
             migrate(&mut old).unwrap();
             assert_eq!(schema_of(&old), schema_of(&fresh), "from version {done}");
         }
+    }
+
+    #[test]
+    fn redacted_links_from_before_get_keys_of_their_own() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let before = STEPS[..8].iter().map(|sql| M::up(sql)).collect();
+        Migrations::new(before).to_latest(&mut connection).unwrap();
+        for (id, redaction) in [
+            ("shr_a", "redacted"),
+            ("shr_b", "redacted"),
+            ("shr_c", "none"),
+        ] {
+            let sql = "INSERT INTO shares (id, kind, token_hash, target, query, redaction, note, \
+                       created_ms, created_by) VALUES (?1, 'capability', ?1, 'run', '', ?2, '', \
+                       0, '')";
+            connection.execute(sql, [id, redaction]).unwrap();
+        }
+        let all = STEPS.iter().map(|sql| M::up(sql)).collect();
+        Migrations::new(all).to_latest(&mut connection).unwrap();
+        let sql = "SELECT names_key FROM shares ORDER BY id";
+        let mut statement = connection.prepare(sql).unwrap();
+        let keys = statement.query_map([], |row| row.get::<_, Option<Vec<u8>>>(0));
+        let keys: Vec<_> = keys.unwrap().map(Result::unwrap).collect();
+        let [Some(first), Some(second), None] = &keys[..] else {
+            panic!("{keys:?}");
+        };
+        assert!(first.len() == 16 && second.len() == 16 && first != second);
     }
 
     #[test]

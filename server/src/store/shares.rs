@@ -2,9 +2,11 @@
 
 use super::rows::{corrupt, named};
 use super::{Reader, StoreError, StoreResult, Writer};
+use crate::texts::Texts;
 use api::ids::{RunId, ShareId};
 use api::shares::{Redaction, Share, ShareKind, ShareTarget};
 use rusqlite::{OptionalExtension, Row, named_params, params};
+use trace::redact::Key;
 
 /// A link with what proves that its secret is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +15,15 @@ pub struct ShareRow {
     pub share: Share,
     /// BLAKE3 of its secret, hexadecimal; `None` for team links.
     pub token_hash: Option<String>,
+    /// What its stand-ins for names are made with; `None`: it shows everything.
+    pub names_key: Option<Key>,
+}
+
+impl ShareRow {
+    /// Which texts the link shows.
+    pub fn texts(&self) -> Texts {
+        self.names_key.map_or(Texts::All, Texts::Redacted)
+    }
 }
 
 /// Which link is looked for.
@@ -63,7 +74,7 @@ impl Reader<'_> {
         };
         let sql = format!(
             "SELECT id, kind, token_hash, target, query, redaction, note, created_ms, created_by, \
-             expires_ms, revoked_ms, revoked_by, last_opened_ms FROM shares WHERE {condition} \
+             expires_ms, revoked_ms, revoked_by, last_opened_ms, names_key FROM shares WHERE {condition} \
              ORDER BY created_ms DESC, id"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
@@ -98,7 +109,16 @@ impl Reader<'_> {
             id,
         };
         let token_hash = row.get("token_hash")?;
-        Ok(ShareRow { share, token_hash })
+        let names_key: Option<[u8; 16]> = row.get("names_key")?;
+        let names_key = names_key.map(Key::new);
+        if names_key.is_none() && share.redaction == Redaction::Redacted {
+            return Err(corrupt("link", "a redacted one without a key"));
+        }
+        Ok(ShareRow {
+            share,
+            token_hash,
+            names_key,
+        })
     }
 
     fn share_runs(&self, id: &ShareId) -> StoreResult<Vec<RunId>> {
@@ -126,7 +146,8 @@ impl Writer<'_> {
         };
         self.tx.execute(
             "INSERT INTO shares (id, kind, token_hash, target, query, redaction, note, created_ms, \
-             created_by, expires_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+             created_by, expires_ms, names_key) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             params![
                 share.id.as_str(),
                 kind_name(share.kind),
@@ -138,6 +159,7 @@ impl Writer<'_> {
                 share.created_ms,
                 share.created_by,
                 share.expires_ms,
+                row.names_key.as_ref().map(Key::bytes),
             ],
         )?;
         let sql = "INSERT INTO share_runs (share, position, run) VALUES (?1, ?2, ?3)";

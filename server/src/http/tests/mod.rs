@@ -6,6 +6,7 @@ mod cards;
 mod compare;
 mod pictures;
 mod questions;
+mod redaction;
 mod runs;
 mod shares;
 mod uploads;

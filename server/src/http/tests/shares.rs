@@ -13,13 +13,13 @@ use axum::http::{Method, StatusCode, header};
 use trace::tiles::{GroupBy, TileId};
 use trace::trace::BlockIdx;
 
-const TOKEN: &str = "correct-horse";
+pub const TOKEN: &str = "correct-horse";
 
 /// A query as version 1 of the view state writes it. It never changes.
 const QUERY_V1: &str = "v=1&dev=0&from=12.5&to=480&low=4096&high=8388608&axis=time&group=file\
                         &show=mountain&sel=b7";
 
-async fn guarded() -> (Server, RunSummary) {
+pub async fn guarded() -> (Server, RunSummary) {
     let server = Server::with(|config| config.token = Some(Token::new(TOKEN).unwrap())).await;
     let run = team(
         &server,
@@ -34,7 +34,7 @@ async fn guarded() -> (Server, RunSummary) {
 }
 
 /// A request by someone who knows the token.
-async fn team(server: &Server, method: Method, path: &str, json: &str) -> Answer {
+pub async fn team(server: &Server, method: Method, path: &str, json: &str) -> Answer {
     let request = request(method, path)
         .header(header::AUTHORIZATION, format!("Bearer {TOKEN}"))
         .header(header::CONTENT_TYPE, "application/json");
@@ -44,7 +44,7 @@ async fn team(server: &Server, method: Method, path: &str, json: &str) -> Answer
 }
 
 /// A request by someone who knows nothing but some cookies.
-async fn stranger(server: &Server, method: Method, path: &str, cookie: &str) -> Answer {
+pub async fn stranger(server: &Server, method: Method, path: &str, cookie: &str) -> Answer {
     let request = request(method, path).header(header::COOKIE, cookie);
     server.send(request.body(Body::empty()).unwrap()).await
 }
@@ -69,11 +69,11 @@ async fn create(server: &Server, new: &NewShare) -> CreatedShare {
     answer.expect(StatusCode::CREATED).read()
 }
 
-fn slug(created: &CreatedShare) -> &str {
+pub fn slug(created: &CreatedShare) -> &str {
     created.url.rsplit('/').next().unwrap()
 }
 
-async fn open(server: &Server, slug: &str) -> Answer {
+pub async fn open(server: &Server, slug: &str) -> Answer {
     let body = format!(r#"{{"token":"{slug}"}}"#);
     server.json(Method::POST, routes::OPEN_SHARE, &body).await
 }
@@ -85,7 +85,7 @@ fn slug_card(created: &CreatedShare) -> String {
 }
 
 /// Opens a link and returns the cookie as a browser would send it.
-async fn session(server: &Server, created: &CreatedShare) -> String {
+pub async fn session(server: &Server, created: &CreatedShare) -> String {
     let answer = open(server, slug(created)).await.expect(StatusCode::OK);
     let cookie = answer.headers[header::SET_COOKIE].to_str().unwrap();
     assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"));
@@ -270,12 +270,11 @@ async fn a_redacted_link_shows_no_paths_names_or_settings() {
         .await
         .read();
     assert!(detail.summary.name.starts_with("Run "));
-    assert!(
-        detail
-            .settings
-            .iter()
-            .all(|(_, value)| value == "(redacted)")
-    );
+    let full: RunDetail = team(&server, Method::GET, &routes::run(&run.id), "")
+        .await
+        .read();
+    assert_eq!(detail.settings, full.settings, "numbers and switches");
+    assert!(detail.summary.content_hash.is_empty() && detail.summary.created_ms == 0);
     let tile = TileId::covering(0, u64::from(run.devices[0].events));
     let mut paths = vec![routes::run(&run.id), routes::marks(&run.id, 0)];
     paths.extend(["svg", "md"].map(|format| routes::card(&run.id, format)));
@@ -324,7 +323,7 @@ async fn the_preview_tells_what_redaction_changes() {
     let of = |what: &str| preview.examples.iter().find(|text| text.what == what);
     assert_eq!(of("name").unwrap().before, run.name);
     let file = of("file").unwrap();
-    assert!(file.before.starts_with('/') && file.after.starts_with("…/"));
+    assert!(file.before.starts_with('/') && !file.after.starts_with('/'));
 }
 
 #[tokio::test(flavor = "multi_thread")]

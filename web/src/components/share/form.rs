@@ -21,6 +21,13 @@ const LIVES: [(&str, Option<u32>); 5] = [
     ("never", None),
 ];
 
+/// What a redacted link tells, and what it does not.
+const ABOUT_REDACTION: &str = "\
+    Names of PyTorch, of well-known packages and of Python, sizes, counts and line numbers are \
+    shown. Your own files, functions, scopes, metadata and settings get stand-ins, the same ones \
+    everywhere in this link and in no other. What is searched for is left out. The note and the \
+    name that you type below are shown as they are.";
+
 /// The entry that is chosen at first.
 const FIRST_LIFE: usize = 2;
 
@@ -214,6 +221,11 @@ fn KindField(kind: RwSignal<ShareKind>) -> impl IntoView {
 
 #[component]
 fn RedactionField(redacted: RwSignal<bool>, target: ShareTarget) -> impl IntoView {
+    let about = move || {
+        redacted
+            .get()
+            .then(|| view! { <p class="muted">{ABOUT_REDACTION}</p> })
+    };
     let preview = move || {
         let runs = target.runs().to_vec();
         redacted.get().then(|| view! { <Preview runs=runs/> })
@@ -225,8 +237,9 @@ fn RedactionField(redacted: RwSignal<bool>, target: ShareTarget) -> impl IntoVie
                 prop:checked=redacted
                 on:change=move |event| redacted.set(event_target_checked(&event))
             />
-            "Leave out user names, absolute paths and metadata"
+            "Show only what is known to be harmless"
         </label>
+        {about}
         {preview}
     }
 }

@@ -28,9 +28,10 @@ fn PreviewOf(run: RunId) -> impl IntoView {
         Some(Ok(preview)) => {
             let rows = preview.examples.into_iter().map(row).collect_view();
             let all = plural(u64::from(preview.changed), "text");
+            let caption = format!("{all} will change, for example (each link has its own words):");
             view! {
                 <table>
-                    <caption>{format!("{all} will change, for example:")}</caption>
+                    <caption>{caption}</caption>
                     <thead>
                         <tr><th>"What"</th><th>"In the data"</th><th>"Behind the link"</th></tr>
                     </thead>
@@ -43,9 +44,5 @@ fn PreviewOf(run: RunId) -> impl IntoView {
 }
 
 fn row(text: RedactedText) -> impl IntoView {
-    let after = match text.after.as_str() {
-        "" => view! { <em class="muted">"left out"</em> }.into_any(),
-        _ => view! { <span>{text.after}</span> }.into_any(),
-    };
-    view! { <tr><th scope="row">{text.what}</th><td>{text.before}</td><td>{after}</td></tr> }
+    view! { <tr><th scope="row">{text.what}</th><td>{text.before}</td><td>{text.after}</td></tr> }
 }

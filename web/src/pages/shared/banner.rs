@@ -17,7 +17,7 @@ pub fn sentence(share: &Share) -> String {
         },
     ];
     if share.redaction == Redaction::Redacted {
-        parts.push("names, paths and metadata are left out".to_owned());
+        parts.push("names have stand-ins".to_owned());
     }
     if !share.created_by.is_empty() {
         parts.push(format!("from {}", share.created_by));
@@ -66,8 +66,8 @@ mod tests {
         };
         assert_eq!(
             sentence(&share),
-            "Read-only link without login · expires 1970-01-02 00:00 UTC · names, paths and \
-             metadata are left out · from Kim"
+            "Read-only link without login · expires 1970-01-02 00:00 UTC · names have stand-ins \
+             · from Kim"
         );
     }
 }

@@ -1,0 +1,94 @@
+//! What redaction changes, for a look before a link is made.
+
+use super::{Key, names, note};
+use crate::trace::{DeviceTrace, Trace};
+use std::collections::BTreeSet;
+
+/// What a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    /// The file of a frame.
+    File,
+    /// The function of a frame.
+    Function,
+    /// A named scope.
+    Scope,
+    /// The name of a step.
+    Step,
+    /// Metadata or compile context.
+    Metadata,
+    /// An allocator setting.
+    Setting,
+    /// A finding about the data.
+    Finding,
+}
+
+/// A text that redaction changes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Change {
+    /// What it is.
+    pub what: What,
+    /// As it is.
+    pub before: String,
+    /// As it will be.
+    pub after: String,
+}
+
+/// Texts so far.
+#[derive(Default)]
+struct Changes(BTreeSet<Change>);
+
+impl Changes {
+    fn add(&mut self, what: What, before: &str, after: String) {
+        if before != after {
+            let before = before.to_owned();
+            self.0.insert(Change {
+                what,
+                before,
+                after,
+            });
+        }
+    }
+}
+
+/// Every distinct text that [`super::trace`] changes with this key, in order.
+pub fn changes(trace: &Trace, key: Key) -> BTreeSet<Change> {
+    let mut found = Changes::default();
+    for frame in trace.stacks.all_frames() {
+        let [file, name] = [frame.filename, frame.name].map(|text| trace.stacks.str(text));
+        found.add(What::File, file, key.file(file));
+        found.add(What::Function, name, key.function(name, file));
+    }
+    for device in &trace.devices {
+        of_device(trace, device, key, &mut found);
+    }
+    for (name, value) in &trace.format.settings {
+        let (shown, told) = key.setting(name, value);
+        let after = format!("{shown}: {told}");
+        found.add(What::Setting, &format!("{name}: {value}"), after);
+    }
+    for finding in &trace.quality {
+        found.add(What::Finding, &finding.detail, note(finding).detail);
+    }
+    found.0
+}
+
+fn of_device(trace: &Trace, device: &DeviceTrace, key: Key, found: &mut Changes) {
+    let text = |string| trace.stacks.str(string);
+    for scope in &device.annotations {
+        let name = text(scope.name);
+        found.add(What::Scope, name, key.scope(name));
+    }
+    for step in &device.steps {
+        found.add(What::Step, &step.name, names::step(step));
+    }
+    let contexts = device.blocks.kinds.iter();
+    for context in contexts.filter_map(|kind| kind.compile_context).map(text) {
+        found.add(What::Metadata, context, key.context(context));
+    }
+    let of_blocks = device.blocks.kinds.iter().map(|kind| kind.metadata);
+    let of_events = device.events.others.iter().map(|other| other.metadata);
+    for metadata in of_blocks.chain(of_events).flatten().map(text) {
+        found.add(What::Metadata, metadata, key.metadata(metadata));
+    }
+}

@@ -1,0 +1,108 @@
+//! What each kind of text becomes: itself when it is known, else a stand-in.
+
+use super::{Key, known, native};
+use crate::steps::family_name;
+use crate::trace::Step;
+
+/// Endings of files that are kept: what is Python is told by them.
+const ENDINGS: [&str; 14] = [
+    ".py", ".pyx", ".pyi", ".ipynb", ".so", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp",
+    ".rs", ".o",
+];
+
+/// A longer run of digits counts nothing: it is a telephone number.
+const COUNT_DIGITS: usize = 6;
+
+impl Key {
+    /// The file of a frame.
+    pub fn file(&self, path: &str) -> String {
+        if let Some(shown) = known::file(path) {
+            return shown;
+        }
+        let path = path.replace('\\', "/");
+        let (installed, path) = match known::installed(&path) {
+            Some(tail) => (known::INSTALLED, tail),
+            None => ("", path.as_str()),
+        };
+        let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let ending = ENDINGS.into_iter().find(|ending| name.ends_with(ending));
+        let stem = format!("file-{}", self.word(name));
+        // Notebooks and `exec` have names in brackets, which says that they are Python.
+        let file = match name.starts_with('<') {
+            true => format!("<{stem}>"),
+            false => format!("{stem}{}", ending.unwrap_or_default()),
+        };
+        if directory.is_empty() {
+            return format!("{installed}{file}");
+        }
+        // What an optimizer allocates is told by this folder.
+        let optim = match directory.split('/').any(|part| part == "optim") {
+            true => "/optim",
+            false => "",
+        };
+        format!(
+            "{installed}directory-{}{optim}/{file}",
+            self.word(directory)
+        )
+    }
+
+    /// The function of a frame in a file.
+    pub fn function(&self, name: &str, file: &str) -> String {
+        if is_told(name, file) {
+            return name.to_owned();
+        }
+        // Names of C++ are told by their colons.
+        let native = if name.contains("::") { "native::" } else { "" };
+        format!("{native}function-{}", self.word(name))
+    }
+
+    /// A named scope: its numbers stay, for they say which belong together.
+    pub fn scope(&self, name: &str) -> String {
+        if known::scope(name) {
+            return name.to_owned();
+        }
+        let numbers = name.split(|c: char| !c.is_ascii_digit());
+        let counts = numbers.filter(|n| (1..=COUNT_DIGITS).contains(&n.len()));
+        let word = format!("scope-{}", self.word(&family_name(name)));
+        counts.fold(word, |text, count| text + " " + count)
+    }
+
+    /// Metadata of a block or an event.
+    pub fn metadata(&self, text: &str) -> String {
+        self.unless(known::metadata(text), "metadata", text)
+    }
+
+    /// The compile context of a block.
+    pub fn context(&self, text: &str) -> String {
+        self.unless(known::context(text), "context", text)
+    }
+
+    /// Name and value of an allocator setting.
+    pub fn setting(&self, name: &str, value: &str) -> (String, String) {
+        let is_known = known::setting(name);
+        (
+            self.unless(is_known, "setting", name),
+            self.unless(is_known && known::value(value), "value", value),
+        )
+    }
+
+    fn unless(&self, is_known: bool, kind: &str, text: &str) -> String {
+        match is_known || text.is_empty() {
+            true => text.to_owned(),
+            false => format!("{kind}-{}", self.word(text)),
+        }
+    }
+}
+
+/// Whether the name of a function in a file is told.
+pub(super) fn is_told(name: &str, file: &str) -> bool {
+    known::function(name, file) || native::is_known(name)
+}
+
+/// What a step is called.
+pub(super) fn step(step: &Step) -> String {
+    match known::scope(&step.name) {
+        true => step.name.clone(),
+        false => format!("step {}", step.index),
+    }
+}

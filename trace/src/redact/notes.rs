@@ -1,0 +1,88 @@
+//! Findings about the data. They are our own sentences, kept with the run by whatever version
+//! found them: what is not one of them any more is told by its kind alone.
+
+use crate::trace::QualityNote;
+
+/// Kinds of findings.
+const CODES: [&str; 20] = [
+    "no_events",
+    "state_only",
+    "no_segments",
+    "unknown_keys",
+    "trailing_bytes",
+    "host_memory_not_shown",
+    "ring_wrapped",
+    "late_start",
+    "no_stacks",
+    "no_python_frames",
+    "no_times",
+    "time_backwards",
+    "addresses_not_predicted",
+    "sizes_inferred",
+    "outside_segments",
+    "segments_newer",
+    "segment_events_unexplained",
+    "double_allocs",
+    "end_differs",
+    "steps_inferred",
+];
+
+/// The parts of our sentences, with `#` for each number.
+const CLAUSES: &[&str] = &[
+    "the file holds no events",
+    "recording was never started, or was stopped before the dump",
+    "only the state at the end is known",
+    "the file holds a single event",
+    "it was recorded with enabled=\"state\" (or torch #.#'s default), which keeps no history",
+    "the file has no segments",
+    "memory from before the first event is unknown, and so are true block sizes",
+    "# bytes after the end of the snapshot",
+    "# entries of pinned host memory are in the file and not shown",
+    "the ring of events probably wrapped",
+    "# frees have no allocation, and there are # events",
+    "# frees have no allocation, and there are exactly # events",
+    "# scopes ended before the first event",
+    "What was freed unseen before the first event is missing",
+    "raise max_entries",
+    "recording began after # blocks had been allocated that were freed later",
+    "where they were allocated is unknown",
+    "# % of allocations have no stack",
+    "# % of allocations have no Python frame (made by autograd's threads)",
+    "events have no times (torch before #.#)",
+    "time runs backwards at # events",
+    "order is by event",
+    "the allocator's rules predict # of # addresses",
+    "the recorded ones are used",
+    "the true size of # blocks from before the trace was inferred from what was placed beside them",
+    "# blocks lie at addresses that were not free in any segment",
+    "# segment events name segments that were in use or unknown",
+    "# addresses were handed out again without having been freed",
+    "# blocks at the end of the trace differ from the segments",
+    "another thread allocated while the snapshot was taken",
+    "requested ends at # bytes by the trace and # by the segments",
+    "allocated ends at # bytes by the trace and # by the segments",
+    "active ends at # bytes by the trace and # by the segments",
+    "reserved ends at # bytes by the trace and # by the segments",
+    "no annotation marks the steps",
+    "they were inferred from what repeats",
+];
+
+/// What is told of a finding.
+pub fn note(finding: &QualityNote) -> QualityNote {
+    let code = match CODES.contains(&finding.code.as_str()) {
+        true => finding.code.clone(),
+        false => "other_finding".to_owned(),
+    };
+    let detail = match code.as_str() {
+        _ if is_ours(&finding.detail) => finding.detail.clone(),
+        "unknown_keys" => "the file has keys that this version ignores".to_owned(),
+        code => code.replace('_', " "),
+    };
+    QualityNote { code, detail }
+}
+
+fn is_ours(detail: &str) -> bool {
+    let pattern = crate::steps::family_name(detail);
+    let mut clauses = pattern.split("; ").flat_map(|part| part.split(": "));
+    clauses.all(|clause| clause.split(". ").all(|part| CLAUSES.contains(&part)))
+}
