@@ -151,10 +151,14 @@ has_browser() {
     [ -n "$found" ] && { [ -n "${CHROMEDRIVER:-}" ] || have chromedriver; }
 }
 
+has_firefox() { [ -n "${FIREFOX:-}" ] || have firefox-esr || have firefox; }
+
 need_browser() {
     has_browser || install_packages chromium chromium-driver ||
         die "the browser tests need Chromium and its driver: install both, or set CHROMIUM and" \
             "CHROMEDRIVER to where they are."
+    has_firefox || install_packages firefox-esr ||
+        die "the browser tests need Firefox too: install it, or set FIREFOX to where it is."
 }
 
 # ---------------------------------------------------------------------------------------- progress

@@ -85,6 +85,10 @@ id!(
     BenchRowId, "row_", "a bench row id"
 );
 id!(
+    /// A browser that typed the access token. It names the session and opens nothing by itself.
+    SessionId, "ses_", "a session id"
+);
+id!(
     /// A comparison that was recorded.
     ComparisonId, "cmp_", "a comparison id"
 );

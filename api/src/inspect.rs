@@ -3,7 +3,12 @@
 //! One document on stdout: the object itself for one file, an array of them for several.
 
 use crate::leaks::{ForwardOp, Pattern};
+use crate::timeline::FrameText;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use trace::categories::Category;
+use trace::steps::levels::Level;
+use trace::steps::recording::Recording;
 use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource};
 use trace::units::{Bytes, EventIdx};
 
@@ -16,6 +21,9 @@ pub struct Inspection {
     pub format: Format,
     /// Its devices.
     pub devices: Vec<Device>,
+    /// What the recording holds; `null` without devices.
+    #[serde(default)]
+    pub recording: Option<Recording>,
     /// Steps of the device that has most of them.
     pub steps: Steps,
     /// Whether memory is left behind, step after step.
@@ -54,6 +62,54 @@ pub struct Device {
     pub preexisting_blocks: u32,
     /// How well the allocator's rules reproduced the trace.
     pub fidelity: Fidelity,
+    /// What *allocated* consists of after the last event, by category, inferred; categories that
+    /// hold nothing are left out.
+    pub categories_at_end: BTreeMap<Category, Bytes>,
+    /// The same where *allocated* peaks.
+    pub categories_at_peak: BTreeMap<Category, Bytes>,
+    /// The blocks that are allocated after the last event, by address; with `--live`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<Vec<LiveBlock>>,
+    /// Failed allocations, in order.
+    pub out_of_memory: Vec<OutOfMemory>,
+}
+
+/// A block that is allocated after the last event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveBlock {
+    /// First address, `0x` and hexadecimal digits.
+    pub address: String,
+    /// Bytes of the block.
+    pub size: Bytes,
+    /// What it is for.
+    pub category: Category,
+    /// Whether that is inferred rather than noted by the recorder.
+    pub inferred: bool,
+    /// Where it was allocated, in one line.
+    pub site: String,
+}
+
+/// A failed allocation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutOfMemory {
+    /// The event.
+    pub event: EventIdx,
+    /// Position of the step in which it failed.
+    pub step: Option<u32>,
+    /// What could not be had.
+    pub asked: Bytes,
+    /// What the driver had free.
+    pub free: Bytes,
+    /// The process's own limit at most, where one must have refused since the driver had enough.
+    pub limit: Option<Bytes>,
+    /// *Allocated* then.
+    pub allocated: Bytes,
+    /// *Reserved* then.
+    pub reserved: Bytes,
+    /// Who asked; `null` without a stack.
+    pub frame: Option<FrameText>,
+    /// What was allocated, by category, as inferred.
+    pub held: BTreeMap<Category, Bytes>,
 }
 
 /// Steps of one device.
@@ -63,6 +119,12 @@ pub struct Steps {
     pub device: Option<u32>,
     /// Where they come from.
     pub source: StepSource,
+    /// The loops that can be taken for steps, fewest iterations first.
+    #[serde(default)]
+    pub levels: Vec<Level>,
+    /// The key of the one that is; `null` without steps, or where they are no listed loop's.
+    #[serde(default)]
+    pub chosen: Option<String>,
     /// The steps.
     pub items: Vec<StepLevels>,
 }

@@ -7,6 +7,7 @@ pub mod alive;
 pub mod bench;
 pub mod compare;
 pub mod compare_view;
+pub mod contents;
 pub mod ids;
 pub mod inspect;
 pub mod leaks;

@@ -27,8 +27,19 @@ pub enum ProblemCode {
     Interrupted,
     /// The user cancelled it.
     Cancelled,
+    /// This client has asked for too much at a time; the header `Retry-After` says when to ask
+    /// again.
+    TooMany,
+    /// All clients together have; `Retry-After` says when to ask again.
+    Busy,
+    /// The client sent too little in too much time.
+    TooSlow,
     /// A format or link from a newer version.
     TooNew,
+    /// A stored file is not what was uploaded, or is gone; `tidemark doctor` has the details.
+    Damaged,
+    /// The server cannot do that now; the log has the details.
+    Unavailable,
     /// A defect of the server; the log has the details.
     Internal,
 }

@@ -4,8 +4,10 @@
 
 use crate::alive::AllocationFilter;
 use crate::compare_view::CompareState;
-use crate::ids::{BenchId, BenchRowId, ComparisonId, RunId, ShareId, UploadId};
+use crate::contents::Contents;
+use crate::ids::{BenchId, BenchRowId, ComparisonId, RunId, SessionId, ShareId, UploadId};
 use crate::leaks::Leaks;
+use crate::query::encode;
 use crate::timeline::Marks;
 use trace::alive::Dimension;
 use trace::tiles::{self, GroupBy, TileId};
@@ -18,6 +20,14 @@ pub const OPENAPI: &str = "/api/openapi.json";
 pub const SERVER: &str = "/api/server";
 /// `POST {token}`: type the access token once; answers with a cookie. `DELETE`: forget it.
 pub const SESSION: &str = "/api/session";
+/// `GET`: the sessions that have not ended ([`crate::runs::Sessions`]).
+pub const SESSIONS: &str = "/api/sessions";
+
+/// `DELETE`: ends a session.
+pub fn session(session: &SessionId) -> String {
+    format!("/api/sessions/{session}")
+}
+
 /// `GET`: server-sent [`crate::progress::ServerEvent`]s.
 pub const EVENTS: &str = "/api/events";
 /// `GET`: list of runs.
@@ -85,6 +95,22 @@ pub fn marks(run: &RunId, device: u32) -> String {
         "/api/runs/{run}/devices/{device}/marks?v={}",
         Marks::VERSION
     )
+}
+
+/// `GET`: what the recording holds ([`Contents`]).
+pub fn contents(run: &RunId, device: u32) -> String {
+    format!(
+        "/api/runs/{run}/devices/{device}/contents?v={}",
+        Contents::VERSION
+    )
+}
+
+/// The same question where the iterations of another loop are the steps: the key of a
+/// [`trace::steps::levels::Level`].
+pub fn with_steps(path: String, level: Option<&str>) -> String {
+    let Some(level) = level else { return path };
+    let sign = if path.contains('?') { '&' } else { '?' };
+    format!("{path}{sign}steps={}", encode(level))
 }
 
 /// `GET`: one block ([`crate::timeline::BlockDetail`]).

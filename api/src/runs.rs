@@ -1,6 +1,6 @@
 //! Runs: what the list and the head of a run page show.
 
-use crate::ids::{RunId, UploadId};
+use crate::ids::{RunId, SessionId, UploadId};
 use crate::leaks::LeakSummary;
 use serde::{Deserialize, Serialize};
 use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource};
@@ -168,6 +168,36 @@ pub enum Access {
     Granted,
     /// A token is needed: ask for it.
     TokenNeeded,
+}
+
+/// A browser that typed the access token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Session {
+    /// Names it.
+    pub id: SessionId,
+    /// When the token was typed.
+    pub created_ms: i64,
+    /// When it ends by itself.
+    pub expires_ms: i64,
+    /// From which address the token was typed.
+    pub address: String,
+    /// What the browser called itself then.
+    pub agent: String,
+    /// Whether it is the one that asks.
+    pub current: bool,
+}
+
+/// Who has typed the access token, and how often somebody typed a wrong one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Sessions {
+    /// Those that have not ended, newest first.
+    pub sessions: Vec<Session>,
+    /// Wrong tokens and links since the server was started.
+    pub wrong: u64,
+    /// Tokens and links that were not looked at, because too many before them were wrong.
+    pub refused: u64,
 }
 
 /// `POST` of the access token.

@@ -24,7 +24,7 @@ pub struct Marks {
 
 impl Marks {
     /// Version of their meaning; part of their address.
-    pub const VERSION: u32 = 1;
+    pub const VERSION: u32 = 2;
 
     /// Named scopes sent at most; the rest is counted.
     pub const MAX_ANNOTATIONS: usize = 4000;
@@ -44,7 +44,7 @@ pub struct AnnotationMark {
 }
 
 /// A failed allocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OomMark {
     /// The event.
@@ -53,6 +53,18 @@ pub struct OomMark {
     pub size: Bytes,
     /// What the driver had free.
     pub device_free: Bytes,
+    /// Position of the step in which it failed.
+    pub step: Option<u32>,
+    /// The process's own limit at most, where one must have refused since the driver had enough.
+    pub limit: Option<Bytes>,
+    /// *Allocated* then.
+    pub allocated: Bytes,
+    /// *Reserved* then.
+    pub reserved: Bytes,
+    /// Who asked; absent without a stack.
+    pub frame: Option<FrameText>,
+    /// What was allocated, by category, as inferred, most bytes first.
+    pub held: Vec<(String, Bytes)>,
 }
 
 /// One frame of a stack.

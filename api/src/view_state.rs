@@ -7,11 +7,13 @@
 //! [`AllocationFilter`], of which `site` is also the leak group that is selected.
 //! Version 3 adds what the bands of growth stand for, and the group that was selected among them:
 //! `grow=module&of=module:train`.
+//! Version 4 adds the loop whose iterations are the steps: `steps=train.main`.
 //!
 //! Defaults are left out. A newer version than [`VERSION`] is refused with a clear sentence; every
 //! older one is upgraded step by step.
 
 use crate::alive::AllocationFilter;
+use crate::query::{decode, encode};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use trace::alive::Dimension;
@@ -20,7 +22,7 @@ use trace::trace::BlockIdx;
 use trace::units::EventIdx;
 
 /// The version written.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// What version 1 knew; it ignored every other key.
 const KEYS_OF_1: [&str; 10] = [
@@ -29,6 +31,12 @@ const KEYS_OF_1: [&str; 10] = [
 
 /// What version 3 added; version 2 ignored it.
 const KEYS_SINCE_3: [&str; 2] = ["grow", "of"];
+
+/// What version 4 added; version 3 ignored it.
+const KEYS_SINCE_4: [&str; 1] = ["steps"];
+
+/// Longer keys of loops are none.
+const MAX_LEVEL: usize = 256;
 
 /// What is shown below the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -103,6 +111,8 @@ pub enum Selection {
 pub struct ViewState {
     /// CUDA ordinal; `None`: the device with most events.
     pub device: Option<u32>,
+    /// The key of the loop whose iterations are the steps; `None`: the one that is found.
+    pub steps: Option<String>,
     /// First and last visible event, fractional; `None`: all.
     pub window: Option<(f64, f64)>,
     /// Lowest and highest visible level, bytes; `None`: from zero to what the trace needs.
@@ -151,6 +161,9 @@ impl fmt::Display for ViewState {
         write!(f, "v={VERSION}")?;
         if let Some(device) = self.device {
             write!(f, "&dev={device}")?;
+        }
+        if let Some(level) = &self.steps {
+            write!(f, "&steps={}", encode(level))?;
         }
         if let Some((from, to)) = self.window {
             // Two digits of an event are far below a pixel; rounding outwards keeps the window.
@@ -211,6 +224,8 @@ impl ViewState {
     /// names.
     pub fn without_names(mut self) -> ViewState {
         self.root = None;
+        // A key of a loop is a file and a function.
+        self.steps = None;
         self.filter = self.filter.without_names();
         self
     }
@@ -247,7 +262,8 @@ impl ViewState {
 fn is_known(version: u32, key: &str) -> bool {
     match version {
         0 | 1 => KEYS_OF_1.contains(&key),
-        2 => !KEYS_SINCE_3.contains(&key),
+        2 => !KEYS_SINCE_3.contains(&key) && !KEYS_SINCE_4.contains(&key),
+        3 => !KEYS_SINCE_4.contains(&key),
         _ => true,
     }
 }
@@ -267,6 +283,7 @@ impl Reading {
         let state = &mut self.state;
         match key {
             "dev" => set(&mut state.device, value.parse().ok().map(Some), "dev"),
+            "steps" => set(&mut state.steps, level(value).map(Some), "steps"),
             "from" => set(&mut self.window.0, finite(value).map(Some), "from"),
             "to" => set(&mut self.window.1, finite(value).map(Some), "to"),
             "low" => set(&mut self.levels.0, finite(value).map(Some), "low"),
@@ -354,6 +371,11 @@ fn chart(value: &str) -> Option<Chart> {
     }
 }
 
+fn level(value: &str) -> Option<String> {
+    let level = decode(value);
+    (!level.is_empty() && level.len() <= MAX_LEVEL).then_some(level)
+}
+
 fn event(value: &str) -> Option<EventIdx> {
     value.parse().ok().map(EventIdx)
 }
@@ -374,6 +396,7 @@ mod tests {
     fn a_view_survives_its_query() {
         let state = ViewState {
             device: Some(1),
+            steps: Some("train & more.main-2".to_owned()),
             window: Some((120.5, 9000.25)),
             levels: Some((4096.0, 81_604_378_624.0)),
             axis: Axis::Time,
@@ -463,7 +486,17 @@ mod tests {
         };
         let link = "v=2&tab=leaks&by=module&site=z4096";
         assert_eq!(ViewState::parse(link), Ok((expected.clone(), vec![])));
-        let ignored = format!("{link}&grow=file&of=file:a.py");
+        let ignored = format!("{link}&grow=file&of=file:a.py&steps=a.b");
         assert_eq!(ViewState::parse(&ignored), Ok((expected, vec![])));
+    }
+
+    #[test]
+    fn links_of_version_3_open_what_they_did() {
+        let expected = ViewState {
+            growth_by: Some(Dimension::Module),
+            ..ViewState::default()
+        };
+        let link = "v=3&grow=module&steps=train.main";
+        assert_eq!(ViewState::parse(link), Ok((expected, vec![])));
     }
 }

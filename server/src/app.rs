@@ -2,23 +2,35 @@
 
 use crate::access::Gate;
 use crate::bench::Benches;
-use crate::blobs::{BlobError, Blobs};
+use crate::blobs::{BlobError, Blobs, Claim, Owner, Ownership};
+use crate::cards::CardShelf;
+use crate::clients::Quota;
+use crate::clock::now_ms;
 use crate::comparisons::Comparisons;
 use crate::config::{Config, ExposedWithoutToken};
 use crate::http::error::describe;
 use crate::ingest::{IngestError, UploadLimits, Uploads};
+use crate::names;
 use crate::pictures::Pictures;
-use crate::store::{Store, StoreError};
+use crate::private::{self, Kind};
+use crate::store::{Looked, Store, StoreError};
 use crate::tensors::Tensors;
 use api::progress::ServerEvent;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 /// Events that a slow listener may fall behind before it is told to look for itself.
 const EVENTS_KEPT: usize = 256;
+
+/// When to ask again for an export that found no place: they take seconds.
+const EXPORT_RETRY: Duration = Duration::from_secs(5);
+
+/// When to ask again for a stream of events: they last as long as a page is open.
+const STREAM_RETRY: Duration = Duration::from_secs(30);
 
 /// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -71,25 +83,73 @@ pub struct App {
     pub events: broadcast::Sender<ServerEvent>,
     /// Who may read.
     pub gate: Gate,
+    /// Cards that were drawn.
+    pub cards: CardShelf,
+    /// Places for exports.
+    pub exports: Quota,
+    /// Places for streams of events.
+    pub event_streams: Quota,
+    /// What this machine calls itself.
+    pub hostname: String,
     /// Fires when the server is asked to stop.
     pub stopping: CancellationToken,
-    /// Held while the server runs; the system lets go of it even after `kill -9`.
-    _lock: File,
+    /// What whoever started the server should know, a sentence each.
+    pub notices: Vec<String>,
+    /// Held while the server runs; the system lets go of them even after `kill -9`.
+    _locks: (DataLock, Ownership),
+}
+
+/// A data folder that is ours while this lives.
+pub struct DataLock {
+    _file: Option<File>,
 }
 
 impl App {
-    /// Opens the data folder, clears up after a server that died, and starts housekeeping.
+    /// Opens the data folder, clears up after a server that died, and starts housekeeping. Where
+    /// nothing can be written, what is there is served.
     ///
     /// # Errors
     /// Why the server cannot start.
     pub async fn open(config: Config) -> Result<Arc<App>, OpenError> {
         config.check()?;
+        let mut notices = Vec::new();
         let lock = lock(&config.data)?;
-        let store = Store::open(&config.data.join("tidemark.db"))?;
-        let blobs = match &config.blobs {
-            Some(address) => Blobs::open(address)?,
-            None => Blobs::folder(&config.data.join("blobs"))?,
-        };
+        notices.extend(tighten(&config.data, Kind::Data));
+        let store = Store::open(&config.data.join(DATABASE))?;
+        if store.looked() == Looked::Part {
+            tracing::info!("the database is large: `tidemark doctor` looks at all of it");
+        }
+        let blobs = open_blobs(&config)?;
+        if let Some(address) = &config.blobs {
+            notices.extend(tighten(Path::new(address), Kind::Blobs));
+        }
+        let owner = owner_of(&config.data, &store);
+        let ownership = blobs.claim(&owner, Claim::Own).await?;
+        let app = App::assemble(config, store, blobs, (lock, ownership)).await?;
+        if let Some(refusal) = app.store.refusal() {
+            notices.push(format!("{refusal}. Nothing new is taken"));
+        } else if let Err(error) = app.recover().await {
+            match error.refuses_writes() {
+                true => notices.push(format!(
+                    "cannot clear up after the last run of the server: {error}. What is there is \
+                     served; restart once there is room"
+                )),
+                false => return Err(error.into()),
+            }
+        }
+        let app = Arc::new(App { notices, ..app });
+        if app.store.refusal().is_none() {
+            app.keep_house()?;
+        }
+        Ok(app)
+    }
+
+    async fn assemble(
+        config: Config,
+        store: Store,
+        blobs: Blobs,
+        locks: (DataLock, Ownership),
+    ) -> Result<App, StoreError> {
         let cache = usize::try_from(config.cache.get()).unwrap_or(usize::MAX);
         let pictures = Pictures::new(store.clone(), cache);
         let events = broadcast::Sender::new(EVENTS_KEPT);
@@ -104,18 +164,23 @@ impl App {
             events.clone(),
             describe,
             limits,
+            &config.clients,
         );
-        uploads.recover().await?;
         let benches = Benches::new(
             store.clone(),
             uploads.clone(),
             events.clone(),
             config.bench.clone(),
+            config.clients.bench_rows,
             config.data.join("bench"),
         );
-        benches.recover().await?;
-        let app = App {
-            gate: Gate::new(config.token.as_ref()),
+        let clients = &config.clients;
+        Ok(App {
+            gate: Gate::new(config.token.as_ref(), &store, now_ms()).await?,
+            cards: CardShelf::new(clients.cards),
+            exports: clients.exports.quota("exports", EXPORT_RETRY),
+            event_streams: clients.event_streams.quota("event streams", STREAM_RETRY),
+            hostname: names::hostname(),
             tensors: Tensors::new(store.clone()),
             config,
             store,
@@ -125,31 +190,90 @@ impl App {
             pictures,
             events,
             stopping: CancellationToken::new(),
-            _lock: lock,
-        };
-        let app = Arc::new(app);
-        let housekeeping = app.uploads.clone().keep_house();
-        if let Some(level) = app.config.repack_level {
-            let stopping = app.stopping.clone();
-            let started = app.uploads.repack_in_background(level, stopping);
+            notices: Vec::new(),
+            _locks: locks,
+        })
+    }
+
+    async fn recover(&self) -> Result<(), IngestError> {
+        self.uploads.recover().await?;
+        Ok(self.benches.recover().await?)
+    }
+
+    fn keep_house(&self) -> Result<(), OpenError> {
+        let housekeeping = self.uploads.clone().keep_house();
+        if let Some(level) = self.config.repack_level {
+            let stopping = self.stopping.clone();
+            let started = self.uploads.repack_in_background(level, stopping);
             started.map_err(OpenError::Thread)?;
         }
-        tokio::spawn(app.stopping.clone().run_until_cancelled_owned(housekeeping));
-        tokio::spawn(app.benches.clone().work(app.stopping.clone()));
-        Ok(app)
+        let stopping = &self.stopping;
+        tokio::spawn(stopping.clone().run_until_cancelled_owned(housekeeping));
+        tokio::spawn(self.benches.clone().work(stopping.clone()));
+        Ok(())
     }
 }
 
-fn lock(folder: &Path) -> Result<File, OpenError> {
+/// The database's file in the data folder.
+pub const DATABASE: &str = "tidemark.db";
+
+/// Where a server with this configuration keeps its blobs.
+///
+/// # Errors
+/// When there is no such place.
+pub fn open_blobs(config: &Config) -> Result<Blobs, BlobError> {
+    match &config.blobs {
+        Some(address) => Blobs::open(address),
+        None => Blobs::folder(&config.data.join("blobs")),
+    }
+}
+
+/// Whose the blobs of this data folder are.
+pub fn owner_of(data: &Path, store: &Store) -> Owner {
+    let data = data.canonicalize().unwrap_or_else(|_| data.to_owned());
+    Owner {
+        database: store.id().to_owned(),
+        data: data.display().to_string(),
+    }
+}
+
+/// Keeps every other server out of a data folder, which is made when it is not there.
+///
+/// # Errors
+/// [`OpenError::InUse`].
+pub fn lock(folder: &Path) -> Result<DataLock, OpenError> {
     let failed = |source| OpenError::Folder {
         folder: folder.to_owned(),
         source,
     };
-    std::fs::create_dir_all(folder).map_err(failed)?;
-    let file = File::create(folder.join("lock")).map_err(failed)?;
+    if !folder.is_dir() {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let path = folder.join("lock");
+    let file = match File::create(&path).or_else(|_| File::open(&path)) {
+        Ok(file) => file,
+        // A folder that nothing can be written to needs no lock against writers.
+        Err(_) if folder.join(DATABASE).exists() => return Ok(DataLock { _file: None }),
+        Err(source) => return Err(failed(source)),
+    };
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(DataLock { _file: Some(file) }),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse(folder.to_owned())),
         Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
+/// Closes a folder to others, and says so.
+fn tighten(folder: &Path, kind: Kind) -> Option<String> {
+    let place = folder.display();
+    match private::tighten(folder, kind) {
+        Ok(0) => None,
+        Ok(closed) => Some(format!(
+            "{closed} files and folders in {place} could be read by other users; now they cannot"
+        )),
+        Err(error) if folder.is_dir() => Some(format!(
+            "other users may be able to read {place}, and that cannot be changed: {error}"
+        )),
+        Err(_) => None,
     }
 }

@@ -5,10 +5,16 @@
 //! compressed is stored as it is; everything else as zstd. Either way the stored object unpacks to
 //! the snapshot with [`crate::ingest::decompress`].
 
+mod owner;
+mod survey;
+
+pub use owner::{Claim, Owner, Ownership};
+pub use survey::Found;
+
 use crate::store::{BlobCodec, BlobRow};
 use api::ids::UploadId;
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
@@ -42,8 +48,26 @@ pub enum BlobError {
     #[error("the blob store failed")]
     Store(#[source] object_store::Error),
     /// The stored bytes are not those that were uploaded.
-    #[error("blob {0} is damaged")]
+    #[error("the stored file {0} is damaged: its bytes are not those that were uploaded")]
     Damaged(String),
+    /// The stored bytes are gone.
+    #[error("the stored file {0} is missing")]
+    Missing(String),
+    /// Another server uses the store right now.
+    #[error("the blobs in {0} are in use by another tidemark; stop it or name another --blobs")]
+    InUse(String),
+    /// The store belongs to another database.
+    #[error(
+        "the blobs in {place} belong to the database in {data}: two data folders cannot share \
+         them. Name another --blobs; or, if that database is gone for good, take them over with \
+         `tidemark doctor --adopt`"
+    )]
+    NotOurs {
+        /// Where they are.
+        place: String,
+        /// Whose they are.
+        data: String,
+    },
     /// Compression failed.
     #[error("a blob cannot be packed or unpacked")]
     Packing(#[source] std::io::Error),
@@ -100,12 +124,14 @@ impl Blobs {
     /// # Errors
     /// When it cannot be made.
     pub fn folder(folder: &Path) -> Result<Blobs, BlobError> {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            BlobError::Address(format!(
-                "cannot make the folder {}: {error}",
-                folder.display()
-            ))
-        })?;
+        if !folder.is_dir() {
+            std::fs::create_dir_all(folder).map_err(|error| {
+                BlobError::Address(format!(
+                    "cannot make the folder {}: {error}",
+                    folder.display()
+                ))
+            })?;
+        }
         let objects = LocalFileSystem::new_with_prefix(folder)?
             .with_automatic_cleanup(true)
             // The database may only know of bytes that survive a power cut.
@@ -185,11 +211,14 @@ impl Blobs {
         }
     }
 
-    /// Removes a blob that the database has forgotten.
-    pub async fn remove(&self, hash: &str) {
+    /// Removes a blob whose removal the database has recorded.
+    ///
+    /// # Errors
+    /// When the store refuses; then it is to be tried again.
+    pub async fn remove(&self, hash: &str) -> Result<(), BlobError> {
         match self.objects.delete(&self.key(hash)).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-            Err(error) => tracing::warn!(%error, hash, "cannot remove a blob"),
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -203,7 +232,12 @@ impl Blobs {
         hash: &str,
         mut each: impl FnMut(&Bytes) -> Result<(), E>,
     ) -> Result<(), E> {
-        let failed = |error: object_store::Error| E::from(BlobError::from(error));
+        let failed = |error: object_store::Error| {
+            E::from(match error {
+                object_store::Error::NotFound { .. } => BlobError::Missing(hash.to_owned()),
+                error => BlobError::from(error),
+            })
+        };
         let object = runtime
             .block_on(self.objects.get(&self.key(hash)))
             .map_err(failed)?;
@@ -226,51 +260,10 @@ impl Blobs {
         }
     }
 
-    /// Removes what a server that died left behind: half-arrived bytes and, in a local folder,
-    /// blobs that the database does not know. (A bucket may hold other things: left alone.)
-    ///
-    /// # Errors
-    /// When the store cannot be listed.
-    pub async fn sweep(&self, known: &[String]) -> Result<usize, BlobError> {
-        let listed = self
-            .objects
-            .list(Some(&self.prefix))
-            .try_collect::<Vec<_>>()
-            .await?;
-        let incoming = self.prefix.clone().join(INCOMING);
-        let is_rest = |key: &Key| {
-            let name = key.filename().unwrap_or_default();
-            key.prefix_matches(&incoming)
-                || self.folder.is_some() && !known.iter().any(|hash| hash == name)
-        };
-        let rests = listed
-            .into_iter()
-            .map(|object| object.location)
-            .filter(is_rest);
-        let mut removed = 0;
-        for key in rests {
-            self.objects.delete(&key).await?;
-            removed += 1;
-        }
-        Ok(removed + self.sweep_parts())
-    }
-
     /// Bytes free on the disk that holds the blobs; `None` when they are not on one.
     pub fn free_bytes(&self) -> Option<u64> {
         let disk = rustix::fs::statvfs(self.folder.as_deref()?).ok()?;
         Some(disk.f_bavail.saturating_mul(disk.f_frsize))
-    }
-
-    /// `LocalFileSystem` writes parts to `NAME#1` and hides such files from its listings.
-    fn sweep_parts(&self) -> usize {
-        let Some(folder) = &self.folder else { return 0 };
-        let Ok(entries) = std::fs::read_dir(folder.join(INCOMING)) else {
-            return 0;
-        };
-        let removed = entries
-            .flatten()
-            .map(|entry| std::fs::remove_file(entry.path()));
-        removed.filter(Result::is_ok).count()
     }
 
     fn key(&self, hash: &str) -> Key {
@@ -539,7 +532,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn abandoned_and_unknown_bytes_leave_nothing_behind() {
+    async fn half_arrived_bytes_go_and_unknown_blobs_stay() {
         let folder = tempfile::tempdir().unwrap();
         let blobs = Blobs::folder(folder.path()).unwrap();
         let (inside, runtime) = (blobs.clone(), Handle::current());
@@ -555,15 +548,53 @@ mod tests {
         let lost = put(&blobs, "upl_c", b"kept, but forgotten by the database").await;
         drop(blobs.keep(&kept).await.unwrap());
         drop(blobs.keep(&lost).await.unwrap());
-        blobs
-            .sweep(std::slice::from_ref(&kept.row.hash))
-            .await
-            .unwrap();
-        assert!(blobs.has(&kept.row.hash).await.unwrap());
-        assert!(!blobs.has(&lost.row.hash).await.unwrap());
-        assert!(!blobs.has(&staged.row.hash).await.unwrap());
         let incoming = folder.path().join(INCOMING);
+        std::fs::write(incoming.join("somebody's notes"), "x").unwrap();
+        assert!(blobs.sweep_incoming().await.unwrap() >= 1);
+        let mut listed: Vec<String> = blobs
+            .list()
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|b| b.hash)
+            .collect();
+        let mut expected = vec![kept.row.hash, lost.row.hash];
+        listed.sort();
+        expected.sort();
+        assert_eq!(listed, expected);
+        assert!(!blobs.has(&staged.row.hash).await.unwrap());
         let left = std::fs::read_dir(incoming).map_or(0, Iterator::count);
-        assert_eq!(left, 0);
+        assert_eq!(left, 1, "what is not ours is left alone");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_blob_tells_how_it_is_packed_and_whether_it_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = Blobs::folder(folder.path()).unwrap();
+        let plain = put(&blobs, "upl_a", b"plain bytes, packed here").await;
+        let packed = put(&blobs, "upl_b", b"\x1f\x8b\x08\x00 packed before").await;
+        for staged in [&plain, &packed] {
+            drop(blobs.keep(staged).await.unwrap());
+        }
+        let work = move || {
+            let runtime = Handle::current();
+            for row in [&plain.row, &packed.row] {
+                assert_eq!(&blobs.identify(&runtime, &row.hash).unwrap(), row);
+                blobs.check(&runtime, row).unwrap();
+                let path = folder.path().join(&row.hash[..2]).join(&row.hash);
+                let mut bytes = std::fs::read(&path).unwrap();
+                *bytes.last_mut().unwrap() ^= 1;
+                std::fs::write(&path, &bytes).unwrap();
+                let damaged = |found: Result<(), BlobError>| {
+                    assert!(matches!(found, Err(BlobError::Damaged(_))), "{found:?}");
+                };
+                damaged(blobs.identify(&runtime, &row.hash).map(drop));
+                damaged(blobs.check(&runtime, row));
+                std::fs::remove_file(&path).unwrap();
+                let gone = blobs.check(&runtime, row);
+                assert!(matches!(gone, Err(BlobError::Missing(_))), "{gone:?}");
+            }
+        };
+        tokio::task::spawn_blocking(work).await.unwrap();
     }
 }

@@ -198,7 +198,7 @@ fn step_at(device: &DeviceTrace, event: u32) -> Option<u32> {
 async fn off_runtime<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> StoreResult<T> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = crate::work::answer(work).await;
     done.map_err(|_| StoreError::Interrupted)
 }
 

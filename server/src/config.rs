@@ -1,6 +1,8 @@
 //! What `tidemark serve` is told, checked.
 
 use crate::bench::BenchSettings;
+use crate::clients::{ClientLimits, Proxies};
+use crate::names::PublicUrl;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use trace::units::Bytes;
@@ -26,6 +28,12 @@ pub struct Config {
     pub repack_level: Option<i32>,
     /// How rows of benches are run.
     pub bench: BenchSettings,
+    /// Under which address people reach the server; it is written into links.
+    pub public_url: Option<PublicUrl>,
+    /// Proxies whose word about a client counts.
+    pub proxies: Proxies,
+    /// What clients may take.
+    pub clients: ClientLimits,
 }
 
 impl Config {
@@ -41,6 +49,9 @@ impl Config {
             cache: Bytes::mib(384),
             repack_level: None,
             bench: BenchSettings::default(),
+            public_url: None,
+            proxies: Proxies::default(),
+            clients: ClientLimits::default(),
         }
     }
 
@@ -71,33 +82,69 @@ pub struct Token(String);
 /// A token that anyone could guess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the access token must have {} to {} printable ASCII characters without spaces; \
-     `openssl rand -hex 16` makes a good one",
-    Token::SHORTEST,
+    "the access token must hold at least {} random bits, in at most {} printable ASCII characters \
+     without spaces; make one with `tidemark token` or `openssl rand -hex 32`",
+    Token::BITS,
     Token::LONGEST
 )]
 pub struct BadToken;
 
 impl Token {
-    const SHORTEST: usize = 8;
+    const BITS: u32 = 128;
     const LONGEST: usize = 512;
+
+    /// Fewer different characters are no accident: of 32 random hexadecimal digits, one such
+    /// token in a billion has so few.
+    const FEWEST_DIFFERENT: usize = 7;
 
     /// A token, without the line break that files end with.
     ///
     /// # Errors
-    /// When it is too short, too long, or cannot be sent in a header.
+    /// When it holds too few bits, is too long, or cannot be sent in a header.
     pub fn new(text: &str) -> Result<Token, BadToken> {
         let text = text.trim_end_matches(['\r', '\n']);
-        let fits = (Token::SHORTEST..=Token::LONGEST).contains(&text.len());
-        match fits && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let sendable = text.len() <= Token::LONGEST && text.bytes().all(|b| b.is_ascii_graphic());
+        match sendable && bits_of(text) >= f64::from(Token::BITS) {
             true => Ok(Token(text.to_owned())),
             false => Err(BadToken),
         }
     }
 
+    /// A new one, of 256 random bits.
+    pub fn random() -> Token {
+        Token(crate::identity::secret())
+    }
+
     /// The secret itself.
     pub fn secret(&self) -> &str {
         &self.0
+    }
+}
+
+/// Bits of a text whose characters were chosen by chance from the smallest alphabet that it fits.
+fn bits_of(text: &str) -> f64 {
+    let has = |is: fn(&u8) -> bool| text.as_bytes().iter().any(is);
+    let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let different: std::collections::HashSet<u8> = text.bytes().collect();
+    let letters = match text.bytes().all(is_hex) {
+        true => 16 - 10,
+        false => 26,
+    };
+    let alphabet = [
+        (has(u8::is_ascii_digit), 10),
+        (has(u8::is_ascii_lowercase), letters),
+        (has(u8::is_ascii_uppercase), 26),
+        // Those that base 64 adds; more would flatter passphrases.
+        (has(u8::is_ascii_punctuation), 2),
+    ];
+    let size: u32 = alphabet
+        .iter()
+        .filter(|(has, _)| *has)
+        .map(|(_, n)| n)
+        .sum();
+    match different.len() < Token::FEWEST_DIFFERENT {
+        true => 0.0,
+        false => text.len() as f64 * f64::from(size).log2(),
     }
 }
 
@@ -110,6 +157,8 @@ impl std::fmt::Debug for Token {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const GOOD: &str = "correct-horse-battery-staple-0001";
 
     #[test]
     fn only_loopback_goes_without_a_token() {
@@ -127,16 +176,29 @@ mod tests {
         check("[::1]:7878", None, true);
         check("0.0.0.0:7878", None, false);
         check("192.168.1.2:80", None, false);
-        check("0.0.0.0:7878", Some("correct-horse"), true);
+        check("0.0.0.0:7878", Some(GOOD), true);
     }
 
     #[test]
-    fn a_token_is_sendable_and_never_printed() {
+    fn a_token_cannot_be_guessed_can_be_sent_and_is_never_printed() {
         let check = |text: &str, ok: bool| assert_eq!(Token::new(text).is_ok(), ok, "{text}");
-        check("correct-horse\n", true);
-        check("short", false);
-        check("with a space", false);
-        let token = Token::new("correct-horse").unwrap();
+        check(GOOD, true);
+        check("0123456789abcdef0123456789abcdef\n", true);
+        check("0123456789abcdef0123456789abcde", false);
+        check("AZaz09-_AZaz09-_bcdefg", true);
+        check("correct-horse", false);
+        check("correct-horse-battery-staple", true);
+        check("12345678901234567890123456789012", false);
+        check(&"ab".repeat(100), false);
+        check("", false);
+        check(&format!("{GOOD} {GOOD}"), false);
+        check(&GOOD.repeat(50), false);
+        let said = Token::new("short").unwrap_err().to_string();
+        assert!(said.contains("`tidemark token`"), "{said}");
+        assert!(said.contains("`openssl rand -hex 32`"), "{said}");
+        let token = Token::random();
         assert_eq!(format!("{token:?}"), "Token(…)");
+        assert!(Token::new(token.secret()).is_ok());
+        assert_ne!(token, Token::random());
     }
 }

@@ -1,7 +1,7 @@
 //! Where ids come from: runs and comparisons are named by their content, everything else by
 //! chance.
 
-use api::ids::{BenchId, BenchRowId, ComparisonId, RunId, ShareId, UploadId};
+use api::ids::{BenchId, BenchRowId, ComparisonId, RunId, SessionId, ShareId, UploadId};
 use trace::redact::Key;
 
 /// Characters of an id after its prefix: 16 of base 62 are 95 bits.
@@ -53,6 +53,23 @@ pub fn bench_row_id() -> BenchRowId {
     by_chance(BenchRowId::PREFIX)
         .parse()
         .expect("base 62 digits are an id")
+}
+
+/// A new id for a database.
+pub fn database_id() -> String {
+    by_chance("db_")
+}
+
+/// A new id for a session. It is a name, not a secret.
+pub fn session_id() -> SessionId {
+    by_chance(SessionId::PREFIX)
+        .parse()
+        .expect("base 62 digits are an id")
+}
+
+/// A new secret of 256 random bits, hexadecimal: a session's, or a token.
+pub fn secret() -> String {
+    format!("{:032x}{:032x}", random(), random())
 }
 
 fn by_chance(prefix: &str) -> String {

@@ -87,7 +87,7 @@ async fn a_patch_is_held_against_its_baseline_and_the_link_reopens_the_view() {
         "{headline}"
     );
     assert!(headline.contains("the leak in"), "{headline}");
-    let gate = text(&browser, ".badge.gate-pass").await;
+    let gate = text(&browser, ".badge.good").await;
     assert_eq!(gate, "passes the gate");
     browser.screenshot("compare-whole").await;
 
@@ -159,7 +159,7 @@ async fn runs_are_picked_in_the_list_and_compared() {
             .await
             .contains("a new leak")
     );
-    assert_eq!(text(&browser, ".badge.gate-fail").await, "regression");
+    assert_eq!(text(&browser, ".badge.bad").await, "regression");
     browser.click(".chip:nth-child(2) .chip-button").await;
     let swapped = "return /the leak in .* is gone/.test( \
                    document.querySelector('.card-headline')?.innerText ?? '');";

@@ -173,13 +173,13 @@ async fn what_is_alive_is_drawn_zoomed_and_compared() {
             "return /root=[0-9a-f]{16}/.test(location.search);",
         )
         .await;
-    let find = "[...document.querySelectorAll('.moments .segment')].at(-1)";
+    let find = "[...document.querySelectorAll('[aria-label=Moments] .segment')].at(-1)";
     click(&browser, "the flame graph", find).await;
     let flame = "return /chart=flame/.test(location.search) && \
-                 document.querySelectorAll('.boxes.flame .box').length > 1;";
+                 document.querySelectorAll('.boxes[data-chart=flame] .box').length > 1;";
     browser.wait_until("the flame graph", flame).await;
     browser.screenshot("alive-flame").await;
-    let find = "[...document.querySelectorAll('.moments .button')].at(-1)";
+    let find = "[...document.querySelectorAll('[aria-label=Moments] .button')].at(-1)";
     click(&browser, "compare", find).await;
     let compared = "return /vs=\\d+/.test(location.search) && \
                     document.querySelectorAll('.came-and-went .share-table').length === 2;";

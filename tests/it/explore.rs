@@ -8,7 +8,7 @@ use std::time::Duration;
 use tests::{Browser, TestServer, Theme, Viewport};
 
 /// Gives the page's file dialog a file, as a person would choose it.
-async fn choose_file(browser: &Browser, path: &Path) {
+pub(crate) async fn choose_file(browser: &Browser, path: &Path) {
     let input = Locator::Css("input[type=file]");
     let input = browser.page.wait().for_element(input).await;
     let path = path.canonicalize().expect("the snapshot is there");

@@ -207,12 +207,16 @@ fn missing_rust_comes_from_debian() {
 }
 
 #[test]
-fn browser_and_driver_are_installed_once() {
+fn browsers_and_driver_are_installed_once() {
     let machine = Machine::debian();
     let outcome = machine.call("need_browser");
     assert!(outcome.success, "{}", outcome.output);
-    assert_eq!(installs(&outcome), ["chromium chromium-driver"]);
-    machine.program("chromium", "");
-    machine.program("chromedriver", "");
+    assert_eq!(
+        installs(&outcome),
+        ["chromium chromium-driver", "firefox-esr"]
+    );
+    for program in ["chromium", "chromedriver", "firefox-esr"] {
+        machine.program(program, "");
+    }
     assert!(machine.call("need_browser").calls.is_empty());
 }

@@ -6,10 +6,10 @@ use std::fs;
 use tempfile::TempDir;
 use tests::{Browser, TestServer, Theme, Viewport};
 
-const TOKEN: &str = "correct-horse";
+const TOKEN: &str = "correct-horse-battery-staple-0001";
 
 /// A view as it is written today.
-const VIEW: &str = "v=3&from=1200&to=4800&axis=time&group=file&sel=b1000";
+const VIEW: &str = "v=4&from=1200&to=4800&axis=time&group=file&sel=b1000";
 
 async fn wait_for_picture(browser: &Browser) {
     let settled = "return document.querySelector('.timeline')?.ariaBusy === 'false' && \

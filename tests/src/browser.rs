@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use fantoccini::{Client, ClientBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
@@ -12,8 +13,9 @@ use crate::chromedriver::Chromedriver;
 use crate::places;
 
 /// Chromium without a screen, without a sandbox (tests may run as root in a container) and without
-/// the network chatter that a fresh profile begins with.
-const FLAGS: [&str; 8] = [
+/// the network chatter that a fresh profile begins with. Some machines without a screen report no
+/// pointer that can hover, where pages show more than people see: here there is a mouse.
+const FLAGS: [&str; 12] = [
     "--headless=new",
     "--no-sandbox",
     "--disable-gpu",
@@ -22,6 +24,12 @@ const FLAGS: [&str; 8] = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--blink-settings=primaryHoverType=2,availableHoverTypes=2,\
+     primaryPointerType=4,availablePointerTypes=4",
+    "--font-render-hinting=none",
+    "--force-color-profile=srgb",
+    // They come and go with the picture that is taken, and the page moves with them.
+    "--hide-scrollbars",
 ];
 
 /// The two sizes that every page must look right at.
@@ -33,11 +41,39 @@ pub enum Viewport {
     Phone,
 }
 
+impl Viewport {
+    /// Width and height in CSS pixels.
+    pub const fn size(self) -> (u32, u32) {
+        match self {
+            Viewport::Desktop => (1440, 900),
+            Viewport::Phone => (390, 844),
+        }
+    }
+
+    /// As file names call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Viewport::Desktop => "1440",
+            Viewport::Phone => "390",
+        }
+    }
+}
+
 /// What the page is told that the user prefers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
     Light,
     Dark,
+}
+
+impl Theme {
+    /// As style sheets and file names call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Theme::Light => "light",
+            Theme::Dark => "dark",
+        }
+    }
 }
 
 /// A browser with one page; closed when dropped.
@@ -79,26 +115,48 @@ impl Browser {
 
     /// Gives the page another size. (A window cannot be made as narrow as a phone.)
     pub async fn set_viewport(&self, viewport: Viewport) {
-        let (width, height, scale) = match viewport {
-            Viewport::Desktop => (1440, 900, 1),
-            Viewport::Phone => (390, 844, 2),
-        };
+        let (width, height) = viewport.size();
         let mobile = viewport == Viewport::Phone;
+        let scale = if mobile { 2 } else { 1 };
         let params = json!({
             "width": width, "height": height, "deviceScaleFactor": scale, "mobile": mobile,
         });
         self.cdp("Emulation.setDeviceMetricsOverride", params).await;
     }
 
+    /// [`Browser::set_viewport`] with one device pixel to each CSS pixel.
+    pub async fn set_viewport_plain(&self, viewport: Viewport) {
+        let (width, height) = viewport.size();
+        let mobile = viewport == Viewport::Phone;
+        let params = json!({
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile,
+        });
+        self.cdp("Emulation.setDeviceMetricsOverride", params).await;
+    }
+
     /// Switches `prefers-color-scheme`.
     pub async fn set_theme(&self, theme: Theme) {
-        let value = match theme {
-            Theme::Light => "light",
-            Theme::Dark => "dark",
-        };
-        let feature = json!({ "name": "prefers-color-scheme", "value": value });
-        let params = json!({ "features": [feature] });
+        let feature = json!({ "name": "prefers-color-scheme", "value": theme.name() });
+        self.set_media(vec![feature]).await;
+    }
+
+    /// Switches `prefers-color-scheme` and asks for no motion, as a picture needs it.
+    pub async fn set_still_theme(&self, theme: Theme) {
+        let theme = json!({ "name": "prefers-color-scheme", "value": theme.name() });
+        let motion = json!({ "name": "prefers-reduced-motion", "value": "reduce" });
+        self.set_media(vec![theme, motion]).await;
+    }
+
+    async fn set_media(&self, features: Vec<Value>) {
+        let params = json!({ "features": features });
         self.cdp("Emulation.setEmulatedMedia", params).await;
+    }
+
+    /// Runs `script` in every page that is opened from now on, before its own.
+    pub async fn add_to_pages(&self, script: &str) {
+        let params = json!({ "source": script });
+        self.cdp("Page.addScriptToEvaluateOnNewDocument", params)
+            .await;
     }
 
     /// Calls a method of the DevTools protocol.
@@ -122,6 +180,23 @@ impl Browser {
         self.eval(script).await == Value::Bool(true)
     }
 
+    /// What makes the page wider than the screen: tag, classes and right edge of each such part;
+    /// nothing where the page is not too wide.
+    pub async fn too_wide(&self) -> Vec<String> {
+        if !self.scrolls_sideways().await {
+            return Vec::new();
+        }
+        let script = "const width = document.documentElement.clientWidth;
+                      const all = [...document.querySelectorAll('body *')];
+                      const wide = all.filter(e => e.getBoundingClientRect().right > width + 0.5);
+                      return wide.map(e => `${e.tagName}.${e.getAttribute('class')} ` +
+                                           `${e.getBoundingClientRect().right}`);";
+        let wide = self.eval(script).await;
+        let wide = wide.as_array().into_iter().flatten();
+        wide.map(|one| one.as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+
     /// What the page complained about since the last call: errors, refused requests, violations of
     /// the content security policy.
     pub async fn complaints(&self) -> Vec<String> {
@@ -132,6 +207,26 @@ impl Browser {
             .filter(|entry| entry["level"] == "SEVERE" || entry["level"] == "WARNING")
             .map(|entry| entry["message"].as_str().unwrap_or_default().to_owned())
             .collect()
+    }
+
+    /// A picture of the whole page, also of what is below the screen, as PNG; of the screen alone
+    /// while a dialog is open, which belongs to the screen.
+    pub async fn full_page(&self) -> Vec<u8> {
+        let size = "const page = document.documentElement;
+                    const whole = document.querySelector('dialog:modal') ? 0 : page.scrollHeight;
+                    return [page.clientWidth, Math.max(whole, innerHeight)];";
+        let size = self.eval(size).await;
+        let clip = json!({ "x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1 });
+        let params = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
+        let answer = self.cdp("Page.captureScreenshot", params).await;
+        let data = answer["data"].as_str().unwrap_or_default();
+        BASE64_STANDARD.decode(data).expect("a picture in base64")
+    }
+
+    /// Which browser this is: `Chrome/156.0.8078.79`.
+    pub async fn version(&self) -> String {
+        let answer = self.cdp("Browser.getVersion", json!({})).await;
+        answer["product"].as_str().unwrap_or_default().to_owned()
     }
 
     /// Saves what is to be seen as `target/screenshots/NAME.png`.

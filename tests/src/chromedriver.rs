@@ -22,6 +22,7 @@ impl Chromedriver {
     pub fn start() -> Self {
         let mut child = Command::new(places::program("CHROMEDRIVER", &["chromedriver"]))
             .arg("--port=0")
+            .env("FONTCONFIG_FILE", places::fonts_conf())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

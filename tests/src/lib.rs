@@ -1,17 +1,24 @@
 //! What the end-to-end tests stand on: the real server and a real browser, each gone when dropped.
 //!
 //! * [`TestServer`] is the `tidemark` binary on a free port with a data folder of its own;
-//! * [`Browser`] is Chromium, driven through chromedriver.
+//! * [`Browser`] is Chromium, driven through chromedriver;
+//! * [`Firefox`] is Firefox; [`Page`] is what both can do.
 //!
 //! Nothing here is a stand-in. The tests themselves are in `it/`.
 
 mod browser;
 mod cdp;
 mod chromedriver;
+mod firefox;
+mod page;
+mod picture;
 mod places;
 mod steps;
 mod test_server;
 
 pub use browser::{Browser, Theme, Viewport};
+pub use firefox::Firefox;
+pub use page::Page;
+pub use picture::{Picture, TOLERANCE_PPM};
 pub use places::{screenshots_dir, shared_dir, target_dir, tidemark, workspace_root};
 pub use test_server::TestServer;

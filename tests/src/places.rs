@@ -30,6 +30,11 @@ pub fn screenshots_dir() -> PathBuf {
     target_dir().join("screenshots")
 }
 
+/// The fonts that browsers under test know, and no others: a page looks the same on every machine.
+pub(crate) fn fonts_conf() -> PathBuf {
+    workspace_root().join("tests/fonts/fonts.conf")
+}
+
 /// The `tidemark` binary: `TIDEMARK_BIN`, or the one built into the same folder as these tests.
 pub fn tidemark() -> PathBuf {
     if let Some(path) = env::var_os("TIDEMARK_BIN") {

@@ -36,12 +36,21 @@ impl Browser {
 
     /// Presses and releases a key; one of one character also types it.
     pub async fn press(&self, key: &str) {
-        let mut down = json!({ "type": "keyDown", "key": key });
-        if key.len() == 1 {
-            down["text"] = json!(key);
+        // What the browser itself does with a key, it does by the key's number.
+        let number = match key {
+            "Tab" => 9,
+            "Enter" => 13,
+            "Escape" => 27,
+            _ => 0,
+        };
+        let mut down = json!({ "type": "keyDown", "key": key, "windowsVirtualKeyCode": number });
+        match key {
+            "Enter" => down["text"] = json!("\r"),
+            _ if key.len() == 1 => down["text"] = json!(key),
+            _ => {}
         }
         self.cdp("Input.dispatchKeyEvent", down).await;
-        let up = json!({ "type": "keyUp", "key": key });
+        let up = json!({ "type": "keyUp", "key": key, "windowsVirtualKeyCode": number });
         self.cdp("Input.dispatchKeyEvent", up).await;
     }
 

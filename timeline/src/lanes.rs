@@ -4,7 +4,9 @@ use super::mountain::Frame;
 use super::plot::PxRect;
 use super::scene::{Anchor, Scene, Text, fitted};
 use crate::format::count;
+use api::contents::PhaseMark;
 use api::timeline::{AnnotationMark, Marks};
+use trace::phases::Phase;
 use trace::span::Span;
 use trace::trace::Step;
 use trace::units::EventIdx;
@@ -46,6 +48,36 @@ pub fn without_steps(marks: &Marks) -> Marks {
         annotation.depth -= shallowest.unwrap_or(0);
     }
     marks_left
+}
+
+/// The marks with a lane of passes over their annotations.
+pub fn with_phases(marks: &Marks, phases: &[PhaseMark]) -> Marks {
+    let mut marks = marks.clone();
+    if phases.is_empty() {
+        return marks;
+    }
+    for annotation in &mut marks.annotations {
+        annotation.depth += 1;
+    }
+    let passes = phases.iter().map(|mark| AnnotationMark {
+        name: phase_name(mark.phase).to_owned(),
+        events: mark.events,
+        depth: 0,
+    });
+    marks.annotations.extend(passes);
+    marks
+}
+
+/// What a pass is called. Nobody wrote it down: it is read from the stacks.
+pub const fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Setup => "setup (inferred)",
+        Phase::Forward => "forward (inferred)",
+        Phase::Backward => "backward (inferred)",
+        Phase::Optimizer => "optimizer (inferred)",
+        Phase::Other => "other",
+        Phase::Unknown => "unknown",
+    }
 }
 
 /// A step's name without the marks that make it stand out in a profile: `## step 3 ##`.
@@ -239,6 +271,29 @@ mod tests {
             events: span(from, to),
             depth,
         }
+    }
+
+    #[test]
+    fn passes_have_a_lane_of_their_own() {
+        let marks = Marks {
+            steps: vec![],
+            annotations: vec![annotation("attention", 0, 50, 0)],
+            annotations_left_out: 0,
+            ooms: vec![],
+            capacity: None,
+        };
+        assert_eq!(with_phases(&marks, &[]), marks);
+        let forward = PhaseMark {
+            phase: Phase::Forward,
+            events: span(0, 80),
+        };
+        let with = with_phases(&marks, &[forward]);
+        let expected = [
+            annotation("attention", 0, 50, 1),
+            annotation("forward (inferred)", 0, 80, 0),
+        ];
+        assert_eq!(with.annotations, expected);
+        assert_eq!(lanes_needed(&with), 2);
     }
 
     #[test]

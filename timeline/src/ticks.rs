@@ -1,6 +1,7 @@
 //! Ticks: round values for bytes, events and time, and how they are written.
 
 use crate::format::count;
+use trace::units::size::BINARY;
 
 /// A tick: where, and its label.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,12 +35,11 @@ fn multiples(low: f64, high: f64, step: f64) -> impl Iterator<Item = f64> {
 
 /// A level with as many digits as its step needs: `54.0625 GiB` beside `54.125 GiB`.
 fn byte_label(at: f64, step: f64) -> String {
-    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     if at == 0.0 {
         return "0".to_owned();
     }
-    let unit = ((at.log2() / 10.0).floor() as usize).min(UNITS.len() - 1);
-    let scale = (10.0 * unit as f64).exp2();
+    let unit = ((at.log2() / 10.0).floor() as usize).min(BINARY.units.len() - 1);
+    let scale = BINARY.scale(unit);
     // A step of 2^-k units has k decimals; four are as many as fit.
     let digits = (-(step / scale).log2()).ceil().clamp(0.0, 4.0) as usize;
     let label = format!("{:.digits$}", at / scale);
@@ -47,7 +47,7 @@ fn byte_label(at: f64, step: f64) -> String {
         true => label.trim_end_matches('0').trim_end_matches('.'),
         false => &label,
     };
-    format!("{label} {}", UNITS[unit])
+    format!("{label} {}", BINARY.units[unit])
 }
 
 /// Event ticks in `[from, to]`: whole numbers, 1, 2 or 5 times a power of ten apart.

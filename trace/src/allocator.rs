@@ -9,6 +9,7 @@ mod free_list;
 use crate::stacks::FxHashMap;
 use crate::trace::{PoolId, PoolSize};
 use free_list::FreeList;
+use std::collections::BTreeMap;
 
 /// Smallest block and granule of rounding, bytes (`kMinBlockSize`).
 pub const MIN_BLOCK: u64 = 512;
@@ -177,6 +178,8 @@ struct Block {
     next: Slot,
     pool: u16,
     state: State,
+    /// Whether it lies in an expandable segment.
+    expandable: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -206,7 +209,7 @@ pub struct Arena {
     pool_ids: FxHashMap<PoolKey, u16>,
     /// First block of each segment or mapped range. Merging keeps the lower block, so the entry
     /// stays right for the life of the segment.
-    segments: FxHashMap<u64, Slot>,
+    segments: BTreeMap<u64, Slot>,
 }
 
 impl Arena {
@@ -218,7 +221,7 @@ impl Arena {
             vacant: Vec::new(),
             pools: Vec::new(),
             pool_ids: FxHashMap::default(),
-            segments: FxHashMap::default(),
+            segments: BTreeMap::new(),
         }
     }
 
@@ -305,6 +308,7 @@ impl Arena {
             next: Slot::NONE,
             pool,
             state: State::Free,
+            expandable: false,
         });
         self.list(slot);
         self.segments.insert(addr, slot);
@@ -350,6 +354,7 @@ impl Arena {
             }
         }
         let slot = self.add_segment(key, addr, size);
+        self.block_mut(slot).expandable = true;
         if above != Slot::NONE {
             self.segments.remove(&(addr + size));
             self.block_mut(slot).next = above;
@@ -379,6 +384,7 @@ impl Arena {
         let (head, tail) = (addr - block.addr, block.addr + block.size - addr - size);
         if tail > 0 {
             let upper = self.add_segment(key, addr + size, tail);
+            self.block_mut(upper).expandable = true;
             self.relink(upper, Slot::NONE, block.next);
         } else if block.next != Slot::NONE {
             self.relink(block.next, Slot::NONE, self.block(block.next).next);
@@ -423,8 +429,49 @@ impl Arena {
 
     fn best_fit_in(&self, pool: u16, rounded: u64) -> Option<Slot> {
         let free = &self.pools[usize::from(pool)].free;
-        let (size, slot) = free.best_fit(rounded)?;
+        let (_, slot) = free.best_fit(rounded)?;
+        let slot = match (self.block(slot).expandable, self.config.expandable_segments) {
+            (false, _) => slot,
+            (true, true) => self.least_expandable(free, rounded)?,
+            // The setting was switched off: such blocks are left alone.
+            (true, false) => free.fits(rounded).find(|&s| !self.block(s).expandable)?,
+        };
+        let size = self.block(slot).size;
         (!self.config.rejects(rounded, size)).then_some(slot)
+    }
+
+    /// Best fit takes an expandable block for as large as it could become, and goes on to larger
+    /// blocks as long as each could become less large than the one before: it would rather use up
+    /// a gap than what can still grow.
+    fn least_expandable(&self, free: &FreeList, rounded: u64) -> Option<Slot> {
+        let mut fits = free.fits(rounded);
+        let mut best = fits.next()?;
+        let mut room = self.room(best);
+        for next in fits {
+            let more = self.room(next);
+            if !self.block(best).expandable || more >= room {
+                break;
+            }
+            (best, room) = (next, more);
+        }
+        Some(best)
+    }
+
+    /// Bytes of a block and of the unmapped memory that follows it. What follows the last mapped
+    /// range of a pool is more than the device has.
+    fn room(&self, slot: Slot) -> u64 {
+        const ALL_THE_REST: u64 = 1 << 56;
+        let block = self.block(slot);
+        if !block.expandable || block.next != Slot::NONE {
+            return block.size;
+        }
+        let end = block.addr + block.size;
+        let mut later = self.segments.range(end..);
+        let next = later.find(|(_, first)| {
+            let first = self.block(**first);
+            first.pool == block.pool && first.expandable
+        });
+        block.size + next.map_or(ALL_THE_REST, |(base, _)| base - end)
     }
 
     /// The free block that holds `addr`: a scan, for addresses the rules did not predict.
@@ -473,6 +520,7 @@ impl Arena {
             next: block.next,
             pool: block.pool,
             state: State::Free,
+            expandable: block.expandable,
         });
         if block.next != Slot::NONE {
             self.block_mut(block.next).prev = upper;

@@ -8,11 +8,17 @@
 
 pub mod alive;
 pub mod allocator;
+pub mod categories;
+mod clip;
+pub mod code;
 pub mod compare;
 pub mod forward;
+pub mod growth;
 pub mod intervals;
 pub mod leaks;
 pub mod levels;
+pub mod oom;
+pub mod phases;
 pub mod pyramid;
 pub mod reader;
 pub mod redact;

@@ -3,6 +3,7 @@
 //! A snapshot repeats a few hundred distinct stacks millions of times. Each is kept once and
 //! named by a dense index that is only valid inside the trace that made it.
 
+use crate::code::{self, Native};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -242,7 +243,9 @@ impl Stacks {
     }
 
     /// The innermost frame that a person would recognise: the first Python frame, else the first
-    /// C++ frame that is not plumbing, else the first frame at all. `None` for the empty stack.
+    /// operation among the C++ frames (`at::native::…`, `…Backward0::apply`), else the first frame
+    /// that is not plumbing, else the first at all. `None` for the empty stack. Never the
+    /// allocator's or the dispatcher's frame where there is another.
     pub fn headline(&self, stack: StackIdx) -> Option<Frame> {
         let frames = self.frames(stack);
         let frame = |idx: &FrameIdx| self.frame(*idx);
@@ -250,8 +253,14 @@ impl Stacks {
             .iter()
             .map(frame)
             .find(|f| self.str(f.filename).ends_with(".py") && f.line > 0);
+        let native = |wanted: Native| {
+            let mut frames = frames.iter().map(frame);
+            frames.find(|f| !self.is_plumbing(*f) && code::native(self.str(f.name)) == wanted)
+        };
         python
-            .or_else(|| frames.iter().map(frame).find(|f| !self.is_plumbing(*f)))
+            .or_else(|| native(Native::Operation))
+            .or_else(|| native(Native::Other))
+            .or_else(|| native(Native::Machinery))
             .or_else(|| frames.first().map(frame))
     }
 
@@ -302,6 +311,17 @@ mod tests {
         };
         let gather = frame("torch::CapturedTraceback::gather()", "??", 0);
         let native = frame("at::native::addmm_out", "??", 0);
+        let malloc = frame(
+            "c10::cuda::CUDACachingAllocator::Native::malloc(void**)",
+            "??",
+            0,
+        );
+        let op = frame("at::_ops::addmm::call(at::Tensor const&)", "??", 0);
+        let node = frame(
+            "torch::autograd::generated::AddmmBackward0::apply()",
+            "??",
+            0,
+        );
         let python = frame("forward", "/srv/model.py", 12);
         let check = |stacks: &mut Stacks, frames: &[FrameIdx], expected: Option<FrameIdx>| {
             let stack = stacks.push_stack(frames);
@@ -309,6 +329,9 @@ mod tests {
         };
         check(&mut stacks, &[gather, native, python], Some(python));
         check(&mut stacks, &[gather, native], Some(native));
+        check(&mut stacks, &[gather, malloc, native, op, node], Some(op));
+        check(&mut stacks, &[gather, malloc, native, node], Some(node));
+        check(&mut stacks, &[gather, malloc], Some(malloc));
         check(&mut stacks, &[gather], Some(gather));
         assert_eq!(stacks.headline(StackIdx::NONE), None);
     }

@@ -334,15 +334,7 @@ impl Script {
 }
 
 fn size(text: &str) -> Result<Bytes, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number = digits.parse().map_err(|e| format!("size {text}: {e}"))?;
-    match &text[digits.len()..] {
-        "B" => Ok(Bytes(number)),
-        "KiB" => Ok(Bytes::kib(number)),
-        "MiB" => Ok(Bytes::mib(number)),
-        "GiB" => Ok(Bytes::gib(number)),
-        unit => Err(format!("{unit:?} is no unit")),
-    }
+    text.parse().map_err(|error| format!("{text}: {error}"))
 }
 
 /// A made-up training run of about `blocks` blocks: weights from before, and steps of activations

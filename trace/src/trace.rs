@@ -384,8 +384,33 @@ pub struct DeviceTrace {
 pub struct QualityNote {
     /// Stable code, such as `ring_wrapped`.
     pub code: String,
-    /// One sentence for a person.
+    /// One sentence for a person; with several devices it begins with that it is about.
     pub detail: String,
+}
+
+impl QualityNote {
+    /// This note as one of a device of several.
+    pub fn of_device(self, device: u32) -> QualityNote {
+        QualityNote {
+            detail: format!("device {device}: {}", self.detail),
+            ..self
+        }
+    }
+
+    /// Whether the note is about a device: its own, or one about the file.
+    pub fn concerns(&self, device: u32) -> bool {
+        self.device().is_none_or(|(about, _)| about == device)
+    }
+
+    /// The sentence without the device that it is about.
+    pub fn sentence(&self) -> &str {
+        self.device().map_or(&self.detail, |(_, sentence)| sentence)
+    }
+
+    fn device(&self) -> Option<(u32, &str)> {
+        let (number, sentence) = self.detail.strip_prefix("device ")?.split_once(": ")?;
+        Some((number.parse().ok()?, sentence))
+    }
 }
 
 /// What the file said of itself.

@@ -105,10 +105,14 @@ fn provide_shared_state() {
     provide_context(connection);
     provide_context(OpenedLink(RwSignal::new(None)));
     provide_context(token_needed);
-    provide_context(Toasts::new());
+    let toasts = Toasts::new();
+    provide_context(toasts);
     provide_context(Help(RwSignal::new(false)));
 
     client::on_unauthorized(move || token_needed.0.set(true));
+    client::on_busy(move |problem| {
+        toasts.show(format!("{}: {}.", problem.title, problem.detail), None);
+    });
 }
 
 /// Listens to what changes on the server, from the first page that is not a link's: those who

@@ -3,13 +3,16 @@
 //! Dropping the future of a request aborts it, so a request started with
 //! [`leptos::task::spawn_local_scoped_with_cancellation`] ends with the component that asked.
 
+use crate::clock;
+use crate::format::UnixMillis;
 use api::ids::ShareId;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{AbortController, Request, RequestInit, Response};
@@ -17,7 +20,20 @@ use web_sys::{AbortController, Request, RequestInit, Response};
 thread_local! {
     static LINK: RefCell<Option<ShareId>> = const { RefCell::new(None) };
     static ON_UNAUTHORIZED: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
+    static ON_BUSY: RefCell<Option<Tell>> = const { RefCell::new(None) };
+    static TOLD_BUSY: Cell<UnixMillis> = const { Cell::new(UnixMillis(0)) };
 }
+
+type Tell = Rc<dyn Fn(&Problem)>;
+
+/// A request that the server has no room for is sent again so often.
+const RETRIES: u32 = 4;
+
+/// Nobody waits for longer than this without a word; then it is a problem like any other.
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
+
+/// Of many requests that wait at once, one tells why.
+const TELL_BUSY_EVERY_MS: i64 = 10_000;
 
 /// How a request changes the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +62,11 @@ impl Method {
 /// Sets what happens when the server asks for a token: the shell opens its dialog.
 pub fn on_unauthorized(react: impl Fn() + 'static) {
     ON_UNAUTHORIZED.set(Some(Rc::new(react)));
+}
+
+/// Sets what happens when the server has no room for a request, which is then sent again.
+pub fn on_busy(react: impl Fn(&Problem) + 'static) {
+    ON_BUSY.set(Some(Rc::new(react)));
 }
 
 /// Asks for everything on behalf of a link from now on; `None`: no longer.
@@ -124,6 +145,8 @@ pub fn problem_in(status: u16, body: &str) -> Problem {
         401 | 403 => (ProblemCode::Unauthorized, "An access token is needed"),
         404 => (ProblemCode::NotFound, "Not found"),
         413 => (ProblemCode::TooLarge, "Too large"),
+        429 => (ProblemCode::TooMany, "Too much at a time"),
+        503 => (ProblemCode::Busy, "The server is busy"),
         400..=499 => (ProblemCode::BadRequest, "The server refused the request"),
         _ => (ProblemCode::Internal, "The server failed"),
     };
@@ -173,34 +196,67 @@ impl Drop for AbortOnDrop {
     }
 }
 
-async fn exchange(method: Method, path: &str, json: Option<String>) -> Result<Exchange, Problem> {
-    let abort = AbortOnDrop(AbortController::new().map_err(|_| unreachable())?);
-    let request = request(method, path, json, &abort.0).map_err(|_| unreachable())?;
-    let answer = JsFuture::from(leptos::prelude::window().fetch_with_request(&request)).await;
-    let response: Response = answer
-        .and_then(JsCast::dyn_into)
-        .map_err(|_| unreachable())?;
-    if !response.ok() {
-        let problem = problem_in(response.status(), &text_of(&response).await?);
-        notice(&problem);
-        return Err(problem);
+/// Says that a request waits, and why.
+pub fn busy(problem: &Problem) {
+    let now = clock::now();
+    if now.0 - TOLD_BUSY.get().0 < TELL_BUSY_EVERY_MS {
+        return;
     }
-    Ok(Exchange {
-        response,
-        _abort: abort,
-    })
+    TOLD_BUSY.set(now);
+    if let Some(react) = ON_BUSY.with_borrow(Clone::clone) {
+        react(problem);
+    }
+}
+
+/// How long to wait before a refused request is worth another try, given its `Retry-After`.
+pub fn worth_waiting(problem: &Problem, retry_after: Option<&str>) -> Option<Duration> {
+    let refused = matches!(problem.status, 429 | 503);
+    let seconds = retry_after?.trim().parse().ok()?;
+    let wait = Duration::from_secs(seconds);
+    (refused && wait <= LONGEST_WAIT).then_some(wait)
+}
+
+/// One answer. What the server has no room for, it has not done: it is asked again.
+async fn exchange(method: Method, path: &str, json: Option<String>) -> Result<Exchange, Problem> {
+    for attempt in 0.. {
+        let abort = AbortOnDrop(AbortController::new().map_err(|_| unreachable())?);
+        let request = request(method, path, json.as_ref(), &abort.0).map_err(|_| unreachable())?;
+        let answer = JsFuture::from(leptos::prelude::window().fetch_with_request(&request)).await;
+        let response: Response = answer
+            .and_then(JsCast::dyn_into)
+            .map_err(|_| unreachable())?;
+        if response.ok() {
+            return Ok(Exchange {
+                response,
+                _abort: abort,
+            });
+        }
+        let problem = problem_in(response.status(), &text_of(&response).await?);
+        let retry_after = response.headers().get("Retry-After").ok().flatten();
+        match worth_waiting(&problem, retry_after.as_deref()) {
+            Some(wait) if attempt < RETRIES => {
+                busy(&problem);
+                clock::sleep(wait).await;
+            }
+            _ => {
+                notice(&problem);
+                return Err(problem);
+            }
+        }
+    }
+    Err(unreachable())
 }
 
 fn request(
     method: Method,
     path: &str,
-    json: Option<String>,
+    json: Option<&String>,
     abort: &AbortController,
 ) -> Result<Request, JsValue> {
     let init = RequestInit::new();
     init.set_method(method.name());
     init.set_signal(Some(&abort.signal()));
-    if let Some(json) = &json {
+    if let Some(json) = json {
         init.set_body(&JsValue::from_str(json));
     }
     let request = Request::new_with_str_and_init(&asked(path), &init)?;
@@ -265,6 +321,22 @@ mod tests {
         check(413, ProblemCode::TooLarge);
         check(418, ProblemCode::BadRequest);
         check(502, ProblemCode::Internal);
+        check(429, ProblemCode::TooMany);
+        check(503, ProblemCode::Busy);
+    }
+
+    #[test]
+    fn only_a_refusal_for_a_short_while_is_worth_waiting() {
+        let check = |status, retry: Option<&str>, seconds: Option<u64>| {
+            let wait = worth_waiting(&problem_in(status, ""), retry);
+            assert_eq!(wait, seconds.map(Duration::from_secs), "{status} {retry:?}");
+        };
+        check(429, Some("2"), Some(2));
+        check(503, Some(" 15"), Some(15));
+        check(503, Some("16"), None);
+        check(503, None, None);
+        check(503, Some("Sun, 22 Nov 2026 03:00:00 GMT"), None);
+        check(500, Some("1"), None);
     }
 
     #[test]

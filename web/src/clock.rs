@@ -17,3 +17,15 @@ pub fn ticking(period: Duration) -> ReadSignal<UnixMillis> {
     }
     moment
 }
+
+/// Waits.
+pub async fn sleep(time: Duration) {
+    let promise = js_sys::Promise::new(&mut |resolve, _| {
+        set_timeout(
+            move || drop(resolve.call0(&wasm_bindgen::JsValue::NULL)),
+            time,
+        );
+    });
+    // Never rejects: only its resolving function was handed out.
+    let _ = wasm_bindgen_futures::JsFuture::from(promise).await;
+}

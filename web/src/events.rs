@@ -4,34 +4,58 @@
 //! that is no event stream (a proxy's error page, a restart). Then we try again, slower each time.
 //! Events may be missed meanwhile: [`Notice::Back`] tells when to read everything anew.
 
+use crate::turn::{Turn, Waited};
 use api::progress::ServerEvent;
 use api::routes;
 use leptos::prelude::*;
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
 use std::time::Duration;
-use wasm_bindgen::JsCast;
 use wasm_bindgen::closure::Closure;
-use web_sys::{EventSource, MessageEvent};
+use wasm_bindgen::{JsCast, JsValue};
+use web_sys::{BroadcastChannel, EventSource, MessageEvent};
+
+/// What the tabs of a browser call the right to listen, and the way in which the one that does
+/// tells the others.
+const LOCK: &str = "tidemark-events";
+const CHANNEL: &str = "tidemark-events";
 
 /// What a subscriber learns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The server said something.
     Event(ServerEvent),
-    /// The connection is there again after it was lost; events in between were missed.
+    /// The connection is there (again); events before were missed.
     Back,
     /// The connection is lost; it will be tried again.
     Lost,
 }
 
-/// Listens to [`routes::EVENTS`] until the owner is cleaned up.
+/// Listens to [`routes::EVENTS`] until the owner is cleaned up: while the page is to be seen, and
+/// through one tab for all of them where the browser can choose one. Browsers hold at most six
+/// connections to a server of HTTP/1.1, so a stream for each tab would keep the seventh waiting.
 pub fn subscribe(react: impl Fn(Notice) + 'static) {
-    let stream = Stream::open(routes::EVENTS, Rc::new(react));
-    let stream = StoredValue::new_local(stream);
+    let tab = Tab::open(Rc::new(move |word: &str| {
+        if let Some(notice) = notice_of(word) {
+            react(notice);
+        }
+    }));
+    let tab = StoredValue::new_local(tab);
     on_cleanup(move || {
-        stream.try_with_value(Stream::close);
+        tab.try_with_value(Tab::close);
     });
+}
+
+/// What tabs tell one another, beside the events as they came.
+const BACK: &str = "back";
+const LOST: &str = "lost";
+
+fn notice_of(word: &str) -> Option<Notice> {
+    match word {
+        BACK => Some(Notice::Back),
+        LOST => Some(Notice::Lost),
+        data => parse(data).map(Notice::Event),
+    }
 }
 
 /// The pause before attempt `n` (from 0): half a second, doubling, at most half a minute.
@@ -44,7 +68,131 @@ fn parse(data: &str) -> Option<ServerEvent> {
     serde_json::from_str(data).ok()
 }
 
-type React = Rc<dyn Fn(Notice)>;
+type React = Rc<dyn Fn(&str)>;
+
+/// Where the stream is, once it is this tab's turn.
+type Place = Rc<RefCell<Option<Stream>>>;
+
+/// This tab among those of the browser.
+struct Tab {
+    react: React,
+    channel: Option<BroadcastChannel>,
+    leading: RefCell<Option<(Turn, Place)>>,
+    /// Kept alive for as long as the browser may call them.
+    handlers: Vec<Closure<dyn Fn(web_sys::Event)>>,
+}
+
+impl Tab {
+    fn open(react: React) -> Rc<Tab> {
+        let channel = BroadcastChannel::new(CHANNEL).ok();
+        let tab = Rc::new_cyclic(|this: &Weak<Tab>| {
+            let heard = {
+                let react = Rc::clone(&react);
+                Closure::<dyn Fn(web_sys::Event)>::new(move |event: web_sys::Event| {
+                    let message = event.dyn_ref::<MessageEvent>();
+                    if let Some(word) = message.and_then(|message| message.data().as_string()) {
+                        react(&word);
+                    }
+                })
+            };
+            if let Some(channel) = &channel {
+                channel.set_onmessage(Some(heard.as_ref().unchecked_ref()));
+            }
+            let this = Weak::clone(this);
+            let seen = Closure::<dyn Fn(web_sys::Event)>::new(move |_| {
+                if let Some(tab) = this.upgrade() {
+                    tab.seen();
+                }
+            });
+            // Fails for no event that has a name.
+            let _ = document().add_event_listener_with_callback(
+                "visibilitychange",
+                seen.as_ref().unchecked_ref(),
+            );
+            Tab {
+                react,
+                channel,
+                leading: RefCell::default(),
+                handlers: vec![heard, seen],
+            }
+        });
+        if !document().hidden() {
+            tab.listen(Since::Loaded);
+        }
+        tab
+    }
+
+    /// The tab was hidden, or is to be seen again.
+    fn seen(&self) {
+        match document().hidden() {
+            true => self.rest(),
+            false if self.leading.borrow().is_some() => {}
+            false => {
+                // What happened meanwhile was not heard.
+                (self.react)(BACK);
+                self.listen(Since::Later);
+            }
+        }
+    }
+
+    /// Waits until no other tab listens, then listens for all of them.
+    fn listen(&self, since: Since) {
+        let stream = Place::default();
+        let (react, channel, place) = (
+            Rc::clone(&self.react),
+            self.channel.clone(),
+            Rc::clone(&stream),
+        );
+        let mut is_first = since == Since::Loaded;
+        let turn = Turn::take(LOCK, move |waited| {
+            is_first &= waited == Waited::No;
+            let first = Cell::new(is_first);
+            let tell = move |word: &str| {
+                // A page that has just loaded everything need not do so again.
+                if !(word == BACK && first.replace(false)) {
+                    react(word);
+                }
+                if let Some(channel) = &channel {
+                    // Fails only for a closed channel.
+                    let _ = channel.post_message(&JsValue::from_str(word));
+                }
+            };
+            place.replace(Some(Stream::open(routes::EVENTS, Rc::new(tell))));
+        });
+        self.leading.replace(Some((turn, stream)));
+    }
+
+    /// Listens no more, so that another tab may.
+    fn rest(&self) {
+        if let Some((turn, stream)) = self.leading.take() {
+            if let Some(stream) = stream.take() {
+                stream.close();
+            }
+            turn.give_up();
+        }
+    }
+
+    fn close(self: &Rc<Tab>) {
+        self.rest();
+        if let Some(channel) = &self.channel {
+            channel.close();
+        }
+        if let Some(seen) = self.handlers.last() {
+            let seen = seen.as_ref().unchecked_ref();
+            // Fails for no event that has a name.
+            let _ = document().remove_event_listener_with_callback("visibilitychange", seen);
+        }
+    }
+}
+
+/// Since when this tab has not heard anything.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Since {
+    /// The page was loaded a moment ago.
+    Loaded,
+    /// Something may have been missed.
+    Later,
+}
 
 #[derive(Clone)]
 struct Stream {
@@ -120,20 +268,18 @@ impl Stream {
         })
     }
 
-    fn tell(&self, notice: Notice) {
+    fn tell(&self, word: &str) {
         let react = self.inner.borrow().react.clone();
-        react(notice);
+        react(word);
     }
 
     fn opened(&self) {
-        let was_lost = {
+        {
             let mut inner = self.inner.borrow_mut();
             inner.attempts = 0;
-            std::mem::take(&mut inner.lost)
-        };
-        if was_lost {
-            self.tell(Notice::Back);
+            inner.lost = false;
         }
+        self.tell(BACK);
     }
 
     fn failed(&self) {
@@ -147,7 +293,7 @@ impl Stream {
             )
         };
         if first {
-            self.tell(Notice::Lost);
+            self.tell(LOST);
         }
         if given_up {
             self.connect_later();
@@ -158,8 +304,8 @@ impl Stream {
         let data = event
             .dyn_ref::<MessageEvent>()
             .and_then(|e| e.data().as_string());
-        if let Some(event) = data.as_deref().and_then(parse) {
-            self.tell(Notice::Event(event));
+        if let Some(data) = data {
+            self.tell(&data);
         }
     }
 
@@ -200,5 +346,14 @@ mod tests {
         );
         assert_eq!(parse(r#"{"kind":"full_moon"}"#), None);
         assert_eq!(parse(""), None);
+    }
+
+    #[test]
+    fn tabs_tell_one_another_what_the_server_said_and_how_it_is() {
+        let event = Notice::Event(ServerEvent::RunsChanged);
+        assert_eq!(notice_of(r#"{"kind":"runs_changed"}"#), Some(event));
+        assert_eq!(notice_of(BACK), Some(Notice::Back));
+        assert_eq!(notice_of(LOST), Some(Notice::Lost));
+        assert_eq!(notice_of("anything else"), None);
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Modules in reading order: the shell ([`app`]), the pages ([`pages`]), what they share
 //! ([`components`], [`timeline`], [`upload`], [`format`]), and the edges to the browser
-//! ([`client`], [`events`], [`url_state`], [`theme`], [`clock`]).
+//! ([`client`], [`events`], [`turn`], [`url_state`], [`theme`], [`clock`]).
 
 pub mod app;
 pub mod client;
@@ -17,6 +17,7 @@ pub mod pages;
 pub mod questions;
 pub mod theme;
 pub mod timeline;
+pub mod turn;
 pub mod upload;
 pub mod url_state;
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::patch::Patch;
-use crate::offload::Version;
+use crate::offload::Release;
 
 /// A configuration under its public id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -184,11 +184,11 @@ impl Config {
     }
 
     /// The offloader's version before any patch; `None` where the workload has no offloader.
-    pub fn base(self) -> Option<Version> {
+    pub fn base(self) -> Option<Release> {
         match self {
-            Config::VlQwen | Config::TextQwen | Config::MoeGemma => Some(Version::V2),
-            Config::QloraBnb => Some(Version::V4),
-            Config::DedupeReuse => Some(Version::V5),
+            Config::VlQwen | Config::TextQwen | Config::MoeGemma => Some(Release::Trl029),
+            Config::QloraBnb => Some(Release::Trl14),
+            Config::DedupeReuse => Some(Release::Trl15),
             Config::FastLlm | Config::TeFusedAttention => None,
         }
     }
@@ -196,10 +196,7 @@ impl Config {
     /// What the base is called in results.
     pub fn base_name(self) -> &'static str {
         match self.base() {
-            Some(Version::V2) => "trl-0.29.0 (V2)",
-            Some(Version::V4) => "trl-1.4.0 (V4)",
-            Some(Version::V5) => "trl-1.5.1 (V5)",
-            Some(_) => "trl",
+            Some(release) => release.label(),
             None if self == Config::FastLlm => "fast-llm before #486",
             None => "transformer-engine before #1935",
         }

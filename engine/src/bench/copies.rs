@@ -11,7 +11,7 @@ use super::run::{median, open};
 use crate::device::cuda::{Addresses, PlainRates, plain_rates};
 use crate::device::sim::{CostModel, SimSpec};
 use crate::device::{DeviceKind, HardwareFacts};
-use crate::offload::{OffloadConfig, Version};
+use crate::offload::{OffloadConfig, Release};
 use crate::session::{RunError, Session};
 use crate::workload::{MlpStack, Workload};
 
@@ -71,11 +71,11 @@ impl CopyVariant {
         }
     }
 
-    fn version(self) -> Option<Version> {
+    fn version(self) -> Option<Release> {
         match self {
             CopyVariant::None => None,
-            CopyVariant::V2 => Some(Version::V2),
-            _ => Some(Version::V6),
+            CopyVariant::V2 => Some(Release::Trl029),
+            _ => Some(Release::Trl18),
         }
     }
 

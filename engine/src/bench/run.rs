@@ -12,7 +12,7 @@ use crate::deviation::Deviation;
 use crate::device::cuda::{Addresses, CudaDevice};
 use crate::device::sim::{SimDevice, SimSpec};
 use crate::device::{Device, DeviceError, DeviceKind};
-use crate::offload::{Changes, OffloadConfig, Version};
+use crate::offload::{Changes, OffloadConfig, Release};
 use crate::race::Access;
 use crate::recording::{Recording, micros};
 use crate::session::{RunError, Session};
@@ -244,7 +244,7 @@ struct Program {
 
 impl Program {
     fn of(spec: &RunSpec) -> Program {
-        let base = spec.config.base().map(Version::changes).unwrap_or_default();
+        let base = spec.config.base().map(Release::changes).unwrap_or_default();
         Program {
             config: spec.config,
             device: spec.device,

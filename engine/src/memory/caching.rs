@@ -273,6 +273,13 @@ impl CachingAllocator {
         self.arena.blocks()
     }
 
+    /// Blocks that the program let go of and other streams may still use: address and bytes asked
+    /// for.
+    pub fn pending_frees(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let leases = self.pending.iter().map(|pending| &pending.lease);
+        leases.map(|lease| (lease.start, lease.requested))
+    }
+
     /// Free bytes in segments that also hold blocks in use.
     pub fn inactive_split(&self) -> u64 {
         let free = self.arena.blocks().filter(|&(_, _, used)| !used);

@@ -19,7 +19,7 @@ pub use hooks::PostHook;
 pub use runtime::{GraphTask, HostCopyShape, KeyPlace, Runtime, StorageKey};
 pub use state::{ContainerSizes, TensorId};
 pub use unpack::Origin;
-pub use version::{Change, Changes, Version};
+pub use version::{Change, Changes, Release};
 
 use crate::deviation::Deviation;
 use crate::tensor::Placement;

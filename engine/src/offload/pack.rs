@@ -52,9 +52,7 @@ impl<R: Runtime> OffloadActivations<R> {
     ) -> Result<TensorId, OffloadError<R::Error>> {
         self.begin_forward_if_armed()?;
         let id = self.state.next_id();
-        let mut key = self
-            .has(Change::Deduplicate)
-            .then(|| runtime.storage_key(&tensor));
+        let mut key = self.deduplicates().then(|| runtime.storage_key(&tensor));
         if let Some(key) = &mut key
             && self.deviates(Deviation::KeyWithoutDtype)
         {
@@ -123,6 +121,11 @@ impl<R: Runtime> OffloadActivations<R> {
         runtime: &mut R,
     ) -> Result<(), OffloadError<R::Error>> {
         let compute = self.compute_stream(runtime);
+        // Before the side stream waits for the compute stream, so that it waits for the copy too.
+        let tensor = match self.has(Change::CloneBeforeWait) {
+            true => self.made_contiguous(tensor, compute, runtime)?,
+            false => tensor,
+        };
         if let Some(side) = self.side {
             self.drop_old_forward_entries(id, compute, runtime)?;
             runtime.wait_stream(side, compute)?;
@@ -178,9 +181,10 @@ impl<R: Runtime> OffloadActivations<R> {
         stream: R::Stream,
         runtime: &mut R,
     ) -> Result<R::Tensor, OffloadError<R::Error>> {
-        let dedupe = self.has(Change::Deduplicate);
+        // Strides are saved since #4247.
+        let keeps_layout = self.has(Change::Deduplicate);
         let saved = runtime.saved(&tensor);
-        let (shape, elements) = if dedupe && saved.layout.is_broadcast() {
+        let (shape, elements) = if keeps_layout && saved.layout.is_broadcast() {
             (
                 HostCopyShape::WholeStorage,
                 saved.storage.bytes / saved.dtype.size(),
@@ -188,15 +192,10 @@ impl<R: Runtime> OffloadActivations<R> {
         } else {
             (HostCopyShape::View, saved.layout.elements())
         };
-        if shape == HostCopyShape::View
-            && self.has(Change::PackContiguous)
-            && !is_dense_from_start(saved)
-        {
-            // #5694: allocated and written on the copying stream, and from here on the forward
-            // stash protects this copy instead of the source it was made from.
-            tensor = runtime.clone_contiguous(&tensor, stream)?;
-        }
-        let layout = dedupe.then(|| runtime.saved(&tensor).layout);
+        // #5694: allocated and written on the copying stream, and from here on the forward stash
+        // protects this copy instead of the source it was made from.
+        tensor = self.made_contiguous(tensor, stream, runtime)?;
+        let layout = keeps_layout.then(|| runtime.saved(&tensor).layout);
         let host = runtime.copy_to_host(&tensor, shape, stream)?;
         self.state.tracker.insert(
             id,
@@ -207,6 +206,28 @@ impl<R: Runtime> OffloadActivations<R> {
             },
         );
         Ok(tensor)
+    }
+
+    /// The copy of #5694 on `stream`, where the tensor needs one: it is not dense from the start of
+    /// its storage, and is not restored from the whole storage as a broadcast is.
+    fn made_contiguous(
+        &self,
+        tensor: R::Tensor,
+        stream: R::Stream,
+        runtime: &mut R,
+    ) -> Result<R::Tensor, OffloadError<R::Error>> {
+        let saved = runtime.saved(&tensor);
+        let fits = saved.layout.is_broadcast() || is_dense_from_start(saved);
+        if fits || !self.has(Change::PackContiguous) {
+            return Ok(tensor);
+        }
+        Ok(runtime.clone_contiguous(&tensor, stream)?)
+    }
+
+    /// Whether equal keys are looked for: with #7193 only where something releases them.
+    fn deduplicates(&self) -> bool {
+        let wanted = self.side.is_some() || !self.has(Change::DedupeOnlyWithStreams);
+        self.has(Change::Deduplicate) && wanted
     }
 
     fn track_key(&mut self, key: StorageKey, id: TensorId) {

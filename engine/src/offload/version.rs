@@ -1,7 +1,7 @@
-//! Versions of the offloader as sets of upstream changes.
+//! Releases of the offloader as sets of upstream changes.
 //!
-//! Each released state is a set of changes, so that a patch can be tried alone on any base. The
-//! table of releases is offload-semantics.md §1.0; the code paths are gated one change at a time.
+//! Each release is a set of changes, so that a patch can be tried alone on any base. The code
+//! paths are gated one change at a time.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,10 +22,16 @@ pub enum Change {
     EnterReset,
     /// TRL #6241: a de-duplication key lives only as long as the accelerator tensor it stands for.
     ReleaseDedupeKey,
+    /// TRL #7193: tensors are de-duplicated only where copies run on a side stream.
+    DedupeOnlyWithStreams,
+    /// TRL #7195: the copy of #5694 is made on the compute stream, before the side stream waits
+    /// for it.
+    CloneBeforeWait,
+    /// `s0` is the current stream at each use, not the default stream at construction: TRL #7195,
+    /// and before it axolotl 93a94e0d7.
+    LiveComputeStream,
     /// axolotl bcb3b9eb1: a local `__enter__` that shadows TRL's own.
     AxolotlBackport,
-    /// axolotl 93a94e0d7: `s0` is the current stream at each use, not the default stream.
-    LiveComputeStream,
     /// axolotl 393d25f4f: the copy of #5694 is made on the compute stream, before TRL's pack.
     ComputeStreamClone,
 }
@@ -48,53 +54,116 @@ impl Changes {
     pub const fn with(self, change: Change) -> Changes {
         Changes(self.0 | 1 << change as u16)
     }
+
+    /// Whether all changes of `other` are part of this set.
+    pub const fn contains(self, other: Changes) -> bool {
+        self.0 & other.0 == other.0
+    }
 }
 
-/// A released state of the offloader (offload-semantics.md §1.0).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Version {
-    /// TRL #2954, v0.18.0: the port from torchtune.
-    V0,
-    /// + #4236, v0.24.0.
-    V1,
-    /// + #4247, v0.25.0 … v1.3.0: the published baseline.
-    V2,
-    /// + #5694.
-    V3,
-    /// + #5700, v1.4.0.
-    V4,
-    /// + #5730, v1.5.0.
-    V5,
-    /// + #6241, v1.8.0.
-    V6,
+/// A TRL release from which on the offloader behaves differently, by its first number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Release {
+    /// #2954: the port from torchtune.
+    Trl018,
+    /// + #4236.
+    Trl024,
+    /// + #4247, out since 0.25 and unchanged to 1.3: the published baseline.
+    Trl029,
+    /// + #5694 and #5700.
+    Trl14,
+    /// + #5730.
+    Trl15,
+    /// + #6241.
+    Trl18,
+    /// + #7193 and #7195; 1.16 decides the same.
+    Trl114,
 }
 
-impl Version {
-    /// All released states, oldest first.
-    pub const ALL: [Version; 7] = [
-        Version::V0,
-        Version::V1,
-        Version::V2,
-        Version::V3,
-        Version::V4,
-        Version::V5,
-        Version::V6,
+impl Release {
+    /// All of them, oldest first.
+    pub const ALL: [Release; 7] = [
+        Release::Trl018,
+        Release::Trl024,
+        Release::Trl029,
+        Release::Trl14,
+        Release::Trl15,
+        Release::Trl18,
+        Release::Trl114,
     ];
 
-    /// The changes this state contains.
+    /// The name that users know: `trl-0.29`.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Release::Trl018 => "trl-0.18",
+            Release::Trl024 => "trl-0.24",
+            Release::Trl029 => "trl-0.29",
+            Release::Trl14 => "trl-1.4",
+            Release::Trl15 => "trl-1.5",
+            Release::Trl18 => "trl-1.8",
+            Release::Trl114 => "trl-1.14",
+        }
+    }
+
+    /// The first release, as major and minor number, with this offloader.
+    const fn since(self) -> (u32, u32) {
+        match self {
+            Release::Trl018 => (0, 18),
+            Release::Trl024 => (0, 24),
+            // The label is that of the published run; its code came with 0.25.
+            Release::Trl029 => (0, 25),
+            Release::Trl14 => (1, 4),
+            Release::Trl15 => (1, 5),
+            Release::Trl18 => (1, 8),
+            Release::Trl114 => (1, 14),
+        }
+    }
+
+    /// The offloader of a TRL release, such as `trl-1.4`, `trl-1.16` or `trl-0.29.0`: a release
+    /// without a change of its own has that of the one before.
+    pub fn from_label(label: &str) -> Option<Release> {
+        let mut numbers = label.strip_prefix("trl-")?.split('.');
+        let mut number = || numbers.next()?.parse::<u32>().ok();
+        let version = (number()?, number()?);
+        let patch_is_a_number = numbers.next().is_none_or(|n| n.parse::<u32>().is_ok());
+        if !patch_is_a_number || numbers.next().is_some() {
+            return None;
+        }
+        let mut known = Release::ALL.into_iter().rev();
+        known.find(|release| release.since() <= version)
+    }
+
+    /// The changes that are in.
     pub fn changes(self) -> Changes {
-        const ORDER: [Change; 6] = [
-            Change::RearmWhenEmpty,
-            Change::Deduplicate,
-            Change::PackContiguous,
-            Change::ExitSyncAndClear,
-            Change::EnterReset,
-            Change::ReleaseDedupeKey,
+        const ADDED: [&[Change]; 7] = [
+            &[],
+            &[Change::RearmWhenEmpty],
+            &[Change::Deduplicate],
+            &[Change::PackContiguous, Change::ExitSyncAndClear],
+            &[Change::EnterReset],
+            &[Change::ReleaseDedupeKey],
+            &[
+                Change::DedupeOnlyWithStreams,
+                Change::CloneBeforeWait,
+                Change::LiveComputeStream,
+            ],
         ];
-        ORDER
-            .iter()
-            .take(self as usize)
-            .fold(Changes::NONE, |set, &change| set.with(change))
+        let added = ADDED.iter().take(self as usize + 1).copied().flatten();
+        added.fold(Changes::NONE, |set, &change| set.with(change))
+    }
+}
+
+impl Serialize for Release {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.label())
+    }
+}
+
+impl<'de> Deserialize<'de> for Release {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let label = <std::borrow::Cow<'_, str>>::deserialize(deserializer)?;
+        let unknown = || serde::de::Error::custom(format!("`{label}` is no TRL release"));
+        Release::from_label(&label).ok_or_else(unknown)
     }
 }
 
@@ -103,21 +172,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_version_adds_one_change_to_the_one_before() {
-        for pair in Version::ALL.windows(2) {
-            let added = pair[1].changes().0 ^ pair[0].changes().0;
-            assert_eq!(added.count_ones(), 1, "{pair:?}");
-            assert_eq!(
-                pair[1].changes().0 & pair[0].changes().0,
-                pair[0].changes().0
-            );
+    fn each_release_keeps_the_changes_of_the_one_before() {
+        for pair in Release::ALL.windows(2) {
+            let (before, after) = (pair[0].changes(), pair[1].changes());
+            assert!(after.contains(before) && after != before, "{pair:?}");
+            assert!(pair[0].since() < pair[1].since(), "{pair:?}");
         }
     }
 
     #[test]
     fn the_published_baseline_deduplicates_and_does_not_clear() {
-        let v2 = Version::V2.changes();
-        assert!(v2.has(Change::RearmWhenEmpty) && v2.has(Change::Deduplicate));
-        assert!(!v2.has(Change::PackContiguous) && !v2.has(Change::ExitSyncAndClear));
+        let baseline = Release::Trl029.changes();
+        assert!(baseline.has(Change::RearmWhenEmpty) && baseline.has(Change::Deduplicate));
+        assert!(!baseline.has(Change::PackContiguous) && !baseline.has(Change::ExitSyncAndClear));
+    }
+
+    #[test]
+    fn a_label_reads_back_and_any_release_has_the_offloader_of_its_time() {
+        for release in Release::ALL {
+            assert_eq!(Release::from_label(release.label()), Some(release));
+        }
+        let check = |label, expected| assert_eq!(Release::from_label(label), expected, "{label}");
+        check("trl-0.23.1", Some(Release::Trl018));
+        check("trl-0.25", Some(Release::Trl029));
+        check("trl-1.3.0", Some(Release::Trl029));
+        check("trl-1.5.1", Some(Release::Trl15));
+        check("trl-1.13", Some(Release::Trl18));
+        check("trl-1.16", Some(Release::Trl114));
+        check("trl-0.17", None);
+        check("trl-1", None);
+        check("trl-1.4.x", None);
+        check("1.4", None);
     }
 }

@@ -32,12 +32,23 @@ pub struct StepMark {
     pub end: u64,
 }
 
+/// What a block of the final segments is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BlockState {
+    Free,
+    Used,
+    /// Let go of, but another stream may still use it.
+    PendingFree,
+}
+
 /// A block of the final segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Block {
     start: u64,
     bytes: u64,
-    used: bool,
+    /// Bytes asked for.
+    requested: u64,
+    state: BlockState,
     /// Container that holds it, with the step it has been there since.
     owner: Option<String>,
 }
@@ -93,6 +104,13 @@ impl Recording {
         self.allocations = session.heap().borrow_mut().caching.take_allocations();
         let owners = &self.owners;
         let heap = session.heap().borrow();
+        let pending: BTreeMap<u64, u64> = heap.caching.pending_frees().collect();
+        // What the program asked for, of what it holds: as the events have it.
+        let standing = owners.iter().map(|(&start, owner)| (start, owner.bytes));
+        let kept = self.allocations.iter().filter(|made| made.freed.is_none());
+        let made = kept.map(|made| (made.start, made.bytes));
+        let mut requested: BTreeMap<u64, u64> = standing.chain(made).collect();
+        requested.extend(&pending);
         let mut blocks: Vec<(u64, u64, bool)> = heap.caching.blocks().collect();
         blocks.sort_unstable();
         self.segments = heap
@@ -101,14 +119,22 @@ impl Recording {
             .map(|(start, bytes, stream)| {
                 let from = blocks.partition_point(|block| block.0 < start);
                 let to = blocks.partition_point(|block| block.0 < start + bytes);
-                let describe = |&(start, bytes, used): &(u64, u64, bool)| Block {
-                    start,
-                    bytes,
-                    used,
-                    owner: owners
-                        .get(&start)
-                        .filter(|_| used)
-                        .map(|owner| owner.text.clone()),
+                let describe = |&(start, bytes, used): &(u64, u64, bool)| {
+                    let state = match (used, pending.contains_key(&start)) {
+                        (false, _) => BlockState::Free,
+                        (true, false) => BlockState::Used,
+                        (true, true) => BlockState::PendingFree,
+                    };
+                    let owner = owners.get(&start);
+                    Block {
+                        start,
+                        bytes,
+                        requested: requested.get(&start).copied().unwrap_or(bytes),
+                        state,
+                        owner: owner
+                            .filter(|_| state == BlockState::Used)
+                            .map(|owner| owner.text.clone()),
+                    }
                 };
                 let blocks = blocks[from..to].iter().map(describe).collect();
                 Segment {
@@ -216,21 +242,23 @@ impl Recording {
     }
 
     fn write_segment(&self, pickle: &mut Pickle<impl Write>, segment: &Segment) -> io::Result<()> {
-        let used: u64 = segment
-            .blocks
-            .iter()
-            .filter(|b| b.used)
-            .map(|b| b.bytes)
-            .sum();
+        let of = |states: &[BlockState], bytes: fn(&Block) -> u64| -> u64 {
+            let blocks = segment.blocks.iter();
+            blocks
+                .filter(|b| states.contains(&b.state))
+                .map(bytes)
+                .sum()
+        };
+        let active = [BlockState::Used, BlockState::PendingFree];
         let small = segment.bytes == trace::allocator::SMALL_BUFFER;
         pickle.dict(10)?;
         for (name, value) in [
             ("device", 0),
             ("address", segment.start),
             ("total_size", segment.bytes),
-            ("allocated_size", used),
-            ("active_size", used),
-            ("requested_size", used),
+            ("allocated_size", of(&[BlockState::Used], |b| b.bytes)),
+            ("active_size", of(&active, |b| b.bytes)),
+            ("requested_size", of(&active, |b| b.requested)),
             ("stream", u64::from(segment.stream.0)),
         ] {
             pickle.key(name)?;
@@ -247,16 +275,16 @@ impl Recording {
             for (name, value) in [
                 ("address", block.start),
                 ("size", block.bytes),
-                ("requested_size", block.bytes),
+                ("requested_size", block.requested),
             ] {
                 pickle.key(name)?;
                 pickle.integer(value)?;
             }
             pickle.key("state")?;
-            pickle.text(if block.used {
-                "active_allocated"
-            } else {
-                "inactive"
+            pickle.text(match block.state {
+                BlockState::Used => "active_allocated",
+                BlockState::PendingFree => "active_pending_free",
+                BlockState::Free => "inactive",
             })?;
             pickle.key("frames")?;
             match &block.owner {

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use crate::bench::{Config, Patch};
     use crate::device::sim::{SimDevice, SimSpec};
-    use crate::offload::{OffloadConfig, Version};
+    use crate::offload::{OffloadConfig, Release};
     use crate::workload;
 
     /// Invariant 1 of offload-semantics.md §5.1: owners cover every live block, to the byte.
@@ -197,7 +197,7 @@ mod tests {
                 Some(change) => set.with(change),
                 None => set,
             };
-            let changes = patches.iter().fold(Version::changes(base), add);
+            let changes = patches.iter().fold(Release::changes(base), add);
             session
                 .install_offloader(OffloadConfig::new(changes))
                 .unwrap();

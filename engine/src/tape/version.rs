@@ -1,71 +1,113 @@
-//! Which state of the offloader a tape recorded (the labels of measured.md).
+//! Which code a tape recorded: a TRL release, or one with a single change on top.
 
-use crate::offload::{Change, Changes, Version};
+use std::fmt;
 
-/// The states that were recorded; the labels count from the published baseline, V2.
+use crate::offload::{Change, Changes, Release};
+
+/// The recorded code. Written `trl-1.4`, or `trl-0.29+P3` with a patch on top.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TapeVersion {
-    /// `v0`: V2, before #5694.
-    V0,
-    /// `v0+P3`: V2 with only the `__exit__` of #5700.
-    V0P3,
-    /// `v0+P4`: another name for `v1`.
-    V1,
-    /// `v2`: V4.
-    V2,
-    /// `v3`: V5.
-    V3,
-    /// `v4`: V6.
-    V4,
+pub struct TapeVersion {
+    /// The release.
+    release: Release,
+    /// What was added to it.
+    added: Option<AddedPatch>,
 }
 
-impl TapeVersion {
-    /// Every recorded state, oldest first.
-    pub const RECORDED: [TapeVersion; 6] = [
-        TapeVersion::V0,
-        TapeVersion::V0P3,
-        TapeVersion::V1,
-        TapeVersion::V2,
-        TapeVersion::V3,
-        TapeVersion::V4,
-    ];
+/// A patch that was tried alone on a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AddedPatch {
+    /// `P3`: the `__exit__` of #5700.
+    P3,
+    /// `P4`: the copies of #5694.
+    P4,
+}
 
-    /// The label that recordings use.
-    pub fn label(self) -> &'static str {
+impl AddedPatch {
+    fn label(self) -> &'static str {
         match self {
-            TapeVersion::V0 => "v0",
-            TapeVersion::V0P3 => "v0+P3",
-            TapeVersion::V1 => "v1",
-            TapeVersion::V2 => "v2",
-            TapeVersion::V3 => "v3",
-            TapeVersion::V4 => "v4",
+            AddedPatch::P3 => "P3",
+            AddedPatch::P4 => "P4",
         }
     }
 
-    /// The state with this label.
+    fn change(self) -> Change {
+        match self {
+            AddedPatch::P3 => Change::ExitSyncAndClear,
+            AddedPatch::P4 => Change::PackContiguous,
+        }
+    }
+}
+
+/// Labels of older recordings, which count from the published baseline.
+const OLD_LABELS: [(&str, &str); 7] = [
+    ("v0", "trl-0.29"),
+    ("v0+P3", "trl-0.29+P3"),
+    ("v0+P4", "trl-0.29+P4"),
+    ("v1", "trl-0.29+P4"),
+    ("v2", "trl-1.4"),
+    ("v3", "trl-1.5"),
+    ("v4", "trl-1.8"),
+];
+
+impl TapeVersion {
+    /// Every code that a recording is compared with where its name says nothing, oldest first.
+    pub fn candidates() -> impl Iterator<Item = TapeVersion> {
+        let plain = Release::ALL.map(TapeVersion::from);
+        let patched = [AddedPatch::P3, AddedPatch::P4].map(|patch| TapeVersion {
+            release: Release::Trl029,
+            added: Some(patch),
+        });
+        plain.into_iter().chain(patched)
+    }
+
+    /// The code with this label: a TRL release (`trl-1.16`), perhaps with a patch (`trl-0.29+P3`),
+    /// or one of the older labels `v0` to `v4`.
     pub fn from_label(label: &str) -> Option<TapeVersion> {
-        match label {
-            "v0+P4" => Some(TapeVersion::V1),
-            _ => TapeVersion::RECORDED
-                .into_iter()
-                .find(|version| version.label() == label),
-        }
+        let old = OLD_LABELS.iter().find(|(old, _)| *old == label);
+        let label = old.map_or(label, |(_, new)| new);
+        let (release, patch) = match label.split_once('+') {
+            Some((release, patch)) => (release, Some(patch)),
+            None => (label, None),
+        };
+        let added = match patch {
+            None => None,
+            Some("P3") => Some(AddedPatch::P3),
+            Some("P4") => Some(AddedPatch::P4),
+            Some(_) => return None,
+        };
+        let release = Release::from_label(release)?;
+        Some(TapeVersion { release, added })
     }
 
-    /// The state that a file name such as `v3_dense.jsonl.zst` states, if it states one.
+    /// The code that a file name such as `trl-1.5_dense.jsonl.zst` states, if it states one.
     pub fn from_name(name: &str) -> Option<TapeVersion> {
-        TapeVersion::from_label(name.split(['_', '.']).next()?)
+        let name = name.strip_suffix(".zst").unwrap_or(name);
+        let name = name.strip_suffix(".jsonl").unwrap_or(name);
+        TapeVersion::from_label(name.split('_').next()?)
     }
 
     /// The changes that are in.
     pub fn changes(self) -> Changes {
-        match self {
-            TapeVersion::V0 => Version::V2.changes(),
-            TapeVersion::V0P3 => Version::V2.changes().with(Change::ExitSyncAndClear),
-            TapeVersion::V1 => Version::V3.changes(),
-            TapeVersion::V2 => Version::V4.changes(),
-            TapeVersion::V3 => Version::V5.changes(),
-            TapeVersion::V4 => Version::V6.changes(),
+        let added = self.added.map(AddedPatch::change);
+        added
+            .into_iter()
+            .fold(self.release.changes(), Changes::with)
+    }
+}
+
+impl From<Release> for TapeVersion {
+    fn from(release: Release) -> TapeVersion {
+        let added = None;
+        TapeVersion { release, added }
+    }
+}
+
+impl fmt::Display for TapeVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.release.label())?;
+        match self.added {
+            Some(patch) => write!(f, "+{}", patch.label()),
+            None => Ok(()),
         }
     }
 }
@@ -76,12 +118,28 @@ mod tests {
 
     #[test]
     fn names_state_versions() {
-        let named = |name| TapeVersion::from_name(name).map(TapeVersion::label);
-        assert_eq!(named("v3_dense.jsonl.zst"), Some("v3"));
-        assert_eq!(named("v0+P3_stale.jsonl"), Some("v0+P3"));
-        assert_eq!(named("v0+P4_stale.jsonl"), Some("v1"));
-        assert_eq!(named("v4.jsonl"), Some("v4"));
-        assert_eq!(named("dense.jsonl"), None);
-        assert_eq!(named("v9_dense.jsonl"), None);
+        let check = |name: &str, expected: Option<&str>| {
+            let found = TapeVersion::from_name(name).map(|version| version.to_string());
+            assert_eq!(found.as_deref(), expected, "{name}");
+        };
+        check("trl-1.14_views_single.jsonl.zst", Some("trl-1.14"));
+        check("trl-1.16_dense.jsonl", Some("trl-1.14"));
+        check("trl-0.18_dense.jsonl.zst", Some("trl-0.18"));
+        check("trl-0.29+P3_stale.jsonl", Some("trl-0.29+P3"));
+        check("v3_dense.jsonl.zst", Some("trl-1.5"));
+        check("v0+P3_stale.jsonl", Some("trl-0.29+P3"));
+        check("v0+P4_stale.jsonl", Some("trl-0.29+P4"));
+        check("v1.jsonl", Some("trl-0.29+P4"));
+        check("v4.jsonl", Some("trl-1.8"));
+        check("dense.jsonl", None);
+        check("v9_dense.jsonl", None);
+        check("trl-0.29+P9_dense.jsonl", None);
+    }
+
+    #[test]
+    fn every_candidate_reads_back() {
+        for version in TapeVersion::candidates() {
+            assert_eq!(TapeVersion::from_label(&version.to_string()), Some(version));
+        }
     }
 }

@@ -327,6 +327,13 @@ fn a_recording_is_a_snapshot_that_says_who_holds_the_leak() {
         .map(|segment| segment.total_size.get())
         .sum();
     assert!(reserved <= row.peak_reserved && reserved > row.allocated_end);
+    // Events and segments are of one moment: the trace ends as the segments say.
+    let notes = trace::replay::run(snapshot).quality;
+    let disagree = ["segments_newer", "end_differs", "addresses_not_predicted"];
+    assert!(
+        !notes.iter().any(|n| disagree.contains(&n.code.as_str())),
+        "{notes:?}"
+    );
     let text = String::from_utf8_lossy(&bytes);
     assert!(text.contains("held by bwd_tensor_stash["));
     assert!(text.contains("since step 3"));

@@ -4,7 +4,7 @@ use engine::bench::{Config, Patch, RunSpec, Status, run};
 use engine::deviation::Deviation;
 use engine::device::DeviceKind;
 use engine::device::cuda;
-use engine::offload::{Changes, OffloadConfig, Version};
+use engine::offload::{Changes, OffloadConfig, Release};
 use engine::session::Session;
 use engine::workload;
 
@@ -20,7 +20,7 @@ fn restored(
 ) -> (u64, u64) {
     let mut session = Session::new(Box::new(LateDevice::new(late)));
     session.deviate(deviation);
-    let base = config.base().map(Version::changes).unwrap_or_default();
+    let base = config.base().map(Release::changes).unwrap_or_default();
     let changes = patches.iter().filter_map(|patch| patch.change());
     let changes = changes.fold(base, Changes::with);
     session

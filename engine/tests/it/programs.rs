@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use engine::autograd::{Region, Tensor};
 use engine::device::sim::{SimDevice, SimSpec};
-use engine::offload::{OffloadConfig, TensorId, Version};
+use engine::offload::{OffloadConfig, Release, TensorId};
 use engine::session::{RunError, Session};
 use engine::tensor::DType;
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ fn any_line() -> impl Strategy<Value = Line> {
     prop_oneof![6 => alive_line(), 1 => Just(Line::Dead)]
 }
 
-fn session(version: Version, streams: bool, stash: u64) -> Session {
+fn session(version: Release, streams: bool, stash: u64) -> Session {
     let mut session = Session::new(Box::new(SimDevice::new(SimSpec::default())));
     let config = OffloadConfig {
         use_streams: streams,
@@ -146,8 +146,8 @@ fn steps(s: &mut Session, program: &[Line]) -> (Vec<Left>, usize) {
     (left.collect(), dead)
 }
 
-fn versions(range: RangeInclusive<usize>) -> impl Strategy<Value = Version> {
-    range.prop_map(|index| Version::ALL[index])
+fn versions(range: RangeInclusive<usize>) -> impl Strategy<Value = Release> {
+    range.prop_map(|index| Release::ALL[index])
 }
 
 /// Programs run in milliseconds: enough of them to meet most pairs of lines.
@@ -190,17 +190,17 @@ proptest! {
         let (left, _) = steps(&mut s, &program);
         let first = left[0].tracker;
         for (index, now) in left.iter().enumerate() {
-            let times = if version >= Version::V5 { 1 } else { index as u64 + 1 };
+            let times = if version >= Release::Trl15 { 1 } else { index as u64 + 1 };
             prop_assert_eq!(now.tracker, first * times, "{:?}", left);
             if !streams {
                 prop_assert_eq!((now.forward, now.backward), (0, 0));
             }
             // #5700: whatever the flags say, nothing stays in a stash after the context.
-            if version >= Version::V4 {
+            if version >= Release::Trl14 {
                 prop_assert_eq!((now.forward, now.backward), (0, 0));
             }
         }
-        if version >= Version::V5 {
+        if version >= Release::Trl15 {
             let flat = left[1..].iter().all(|now| now.allocated == left[1].allocated);
             prop_assert!(flat, "{left:?}");
         }
@@ -213,7 +213,7 @@ proptest! {
         streams: bool,
         stash in 1..9_u64,
     ) {
-        let mut s = session(Version::V6, streams, stash);
+        let mut s = session(Release::Trl18, streams, stash);
         prop_assert_eq!(steps(&mut s, &program).1, 0);
     }
 

@@ -5,6 +5,7 @@
 
 use super::judge;
 use crate::tensors::TensorTable;
+use crate::work;
 use api::bench::{BenchResult, BenchStep, CardFacts, DeviceKind};
 use engine::bench::{Config, Patch, Row, RunSpec, StepFacts, run_recorded};
 use engine::device::cuda;
@@ -106,6 +107,8 @@ pub fn run_child() -> io::Result<()> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
     let spec: ChildSpec = serde_json::from_str(&line)?;
+    // Before there are other threads, which are as nice as this one then.
+    work::give_way();
     std::thread::spawn(end_with_the_server);
     limit_memory(&spec);
     match run_spec(&spec) {

@@ -1,7 +1,7 @@
 //! A recording becomes a run, by the way that uploads go.
 
 use super::child::ChildSpec;
-use crate::ingest::{IngestError, Uploads};
+use crate::ingest::{IngestError, Sender, Uploads};
 use crate::store::{Store, StoreError};
 use crate::tensors::{self, AliveTensor, TensorTable};
 use api::ids::RunId;
@@ -42,10 +42,8 @@ pub async fn keep_recording(
 async fn keep_snapshot(uploads: &Uploads, path: &Path, name: String) -> Result<RunId, KeepError> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
-    let job = uploads
-        .announce(name, Some(size), RunSource::Engine)
-        .await?;
-    let arrived = uploads.take(job, pieces(file)).await?;
+    let job = uploads.expect(name, Some(size), RunSource::Engine)?;
+    let arrived = uploads.take(job, Sender::Server, pieces(file)).await?;
     Ok(arrived.run)
 }
 

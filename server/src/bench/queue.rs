@@ -12,6 +12,8 @@ use super::judge::changed_verdicts;
 use super::keep::keep_recording;
 use super::process::{self, Ended, How};
 use super::{BenchSettings, behind, request};
+use crate::clients::Refusal;
+use crate::clients::quota::Crowd;
 use crate::clock::now_ms;
 use crate::ingest::Uploads;
 use crate::store::{BenchEnd, BenchJob, Stopped, Store, StoreError, StoreResult};
@@ -31,6 +33,9 @@ use tokio_util::sync::CancellationToken;
 /// Listeners hear of a running row at most this often.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
+/// When to ask again for a bench that finds the queue full: a row takes a second or more.
+const RETRY: Duration = Duration::from_secs(60);
+
 /// How long the queue waits after the database failed.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -45,6 +50,8 @@ struct Shared {
     uploads: Uploads,
     events: broadcast::Sender<ServerEvent>,
     settings: BenchSettings,
+    /// Rows that may wait, of everybody.
+    most_waiting: u32,
     /// Recordings lie here until they are runs.
     folder: PathBuf,
     wake: Notify,
@@ -67,6 +74,7 @@ impl Benches {
         uploads: Uploads,
         events: broadcast::Sender<ServerEvent>,
         settings: BenchSettings,
+        most_waiting: u32,
         folder: PathBuf,
     ) -> Benches {
         let shared = Shared {
@@ -74,6 +82,7 @@ impl Benches {
             uploads,
             events,
             settings,
+            most_waiting,
             folder,
             wake: Notify::new(),
             running: Mutex::default(),
@@ -114,17 +123,21 @@ impl Benches {
     /// Queues the rows that a request means.
     ///
     /// # Errors
-    /// [`BenchError::Refused`], and the database's.
+    /// [`BenchError::Refused`], [`BenchError::Busy`], and the database's.
     pub async fn start(&self, request: &StartBench) -> Result<Bench, BenchError> {
         let devices = catalog::devices(self.card().await);
         let limits = catalog::limits(&self.shared.settings);
         let bench = request::new_bench(request, &devices, &limits, now_ms())?;
         let id = bench.id.clone();
-        let insert = self
-            .shared
-            .store
-            .write(move |writer| writer.insert_bench(&bench));
-        insert.await?;
+        let (rows, most) = (bench.rows.len() as u64, self.shared.most_waiting);
+        let insert = self.shared.store.write(move |writer| {
+            let fits = room_for(rows, writer.reader().waiting_bench_rows()?, most);
+            match fits {
+                Ok(()) => writer.insert_bench(&bench).map(Ok),
+                Err(refusal) => Ok(Err(refusal)),
+            }
+        });
+        insert.await??;
         self.changed(&id);
         self.shared.wake.notify_one();
         Ok(self.bench(&id).await?)
@@ -243,13 +256,18 @@ impl Benches {
     /// Queues a finished row again; the bench it belongs to.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], and [`StoreError::Conflict`] when it is not finished.
-    pub async fn rerun(&self, row: BenchRowId) -> StoreResult<BenchId> {
+    /// [`StoreError::NotFound`], [`StoreError::Conflict`] when it is not finished, and
+    /// [`BenchError::Busy`].
+    pub async fn rerun(&self, row: BenchRowId) -> Result<BenchId, BenchError> {
+        let most = self.shared.most_waiting;
         let queued = self.shared.store.write(move |writer| {
+            if let Err(refusal) = room_for(1, writer.reader().waiting_bench_rows()?, most) {
+                return Ok(Err(refusal));
+            }
             writer.rerun_bench_row(&row, now_ms())?;
-            writer.reader().bench_of_row(&row)
+            writer.reader().bench_of_row(&row).map(Ok)
         });
-        let bench = queued.await?;
+        let bench = queued.await??;
         self.changed(&bench);
         self.shared.wake.notify_one();
         Ok(bench)
@@ -450,6 +468,21 @@ impl Benches {
     fn running(&self) -> MutexGuard<'_, Option<Running>> {
         let running = self.shared.running.lock();
         running.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether so many more rows may wait.
+fn room_for(rows: u64, waiting: u64, most: u32) -> Result<(), Refusal> {
+    match waiting + rows > u64::from(most) {
+        false => Ok(()),
+        true => Err(Refusal {
+            crowd: Crowd::Everybody,
+            why: format!(
+                "{waiting} rows of benches are waiting; with {rows} more there would be more than \
+                 the {most} that may"
+            ),
+            retry: RETRY,
+        }),
     }
 }
 

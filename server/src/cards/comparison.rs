@@ -7,10 +7,10 @@ use timeline::card::{self, Card, MAX_SITES, Numbers, PICTURE_SCALE, Row, Theme, 
 use timeline::format::plural;
 use timeline::overlay::{self, Canvas, Detail, Overlay};
 use timeline::scene::Scene;
-use trace::compare::growth::Growth;
 use trace::compare::headline::signed;
 use trace::compare::sites::SiteDelta;
 use trace::compare::{Change, Difference};
+use trace::growth::Growth;
 use trace::trace::{Series, SeriesSummary};
 use trace::units::Bytes;
 

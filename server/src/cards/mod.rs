@@ -2,17 +2,20 @@
 //! is no page.
 //!
 //! The picture in a card is the page's: the same model, scenes and painting (crate `timeline`).
-//! Equal inputs give equal bytes: there is no clock and no system font in it.
+//! Equal inputs give equal bytes: there is no clock and no system font in it. `shelf` keeps those
+//! that were drawn.
 
 mod comparison;
 pub mod markdown;
 mod png;
 mod run;
+mod shelf;
 mod svg;
 
 pub use comparison::{ComparisonCard, curves_of, place, word};
 pub use png::png;
 pub use run::RunCard;
+pub use shelf::CardShelf;
 pub use svg::svg;
 
 /// Version of what cards look like; part of their ETag.

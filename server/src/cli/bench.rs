@@ -10,6 +10,7 @@ use engine::device::cuda::{self, Addresses};
 use engine::device::sim::SimSpec;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use trace::units::{Bytes, size};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -56,8 +57,8 @@ pub struct BenchArgs {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: Option<u32>,
     /// Device memory, such as 24GB or 16GiB; else the configuration's own, if it has one
-    #[arg(long, value_parser = capacity)]
-    capacity: Option<u64>,
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Bytes>,
     /// Print one JSON document: {"device", "rows": [...]}, sizes in bytes
     #[arg(long)]
     json: bool,
@@ -119,7 +120,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
         return copies(args);
     }
     let sim = SimSpec {
-        capacity: args.capacity,
+        capacity: args.capacity.map(Bytes::get),
         ..SimSpec::default()
     };
     let mut specs = Vec::new();
@@ -174,7 +175,8 @@ fn copies(args: &BenchArgs) -> Result<(), CliError> {
 fn copies_for_people(table: &CopyTable) -> String {
     let plain = &table.plain;
     let mut text = format!(
-        "device: {}; GB are decimal\nplain pinned copies of {} MiB: {:.1} GB/s to the host, {:.1} \
+        "device: {}; rates are in decimal GB\nplain pinned copies of {} MiB: {:.1} GB/s to the \
+         host, {:.1} \
          GB/s to the device\nproducts: {}\n\n  {:>6} {:<26} {:>8} {:>8} {:>13} {:>7} {:>7} {:>8} \
          {:>9}\n",
         table.device,
@@ -185,8 +187,8 @@ fn copies_for_people(table: &CopyTable) -> String {
         "tokens",
         "offloader",
         "step s",
-        "peak GB",
-        "offloaded GB",
+        "peak",
+        "offloaded",
         "GB/s",
         "of link",
         "over none",
@@ -204,12 +206,12 @@ fn copy_line(row: &CopyRow) -> String {
         |measured| format!("{:.3}", measured.step_seconds),
     );
     let mut line = format!(
-        "  {:>6} {:<26} {:>8.3} {:>8.2} {:>13.2} {:>7.1} {:>6.1}% {:>8.1}% {measured:>9}",
+        "  {:>6} {:<26} {:>8.3} {:>8} {:>13} {:>7.1} {:>6.1}% {:>8.1}% {measured:>9}",
         row.tokens,
         row.offloader.title(),
         row.step_seconds,
-        row.peak_allocated as f64 / 1e9,
-        row.offloaded_bytes as f64 / 1e9,
+        Bytes(row.peak_allocated).to_string(),
+        Bytes(row.offloaded_bytes).to_string(),
         row.rate / 1e9,
         row.share_of_link * 100.0,
         row.over_no_offloading * 100.0,
@@ -269,26 +271,6 @@ fn one_set(config: Config, set: &str) -> Result<Vec<Patch>, CliError> {
     set.split('+').map(patch).collect()
 }
 
-/// `24GB` is decimal, `24GiB` binary, a bare number bytes.
-fn capacity(text: &str) -> Result<u64, String> {
-    const UNITS: [(&str, f64); 4] = [
-        ("GiB", (1_u64 << 30) as f64),
-        ("MiB", (1_u64 << 20) as f64),
-        ("GB", 1e9),
-        ("MB", 1e6),
-    ];
-    let unit = UNITS.iter().find(|(name, _)| text.ends_with(name));
-    let (number, factor) = match unit {
-        Some((name, factor)) => (text.trim_end_matches(name), *factor),
-        None => (text, 1.0),
-    };
-    match number.trim().parse::<f64>() {
-        Ok(n) if n > 0.0 && n.is_finite() => Ok((n * factor) as u64),
-        _ => Err("expected a size such as 24GB or 16GiB".to_owned()),
-    }
-}
-
-/// Decimal gigabytes, as the published table has them.
 fn for_people(table: &Table) -> String {
     let mut text = format!(
         "device: {} (computed; published and measured beside)\n",
@@ -300,9 +282,8 @@ fn for_people(table: &Table) -> String {
             config = row.config;
             let _ = writeln!(
                 text,
-                "\n{config} (base {}), GB and MB are decimal\n  {:<44} {:>9} {:>12} {:>9} {:>9}  \
-                 status",
-                row.base, "patches", "peak GB", "MB a step", "published", "measured"
+                "\n{config} (base {})\n  {:<44} {:>11} {:>12} {:>11} {:>11}  status",
+                row.base, "patches", "peak", "a step", "published", "measured"
             );
         }
         let _ = writeln!(text, "{}", line(row));
@@ -312,7 +293,7 @@ fn for_people(table: &Table) -> String {
 
 fn line(row: &Row) -> String {
     let known = |known: &Option<engine::bench::Known>| match known.and_then(|k| k.peak_allocated) {
-        Some(bytes) => format!("{:.3}", bytes as f64 / 1e9),
+        Some(bytes) => size::exact(bytes as f64),
         None => "–".to_owned(),
     };
     let patches: Vec<&str> = row.patches.iter().map(|patch| patch.id()).collect();
@@ -321,9 +302,9 @@ fn line(row: &Row) -> String {
         false => patches.join(" + "),
     };
     let mut text = format!(
-        "  {patches:<44} {:>9.3} {:>12.1} {:>9} {:>9}  {}",
-        row.peak_allocated as f64 / 1e9,
-        row.growth_per_step / 1e6,
+        "  {patches:<44} {:>11} {:>12} {:>11} {:>11}  {}",
+        size::exact(row.peak_allocated as f64),
+        size::exact(row.growth_per_step),
         known(&row.published),
         known(&row.measured),
         status(row),
@@ -331,10 +312,10 @@ fn line(row: &Row) -> String {
     if let Some(hardware) = row.hardware {
         let _ = write!(
             text,
-            " [{} of {} restored tensors corrupted, {:.3} GB of the card]",
+            " [{} of {} restored tensors corrupted, {} of the card]",
             hardware.corrupted_tensors,
             hardware.verified_tensors,
-            hardware.peak_used as f64 / 1e9,
+            size::exact(hardware.peak_used as f64),
         );
     }
     if let Some(hypothesis) = row.hypothesis {
@@ -357,18 +338,6 @@ fn status(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn capacities_are_decimal_or_binary() {
-        let check = |text: &str, expected: Option<u64>| {
-            assert_eq!(capacity(text).ok(), expected, "{text}");
-        };
-        check("24GB", Some(24_000_000_000));
-        check("1GiB", Some(1 << 30));
-        check("512", Some(512));
-        check("-1GB", None);
-        check("much", None);
-    }
 
     #[test]
     fn patches_are_named_in_full_or_by_number() {

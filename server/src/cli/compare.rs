@@ -1,7 +1,7 @@
 //! `tidemark compare`: what changed between runs.
 
 use super::CliError;
-use super::inspect::read;
+use super::inspect::trace_of;
 use super::table::{Table, grouped};
 use crate::cards::{markdown, place, word};
 use api::compare::{Against, ComparedRun, Comparison};
@@ -47,6 +47,9 @@ pub struct CompareArgs {
     /// Print Markdown, for a pull request or a job summary
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
+    /// Take this loop's iterations for steps, as `tidemark inspect` names it
+    #[arg(long, value_name = "LEVEL")]
+    steps: Option<String>,
 }
 
 /// Prints what differs.
@@ -54,7 +57,12 @@ pub struct CompareArgs {
 /// # Errors
 /// [`CliError::BadInput`] for the first file that cannot be read.
 pub fn compare(args: &CompareArgs) -> Result<(), CliError> {
-    let comparison = compare_files(&args.base, &args.new, &Limits::default())?;
+    let comparison = compare_files(
+        &args.base,
+        &args.new,
+        &Limits::default(),
+        args.steps.as_deref(),
+    )?;
     let text = if args.json {
         json(&comparison)
     } else if args.markdown {
@@ -70,14 +78,15 @@ pub(super) fn compare_files(
     base: &Path,
     new: &[PathBuf],
     limits: &Limits,
+    level: Option<&str>,
 ) -> Result<Comparison, CliError> {
-    let base_profile = profile(base)?;
+    let base_profile = profile(base, level)?;
     let mut comparison = Comparison {
         runs: vec![compared(base, &base_profile)],
         against: Vec::new(),
     };
     for path in new {
-        let profile = profile(path)?;
+        let profile = profile(path, level)?;
         comparison.runs.push(compared(path, &profile));
         comparison
             .against
@@ -86,12 +95,8 @@ pub(super) fn compare_files(
     Ok(comparison)
 }
 
-fn profile(path: &Path) -> Result<Profile, CliError> {
-    let snapshot = read(path).map_err(|why| CliError::BadInput {
-        path: path.to_owned(),
-        why,
-    })?;
-    Ok(Profile::of(&trace::replay::run(snapshot)))
+fn profile(path: &Path, level: Option<&str>) -> Result<Profile, CliError> {
+    Ok(Profile::of(&trace_of(path, level)?))
 }
 
 fn compared(path: &Path, profile: &Profile) -> ComparedRun {

@@ -36,7 +36,7 @@ pub struct GateArgs {
     #[arg(long, value_name = "LIMIT", default_value = "2%", value_parser = allowance)]
     max_peak_growth: Allowance,
     /// How much more allocated may grow with each step
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
     max_step_growth: Bytes,
     /// Print one JSON document; sizes in bytes
     #[arg(long)]
@@ -44,6 +44,9 @@ pub struct GateArgs {
     /// Print Markdown, for a pull request or a job summary
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
+    /// Take this loop's iterations for steps, as `tidemark inspect` names it
+    #[arg(long, value_name = "LEVEL")]
+    steps: Option<String>,
 }
 
 /// What `--json` prints.
@@ -67,7 +70,8 @@ pub fn gate(args: &GateArgs) -> Result<(), CliError> {
         peak_growth: args.max_peak_growth,
         step_growth: args.max_step_growth,
     };
-    let comparison = compare_files(&args.base, std::slice::from_ref(&args.new), &limits)?;
+    let new = std::slice::from_ref(&args.new);
+    let comparison = compare_files(&args.base, new, &limits, args.steps.as_deref())?;
     let verdicts = &comparison.against[0].gate;
     let answer = match verdicts.outcome {
         Outcome::Pass => Ok(()),
@@ -112,38 +116,16 @@ fn lines(verdicts: &trace::compare::gate::Verdicts) -> String {
 /// `2%`, or a size.
 fn allowance(text: &str) -> Result<Allowance, String> {
     let Some(percent) = text.strip_suffix('%') else {
-        return size(text).map(Allowance::Bytes);
+        return match text.parse() {
+            Ok(size) => Ok(Allowance::Bytes(size)),
+            Err(error) => Err(format!("{error}, or a percentage such as 2%")),
+        };
     };
     match percent.trim().parse::<f64>() {
         Ok(percent) if percent.is_finite() && percent >= 0.0 => {
             Ok(Allowance::Share(percent / 100.0))
         }
         _ => Err("expected a percentage such as 2% or a size such as 512MiB".to_owned()),
-    }
-}
-
-/// `512MiB`, `1.5GiB`, `2GB`, `4096`.
-fn size(text: &str) -> Result<Bytes, String> {
-    const UNITS: [(&str, f64); 9] = [
-        ("KiB", 1024.0),
-        ("MiB", 1_048_576.0),
-        ("GiB", 1_073_741_824.0),
-        ("TiB", 1_099_511_627_776.0),
-        ("kB", 1e3),
-        ("MB", 1e6),
-        ("GB", 1e9),
-        ("TB", 1e12),
-        ("B", 1.0),
-    ];
-    let text = text.trim();
-    let unit = UNITS.iter().find(|(name, _)| text.ends_with(name));
-    let (number, factor) = match unit {
-        Some((name, factor)) => (&text[..text.len() - name.len()], *factor),
-        None => (text, 1.0),
-    };
-    match number.trim().parse::<f64>() {
-        Ok(number) if number.is_finite() && number >= 0.0 => Ok(Bytes((number * factor) as u64)),
-        _ => Err("expected a size such as 1MiB, 1.5GiB or 4096".to_owned()),
     }
 }
 

@@ -5,7 +5,10 @@ use super::table;
 use crate::facts::{DeviceFacts, StepFacts, step_facts};
 use crate::ingest::parse;
 use crate::questions;
-use api::inspect::{Device, Format, Inspection, LeakGroup, Leaks, StepLevels, Steps, Verdict};
+use api::inspect::{
+    Device, Format, Inspection, LeakGroup, Leaks, LiveBlock, OutOfMemory, StepLevels, Steps,
+    Verdict,
+};
 use api::timeline::FrameText;
 use clap::Args;
 use std::fs::File;
@@ -13,15 +16,22 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use trace::categories::Categories;
 use trace::leaks;
+use trace::oom;
 use trace::snapshot::Snapshot;
+use trace::stacks::Stacks;
+use trace::steps::{levels, recording};
+use trace::tiles::block_label;
 use trace::trace::{DeviceTrace, Series, StepSource, Trace};
+use trace::units::EventIdx;
 
 const EXAMPLES: &str = "\
 Examples:
   tidemark inspect snapshot.pickle
   tidemark inspect --json rank0.pickle.zst rank1.pickle.gz
   tidemark inspect --json snapshot.pickle | jq '.devices[0].allocated.peak'
+  tidemark inspect --json --live snapshot.pickle | jq '.devices[0].live[0]'
 
 Exit status: 0 when every file was read, 2 when one was not.";
 
@@ -41,6 +51,12 @@ pub struct InspectArgs {
     /// Print one JSON document: an object for one file, an array for several; sizes in bytes
     #[arg(long)]
     json: bool,
+    /// Take this loop's iterations for steps: a key or a word of the line "can be taken for steps"
+    #[arg(long, value_name = "LEVEL")]
+    steps: Option<String>,
+    /// List every block that is allocated at the end, with its category; needs --json
+    #[arg(long, requires = "json")]
+    live: bool,
 }
 
 /// Prints the summaries.
@@ -48,8 +64,11 @@ pub struct InspectArgs {
 /// # Errors
 /// [`CliError::BadInput`] for the first file that cannot be read.
 pub fn inspect(args: &InspectArgs) -> Result<(), CliError> {
-    let inspected: Result<Vec<Inspection>, CliError> =
-        args.files.iter().map(|path| inspect_file(path)).collect();
+    let inspected: Result<Vec<Inspection>, CliError> = args
+        .files
+        .iter()
+        .map(|path| inspect_file(path, args))
+        .collect();
     let mut inspected = inspected?;
     let text = match args.json {
         true if inspected.len() == 1 => json(&inspected.remove(0)),
@@ -74,17 +93,26 @@ fn json(value: &impl serde::Serialize) -> String {
     text + "\n"
 }
 
-fn inspect_file(path: &Path) -> Result<Inspection, CliError> {
-    let snapshot = read(path).map_err(|why| CliError::BadInput {
+fn inspect_file(path: &Path, args: &InspectArgs) -> Result<Inspection, CliError> {
+    let trace = trace_of(path, args.steps.as_deref())?;
+    Ok(summary(path.display().to_string(), &trace, args.live))
+}
+
+/// Reads a file, and takes another loop's iterations for its steps if a level is named.
+pub(super) fn trace_of(path: &Path, level: Option<&str>) -> Result<Trace, CliError> {
+    let bad = |why: String| CliError::BadInput {
         path: path.to_owned(),
         why,
-    })?;
-    let trace = trace::replay::run(snapshot);
-    Ok(summary(path.display().to_string(), &trace))
+    };
+    let mut trace = trace::replay::run(read(path).map_err(bad)?);
+    if let Some(level) = level {
+        levels::recut_all(&mut trace, level).map_err(|why| bad(why.to_string()))?;
+    }
+    Ok(trace)
 }
 
 /// Reads and parses at the same time, a few megabytes apart.
-pub(super) fn read(path: &Path) -> Result<Snapshot, String> {
+fn read(path: &Path) -> Result<Snapshot, String> {
     let mut file: Box<dyn Read + Send> = match path.as_os_str() == "-" {
         true => Box::new(std::io::stdin()),
         false => {
@@ -155,7 +183,7 @@ impl Drop for Piece<'_> {
 }
 
 /// The facts of a trace, for people and programs.
-fn summary(file: String, trace: &Trace) -> Inspection {
+fn summary(file: String, trace: &Trace, live: bool) -> Inspection {
     let most_steps = trace.devices.iter().max_by_key(|device| {
         (
             device.steps.len(),
@@ -163,16 +191,25 @@ fn summary(file: String, trace: &Trace) -> Inspection {
             std::cmp::Reverse(device.device),
         )
     });
+    let levels = most_steps.map(|device| levels::of_device(device, &trace.stacks));
+    let levels = levels.unwrap_or_default();
     Inspection {
         file,
         format: Format {
             pickle_protocol: trace.format.pickle_protocol,
             torch_guess: trace.format.torch_guess.clone(),
         },
-        devices: trace.devices.iter().map(device).collect(),
+        devices: trace
+            .devices
+            .iter()
+            .map(|d| device(d, &trace.stacks, live))
+            .collect(),
+        recording: most_steps.map(|device| recording::of_device(device, &trace.stacks)),
         steps: Steps {
             device: most_steps.map(|device| device.device),
             source: most_steps.map_or(StepSource::None, |device| device.step_source),
+            chosen: levels.iter().find(|l| l.chosen).map(|l| l.key.clone()),
+            levels,
             items: most_steps.map_or(Vec::new(), |device| {
                 step_facts(device).into_iter().map(step).collect()
             }),
@@ -182,8 +219,15 @@ fn summary(file: String, trace: &Trace) -> Inspection {
     }
 }
 
-fn device(trace: &DeviceTrace) -> Device {
+fn device(trace: &DeviceTrace, stacks: &Stacks, live: bool) -> Device {
     let facts = DeviceFacts::of(trace);
+    let categories = Categories::of(trace, stacks);
+    let last = trace.events.len().checked_sub(1).map(EventIdx);
+    let peak = facts.series(Series::Allocated).peak_event;
+    let by_category = |at| {
+        let shares = categories.alive(trace, at).largest_first();
+        shares.into_iter().collect()
+    };
     Device {
         device: facts.device,
         events: facts.events,
@@ -194,7 +238,61 @@ fn device(trace: &DeviceTrace) -> Device {
         unmatched_frees: facts.unmatched_frees,
         preexisting_blocks: trace.blocks.n_preexisting,
         fidelity: facts.fidelity,
+        categories_at_end: by_category(last),
+        categories_at_peak: by_category(peak),
+        live: live.then(|| live_blocks(trace, stacks, &categories, last)),
+        out_of_memory: out_of_memory(trace, stacks, &categories),
     }
+}
+
+/// The blocks that are allocated at an event, by address.
+fn live_blocks(
+    trace: &DeviceTrace,
+    stacks: &Stacks,
+    categories: &Categories,
+    at: Option<EventIdx>,
+) -> Vec<LiveBlock> {
+    let blocks = &trace.blocks;
+    let mut alive: Vec<_> = trace::categories::alive(trace, at).collect();
+    alive.sort_by_key(|block| blocks.addr[block.index()]);
+    let alive = alive.into_iter();
+    alive
+        .map(|block| LiveBlock {
+            address: blocks.addr[block.index()].to_string(),
+            size: blocks.kind(block).size,
+            category: categories.get(block),
+            inferred: !trace::categories::is_recorded(trace, stacks, block),
+            site: block_label(trace, stacks, block),
+        })
+        .collect()
+}
+
+/// Failed allocations, and what was held when they failed.
+fn out_of_memory(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    categories: &Categories,
+) -> Vec<OutOfMemory> {
+    let failures = oom::failures(device).into_iter().map(|failure| {
+        let held = categories.alive(device, Some(failure.event));
+        let frame = stacks.headline(failure.stack);
+        OutOfMemory {
+            event: failure.event,
+            step: failure.step,
+            asked: failure.asked,
+            free: failure.free,
+            limit: failure.limit(),
+            allocated: failure.allocated,
+            reserved: failure.reserved,
+            frame: frame.map(|frame| FrameText {
+                name: stacks.str(frame.name).to_owned(),
+                filename: stacks.str(frame.filename).to_owned(),
+                line: frame.line,
+            }),
+            held: held.largest_first().into_iter().collect(),
+        }
+    });
+    failures.collect()
 }
 
 fn step(facts: StepFacts) -> StepLevels {

@@ -2,6 +2,7 @@
 
 mod bench;
 mod compare;
+mod doctor;
 mod export;
 mod gate;
 mod inspect;
@@ -11,6 +12,7 @@ mod replay;
 mod run_row;
 mod serve;
 mod table;
+mod token;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -48,6 +50,9 @@ A snapshot is made by the training program itself:
 enum Command {
     /// Serve the dashboard (the default command)
     Serve(serve::ServeArgs),
+    /// Make an access token for `tidemark serve --token-file`
+    #[command(after_help = token::EXAMPLES)]
+    Token,
     /// Summarise snapshots: series, steps, leaks, quality
     Inspect(inspect::InspectArgs),
     /// What changed between two runs, by stack
@@ -62,6 +67,8 @@ enum Command {
     Replay(replay::ReplayArgs),
     /// Write a run for other tools: PyTorch's viewers, dataframes, Perfetto
     Export(export::ExportArgs),
+    /// Look after a data folder: find damage, take up stored files, rebuild the database
+    Doctor(doctor::DoctorArgs),
     /// Run one row of a bench, as the server asks for it on stdin
     #[command(hide = true, after_help = run_row::EXAMPLES)]
     RunRow,
@@ -125,6 +132,7 @@ pub fn run() -> Result<(), CliError> {
     match line.command {
         None => serve::serve(line.serve),
         Some(Command::Serve(args)) => serve::serve(args),
+        Some(Command::Token) => token::token(),
         Some(Command::Inspect(args)) => inspect::inspect(&args),
         Some(Command::Compare(args)) => compare::compare(&args),
         Some(Command::Gate(args)) => gate::gate(&args),
@@ -132,6 +140,7 @@ pub fn run() -> Result<(), CliError> {
         Some(Command::Bench(args)) => bench::bench(&args),
         Some(Command::Replay(args)) => replay::replay(&args),
         Some(Command::Export(args)) => export::export(&args),
+        Some(Command::Doctor(args)) => doctor::doctor(&args),
         Some(Command::RunRow) => run_row::run_row(),
         Some(Command::ProbeCard) => run_row::probe(),
     }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
-  tidemark replay v3_dense.jsonl.zst
-  tidemark replay recorded.jsonl --version v4 --json
+  tidemark replay trl-1.5_dense.jsonl.zst
+  tidemark replay recorded.jsonl --version trl-1.8 --json
 
 Exit status: 0 when everything agrees, 1 when something differs, 2 for a tape that cannot be read.";
 
@@ -20,8 +20,8 @@ pub struct ReplayArgs {
     /// Recorded calls, JSON lines, plain or packed with zstd
     #[arg(value_name = "TAPE")]
     tape: PathBuf,
-    /// Version of the offloader, such as v0 or v0+P3; else as the file's name says, else the one
-    /// that agrees best
+    /// TRL release whose offloader is driven, such as trl-1.14, or with a patch, trl-0.29+P3; else
+    /// as the file's name says, else the one that agrees best
     #[arg(long)]
     version: Option<String>,
     /// Print one JSON document: {"calls", "mismatches", "first"}
@@ -53,13 +53,16 @@ pub fn replay(args: &ReplayArgs) -> Result<(), CliError> {
 }
 
 fn version(text: &str) -> Result<TapeVersion, CliError> {
-    TapeVersion::from_name(text)
-        .ok_or_else(|| CliError::Usage(format!("`{text}` is no version: use v0, v0+P3, v1 … v4")))
+    TapeVersion::from_name(text).ok_or_else(|| {
+        CliError::Usage(format!(
+            "`{text}` is no TRL release: use trl-0.18 to trl-1.16, or trl-0.29+P3"
+        ))
+    })
 }
 
 fn for_people(tape: &Path, version: TapeVersion, report: &ReplayReport) -> String {
     let mut text = format!(
-        "{}: {version:?}, {} calls, {} values differ\n",
+        "{}: {version}, {} calls, {} values differ\n",
         tape.display(),
         report.calls,
         report.mismatches

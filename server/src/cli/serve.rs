@@ -3,8 +3,12 @@
 use super::CliError;
 use crate::app::App;
 use crate::bench::BenchSettings;
+use crate::clients::limits::Share;
+use crate::clients::{ClientLimits, Pace, Proxies};
 use crate::config::{Config, Token};
 use crate::http::{Listening, serve as serve_http};
+use crate::names::PublicUrl;
+use crate::private;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,7 +20,9 @@ const EXAMPLES: &str = "\
 Examples:
   tidemark serve
   tidemark serve --listen 127.0.0.1:9000 --data /srv/tidemark
-  TIDEMARK_TOKEN=$(openssl rand -hex 16) tidemark serve --listen 0.0.0.0:7878
+  tidemark token > token; tidemark serve --listen 0.0.0.0:7878 --token-file token
+  tidemark serve --token-file token --public-url https://tidemark.example \\
+                 --trusted-proxy 127.0.0.1
 
 Without a token the server answers on loopback only. Logs go to stderr; TIDEMARK_LOG=debug shows
 every request.";
@@ -43,17 +49,36 @@ pub struct ServeArgs {
         conflicts_with = "token_file"
     )]
     token: Option<String>,
-    /// File that holds the access token
+    /// File that holds the access token; `tidemark token` makes one
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Address under which people reach the server, for links; https:// also keeps cookies inside
+    /// TLS, which a proxy in front of the server ends
+    #[arg(long, value_name = "URL")]
+    public_url: Option<PublicUrl>,
+    /// Proxy (address or network, repeatable) that is believed when it says who asks and whether
+    /// inside TLS
+    #[arg(long, value_name = "ADDR")]
+    trusted_proxy: Vec<String>,
+    /// Connections open at a time
+    #[arg(long, value_name = "N", default_value_t = 1024,
+          value_parser = clap::value_parser!(u32).range(16..))]
+    connections: u32,
+    /// Connections of one address; those of this machine are not limited beyond the above
+    #[arg(long, value_name = "N", default_value_t = 128,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    connections_per_address: u32,
+    /// The least that an upload must bring and a download must take, a second, over half a minute
+    #[arg(long, value_name = "SIZE", default_value = "16KiB")]
+    min_rate: Bytes,
     /// Largest upload accepted
-    #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "8GiB")]
     upload_limit: Bytes,
     /// Refuse uploads that would leave less free on the disk
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     keep_free: Bytes,
     /// Memory for decoded traces
-    #[arg(long, value_name = "SIZE", default_value = "384MiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "384MiB")]
     cache: Bytes,
     /// zstd level at which uploaded files are packed again when the server is idle; 0: they are not
     #[arg(long, value_name = "LEVEL", default_value_t = 9,
@@ -64,7 +89,7 @@ pub struct ServeArgs {
           value_parser = clap::value_parser!(u64).range(1..))]
     row_seconds: u64,
     /// Memory that the process of a row may take; on a GPU sixteen times as much
-    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     row_memory: Bytes,
 }
 
@@ -78,6 +103,7 @@ pub fn serve(args: ServeArgs) -> Result<(), CliError> {
         .check()
         .map_err(|error| CliError::Usage(error.to_string()))?;
     start_logging();
+    private::make_everything_private();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
@@ -95,12 +121,31 @@ pub fn serve(args: ServeArgs) -> Result<(), CliError> {
             stopping.cancel();
         });
         announce(listening.address);
+        for notice in &app.notices {
+            tracing::warn!("{notice}");
+        }
+        tokio::spawn(app.uploads.clone().report_unknown_blobs());
         serve_http(listening, app).await;
         Ok(())
     })
 }
 
 impl ServeArgs {
+    fn clients(&self) -> ClientLimits {
+        let limits = ClientLimits::default();
+        ClientLimits {
+            connections: Share {
+                each: self.connections_per_address as usize,
+                all: self.connections as usize,
+            },
+            pace: Pace {
+                rate: self.min_rate,
+                ..limits.pace
+            },
+            ..limits
+        }
+    }
+
     fn config(&self) -> Result<Config, CliError> {
         let token = match (&self.token, &self.token_file) {
             (Some(text), _) => Some(text.clone()),
@@ -112,7 +157,11 @@ impl ServeArgs {
             listen: self.listen,
             data: self.data.clone(),
             blobs: self.blobs.clone(),
-            token: token.map_err(|error| CliError::Usage(error.to_string()))?,
+            token: token.map_err(usage)?,
+            public_url: self.public_url.clone(),
+            proxies: Proxies::parse(self.trusted_proxy.iter().map(String::as_str))
+                .map_err(usage)?,
+            clients: self.clients(),
             upload_limit: self.upload_limit,
             keep_free: self.keep_free,
             cache: self.cache,
@@ -124,6 +173,10 @@ impl ServeArgs {
             },
         })
     }
+}
+
+fn usage(error: impl std::fmt::Display) -> CliError {
+    CliError::Usage(error.to_string())
 }
 
 fn read_token(path: &Path) -> Result<String, CliError> {
@@ -140,10 +193,12 @@ fn announce(address: SocketAddr) {
     let _ = writeln!(std::io::stderr(), "listening on http://{address}");
 }
 
-fn start_logging() {
+pub(super) fn start_logging() {
     let filter = EnvFilter::try_from_env("TIDEMARK_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // Nobody may be reading: that ends no request.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr)
         .init();
 }
@@ -163,47 +218,4 @@ fn signals() -> std::io::Result<impl Future<Output = ()>> {
 
 fn failed(what: &str, error: &std::io::Error) -> CliError {
     CliError::Failed(format!("cannot {what}: {error}"))
-}
-
-/// `8GiB`, `500MB`, `123`: binary and decimal prefixes as they are written.
-fn size(text: &str) -> Result<Bytes, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
-    let factor = match text[digits.len()..].trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "kib" => 1 << 10,
-        "mib" => 1 << 20,
-        "gib" => 1 << 30,
-        "tib" => 1 << 40,
-        "kb" => 1_000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
-        "tb" => 1_000_000_000_000,
-        _ => return Err("use a unit such as MiB, GiB or GB".to_owned()),
-    };
-    let number: u64 = digits
-        .trim()
-        .parse()
-        .map_err(|_| "not a whole number".to_owned())?;
-    let bytes = number
-        .checked_mul(factor)
-        .filter(|&bytes| i64::try_from(bytes).is_ok());
-    bytes.map(Bytes).ok_or_else(|| "too large".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_read_as_written() {
-        let check = |text: &str, expected: Option<u64>| {
-            assert_eq!(size(text).ok().map(Bytes::get), expected, "{text}");
-        };
-        check("8GiB", Some(8 << 30));
-        check("8 GB", Some(8_000_000_000));
-        check("512", Some(512));
-        check("8G", None);
-        check("-1", None);
-        check("99999999TiB", None);
-    }
 }

@@ -1,7 +1,10 @@
 //! Summaries as text that lines up.
 
-use api::inspect::{Device, Inspection, StepLevels, Verdict};
+use api::inspect::{Device, Inspection, OutOfMemory, StepLevels, Verdict};
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use trace::categories::Category;
+use trace::steps::levels;
 use trace::trace::{SeriesSummary, StepSource};
 use trace::units::Bytes;
 
@@ -17,6 +20,7 @@ pub fn inspection(inspection: &Inspection) -> String {
     if inspection.devices.is_empty() {
         out += "\n  no device holds memory or events\n";
     }
+    out += &recording(inspection);
     out += &steps(inspection);
     out += &leaks(inspection);
     out += &quality(inspection);
@@ -56,13 +60,55 @@ fn device_table(device: &Device) -> String {
         table.row(series_row(name, summary));
     }
     format!(
-        "\n  device {}: {} events, {} blocks from before, {} unmatched frees\n  {share}\n{}",
+        "\n  device {}: {} events, {} blocks from before, {} unmatched frees\n  {share}\n{}{}{}",
         device.device,
         grouped(u64::from(device.events)),
         grouped(u64::from(device.preexisting_blocks)),
         grouped(device.unmatched_frees),
         table.print("    "),
-    )
+        categories("at the peak", &device.categories_at_peak),
+        categories("at the end", &device.categories_at_end),
+    ) + &device.out_of_memory.iter().map(failure).collect::<String>()
+}
+
+/// A failed allocation: when, asked, free, limit, where, and what was held.
+fn failure(oom: &OutOfMemory) -> String {
+    let at = grouped(u64::from(oom.event.0));
+    let step = oom
+        .step
+        .map_or_else(String::new, |step| format!(", in step {step}"));
+    let limit = oom.limit.map_or_else(String::new, |limit| {
+        format!(", so a limit of at most {limit} on the process refused it")
+    });
+    let mut out = format!(
+        "  out of memory at event {at}{step}: {} asked, {} free on the device{limit}\n    {} \
+         allocated, {} reserved",
+        oom.asked, oom.free, oom.allocated, oom.reserved
+    );
+    if let Some(frame) = &oom.frame {
+        let _ = write!(
+            out,
+            "; asked by {} {}:{}",
+            frame.name, frame.filename, frame.line
+        );
+    }
+    out.push('\n');
+    out += &categories("held", &oom.held);
+    out
+}
+
+/// `at the peak: activations 3.10 GiB, parameters 1.20 GiB (inferred)`.
+fn categories(when: &str, shares: &BTreeMap<Category, Bytes>) -> String {
+    let mut shares: Vec<_> = shares.iter().collect();
+    shares.sort_by_key(|&(category, bytes)| (std::cmp::Reverse(*bytes), *category));
+    let parts: Vec<String> = shares
+        .into_iter()
+        .map(|(category, bytes)| format!("{} {bytes}", category.label()))
+        .collect();
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!("    {when}: {} (inferred)\n", parts.join(", ")),
+    }
 }
 
 fn series_row(name: &str, summary: &SeriesSummary) -> [String; 5] {
@@ -74,6 +120,19 @@ fn series_row(name: &str, summary: &SeriesSummary) -> [String; 5] {
         at.unwrap_or_else(|| "start".to_owned()),
         summary.end.to_string(),
     ]
+}
+
+/// What it holds, and the loops that can be taken for steps.
+fn recording(inspection: &Inspection) -> String {
+    let mut out = String::new();
+    if let Some(recording) = &inspection.recording {
+        out += &format!("\n  holds: {}\n", recording.sentence);
+    }
+    if !inspection.steps.levels.is_empty() {
+        let levels = levels::in_words(&inspection.steps.levels);
+        out += &format!("  can be taken for steps: {levels}\n");
+    }
+    out
 }
 
 fn steps(inspection: &Inspection) -> String {

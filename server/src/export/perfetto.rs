@@ -215,7 +215,7 @@ fn write_slice(
 
 fn headline(stacks: &Stacks, stack: trace::stacks::StackIdx) -> String {
     match stacks.headline(stack) {
-        Some(frame) => stacks.str(frame.name).to_owned(),
+        Some(frame) => trace::code::function_name(stacks.str(frame.name)).to_owned(),
         None => "no stack".to_owned(),
     }
 }

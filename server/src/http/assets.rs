@@ -12,7 +12,8 @@ use axum::response::{IntoResponse, Response};
 pub async fn serve(request: Request) -> Result<Response, Error> {
     let path = request.uri().path();
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    if path == "/api" || path.starts_with("/api/") {
+    // Programs ask for measurements there: the page would only mislead them.
+    if path == "/api" || path.starts_with("/api/") || path == "/metrics" {
         return Err(Error::NoRoute(path.to_owned()));
     }
     if !reads {

@@ -7,8 +7,11 @@
 
 use super::App;
 use super::error::Error;
+use super::extract::Client;
 use super::guard::cookies;
-use crate::clock::now_ms;
+use super::session::secure;
+use crate::clients::ClientAddress;
+use crate::names::Scheme;
 use crate::store::{ShareRow, StoreError};
 use crate::texts::Texts;
 use api::ids::{RunId, ShareId};
@@ -66,6 +69,7 @@ pub struct Asking {
     query: String,
     /// Links opened in this browser: short id and secret.
     held: Vec<(ShareId, String)>,
+    who: ClientAddress,
 }
 
 impl Asking {
@@ -76,6 +80,7 @@ impl Asking {
             path: request.uri().path().to_owned(),
             query: request.uri().query().unwrap_or_default().to_owned(),
             held: held(request.headers()),
+            who: Client::of(request.extensions()).address,
         }
     }
 
@@ -90,9 +95,20 @@ impl Asking {
     }
 
     /// Whether the client knows the link's secret.
-    fn knows(&self, row: &ShareRow) -> bool {
+    ///
+    /// # Errors
+    /// When it shows a wrong one, which only somebody does who guesses, once too often.
+    fn knows(&self, app: &App, row: &ShareRow) -> Result<bool, Error> {
         let secret = self.held.iter().find(|(id, _)| *id == row.share.id);
-        secret.is_some_and(|(_, secret)| opens(row, secret))
+        let Some((_, secret)) = secret else {
+            return Ok(false);
+        };
+        let right = opens(row, secret);
+        if !right {
+            app.gate.may_guess(self.who)?;
+            app.gate.guessed(self.who, false);
+        }
+        Ok(right)
     }
 }
 
@@ -112,9 +128,12 @@ fn opens(row: &ShareRow, secret: &str) -> bool {
 }
 
 /// The cookie that remembers a link for so many seconds.
-pub fn cookie(share: &ShareId, secret: &str, seconds: i64) -> String {
+pub fn cookie(share: &ShareId, secret: &str, seconds: i64, scheme: Scheme) -> String {
     let id = share.as_str().trim_start_matches(ShareId::PREFIX);
-    format!("{COOKIE}{id}={secret}; Path=/api/; HttpOnly; SameSite=Strict; Max-Age={seconds}")
+    let secure = secure(scheme);
+    format!(
+        "{COOKIE}{id}={secret}; Path=/api/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}"
+    )
 }
 
 /// Who will read the answer to this request.
@@ -126,9 +145,10 @@ pub async fn of(app: &App, asking: Asking, access: Access) -> Result<Audience, E
     if let Some(id) = asking.named() {
         let unknown = || Error::NotFound(format!("link {id}"));
         let id: ShareId = id.parse().map_err(|_| unknown())?;
-        let now = now_ms();
+        let now = app.store.latest_ms();
         let row = app.store.read(move |reader| reader.share(&id, now)).await?;
-        return match needs_link && !asking.knows(&row) {
+        for_good(app, &row.share).await;
+        return match needs_link && !asking.knows(app, &row)? {
             true => Err(Error::TokenNeeded),
             false => admit(row, &asking),
         };
@@ -142,20 +162,37 @@ pub async fn of(app: &App, asking: Asking, access: Access) -> Result<Audience, E
     admitted.next().ok_or(Error::TokenNeeded)
 }
 
+/// Sees to it that a link that has expired does not live again when the clock is set back.
+pub async fn for_good(app: &App, share: &Share) {
+    let Some(expired_ms) = share
+        .expires_ms
+        .filter(|_| share.state == ShareState::Expired)
+    else {
+        return;
+    };
+    if let Err(error) = app.store.remember_time(expired_ms).await {
+        tracing::warn!(%error, "cannot remember how late it is");
+    }
+}
+
 /// The links that this browser holds; those that show less come first.
 async fn held_rows(app: &App, asking: &Asking) -> Result<Vec<ShareRow>, Error> {
     let ids: Vec<ShareId> = asking.held.iter().map(|(id, _)| id.clone()).collect();
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let now = now_ms();
+    let now = app.store.latest_ms();
     let read = app.store.read(move |reader| {
         let rows = ids.iter().map(|id| reader.share(id, now));
         let there = rows.filter(|row| !matches!(row, Err(StoreError::NotFound { .. })));
         there.collect::<Result<Vec<_>, _>>()
     });
-    let mut rows = read.await?;
-    rows.retain(|row| asking.knows(row));
+    let mut rows = Vec::new();
+    for row in read.await? {
+        if asking.knows(app, &row)? {
+            rows.push(row);
+        }
+    }
     rows.sort_by_key(|row| std::cmp::Reverse(row.share.redaction));
     Ok(rows)
 }
@@ -189,6 +226,7 @@ pub(super) fn is_within(path: &str, query: &str, runs: &[RunId]) -> bool {
                 "series",
                 "mountain",
                 "marks",
+                "contents",
                 "blocks",
                 "events",
                 "leaks",

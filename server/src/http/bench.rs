@@ -29,7 +29,8 @@ pub async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Res
 
 /// Queues rows; each configuration gets its baseline, asked for or not.
 #[utoipa::path(post, path = "/api/bench", tag = "bench", request_body = StartBench,
-    responses((status = 201, body = Bench), (status = 400, body = Problem)))]
+    responses((status = 201, body = Bench), (status = 400, body = Problem),
+              (status = 503, body = Problem)))]
 pub async fn start(
     State(app): State<Arc<App>>,
     Json(request): Json<StartBench>,

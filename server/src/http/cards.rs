@@ -5,13 +5,14 @@ use super::App;
 use super::audience::Audience;
 use super::compare;
 use super::error::Error;
-use super::extract::{Origin, Path, Query, run_id};
+use super::extract::{Client, Origin, Path, Query, run_id};
 use super::packed::{Keep, Packed, not_modified};
 use super::shares::{image_of, page_link};
 use crate::cards::markdown::{self, Links, Names};
 use crate::cards::{self, ComparisonCard, RunCard};
 use crate::store::{RunRow, StoreError};
 use crate::texts::Texts;
+use crate::work;
 use api::compare_view::CompareState;
 use api::ids::RunId;
 use api::problem::Problem;
@@ -96,6 +97,7 @@ pub(super) struct Asked {
     /// The view that is drawn, as the page's address has it.
     pub query: String,
     texts: Texts,
+    client: Client,
     headers: HeaderMap,
 }
 
@@ -109,6 +111,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
             theme: theme.theme(),
             query: parts.uri.query().unwrap_or_default().to_owned(),
             texts: audience.texts(),
+            client: Client::of(&parts.extensions),
             headers: parts.headers.clone(),
         })
     }
@@ -220,6 +223,7 @@ pub async fn md(
     Query(query): Query<MarkdownQuery>,
     RawQuery(raw): RawQuery,
     origin: Origin,
+    client: Client,
     audience: Audience,
 ) -> Result<Response, Error> {
     let view = view_of(&raw.unwrap_or_default())?;
@@ -243,7 +247,7 @@ pub async fn md(
     let text = run_card(&app, row, look, move |card| {
         markdown::run(card, &links, names)
     });
-    Ok(text_response(text.await?))
+    Ok(text_response(app.cards.draw(client.address, text).await?))
 }
 
 /// Where a block leads with a link, given the last part of its address.
@@ -272,6 +276,7 @@ pub(super) fn text_response(text: String) -> Response {
 /// The card of a link, for whoever unfolds it: the secret is in the address.
 pub async fn of_share(
     State(app): State<Arc<App>>,
+    client: Client,
     Path((token, file)): Path<(String, String)>,
     Query(query): Query<CardQuery>,
     headers: HeaderMap,
@@ -281,7 +286,7 @@ pub async fn of_share(
         "card.png" => Format::Png,
         _ => return Err(Error::NoRoute(routes::share_page(&token))),
     };
-    let row = super::shares::readable_by_anyone(&app, &token).await?;
+    let row = super::shares::readable_by_anyone(&app, client, &token).await?;
     let (texts, share) = (row.texts(), super::shares::for_its_reader(row.share));
     if share.state != ShareState::Active {
         return Err(Error::Gone(super::audience::ended(&share, None)));
@@ -294,6 +299,7 @@ pub async fn of_share(
         theme: query.theme.theme(),
         query: share.query,
         texts,
+        client,
         headers,
     };
     respond(&app, subject, asked, format).await
@@ -311,9 +317,14 @@ pub(super) async fn respond(
         return Ok(response);
     }
     let look = (asked.texts, asked.theme);
-    let file = subject.file(app, look, format).await?;
+    let draw = async {
+        let file = subject.file(app, look, format).await?;
+        let packed = zstd::bulk::compress(&file, 1).map_err(StoreError::Packing)?;
+        Ok::<_, Error>(packed)
+    };
+    let card = app.cards.get(&etag, asked.client.address, draw).await?;
     let packed = Packed {
-        zstd: zstd::bulk::compress(&file, 1).map_err(StoreError::Packing)?,
+        zstd: card.to_vec(),
         media_type: format.media_type(),
         etag,
         keep: Keep::Ask,
@@ -349,8 +360,9 @@ async fn run_card<T: Send + 'static>(
 async fn drawn<T: Send + 'static>(
     draw: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, StoreError> {
-    let drawing = tokio::task::spawn_blocking(draw);
-    drawing.await.map_err(|_| StoreError::Interrupted)
+    work::answer(draw)
+        .await
+        .map_err(|_| StoreError::Interrupted)
 }
 
 /// Names everything that a card is made of: the content, the names, the view, and the version of

@@ -2,6 +2,8 @@
 
 use crate::bench::BenchError;
 use crate::blobs::BlobError;
+use crate::clients::quota::Crowd;
+use crate::clients::{Later, Refusal};
 use crate::ingest::IngestError;
 use crate::store::StoreError;
 use api::problem::{Problem, ProblemCode};
@@ -10,6 +12,7 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::error::Error as _;
+use std::time::Duration;
 
 /// Why a request was not answered as asked.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +23,9 @@ pub enum Error {
     /// The upload failed.
     #[error(transparent)]
     Ingest(#[from] IngestError),
+    /// The blob store says no.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
     /// The bench was not taken.
     #[error(transparent)]
     Bench(#[from] BenchError),
@@ -53,6 +59,15 @@ pub enum Error {
     /// The token typed is wrong.
     #[error("this is not the server's access token")]
     WrongToken,
+    /// Too many secrets were wrong.
+    #[error(transparent)]
+    Guesses(#[from] Later),
+    /// Too much at a time.
+    #[error(transparent)]
+    Busy(#[from] Refusal),
+    /// A body that does not come.
+    #[error("the request's body was not there within {} s; send it again", .0.as_secs_f64())]
+    SlowBody(Duration),
     /// A browser was sent here by another site.
     #[error("{0}")]
     Foreign(&'static str),
@@ -88,8 +103,14 @@ impl Error {
         let (status, code, title) = match self {
             Error::Ingest(error) => return describe(error),
             Error::Store(error) => of_store(error),
+            Error::Blob(error) => of_blob(error),
             Error::Bench(BenchError::Store(error)) => of_store(error),
             Error::Bench(BenchError::Refused(_)) | Error::BadRequest(_) => bad_request(),
+            Error::Bench(BenchError::Busy(refusal)) | Error::Busy(refusal) => {
+                of_crowd(refusal.crowd)
+            }
+            Error::Guesses(_) => of_crowd(Crowd::Client),
+            Error::SlowBody(_) => too_slow(),
             Error::Json(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),
             Error::Path(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),
             Error::Query(rejection) => (rejection.status(), ProblemCode::BadRequest, "Bad request"),
@@ -116,6 +137,36 @@ impl Error {
         };
         problem(status, code, title, outward(code, self.to_string()), None)
     }
+
+    /// When to ask again.
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Error::Guesses(later) => Some(later.wait),
+            Error::Busy(refusal)
+            | Error::Bench(BenchError::Busy(refusal))
+            | Error::Ingest(IngestError::Busy(refusal)) => Some(refusal.retry),
+            _ => None,
+        }
+    }
+}
+
+/// Whole seconds, rounded up.
+fn seconds(time: Duration) -> u64 {
+    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    seconds.max(1)
+}
+
+/// The answer on a connection that is not served.
+pub fn refused_connection(refusal: &Refusal) -> String {
+    let (status, code, title) = of_crowd(refusal.crowd);
+    let problem = problem(status, code, title, refusal.to_string(), None);
+    let body = serde_json::to_string(&problem).expect("problems are plain data");
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\nretry-after: {}\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n{body}",
+        seconds(refusal.retry),
+        body.len()
+    )
 }
 
 type Kind = (StatusCode, ProblemCode, &'static str);
@@ -130,6 +181,26 @@ fn bad_request() -> Kind {
 
 fn not_found() -> Kind {
     (StatusCode::NOT_FOUND, ProblemCode::NotFound, "Not found")
+}
+
+fn of_crowd(crowd: Crowd) -> Kind {
+    match crowd {
+        Crowd::Client => (
+            StatusCode::TOO_MANY_REQUESTS,
+            ProblemCode::TooMany,
+            "Too much at a time",
+        ),
+        Crowd::Everybody => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            ProblemCode::Busy,
+            "The server is busy",
+        ),
+    }
+}
+
+fn too_slow() -> Kind {
+    let status = StatusCode::REQUEST_TIMEOUT;
+    (status, ProblemCode::TooSlow, "Too slow")
 }
 
 fn full() -> Kind {
@@ -158,16 +229,45 @@ fn of_ingest(error: &IngestError) -> Kind {
             ProblemCode::TooLarge,
             "Too large",
         ),
-        IngestError::NoSpace { .. } | IngestError::Blob(BlobError::Full) => full(),
+        IngestError::NoSpace { .. } => full(),
         IngestError::Interrupted { .. } | IngestError::ServerStopped => (
             StatusCode::BAD_REQUEST,
             ProblemCode::Interrupted,
             "Interrupted",
         ),
+        IngestError::TooSlow(_) => too_slow(),
+        IngestError::Busy(refusal) => of_crowd(refusal.crowd),
         IngestError::Cancelled => (StatusCode::CONFLICT, ProblemCode::Cancelled, "Cancelled"),
         IngestError::Store(error) => of_store(error),
-        IngestError::Blob(_) | IngestError::Panicked(_) => internal(),
+        // A loop of restarts is no defect of the request, nor one that another try would mend.
+        IngestError::GivenUp { .. } => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            ProblemCode::Damaged,
+            "Given up",
+        ),
+        IngestError::Blob(error) => of_blob(error),
+        IngestError::Panicked(_) => internal(),
     }
+}
+
+fn of_blob(error: &BlobError) -> Kind {
+    match error {
+        BlobError::Full => full(),
+        BlobError::Damaged(_) | BlobError::Missing(_) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            ProblemCode::Damaged,
+            "The stored file is damaged",
+        ),
+        _ => internal(),
+    }
+}
+
+fn unavailable() -> Kind {
+    (
+        StatusCode::SERVICE_UNAVAILABLE,
+        ProblemCode::Unavailable,
+        "The server cannot do that now",
+    )
 }
 
 fn of_store(error: &StoreError) -> Kind {
@@ -176,6 +276,12 @@ fn of_store(error: &StoreError) -> Kind {
         StoreError::Conflict(_) => (StatusCode::CONFLICT, ProblemCode::Conflict, "Conflict"),
         StoreError::TooNew { .. } => (StatusCode::CONFLICT, ProblemCode::TooNew, "Too new"),
         StoreError::Full => full(),
+        StoreError::Packing(_) | StoreError::Undecodable(_) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            ProblemCode::Damaged,
+            "The stored run is damaged",
+        ),
+        StoreError::ReadOnly(_) | StoreError::Damaged { .. } => unavailable(),
         _ => internal(),
     }
 }
@@ -184,6 +290,13 @@ fn of_store(error: &StoreError) -> Kind {
 fn outward(code: ProblemCode, detail: String) -> String {
     match code {
         ProblemCode::Internal => "the server's log has the details".to_owned(),
+        // Where the folder is and what SQLite said is for whoever runs the server.
+        ProblemCode::Unavailable => {
+            "the server's data cannot be changed now: the disk can only be \
+                                     read, or the database is damaged. What is there can be read \
+                                     as far as it is whole. The server's log says what to do"
+                .to_owned()
+        }
         _ => detail,
     }
 }
@@ -208,7 +321,7 @@ fn problem(
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let problem = self.problem();
-        if problem.code == ProblemCode::Internal {
+        if matches!(problem.code, ProblemCode::Internal | ProblemCode::Damaged) {
             let causes = std::iter::successors(self.source(), |&cause| cause.source());
             let causes: Vec<String> = causes.map(ToString::to_string).collect();
             tracing::error!(error = %self, ?causes, "request failed");
@@ -218,6 +331,10 @@ impl IntoResponse for Error {
         let mut response = (status, Json(problem)).into_response();
         let kind = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        if let Some(retry) = self.retry_after() {
+            let retry = HeaderValue::from(seconds(retry));
+            response.headers_mut().insert(header::RETRY_AFTER, retry);
+        }
         if status == StatusCode::UNAUTHORIZED {
             let challenge = HeaderValue::from_static("Bearer");
             response

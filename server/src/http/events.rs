@@ -1,6 +1,9 @@
 //! Server-sent events.
 
 use super::App;
+use super::error::Error;
+use super::extract::Client;
+use api::problem::Problem;
 use api::progress::{ServerEvent, UploadProgress};
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -26,10 +29,13 @@ pub enum Listen {
 /// Whatever changes on the server, so that open pages refresh: first how unfinished uploads stand,
 /// then each change.
 #[utoipa::path(get, path = "/api/events", tag = "server",
-    responses((status = 200, body = ServerEvent, content_type = "text/event-stream")))]
+    responses((status = 200, body = ServerEvent, content_type = "text/event-stream"),
+              (status = 429, body = Problem), (status = 503, body = Problem)))]
 pub async fn all(
     State(app): State<Arc<App>>,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>> + Send> {
+    client: Client,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + Send>, Error> {
+    let place = app.event_streams.take(client.address)?;
     // Subscribe first: what happens between the two must not be lost.
     let changes = app.events.subscribe();
     let now = app
@@ -43,22 +49,34 @@ pub async fn all(
     let now: Vec<ServerEvent> = now.collect();
     let events = stream::iter(now).chain(stream::unfold(changes, next_change));
     let stopping = app.stopping.clone();
-    let events = events.map(|event| Ok(data(Event::default(), &event)));
-    Sse::new(events.take_until(stopping.cancelled_owned())).keep_alive(keep_alive())
+    let events = events.map(move |event| {
+        // Held for as long as the stream is.
+        let _place = &place;
+        Ok(data(Event::default(), &event))
+    });
+    Ok(Sse::new(events.take_until(stopping.cancelled_owned())).keep_alive(keep_alive()))
 }
 
 /// One upload, to its end.
+///
+/// # Errors
+/// When there are too many streams.
 pub fn upload_stream(
     app: &App,
+    client: Client,
     listen: Listen,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>> + Send + use<>> {
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + Send + use<>>, Error> {
+    let place = app.event_streams.take(client.address)?;
     let states = match listen {
         Listen::Finished(progress) => stream::iter([progress]).boxed(),
         Listen::Moving(watching) => stream::unfold(Some(watching), next_state).boxed(),
     };
-    let events = states.map(|state| Ok(data(Event::default().event("progress"), &state)));
+    let events = states.map(move |state| {
+        let _place = &place;
+        Ok(data(Event::default().event("progress"), &state))
+    });
     let stopping = app.stopping.clone();
-    Sse::new(events.take_until(stopping.cancelled_owned())).keep_alive(keep_alive())
+    Ok(Sse::new(events.take_until(stopping.cancelled_owned())).keep_alive(keep_alive()))
 }
 
 async fn next_change(

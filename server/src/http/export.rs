@@ -2,10 +2,13 @@
 
 use super::App;
 use super::error::Error;
-use super::extract::{Path, Query, run_id};
+use super::extract::{Client, Path, Query, run_id};
+use crate::blobs::BlobError;
+use crate::clients::Slot;
 use crate::export::{self, ExportError, Format, Source};
 use crate::pictures::Decoded;
 use crate::tensors::TensorTable;
+use crate::work::background;
 use api::problem::Problem;
 use axum::body::Body;
 use axum::extract::State;
@@ -35,9 +38,11 @@ pub struct ExportQuery {
 #[utoipa::path(get, path = "/api/runs/{run}/export", tag = "runs",
     params(("run" = String, Path), ExportQuery),
     responses((status = 200, content_type = "application/octet-stream"),
-              (status = 400, body = Problem), (status = 404, body = Problem)))]
+              (status = 400, body = Problem), (status = 404, body = Problem),
+              (status = 429, body = Problem), (status = 503, body = Problem)))]
 pub async fn export(
     State(app): State<Arc<App>>,
+    client: Client,
     Path(run): Path<String>,
     Query(query): Query<ExportQuery>,
 ) -> Result<Response, Error> {
@@ -54,6 +59,8 @@ pub async fn export(
         reader.run(&other)
     });
     let row = row.await?;
+    // Held by the thread that writes: a client that takes nothing keeps it until it is dropped.
+    let place = app.exports.take(client.address)?;
     let (sender, pieces) = mpsc::channel(PIECES);
     let name = row.name.clone();
     match format {
@@ -61,16 +68,17 @@ pub async fn export(
             return Err(Error::BadRequest(ExportError::NoPickle.to_string()));
         }
         Format::Pickle => {
+            check_blob(&app, &row.blob).await?;
             let (blobs, runtime) = (app.uploads.blobs().clone(), Handle::current());
             let work =
                 move |out: &mut Out| export::write_snapshot(&blobs, &runtime, &row.blob, out);
-            tokio::task::spawn_blocking(move || run_to_end(sender, work));
+            drop(background(move || run_to_end(sender, place, work)));
         }
         Format::Parquet | Format::Perfetto => {
             let decoded = app.pictures.traces.get(row.trace).await?;
             let tensors = app.tensors.get(&id).await?;
             let work = move |out: &mut Out| write_trace(format, &decoded, tensors, &name, out);
-            tokio::task::spawn_blocking(move || run_to_end(sender, work));
+            drop(background(move || run_to_end(sender, place, work)));
         }
     }
     let body = stream::unfold(pieces, async |mut pieces| {
@@ -87,6 +95,16 @@ pub async fn export(
         (header::CACHE_CONTROL, "no-store".to_owned()),
     ];
     Ok((headers, Body::from_stream(body)).into_response())
+}
+
+/// Reads the whole file once before a byte of it is sent: half an answer is worse than none.
+async fn check_blob(app: &App, hash: &str) -> Result<(), Error> {
+    let wanted = hash.to_owned();
+    let row = app.store.read(move |reader| reader.blob(&wanted)).await?;
+    let row = row.ok_or_else(|| BlobError::Missing(hash.to_owned()))?;
+    let (blobs, runtime) = (app.uploads.blobs().clone(), Handle::current());
+    let check = tokio::task::spawn_blocking(move || blobs.check(&runtime, &row));
+    Ok(check.await.map_err(|_| Error::Panicked)??)
 }
 
 fn write_trace(
@@ -112,7 +130,11 @@ type Sender = mpsc::Sender<io::Result<Bytes>>;
 
 /// Writes an export into the response. A failure in the middle breaks the connection off, so that
 /// nobody takes half a file for a whole one.
-fn run_to_end(sender: Sender, work: impl FnOnce(&mut Out) -> Result<(), ExportError>) {
+fn run_to_end(
+    sender: Sender,
+    _place: Slot,
+    work: impl FnOnce(&mut Out) -> Result<(), ExportError>,
+) {
     let mut out = BufWriter::with_capacity(PIECE, Pieces(sender.clone()));
     let written = work(&mut out).and_then(|()| Ok(out.flush()?));
     if let Err(error) = written {

@@ -1,17 +1,37 @@
 //! Extractors whose refusals are problems too.
 
+use super::App;
 use super::error::Error;
-use api::ids::{BenchId, BenchRowId, ComparisonId, RunId, UploadId};
-use axum::extract::{FromRequest, FromRequestParts};
+use crate::clients::ClientAddress;
+use crate::names::Scheme;
+use api::ids::{BenchId, BenchRowId, ComparisonId, RunId, SessionId, UploadId};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::Extensions;
 use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
+use std::convert::Infallible;
+use std::net::IpAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 use trace::alive::Dimension;
 use trace::tiles::{GroupBy, TileId};
 
-/// A JSON body.
-#[derive(FromRequest)]
-#[from_request(via(axum::Json), rejection(Error))]
+/// A JSON body, which must be there whole within [`ClientLimits::body_within`].
+///
+/// [`ClientLimits::body_within`]: crate::clients::ClientLimits::body_within
 pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Json<T>, Error> {
+        let within = app.config.clients.body_within;
+        let reading = axum::Json::from_request(request, app);
+        let read = tokio::time::timeout(within, reading).await;
+        let axum::Json(value) = read.map_err(|_| Error::SlowBody(within))??;
+        Ok(Json(value))
+    }
+}
 
 /// Parts of the path.
 #[derive(FromRequestParts)]
@@ -35,16 +55,47 @@ impl std::fmt::Display for Origin {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Origin {
+impl FromRequestParts<Arc<App>> for Origin {
     type Rejection = Error;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Origin, Error> {
-        let Host(host) = Host::from_request_parts(parts, state).await?;
-        // A proxy that ends TLS says so; who lies here gets a wrong link for himself.
-        let by_proxy = parts.headers.get("x-forwarded-proto");
-        let tls = by_proxy.is_some_and(|scheme| scheme.as_bytes() == b"https");
-        let scheme = if tls { "https" } else { "http" };
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Origin, Error> {
+        if let Some(url) = &app.config.public_url {
+            return Ok(Origin(url.to_string()));
+        }
+        // The guard has let only names of this server through.
+        let Host(host) = Host::from_request_parts(parts, app).await?;
+        let scheme = Client::of(&parts.extensions).scheme.name();
         Ok(Origin(format!("{scheme}://{host}")))
+    }
+}
+
+/// Who sent the request, and over what.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// Who.
+    pub address: ClientAddress,
+    /// Over what, as far as a trusted proxy or the server's public address tell.
+    pub scheme: Scheme,
+    /// The address of this server that was connected to.
+    pub local: Option<IpAddr>,
+}
+
+impl Client {
+    /// The sender of a request with these extensions: the guard has put it there.
+    pub fn of(extensions: &Extensions) -> Client {
+        extensions.get().copied().unwrap_or(Client {
+            address: ClientAddress::UNKNOWN,
+            scheme: Scheme::Http,
+            local: None,
+        })
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Client {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Client, Infallible> {
+        Ok(Client::of(&parts.extensions))
     }
 }
 
@@ -82,6 +133,12 @@ pub fn bench_id(text: &str) -> Result<BenchId, Error> {
 pub fn bench_row_id(text: &str) -> Result<BenchRowId, Error> {
     text.parse()
         .map_err(|_| Error::NotFound(format!("bench row {text}")))
+}
+
+/// A session id in a path.
+pub fn session_id(text: &str) -> Result<SessionId, Error> {
+    text.parse()
+        .map_err(|_| Error::NotFound(format!("session {text}")))
 }
 
 /// A comparison id in a path.

@@ -2,15 +2,19 @@
 
 use super::audience::{self, Asking};
 use super::error::Error;
-use super::extract::Host;
-use crate::access::COOKIE;
+use super::extract::{Client, Host};
+use crate::access::{COOKIE, Entry, Shown};
 use crate::app::App;
+use crate::clients::{ClientAddress, Peer};
+use crate::clock::now_ms;
+use crate::config::Config;
+use crate::names::{Authority, Scheme};
 use api::routes;
-use api::runs::Access;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Nothing from elsewhere; no inline code; nobody may frame the page.
@@ -45,25 +49,85 @@ pub async fn harden(request: Request, next: Next) -> Response {
     response
 }
 
-/// Without a token, only requests to a loopback name: a page from elsewhere can make its own name
-/// mean 127.0.0.1 ("DNS rebinding"), but it cannot make the browser write another one here.
+/// Finds out who asks: the other end of the connection, or whoever a trusted proxy says.
+pub async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>().copied();
+    let client = client_of(&app.config, peer, request.headers());
+    request.extensions_mut().insert(client);
+    next.run(request).await
+}
+
+fn client_of(config: &Config, peer: Option<Peer>, headers: &HeaderMap) -> Client {
+    let public = config.public_url.as_ref().map(|url| url.scheme);
+    let Some(Peer { remote, local }) = peer else {
+        return Client {
+            address: ClientAddress::UNKNOWN,
+            scheme: public.unwrap_or(Scheme::Http),
+            local: None,
+        };
+    };
+    let values = |name: &'static str| {
+        let values = headers.get_all(name).iter();
+        values.filter_map(|value| value.to_str().ok())
+    };
+    let by_proxy = config.proxies.has(remote.ip());
+    let said_tls = values("x-forwarded-proto").next_back() == Some("https");
+    let scheme = match by_proxy && said_tls {
+        true => Scheme::Https,
+        false => public.unwrap_or(Scheme::Http),
+    };
+    Client {
+        address: config
+            .proxies
+            .client(remote.ip(), values("x-forwarded-for")),
+        scheme,
+        local: Some(local.ip()),
+    }
+}
+
+/// Only requests to a name of this server: a page from elsewhere can make its own name mean this
+/// address ("DNS rebinding"), but it cannot make the browser write another one here. What passes
+/// is written into links.
 pub async fn check_host(
     State(app): State<Arc<App>>,
+    client: Client,
     Host(host): Host,
     request: Request,
     next: Next,
 ) -> Result<Response, Error> {
-    match !app.gate.is_open() || is_loopback(&host) {
-        true => Ok(next.run(request).await),
-        false => Err(Error::Foreign(
-            "this server answers to localhost and 127.0.0.1 only; configure an access token to \
-             serve it under another name",
-        )),
+    let named = Authority::parse(&host);
+    if named.is_some_and(|host| is_known(&app, client, &host)) {
+        return Ok(next.run(request).await);
     }
+    Err(Error::Foreign(match app.gate.is_open() {
+        true => {
+            "this server answers to localhost and 127.0.0.1 only; configure an access token to \
+             serve it under another name"
+        }
+        false => {
+            "this server does not know itself under this name; start it with --public-url \
+             http://NAME:PORT, or https://NAME behind a proxy"
+        }
+    }))
+}
+
+/// The public address and loopback; with a token also what this machine is called by itself and
+/// by whoever connected to it.
+fn is_known(app: &App, client: Client, host: &Authority) -> bool {
+    let public = app.config.public_url.as_ref();
+    if host.is_loopback() || public.is_some_and(|url| host.is_host_of(&url.authority)) {
+        return true;
+    }
+    let listens = app.config.listen.ip();
+    let own = |ip: IpAddr| client.local == Some(ip) || !ip.is_unspecified() && ip == listens;
+    !app.gate.is_open()
+        && public.is_none()
+        && (host.ip().is_some_and(own) || host.is_machine(&app.hostname))
 }
 
 /// Requests that change something must come from this server's own pages or from no page at all.
 pub async fn check_origin(
+    State(app): State<Arc<App>>,
     Host(host): Host,
     request: Request,
     next: Next,
@@ -72,7 +136,8 @@ pub async fn check_origin(
         *request.method(),
         Method::GET | Method::HEAD | Method::OPTIONS
     );
-    match reads || is_own_page(request.headers(), &host) {
+    let public = app.config.public_url.as_ref().map(ToString::to_string);
+    match reads || is_own_page(request.headers(), &host, public.as_deref()) {
         true => Ok(next.run(request).await),
         false => Err(Error::Foreign(
             "requests from other sites' pages may not change anything",
@@ -90,24 +155,32 @@ pub async fn check_token(
     let path = request.uri().path();
     let public = [routes::SERVER, routes::SESSION, routes::OPEN_SHARE];
     if path.starts_with("/api/") && !public.contains(&path) {
-        let access = access(&app, request.headers());
-        let audience = audience::of(&app, Asking::of(&request), access).await?;
+        let client = Client::of(request.extensions());
+        let entry = entry(&app, request.headers(), client)?;
+        let audience = audience::of(&app, Asking::of(&request), entry.access).await?;
+        request.extensions_mut().insert(entry);
         request.extensions_mut().insert(audience);
     }
     Ok(next.run(request).await)
 }
 
 /// What the sender of these headers may do.
-pub fn access(app: &App, headers: &HeaderMap) -> Access {
+///
+/// # Errors
+/// When it was wrong about the token too often.
+pub fn entry(app: &App, headers: &HeaderMap, client: Client) -> Result<Entry, Error> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let bearer = text(header::AUTHORIZATION).and_then(|value| {
+    let token = text(header::AUTHORIZATION).and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
         scheme
             .eq_ignore_ascii_case("bearer")
             .then_some(token.trim())
     });
     let session = cookies(headers).find(|(name, _)| *name == COOKIE);
-    app.gate.check(bearer, session.map(|(_, value)| value))
+    let session = session.map(|(_, value)| value);
+    Ok(app
+        .gate
+        .check(Shown { token, session }, client.address, now_ms())?)
 }
 
 /// Names and values of the cookies.
@@ -119,16 +192,7 @@ pub fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
         .filter_map(|pair| pair.trim().split_once('='))
 }
 
-fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    let address = name.parse::<std::net::IpAddr>();
-    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|ip| ip.is_loopback())
-}
-
-fn is_own_page(headers: &HeaderMap, host: &str) -> bool {
+fn is_own_page(headers: &HeaderMap, host: &str, public: Option<&str>) -> bool {
     let text = |name: &str| {
         headers
             .get(name)
@@ -137,9 +201,11 @@ fn is_own_page(headers: &HeaderMap, host: &str) -> bool {
     // Browsers say where a request comes from; other programs say nothing.
     match (text("sec-fetch-site"), text("origin")) {
         (Some(site), _) => site == "same-origin" || site == "none",
-        (None, Some(origin)) => origin
-            .split_once("://")
-            .is_some_and(|(_, from)| from.eq_ignore_ascii_case(host)),
+        (None, Some(origin)) => {
+            let same = |(_, from): (&str, &str)| from.eq_ignore_ascii_case(host);
+            let is_public = public.is_some_and(|url| url.eq_ignore_ascii_case(origin));
+            is_public || origin.split_once("://").is_some_and(same)
+        }
         (None, None) => true,
     }
 }
@@ -147,17 +213,41 @@ fn is_own_page(headers: &HeaderMap, host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clients::Proxies;
 
     #[test]
-    fn loopback_names_with_any_port_are_own() {
-        let check = |host: &str, ok: bool| assert_eq!(is_loopback(host), ok, "{host}");
-        check("localhost:7878", true);
-        check("127.0.0.1", true);
-        check("[::1]:7878", true);
-        check("evil.example:7878", false);
-        check("127.0.0.1.evil.example", false);
-        check("localhost.evil.example:7878", false);
-        check("", false);
+    fn only_a_trusted_proxy_tells_of_tls_and_of_others() {
+        let check = |remote: &str, public: Option<&str>, scheme: Scheme, who: &str| {
+            let config = Config {
+                proxies: Proxies::parse(["10.0.0.1"]).unwrap(),
+                public_url: public.map(|url| url.parse().unwrap()),
+                ..Config::new(std::path::PathBuf::new())
+            };
+            let mut headers = HeaderMap::new();
+            headers.insert("x-forwarded-proto", HeaderValue::from_static("https"));
+            headers.insert("x-forwarded-for", HeaderValue::from_static("203.0.113.5"));
+            let (remote, local) = (remote.parse().unwrap(), "10.0.0.2:80".parse().unwrap());
+            let client = client_of(&config, Some(Peer { remote, local }), &headers);
+            assert_eq!(
+                (client.scheme, client.address.to_string().as_str()),
+                (scheme, who)
+            );
+        };
+        check("10.0.0.1:5", None, Scheme::Https, "203.0.113.5");
+        check("10.0.0.3:5", None, Scheme::Http, "10.0.0.3");
+        check("127.0.0.1:5", None, Scheme::Http, "127.0.0.1");
+        check(
+            "10.0.0.3:5",
+            Some("https://a.example"),
+            Scheme::Https,
+            "10.0.0.3",
+        );
+        check(
+            "10.0.0.3:5",
+            Some("http://a.example"),
+            Scheme::Http,
+            "10.0.0.3",
+        );
     }
 
     #[test]
@@ -167,13 +257,16 @@ mod tests {
             let headers = pairs
                 .map(|&(k, v)| (HeaderName::from_static(k), HeaderValue::from_static(v)))
                 .collect();
-            assert_eq!(is_own_page(&headers, "localhost:7878"), ok, "{headers:?}");
+            let own = is_own_page(&headers, "localhost:7878", Some("https://a.example"));
+            assert_eq!(own, ok, "{headers:?}");
         };
         check(&[], true);
         check(&[("sec-fetch-site", "same-origin")], true);
         check(&[("sec-fetch-site", "cross-site")], false);
         check(&[("sec-fetch-site", "same-site")], false);
         check(&[("origin", "http://localhost:7878")], true);
+        check(&[("origin", "https://a.example")], true);
+        check(&[("origin", "http://a.example")], false);
         check(&[("origin", "http://evil.example")], false);
         check(&[("origin", "null")], false);
     }

@@ -3,21 +3,19 @@
 use super::App;
 use super::audience::Audience;
 use super::error::Error;
-use super::extract::{Path, Query, dimension, run_id};
+use super::extract::{Query, dimension};
 use super::packed::{self, Keep};
 use super::pictures::{Version, decoded};
-use super::question::Question;
+use super::question::{Question, StepsQuery};
 use crate::pictures::Decoded;
 use crate::questions;
+use crate::work;
 use api::alive::Growth;
 use api::ids::RunId;
 use api::leaks::Leaks;
 use api::problem::Problem;
-use axum::extract::State;
-use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
-use std::sync::Arc;
 use trace::trace::DeviceTrace;
 
 /// What the bands of a growth chart stand for.
@@ -30,29 +28,35 @@ pub struct GrowthQuery {
 
 /// The verdict about a device, and what accumulates.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/leaks", tag = "leaks",
-    params(("run" = String, Path), ("device" = u32, Path), Version),
+    params(("run" = String, Path), ("device" = u32, Path), Version, StepsQuery),
     responses((status = 200, body = Leaks), (status = 404, body = Problem)))]
-pub async fn leaks(
-    State(app): State<Arc<App>>,
-    Path((run, device)): Path<(String, u32)>,
-    Query(version): Query<Version>,
-    audience: Audience,
-    headers: HeaderMap,
-) -> Result<Response, Error> {
-    let run = run_id(&run)?;
+pub async fn leaks(question: Question, Query(version): Query<Version>) -> Result<Response, Error> {
+    if question.steps.is_some() {
+        let ask =
+            |decoded: &Decoded, device: &DeviceTrace| Ok(questions::report(&decoded.trace, device));
+        return question.answer("leaks", "", ask).await;
+    }
+    let Question {
+        app,
+        run,
+        device,
+        audience,
+        headers,
+        ..
+    } = question;
     let keep = match version.is(Leaks::VERSION) {
         true => Keep::Forever,
         false => Keep::Ask,
     };
     let etag = format!("W/\"{run}-{device}-leaks-v{}\"", Leaks::VERSION);
     let etag = audience.tagged(etag);
-    let leaks = found(&app, &run, device, &audience).await?;
+    let leaks = found(&app, &run, device, &audience, None).await?;
     Ok(packed::immutable_json(&headers, &leaks, etag, keep))
 }
 
 /// What is alive at the end of each step, by group.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/growth", tag = "leaks",
-    params(("run" = String, Path), ("device" = u32, Path), GrowthQuery),
+    params(("run" = String, Path), ("device" = u32, Path), GrowthQuery, StepsQuery),
     responses((status = 200, body = Growth), (status = 400, body = Problem),
               (status = 404, body = Problem)))]
 pub async fn growth(
@@ -65,9 +69,10 @@ pub async fn growth(
         run,
         device,
         audience,
+        steps,
         ..
     } = &question;
-    let leaks = found(app, run, *device, audience).await?;
+    let leaks = found(app, run, *device, audience, steps.as_deref()).await?;
     let sites = leaks.groups.iter().filter_map(|g| g.site.parse().ok());
     let sites: Vec<_> = sites.collect();
     let ask = move |decoded: &Decoded, device: &DeviceTrace| {
@@ -78,13 +83,17 @@ pub async fn growth(
 
 /// What was found about a device, in the words that the reader may see. Without names sites have
 /// other keys, so what is left out cannot be taken out afterwards: the trace is judged without it.
-async fn found(app: &App, run: &RunId, device: u32, audience: &Audience) -> Result<Leaks, Error> {
-    if !audience.texts().are_redacted() {
+async fn found(
+    app: &App,
+    run: &RunId,
+    device: u32,
+    audience: &Audience,
+    level: Option<&str>,
+) -> Result<Leaks, Error> {
+    if level.is_none() && !audience.texts().are_redacted() {
         return Ok(app.uploads.judge().leaks(run, device).await?);
     }
-    let decoded = decoded(app, run.clone(), audience).await?;
+    let decoded = decoded(app, run.clone(), audience, level).await?;
     let judge = move || Ok(questions::report(&decoded.trace, decoded.device(device)?));
-    tokio::task::spawn_blocking(judge)
-        .await
-        .map_err(|_| Error::Panicked)?
+    work::answer(judge).await.map_err(|_| Error::Panicked)?
 }

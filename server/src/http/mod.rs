@@ -7,11 +7,13 @@ mod bench;
 mod cards;
 mod compare;
 mod comparisons;
+mod connections;
 pub mod error;
 mod events;
 mod export;
 mod extract;
 mod guard;
+mod health;
 mod leaks;
 mod packed;
 mod pictures;
@@ -21,6 +23,7 @@ mod samples;
 mod serve;
 mod session;
 mod shares;
+mod socket;
 #[cfg(test)]
 mod tests;
 mod unfold;
@@ -72,6 +75,8 @@ fn api() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(session::server))
         .routes(routes!(session::open, session::close))
+        .routes(routes!(session::list))
+        .routes(routes!(session::revoke))
         .routes(routes!(events::all))
         .routes(routes!(runs::list))
         .routes(routes!(runs::get, runs::rename, runs::delete))
@@ -85,6 +90,7 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(pictures::series))
         .routes(routes!(pictures::mountain))
         .routes(routes!(pictures::marks))
+        .routes(routes!(pictures::contents))
         .routes(routes!(pictures::block))
         .routes(routes!(pictures::moment))
         .routes(routes!(leaks::leaks))
@@ -126,12 +132,15 @@ pub fn router(app: Arc<App>) -> Router {
     let guards = ServiceBuilder::new()
         .layer(from_fn(guard::harden))
         .layer(from_fn(log))
+        .layer(from_fn_with_state(Arc::clone(&app), guard::identify))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_host))
-        .layer(from_fn(guard::check_origin))
+        .layer(from_fn_with_state(Arc::clone(&app), guard::check_origin))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_token));
     routes
         .route(api::routes::OPENAPI, get(openapi))
         .route(api::routes::COMPARE_PAGE, get(unfold::compare))
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
         .route("/runs/{run}", get(unfold::run))
         .route("/s/{token}", get(shares::page))
         .route("/s/{token}/{file}", get(cards::of_share))
@@ -146,6 +155,16 @@ async fn wrong_method(request: Request) -> Response {
     Error::Method(request.method().to_string()).into_response()
 }
 
+/// What the log may tell of a path. Outside of the API and the front end's files it may hold a
+/// link's secret, so only its kind is told.
+fn told(path: &str) -> &str {
+    match path.split('/').nth(1) {
+        Some("api" | "assets" | "runs") => path,
+        Some("s") => "/s/…",
+        _ => "/…",
+    }
+}
+
 /// One line per request, without its query, headers or body: a token may be among them.
 async fn log(request: Request, next: axum::middleware::Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -155,6 +174,6 @@ async fn log(request: Request, next: axum::middleware::Next) -> Response {
     let response = handled.unwrap_or_else(|_| Error::Panicked.into_response());
     let status = response.status().as_u16();
     let duration_ms = began.elapsed().as_millis() as u64;
-    tracing::debug!(%method, path, status, duration_ms, "request");
+    tracing::debug!(%method, path = told(&path), status, duration_ms, "request");
     response
 }

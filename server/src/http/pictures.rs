@@ -5,8 +5,10 @@ use super::audience::Audience;
 use super::error::Error;
 use super::extract::{Path, Query, group_by, run_id, tile_id};
 use super::packed::{self, Keep, Packed};
-use crate::pictures::{Decoded, Picture, details};
+use super::question::{Question, StepsQuery};
+use crate::pictures::{self, Decoded, Picture, details};
 use crate::texts::Texts;
+use api::contents::Contents;
 use api::ids::RunId;
 use api::problem::Problem;
 use api::timeline::{BlockDetail, Marks, Moment};
@@ -15,7 +17,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
 use std::sync::Arc;
-use trace::trace::BlockIdx;
+use trace::trace::{BlockIdx, DeviceTrace};
 use trace::units::EventIdx;
 
 /// Media type of tiles.
@@ -86,38 +88,59 @@ pub async fn mountain(
 
 /// Steps, scopes and failed allocations of a device.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/marks", tag = "timeline",
-    params(("run" = String, Path), ("device" = u32, Path), Version),
+    params(("run" = String, Path), ("device" = u32, Path), Version, StepsQuery),
     responses((status = 200, body = Marks), (status = 404, body = Problem)))]
-pub async fn marks(
-    State(app): State<Arc<App>>,
-    Path((run, device)): Path<(String, u32)>,
+pub async fn marks(question: Question, Query(version): Query<Version>) -> Result<Response, Error> {
+    if question.steps.is_some() {
+        // Drawn for whoever asks: only what is found without asking is kept.
+        let ask = |decoded: &Decoded, device: &DeviceTrace| {
+            Ok(pictures::marks(device, &decoded.trace.stacks))
+        };
+        return question.answer("marks", "", ask).await;
+    }
+    one_of_a_device(question, Picture::Marks, version).await
+}
+
+/// What the recording of a device holds: what it is, its loops and phases, what its peak
+/// consists of.
+#[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/contents", tag = "timeline",
+    params(("run" = String, Path), ("device" = u32, Path), Version),
+    responses((status = 200, body = Contents), (status = 404, body = Problem)))]
+pub async fn contents(
+    question: Question,
     Query(version): Query<Version>,
-    audience: Audience,
-    headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let picture = Picture::Marks;
+    one_of_a_device(question, Picture::Contents, version).await
+}
+
+async fn one_of_a_device(
+    question: Question,
+    picture: Picture,
+    version: Version,
+) -> Result<Response, Error> {
     let asked = Asked {
-        run: run_id(&run)?,
-        device,
+        run: question.run,
+        device: question.device,
         picture,
         version,
-        audience,
+        audience: question.audience,
     };
-    respond(&app, asked, &headers).await
+    respond(&question.app, asked, &question.headers).await
 }
 
 /// Everything about one block.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/blocks/{block}", tag = "timeline",
-    params(("run" = String, Path), ("device" = u32, Path), ("block" = u32, Path)),
+    params(("run" = String, Path), ("device" = u32, Path), ("block" = u32, Path), StepsQuery),
     responses((status = 200, body = BlockDetail), (status = 404, body = Problem)))]
 pub async fn block(
     State(app): State<Arc<App>>,
     Path((run, device, block)): Path<(String, u32, u32)>,
+    Query(steps): Query<StepsQuery>,
     audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let id = run_id(&run)?;
-    let decoded = decoded(&app, id.clone(), &audience).await?;
+    let decoded = decoded(&app, id.clone(), &audience, steps.level()).await?;
     let found = details::block(&decoded, decoded.device(device)?, BlockIdx(block));
     let missing = || Error::NotFound(format!("block {block} on device {device}"));
     let mut found = found.ok_or_else(missing)?;
@@ -131,15 +154,16 @@ pub async fn block(
 
 /// One event and the levels after it.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/events/{event}", tag = "timeline",
-    params(("run" = String, Path), ("device" = u32, Path), ("event" = u32, Path)),
+    params(("run" = String, Path), ("device" = u32, Path), ("event" = u32, Path), StepsQuery),
     responses((status = 200, body = Moment), (status = 404, body = Problem)))]
 pub async fn moment(
     State(app): State<Arc<App>>,
     Path((run, device, event)): Path<(String, u32, u32)>,
+    Query(steps): Query<StepsQuery>,
     audience: Audience,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let decoded = decoded(&app, run_id(&run)?, &audience).await?;
+    let decoded = decoded(&app, run_id(&run)?, &audience, steps.level()).await?;
     let found = details::moment(decoded.device(device)?, EventIdx(event));
     let missing = || Error::NotFound(format!("event {event} on device {device}"));
     Ok(packed::json(&headers, &found.ok_or_else(missing)?))
@@ -149,13 +173,15 @@ pub(super) async fn decoded(
     app: &App,
     run: RunId,
     audience: &Audience,
+    level: Option<&str>,
 ) -> Result<Arc<Decoded>, Error> {
     let trace = app
         .store
         .read(move |reader| reader.run_ref(&run))
         .await?
         .trace;
-    Ok(app.pictures.traces.get_for(trace, audience.texts()).await?)
+    let traces = &app.pictures.traces;
+    Ok(traces.get_cut(trace, audience.texts(), level).await?)
 }
 
 /// A picture, and who asks for it.
@@ -186,7 +212,7 @@ async fn respond(app: &App, asked: Asked, headers: &HeaderMap) -> Result<Respons
     let texts = audience.texts();
     let zstd = app.pictures.get(&run, device, picture, texts).await?;
     let media_type = match picture {
-        Picture::Marks => "application/json",
+        Picture::Marks | Picture::Contents => "application/json",
         Picture::Series(_) | Picture::Mountain(..) => TILE,
     };
     Ok(Packed {

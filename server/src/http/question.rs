@@ -3,9 +3,10 @@
 use super::App;
 use super::audience::Audience;
 use super::error::Error;
-use super::extract::{Path, run_id};
+use super::extract::{Path, Query, run_id};
 use super::packed::{self, Keep};
 use crate::pictures::Decoded;
+use crate::work;
 use api::ids::RunId;
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
@@ -21,7 +22,24 @@ pub struct Question {
     pub(super) run: RunId,
     pub(super) device: u32,
     pub(super) audience: Audience,
-    headers: HeaderMap,
+    /// The key of the loop that is taken for steps; `None`: what is found.
+    pub(super) steps: Option<String>,
+    pub(super) headers: HeaderMap,
+}
+
+/// What is taken for steps.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct StepsQuery {
+    /// The key of a loop (`levels` of the device's contents) whose iterations are the steps.
+    steps: Option<String>,
+}
+
+impl StepsQuery {
+    /// The key, where there is one.
+    pub fn level(&self) -> Option<&str> {
+        self.steps.as_deref()
+    }
 }
 
 /// The parts of the path that every question has.
@@ -36,12 +54,14 @@ impl FromRequestParts<Arc<App>> for Question {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Question, Error> {
         let Path(Place { run, device }) = Path::from_request_parts(parts, app).await?;
+        let Query(StepsQuery { steps }) = Query::from_request_parts(parts, app).await?;
         let Ok(audience) = Audience::from_request_parts(parts, app).await;
         Ok(Question {
             app: Arc::clone(app),
             run: run_id(&run)?,
             device,
             audience,
+            steps,
             headers: parts.headers.clone(),
         })
     }
@@ -61,19 +81,25 @@ impl Question {
             run,
             device,
             audience,
+            steps,
             headers,
         } = self;
         let version = api::alive::VERSION;
-        let etag = format!("W/\"{run}-{device}-{what}-{details}-v{version}\"");
+        let of = steps.as_deref().unwrap_or_default();
+        let of: String = of.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let etag = format!("W/\"{run}-{device}-{what}-{details}-{of}-v{version}\"");
         let etag = audience.tagged(etag);
         let trace = app.store.read(move |reader| reader.run_ref(&run));
         let trace = trace.await?.trace;
         if let Some(response) = packed::not_modified(&headers, &etag, Keep::Ask) {
             return Ok(response);
         }
-        let decoded = app.pictures.traces.get_for(trace, audience.texts()).await?;
-        let work = tokio::task::spawn_blocking(move || ask(&decoded, decoded.device(device)?));
-        let value = work.await.map_err(|_| Error::Panicked)??;
+        let traces = &app.pictures.traces;
+        let decoded = traces
+            .get_cut(trace, audience.texts(), steps.as_deref())
+            .await?;
+        let answer = work::answer(move || ask(&decoded, decoded.device(device)?));
+        let value = answer.await.map_err(|_| Error::Panicked)??;
         Ok(packed::immutable_json(&headers, &value, etag, Keep::Ask))
     }
 }

@@ -7,6 +7,7 @@ use super::extract::{Json, Path, Query, run_id};
 use super::packed;
 use crate::clock::now_ms;
 use crate::facts::DeviceFacts;
+use crate::plain::is_plain;
 use crate::store::{RunRow, Which};
 use crate::texts::Texts;
 use api::ids::RunId;
@@ -134,11 +135,16 @@ pub async fn summary_of(app: &App, run: RunId) -> Result<RunSummary, Error> {
     Ok(summary(row))
 }
 
-/// A name that a person gave: trimmed, of reasonable length, without control characters.
+/// A name that a person gave: trimmed, of reasonable length, without characters that hide or turn
+/// others.
 pub fn run_name(text: &str) -> Result<String, Error> {
     let name = text.trim();
-    let fits = NAME_CHARS.contains(&name.chars().count()) && !name.chars().any(char::is_control);
-    let wrong = || Error::BadRequest("a name has 1 to 200 characters".to_owned());
+    let fits = NAME_CHARS.contains(&name.chars().count()) && name.chars().all(is_plain);
+    let wrong = || {
+        Error::BadRequest(
+            "a name has 1 to 200 characters, none of which hides or turns others".to_owned(),
+        )
+    };
     fits.then(|| name.to_owned()).ok_or_else(wrong)
 }
 

@@ -2,8 +2,9 @@
 
 use super::App;
 use super::error::Error;
-use super::extract::{Origin, Path};
+use super::extract::{Client, Origin, Path};
 use super::uploads::finished;
+use crate::ingest::Sender;
 use crate::samples;
 use api::problem::Problem;
 use api::runs::{FinishedUpload, RunSource, Sample};
@@ -34,16 +35,15 @@ pub async fn list() -> axum::Json<Vec<Sample>> {
 pub async fn open(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
+    client: Client,
     origin: Origin,
 ) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("sample {name}"));
     let sample = samples::find(&name).ok_or_else(missing)?;
     let (size, title) = (sample.file.len() as u64, sample.title.to_owned());
-    let job = app
-        .uploads
-        .announce(title, Some(size), RunSource::Sample)
-        .await?;
+    let job = app.uploads.expect(title, Some(size), RunSource::Sample)?;
+    let sender = Sender::Client(client.address);
     let body = stream::iter([Ok::<_, Infallible>(Bytes::from_static(sample.file))]);
-    let arrived = app.uploads.take(job, body).await?;
+    let arrived = app.uploads.take(job, sender, body).await?;
     finished(&app, arrived, &origin).await
 }

@@ -1,21 +1,33 @@
-//! Listening: connections, their timeouts, and stopping.
+//! Listening: connections, their limits and timeouts, and stopping.
 
+use super::connections::{Connections, Counted, Seat};
 use super::router;
+use super::socket::Socket;
 use crate::app::App;
+use crate::clients::limits::Share;
+use crate::clients::{ClientAddress, Peer, Refusal};
+use axum::Router;
+use axum::extract::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1::Builder;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tower::ServiceExt;
 
 /// A client that takes longer to send its headers is not a client.
 const HEADERS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Requests under way when the server is asked to stop have this long.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// Files that the server opens beside its connections: the database, blobs, pipes of children.
+const OTHER_FILES: u64 = 128;
 
 /// A bound socket.
 pub struct Listening {
@@ -38,19 +50,16 @@ impl Listening {
 
 /// Serves until `app.stopping` fires.
 pub async fn serve(listening: Listening, app: Arc<App>) {
-    let service = TowerToHyperService::new(router(Arc::clone(&app)));
-    let mut builder = Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS_WITHIN);
-    let connections = GracefulShutdown::new();
+    let service = router(Arc::clone(&app));
+    let connections = Connections::new(within_files(app.config.clients.connections));
+    let watching = GracefulShutdown::new();
     loop {
         let accepted = tokio::select! {
             accepted = listening.listener.accept() => accepted,
             () = app.stopping.cancelled() => break,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, remote) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Out of file descriptors, most likely: wait for connections to close.
                 tracing::warn!(%error, "cannot accept a connection");
@@ -58,21 +67,91 @@ pub async fn serve(listening: Listening, app: Arc<App>) {
                 continue;
             }
         };
-        quick(&stream);
-        let connection = builder.serve_connection(TokioIo::new(stream), service.clone());
-        let connection = connections.watch(connection);
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "connection ended");
-            }
-        });
+        // A proxy speaks for many, and sees to their connections itself.
+        let who = match app.config.proxies.has(remote.ip()) {
+            true => ClientAddress::HERE,
+            false => remote.ip().into(),
+        };
+        match connections.enter(who) {
+            Ok(seat) => begin(stream, remote, seat, &service, &app, &watching),
+            Err(refusal) => refuse(&stream, &refusal),
+        }
     }
     drop(listening);
-    if tokio::time::timeout(STOP_WITHIN, connections.shutdown())
+    if tokio::time::timeout(STOP_WITHIN, watching.shutdown())
         .await
         .is_err()
     {
         tracing::warn!("stopped with requests under way");
+    }
+}
+
+fn begin(
+    stream: TcpStream,
+    remote: SocketAddr,
+    seat: Seat,
+    service: &Router,
+    app: &App,
+    watching: &GracefulShutdown,
+) {
+    quick(&stream);
+    let local = stream.local_addr().unwrap_or(app.config.listen);
+    let peer = Peer { remote, local };
+    let told = service
+        .clone()
+        .map_request(move |request: Request<Incoming>| {
+            let mut request = request.map(axum::body::Body::new);
+            request.extensions_mut().insert(peer);
+            request
+        });
+    let counted = Counted::new(told, seat.clone());
+    let socket = Socket::new(stream, app.config.clients.pace);
+    let connection = Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS_WITHIN)
+        .serve_connection(TokioIo::new(socket), TowerToHyperService::new(counted));
+    let connection = watching.watch(connection);
+    tokio::spawn(async move {
+        let ended = tokio::select! {
+            ended = connection => ended,
+            () = seat.closed() => return tracing::debug!("an idle connection made room"),
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "connection ended");
+        }
+    });
+}
+
+/// Says why on a connection that is closed at once: nothing is read from it, nothing waited for.
+fn refuse(stream: &TcpStream, refusal: &Refusal) {
+    let answer = super::error::refused_connection(refusal);
+    // A client that cannot even take this learns it from the closed connection.
+    let _ = stream.try_write(answer.as_bytes());
+}
+
+/// As many connections as the system gives this process files for, after asking for all it has.
+fn within_files(wanted: Share) -> Share {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let files = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    let room = files.map_or(usize::MAX, |files| {
+        usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX)
+    });
+    if room < wanted.all {
+        tracing::warn!(
+            room,
+            "the system allows fewer open files than connections are wanted"
+        );
+    }
+    Share {
+        each: wanted.each.min(room),
+        all: wanted.all.min(room),
     }
 }
 

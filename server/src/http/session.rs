@@ -2,57 +2,137 @@
 
 use super::App;
 use super::error::Error;
-use super::extract::Json;
-use super::guard;
-use crate::access::COOKIE;
+use super::extract::{Client, Json, Path, session_id};
+use super::guard::{self, cookies};
+use crate::access::{COOKIE, Entry, Shown};
+use crate::clock::now_ms;
+use crate::names::Scheme;
+use crate::plain::plain;
+use crate::sessions::{LIFE_S, Visitor};
+use crate::store::StoreError;
 use api::problem::Problem;
-use api::runs::{Access, OpenSession, ServerInfo};
+use api::runs::{Access, OpenSession, ServerInfo, Sessions};
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long a typed token is remembered.
-const REMEMBERED_S: u32 = 30 * 24 * 3600;
-
-/// A wrong guess takes this long, so that guessing is slow.
-const PENALTY: Duration = Duration::from_millis(500);
 
 /// Version, limits, and whether a token is needed.
 #[utoipa::path(get, path = "/api/server", tag = "server",
-    responses((status = 200, body = ServerInfo)))]
-pub async fn server(State(app): State<Arc<App>>, headers: HeaderMap) -> axum::Json<ServerInfo> {
-    axum::Json(ServerInfo {
+    responses((status = 200, body = ServerInfo), (status = 429, body = Problem)))]
+pub async fn server(
+    State(app): State<Arc<App>>,
+    client: Client,
+    headers: HeaderMap,
+) -> Result<axum::Json<ServerInfo>, Error> {
+    Ok(axum::Json(ServerInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         upload_limit: app.config.upload_limit.get(),
-        access: guard::access(&app, &headers),
+        access: guard::entry(&app, &headers, client)?.access,
+    }))
+}
+
+/// Opens a session for whoever knows the token; a cookie holds its secret.
+#[utoipa::path(post, path = "/api/session", tag = "server", request_body = OpenSession,
+    responses((status = 204), (status = 401, body = Problem), (status = 429, body = Problem)))]
+pub async fn open(
+    State(app): State<Arc<App>>,
+    client: Client,
+    headers: HeaderMap,
+    Json(request): Json<OpenSession>,
+) -> Result<Response, Error> {
+    let shown = Shown {
+        token: Some(&request.token),
+        session: None,
+    };
+    let entry = app.gate.check(shown, client.address, now_ms())?;
+    if entry.access == Access::TokenNeeded {
+        return Err(Error::WrongToken);
+    }
+    let agent = headers.get(header::USER_AGENT);
+    let agent = agent
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let visitor = Visitor {
+        address: client.address.to_string(),
+        agent: plain(agent),
+    };
+    let opened = app.gate.open_session(visitor, now_ms()).await?;
+    // Whoever signs in anew is done with the session before.
+    end_shown(&app, &headers).await?;
+    let secret = opened.unwrap_or_default();
+    Ok(with_cookie(&secret, LIFE_S, client.scheme))
+}
+
+/// Ends the session that asks.
+#[utoipa::path(delete, path = "/api/session", tag = "server", responses((status = 204)))]
+pub async fn close(
+    State(app): State<Arc<App>>,
+    client: Client,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    end_shown(&app, &headers).await?;
+    Ok(with_cookie("", 0, client.scheme))
+}
+
+/// The sessions that have not ended, and how many wrong tokens there were.
+#[utoipa::path(get, path = "/api/sessions", tag = "server",
+    responses((status = 200, body = Sessions)))]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
+) -> axum::Json<Sessions> {
+    let tally = app.gate.tally();
+    axum::Json(Sessions {
+        sessions: app.gate.sessions(entry.session.as_ref(), now_ms()),
+        wrong: tally.wrong,
+        refused: tally.refused,
     })
 }
 
-/// Remembers the token in a cookie.
-#[utoipa::path(post, path = "/api/session", tag = "server", request_body = OpenSession,
-    responses((status = 204), (status = 401, body = Problem)))]
-pub async fn open(
+/// Ends a session: whoever has its cookie must type the token again.
+#[utoipa::path(delete, path = "/api/sessions/{session}", tag = "server",
+    params(("session" = String, Path)),
+    responses((status = 204), (status = 404, body = Problem)))]
+pub async fn revoke(
     State(app): State<Arc<App>>,
-    Json(request): Json<OpenSession>,
-) -> Result<Response, Error> {
-    let right = app.gate.check(Some(&request.token), None) != Access::TokenNeeded;
-    if !right {
-        tokio::time::sleep(PENALTY).await;
-        return Err(Error::WrongToken);
+    Path(session): Path<String>,
+) -> Result<StatusCode, Error> {
+    app.gate.end_session(&session_id(&session)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Ends the session whose cookie is shown, if there is one.
+async fn end_shown(app: &App, headers: &HeaderMap) -> Result<(), Error> {
+    let session = cookies(headers).find(|(name, _)| *name == COOKIE);
+    let shown = Shown {
+        token: None,
+        session: session.map(|(_, value)| value),
+    };
+    let here = crate::clients::ClientAddress::UNKNOWN;
+    let entry = app.gate.check(shown, here, now_ms())?;
+    match entry.session {
+        None => Ok(()),
+        Some(id) => match app.gate.end_session(&id).await {
+            // It ended at the same moment.
+            Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        },
     }
-    let session = app.gate.session().unwrap_or_default();
-    Ok(with_cookie(&session, REMEMBERED_S))
 }
 
-/// Forgets the token.
-#[utoipa::path(delete, path = "/api/session", tag = "server", responses((status = 204)))]
-pub async fn close() -> Response {
-    with_cookie("", 0)
-}
-
-fn with_cookie(value: &str, seconds: u32) -> Response {
-    let cookie = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}");
+fn with_cookie(value: &str, seconds: i64, scheme: Scheme) -> Response {
+    let secure = secure(scheme);
+    let cookie =
+        format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response()
+}
+
+/// What keeps a cookie that came inside TLS from ever leaving outside of it.
+pub const fn secure(scheme: Scheme) -> &'static str {
+    match scheme {
+        Scheme::Https => "; Secure",
+        Scheme::Http => "",
+    }
 }

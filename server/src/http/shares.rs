@@ -1,13 +1,13 @@
 //! Links that are handed on: make, list, revoke, open, and the page behind them.
 
 use super::App;
-use super::audience::{cookie, ended};
+use super::audience::{cookie, ended, for_good};
 use super::error::Error;
-use super::extract::{Json, Origin, Path, Query, run_id};
+use super::extract::{Client, Json, Origin, Path, Query, run_id};
 use super::unfold::{self, Preview};
 use super::{assets, guard, packed};
-use crate::clock::now_ms;
 use crate::identity::{TOKEN_DIGITS, names_key, share_id, share_token};
+use crate::plain::is_plain;
 use crate::store::{ShareRow, StoreError};
 use api::ids::{RunId, ShareId};
 use api::problem::Problem;
@@ -23,11 +23,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde::Deserialize;
 use std::sync::Arc;
-use std::time::Duration;
 use trace::redact::{self, What};
-
-/// A wrong guess takes this long, so that guessing is slow.
-const PENALTY: Duration = Duration::from_millis(500);
 
 /// A link that was opened is remembered this long; opening it again remembers it again.
 const REMEMBERED_S: i64 = 30 * 24 * 3600;
@@ -52,7 +48,7 @@ pub async fn list(
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let run = query.run.as_deref().map(run_id).transpose()?;
-    let now = now_ms();
+    let now = app.store.latest_ms();
     let read = app
         .store
         .read(move |reader| reader.shares(run.as_ref(), now));
@@ -68,7 +64,7 @@ pub async fn create(
     origin: Origin,
     Json(new): Json<NewShare>,
 ) -> Result<(StatusCode, axum::Json<CreatedShare>), Error> {
-    let (row, token) = checked(new)?;
+    let (row, token) = checked(new, app.store.latest_ms())?;
     let share = row.share.clone();
     let write = app.store.write(move |writer| {
         for run in row.share.target.runs() {
@@ -83,7 +79,7 @@ pub async fn create(
 }
 
 /// The row of a new link, and its secret if it has one.
-fn checked(new: NewShare) -> Result<(ShareRow, Option<String>), Error> {
+fn checked(new: NewShare, created_ms: i64) -> Result<(ShareRow, Option<String>), Error> {
     let bad = |why: &str| Err(Error::BadRequest(why.to_owned()));
     let (note, created_by) = (line(&new.note)?, line(&new.created_by)?);
     if new.query.len() > NewShare::MAX_QUERY || new.query.chars().any(char::is_control) {
@@ -101,7 +97,6 @@ fn checked(new: NewShare) -> Result<(ShareRow, Option<String>), Error> {
         }
         ShareTarget::Comparison { .. } => {}
     }
-    let created_ms = now_ms();
     let share = Share {
         id: share_id(),
         kind: new.kind,
@@ -146,7 +141,7 @@ pub async fn revoke(
 ) -> Result<axum::Json<Share>, Error> {
     let unknown = || Error::NotFound(format!("link {share}"));
     let id: ShareId = share.parse().map_err(|_| unknown())?;
-    let (by, now) = (line(&query.by)?, now_ms());
+    let (by, now) = (line(&query.by)?, app.store.latest_ms());
     let write = app.store.write(move |writer| {
         writer.revoke_share(&id, &by, now)?;
         writer.reader().share(&id, now)
@@ -160,36 +155,46 @@ pub async fn revoke(
               (status = 404, body = Problem), (status = 410, body = Problem)))]
 pub async fn open(
     State(app): State<Arc<App>>,
+    client: Client,
     headers: HeaderMap,
     Json(request): Json<OpenShare>,
 ) -> Result<Response, Error> {
-    let Some(row) = find(&app, &request.token).await? else {
-        tokio::time::sleep(PENALTY).await;
+    let Some(row) = find_for(&app, client, &request.token).await? else {
         return Err(Error::NotFound(
             "such link: check that its address was copied to the end".to_owned(),
         ));
     };
     let share = row.share;
-    if share.kind == ShareKind::Team && guard::access(&app, &headers) == Access::TokenNeeded {
-        return Err(Error::TokenNeeded);
+    if share.kind == ShareKind::Team {
+        let entry = guard::entry(&app, &headers, client)?;
+        if entry.access == Access::TokenNeeded {
+            return Err(Error::TokenNeeded);
+        }
     }
     if share.state != ShareState::Active {
+        for_good(&app, &share).await;
         return Err(Error::Gone(ended(
             &share,
             run_name(&app, &share).await.as_deref(),
         )));
     }
-    let (id, now) = (share.id.clone(), now_ms());
-    app.store
-        .write(move |writer| writer.opened_share(&id, now))
-        .await?;
+    let (id, now) = (share.id.clone(), app.store.latest_ms());
+    let note = app.store.write(move |writer| writer.opened_share(&id, now));
+    match note.await {
+        // A full disk keeps nobody from reading.
+        Err(error) if error.refuses_writes() => {
+            tracing::debug!(%error, "cannot note that a link was opened");
+        }
+        noted => noted?,
+    }
     let left = share
         .expires_ms
         .map_or(REMEMBERED_S, |end| (end - now) / 1000 + 1);
     let share = for_its_reader(share);
     let mut response = packed::json(&headers, &share);
     if share.kind == ShareKind::Capability {
-        let cookie = cookie(&share.id, &request.token, left.min(REMEMBERED_S));
+        let seconds = left.min(REMEMBERED_S);
+        let cookie = cookie(&share.id, &request.token, seconds, client.scheme);
         if let Ok(cookie) = HeaderValue::from_str(&cookie) {
             response.headers_mut().insert(header::SET_COOKIE, cookie);
         }
@@ -215,7 +220,7 @@ pub async fn preview(
     let decoded = app.pictures.traces.get(row.trace).await?;
     // Each link has its own words: these are an example.
     let work = move || redact::changes(&decoded.trace, names_key());
-    let changes = tokio::task::spawn_blocking(work)
+    let changes = crate::work::answer(work)
         .await
         .map_err(|_| Error::Store(StoreError::Interrupted))?;
     let name = RedactedText {
@@ -264,8 +269,8 @@ fn what_name(what: What) -> &'static str {
 ///
 /// # Errors
 /// [`Error::NotFound`] when there is none that may be read.
-pub async fn readable_by_anyone(app: &App, token: &str) -> Result<ShareRow, Error> {
-    let found = find(app, token).await?;
+pub async fn readable_by_anyone(app: &App, client: Client, token: &str) -> Result<ShareRow, Error> {
+    let found = find_for(app, client, token).await?;
     let open = app.gate.is_open();
     let readable = found.filter(|row| open || row.share.kind == ShareKind::Capability);
     readable.ok_or_else(|| Error::NotFound("such link".to_owned()))
@@ -293,11 +298,12 @@ pub fn image_of(origin: &Origin, slug: &str) -> String {
 /// The page of a link: the app, with what makes the link unfold in a chat.
 pub async fn page(
     State(app): State<Arc<App>>,
+    client: Client,
     Path(token): Path<String>,
     origin: Origin,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    match readable_by_anyone(&app, &token).await {
+    match readable_by_anyone(&app, client, &token).await {
         Ok(row) => {
             let image = image_of(&origin, &token);
             Ok(preview_of(&app, &row.share, image).await.page())
@@ -356,9 +362,17 @@ async fn run_name(app: &App, share: &Share) -> Option<String> {
     }
 }
 
+/// [`find`], for somebody who may be guessing.
+async fn find_for(app: &App, client: Client, slug: &str) -> Result<Option<ShareRow>, Error> {
+    app.gate.may_guess(client.address)?;
+    let found = find(app, slug).await?;
+    app.gate.guessed(client.address, found.is_some());
+    Ok(found)
+}
+
 /// The link that the last part of an address names: by secret, or by the short id of a team link.
 async fn find(app: &App, slug: &str) -> Result<Option<ShareRow>, Error> {
-    let now = now_ms();
+    let now = app.store.latest_ms();
     let hash = hash_of(slug);
     if slug.len() == TOKEN_DIGITS {
         let read = app
@@ -389,7 +403,13 @@ fn hash_of(token: &str) -> String {
 /// A line that a person typed: trimmed, not too long, without control characters.
 fn line(text: &str) -> Result<String, Error> {
     let text = text.trim();
-    let fits = text.chars().count() <= NewShare::MAX_TEXT && !text.chars().any(char::is_control);
-    let wrong = || Error::BadRequest("a note or a name has at most 200 characters".to_owned());
+    let fits = text.chars().count() <= NewShare::MAX_TEXT && text.chars().all(is_plain);
+    let wrong = || {
+        Error::BadRequest(
+            "a note or a name has at most 200 characters, none of which \
+                                      hides or turns others"
+                .to_owned(),
+        )
+    };
     fits.then(|| text.to_owned()).ok_or_else(wrong)
 }

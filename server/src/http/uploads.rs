@@ -3,9 +3,10 @@
 use super::App;
 use super::error::Error;
 use super::events::{self, Listen};
-use super::extract::{Json, Origin, Path, upload_id};
+use super::extract::{Client, Json, Origin, Path, upload_id};
 use super::runs::summary_of;
-use crate::ingest::{Arrived, Job};
+use crate::ingest::{Arrived, Job, Sender};
+use crate::plain::is_plain;
 use crate::store::{StoreError, UploadState};
 use api::ids::UploadId;
 use api::problem::Problem;
@@ -24,16 +25,15 @@ const NAME_CHARS: usize = 200;
 /// Announces an upload: the limit and the disk are checked before a byte is sent.
 #[utoipa::path(post, path = "/api/uploads", tag = "uploads", request_body = AnnounceUpload,
     responses((status = 201, body = AnnouncedUpload), (status = 413, body = Problem),
+              (status = 429, body = Problem), (status = 503, body = Problem),
               (status = 507, body = Problem)))]
 pub async fn announce(
     State(app): State<Arc<App>>,
+    client: Client,
     Json(request): Json<AnnounceUpload>,
 ) -> Result<(StatusCode, axum::Json<AnnouncedUpload>), Error> {
     let name = file_name(&request.name);
-    let job = app
-        .uploads
-        .announce(name, request.size, RunSource::Upload)
-        .await?;
+    let job = app.uploads.announce(name, request.size, client.address)?;
     let upload = job.id.clone();
     Ok((StatusCode::CREATED, axum::Json(AnnouncedUpload { upload })))
 }
@@ -43,16 +43,18 @@ pub async fn announce(
     params(("upload" = String, Path)),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 201, body = FinishedUpload), (status = 200, body = FinishedUpload),
-              (status = 422, body = Problem)))]
+              (status = 408, body = Problem), (status = 422, body = Problem),
+              (status = 429, body = Problem), (status = 503, body = Problem)))]
 pub async fn send(
     State(app): State<Arc<App>>,
     Path(upload): Path<String>,
+    client: Client,
     origin: Origin,
     body: Body,
 ) -> Result<Response, Error> {
     let id = upload_id(&upload)?;
     match app.uploads.job(&id) {
-        Some(job) => take(&app, job, origin, body).await,
+        Some(job) => take(&app, (job, client), origin, body).await,
         None => {
             app.store.read(move |reader| reader.upload(&id)).await?;
             Err(StoreError::Conflict(format!("{upload} is finished")).into())
@@ -64,10 +66,13 @@ pub async fn send(
 #[utoipa::path(put, path = "/api/upload/{name}", tag = "uploads", params(("name" = String, Path)),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 201, body = FinishedUpload), (status = 200, body = FinishedUpload),
-              (status = 413, body = Problem), (status = 422, body = Problem)))]
+              (status = 408, body = Problem), (status = 413, body = Problem),
+              (status = 422, body = Problem), (status = 429, body = Problem),
+              (status = 503, body = Problem)))]
 pub async fn send_named(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
+    client: Client,
     origin: Origin,
     headers: HeaderMap,
     body: Body,
@@ -78,9 +83,8 @@ pub async fn send_named(
     let size = length.and_then(|text| text.parse().ok());
     let job = app
         .uploads
-        .announce(file_name(&name), size, RunSource::Upload)
-        .await?;
-    take(&app, job, origin, body).await
+        .expect(file_name(&name), size, RunSource::Upload)?;
+    take(&app, (job, client), origin, body).await
 }
 
 /// How an upload stands.
@@ -107,6 +111,7 @@ pub async fn get(
               (status = 404, body = Problem)))]
 pub async fn watch(
     State(app): State<Arc<App>>,
+    client: Client,
     Path(upload): Path<String>,
 ) -> Result<Response, Error> {
     let id = upload_id(&upload)?;
@@ -114,7 +119,7 @@ pub async fn watch(
         Some(job) => Listen::Moving(job.watch()),
         None => Listen::Finished(stored_progress(&app, id).await?),
     };
-    Ok(events::upload_stream(&app, listen).into_response())
+    Ok(events::upload_stream(&app, client, listen)?.into_response())
 }
 
 /// Cancels an upload.
@@ -150,9 +155,15 @@ pub async fn finished(app: &App, arrived: Arrived, origin: &Origin) -> Result<Re
     Ok((status, axum::Json(body)).into_response())
 }
 
-async fn take(app: &App, job: Arc<Job>, origin: Origin, body: Body) -> Result<Response, Error> {
-    let arrived = app.uploads.take(job, body.into_data_stream()).await?;
-    finished(app, arrived, &origin).await
+async fn take(
+    app: &App,
+    (job, client): (Arc<Job>, Client),
+    origin: Origin,
+    body: Body,
+) -> Result<Response, Error> {
+    let sender = Sender::Client(client.address);
+    let taking = app.uploads.take(job, sender, body.into_data_stream());
+    finished(app, taking.await?, &origin).await
 }
 
 async fn stored_progress(app: &App, id: UploadId) -> Result<UploadProgress, Error> {
@@ -172,10 +183,10 @@ async fn stored_progress(app: &App, id: UploadId) -> Result<UploadProgress, Erro
     })
 }
 
-/// A file's name without its folders and control characters; never empty.
+/// A file's name without its folders and without what hides or turns others; never empty.
 fn file_name(text: &str) -> String {
     let last = text.rsplit(['/', '\\']).next().unwrap_or_default();
-    let printable = last.chars().filter(|c| !c.is_control()).take(NAME_CHARS);
+    let printable = last.chars().filter(|&c| is_plain(c)).take(NAME_CHARS);
     let name = printable.collect::<String>();
     match name.trim() {
         "" => "snapshot".to_owned(),
@@ -193,6 +204,8 @@ mod tests {
         assert_eq!(file_name("/etc/../x/a b.pickle"), "a b.pickle");
         assert_eq!(file_name("C:\\runs\\a.pickle"), "a.pickle");
         assert_eq!(file_name("a\n\u{7}b"), "ab");
+        assert_eq!(file_name("run\u{202e}elkcip.exe"), "runelkcip.exe");
+        assert_eq!(file_name("\u{200b}\u{2066}"), "snapshot");
         assert_eq!(file_name("runs/"), "snapshot");
         assert_eq!(file_name(&"x".repeat(999)).len(), NAME_CHARS);
     }

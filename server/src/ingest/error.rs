@@ -2,6 +2,8 @@
 
 use super::decompress::DecompressError;
 use crate::blobs::BlobError;
+use crate::clients::Refusal;
+use crate::clients::pace::TooSlow;
 use crate::store::StoreError;
 use trace::reader::ReadError;
 use trace::units::Bytes;
@@ -39,9 +41,27 @@ pub enum IngestError {
         /// Bytes that were announced.
         announced: Option<u64>,
     },
+    /// The client was too slow.
+    #[error(
+        "the file came {0}, the least that this server accepts (--min-rate); send it again over \
+         a faster line"
+    )]
+    TooSlow(TooSlow),
+    /// Too many uploads at a time.
+    #[error(transparent)]
+    Busy(#[from] Refusal),
     /// The server was stopped or died in the middle.
     #[error("the server stopped before all bytes had arrived; send the file again")]
     ServerStopped,
+    /// Servers died over it again and again.
+    #[error(
+        "the server stopped {attempts} times while it read this file, most likely for want of \
+         memory. The file is kept: `tidemark doctor --adopt` tries once more"
+    )]
+    GivenUp {
+        /// How often.
+        attempts: u32,
+    },
     /// The user cancelled it.
     #[error("the upload was cancelled")]
     Cancelled,
@@ -54,6 +74,17 @@ pub enum IngestError {
     /// A defect: a thread panicked.
     #[error("the {0} thread panicked")]
     Panicked(&'static str),
+}
+
+impl IngestError {
+    /// Whether what failed is a change, while everything that is there can be read.
+    pub fn refuses_writes(&self) -> bool {
+        match self {
+            IngestError::Store(error) => error.refuses_writes(),
+            IngestError::NoSpace { .. } | IngestError::Blob(BlobError::Full) => true,
+            _ => false,
+        }
+    }
 }
 
 fn of(announced: Option<u64>) -> String {

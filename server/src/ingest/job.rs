@@ -2,6 +2,7 @@
 
 use super::error::IngestError;
 use super::progress::Progress;
+use crate::clients::ClientAddress;
 use crate::store::{Store, StoreResult, UploadState};
 use api::ids::{RunId, UploadId};
 use api::problem::Problem;
@@ -16,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 /// How often watchers hear of it.
 const TICK: Duration = Duration::from_millis(200);
 
-/// How long an announced upload may keep its sender waiting for its first byte.
-const PATIENCE: Duration = Duration::from_secs(3600);
+/// How long an announced upload is remembered before its first byte.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How an error looks from outside.
 pub type Describe = fn(&IngestError) -> Problem;
@@ -43,7 +44,7 @@ pub struct Job {
     pub progress: Progress,
     /// Fires when the user cancels it.
     pub cancel: CancellationToken,
-    announced: Instant,
+    announced: (Option<ClientAddress>, Instant),
     started: AtomicBool,
     state: watch::Sender<UploadProgress>,
 }
@@ -51,6 +52,27 @@ pub struct Job {
 impl Job {
     /// An upload that has not started.
     pub fn new(id: UploadId, name: String, source: RunSource, total: Option<u64>) -> Job {
+        Job::made(id, name, source, total, (None, Instant::now()))
+    }
+
+    /// One that a client announces now, to send its bytes in a moment.
+    pub fn announced(
+        id: UploadId,
+        name: String,
+        source: RunSource,
+        total: Option<u64>,
+        (who, now): (ClientAddress, Instant),
+    ) -> Job {
+        Job::made(id, name, source, total, (Some(who), now))
+    }
+
+    fn made(
+        id: UploadId,
+        name: String,
+        source: RunSource,
+        total: Option<u64>,
+        announced: (Option<ClientAddress>, Instant),
+    ) -> Job {
         let progress = Progress::new(total);
         let state = watch::Sender::new(progress.sample(Instant::now()));
         Job {
@@ -59,7 +81,7 @@ impl Job {
             source,
             progress,
             cancel: CancellationToken::new(),
-            announced: Instant::now(),
+            announced,
             started: AtomicBool::new(false),
             state,
         }
@@ -82,8 +104,18 @@ impl Job {
     }
 
     /// Whether it was announced but its body never came.
-    pub fn is_abandoned(&self) -> bool {
-        !self.is_started() && self.announced.elapsed() > PATIENCE
+    pub fn is_abandoned(&self, now: Instant) -> bool {
+        !self.is_started() && now.saturating_duration_since(self.announced.1) > PATIENCE
+    }
+
+    /// Who announced it, if a client did.
+    pub fn announced_by(&self) -> Option<ClientAddress> {
+        self.announced.0
+    }
+
+    /// When.
+    pub fn announced_at(&self) -> Instant {
+        self.announced.1
     }
 
     /// How it stands, and how it moves on.

@@ -2,6 +2,7 @@
 //!
 //! The chunks are written in small transactions under a trace that nobody points at yet, so that
 //! other writers never wait long; the run appears in one last transaction, whole or not at all.
+//! Only that one is synced to disk, and everything before it with it.
 
 use super::error::IngestError;
 use crate::clock::now_ms;
@@ -60,7 +61,7 @@ pub fn keep(
     cancelled: impl Fn() -> bool,
 ) -> Result<Kept, IngestError> {
     let version = trace::stored::VERSION;
-    let id = store.write_now(|writer| writer.new_trace(version, now_ms()))?;
+    let id = store.write_derived_now(|writer| writer.new_trace(version, now_ms()))?;
     let decoded = Arc::new(Decoded::new(trace));
     match fill(store, pictures, id, &decoded, (label, place), cancelled) {
         Ok(Kept::New) => {
@@ -68,8 +69,9 @@ pub fn keep(
             Ok(Kept::New)
         }
         other => {
-            store.write_now(|writer| writer.drop_trace(id))?;
-            other
+            let dropped = store.write_derived_now(|writer| writer.drop_trace(id));
+            // The next start removes it; what went wrong first is what matters.
+            other.and_then(|kept| dropped.map(|()| kept).map_err(IngestError::from))
         }
     }
 }
@@ -163,6 +165,6 @@ impl Batch<'_> {
         let chunks = std::mem::take(&mut self.chunks);
         self.bytes = 0;
         self.store
-            .write_now(|writer| writer.insert_chunks(self.id, &chunks))
+            .write_derived_now(|writer| writer.insert_chunks(self.id, &chunks))
     }
 }

@@ -1,9 +1,12 @@
 //! From bytes to a stored run: the driver of the pure core.
 //!
-//! `uploads` is the service; `receive` takes a body and feeds two threads, `parse` is the one that
-//! unpacks and reads, `keep` writes rows, chunks and overviews, `recover` clears up after a server
-//! that died.
+//! `uploads` is the service; `admission` says how many may come; `receive` takes a body and feeds
+//! two threads, `parse` is the one that unpacks and reads, `keep` writes rows, chunks and
+//! overviews, `recover` clears up after a server that died, `adopt` makes runs of blobs that the
+//! database does not know.
 
+mod admission;
+mod adopt;
 pub mod decompress;
 mod error;
 mod job;
@@ -15,6 +18,7 @@ mod recover;
 mod repack;
 mod uploads;
 
+pub use admission::Sender;
 pub use error::IngestError;
 pub use job::{Arrived, Describe, Job};
 pub use parse::parse;

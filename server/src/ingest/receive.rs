@@ -1,27 +1,46 @@
 //! A body on its way: every piece goes at once to the blob store's thread and to the parser's.
 
+use super::admission::{Admission, Turn};
 use super::error::IngestError;
 use super::job::Job;
 use super::parse::parse;
+use super::uploads::UploadLimits;
 use crate::blobs::{BlobError, Blobs, Staged};
+use crate::clients::pace::Watch;
+use crate::work::{Panicked, background};
+use api::progress::Phase;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::Instant;
 use trace::snapshot::Snapshot;
 use trace::units;
 
 /// Pieces between the socket and each thread: with pieces of at most 256 KiB, 4 MiB.
 const PIECES: usize = 16;
 
-/// A body that sends nothing for so long has died without saying so.
-const IDLE: Duration = Duration::from_secs(60);
+/// Bytes after which the disk is looked at again.
+const LOOK_EVERY: u64 = 1 << 20;
+
+/// Bytes of an upload that the disk does not have yet, at most: parts that are being filled and
+/// written, and what waits for them.
+const UNWRITTEN: u64 = 32 << 20;
 
 /// How long a refused body is read on.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// A whole body, in the blob store.
+pub struct Received {
+    /// Its bytes.
+    pub staged: Staged,
+    /// What they say, with the turn that it took to read them; `None` when they must be read from
+    /// the blob store, because there was no turn or the client was too slow to keep it.
+    pub read: Option<(Turn, Snapshot)>,
+}
 
 /// Takes a whole body.
 ///
@@ -30,20 +49,23 @@ const DRAIN: Duration = Duration::from_secs(10);
 pub async fn receive<E>(
     job: &Arc<Job>,
     blobs: &Blobs,
-    limit: units::Bytes,
+    (admission, limits): (&Admission, UploadLimits),
     body: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin),
-) -> Result<(Staged, Snapshot), IngestError> {
-    let (to_parser, mut from_body) = mpsc::channel::<Bytes>(PIECES);
-    let parsing = {
-        let job = Arc::clone(job);
-        let pieces = move || std::iter::from_fn(move || from_body.blocking_recv());
-        spawn_blocking(move || parse(pieces(), &job.progress.events))
-    };
+) -> Result<Received, IngestError> {
     let (to_blob, from_body) = mpsc::channel::<Bytes>(PIECES);
     let storing = spawn_storing(blobs.clone(), job, from_body);
-    let fed = feed(job, limit, body, [to_parser, to_blob]).await;
-    // The senders are gone: both threads come to their end.
-    let parsed = parsing.await.map_err(|_| IngestError::Panicked("parser"));
+    let is_promised = job.progress.total().is_some();
+    let room = Room {
+        free: || blobs.free_bytes(),
+        limits,
+        // Room for an announced size was found before.
+        unwritten: if is_promised { 0 } else { UNWRITTEN },
+    };
+    let mut reading = Reading::NotYet;
+    let fed = feed(job, (admission, &room), body, (&mut reading, &to_blob)).await;
+    // With their senders gone both threads come to their end.
+    drop(to_blob);
+    let read = reading.finish().await;
     let stored = storing.await.map_err(|_| IngestError::Panicked("blob"));
     // A body or a blob that ended early makes the parser see a damaged file: they come first.
     let staged = match (fed, stored?) {
@@ -54,8 +76,8 @@ pub async fn receive<E>(
             return Err(error);
         }
     };
-    match parsed.and_then(|parsed| parsed) {
-        Ok(snapshot) => Ok((staged, snapshot)),
+    match read.transpose() {
+        Ok(read) => Ok(Received { staged, read }),
         Err(error) => {
             blobs.discard(&staged).await;
             Err(error)
@@ -75,9 +97,9 @@ fn spawn_storing(
     blobs: Blobs,
     job: &Job,
     mut from_body: mpsc::Receiver<Bytes>,
-) -> JoinHandle<Result<Staged, BlobError>> {
+) -> impl Future<Output = Result<Result<Staged, BlobError>, Panicked>> {
     let (runtime, id) = (Handle::current(), job.id.clone());
-    spawn_blocking(move || {
+    background(move || {
         let mut incoming = blobs.begin(&runtime, &id)?;
         while let Some(piece) = from_body.blocking_recv() {
             incoming.write(&piece)?;
@@ -86,38 +108,211 @@ fn spawn_storing(
     })
 }
 
+/// What a body may take, of which the announcement may have said nothing.
+struct Room<F> {
+    /// Bytes free on the disk.
+    free: F,
+    limits: UploadLimits,
+    unwritten: u64,
+}
+
+impl<F: Fn() -> Option<u64>> Room<F> {
+    /// Whether more may come after so many bytes have.
+    fn check(&self, before: u64, received: u64) -> Result<(), IngestError> {
+        let UploadLimits { upload, keep_free } = self.limits;
+        if received > upload.get() {
+            return Err(IngestError::TooLarge { limit: upload });
+        }
+        if before != 0 && before / LOOK_EVERY == received / LOOK_EVERY {
+            return Ok(());
+        }
+        // What was received last is still on its way to the disk.
+        let needed = keep_free.get().saturating_add(received.min(self.unwritten));
+        match (self.free)() {
+            Some(free) if free < needed => Err(IngestError::NoSpace {
+                free: units::Bytes(free),
+                needed: units::Bytes(needed),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What came of reading a file.
+type Read = Result<(Turn, Snapshot), IngestError>;
+
+/// A file that is read while it arrives, if it can be.
+enum Reading {
+    /// Nothing has come: until then nobody's turn is taken.
+    NotYet,
+    /// A thread reads what comes.
+    Now {
+        pieces: mpsc::Sender<Bytes>,
+        result: BoxFuture<'static, Result<Read, Panicked>>,
+        watch: Watch,
+    },
+    /// When all of it is there.
+    Later,
+}
+
+impl Reading {
+    /// Takes a turn for a file that begins to arrive, if there is one now.
+    fn begin(job: &Arc<Job>, admission: &Admission) -> Reading {
+        let Some(turn) = admission.turn_now() else {
+            return Reading::Later;
+        };
+        let (pieces, mut from_body) = mpsc::channel::<Bytes>(PIECES);
+        let job = Arc::clone(job);
+        let read = move || {
+            let pieces = std::iter::from_fn(move || from_body.blocking_recv());
+            // The turn goes with the memory, also when nobody waits for the result any more.
+            parse(pieces, &job.progress.events).map(|snapshot| (turn, snapshot))
+        };
+        Reading::Now {
+            pieces,
+            result: Box::pin(background(read)),
+            watch: admission.parse_pace.watch(),
+        }
+    }
+
+    /// How long the next piece may keep the reader waiting.
+    fn patience(&self) -> Duration {
+        match self {
+            Reading::Now { watch, .. } => watch.left(),
+            Reading::NotYet | Reading::Later => Duration::MAX,
+        }
+    }
+
+    /// The next piece kept the reader waiting: one that is too slow gives its turn to others.
+    fn waited(&mut self, time: Duration) {
+        if let Reading::Now { watch, .. } = self
+            && watch.waited(time).is_err()
+        {
+            *self = Reading::Later;
+        }
+    }
+
+    /// Hands a piece on. False when the reader wants no more: its result says why.
+    async fn read(&mut self, piece: Bytes) -> bool {
+        match self {
+            Reading::Now { pieces, watch, .. } => {
+                watch.moved(piece.len());
+                pieces.send(piece).await.is_ok()
+            }
+            Reading::NotYet | Reading::Later => true,
+        }
+    }
+
+    async fn finish(self) -> Option<Read> {
+        let Reading::Now { pieces, result, .. } = self else {
+            return None;
+        };
+        drop(pieces);
+        let read = result.await.map_err(|_| IngestError::Panicked("parser"));
+        Some(read.and_then(|read| read))
+    }
+}
+
 /// Hands the body to both threads. A thread that wants no more has failed: its result says why.
 async fn feed<E>(
-    job: &Job,
-    limit: units::Bytes,
+    job: &Arc<Job>,
+    (admission, room): (&Admission, &Room<impl Fn() -> Option<u64>>),
     body: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin),
-    threads: [mpsc::Sender<Bytes>; 2],
+    (reading, to_blob): (&mut Reading, &mpsc::Sender<Bytes>),
 ) -> Result<(), IngestError> {
     let interrupted = || IngestError::Interrupted {
         received: job.progress.received(),
         announced: job.progress.total(),
     };
+    let mut watch = admission.pace.watch();
     loop {
+        let patience = watch.left().min(reading.patience());
+        let began = Instant::now();
         let next = tokio::select! {
             () = job.cancel.cancelled() => return Err(IngestError::Cancelled),
-            next = tokio::time::timeout(IDLE, body.next()) => next,
+            next = tokio::time::timeout(patience, body.next()) => next,
         };
+        let waited = match next {
+            Ok(_) => began.elapsed(),
+            Err(_) => began.elapsed().max(patience),
+        };
+        reading.waited(waited);
+        watch.waited(waited).map_err(IngestError::TooSlow)?;
         let piece = match next {
             Ok(Some(Ok(piece))) => piece,
+            Ok(Some(Err(_))) => return Err(interrupted()),
             Ok(None) => break,
-            Ok(Some(Err(_))) | Err(_) => return Err(interrupted()),
+            Err(_) => continue,
         };
-        if job.progress.receive(piece.len()) > limit.get() {
-            return Err(IngestError::TooLarge { limit });
+        let before = job.progress.received();
+        room.check(before, job.progress.receive(piece.len()))?;
+        watch.moved(piece.len());
+        if matches!(reading, Reading::NotYet) {
+            job.progress.enter(Phase::Receiving);
+            *reading = Reading::begin(job, admission);
         }
-        for thread in &threads {
-            if thread.send(piece.clone()).await.is_err() {
-                return Ok(());
-            }
+        if !reading.read(piece.clone()).await || to_blob.send(piece).await.is_err() {
+            return Ok(());
         }
     }
     match job.progress.total() {
         Some(total) if total != job.progress.received() => Err(interrupted()),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::ClientLimits;
+    use futures_util::stream;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use units::Bytes as Size;
+
+    /// What becomes of a body of so many pieces of 1 MiB on a disk with `free` MiB, of which 20 are
+    /// to be kept, when everything that came is written at once.
+    async fn fed(free: u64, pieces: u64, total: Option<u64>) -> Result<(), IngestError> {
+        const MIB: u64 = 1 << 20;
+        let id = crate::identity::upload_id();
+        let job = Job::new(id, String::new(), api::runs::RunSource::Upload, total);
+        let written = Arc::new(AtomicU64::new(0));
+        let room = Room {
+            free: || Some((free * MIB).saturating_sub(written.load(Ordering::Relaxed))),
+            limits: UploadLimits {
+                upload: Size::gib(1),
+                keep_free: Size::mib(20),
+            },
+            unwritten: if total.is_some() { 0 } else { UNWRITTEN },
+        };
+        let (to_blob, mut taken) = mpsc::channel(1);
+        let count = Arc::clone(&written);
+        tokio::spawn(async move {
+            while let Some(piece) = taken.recv().await {
+                let piece: Bytes = piece;
+                count.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            }
+        });
+        let piece = Bytes::from(vec![0; MIB as usize]);
+        let pieces = std::iter::repeat_n(piece, pieces as usize).map(Ok::<_, ()>);
+        let mut body = stream::iter(pieces);
+        let admission = Admission::new(&ClientLimits::default());
+        // Nobody reads: all turns are taken.
+        let _turns: Vec<Turn> = std::iter::from_fn(|| admission.turn_now()).collect();
+        let mut reading = Reading::NotYet;
+        let threads = (&mut reading, &to_blob);
+        let fed = feed(&Arc::new(job), (&admission, &room), &mut body, threads).await;
+        let left = (room.free)().unwrap_or(0);
+        assert!(left >= 20 * MIB - 2 * MIB, "{left} bytes are left");
+        fed
+    }
+
+    #[tokio::test]
+    async fn what_must_stay_free_stays_free_whatever_was_announced() {
+        let refused = |fed| assert!(matches!(fed, Err(IngestError::NoSpace { .. })), "{fed:?}");
+        refused(fed(100, 200, None).await);
+        fed(100, 10, None).await.unwrap();
+        fed(100, 70, Some(70 << 20)).await.unwrap();
+        // Somebody else filled the disk after the announcement.
+        refused(fed(30, 70, Some(70 << 20)).await);
     }
 }

@@ -1,18 +1,21 @@
 //! Clearing up: after a server that died, and after deletions that can no longer be undone.
 
 use super::error::IngestError;
-use super::job::Job;
+use super::job::{Arrived, Job};
 use super::keep::Label;
 use super::parse::Parser;
 use super::uploads::Uploads;
-use crate::blobs::Blobs;
+use crate::blobs::{Blobs, Found};
 use crate::clock::now_ms;
-use crate::store::{StoreResult, UploadRow, UploadState};
+use crate::store::{Quarantined, StoreResult, UploadRow, UploadState, Writer};
+use api::ids::RunId;
 use api::progress::ServerEvent;
 use api::runs::RunSource;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::UnboundedReceiver;
 use trace::snapshot::Snapshot;
 
 /// How long a deletion can be undone.
@@ -24,15 +27,27 @@ const REMEMBER: Duration = Duration::from_secs(24 * 3600);
 /// How often deletions are looked at.
 const EVERY: Duration = Duration::from_secs(30);
 
+/// How often servers may die over the same file before it is given up.
+const MOST_ATTEMPTS: u32 = 3;
+
+/// How much of the time that it has seen a server may forget when it dies.
+const TIME_KEPT: Duration = Duration::from_secs(60);
+
 impl Uploads {
     /// Clears up after a server that died: half-written traces and half-arrived bytes go; uploads
     /// whose bytes are all there are taken up again in the background, the others have failed.
+    /// Nothing goes because the database does not know it.
     /// To be called before the first request, with the data folder locked.
     ///
     /// # Errors
     /// The database's and the blob store's.
     pub async fn recover(&self) -> Result<(), IngestError> {
         let shared = self.shared();
+        // First: it makes room for what follows.
+        let swept = shared.blobs.sweep_incoming().await?;
+        if swept > 0 {
+            tracing::info!(swept, "removed bytes that had not arrived whole");
+        }
         let unfinished = shared
             .store
             .read(|reader| reader.unfinished_uploads())
@@ -45,16 +60,30 @@ impl Uploads {
             }
         }
         shared.store.write(|writer| writer.purge_traces()).await?;
+        self.finish_removals().await?;
         self.remove_unused_blobs().await?;
-        let known = shared.store.read(|reader| reader.blob_hashes()).await?;
-        let swept = shared.blobs.sweep(&known).await?;
-        if swept > 0 {
-            tracing::info!(swept, "removed bytes that a stopped server left behind");
+        let complete = complete.into_iter().map(|upload| {
+            let job = Job::new(upload.id.clone(), upload.name.clone(), upload.source, None);
+            (self.adopt(job), upload)
+        });
+        tokio::spawn(self.clone().take_up(complete.collect()));
+        Ok(())
+    }
+
+    /// Carries out the removals that a dead server had decided, unless the same bytes came again.
+    async fn finish_removals(&self) -> Result<(), IngestError> {
+        let shared = self.shared();
+        let _changing = shared.blobs.hold().await;
+        let decided = shared.store.read(|reader| reader.blob_removals()).await?;
+        for (hash, decided_ms) in decided {
+            // An older database says nothing of what came after it.
+            match shared.blobs.modified_ms(&hash).await? {
+                Some(put_ms) if put_ms <= decided_ms => shared.blobs.remove(&hash).await?,
+                _ => {}
+            }
+            let done = shared.store.write(move |writer| writer.blob_removed(&hash));
+            done.await?;
         }
-        for upload in complete {
-            tokio::spawn(self.clone().take_up(upload));
-        }
-        tokio::spawn(self.clone().rebuild_outdated());
         Ok(())
     }
 
@@ -64,36 +93,71 @@ impl Uploads {
         let outdated = self
             .shared()
             .store
-            .read(move |reader| reader.outdated_runs(version));
+            .read(move |reader| reader.outdated_runs(version, MOST_ATTEMPTS));
         let outdated = outdated.await.unwrap_or_else(|error| {
             tracing::error!(%error, "cannot look for outdated runs");
             Vec::new()
         });
         for (run, blob) in outdated {
-            tracing::info!(%run, "deriving a run from its blob again");
-            let (id, source) = (run.clone(), RunSource::Upload);
-            // Name and source stay as they are: only what is derived is replaced.
-            let label = Label {
-                run,
-                name: String::new(),
-                source,
-                blob,
-            };
-            if let Err(error) = self.rebuild(label).await {
-                tracing::error!(run = %id, %error, "cannot derive a run from its blob again");
-            }
+            self.derive_again(run, blob).await;
         }
         self.judge().clone().judge_all().await;
+    }
+
+    /// Derives a trace again that turned out to be damaged.
+    async fn mend(&self, trace: i64) {
+        let run = self.shared().store.read(move |reader| {
+            let run = reader.run_of_trace(trace)?;
+            Ok(run.filter(|_| reader.rebuilds(trace).is_ok_and(|n| n < MOST_ATTEMPTS)))
+        });
+        match run.await {
+            Ok(Some((run, blob))) => self.derive_again(run, blob).await,
+            // Another one has its place already, or it was tried often enough.
+            Ok(None) => {}
+            Err(error) => tracing::error!(%error, "cannot mend a trace"),
+        }
+    }
+
+    async fn derive_again(&self, run: RunId, blob: String) {
+        tracing::info!(%run, "deriving a run from its blob again");
+        let counted = run.clone();
+        let count = move |writer: &mut Writer| writer.count_rebuild(&counted);
+        if let Err(error) = self.shared().store.write(count).await {
+            tracing::error!(%run, %error, "cannot derive a run from its blob again");
+            return;
+        }
+        // Name and source stay as they are: only what is derived is replaced.
+        let label = Label {
+            run: run.clone(),
+            name: String::new(),
+            source: RunSource::Upload,
+            blob,
+        };
+        if let Err(error) = self.rebuild(label).await {
+            tracing::error!(%run, %error, "cannot derive a run from its blob again");
+        }
     }
 
     /// Looks after deletions and old uploads for as long as the server runs.
     pub async fn keep_house(self) {
         let mut clock = tokio::time::interval(EVERY);
         clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut damaged = self.shared().pictures.traces.damaged();
         loop {
-            clock.tick().await;
+            tokio::select! {
+                _ = clock.tick() => {}
+                Some(trace) = next(&mut damaged) => {
+                    self.mend(trace).await;
+                    continue;
+                }
+            }
             if let Err(error) = self.purge(now_ms() - millis(UNDO)).await {
                 tracing::error!(%error, "cannot purge deleted runs");
+            }
+            let store = &self.shared().store;
+            let passed = store.latest_ms() - millis(TIME_KEPT);
+            if let Err(error) = store.remember_time(passed).await {
+                tracing::warn!(%error, "cannot remember how late it is");
             }
         }
     }
@@ -117,36 +181,106 @@ impl Uploads {
         Ok(())
     }
 
-    /// Removes blobs that neither a run nor an upload uses.
+    /// Removes blobs that neither a run nor an upload uses any more. The database records that
+    /// before the first one goes.
     pub(super) async fn remove_unused_blobs(&self) -> StoreResult<()> {
         let shared = self.shared();
         let _changing = shared.blobs.hold().await;
-        let unused = shared
-            .store
-            .write(|writer| writer.forget_unused_blobs())
-            .await?;
-        for hash in unused {
-            shared.blobs.remove(&hash).await;
+        let forget = |writer: &mut Writer| writer.forget_unused_blobs(now_ms());
+        for hash in shared.store.write(forget).await? {
+            match shared.blobs.remove(&hash).await {
+                Ok(()) => {
+                    let done = shared.store.write(move |writer| writer.blob_removed(&hash));
+                    done.await?;
+                }
+                // It is recorded: the next start tries again.
+                Err(error) => tracing::warn!(%error, hash, "cannot remove a blob"),
+            }
         }
         Ok(())
+    }
+
+    /// Blobs in the store that the database does not know: they are left alone, and said.
+    ///
+    /// # Errors
+    /// The database's and the blob store's.
+    pub async fn unknown_blobs(&self) -> Result<Vec<Found>, IngestError> {
+        let shared = self.shared();
+        // Not in between: an upload is known to the database a moment after its bytes are there.
+        let _changing = shared.blobs.hold().await;
+        let mut found = shared.blobs.list().await?;
+        let known = shared.store.read(|reader| {
+            let mut known: HashSet<String> = reader.blob_hashes()?.into_iter().collect();
+            known.extend(reader.quarantine()?.into_iter().map(|blob| blob.hash));
+            known.extend(reader.blob_removals()?.into_iter().map(|(hash, _)| hash));
+            Ok(known)
+        });
+        let known = known.await?;
+        found.retain(|blob| !known.contains(&blob.hash));
+        Ok(found)
+    }
+
+    /// Says in the log how many blobs are there that the database does not know.
+    pub async fn report_unknown_blobs(self) {
+        match self.unknown_blobs().await {
+            Ok(unknown) if unknown.is_empty() => {}
+            Ok(unknown) => tracing::warn!(
+                blobs = unknown.len(),
+                "the blob store holds files that the database does not know; they are kept. \
+                 `tidemark doctor` lists them, `tidemark doctor --adopt` takes them up as runs"
+            ),
+            Err(error) => tracing::warn!(%error, "cannot look for unknown blobs"),
+        }
     }
 
     async fn give_up(&self, upload: UploadRow) -> StoreResult<()> {
         let problem = self.describe(&IngestError::ServerStopped);
         let state = UploadState::Failed(problem);
-        let give_up = move |writer: &mut crate::store::Writer| {
-            writer.move_upload(&upload.id, &state, now_ms())
-        };
+        let give_up = move |writer: &mut Writer| writer.move_upload(&upload.id, &state, now_ms());
         self.shared().store.write(give_up).await
     }
 
-    async fn take_up(self, upload: UploadRow) {
-        let Some(hash) = upload.blob else { return };
-        let job = Job::new(upload.id, upload.name, upload.source, None);
-        let job = self.adopt(job);
-        tracing::info!(upload = %job.id, "taking up an upload that a stopped server left");
-        // Its outcome is in the database and in the log.
-        let _ = self.see_through(&job, self.resume(&job, hash)).await;
+    /// Takes up what a stopped server left, one after the other: if one of them ends this server
+    /// too, it alone is counted. Then derives again what is outdated.
+    async fn take_up(self, uploads: Vec<(Arc<Job>, UploadRow)>) {
+        for (job, upload) in uploads {
+            if let Err(error) = self.check_free(0, 0) {
+                tracing::warn!(upload = %job.id, %error, "an upload is left for the next start");
+                self.let_go(&job);
+                continue;
+            }
+            tracing::info!(upload = %job.id, "taking up an upload that a stopped server left");
+            if let Err(error) = self.see_through(&job, self.take_up_one(&job, upload)).await {
+                // Whoever asks is told by the database.
+                tracing::error!(upload = %job.id, %error, "cannot take up an upload");
+            }
+        }
+        self.rebuild_outdated().await;
+    }
+
+    async fn take_up_one(&self, job: &Arc<Job>, upload: UploadRow) -> Result<Arrived, IngestError> {
+        let Some(hash) = upload.blob else {
+            return Err(IngestError::ServerStopped);
+        };
+        let store = &self.shared().store;
+        if upload.attempts < MOST_ATTEMPTS {
+            let count = move |w: &mut Writer| w.count_attempt(&upload.id, now_ms());
+            store.write(count).await?;
+            return self.resume(job, hash).await;
+        }
+        let error = IngestError::GivenUp {
+            attempts: upload.attempts + 1,
+        };
+        // Its bytes stay: perhaps they are not to blame.
+        let aside = Quarantined {
+            hash,
+            name: upload.name,
+            why: error.to_string(),
+        };
+        store
+            .write(move |writer| writer.set_aside(&aside, now_ms()))
+            .await?;
+        Err(error)
     }
 }
 
@@ -162,10 +296,17 @@ pub(super) fn parse_blob(
         if job.cancel.is_cancelled() {
             return Err(IngestError::Cancelled);
         }
-        job.progress.receive(piece.len());
         parser.push(piece, &job.progress.events)
     })?;
     parser.finish()
+}
+
+/// The next of a channel that may not be there.
+async fn next(told: &mut Option<UnboundedReceiver<i64>>) -> Option<i64> {
+    match told {
+        Some(told) => told.recv().await,
+        None => std::future::pending().await,
+    }
 }
 
 fn millis(duration: Duration) -> i64 {

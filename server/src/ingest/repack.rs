@@ -12,12 +12,16 @@ use super::uploads::Uploads;
 use crate::blobs::{BlobError, Staged};
 use crate::identity::upload_id;
 use crate::store::BlobRow;
+use std::collections::HashSet;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 /// How often it looks for something to do.
 const EVERY: Duration = Duration::from_secs(2);
+
+/// How long it leaves a disk alone that has failed.
+const AFTER_FAILURE: Duration = Duration::from_secs(60);
 
 /// The lowest priority there is.
 const NICENESS: i32 = 19;
@@ -38,9 +42,12 @@ impl Uploads {
             if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
                 tracing::debug!(%error, "cannot lower the priority of the packing thread");
             }
+            let mut skipped = HashSet::new();
             while !pause(&runtime, &stopping, EVERY) {
-                if let Err(error) = uploads.repack_all(&runtime, level, &stopping) {
+                let repacked = uploads.repack_all(&runtime, level, &stopping, &mut skipped);
+                if let Err(error) = repacked {
                     tracing::warn!(%error, "cannot pack blobs again");
+                    pause(&runtime, &stopping, AFTER_FAILURE);
                 }
             }
         };
@@ -50,22 +57,38 @@ impl Uploads {
         Ok(())
     }
 
-    /// Packs every blob again that is packed at a lower level.
+    /// Packs every blob again that is packed at a lower level. One that cannot be read is told once
+    /// and left to `tidemark doctor`: it is in nobody's way.
     fn repack_all(
         &self,
         runtime: &Handle,
         level: i32,
         stopping: &CancellationToken,
+        skipped: &mut HashSet<String>,
     ) -> Result<(), IngestError> {
         let store = &self.shared().store;
         for blob in store.read_now(|reader| reader.blobs_below_level(level))? {
-            match self.pack(runtime, &blob, level, stopping) {
-                Ok(staged) => self.replace(runtime, &blob, &staged, level)?,
+            if skipped.contains(&blob.hash) || !self.has_room_for(&blob) {
+                continue;
+            }
+            let packed = self.pack(runtime, &blob, level, stopping);
+            match packed.and_then(|staged| self.replace(runtime, &blob, &staged, level)) {
+                Ok(()) => {}
                 Err(IngestError::Cancelled) => return Ok(()),
+                Err(error) if is_of_the_blob(&error) => {
+                    tracing::error!(hash = blob.hash, %error, "cannot pack a blob again");
+                    skipped.insert(blob.hash);
+                }
                 Err(error) => return Err(error),
             }
         }
         Ok(())
+    }
+
+    /// Whether a second copy of a blob may be made for a moment.
+    fn has_room_for(&self, blob: &BlobRow) -> bool {
+        let free = self.blobs().free_bytes();
+        free.is_none_or(|free| free > self.keep_free().get().saturating_add(blob.stored_bytes))
     }
 
     fn pack(
@@ -100,10 +123,6 @@ impl Uploads {
     ) -> Result<(), IngestError> {
         let blobs = self.blobs();
         if staged.row.hash != blob.hash {
-            tracing::error!(
-                hash = blob.hash,
-                "a blob's bytes are not those that were uploaded"
-            );
             runtime.block_on(blobs.discard(staged));
             return Err(BlobError::Damaged(blob.hash.clone()).into());
         }
@@ -124,6 +143,15 @@ impl Uploads {
         );
         Ok(())
     }
+}
+
+/// Whether another blob may well be packed.
+fn is_of_the_blob(error: &IngestError) -> bool {
+    use BlobError::{Damaged, Missing, Packing};
+    matches!(
+        error,
+        IngestError::Blob(Damaged(_) | Missing(_) | Packing(_)) | IngestError::BadSnapshot { .. }
+    )
 }
 
 /// Waits; whether the server is stopping.

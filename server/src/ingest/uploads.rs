@@ -1,15 +1,18 @@
 //! The upload service: announces, takes, watches and cancels uploads.
 
+use super::admission::{Admission, Sender};
 use super::error::IngestError;
 use super::job::{Arrived, Describe, Job};
 use super::keep::{Kept, Label, Place, keep};
 use super::receive::{drain, receive};
 use crate::blobs::{Blobs, Staged};
+use crate::clients::{ClientAddress, ClientLimits, Slot};
 use crate::clock::now_ms;
 use crate::identity::{run_id, upload_id};
 use crate::pictures::Pictures;
 use crate::questions::Judge;
 use crate::store::{Store, StoreError, UploadState};
+use crate::work::background;
 use api::ids::{RunId, UploadId};
 use api::problem::Problem;
 use api::progress::{Phase, ServerEvent};
@@ -18,17 +21,17 @@ use bytes::Bytes;
 use futures_util::Stream;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::{Semaphore, broadcast};
-use tokio::task::spawn_blocking;
+use std::time::{Duration, Instant};
+use tokio::sync::broadcast;
 use trace::snapshot::Snapshot;
 use trace::units;
 
-/// Files parsed at the same time: a gigabyte of snapshot takes half a gigabyte of memory. The
-/// others wait, and their progress says so.
-const AT_ONCE: usize = 2;
-
-/// An upload this large makes the cache of decoded traces give its memory up first.
+/// An upload this large makes the cache give up first what nobody looks at.
 const LARGE: u64 = 64 << 20;
+
+/// A decoded trace that was not looked at for so long makes room for a large upload. Those that
+/// are looked at stay: to decode one again takes longer than anybody waits for a picture.
+const UNSEEN: Duration = Duration::from_secs(60);
 
 /// What uploads may take.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +55,7 @@ pub(super) struct Shared {
     pub events: broadcast::Sender<ServerEvent>,
     describe: Describe,
     limits: UploadLimits,
-    turns: Semaphore,
+    admission: Admission,
     judge: Judge,
     jobs: Mutex<HashMap<UploadId, Arc<Job>>>,
 }
@@ -66,6 +69,7 @@ impl Uploads {
         events: broadcast::Sender<ServerEvent>,
         describe: Describe,
         limits: UploadLimits,
+        clients: &ClientLimits,
     ) -> Uploads {
         let judge = Judge::new(store.clone(), pictures.clone(), events.clone());
         let shared = Shared {
@@ -76,7 +80,7 @@ impl Uploads {
             events,
             describe,
             limits,
-            turns: Semaphore::new(AT_ONCE),
+            admission: Admission::new(clients),
             jobs: Mutex::default(),
         };
         Uploads {
@@ -105,34 +109,54 @@ impl Uploads {
         job
     }
 
+    /// Leaves a job to the next server.
+    pub(super) fn let_go(&self, job: &Job) {
+        self.jobs().remove(&job.id);
+    }
+
+    /// What must stay free on the disk.
+    pub(super) fn keep_free(&self) -> units::Bytes {
+        self.shared.limits.keep_free
+    }
+
     /// Where it stores bytes.
     pub fn blobs(&self) -> &Blobs {
         &self.shared.blobs
     }
 
-    /// Accepts an upload before a byte of it is sent.
+    /// Accepts an upload of a client before a byte of it is sent. It takes a place in a short list
+    /// and nothing else: neither the disk nor the database knows of it before its bytes come.
+    ///
+    /// # Errors
+    /// When it is larger than the limit or the disk, or too many are announced.
+    pub fn announce(
+        &self,
+        name: String,
+        size: Option<u64>,
+        who: ClientAddress,
+    ) -> Result<Arc<Job>, IngestError> {
+        self.check_room(size.unwrap_or(0))?;
+        let now = Instant::now();
+        let job = Job::announced(upload_id(), name, RunSource::Upload, size, (who, now));
+        let job = Arc::new(job);
+        let mut jobs = self.jobs();
+        self.shared.admission.announce(&mut jobs, who, now)?;
+        jobs.insert(job.id.clone(), Arc::clone(&job));
+        Ok(job)
+    }
+
+    /// An upload whose bytes are there already, for [`Uploads::take`].
     ///
     /// # Errors
     /// When it is larger than the limit or the disk.
-    pub async fn announce(
+    pub fn expect(
         &self,
         name: String,
         size: Option<u64>,
         source: RunSource,
     ) -> Result<Arc<Job>, IngestError> {
-        let spoken_for: u64 = self.unfinished().iter().map(|job| job.to_come()).sum();
-        self.check_room(size.unwrap_or(0), spoken_for)?;
-        let job = Arc::new(Job::new(upload_id(), name, source, size));
-        let (id, name) = (job.id.clone(), job.name.clone());
-        let insert = self
-            .shared
-            .store
-            .write(move |writer| writer.insert_upload(&id, &name, size, source, now_ms()));
-        insert.await?;
-        let mut jobs = self.jobs();
-        jobs.retain(|_, job| !job.is_finished() && !job.is_abandoned());
-        jobs.insert(job.id.clone(), Arc::clone(&job));
-        Ok(job)
+        self.check_room(size.unwrap_or(0))?;
+        Ok(Arc::new(Job::new(upload_id(), name, source, size)))
     }
 
     /// An upload that is announced or under way.
@@ -156,22 +180,27 @@ impl Uploads {
             .collect()
     }
 
-    /// Takes the body of an announced upload, whatever becomes of the caller: it goes on in a task
-    /// of its own, so that a dropped connection is cleared up after like any other failure.
+    /// Takes the body of an upload, whatever becomes of the caller: it goes on in a task of its
+    /// own, so that a dropped connection is cleared up after like any other failure.
     ///
     /// # Errors
     /// Why it did not become a run; nothing is left of it then.
     pub async fn take<E: Send + 'static>(
         &self,
         job: Arc<Job>,
+        sender: Sender,
         body: impl Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static,
     ) -> Result<Arrived, IngestError> {
-        if !job.start() {
-            let taken = format!("the body of {} was sent already", job.id);
-            return Err(StoreError::Conflict(taken).into());
-        }
+        let place = match self.begin(&job, sender).await {
+            Ok(place) => place,
+            Err(error) => {
+                tokio::spawn(drain(body));
+                return Err(error);
+            }
+        };
         let uploads = self.clone();
         let task = tokio::spawn(async move {
+            let _place = place;
             let mut body = body;
             let work = uploads.arrive(&job, &mut body);
             let outcome = uploads.see_through(&job, work).await;
@@ -181,6 +210,32 @@ impl Uploads {
             outcome
         });
         task.await.unwrap_or(Err(IngestError::Panicked("upload")))
+    }
+
+    /// Claims an upload for its body; refused, it can be sent again.
+    async fn begin(&self, job: &Arc<Job>, sender: Sender) -> Result<Option<Slot>, IngestError> {
+        let place = self.shared.admission.begin(sender)?;
+        self.check_room(job.to_come())?;
+        if !job.start() {
+            let taken = format!("the body of {} was sent already", job.id);
+            return Err(StoreError::Conflict(taken).into());
+        }
+        self.jobs().insert(job.id.clone(), Arc::clone(job));
+        self.record(job).await.inspect_err(|_| {
+            self.jobs().remove(&job.id);
+        })?;
+        Ok(place)
+    }
+
+    /// Writes down that an upload is under way.
+    async fn record(&self, job: &Job) -> Result<(), IngestError> {
+        let (id, name, source) = (job.id.clone(), job.name.clone(), job.source);
+        let total = job.progress.total();
+        let write = self.shared.store.write(move |writer| {
+            writer.insert_upload(&id, &name, total, source, now_ms())?;
+            writer.move_upload(&id, &UploadState::Running, now_ms())
+        });
+        Ok(write.await?)
     }
 
     /// Cancels an upload. One that has not started is finished at once.
@@ -193,6 +248,7 @@ impl Uploads {
         }
         job.cancel.cancel();
         if job.start() {
+            self.record(job).await?;
             let cancelled = async { Err(IngestError::Cancelled) };
             let _ = self.see_through(job, cancelled).await;
         }
@@ -219,8 +275,10 @@ impl Uploads {
         let recorded = job.finish(&outcome, *describe, store, events).await;
         ticking.abort();
         self.jobs().remove(&job.id);
-        if outcome.is_err() {
-            self.remove_unused_blobs().await?;
+        if outcome.is_err()
+            && let Err(error) = self.remove_unused_blobs().await
+        {
+            tracing::warn!(%error, "cannot clear up after an upload");
         }
         recorded?;
         if matches!(outcome, Ok(Arrived { known: false, .. })) {
@@ -241,37 +299,40 @@ impl Uploads {
         body: &mut (impl Stream<Item = Result<Bytes, E>> + Send + Unpin),
     ) -> Result<Arrived, IngestError> {
         let Shared {
-            store,
             blobs,
-            pictures,
             limits,
-            turns,
+            admission,
             ..
         } = &*self.shared;
-        let id = job.id.clone();
-        store
-            .write(move |writer| writer.move_upload(&id, &UploadState::Running, now_ms()))
-            .await?;
-        let _turn = tokio::select! {
-            turn = turns.acquire() => turn,
-            () = job.cancel.cancelled() => return Err(IngestError::Cancelled),
-        };
-        if job.progress.total().is_none_or(|total| total > LARGE) {
-            pictures.traces.forget_all();
+        self.make_room(job);
+        let received = receive(job, blobs, (admission, *limits), body).await?;
+        let run = self.keep_blob(job, &received.staged).await?;
+        let blob = received.staged.row.hash;
+        match received.read {
+            Some((_turn, snapshot)) => self.make_run(job, run, blob, snapshot).await,
+            None if self.is_known(&run).await? => Ok(Arrived { run, known: true }),
+            None => {
+                job.progress.enter(Phase::Waiting);
+                self.resume(job, blob).await
+            }
         }
-        job.progress.enter(Phase::Receiving);
-        let (staged, snapshot) = receive(job, blobs, limits.upload, body).await?;
-        let run = self.keep_blob(job, &staged).await?;
-        self.make_run(job, run, staged.row.hash, snapshot).await
     }
 
-    /// Takes up an upload again whose bytes are all in the blob store.
+    /// Lets go of what nobody looks at, for a large upload is about to need memory.
+    fn make_room(&self, job: &Job) {
+        if job.progress.total().is_none_or(|total| total > LARGE) {
+            self.shared.pictures.traces.forget_unseen(UNSEEN);
+        }
+    }
+
+    /// Reads an upload whose bytes are all in the blob store: one that found no turn while they
+    /// came, or was too slow to keep it, or that a stopped server left.
     pub(super) async fn resume(
         &self,
         job: &Arc<Job>,
         hash: String,
     ) -> Result<Arrived, IngestError> {
-        let _turn = self.shared.turns.acquire().await;
+        let _turn = self.shared.admission.turn(job).await?;
         let snapshot = self.read_blob(job, hash.clone()).await?;
         let content = blake3::Hash::from_hex(&hash).map_err(|_| StoreError::Corrupt {
             what: "blob hash",
@@ -282,9 +343,9 @@ impl Uploads {
 
     /// Derives a run's trace from its blob again, in the place of one that another version stored.
     pub(super) async fn rebuild(&self, run: Label) -> Result<(), IngestError> {
-        let _turn = self.shared.turns.acquire().await;
         let job = Job::new(upload_id(), run.name.clone(), run.source, None);
         let job = Arc::new(job);
+        let _turn = self.shared.admission.turn(&job).await?;
         let snapshot = self.read_blob(&job, run.blob.clone()).await?;
         self.replay(&job, run, Place::Replace, snapshot).await?;
         Ok(())
@@ -294,8 +355,8 @@ impl Uploads {
         job.progress.enter(Phase::Receiving);
         let (blobs, runtime) = (self.shared.blobs.clone(), tokio::runtime::Handle::current());
         let reading = Arc::clone(job);
-        let parsing =
-            spawn_blocking(move || super::recover::parse_blob(&blobs, &runtime, &hash, &reading));
+        let parse = move || super::recover::parse_blob(&blobs, &runtime, &hash, &reading);
+        let parsing = background(parse);
         parsing.await.map_err(|_| IngestError::Panicked("parser"))?
     }
 
@@ -320,6 +381,7 @@ impl Uploads {
         if self.is_known(&run).await? {
             return Ok(Arrived { run, known: true });
         }
+        self.check_free(0, 0)?;
         let label = Label {
             run: run.clone(),
             name: job.name.clone(),
@@ -344,7 +406,7 @@ impl Uploads {
     ) -> Result<Kept, IngestError> {
         job.progress.enter(Phase::Replaying);
         let (job, uploads) = (Arc::clone(job), self.clone());
-        let work = spawn_blocking(move || {
+        let work = background(move || {
             let trace = trace::replay::run(snapshot);
             job.progress.enter(Phase::Storing);
             let Shared {
@@ -369,8 +431,16 @@ impl Uploads {
         Ok(known.await?)
     }
 
-    /// Whether `size` bytes may come beside those that other uploads still have to send.
-    fn check_room(&self, size: u64, spoken_for: u64) -> Result<(), IngestError> {
+    /// Whether `size` bytes may come beside those that uploads under way still have to send. What
+    /// is only announced keeps no room.
+    fn check_room(&self, size: u64) -> Result<(), IngestError> {
+        let jobs = self.unfinished();
+        let under_way = jobs.iter().filter(|job| job.is_started());
+        self.check_free(size, under_way.map(|job| job.to_come()).sum())
+    }
+
+    /// Whether `size` bytes may come beside those that others still have to send.
+    pub(super) fn check_free(&self, size: u64, spoken_for: u64) -> Result<(), IngestError> {
         let UploadLimits {
             upload: limit,
             keep_free,

@@ -1,11 +1,11 @@
 //! Marks: bands and rules over the timeline.
 
-use crate::facts;
-use api::timeline::{AnnotationMark, Marks, OomMark};
+use api::timeline::{AnnotationMark, FrameText, Marks, OomMark};
 use std::cmp::Reverse;
+use trace::categories::Categories;
+use trace::oom;
 use trace::stacks::Stacks;
-use trace::trace::{DeviceTrace, Series};
-use trace::units::Bytes;
+use trace::trace::DeviceTrace;
 
 /// The marks of a device.
 pub fn marks(device: &DeviceTrace, stacks: &Stacks) -> Marks {
@@ -14,7 +14,31 @@ pub fn marks(device: &DeviceTrace, stacks: &Stacks) -> Marks {
     longest.sort_by_key(|scope| (Reverse(length(scope.events)), scope.events.start()));
     let left_out = longest.len().saturating_sub(Marks::MAX_ANNOTATIONS);
     longest.truncate(Marks::MAX_ANNOTATIONS);
-    let ooms = facts::ooms(device);
+    let ooms = oom::failures(device);
+    let categories = match ooms.is_empty() {
+        true => Categories::default(),
+        false => Categories::of(device, stacks),
+    };
+    let mark = |oom: &oom::Failure| OomMark {
+        event: oom.event,
+        size: oom.asked,
+        device_free: oom.free,
+        step: oom.step,
+        limit: oom.limit(),
+        allocated: oom.allocated,
+        reserved: oom.reserved,
+        frame: stacks.headline(oom.stack).map(|frame| FrameText {
+            name: stacks.str(frame.name).to_owned(),
+            filename: stacks.str(frame.filename).to_owned(),
+            line: frame.line,
+        }),
+        held: categories
+            .alive(device, Some(oom.event))
+            .largest_first()
+            .into_iter()
+            .map(|(category, bytes)| (category.name().to_owned(), bytes))
+            .collect(),
+    };
     Marks {
         steps: device.steps.clone(),
         annotations: longest
@@ -26,20 +50,9 @@ pub fn marks(device: &DeviceTrace, stacks: &Stacks) -> Marks {
             })
             .collect(),
         annotations_left_out: left_out as u64,
-        capacity: ooms.iter().map(|oom| capacity(device, oom)).max(),
-        ooms: ooms
-            .into_iter()
-            .map(|oom| OomMark {
-                event: oom.event,
-                size: oom.wanted,
-                device_free: oom.device_free,
-            })
-            .collect(),
+        // What the process had and what the driver had left. (Other processes on the device take
+        // their share: this is what was there for this one.)
+        capacity: ooms.iter().map(|oom| oom.reserved + oom.free).max(),
+        ooms: ooms.iter().map(mark).collect(),
     }
-}
-
-/// What the process had and what the driver had left, at the moment of a failed allocation.
-/// (Other processes on the device take their share: this is what was there for this one.)
-fn capacity(device: &DeviceTrace, oom: &facts::OomFact) -> Bytes {
-    device.levels_at(oom.event).get(Series::Reserved) + oom.device_free
 }

@@ -12,17 +12,24 @@ mod traces;
 pub use marks::marks;
 pub use traces::{Decoded, Traces};
 
-use crate::store::{Keep, Store, StoreError, StoreResult, TileKey};
+use crate::questions;
+use crate::store::{Keep, Store, StoreError, StoreResult, TileKey, pack_tile};
 use crate::texts::Texts;
+use crate::work;
+use api::contents::Contents;
 use api::ids::RunId;
 use api::timeline::Marks;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use tokio::sync::Semaphore;
 use trace::tiles::{GroupBy, TileId};
 use trace::trace::DeviceTrace;
 
 /// Bytes of tiles in the database, overviews apart.
 const CACHED_TILES: u64 = 512 << 20;
+
+/// Pictures, of at most 100 KB, that wait to be kept at a time.
+const KEEPING: usize = 64;
 
 /// Tiles drawn between two looks at how much the cached ones take.
 const TRIM_EVERY: u32 = 256;
@@ -36,6 +43,8 @@ pub enum Picture {
     Mountain(GroupBy, TileId),
     /// Steps, scopes, failed allocations.
     Marks,
+    /// What the recording holds.
+    Contents,
 }
 
 impl Picture {
@@ -56,6 +65,7 @@ impl Picture {
             Picture::Series(id) => ("series".to_owned(), id),
             Picture::Mountain(group, id) => (format!("mountain/{}", group.name()), id),
             Picture::Marks => ("marks".to_owned(), origin),
+            Picture::Contents => ("contents".to_owned(), origin),
         };
         TileKey {
             trace,
@@ -86,6 +96,7 @@ impl Picture {
         match self {
             Picture::Series(_) | Picture::Mountain(..) => u32::from(trace::tiles::VERSION),
             Picture::Marks => Marks::VERSION,
+            Picture::Contents => Contents::VERSION,
         }
     }
 
@@ -101,6 +112,10 @@ impl Picture {
                 let marks = marks(device, &decoded.trace.stacks);
                 serde_json::to_vec(&marks).expect("marks are plain data")
             }
+            Picture::Contents => {
+                let contents = questions::contents(device, &decoded.trace.stacks);
+                serde_json::to_vec(&contents).expect("contents are plain data")
+            }
         }
     }
 }
@@ -111,6 +126,8 @@ pub struct Pictures {
     store: Store,
     /// Tiles drawn since the start.
     drawn: Arc<AtomicU32>,
+    /// Places for pictures that wait to be kept.
+    keeping: Arc<Semaphore>,
     /// The decoded traces.
     pub traces: Arc<Traces>,
 }
@@ -123,6 +140,7 @@ impl Pictures {
             store,
             traces,
             drawn: Arc::default(),
+            keeping: Arc::new(Semaphore::new(KEEPING)),
         }
     }
 
@@ -170,10 +188,9 @@ impl Pictures {
         for device in &decoded.trace.devices {
             for picture in Picture::overviews(device.events.len()) {
                 let key = picture.key(trace, device.device);
-                let encoded = picture.draw(decoded, device);
-                let keep =
-                    |w: &mut crate::store::Writer| w.put_tile(&key, &encoded, Keep::Overview);
-                self.store.write_now(keep)?;
+                let packed = pack_tile(&picture.draw(decoded, device))?;
+                let keep = |w: &mut crate::store::Writer| w.put_tile(&key, &packed, Keep::Overview);
+                self.store.write_derived_now(keep)?;
             }
         }
         Ok(())
@@ -187,21 +204,43 @@ impl Pictures {
         texts: Texts,
     ) -> StoreResult<Vec<u8>> {
         let decoded = self.traces.get_for(trace, texts).await?;
-        let store = self.store.clone();
-        let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
-        let trim = drawn.is_multiple_of(TRIM_EVERY);
-        let work = move || {
+        let draw = move || {
             let device = decoded.device(device)?;
             let key = picture.key_for(trace, device.device, texts);
-            let encoded = picture.draw(&decoded, device);
-            store.write_now(|writer| {
-                if trim {
-                    writer.trim_tiles(CACHED_TILES)?;
-                }
-                writer.put_tile(&key, &encoded, Keep::Cached)
-            })
+            let packed = pack_tile(&picture.draw(&decoded, device))?;
+            Ok::<_, StoreError>((key, packed))
         };
-        let drawing = tokio::task::spawn_blocking(work);
-        drawing.await.map_err(|_| StoreError::Interrupted)?
+        let drawn = work::answer(draw).await;
+        let (key, packed) = drawn.map_err(|_| StoreError::Interrupted)??;
+        self.remember(key, packed.clone());
+        Ok(packed)
+    }
+
+    /// Keeps a picture for the next one who asks. Nobody waits for it: the database may be busy
+    /// with an upload. When many wait to be kept, it is drawn again instead.
+    fn remember(&self, key: TileKey, packed: Vec<u8>) {
+        let Ok(place) = Arc::clone(&self.keeping).try_acquire_owned() else {
+            return;
+        };
+        let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
+        let trim = drawn.is_multiple_of(TRIM_EVERY);
+        let store = self.store.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            // On a full disk it is drawn each time.
+            let keep = move || {
+                store.write_derived_now(|writer| {
+                    if trim {
+                        writer.trim_tiles(CACHED_TILES)?;
+                    }
+                    writer.put_tile(&key, &packed, Keep::Cached)
+                })
+            };
+            match work::background(keep).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "a picture is not remembered"),
+                Err(_) => tracing::error!("remembering a picture panicked"),
+            }
+        });
     }
 }

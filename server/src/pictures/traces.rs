@@ -2,10 +2,14 @@
 
 use crate::store::{Store, StoreError, StoreResult};
 use crate::texts::Texts;
+use crate::work;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use trace::intervals::LiveIndex;
+use trace::steps::levels;
 use trace::tiles::{GroupBy, MountainIndex};
 use trace::trace::{DeviceTrace, Trace};
 
@@ -76,28 +80,47 @@ fn device_bytes(device: &DeviceTrace) -> usize {
         + device.pyramid.heap_bytes()
 }
 
-/// A trace, and how much of its texts is left.
-type Key = (i64, Texts);
+/// A trace, how much of its texts is left, and the loop that its steps are the iterations of
+/// (`None`: the one that is found).
+type Key = (i64, Texts, Option<String>);
+
+/// A trace in the cache, and when it was used.
+struct Kept {
+    key: Key,
+    decoded: Arc<Decoded>,
+    used: Instant,
+}
 
 /// The cache.
 pub struct Traces {
     store: Store,
     limit: usize,
     /// Least recently used first.
-    kept: Mutex<Vec<(Key, Arc<Decoded>)>>,
+    kept: Mutex<Vec<Kept>>,
     loading: Mutex<HashMap<Key, Arc<OnceCell<Arc<Decoded>>>>>,
+    /// Traces that are damaged, for whoever derives them again.
+    damaged: UnboundedSender<i64>,
+    told: Mutex<Option<UnboundedReceiver<i64>>>,
 }
 
 impl Traces {
     /// Traces of `store`, of which at most `limit` bytes are kept (but always the last
     /// two).
     pub fn new(store: Store, limit: usize) -> Traces {
+        let (damaged, told) = unbounded_channel();
         Traces {
             store,
             limit,
             kept: Mutex::default(),
             loading: Mutex::default(),
+            damaged,
+            told: Mutex::new(Some(told)),
         }
+    }
+
+    /// Where damaged traces are told; for the first who asks.
+    pub fn damaged(&self) -> Option<UnboundedReceiver<i64>> {
+        lock(&self.told).take()
     }
 
     /// A trace, decoded now or before, with all its texts.
@@ -113,47 +136,89 @@ impl Traces {
     /// # Errors
     /// As [`Traces::get`].
     pub async fn get_for(&self, trace: i64, texts: Texts) -> StoreResult<Arc<Decoded>> {
-        let key = (trace, texts);
-        if let Some(decoded) = self.cached(key) {
+        let key = (trace, texts, None);
+        if let Some(decoded) = self.cached(&key) {
             return Ok(decoded);
         }
         // Whoever comes first decodes; the others wait for the same cell.
-        let cell = Arc::clone(lock(&self.loading).entry(key).or_default());
-        let decoded = cell.get_or_try_init(|| self.load(key)).await.cloned();
+        let cell = Arc::clone(lock(&self.loading).entry(key.clone()).or_default());
+        let decoded = cell
+            .get_or_try_init(|| self.load(trace, texts))
+            .await
+            .cloned();
         lock(&self.loading).remove(&key);
         decoded
     }
 
+    /// The same, where the iterations of another loop are the steps.
+    ///
+    /// # Errors
+    /// As [`Traces::get`], and [`StoreError::NotFound`] where there is no such loop.
+    pub async fn get_cut(
+        &self,
+        trace: i64,
+        texts: Texts,
+        level: Option<&str>,
+    ) -> StoreResult<Arc<Decoded>> {
+        let Some(level) = level else {
+            return self.get_for(trace, texts).await;
+        };
+        let key = (trace, texts, Some(level.to_owned()));
+        if let Some(decoded) = self.cached(&key) {
+            return Ok(decoded);
+        }
+        let whole = self.get_for(trace, texts).await?;
+        let level = level.to_owned();
+        let cutting = work::answer(move || cut(&whole.trace, level));
+        let decoded = Arc::new(cutting.await.map_err(|_| StoreError::Interrupted)??);
+        self.keep_for(key, Arc::clone(&decoded));
+        Ok(decoded)
+    }
+
     /// Keeps a trace that was decoded (or replayed) elsewhere.
     pub fn keep(&self, trace: i64, decoded: Arc<Decoded>) {
-        self.keep_for((trace, Texts::All), decoded);
+        self.keep_for((trace, Texts::All, None), decoded);
     }
 
     fn keep_for(&self, key: Key, decoded: Arc<Decoded>) {
         let mut kept = lock(&self.kept);
-        kept.retain(|(other, _)| *other != key);
-        kept.push((key, decoded));
-        let mut weight: usize = kept.iter().map(|(_, d)| d.weight).sum();
+        kept.retain(|other| other.key != key);
+        kept.push(Kept {
+            key,
+            decoded,
+            used: Instant::now(),
+        });
+        let mut weight: usize = kept.iter().map(|one| one.decoded.weight).sum();
         while weight > self.limit && kept.len() > ALWAYS_KEPT {
-            weight -= kept.remove(0).1.weight;
+            weight -= kept.remove(0).decoded.weight;
         }
     }
 
-    /// Makes room, for an upload is about to need memory.
-    pub fn forget_all(&self) {
-        lock(&self.kept).clear();
+    /// Makes room, for an upload is about to need memory: what was not used for so long goes.
+    pub fn forget_unseen(&self, time: Duration) {
+        lock(&self.kept).retain(|one| one.used.elapsed() < time);
     }
 
-    fn cached(&self, key: Key) -> Option<Arc<Decoded>> {
+    fn cached(&self, key: &Key) -> Option<Arc<Decoded>> {
         let mut kept = lock(&self.kept);
-        let at = kept.iter().position(|(other, _)| *other == key)?;
-        let used = kept.remove(at);
-        let decoded = Arc::clone(&used.1);
+        let at = kept.iter().position(|one| one.key == *key)?;
+        let mut used = kept.remove(at);
+        used.used = Instant::now();
+        let decoded = Arc::clone(&used.decoded);
         kept.push(used);
         Some(decoded)
     }
 
-    async fn load(&self, (trace, texts): Key) -> StoreResult<Arc<Decoded>> {
+    async fn load(&self, trace: i64, texts: Texts) -> StoreResult<Arc<Decoded>> {
+        let loaded = self.decode(trace, texts).await;
+        if loaded.as_ref().is_err_and(StoreError::is_of_derived) {
+            // Nobody may be listening, where nothing can be written.
+            let _ = self.damaged.send(trace);
+        }
+        loaded
+    }
+
+    async fn decode(&self, trace: i64, texts: Texts) -> StoreResult<Arc<Decoded>> {
         let chunks = self.store.read(move |reader| reader.chunks(trace)).await?;
         let decode = move || {
             let mut decoded = trace::stored::decode(chunks)?;
@@ -162,12 +227,31 @@ impl Traces {
             }
             Ok(decoded)
         };
-        let decoding = tokio::task::spawn_blocking(decode);
-        let decoded = decoding.await.map_err(|_| StoreError::Interrupted)?;
+        let decoded = work::answer(decode)
+            .await
+            .map_err(|_| StoreError::Interrupted)?;
         let decoded = Arc::new(Decoded::new(decoded.map_err(StoreError::Undecodable)?));
-        self.keep_for((trace, texts), Arc::clone(&decoded));
+        self.keep_for((trace, texts, None), Arc::clone(&decoded));
         Ok(decoded)
     }
+}
+
+/// A copy with other steps. What is no loop costs no copy.
+fn cut(trace: &Trace, level: String) -> StoreResult<Decoded> {
+    let is_named = |device: &DeviceTrace| {
+        let levels = levels::of_device(device, &trace.stacks);
+        levels.iter().any(|known| known.key == level)
+    };
+    let missing = |level: String| StoreError::NotFound {
+        what: "loop to take for steps",
+        id: level,
+    };
+    if !trace.devices.iter().any(is_named) {
+        return Err(missing(level));
+    }
+    let mut trace = trace.clone();
+    levels::recut_all(&mut trace, &level).map_err(|unknown| missing(unknown.key))?;
+    Ok(Decoded::new(trace))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

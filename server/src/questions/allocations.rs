@@ -7,7 +7,7 @@ use api::alive::{AllocationFilter, AllocationPage, AllocationRow, MAX_PAGE, Sort
 use trace::alive::{self, BadFilter, Dimension, Filter, Order, Place};
 use trace::forward;
 use trace::leaks::site::BadSite;
-use trace::tiles::stack_label;
+use trace::tiles::block_label;
 use trace::trace::{BlockIdx, DeviceTrace, PoolId, PoolSize};
 use trace::units::{Bytes, EventIdx};
 
@@ -143,7 +143,7 @@ fn row(decoded: &Decoded, device: &DeviceTrace, block: BlockIdx) -> AllocationRo
         step: alloc.and_then(|event| step_at(device, event)),
         age: alive::age(device, block),
         stream: kind.stream,
-        label: stack_label(stacks, kind.alloc_stack),
+        label: block_label(device, stacks, block),
         forward: forward.map(|found| forward_op(stacks, &found)),
     }
 }

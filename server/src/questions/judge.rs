@@ -99,7 +99,7 @@ impl Judge {
         let id = run.clone();
         let trace = self.store.read(move |reader| reader.run_ref(&id)).await?;
         let decoded = self.pictures.traces.get(trace.trace).await?;
-        let judging = tokio::task::spawn_blocking(move || judge(&decoded.trace));
+        let judging = crate::work::background(move || judge(&decoded.trace));
         let reports = judging.await.map_err(|_| StoreError::Interrupted)?;
         let (id, kept) = (run.clone(), reports.clone());
         let write = self.store.write(move |writer| {
@@ -108,9 +108,15 @@ impl Judge {
             }
             Ok(())
         });
-        write.await?;
-        // Nobody may be listening.
-        let _ = self.events.send(ServerEvent::RunsChanged);
+        match write.await {
+            // Nobody may be listening.
+            Ok(()) => drop(self.events.send(ServerEvent::RunsChanged)),
+            // It is known: on a full disk it is found out each time.
+            Err(error) if error.refuses_writes() => {
+                tracing::debug!(%error, "cannot keep a verdict");
+            }
+            Err(error) => return Err(error),
+        }
         Ok(reports)
     }
 }

@@ -27,6 +27,7 @@ pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport) -> Leaks {
         caveats,
         groups,
         bytes_per_step,
+        growth: _,
     } = found;
     Leaks {
         verdict: match verdict {

@@ -3,11 +3,13 @@
 
 mod alive;
 mod allocations;
+mod contents;
 mod judge;
 mod leaks;
 
 pub use alive::{alive, changes, growth};
 pub use allocations::{BadQuestion, beside, page};
+pub use contents::contents;
 pub use judge::{Judge, judge_now};
 pub use leaks::{forward_op, named, report};
 

@@ -228,6 +228,13 @@ impl Reader<'_> {
         rows.map(|id| row_id(&id?)).collect()
     }
 
+    /// Rows that wait for their turn, of all benches.
+    pub fn waiting_bench_rows(&self) -> StoreResult<u64> {
+        let sql = "SELECT count(*) FROM bench_rows WHERE state = 'queued'";
+        let rows: i64 = self.tx.query_row(sql, [], |row| row.get(0))?;
+        Ok(rows.unsigned_abs())
+    }
+
     /// Every step of a row.
     pub fn bench_steps(&self, row: &BenchRowId) -> StoreResult<Vec<BenchStep>> {
         let sql = "SELECT * FROM bench_steps WHERE row = ?1 ORDER BY step";

@@ -16,6 +16,17 @@ pub enum BlobCodec {
     Identity,
 }
 
+/// A blob that no run uses and that nobody deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// BLAKE3 of its bytes, hexadecimal.
+    pub hash: String,
+    /// Name of the upload that it came with.
+    pub name: String,
+    /// Why it is no run, as a sentence.
+    pub why: String,
+}
+
 /// Uploaded bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobRow {
@@ -41,6 +52,37 @@ impl Reader<'_> {
     pub fn blob_hashes(&self) -> StoreResult<Vec<String>> {
         let mut statement = self.tx.prepare("SELECT hash FROM blobs")?;
         let rows = statement.query_map([], |row| row.get(0))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// All blobs.
+    pub fn blobs(&self) -> StoreResult<Vec<BlobRow>> {
+        let mut statement = self
+            .tx
+            .prepare("SELECT * FROM blobs ORDER BY created_ms, hash")?;
+        let rows = statement.query_map([], blob_of)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Removals that were decided and not carried out: hashes, and when they were decided.
+    pub fn blob_removals(&self) -> StoreResult<Vec<(String, i64)>> {
+        let sql = "SELECT hash, decided_ms FROM blob_removals ORDER BY decided_ms";
+        let mut statement = self.tx.prepare(sql)?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Blobs that are kept although no run uses them, and why.
+    pub fn quarantine(&self) -> StoreResult<Vec<Quarantined>> {
+        let sql = "SELECT hash, name, why FROM quarantine ORDER BY since_ms, hash";
+        let mut statement = self.tx.prepare(sql)?;
+        let rows = statement.query_map([], |row| {
+            Ok(Quarantined {
+                hash: row.get(0)?,
+                name: row.get(1)?,
+                why: row.get(2)?,
+            })
+        })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -70,6 +112,11 @@ impl Writer<'_> {
                 now_ms
             ],
         )?;
+        // It is wanted, whatever was decided before.
+        for table in ["blob_removals", "quarantine"] {
+            let sql = format!("DELETE FROM {table} WHERE hash = ?1");
+            self.tx.execute(&sql, [&blob.hash])?;
+        }
         Ok(())
     }
 
@@ -83,14 +130,39 @@ impl Writer<'_> {
     }
 
     /// Forgets blobs that no run and no unfinished upload uses, and returns their hashes: they
-    /// must be removed from the blob store now.
-    pub fn forget_unused_blobs(&mut self) -> StoreResult<Vec<String>> {
+    /// are to be removed from the blob store now, which is recorded until
+    /// [`Writer::blob_removed`]. What is in quarantine stays there.
+    pub fn forget_unused_blobs(&mut self, now_ms: i64) -> StoreResult<Vec<String>> {
         let mut statement = self.tx.prepare(
             "DELETE FROM blobs WHERE hash NOT IN (SELECT blob FROM runs) AND hash NOT IN \
              (SELECT blob FROM uploads WHERE blob IS NOT NULL) RETURNING hash",
         )?;
         let rows = statement.query_map([], |row| row.get(0))?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let mut unused: Vec<String> = rows.collect::<Result<_, _>>()?;
+        let kept = self.reader().quarantine()?;
+        unused.retain(|hash| kept.iter().all(|blob| blob.hash != *hash));
+        let sql = "INSERT OR REPLACE INTO blob_removals (hash, decided_ms) VALUES (?1, ?2)";
+        let mut decide = self.tx.prepare(sql)?;
+        for hash in &unused {
+            decide.execute(params![hash, now_ms])?;
+        }
+        Ok(unused)
+    }
+
+    /// Records that a removal was carried out, or is not to be.
+    pub fn blob_removed(&mut self, hash: &str) -> StoreResult<()> {
+        let sql = "DELETE FROM blob_removals WHERE hash = ?1";
+        self.tx.execute(sql, [hash])?;
+        Ok(())
+    }
+
+    /// Sets a blob aside: it stays in the blob store although no run uses it.
+    pub fn set_aside(&mut self, blob: &Quarantined, now_ms: i64) -> StoreResult<()> {
+        let sql = "INSERT OR REPLACE INTO quarantine (hash, name, why, since_ms) \
+                   VALUES (?1, ?2, ?3, ?4)";
+        self.tx
+            .execute(sql, params![blob.hash, blob.name, blob.why, now_ms])?;
+        Ok(())
     }
 }
 

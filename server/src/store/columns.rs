@@ -46,9 +46,13 @@ impl PackedChunk {
     }
 }
 
-/// Compresses a chunk or a tile.
+/// Compresses a chunk or a tile, with a checksum: SQLite has none.
 pub(super) fn pack(bytes: &[u8]) -> StoreResult<Vec<u8>> {
-    zstd::bulk::compress(bytes, LEVEL).map_err(StoreError::Packing)
+    let mut compressor = zstd::bulk::Compressor::new(LEVEL).map_err(StoreError::Packing)?;
+    compressor
+        .include_checksum(true)
+        .and_then(|()| compressor.compress(bytes))
+        .map_err(StoreError::Packing)
 }
 
 fn unpack(packed: &[u8]) -> StoreResult<Vec<u8>> {

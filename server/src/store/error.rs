@@ -43,6 +43,35 @@ pub enum StoreError {
     /// The disk is full.
     #[error("the disk that holds the database is full")]
     Full,
+    /// Nothing can be written there.
+    #[error("the database can only be read: {0}")]
+    ReadOnly(String),
+    /// The file is no whole database any more.
+    #[error(
+        "the database {} is damaged: {found}. Nothing was changed, and the uploaded files are kept \
+         apart from it. Stop the server and run `tidemark doctor --rebuild --data {}`: it moves \
+         the damaged file aside and takes every upload up again (or move it aside yourself and run \
+         `tidemark doctor --adopt`). Give --blobs as you give it to `serve`",
+        .path.display(),
+        .path.parent().unwrap_or(std::path::Path::new(".")).display()
+    )]
+    Damaged {
+        /// The database.
+        path: PathBuf,
+        /// What SQLite or a check of our own said.
+        found: String,
+    },
+    /// SQLite says that the file is damaged. [`super::Store`] makes [`StoreError::Damaged`] of it.
+    #[error("the database is damaged: {0}")]
+    Malformed(rusqlite::Error),
+    /// The file cannot be opened.
+    #[error("cannot open the database {}: {source}", .path.display())]
+    Unusable {
+        /// The database.
+        path: PathBuf,
+        /// Why not.
+        source: rusqlite::Error,
+    },
     /// A stored value that this program would never write.
     #[error("the database holds a {what} that is not understood: {value}")]
     Corrupt {
@@ -58,20 +87,57 @@ pub enum StoreError {
     #[error("the database failed")]
     Sqlite(#[source] rusqlite::Error),
     /// Compression failed.
-    #[error("a stored column or tile cannot be packed or unpacked")]
+    #[error(
+        "what is stored of this run is damaged; it is derived again from the uploaded file: try \
+         again in a moment"
+    )]
     Packing(#[source] std::io::Error),
     /// The chunks of a trace are not a trace.
-    #[error("a stored trace cannot be decoded")]
+    #[error(
+        "what is stored of this run is damaged; it is derived again from the uploaded file: try \
+         again in a moment"
+    )]
     Undecodable(#[source] trace::stored::StoredError),
     /// The thread that ran the closure died.
     #[error("the database closure panicked")]
     Interrupted,
 }
 
+impl StoreError {
+    /// Whether what failed is a change, while everything that is there can be read.
+    pub fn refuses_writes(&self) -> bool {
+        matches!(
+            self,
+            StoreError::Full | StoreError::ReadOnly(_) | StoreError::Damaged { .. }
+        )
+    }
+
+    /// Whether what was derived from a blob is damaged, so that it is to be derived again.
+    pub fn is_of_derived(&self) -> bool {
+        matches!(self, StoreError::Packing(_) | StoreError::Undecodable(_))
+    }
+
+    /// Whether the file is no whole database any more.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, StoreError::Damaged { .. })
+    }
+}
+
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {
-        match error.sqlite_error_code() {
-            Some(rusqlite::ErrorCode::DiskFull) => StoreError::Full,
+        use rusqlite::{Error, ErrorCode};
+        match (error.sqlite_error_code(), &error) {
+            (Some(ErrorCode::DiskFull), _) => StoreError::Full,
+            (Some(ErrorCode::ReadOnly), _) => StoreError::ReadOnly(error.to_string()),
+            (Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase), _)
+            // Columns have types that SQLite checks when it writes.
+            | (
+                None,
+                Error::InvalidColumnType(..)
+                | Error::FromSqlConversionFailure(..)
+                | Error::IntegralValueOutOfRange(..)
+                | Error::Utf8Error(..),
+            ) => StoreError::Malformed(error),
             _ => StoreError::Sqlite(error),
         }
     }

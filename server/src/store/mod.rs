@@ -2,7 +2,8 @@
 //!
 //! Both run a closure on a blocking thread, inside one transaction, and return owned data; since
 //! the closure is not async, no transaction can hold an `await`. A reader sees one moment of the
-//! database; readers never wait for the writer (WAL), writers wait for one another.
+//! database; readers never wait for the writer (WAL), writers wait for one another and share a
+//! sync to disk (`group`).
 //!
 //! SQL is written in this folder and nowhere else.
 
@@ -10,28 +11,40 @@ mod bench;
 mod blobs;
 mod columns;
 mod comparisons;
+mod database;
 mod error;
+mod group;
+mod health;
 mod leaks;
+mod open;
 mod rows;
 mod runs;
+mod salvage;
 mod schema;
+mod sessions;
 mod shares;
 mod tensors;
 mod tiles;
 mod uploads;
 
 pub use bench::{BenchEnd, BenchJob, NewBench, NewBenchRow, Stopped};
-pub use blobs::{BlobCodec, BlobRow};
+pub use blobs::{BlobCodec, BlobRow, Quarantined};
 pub use columns::PackedChunk;
 pub use error::{StoreError, StoreResult};
+pub use health::Looked;
 pub use runs::{NewRun, RunRef, RunRow, Which};
+pub use salvage::{Remembered, Salvaged};
+pub use sessions::SessionRow;
 pub use shares::ShareRow;
-pub use tiles::{Keep, TileKey};
+pub use tiles::{Keep, TileKey, pack_tile};
 pub use uploads::{UploadRow, UploadState};
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::clock::{Steady, now_ms};
+use group::GroupWriter;
+use rusqlite::{Connection, TransactionBehavior};
+use schema::Opening;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::Semaphore;
 
 /// Connections that read at the same time; a read takes well under a millisecond.
@@ -45,19 +58,26 @@ pub struct Store {
 
 struct Inner {
     path: PathBuf,
-    writer: Mutex<Connection>,
+    id: String,
+    opening: Opening,
+    looked: Looked,
+    /// `Err` with the reason where nothing can be written.
+    writer: Result<GroupWriter, String>,
+    /// What was found to be wrong with it while it was used: nothing is written any more.
+    damage: OnceLock<String>,
+    clock: Mutex<Steady>,
     idle_readers: Mutex<Vec<Connection>>,
     reading: Semaphore,
 }
 
 /// A read transaction.
 pub struct Reader<'c> {
-    tx: &'c Transaction<'c>,
+    tx: &'c Connection,
 }
 
 /// A write transaction; reads what it has written.
 pub struct Writer<'c> {
-    tx: &'c Transaction<'c>,
+    tx: &'c Connection,
 }
 
 impl<'c> Writer<'c> {
@@ -68,21 +88,59 @@ impl<'c> Writer<'c> {
 }
 
 impl Store {
-    /// Opens or creates the database at `path` and brings its schema up to date.
+    /// The id of this database, made when it was.
+    pub fn id(&self) -> &str {
+        &self.inner.id
+    }
+
+    /// How much of it was looked at when it was opened.
+    pub fn looked(&self) -> Looked {
+        self.inner.looked
+    }
+
+    /// Why nothing can be written, where that is so.
+    pub fn refusal(&self) -> Option<StoreError> {
+        let Inner {
+            path,
+            writer,
+            damage,
+            ..
+        } = &*self.inner;
+        match (damage.get(), writer) {
+            (Some(found), _) => Some(schema::damaged(path, found.clone())),
+            (None, Err(why)) => Some(StoreError::ReadOnly(why.clone())),
+            (None, Ok(_)) => None,
+        }
+    }
+
+    /// Transactions committed since the start.
+    pub fn commits(&self) -> u64 {
+        let writer = self.inner.writer.as_ref();
+        writer.map_or(0, GroupWriter::commits)
+    }
+
+    /// Milliseconds since the Unix epoch, never before a time that this database has seen: what
+    /// links end by.
+    pub fn latest_ms(&self) -> i64 {
+        lock(&self.inner.clock).latest_ms(now_ms())
+    }
+
+    /// Sees to it that a time that has passed has passed for good, should the clock go back.
     ///
     /// # Errors
-    /// When it cannot be opened, is another program's, or was written by a newer version.
-    pub fn open(path: &Path) -> StoreResult<Store> {
-        let mut writer = schema::connect(path)?;
-        schema::migrate(&mut writer)?;
-        Ok(Store {
-            inner: Arc::new(Inner {
-                path: path.to_owned(),
-                writer: Mutex::new(writer),
-                idle_readers: Mutex::new(Vec::new()),
-                reading: Semaphore::new(READERS),
-            }),
-        })
+    /// The database's.
+    pub async fn remember_time(&self, passed_ms: i64) -> StoreResult<()> {
+        let latest = {
+            let mut clock = lock(&self.inner.clock);
+            let latest = clock.latest_ms(now_ms());
+            match clock.kept_ms() >= passed_ms {
+                true => return Ok(()),
+                false => latest,
+            }
+        };
+        self.write(move |writer| writer.saw_time(latest)).await?;
+        lock(&self.inner.clock).keep(latest);
+        Ok(())
     }
 
     /// Runs `f` in a read transaction on a blocking thread.
@@ -120,13 +178,15 @@ impl Store {
         let idle = lock(&self.inner.idle_readers).pop();
         let mut connection = match idle {
             Some(connection) => connection,
-            None => schema::connect(&self.inner.path)?,
+            None => schema::connect(&self.inner.path, self.inner.opening)?,
         };
-        let tx = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
-        let result = f(&Reader { tx: &tx });
-        drop(tx);
+        let read = |connection: &mut Connection| {
+            let tx = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
+            f(&Reader { tx: &tx })
+        };
+        let result = read(&mut connection);
         lock(&self.inner.idle_readers).push(connection);
-        result
+        result.map_err(|error| self.noted(error))
     }
 
     /// [`Store::write`] for callers that are on a blocking thread already.
@@ -134,11 +194,25 @@ impl Store {
     /// # Errors
     /// Those of `f`, and the database's.
     pub fn write_now<T>(&self, f: impl FnOnce(&mut Writer) -> StoreResult<T>) -> StoreResult<T> {
-        let mut connection = lock(&self.inner.writer);
-        let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let value = f(&mut Writer { tx: &tx })?;
-        tx.commit()?;
-        Ok(value)
+        let written = self
+            .writer()?
+            .synced(|connection| f(&mut Writer { tx: connection }));
+        written.map_err(|error| self.noted(error))
+    }
+
+    /// [`Store::write_now`] for what can be derived again: it returns before the disk has it. The
+    /// next change that must be kept takes it along.
+    ///
+    /// # Errors
+    /// Those of `f`, and the database's.
+    pub fn write_derived_now<T>(
+        &self,
+        f: impl FnOnce(&mut Writer) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        let written = self
+            .writer()?
+            .unsynced(|connection| f(&mut Writer { tx: connection }));
+        written.map_err(|error| self.noted(error))
     }
 
     /// Gives pages of deleted rows back to the file system, in the writer's quiet time.
@@ -147,7 +221,7 @@ impl Store {
     /// The database's.
     pub async fn shrink(&self) -> StoreResult<()> {
         let store = self.clone();
-        off_runtime(move || schema::shrink(&lock(&store.inner.writer))).await
+        off_runtime(move || store.writer()?.apart(schema::shrink)).await
     }
 
     /// Empties the write-ahead log, which a large ingest leaves megabytes long.
@@ -156,7 +230,35 @@ impl Store {
     /// The database's.
     pub async fn checkpoint(&self) -> StoreResult<()> {
         let store = self.clone();
-        off_runtime(move || schema::checkpoint(&lock(&store.inner.writer))).await
+        off_runtime(move || store.writer()?.apart(schema::checkpoint)).await
+    }
+
+    fn writer(&self) -> StoreResult<&GroupWriter> {
+        match (self.refusal(), &self.inner.writer) {
+            (Some(refusal), _) => Err(refusal),
+            (None, Ok(writer)) => Ok(writer),
+            (None, Err(why)) => Err(StoreError::ReadOnly(why.clone())),
+        }
+    }
+
+    /// Damage that shows while the database is used ends all writing: what is written into a
+    /// malformed database is lost, or does more damage.
+    fn noted(&self, error: StoreError) -> StoreError {
+        let found = match &error {
+            StoreError::Malformed(cause) => cause.to_string(),
+            StoreError::Corrupt { .. } => error.to_string(),
+            _ => return error,
+        };
+        let mut is_new = false;
+        let found = self.inner.damage.get_or_init(|| {
+            is_new = true;
+            found
+        });
+        let damage = schema::damaged(&self.inner.path, found.clone());
+        if is_new {
+            tracing::error!(%damage, "nothing is accepted any more");
+        }
+        damage
     }
 }
 

@@ -109,6 +109,13 @@ impl Reader<'_> {
         found.ok_or_else(|| no_run(id))
     }
 
+    /// How many runs there are, deleted or not.
+    pub fn all_runs(&self) -> StoreResult<usize> {
+        let sql = "SELECT count(*) FROM runs";
+        let runs: u32 = self.tx.query_row(sql, [], |row| row.get(0))?;
+        Ok(runs as usize)
+    }
+
     /// Whether the run is there, deleted or not.
     pub fn has_run(&self, id: &RunId) -> StoreResult<bool> {
         let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1)";
@@ -132,20 +139,44 @@ impl Reader<'_> {
         found.optional()?.ok_or_else(|| no_run(id))
     }
 
-    /// Runs whose trace another version stored or whose chunks are gone, with their blobs.
-    pub fn outdated_runs(&self, version: u32) -> StoreResult<Vec<(RunId, String)>> {
+    /// Runs whose trace another version stored or whose chunks are gone, with their blobs; not
+    /// those that were tried `attempts` times in vain.
+    pub fn outdated_runs(&self, version: u32, attempts: u32) -> StoreResult<Vec<(RunId, String)>> {
         let sql = "SELECT runs.id, runs.blob FROM runs JOIN traces ON traces.id = runs.trace \
-                   WHERE traces.stored_version <> ?1 \
-                   OR NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.trace = runs.trace) \
-                   ORDER BY runs.created_ms DESC";
+                   WHERE (traces.stored_version <> ?1 \
+                   OR NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.trace = runs.trace)) \
+                   AND traces.attempts < ?2 \
+                   ORDER BY traces.attempts, runs.created_ms DESC";
         let mut statement = self.tx.prepare(sql)?;
-        let rows = statement.query_map([version], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows =
+            statement.query_map([version, attempts], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let mut outdated = Vec::new();
         for row in rows {
             let (id, blob): (String, String) = row?;
             outdated.push((id.parse().map_err(|_| corrupt("run id", &id))?, blob));
         }
         Ok(outdated)
+    }
+
+    /// The run whose trace this is, with its blob.
+    pub fn run_of_trace(&self, trace: i64) -> StoreResult<Option<(RunId, String)>> {
+        let sql = "SELECT id, blob FROM runs WHERE trace = ?1";
+        let row = self.tx.query_row(sql, [trace], |row| {
+            Ok((row.get::<_, String>(0)?, row.get(1)?))
+        });
+        let Some((id, blob)) = row.optional()? else {
+            return Ok(None);
+        };
+        Ok(Some((
+            id.parse().map_err(|_| corrupt("run id", &id))?,
+            blob,
+        )))
+    }
+
+    /// How often a trace was to be derived again.
+    pub fn rebuilds(&self, trace: i64) -> StoreResult<u32> {
+        let sql = "SELECT attempts FROM traces WHERE id = ?1";
+        Ok(self.tx.query_row(sql, [trace], |row| row.get(0))?)
     }
 
     /// Allocator settings of a run, in the file's order.
@@ -306,7 +337,15 @@ impl Writer<'_> {
                 run.format.torch_guess,
             ],
         )?;
+        let sql = "DELETE FROM quarantine WHERE hash = ?1";
+        self.tx.execute(sql, [&run.blob])?;
         self.insert_facts(run)
+    }
+
+    /// Says when a run came, where the database had forgotten it.
+    pub fn date_run(&mut self, id: &RunId, created_ms: i64) -> StoreResult<()> {
+        let sql = "UPDATE runs SET created_ms = ?2 WHERE id = ?1";
+        self.changed_one(id, self.tx.execute(sql, params![id.as_str(), created_ms])?)
     }
 
     fn insert_facts(&mut self, run: &NewRun) -> StoreResult<()> {
@@ -391,6 +430,14 @@ impl Writer<'_> {
         )?;
         self.drop_trace(old)?;
         self.insert_facts(run)
+    }
+
+    /// Counts that a run's trace is about to be derived again.
+    pub fn count_rebuild(&mut self, id: &RunId) -> StoreResult<()> {
+        let sql = "UPDATE traces SET attempts = attempts + 1 \
+                   WHERE id = (SELECT trace FROM runs WHERE id = ?1)";
+        self.tx.execute(sql, [id.as_str()])?;
+        Ok(())
     }
 
     /// Removes traces that no run points at. Only when none is on its way in: at the start.

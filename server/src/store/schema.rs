@@ -1,13 +1,14 @@
 //! Opening a database: pragmas, migrations, and the checks that refuse a foreign or newer one.
 
 use super::{StoreError, StoreResult};
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 use rusqlite_migration::{M, Migrations};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 /// In order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 9] = [
+const STEPS: [&str; 12] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -17,6 +18,9 @@ const STEPS: [&str; 9] = [
     include_str!("../../../migrations/0007_leaks.sql"),
     include_str!("../../../migrations/0008_shares.sql"),
     include_str!("../../../migrations/0009_share_names.sql"),
+    include_str!("../../../migrations/0010_blobs.sql"),
+    include_str!("../../../migrations/0011_database.sql"),
+    include_str!("../../../migrations/0012_sessions.sql"),
 ];
 
 /// `Tide`: marks the file as ours, for `file(1)` and for the check below.
@@ -25,38 +29,142 @@ const APPLICATION_ID: i32 = 0x5469_6465;
 /// Pages given back to the file system in one go, so that writers never wait long.
 const SHRINK_PAGES: u32 = 2000;
 
+/// How a database file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// As usual.
+    ReadWrite,
+    /// To be read only, with its log: nothing can be written there.
+    ReadOnly,
+    /// To be read only, without a log: not even the file that readers share can be made.
+    Immutable,
+}
+
 /// A connection with the pragmas that every one of them needs.
-pub(super) fn connect(path: &Path) -> StoreResult<Connection> {
-    let connection = Connection::open(path)?;
+pub(super) fn connect(path: &Path, opening: Opening) -> StoreResult<Connection> {
+    let connection = match opening {
+        Opening::ReadWrite => Connection::open(path)?,
+        Opening::ReadOnly => {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            Connection::open_with_flags(path, flags)?
+        }
+        Opening::Immutable => immutable(path)?,
+    };
     connection.busy_timeout(Duration::from_secs(10))?;
-    // Takes effect only before the first table is made: deleted gigabytes can be given back.
-    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    // With WAL a crash of the machine can lose the last commits but never corrupts; uploads that
-    // lost theirs are taken up again, so a sync at each commit would buy nothing.
-    connection.pragma_update(None, "synchronous", "NORMAL")?;
-    connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
+    if opening == Opening::ReadWrite {
+        // Takes effect only before the first table is made: deleted gigabytes can be given back.
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        // What was answered with success is on disk: a power cut may not revive a revoked link.
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+    }
     Ok(connection)
+}
+
+fn immutable(path: &Path) -> StoreResult<Connection> {
+    use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+    const KEPT: &AsciiSet = &NON_ALPHANUMERIC
+        .remove(b'/')
+        .remove(b'.')
+        .remove(b'-')
+        .remove(b'_');
+    let path = utf8_percent_encode(path.to_str().unwrap_or_default(), KEPT);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Ok(Connection::open_with_flags(
+        format!("file:{path}?immutable=1"),
+        flags,
+    )?)
+}
+
+/// Whether the file is Tidemark's, and of which version.
+pub(super) fn version_of(connection: &Connection, path: &Path) -> StoreResult<usize> {
+    let found: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let objects = objects_of(connection)?;
+    if found != APPLICATION_ID && (found != 0 || version != 0 || !objects.is_empty()) {
+        let names = ["runs", "blobs", "traces"];
+        let is_ours = names.iter().all(|&name| objects.contains_key(name));
+        match (is_ours, found) {
+            // It was made, and then the power went: the id comes last.
+            (true, 0) => {}
+            (true, _) => return Err(damaged(path, format!("its application id is {found:#x}"))),
+            (false, _) => {
+                let path = path.to_owned();
+                return Err(StoreError::Foreign { path, found });
+            }
+        }
+    }
+    let (found, known) = (version as usize, STEPS.len());
+    if found > known {
+        let path = path.to_owned();
+        return Err(StoreError::TooNew { path, found, known });
+    }
+    check_schema(&objects, found, path)?;
+    Ok(found)
+}
+
+/// Whether a database of this version needs no migration.
+pub(super) fn is_latest(version: usize) -> bool {
+    version == STEPS.len()
+}
+
+/// Whether the tables are those that the version says.
+fn check_schema(found: &Objects, version: usize, path: &Path) -> StoreResult<()> {
+    let (expected, latest) = (schema_at(version)?, schema_at(STEPS.len())?);
+    let missing = expected
+        .iter()
+        .find(|&(name, sql)| found.get(name) != Some(sql));
+    let early = latest
+        .keys()
+        .find(|&name| !expected.contains_key(name) && found.contains_key(name));
+    match (missing, early) {
+        (Some((name, _)), _) => Err(damaged(path, format!("`{name}` is not what it should be"))),
+        (None, Some(name)) => Err(damaged(
+            path,
+            format!("it says that it has version {version}, but it has `{name}`"),
+        )),
+        (None, None) => Ok(()),
+    }
+}
+
+/// Names of tables and indexes, with what made them.
+type Objects = BTreeMap<String, String>;
+
+fn schema_at(version: usize) -> StoreResult<Objects> {
+    let mut connection = Connection::open_in_memory()?;
+    let migrations = Migrations::new(STEPS.iter().map(|sql| M::up(sql)).collect());
+    migrations
+        .to_version(&mut connection, version)
+        .map_err(StoreError::Migration)?;
+    objects_of(&connection)
+}
+
+fn objects_of(connection: &Connection) -> StoreResult<Objects> {
+    let sql = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL";
+    let mut statement = connection.prepare(sql)?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn damaged(path: &Path, found: String) -> StoreError {
+    let path = path.to_owned();
+    StoreError::Damaged { path, found }
 }
 
 /// Brings the schema up to date.
 pub(super) fn migrate(connection: &mut Connection) -> StoreResult<()> {
-    let path = connection.path().unwrap_or_default().into();
-    let found: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-    let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if found != APPLICATION_ID && (found != 0 || version != 0 || has_tables(connection)?) {
-        return Err(StoreError::Foreign { path, found });
-    }
-    let (found, known) = (version as usize, STEPS.len());
-    if found > known {
-        return Err(StoreError::TooNew { path, found, known });
-    }
     let migrations = Migrations::new(STEPS.iter().map(|sql| M::up(sql)).collect());
     migrations
         .to_latest(connection)
         .map_err(StoreError::Migration)?;
-    connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    let found: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    if found != APPLICATION_ID {
+        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    }
     Ok(())
 }
 
@@ -71,11 +179,6 @@ pub(super) fn shrink(connection: &Connection) -> StoreResult<()> {
 /// Moves the log into the database and empties it. What a reader still needs stays in the log.
 pub(super) fn checkpoint(connection: &Connection) -> StoreResult<()> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
-}
-
-fn has_tables(connection: &Connection) -> StoreResult<bool> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
-    Ok(connection.query_row(sql, [], |row| row.get(0))?)
 }
 
 #[cfg(test)]
@@ -94,7 +197,7 @@ mod tests {
     #[test]
     fn the_resulting_schema_is_the_reviewed_one() {
         let folder = tempfile::tempdir().unwrap();
-        let mut connection = connect(&folder.path().join("t.db")).unwrap();
+        let mut connection = connect(&folder.path().join("t.db"), Opening::ReadWrite).unwrap();
         migrate(&mut connection).unwrap();
         let mut settings = insta::Settings::clone_current();
         settings.set_snapshot_path("../../../migrations");
@@ -106,11 +209,11 @@ mod tests {
     #[test]
     fn every_upgrade_path_ends_in_the_same_schema() {
         let folder = tempfile::tempdir().unwrap();
-        let mut fresh = connect(&folder.path().join("fresh.db")).unwrap();
+        let mut fresh = connect(&folder.path().join("fresh.db"), Opening::ReadWrite).unwrap();
         migrate(&mut fresh).unwrap();
         for done in 1..STEPS.len() {
             let path = folder.path().join(format!("{done}.db"));
-            let mut old = connect(&path).unwrap();
+            let mut old = connect(&path, Opening::ReadWrite).unwrap();
             let first = STEPS[..done].iter().map(|sql| M::up(sql)).collect();
             Migrations::new(first).to_latest(&mut old).unwrap();
             old.pragma_update(None, "application_id", APPLICATION_ID)
@@ -162,6 +265,22 @@ mod tests {
         for (at, file) in files.iter().enumerate() {
             assert!(file.starts_with(&format!("{:04}_", at + 1)), "{file}");
         }
+    }
+
+    #[test]
+    fn a_database_that_was_made_a_moment_before_the_power_went_is_ours() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.db");
+        drop(Store::open(&path).unwrap());
+        let made = Connection::open(&path).unwrap();
+        made.pragma_update(None, "application_id", 0).unwrap();
+        drop(made);
+        drop(Store::open(&path).unwrap());
+        let again = Connection::open(&path).unwrap();
+        let id: i32 = again
+            .pragma_query_value(None, "application_id", |r| r.get(0))
+            .unwrap();
+        assert_eq!(id, APPLICATION_ID);
     }
 
     #[test]

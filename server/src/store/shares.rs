@@ -43,6 +43,11 @@ impl Reader<'_> {
         Ok(rows.into_iter().map(|row| row.share).collect())
     }
 
+    /// Every link, with the hash of its secret.
+    pub(super) fn all_shares(&self) -> StoreResult<Vec<ShareRow>> {
+        self.share_rows(Wanted::All, 0)
+    }
+
     /// A link by its short id.
     ///
     /// # Errors
@@ -74,7 +79,8 @@ impl Reader<'_> {
         };
         let sql = format!(
             "SELECT id, kind, token_hash, target, query, redaction, note, created_ms, created_by, \
-             expires_ms, revoked_ms, revoked_by, last_opened_ms, names_key FROM shares WHERE {condition} \
+             expires_ms, revoked_ms, revoked_by, last_opened_ms, names_key \
+             FROM shares WHERE {condition} \
              ORDER BY created_ms DESC, id"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;

@@ -31,8 +31,22 @@ pub enum Keep {
     Cached,
 }
 
+/// Packs a picture as it is kept and sent.
+///
+/// # Errors
+/// When memory for it cannot be had.
+pub fn pack_tile(encoded: &[u8]) -> StoreResult<Vec<u8>> {
+    pack(encoded)
+}
+
+/// Whether a packed picture is what was packed.
+fn is_whole(packed: &[u8]) -> bool {
+    zstd::stream::copy_decode(packed, std::io::sink()).is_ok()
+}
+
 impl Reader<'_> {
-    /// A picture as it was packed (zstd), if it is there.
+    /// A picture as it was packed (zstd), if it is there. A damaged one is not: it can be drawn
+    /// again.
     pub fn tile(&self, key: &TileKey) -> StoreResult<Option<Vec<u8>>> {
         let sql = "SELECT bytes FROM tiles WHERE trace = ?1 AND device = ?2 AND kind = ?3 \
                    AND level = ?4 AND idx = ?5 AND version = ?6";
@@ -48,7 +62,8 @@ impl Reader<'_> {
             ],
             |row| row.get(0),
         );
-        Ok(found.optional()?)
+        let found: Option<Vec<u8>> = found.optional()?;
+        Ok(found.filter(|packed| is_whole(packed)))
     }
 }
 
@@ -59,9 +74,8 @@ impl Writer<'_> {
         Ok(self.tx.execute("DELETE FROM tiles", [])?)
     }
 
-    /// Packs and keeps a picture, and returns it packed. Nothing is kept when the trace is gone.
-    pub fn put_tile(&mut self, key: &TileKey, encoded: &[u8], keep: Keep) -> StoreResult<Vec<u8>> {
-        let packed = pack(encoded)?;
+    /// Keeps a packed picture. Nothing is kept when the trace is gone.
+    pub fn put_tile(&mut self, key: &TileKey, packed: &[u8], keep: Keep) -> StoreResult<()> {
         self.tx.execute(
             "INSERT OR REPLACE INTO tiles \
              (trace, device, kind, level, idx, version, overview, bytes) \
@@ -77,7 +91,7 @@ impl Writer<'_> {
                 packed,
             ],
         )?;
-        Ok(packed)
+        Ok(())
     }
 
     /// Throws the oldest cached pictures away until the rest has at most `limit` bytes.

@@ -37,6 +37,8 @@ pub struct UploadRow {
     pub blob: Option<String>,
     /// How it stands.
     pub state: UploadState,
+    /// How often a server took it up again after another one had died over it.
+    pub attempts: u32,
 }
 
 impl Reader<'_> {
@@ -55,10 +57,10 @@ impl Reader<'_> {
         found.optional()?.ok_or_else(missing)?
     }
 
-    /// Uploads that are not finished.
+    /// Uploads that are not finished; those that servers died over come last.
     pub fn unfinished_uploads(&self) -> StoreResult<Vec<UploadRow>> {
         let sql = "SELECT * FROM uploads WHERE state IN ('announced', 'running') \
-                   ORDER BY created_ms";
+                   ORDER BY attempts, created_ms";
         let mut statement = self.tx.prepare(sql)?;
         let rows = statement.query_map([], |row| Ok(upload_of(row)))?;
         rows.map(|row| row?).collect()
@@ -94,6 +96,15 @@ impl Writer<'_> {
         self.tx.execute(
             "UPDATE uploads SET blob = ?2, updated_ms = ?3 WHERE id = ?1",
             params![id.as_str(), blob, now_ms],
+        )?;
+        Ok(())
+    }
+
+    /// Counts that an upload is taken up again.
+    pub fn count_attempt(&mut self, id: &UploadId, now_ms: i64) -> StoreResult<()> {
+        self.tx.execute(
+            "UPDATE uploads SET attempts = attempts + 1, updated_ms = ?2 WHERE id = ?1",
+            params![id.as_str(), now_ms],
         )?;
         Ok(())
     }
@@ -165,6 +176,7 @@ fn upload_of(row: &Row) -> StoreResult<UploadRow> {
             .map(|n| n.max(0) as u64),
         source: source_of(&row.get::<_, String>("source")?)?,
         blob: row.get("blob")?,
+        attempts: row.get("attempts")?,
         state: match named("upload state", &state, STATES, |name| name)? {
             "announced" => UploadState::Announced,
             "running" => UploadState::Running,

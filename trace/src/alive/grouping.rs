@@ -3,7 +3,7 @@
 use super::{Cell, Tally};
 use crate::leaks::site::{self, SiteKey};
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
-use crate::tiles::{frame_label, stack_label};
+use crate::tiles::{FROM_BEFORE, frame_label, stack_label};
 use crate::trace::{BlockKind, Blocks, DeviceTrace, PoolId, PoolSize};
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -149,6 +149,8 @@ impl<'a> Grouping<'a> {
         };
         let by_stack =
             self.by.is_place() && (self.by != Dimension::Site || stack != StackIdx::NONE);
+        // Blocks from before have no stack, as autograd's have none, and are something else.
+        let by_stack = by_stack && !is_from_before(cell, stack);
         if by_stack && let Some(&known) = self.of_stack.get(&(stack, inferred)) {
             return known;
         }
@@ -177,6 +179,9 @@ impl<'a> Grouping<'a> {
                 return label;
             }
             Dimension::Stream => stream_label(kind.stream),
+            by if by.is_place() && by != Dimension::Site && is_from_before(cell, stack) => {
+                ("before".to_owned(), FROM_BEFORE.to_owned())
+            }
             Dimension::Pool => pool_label(kind.pool, kind.pool_size),
             Dimension::Site => self.site_label(kind, stack),
             Dimension::Stack => (stack.0.to_string(), stack_label(self.stacks, stack)),
@@ -230,6 +235,11 @@ impl<'a> Grouping<'a> {
     }
 }
 
+/// Whether a cell was there before the recording and has no stack.
+fn is_from_before(cell: &Cell, stack: StackIdx) -> bool {
+    cell.preexisting && stack == StackIdx::NONE
+}
+
 const NO_STACK: &str = "no stack recorded";
 const UNKNOWN: &str = "file unknown";
 
@@ -258,7 +268,7 @@ pub fn category<'a>(stacks: &'a Stacks, kind: &BlockKind, preexisting: bool) -> 
         return (stacks.str(recorded), false);
     }
     if preexisting {
-        return ("from before the recording", false);
+        return (FROM_BEFORE, false);
     }
     let stack = kind.alloc_stack;
     let mut frames = stacks.frames(stack).iter().map(|&f| stacks.frame(f));

@@ -7,7 +7,7 @@ use super::grouping::{module_name, no_stack_of};
 use super::{Cell, Dimension, Tally, category};
 use crate::leaks::site;
 use crate::stacks::{FxHashMap, StackIdx, Stacks, fx_hash};
-use crate::tiles::frame_label;
+use crate::tiles::{FROM_BEFORE, frame_label};
 use crate::trace::{BlockKind, DeviceTrace, PoolId, PoolSize};
 
 /// Nodes handed out, at most.
@@ -153,7 +153,14 @@ fn path(
         return path;
     }
     if stack == StackIdx::NONE {
-        path.push("no stack recorded".to_owned());
+        let why = if cell.preexisting {
+            FROM_BEFORE
+        } else {
+            "no stack recorded"
+        };
+        if path.first().is_none_or(|group| group != why) {
+            path.push(why.to_owned());
+        }
         path.push(no_stack_of(kind.requested));
         return path;
     }

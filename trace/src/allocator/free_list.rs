@@ -73,6 +73,16 @@ impl FreeList {
         run.get(place).map(|&((size, _), slot)| (size, slot))
     }
 
+    /// The blocks of at least `size` bytes, as best fit looks at them.
+    pub fn fits(&self, size: u64) -> impl Iterator<Item = Slot> + '_ {
+        let key = (size, 0);
+        let at = self.run_of(key);
+        let first = self.runs.get(at);
+        let place = first.map_or(0, |run| run.partition_point(|(other, _)| *other < key));
+        let rest = self.runs[at.min(self.runs.len())..].iter().flatten();
+        rest.skip(place).map(|&(_, slot)| slot)
+    }
+
     /// Run and place of an entry.
     fn find(&self, key: Key) -> Option<(usize, usize)> {
         let (at, place) = self.fitted.get();
@@ -137,6 +147,9 @@ mod tests {
                     model.remove(&(size, addr));
                     list.remove(size, addr);
                 }
+                let all: Vec<Slot> = list.fits(size).collect();
+                let expected: Vec<Slot> = model.range((size, 0)..).map(|(_, slot)| *slot).collect();
+                prop_assert_eq!(all, expected);
                 let fits = model.range((size, 0)..).next();
                 prop_assert_eq!(list.best_fit(size), fits.map(|(key, slot)| (key.0, *slot)));
                 prop_assert!(list.runs.iter().all(|run| !run.is_empty()));

@@ -49,6 +49,39 @@ fn segments_are_as_large_as_pytorch_makes_them() {
 }
 
 #[test]
+fn an_expandable_block_counts_as_large_as_it_can_become() {
+    let expandable = Config {
+        expandable_segments: true,
+        ..Config::default()
+    };
+    // [6 used] [10 free] [2 used] [7 free], then 4 MiB unmapped, then [20 used] [8 free].
+    let arena = |config: &Config| {
+        let mut arena = Arena::new(config.clone());
+        let lower = arena.map(KEY, 64 * MIB, 25 * MIB);
+        let gap = arena.occupy(lower, 64 * MIB, 6 * MIB);
+        let gap = arena.free_above(gap).unwrap();
+        arena.occupy(gap, 80 * MIB, 2 * MIB);
+        let upper = arena.map(KEY, 93 * MIB, 28 * MIB);
+        arena.occupy(upper, 93 * MIB, 20 * MIB);
+        arena
+    };
+    let check = |config: &Config, request: u64, expected: u64| {
+        let arena = arena(config);
+        let fit = arena
+            .best_fit(KEY, request * MIB)
+            .map(|slot| arena.addr(slot) / MIB);
+        assert_eq!(fit, Some(expected), "{request}");
+    };
+    // 7 MiB could become 11, 8 MiB without end: the search stops there, at the smallest.
+    check(&expandable, 7, 82);
+    // 8 MiB could become more than the 10 that are shut in.
+    check(&expandable, 8, 70);
+    check(&expandable, 9, 70);
+    let switched_off = arena(&Config::default());
+    assert_eq!(switched_off.best_fit(KEY, MIB), None);
+}
+
+#[test]
 fn settings_of_a_snapshot_change_the_rules() {
     let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let config = Config::from_settings(&[

@@ -220,7 +220,7 @@ pub(super) fn settled_steps(
     device: &DeviceProfile,
 ) -> impl Iterator<Item = &super::profile::StepProfile> {
     let whole = device.whole_steps as usize;
-    device.steps[super::growth::settled(whole)..whole].iter()
+    device.steps[crate::growth::settled(whole)..whole].iter()
 }
 
 fn work(

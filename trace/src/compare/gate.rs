@@ -406,8 +406,21 @@ impl Judge<'_> {
                 let detail = format!("no verdict on leaks ({reason}), but growth is the same");
                 self.find(Weight::Note, "leak", detail);
             }
+            // No loop in either: one pass against another, of which the peak says all there is.
+            _ if both && self.single_passes() => {
+                let detail = "neither recording holds a loop: judged is the peak".to_owned();
+                self.find(Weight::Note, "leak", detail);
+            }
             _ => self.find(Weight::Unknown, "leak", reason),
         }
+    }
+
+    /// Whether both runs are one pass each, with what happened in it.
+    fn single_passes(&self) -> bool {
+        let sides = [&self.difference.base, &self.difference.new];
+        sides
+            .iter()
+            .all(|side| side.steps <= 1 && side.events > 1 && !side.wrapped)
     }
 
     /// The least and the most by which growth per step has risen, by the errors of both fits.

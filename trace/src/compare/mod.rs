@@ -7,7 +7,7 @@
 //!
 //! 1. [`conditions`]: what differs before any memory does (settings, versions, work a step).
 //! 2. Peaks and ends of the four series; growth per step by least squares from a settled step on
-//!    ([`growth`]), with its error; whether it leaks, and where.
+//!    ([`crate::growth`]), with its error; whether it leaks, and where.
 //! 3. The steps, one by one.
 //! 4. Allocation sites ([`sites`]), matched although lines moved, files were installed elsewhere
 //!    and functions renamed.
@@ -19,7 +19,6 @@
 pub mod conditions;
 pub mod curves;
 pub mod gate;
-pub mod growth;
 pub mod headline;
 pub mod noise;
 pub mod phase;
@@ -27,11 +26,11 @@ pub mod profile;
 pub mod sites;
 mod work;
 
+use crate::growth::{Growth, wobble};
 use crate::leaks::{MIN_BYTES, Pattern, Verdict};
 use crate::trace::{Series, SeriesSummary, StepSource};
 use crate::units::{Bytes, EventIdx};
 use conditions::Condition;
-use growth::{Growth, wobble};
 use profile::{DeviceProfile, LeakingSite, OutOfMemory, Place, Profile};
 use serde::{Deserialize, Serialize};
 use sites::{Matching, SiteDelta};
@@ -331,7 +330,11 @@ fn side(
         leaks: Leaks {
             verdict: leaks.verdict,
             reason: leaks.reason.clone(),
-            rate: groups.iter().map(|group| group.bytes_per_step).sum(),
+            // Growth within steps has no rate from step to step: what a part adds is told.
+            rate: match leaks.bytes_per_step > 0.0 {
+                true => leaks.bytes_per_step,
+                false => groups.iter().map(|group| group.bytes_per_step).sum(),
+            },
             error: groups
                 .iter()
                 .map(|group| group.error.powi(2))

@@ -5,7 +5,7 @@
 //! in one step is the n-th of it in the other. The longest common subsequence of those that both
 //! steps have in equal number gives anchors; between two anchors phases are interpolated.
 
-use super::growth::settled;
+use crate::growth::settled;
 use crate::leaks::site::{SiteKey, Sites};
 use crate::stacks::{FxHashMap, Stacks};
 use crate::trace::{DeviceTrace, Step};

@@ -2,7 +2,7 @@
 //!
 //! One pass over the events of each device. Nothing here depends on addresses.
 
-use super::growth::{Growth, settled, wobble};
+use crate::growth::{Growth, settled, wobble};
 use crate::leaks::site::{self, SiteKey, Sites};
 use crate::leaks::{self, LeakGroup, Pattern, Verdict};
 use crate::span::Span;
@@ -225,17 +225,13 @@ fn device_profile(device: &DeviceTrace, trace: &Trace) -> DeviceProfile {
     let mut survey = Survey::new(device, stacks);
     survey.run(whole);
     let steps = survey.step_profiles();
-    let ends: Vec<u64> = steps[..whole].iter().map(|s| s.end.0).collect();
     let mut sites = survey.site_profiles(stacks);
     for site in &mut sites {
         site.leaks = leaks.groups.iter().any(|group| group.key == site.key);
     }
     let noted = |code: &str| {
-        let about = format!("device {}:", device.device);
-        let notes = trace.quality.iter().filter(|note| note.code == code);
-        notes
-            .into_iter()
-            .any(|note| !note.detail.starts_with("device ") || note.detail.starts_with(&about))
+        let mut notes = trace.quality.iter().filter(|note| note.code == code);
+        notes.any(|note| note.concerns(device.device))
     };
     DeviceProfile {
         device: device.device,
@@ -249,7 +245,7 @@ fn device_profile(device: &DeviceTrace, trace: &Trace) -> DeviceProfile {
             .any(|site| matches!(site.key, SiteKey::Shape(_))),
         has_native: sites.iter().any(|site| site.frames.iter().any(is_native)),
         oom: out_of_memory(device),
-        growth: Growth::of(&ends),
+        growth: report.growth,
         leaks,
         sites,
         steps,
@@ -527,7 +523,7 @@ impl<'a> Survey<'a> {
             peak: Bytes(self.peak[site]),
             at_peak: Bytes(self.at_peak[site]),
             at_end: Bytes(self.live[site]),
-            growth: super::growth::Line::fit(&ends).map_or(0.0, |line| line.slope),
+            growth: crate::growth::Line::fit(&ends).map_or(0.0, |line| line.slope),
             wobble: Bytes(wobble(&column(&self.step_peaks))),
             sizes,
             leaks: false,

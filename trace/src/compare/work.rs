@@ -5,9 +5,10 @@
 //! steps of the new run are held against it. Longer steps than the baseline ever had may need more
 //! in proportion to their work: levels are a constant part and one that grows with it.
 
+use super::conditions;
 use super::noise::{self, VARYING_WORK};
 use super::profile::{DeviceProfile, StepProfile};
-use super::{conditions, growth};
+use crate::growth;
 use crate::leaks::Verdict;
 
 /// Whether the steps of the baseline vary in work, and then by how much the new run's steps exceed

@@ -2,7 +2,8 @@
 //! documentation one level up.
 
 use super::survivors::{Kept, Survey};
-use super::{MAX_GAP_SPREAD, MIN_GROWTHS, MIN_LATE_GROWTHS, MIN_STEPS, Pattern};
+use super::{MAX_GAP_SPREAD, MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
+use crate::growth::Line;
 
 /// First steps that differ in many programs (optimizer state, workspaces).
 const FIRST_STEPS: usize = 2;
@@ -304,27 +305,9 @@ impl Rhythm {
     }
 }
 
-/// Half of the 95 % interval of the least-squares slope of the level from `first` on.
+/// Half of the 95 % interval of the slope of the level from `first` on; 0 where there are too few
+/// ends for one.
 fn slope_error(kept: &Kept, first: usize) -> f64 {
-    let live = &kept.live[first..];
-    let n = live.len() as f64;
-    if live.len() < MIN_STEPS - 1 {
-        return 0.0;
-    }
-    let mean_x = (n - 1.0) / 2.0;
-    let mean_y = live.iter().map(|&y| y as f64).sum::<f64>() / n;
-    let (mut sxx, mut sxy) = (0.0, 0.0);
-    for (x, &y) in live.iter().enumerate() {
-        let dx = x as f64 - mean_x;
-        sxx += dx * dx;
-        sxy += dx * (y as f64 - mean_y);
-    }
-    let slope = sxy / sxx;
-    let residual: f64 = live
-        .iter()
-        .enumerate()
-        .map(|(x, &y)| (y as f64 - mean_y - slope * (x as f64 - mean_x)).powi(2))
-        .sum();
-    // Two standard errors are close enough to Student's factor for what this says to a reader.
-    2.0 * (residual / (n - 2.0).max(1.0) / sxx).sqrt()
+    let line = Line::fit(&kept.live[first..]);
+    line.and_then(|line| line.error).unwrap_or(0.0)
 }

@@ -50,23 +50,29 @@
 //! growths only. What limits a verdict (ring wrapped, no stacks, steps inferred) is stated.
 
 mod culprit;
+mod excuse;
+mod groups;
 mod judge;
+mod reason;
 pub mod site;
 mod survivors;
 mod within;
 
+use crate::growth::{Growth, Line, settled};
+use crate::phases::Roles;
 use crate::span::Span;
-use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, StrIdx};
-use crate::trace::{Action, BlockIdx, BlockKind, DeviceTrace, QualityNote, StepSource, Trace};
+use crate::stacks::{Frame, StackIdx, Stacks, StrIdx};
+use crate::trace::{Action, BlockIdx, DeviceTrace, QualityNote, Series, Trace};
 use crate::units::{Bytes, EventIdx};
-use culprit::{Amount, Culprits};
-use judge::{Finding, Growth};
+use excuse::{Excuse, Excuses};
+use judge::Finding;
+use reason::Teller;
 use serde::{Deserialize, Serialize};
 use site::{SiteKey, Sites};
-use survivors::{Ends, Kept, Survey};
+use survivors::{Ends, Survey};
 
 /// Version of the method: answers of another one are looked for again.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Steps that it takes to say anything.
 pub const MIN_STEPS: usize = 4;
 /// Growths that it takes to call something a leak.
@@ -156,8 +162,11 @@ pub struct LeakReport {
     pub caveats: Vec<String>,
     /// What accumulates, most bytes a step first.
     pub groups: Vec<LeakGroup>,
-    /// Bytes that all groups add for each step.
+    /// Bytes that accumulate with each step, as [`Growth::proven`] tells it: all groups together,
+    /// and what else makes the level rise. 0 unless it leaks from step to step.
     pub bytes_per_step: f64,
+    /// Growth of *allocated* at the ends of whole steps; its slope is `bytes_per_step` in a leak.
+    pub growth: Option<Growth>,
 }
 
 /// Looks for leaks on every device: a report for each of [`Trace::devices`].
@@ -192,56 +201,96 @@ pub fn worst(reports: &[LeakReport]) -> Option<usize> {
 pub fn find(device: &DeviceTrace, stacks: &Stacks, quality: &[QualityNote]) -> LeakReport {
     let steps = whole_steps(device);
     let ends = Ends::new(steps.iter().map(|s| s.events.end().0).collect());
-    let caveats = caveats(device, quality);
+    let level = |end: &u32| {
+        let levels = device.levels_before(EventIdx(*end));
+        levels.get(Series::Allocated).0
+    };
+    let levels: Vec<u64> = ends.as_slice().iter().map(level).collect();
+    let teller = Teller {
+        device,
+        n_steps: ends.len(),
+        caveats: reason::caveats(device, quality),
+        growth: Growth::of(&levels),
+    };
     if ends.len() < MIN_STEPS {
-        return cannot_tell(too_few(device, ends.len()), caveats);
+        return teller.too_few();
     }
     let sites = Sites::new(&device.blocks, stacks);
     let survey = Survey::new(&device.blocks, &sites, &ends, 0);
-    let findings = findings(&survey);
-    let mut grown = Vec::new();
-    let mut unsure = Vec::new();
-    for (site, finding) in findings {
-        match finding {
-            Finding::Grows(growth) => grown.push((site, growth)),
-            Finding::TooFew(growth) => unsure.push((site, growth)),
-            Finding::Bounded => {}
-        }
-    }
+    let roles = Roles::of(stacks);
     let view = View {
         device,
         stacks,
+        roles: &roles,
         sites: &sites,
         ends: &ends,
         survey: &survey,
     };
-    let at_once: f64 = grown.iter().map(|(_, g)| g.bytes_per_growth).sum();
-    let mut groups = view.groups(&grown);
-    if at_once < MIN_BYTES.0 as f64 {
+    let found = Found::of(&view);
+    let mut groups = view.groups(&found.grown);
+    if found.at_once < MIN_BYTES.0 as f64 {
         groups.clear();
     }
     groups.extend(within::find(&view, &steps));
-    if groups.is_empty() && unsure.is_empty() {
+    if groups.is_empty() && found.unsure.is_empty() && found.excused.is_empty() {
         groups.extend(of_any_size(&view));
     }
     if !groups.is_empty() {
-        return leak(groups, ends.len(), caveats);
+        let others = others(&view, &groups);
+        return teller.leak(groups, others);
     }
-    let doubtful: f64 = unsure.iter().map(|(_, g)| g.bytes_per_growth).sum();
-    if let Some((_, growth)) = unsure.first()
+    let doubtful: f64 = found.unsure.iter().map(|(_, g)| g.bytes_per_growth).sum();
+    if let Some((_, growth)) = found.unsure.first()
         && doubtful >= MIN_BYTES.0 as f64
     {
-        let bytes = Bytes(doubtful as u64);
-        let (first, last, n) = (growth.first, growth.last, ends.len());
-        let seen = match growth.growths {
-            2 => format!("{bytes} were kept at step {first} and again at step {last}"),
-            times => format!("{bytes} at a time are kept since step {first}, {times} times so far"),
-        };
-        let reason =
-            format!("{seen}: the {n} steps recorded are too few to see whether it goes on");
-        return cannot_tell(reason, caveats);
+        return teller.unsure(growth, doubtful);
     }
-    clean(at_once, ends.len(), caveats)
+    let excused: f64 = found.excused.iter().map(|(_, g)| g.bytes_per_period).sum();
+    match found.excused.first() {
+        Some((why, _)) if excused >= MIN_BYTES.0 as f64 => teller.excused(*why, excused),
+        _ => teller.clean(found.at_once),
+    }
+}
+
+/// What is said of the sites.
+#[derive(Default)]
+struct Found {
+    grown: Vec<(usize, judge::Growth)>,
+    unsure: Vec<(usize, judge::Growth)>,
+    /// Grows with an innocent explanation.
+    excused: Vec<(Excuse, judge::Growth)>,
+    /// Bytes that those without one add whenever they grow.
+    at_once: f64,
+}
+
+impl Found {
+    fn of(view: &View<'_>) -> Found {
+        let mut found = Found::default();
+        let excuses = Excuses::new(view);
+        for (site, finding) in findings(view.survey) {
+            match finding {
+                Finding::Grows(growth) => match excuses.of(site, &growth) {
+                    Some(excuse) => found.excused.push((excuse, growth)),
+                    None => found.grown.push((site, growth)),
+                },
+                Finding::TooFew(growth) => found.unsure.push((site, growth)),
+                Finding::Bounded => {}
+            }
+        }
+        found.at_once = found.grown.iter().map(|(_, g)| g.bytes_per_growth).sum();
+        found
+    }
+}
+
+/// How many sites outside of the groups grow too, each by less than has a rhythm.
+fn others(view: &View<'_>, groups: &[LeakGroup]) -> usize {
+    let from = settled(view.ends.len());
+    let sites = view.sites.keys.iter().zip(&view.survey.kept);
+    let outside = sites.filter(|(key, _)| !groups.iter().any(|g| g.site.covers(**key)));
+    outside
+        .filter_map(|(_, kept)| Line::fit(&kept.as_ref()?.live[from..]))
+        .filter(|line| line.slope >= 1.0)
+        .count()
 }
 
 /// Allocations without a stack are told apart by their size. Where sizes differ from step to step
@@ -275,6 +324,7 @@ fn of_any_size(view: &View<'_>) -> Vec<LeakGroup> {
 pub(crate) struct View<'a> {
     device: &'a DeviceTrace,
     stacks: &'a Stacks,
+    roles: &'a Roles,
     sites: &'a Sites,
     ends: &'a Ends,
     survey: &'a Survey,
@@ -311,266 +361,6 @@ fn findings(survey: &Survey) -> Vec<(usize, Finding)> {
         (finding != Finding::Bounded).then_some((site, finding))
     })
     .collect()
-}
-
-fn too_few(device: &DeviceTrace, n: usize) -> String {
-    match (n, device.step_source) {
-        (_, StepSource::None) => {
-            "no steps: nothing marks them, and no sequence of allocations repeats often enough \
-             to infer them"
-                .to_owned()
-        }
-        (n, _) => format!(
-            "{n} whole {} too few: the first differs in every program, so it takes {MIN_STEPS} \
-             to see a rhythm",
-            if n == 1 { "step is" } else { "steps are" },
-        ),
-    }
-}
-
-fn caveats(device: &DeviceTrace, quality: &[QualityNote]) -> Vec<String> {
-    let mut caveats = Vec::new();
-    if device.step_source == StepSource::Inferred {
-        caveats.push(
-            "steps are inferred from what repeats: where they begin is a guess, how much they \
-             keep is not"
-                .to_owned(),
-        );
-    }
-    let about_device = format!("device {}:", device.device);
-    let concerns = |note: &&QualityNote| {
-        !note.detail.starts_with("device ") || note.detail.starts_with(&about_device)
-    };
-    for note in quality.iter().filter(concerns) {
-        match note.code.as_str() {
-            "ring_wrapped" => caveats.push(
-                "the ring of events wrapped: only the steps that it still holds are judged"
-                    .to_owned(),
-            ),
-            "no_stacks" => caveats.push(format!("{}: these are grouped by size", note.detail)),
-            _ => {}
-        }
-    }
-    caveats
-}
-
-fn cannot_tell(reason: String, caveats: Vec<String>) -> LeakReport {
-    LeakReport {
-        verdict: Verdict::CannotTell,
-        reason,
-        caveats,
-        groups: Vec::new(),
-        bytes_per_step: 0.0,
-    }
-}
-
-fn clean(noise: f64, n_steps: usize, caveats: Vec<String>) -> LeakReport {
-    let reason = if noise > 0.0 {
-        format!(
-            "apart from {} at a time (less than {MIN_BYTES}: collected metrics) nothing \
-             accumulates over {n_steps} steps",
-            Bytes(noise as u64)
-        )
-    } else {
-        format!("what outlives a step is bounded: nothing accumulates over {n_steps} steps")
-    };
-    LeakReport {
-        verdict: Verdict::Clean,
-        reason,
-        caveats,
-        groups: Vec::new(),
-        bytes_per_step: 0.0,
-    }
-}
-
-fn leak(mut groups: Vec<LeakGroup>, n_steps: usize, caveats: Vec<String>) -> LeakReport {
-    groups.sort_by(|a, b| b.bytes_per_step.total_cmp(&a.bytes_per_step));
-    let across: Vec<&LeakGroup> = groups
-        .iter()
-        .filter(|g| g.pattern != Pattern::WithinStep)
-        .collect();
-    let total: f64 = across.iter().map(|g| g.bytes_per_step).sum();
-    let reason = match across.first() {
-        Some(first) => {
-            let rhythm = match first.pattern {
-                Pattern::EveryNth(n) => format!(", every {n} steps"),
-                Pattern::Enlarged => ", in a buffer that is enlarged again and again".to_owned(),
-                _ => String::new(),
-            };
-            format!(
-                "{} a step accumulate over {n_steps} steps and are never given back{rhythm}",
-                Bytes(total.round() as u64)
-            )
-        }
-        None => {
-            let each: f64 = groups.iter().map(|g| g.bytes_per_step).sum();
-            format!(
-                "within each step {} accumulate with every part and are given back only at its \
-                 end: the peak grows with the number of parts",
-                Bytes(each.round() as u64)
-            )
-        }
-    };
-    LeakReport {
-        verdict: Verdict::Leak,
-        reason,
-        caveats,
-        groups,
-        bytes_per_step: total,
-    }
-}
-
-impl View<'_> {
-    /// Makes the groups of sites that grow.
-    fn groups(&self, grown: &[(usize, Growth)]) -> Vec<LeakGroup> {
-        if grown.is_empty() {
-            return Vec::new();
-        }
-        let last_end = *self.ends.as_slice().last().expect("sites grow over ends");
-        let first_end = self.ends.as_slice()[0];
-        let mut slot = vec![None; self.sites.keys.len()];
-        for (at, (site, growth)) in grown.iter().enumerate() {
-            let counts = growth.bytes_per_growth >= MIN_BYTES.0 as f64;
-            slot[*site] = Some(Slot { at, counts });
-        }
-        let all = Span::new(EventIdx(0), EventIdx(last_end));
-        let tally = self.tally(all, first_end, last_end, &slot, grown.len());
-        let culprits = Culprits::new(self.stacks, &tally.amounts);
-        let groups = grown.iter().zip(tally.evidence);
-        let groups = groups.map(|((site, growth), evidence)| {
-            let kept = self.survey.kept[*site].as_deref();
-            let kept = kept.expect("a site that grows keeps something");
-            self.group(*site, growth, kept, evidence, &culprits)
-        });
-        groups.collect()
-    }
-
-    /// A second pass, made only when something grows: what each stack made and kept, and the
-    /// survivors of the sites that have a slot.
-    fn tally(
-        &self,
-        events: Span<EventIdx>,
-        steady_from: u32,
-        alive_at: u32,
-        slot: &[Option<Slot>],
-        n_slots: usize,
-    ) -> Tally {
-        let blocks = &self.device.blocks;
-        let mut by_kind: Vec<Amount> = vec![Amount::default(); blocks.kinds.len()];
-        let mut evidence = vec![Vec::new(); n_slots];
-        for index in blocks.allocated_in(events) {
-            let at = index as usize;
-            let kind = blocks.kind[at].index();
-            let size = blocks.kinds[kind].size.0;
-            let steady = blocks.alloc[at] >= steady_from;
-            by_kind[kind].made += if steady { size } else { 0 };
-            if blocks.free_requested[at] >= alive_at
-                && let Some(slot) = slot[self.sites.of_kind[kind] as usize]
-            {
-                by_kind[kind].kept += if steady && slot.counts { size } else { 0 };
-                evidence[slot.at].push(BlockIdx(index));
-            }
-        }
-        let mut amounts: FxHashMap<StackIdx, Amount> = FxHashMap::default();
-        for (kind, amount) in blocks.kinds.iter().zip(&by_kind) {
-            let total = amounts.entry(kind.alloc_stack).or_default();
-            total.made += amount.made;
-            total.kept += amount.kept;
-        }
-        Tally { amounts, evidence }
-    }
-
-    fn group(
-        &self,
-        site: usize,
-        growth: &Growth,
-        kept: &Kept,
-        mut evidence: Vec<BlockIdx>,
-        culprits: &Culprits<'_>,
-    ) -> LeakGroup {
-        let kind = self.largest_kind(&evidence);
-        let stack = kind.map_or(StackIdx::NONE, |k| k.alloc_stack);
-        let named = culprits.frame(stack);
-        let beside = match named {
-            Some(_) => None,
-            None => self.stack_beside(&evidence),
-        };
-        let live_count = evidence.len() as u64;
-        evidence.truncate(MAX_EVIDENCE);
-        LeakGroup {
-            site: self.sites.keys[site],
-            stack,
-            frame: named.or_else(|| beside.and_then(|s| culprits.frame(s))),
-            frame_inferred: named.is_none() && beside.is_some(),
-            alloc_frame: self.stacks.headline(stack),
-            pattern: growth.pattern,
-            scope: None,
-            count_per_step: growth.count_per_period,
-            bytes_per_step: growth.bytes_per_period,
-            slope_error: growth.slope_error,
-            confidence: growth.confidence(),
-            first_step: growth.first as u32,
-            last_step: growth.last as u32,
-            live_count,
-            live_bytes: Bytes(kept.live.last().copied().unwrap_or(0)),
-            per_step: kept.live.iter().map(|&b| Bytes(b)).collect(),
-            evidence,
-        }
-    }
-
-    /// The kind that accounts for most bytes.
-    fn largest_kind(&self, blocks: &[BlockIdx]) -> Option<&BlockKind> {
-        let mut bytes: FxHashMap<StackIdx, u64> = FxHashMap::default();
-        for &block in blocks {
-            let kind = self.device.blocks.kind(block);
-            *bytes.entry(kind.alloc_stack).or_default() += kind.size.0;
-        }
-        let largest = bytes.iter().max_by_key(|(stack, bytes)| (**bytes, stack.0));
-        let stack = *largest?.0;
-        let kinds = blocks.iter().map(|&b| self.device.blocks.kind(b));
-        kinds.into_iter().find(|k| k.alloc_stack == stack)
-    }
-
-    /// The stack of the allocation before these that has Python frames: autograd's threads record
-    /// none, but what called them does. The most frequent over the first few.
-    fn stack_beside(&self, blocks: &[BlockIdx]) -> Option<StackIdx> {
-        const LOOK_AT: usize = 16;
-        const LOOK_BACK: u32 = 4096;
-        let mut found: FxHashMap<StackIdx, u32> = FxHashMap::default();
-        for block in blocks.iter().rev().take(LOOK_AT) {
-            let first = block.0.saturating_sub(LOOK_BACK);
-            let first = first.max(self.device.blocks.n_preexisting);
-            let earlier = (first..block.0).rev().map(|b| {
-                let kind = self.device.blocks.kind(BlockIdx(b));
-                kind.alloc_stack
-            });
-            let python = |stack: &StackIdx| {
-                let mut frames = self.stacks.frames(*stack).iter();
-                frames.any(|&f| site::is_python(self.stacks, self.stacks.frame(f)))
-            };
-            if let Some(stack) = earlier.into_iter().find(python) {
-                *found.entry(stack).or_default() += 1;
-            }
-        }
-        let most = found.into_iter().max_by_key(|(stack, n)| (*n, stack.0));
-        most.map(|(stack, _)| stack)
-    }
-}
-
-/// A site that grows.
-#[derive(Clone, Copy)]
-struct Slot {
-    /// Its position among those that do.
-    at: usize,
-    /// Whether it adds enough to have a say in which function is named.
-    counts: bool,
-}
-
-/// What [`View::tally`] counts.
-struct Tally {
-    amounts: FxHashMap<StackIdx, Amount>,
-    /// Per slot, the survivors, oldest first.
-    evidence: Vec<Vec<BlockIdx>>,
 }
 
 #[cfg(test)]

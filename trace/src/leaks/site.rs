@@ -6,11 +6,14 @@
 //! without the wrappers of `torch.nn.Module`, and with recursion taken together. Lines stay in
 //! the frames, as a hint for the reader.
 
+use crate::code;
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, fx_hash};
 use crate::trace::{BlockKind, Blocks};
 use crate::units::Bytes;
 use std::fmt;
 use std::str::FromStr;
+
+pub use crate::code::module;
 
 /// A call shape, or the size of allocations that have no stack. Equal in any two traces of the
 /// same program.
@@ -67,6 +70,8 @@ pub struct Sites {
     pub of_kind: Vec<u32>,
     /// The distinct sites.
     pub keys: Vec<SiteKey>,
+    /// A stack of each.
+    pub stacks: Vec<StackIdx>,
 }
 
 impl Sites {
@@ -75,6 +80,7 @@ impl Sites {
         let mut known: FxHashMap<SiteKey, u32> = FxHashMap::default();
         let mut of_stack: FxHashMap<StackIdx, Option<u64>> = FxHashMap::default();
         let mut keys = Vec::new();
+        let mut stack_of = Vec::new();
         let mut of_kind = Vec::with_capacity(blocks.kinds.len());
         for kind in &blocks.kinds {
             let shape = *of_stack
@@ -83,11 +89,16 @@ impl Sites {
             let key = key_of(kind, shape);
             let index = *known.entry(key).or_insert_with(|| {
                 keys.push(key);
+                stack_of.push(kind.alloc_stack);
                 (keys.len() - 1) as u32
             });
             of_kind.push(index);
         }
-        Sites { of_kind, keys }
+        Sites {
+            of_kind,
+            keys,
+            stacks: stack_of,
+        }
     }
 
     /// All kinds without a stack as one site, of any size; `None` when all have one. Kinds with a
@@ -97,7 +108,11 @@ impl Sites {
         let of_kind = self.of_kind.iter();
         let of_kind: Vec<u32> = of_kind.map(|s| u32::from(!has_none(s))).collect();
         let keys = vec![SiteKey::ANY_SIZE, SiteKey::Shape(0)];
-        of_kind.contains(&0).then_some(Sites { of_kind, keys })
+        of_kind.contains(&0).then_some(Sites {
+            of_kind,
+            keys,
+            stacks: vec![StackIdx::NONE; 2],
+        })
     }
 }
 
@@ -148,8 +163,7 @@ pub(crate) fn functions(stacks: &Stacks, stack: StackIdx) -> Vec<(&str, &str)> {
 
 /// Whether a frame is Python: a `.py` file, or code from a notebook, `exec` or `torch.fx`.
 pub fn is_python(stacks: &Stacks, frame: Frame) -> bool {
-    let file = stacks.str(frame.filename);
-    frame.line > 0 && (file.ends_with(".py") || file.starts_with('<'))
+    code::is_python(stacks.str(frame.filename), frame.line)
 }
 
 /// Whether a stack has a Python frame: those of autograd's threads have none.
@@ -168,28 +182,9 @@ pub fn is_module_call(stacks: &Stacks, frame: Frame) -> bool {
             .ends_with("torch/nn/modules/module.py")
 }
 
-/// The part of a path that does not depend on where a program is installed: what follows
-/// `site-packages`, else the file's name.
-pub fn module(path: &str) -> &str {
-    for marker in ["site-packages/", "dist-packages/"] {
-        if let Some(at) = path.rfind(marker) {
-            return &path[at + marker.len()..];
-        }
-    }
-    path.rsplit(['/', '\\']).next().unwrap_or(path)
-}
-
-/// Whether a frame belongs to PyTorch or to Python's own library: true of most innermost frames,
-/// and never the answer to "whose code keeps this?".
+/// Whether a frame belongs to the framework; see [`code::is_framework`].
 pub fn is_framework(stacks: &Stacks, frame: Frame) -> bool {
-    let path = stacks.str(frame.filename);
-    if !is_python(stacks, frame) || path.starts_with("<frozen") {
-        return true;
-    }
-    match module(path) {
-        tail if tail.len() < path.len() && tail.starts_with("torch/") => true,
-        _ => path.contains("/lib/python3") && !path.contains("-packages/"),
-    }
+    code::is_framework(stacks.str(frame.filename), frame.line)
 }
 
 /// Whether a stack passes through an optimizer: what is made there and not kept as state is

@@ -5,20 +5,24 @@
 //! nest in a step and accumulate for good reason: layers keep activations until the backward pass
 //! takes them one by one, gradients fill until they are zeroed. So all of these must hold:
 //!
-//! * the scopes are a family (names differ only in a number) with at least [`MIN_PARTS`] in each
-//!   step, and cover most of its events: they are the step's work, not a piece of it;
+//! * the parts are the step's work, one after another, at least [`MIN_PARTS`] of them, and not a
+//!   piece of it: scopes of one family, or, where steps are shorter than optimizer steps, the steps
+//!   between two optimizer steps;
 //! * the site adds to what is alive with nearly every part after the first, in every step looked
 //!   at, and about as much each time;
 //! * what accumulated goes in one sweep near the step's end: not one by one between allocations,
-//!   as a backward pass does.
+//!   as a backward pass does;
+//! * a part that keeps most of what it ever had ([`MOST_KEPT`]) has had its own backward pass:
+//!   otherwise it is building something up for a later one.
 
+use super::excuse::is_backward;
 use super::judge::{self, Finding};
 use super::survivors::{Ends, Survey};
 use super::{LeakGroup, MIN_BYTES, Pattern, View};
 use crate::span::Span;
-use crate::stacks::{FxHashMap, StrIdx};
+use crate::stacks::{FxHashMap, StackIdx, StrIdx};
 use crate::steps::family_name;
-use crate::trace::{Annotation, Step};
+use crate::trace::{Annotation, Series, Step};
 use crate::units::EventIdx;
 
 /// Parts of a step that it takes: the first differs, three must grow.
@@ -27,33 +31,37 @@ const MIN_PARTS: usize = 4;
 const COVERED: f64 = 0.6;
 /// Steps looked at, the last ones: each costs a pass over its blocks.
 const MAX_STEPS: usize = 3;
-/// Share of a part's own peak that a leak may be; parts that keep more are building something up.
+/// Share of a part's own peak that a leak may be where the part has no backward pass.
 const MOST_KEPT: f64 = 0.5;
 
-/// A family of scopes that are the parts of steps.
-struct Parts<'a> {
-    name: StrIdx,
-    /// Per step looked at: its position among the steps, and its parts.
-    steps: Vec<(usize, &'a Step, Vec<&'a Annotation>)>,
+/// A step looked at and its parts.
+struct Whole {
+    /// Positions of its first and last step among the steps.
+    steps: (usize, usize),
+    events: Span<EventIdx>,
+    parts: Vec<Span<EventIdx>>,
+}
+
+/// What may be the parts of steps.
+struct Parts {
+    /// Name of the scopes, where scopes mark them.
+    name: Option<StrIdx>,
+    wholes: Vec<Whole>,
 }
 
 /// Groups that accumulate within steps.
 pub fn find(view: &View<'_>, steps: &[&Step]) -> Vec<LeakGroup> {
-    let mut groups: Vec<LeakGroup> = Vec::new();
-    for parts in parts(view, steps) {
-        groups.extend(of_parts(view, &parts));
-        if !groups.is_empty() {
-            break;
-        }
-    }
-    groups
+    let candidates = scopes(view, steps).into_iter();
+    let candidates = candidates.chain(between_optimizer_steps(view, steps));
+    let mut groups = candidates.map(|parts| of_parts(view, &parts));
+    groups.find(|groups| !groups.is_empty()).unwrap_or_default()
 }
 
 /// Families of scopes that make up the last steps, fewest scopes first.
-fn parts<'a>(view: &View<'a>, steps: &[&'a Step]) -> Vec<Parts<'a>> {
+fn scopes(view: &View<'_>, steps: &[&Step]) -> Vec<Parts> {
     let skip = steps.len().saturating_sub(MAX_STEPS);
-    let mut families: FxHashMap<String, Parts<'a>> = FxHashMap::default();
-    for (index, &step) in steps.iter().enumerate().skip(skip) {
+    let mut families: FxHashMap<String, Parts> = FxHashMap::default();
+    for (index, step) in steps.iter().enumerate().skip(skip) {
         let annotations = &view.device.annotations;
         let from = annotations.partition_point(|a| a.events.start() < step.events.start());
         let inside = annotations[from..]
@@ -63,83 +71,116 @@ fn parts<'a>(view: &View<'a>, steps: &[&'a Step]) -> Vec<Parts<'a>> {
         for scope in inside {
             let name = family_name(view.stacks.str(scope.name));
             let family = families.entry(name).or_insert_with(|| Parts {
-                name: scope.name,
-                steps: Vec::new(),
+                name: Some(scope.name),
+                wholes: Vec::new(),
             });
-            match family.steps.last_mut() {
-                Some((at, _, scopes)) if *at == index => scopes.push(scope),
-                _ => family.steps.push((index, step, vec![scope])),
+            match family.wholes.last_mut() {
+                Some(whole) if whole.steps.0 == index => whole.parts.push(scope.events),
+                _ => family.wholes.push(Whole {
+                    steps: (index, index),
+                    events: step.events,
+                    parts: vec![scope.events],
+                }),
             }
         }
     }
     let looked_at = steps.len() - skip;
-    let mut found: Vec<Parts<'a>> = families
+    let mut found: Vec<Parts> = families
         .into_values()
-        .filter(|f| f.steps.len() == looked_at && f.steps.iter().all(|(_, s, p)| is_work(s, p)))
+        .filter(|f| f.wholes.len() == looked_at && f.wholes.iter().all(is_work))
         .collect();
     found.sort_by_key(|f| {
         (
-            f.steps.iter().map(|(_, _, p)| p.len()).sum::<usize>(),
+            f.wholes.iter().map(|w| w.parts.len()).sum::<usize>(),
             f.name,
         )
     });
     found
 }
 
-/// Whether scopes are the work of a step, one after another.
-fn is_work(step: &Step, parts: &[&Annotation]) -> bool {
-    let len = |events: Span<EventIdx>| f64::from(events.end().0 - events.start().0);
-    let apart = parts
-        .windows(2)
-        .all(|w| w[0].events.end() <= w[1].events.start());
-    let covered: f64 = parts.iter().map(|p| len(p.events)).sum();
-    parts.len() >= MIN_PARTS && apart && covered >= COVERED * len(step.events)
+/// Steps that are shorter than the optimizer's (micro-batches of gradient accumulation) are the
+/// parts of what lies between two optimizer steps.
+fn between_optimizer_steps(view: &View<'_>, steps: &[&Step]) -> Option<Parts> {
+    let is_update = |a: &&Annotation| {
+        let name = view.stacks.str(a.name);
+        name.starts_with("Optimizer.step#")
+    };
+    let updates: Vec<EventIdx> = view
+        .device
+        .annotations
+        .iter()
+        .filter(is_update)
+        .map(|a| a.events.end())
+        .collect();
+    let wholes = updates.windows(2).filter_map(|ends| {
+        let middle = |step: &&Step| {
+            let events = step.events;
+            EventIdx(events.start().0.midpoint(events.end().0))
+        };
+        let from = steps.partition_point(|s| middle(s) < ends[0]);
+        let to = steps.partition_point(|s| middle(s) < ends[1]);
+        let parts: Vec<Span<EventIdx>> = steps[from..to].iter().map(|s| s.events).collect();
+        let (first, last) = (parts.first()?.start(), parts.last()?.end());
+        Some(Whole {
+            steps: (from, to - 1),
+            // What is swept is swept with the update, or as the next step begins.
+            events: Span::new(first, last.max(ends[1])),
+            parts,
+        })
+    });
+    let mut wholes: Vec<Whole> = wholes.filter(is_work).collect();
+    wholes.drain(..wholes.len().saturating_sub(MAX_STEPS));
+    (wholes.len() >= 2).then_some(Parts { name: None, wholes })
 }
 
-fn of_parts(view: &View<'_>, parts: &Parts<'_>) -> Vec<LeakGroup> {
+/// Whether parts are the work of a step, one after another.
+fn is_work(whole: &Whole) -> bool {
+    let len = |events: Span<EventIdx>| f64::from(events.end().0 - events.start().0);
+    let parts = &whole.parts;
+    let apart = parts.windows(2).all(|w| w[0].end() <= w[1].start());
+    let covered: f64 = parts.iter().map(|&p| len(p)).sum();
+    parts.len() >= MIN_PARTS && apart && covered >= COVERED * len(whole.events)
+}
+
+fn of_parts(view: &View<'_>, parts: &Parts) -> Vec<LeakGroup> {
     let mut seen: FxHashMap<usize, usize> = FxHashMap::default();
     let mut last = None;
-    for (index, step, scopes) in &parts.steps {
-        let ends = Ends::new(scopes.iter().map(|s| s.events.end().0).collect());
-        let survey = Survey::new(
-            &view.device.blocks,
-            view.sites,
-            &ends,
-            step.events.start().0,
-        );
+    for whole in &parts.wholes {
+        let ends = Ends::new(whole.parts.iter().map(|p| p.end().0).collect());
+        let from = whole.events.start().0;
+        let survey = Survey::new(&view.device.blocks, view.sites, &ends, from);
         let inner = View {
             ends: &ends,
             survey: &survey,
             ..*view
         };
-        let grown = grown(&inner, step, scopes);
+        let grown = grown(&inner, whole);
         for (site, _) in &grown {
             *seen.entry(*site).or_default() += 1;
         }
         let groups = inner.groups(&grown);
         let sites: Vec<usize> = grown.iter().map(|(site, _)| *site).collect();
-        last = Some((*index, sites, groups));
+        last = Some((whole.steps.1, sites, groups));
     }
-    let Some((index, sites, groups)) = last else {
+    let Some((last_step, sites, groups)) = last else {
         return Vec::new();
     };
-    let steps = parts.steps.len();
-    let first_step = (index + 1 - steps) as u32;
-    let in_all = |site: &usize| seen.get(site) == Some(&steps);
+    let first_step = parts.wholes[0].steps.0;
+    let in_all = |site: &usize| seen.get(site) == Some(&parts.wholes.len());
     let groups = sites.iter().zip(groups).filter(|(site, _)| in_all(site));
     groups
         .map(|(_, group)| LeakGroup {
             pattern: Pattern::WithinStep,
-            scope: Some(parts.name),
-            first_step,
-            last_step: index as u32,
+            scope: parts.name,
+            first_step: first_step as u32,
+            last_step: last_step as u32,
             ..group
         })
         .collect()
 }
 
 /// Sites that add with every part of one step and are swept away near its end.
-fn grown(view: &View<'_>, step: &Step, scopes: &[&Annotation]) -> Vec<(usize, judge::Growth)> {
+fn grown(view: &View<'_>, whole: &Whole) -> Vec<(usize, judge::Growth)> {
     let found = super::findings(view.survey);
     let mut grown: Vec<(usize, judge::Growth)> = found
         .into_iter()
@@ -148,25 +189,39 @@ fn grown(view: &View<'_>, step: &Step, scopes: &[&Annotation]) -> Vec<(usize, ju
             _ => None,
         })
         .collect();
-    grown.retain(|(site, _)| is_swept(view, step, *site));
+    grown.retain(|(site, _)| is_swept(view, whole, *site));
     let kept: f64 = grown.iter().map(|(_, g)| g.bytes_per_growth).sum();
-    // A part that keeps most of what it ever had is building something up for later.
-    let rise = largest_rise(view, scopes) as f64;
-    match kept >= MIN_BYTES.0 as f64 && kept <= MOST_KEPT * rise {
+    let enough = kept >= MIN_BYTES.0 as f64;
+    // A part that keeps most of what it ever had is building something up for later, unless its
+    // backward pass has been already.
+    let builds_up = || kept > MOST_KEPT * usual_rise(view, &whole.parts) as f64;
+    match enough && (!builds_up() || have_backward(view, &whole.parts)) {
         true => grown,
         false => Vec::new(),
     }
 }
 
+/// Whether each part computes gradients itself. Without stacks nobody can say.
+fn have_backward(view: &View<'_>, parts: &[Span<EventIdx>]) -> bool {
+    let blocks = &view.device.blocks;
+    let stacks = |part: Span<EventIdx>| {
+        let inside = blocks.allocated_in(part);
+        inside.map(|block| blocks.kinds[blocks.kind[block as usize].index()].alloc_stack)
+    };
+    parts.iter().all(|&part| {
+        stacks(part).any(|stack| stack != StackIdx::NONE)
+            && stacks(part).any(|stack| is_backward(view, stack))
+    })
+}
+
 /// How far allocated rises above where it was when a part begins: the median over the parts.
-fn largest_rise(view: &View<'_>, scopes: &[&Annotation]) -> u64 {
-    let mut rises: Vec<u64> = scopes
+fn usual_rise(view: &View<'_>, parts: &[Span<EventIdx>]) -> u64 {
+    let mut rises: Vec<u64> = parts
         .iter()
-        .map(|scope| {
-            let before = view.device.levels_before(scope.events.start());
-            let peak = view.device.allocated_peak(scope.events);
-            let allocated = before.get(crate::trace::Series::Allocated);
-            peak.saturating_sub(allocated).0
+        .map(|&part| {
+            let before = view.device.levels_before(part.start());
+            let peak = view.device.allocated_peak(part);
+            peak.saturating_sub(before.get(Series::Allocated)).0
         })
         .collect();
     rises.sort_unstable();
@@ -175,11 +230,12 @@ fn largest_rise(view: &View<'_>, scopes: &[&Annotation]) -> u64 {
 
 /// Whether what a site keeps to the last part is given back in one sweep: with fewer allocations
 /// between the first and the last free than there are blocks.
-fn is_swept(view: &View<'_>, step: &Step, site: usize) -> bool {
+fn is_swept(view: &View<'_>, whole: &Whole, site: usize) -> bool {
     let last_end = *view.ends.as_slice().last().expect("a step has parts");
     let blocks = &view.device.blocks;
     let (mut first_free, mut last_free, mut n) = (u32::MAX, 0, 0_u32);
-    for index in blocks.allocated_in(Span::new(step.events.start(), EventIdx(last_end))) {
+    let inside = Span::new(whole.events.start(), EventIdx(last_end));
+    for index in blocks.allocated_in(inside) {
         let freed = blocks.free_requested[index as usize];
         let kind = blocks.kind[index as usize].index();
         if freed >= last_end && view.sites.of_kind[kind] as usize == site {

@@ -4,6 +4,7 @@ use super::ReadErrorKind;
 use super::builder::{Builder, Result};
 use super::keys::{KEYS, Key};
 use super::values::{MAX_DEVICES, Table, Value};
+use crate::clip::CUT;
 use crate::snapshot::{KeysSeen, RawEvents, Snapshot};
 use crate::stacks::StrIdx;
 use crate::time::TimeColumn;
@@ -18,12 +19,18 @@ const MAX_SETTING_TEXT: usize = 1024;
 impl Builder {
     /// The snapshot, given the document's root.
     pub fn finish(mut self, root: Value) -> Result<Snapshot> {
-        let Value::Dict(root) = root else {
-            return Err(ReadErrorKind::Shape(
-                "the file holds no dictionary at the top",
-            ));
+        let top = match root {
+            Value::Dict(root) => std::mem::take(&mut self.dicts[root as usize]),
+            // `torch.cuda.memory_snapshot()` returns the list of segments alone.
+            Value::Rows(Table::Segment, _) => {
+                vec![(StrIdx(Key::Segments as u32), root)]
+            }
+            _ => {
+                return Err(ReadErrorKind::Shape(
+                    "the file holds no dictionary at the top, and no list of segments",
+                ));
+            }
         };
-        let top = std::mem::take(&mut self.dicts[root as usize]);
         // As in Python, the last of equal keys counts; `None` is as good as absent.
         let find = |key| {
             top.iter()
@@ -57,7 +64,7 @@ impl Builder {
             match Key::at(key.0) {
                 Some(_) if *value == Value::None => {}
                 Some(known) => self.keys_seen |= known.bit(),
-                None => *self.unknown.entry(*key).or_default() += 1,
+                None => self.unknown.count(*key),
             }
         }
         let capture_reuse = KEYS[Key::CaptureReuse as usize];
@@ -82,9 +89,12 @@ impl Builder {
 
     fn unknown_keys(&self) -> Vec<(String, u64)> {
         let text = |s: StrIdx| self.interner.stacks.str(s).to_owned();
-        let unknown = self.unknown.iter();
+        let unknown = self.unknown.counts.iter();
         let mut keys: Vec<_> = unknown.map(|(key, count)| (text(*key), *count)).collect();
         keys.sort();
+        if self.unknown.others > 0 {
+            keys.push((CUT.to_owned(), self.unknown.others));
+        }
         keys
     }
 

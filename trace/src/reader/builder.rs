@@ -39,7 +39,7 @@ pub struct Builder {
     pub(super) dicts: Vec<Vec<(StrIdx, Value)>>,
     pub(super) lists: Vec<Vec<Value>>,
     generic_len: usize,
-    pub(super) unknown: HashMap<StrIdx, u64>,
+    pub(super) unknown: UnknownKeys,
     pub(super) keys_seen: u64,
     pub(super) fields: Fields,
     /// Frames of the list being made a stack; kept for its memory.
@@ -69,7 +69,7 @@ impl Builder {
             dicts: Vec::new(),
             lists: Vec::new(),
             generic_len: 0,
-            unknown: HashMap::new(),
+            unknown: UnknownKeys::default(),
             keys_seen: 0,
             fields: Fields::new(),
             frames: Vec::new(),
@@ -92,7 +92,7 @@ impl Builder {
             + self.pairs.len() * 16
             + (self.dicts.len() + self.lists.len()) * 48
             + self.generic_len * 24
-            + self.unknown.len() * 24
+            + self.unknown.counts.len() * 24
     }
 
     /// Interns a string.
@@ -313,7 +313,7 @@ impl Builder {
             if let Value::Str(key) = pair[0]
                 && Key::at(key.0).is_none()
             {
-                *self.unknown.entry(key).or_default() += 1;
+                self.unknown.count(key);
             }
         }
     }
@@ -337,4 +337,27 @@ fn joined(table: Table, mut rows: Rows, items: &[Value]) -> Result<Value> {
         rows.end += 1;
     }
     Ok(Value::Rows(table, rows))
+}
+
+/// Keys that no known version of PyTorch writes, and how often each came.
+#[derive(Default)]
+pub struct UnknownKeys {
+    pub counts: HashMap<StrIdx, u64>,
+    /// Occurrences of keys beyond the first [`UnknownKeys::MAX`].
+    pub others: u64,
+}
+
+impl UnknownKeys {
+    /// Keys that are told apart; a new version of PyTorch brings a few.
+    pub const MAX: usize = 256;
+
+    pub fn count(&mut self, key: StrIdx) {
+        if let Some(known) = self.counts.get_mut(&key) {
+            *known += 1;
+        } else if self.counts.len() < UnknownKeys::MAX {
+            self.counts.insert(key, 1);
+        } else {
+            self.others += 1;
+        }
+    }
 }

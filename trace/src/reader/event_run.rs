@@ -225,7 +225,7 @@ impl Cursor<'_> {
         self.builder.keys_seen |= fields.seen;
         if !all_known {
             let unknown = slots[..n_slots].iter().filter(|slot| slot.key.is_none());
-            unknown.for_each(|slot| *self.builder.unknown.entry(slot.name).or_default() += 1);
+            unknown.for_each(|slot| self.builder.unknown.count(slot.name));
         }
         Some(())
     }

@@ -5,7 +5,9 @@
 
 use super::keys::{ACTIONS, KEYS};
 use super::{Limits, ReadErrorKind};
+use crate::clip::clipped;
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
@@ -129,7 +131,8 @@ impl Interner {
     }
 
     /// Interns a string that may not be UTF-8: Python may write half of a surrogate pair, which
-    /// is shown as replacement characters.
+    /// is shown as replacement characters. Of a string longer than [`LONGEST_NAME`] the start is
+    /// kept, and an ellipsis.
     ///
     /// # Errors
     /// As [`Interner::string`].
@@ -144,7 +147,7 @@ impl Interner {
         if same {
             return Ok(recent.idx);
         }
-        let idx = self.hashed_string(&String::from_utf8_lossy(bytes))?;
+        let idx = self.hashed_string(&name(bytes))?;
         let len = bytes.len();
         self.recent_strings[slot] = RecentString { start, len, idx };
         Ok(idx)
@@ -261,6 +264,20 @@ impl Interner {
     }
 }
 
+/// Bytes of a string that are kept: a file may use one name for each of its scopes and frames, and
+/// every answer repeats it. The longest name of a C++ template that was seen has a thousand.
+pub const LONGEST_NAME: usize = 4 << 10;
+
+/// The text that is kept of a string.
+fn name(bytes: &[u8]) -> Cow<'_, str> {
+    let start = &bytes[..bytes.len().min(LONGEST_NAME + 1)];
+    let text = String::from_utf8_lossy(start);
+    match text {
+        Cow::Borrowed(text) => clipped(text, LONGEST_NAME),
+        Cow::Owned(text) => Cow::Owned(clipped(&text, LONGEST_NAME).into_owned()),
+    }
+}
+
 /// Bytes of all strings together: places in the text are 32 bits.
 const MAX_TEXT: u64 = u32::MAX as u64;
 
@@ -273,4 +290,24 @@ fn cheap_hash(frames: &[FrameIdx]) -> u64 {
         mixed.rotate_left(7) ^ u64::from(frame.0)
     });
     mixed.wrapping_mul(NEXT) >> 48
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clip::CUT;
+
+    #[test]
+    fn a_long_name_is_cut_where_one_sees_it() {
+        let check = |bytes: &[u8], len: usize, cut: bool| {
+            let name = name(bytes);
+            assert_eq!((name.len(), name.ends_with(CUT)), (len, cut));
+        };
+        check(&[b'x'; LONGEST_NAME], LONGEST_NAME, false);
+        check(&[b'x'; LONGEST_NAME + 1], LONGEST_NAME, true);
+        check(&[b'x'; 16 << 20], LONGEST_NAME, true);
+        // A character that the cut would halve goes.
+        let umlauts = ["x", &"ü".repeat(LONGEST_NAME)].concat();
+        check(umlauts.as_bytes(), LONGEST_NAME, true);
+    }
 }

@@ -46,7 +46,7 @@ impl Default for Limits {
             string: 16 << 20,
             stack_frames: 1 << 16,
             events: (1 << 28) - 1,
-            memory: 4 << 30,
+            memory: 1 << 30,
         }
     }
 }
@@ -197,7 +197,9 @@ impl Reader {
                 0x80 if start.is_empty() => {
                     Format::Pickle(pickle::Machine::new(offset, self.limits))
                 }
-                b'{' if start.is_empty() => Format::Json(json::Parser::new(offset, self.limits)),
+                b'{' | b'[' if start.is_empty() => {
+                    Format::Json(json::Parser::new(offset, self.limits))
+                }
                 _ => {
                     let missing = MAGIC_LEN - start.len();
                     start.extend_from_slice(&piece[..missing.min(piece.len())]);
@@ -285,7 +287,6 @@ fn looks_like(start: &[u8]) -> &'static str {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => "starts zstd data inside the file",
         [0x89, b'H', b'D', b'F', ..] => "starts an HDF5 file",
         [b'<', ..] => "starts HTML or XML (an error page saved by mistake?)",
-        [b'[', ..] => "starts a JSON list, not the snapshot's dictionary",
         [b'(' | b'}' | b']', ..] => "may start a pickle of protocol 0 or 1, which no torch writes",
         _ => "starts neither a pickle nor JSON",
     }

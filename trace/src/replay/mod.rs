@@ -25,8 +25,8 @@ use crate::snapshot::{BlockState, RawEvents, RawSegment, Snapshot};
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::steps;
 use crate::trace::{
-    BlockKind, Blocks, DeviceTrace, FormatInfo, KindIdx, Levels, PoolSize, QualityNote, Series,
-    SeriesSummary, Trace,
+    Action, BlockKind, Blocks, DeviceTrace, FormatInfo, KindIdx, Levels, PoolSize, QualityNote,
+    Series, SeriesSummary, Trace,
 };
 use crate::units::{Bytes, DeviceAddr, EventIdx};
 use initial::Initial;
@@ -35,7 +35,10 @@ use simulate::Simulated;
 
 /// Turns a snapshot into a trace.
 pub fn run(mut snapshot: Snapshot) -> Trace {
-    let config = Config::from_settings(&snapshot.settings);
+    let mut config = Config::from_settings(&snapshot.settings);
+    // Files of torch before 2.2 have no settings, but the events tell.
+    let mut kinds = snapshot.kinds.iter();
+    config.expandable_segments |= kinds.any(|kind| kind.action == Action::SegmentMap);
     let mut quality = quality::of_file(&snapshot);
     let raw_devices = std::mem::take(&mut snapshot.devices);
     let ordinals = busy_devices(&raw_devices, &snapshot.segments);
@@ -49,9 +52,7 @@ pub fn run(mut snapshot: Snapshot) -> Trace {
             .unwrap_or_default();
         let (trace, mut notes) = replay_device(&snapshot, device, raw, &config);
         if several {
-            notes
-                .iter_mut()
-                .for_each(|n| n.detail = format!("device {device}: {}", n.detail));
+            notes = notes.into_iter().map(|n| n.of_device(device)).collect();
         }
         devices.push(trace);
         quality.append(&mut notes);

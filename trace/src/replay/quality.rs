@@ -1,10 +1,13 @@
 //! What to tell people about the data itself.
 
+mod ring;
+
 use super::matching::Anomalies;
 use super::simulate::Lost;
-use crate::snapshot::{BlockState, RawAnnotation, RawBlock, RawSegment, Snapshot, Stage};
+use crate::clip::clipped;
+use crate::snapshot::{BlockState, RawAnnotation, RawBlock, RawSegment, Snapshot};
 use crate::stacks::{StackIdx, Stacks};
-use crate::trace::{Action, DeviceTrace, QualityNote, Series, StepSource};
+use crate::trace::{DeviceTrace, QualityNote, Series, StepSource};
 
 fn note(code: &str, detail: impl Into<String>) -> QualityNote {
     QualityNote {
@@ -12,6 +15,10 @@ fn note(code: &str, detail: impl Into<String>) -> QualityNote {
         detail: detail.into(),
     }
 }
+
+/// Unknown keys that a note lists, and the bytes of each that it shows.
+const KEYS_LISTED: usize = 32;
+const KEY_BYTES: usize = 80;
 
 /// Notes on the file as a whole.
 pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
@@ -23,10 +30,10 @@ pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
             "the file holds no events: recording was never started, or was stopped before the \
              dump; only the state at the end is known",
         ));
-    } else if n_events == 1 {
+    } else if snapshot.devices.iter().all(|d| d.kind.len() <= 1) {
         notes.push(note(
             "state_only",
-            "the file holds a single event: it was recorded with enabled=\"state\" (or torch \
+            "the file holds one event a device: it was recorded with enabled=\"state\" (or torch \
              2.0's default), which keeps no history; only the state at the end is known",
         ));
     }
@@ -41,9 +48,14 @@ pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
         let list: Vec<String> = snapshot
             .unknown_keys
             .iter()
-            .map(|(key, n)| format!("{key} ({n}×)"))
+            .take(KEYS_LISTED)
+            .map(|(key, n)| format!("{} ({n}×)", clipped(key, KEY_BYTES)))
             .collect();
-        let list = list.join(", ");
+        let mut list = list.join(", ");
+        let rest = snapshot.unknown_keys.len().saturating_sub(KEYS_LISTED);
+        if rest > 0 {
+            list += &format!(", and {rest} more");
+        }
         notes.push(note(
             "unknown_keys",
             format!("keys that this version ignores: {list}"),
@@ -81,54 +93,11 @@ pub struct Evidence<'a> {
 /// Notes on one device.
 pub fn of_device(evidence: &Evidence<'_>) -> Vec<QualityNote> {
     let mut notes = Vec::new();
-    ring(evidence, &mut notes);
+    notes.extend(ring::note_of(evidence));
     stacks(evidence, &mut notes);
     times(evidence, &mut notes);
     allocator(evidence, &mut notes);
     notes
-}
-
-/// Nothing in the file says whether the ring wrapped; a wrapped ring looks like a late start.
-fn ring(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
-    let trace = evidence.trace;
-    let (n, unmatched) = (trace.events.len(), trace.unmatched_frees);
-    if unmatched == 0 {
-        return;
-    }
-    let round = n >= 100 && n.is_multiple_of(100);
-    let first = trace.events.action.first();
-    let starts_with_free = matches!(first, Some(Action::FreeCompleted | Action::FreeRequested));
-    // A scope that began, and did something, before the first event that is left.
-    let first_time = trace.events.time.get(0);
-    let scopes_before = evidence
-        .annotations
-        .iter()
-        .filter(|a| a.time < first_time && a.stage == Stage::End);
-    let lost_scopes = scopes_before.count();
-    if round || (starts_with_free && lost_scopes > 0) {
-        let mut text = format!(
-            "the ring of events probably wrapped: {unmatched} frees have no allocation, and there \
-             are {}{n} events",
-            if round { "exactly " } else { "" },
-        );
-        if lost_scopes > 0 {
-            text.push_str(&format!(
-                "; {lost_scopes} scopes ended before the first event"
-            ));
-        }
-        text.push_str(
-            ". What was freed unseen before the first event is missing: raise max_entries",
-        );
-        notes.push(note("ring_wrapped", text));
-    } else {
-        notes.push(note(
-            "late_start",
-            format!(
-                "recording began after {unmatched} blocks had been allocated that were freed \
-                 later; where they were allocated is unknown"
-            ),
-        ));
-    }
 }
 
 fn stacks(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {

@@ -274,6 +274,112 @@ fn a_block_from_before_has_the_stream_of_its_segment() {
     assert_eq!(blocks.kind(crate::trace::BlockIdx(0)).stream, 7);
 }
 
+/// A program of `steps` alike steps; each gives back what the one before kept.
+fn looping(steps: u64) -> Program {
+    let mut program = Program::default();
+    let mut kept = None;
+    for step in 0..steps {
+        program.alloc(3 * MIB + step);
+        let (_, last, _) = *program.log.last().unwrap();
+        if let Some(old) = kept.replace(last) {
+            program.request(old);
+            program.complete(old);
+        }
+    }
+    program
+}
+
+fn codes(snapshot: Snapshot) -> Vec<String> {
+    let trace = run(snapshot);
+    trace.quality.into_iter().map(|note| note.code).collect()
+}
+
+#[test]
+fn a_ring_that_wrapped_is_told_from_a_late_start() {
+    let program = looping(2000);
+    let cut = |from: usize| program.snapshot(from);
+    let is = |snapshot: Snapshot, code: &str| {
+        let codes = codes(snapshot);
+        assert!(codes.iter().any(|c| c == code), "{code}: {codes:?}");
+    };
+    let n = program.log.len();
+    let actions: Vec<Action> = program.log.iter().map(|event| event.0).collect();
+    let at = |action: Action| {
+        n - 999
+            + actions[n - 999..]
+                .iter()
+                .position(|a| *a == action)
+                .unwrap()
+    };
+    // A recording may begin with any call, also with a free.
+    is(cut(at(Action::Alloc)), "late_start");
+    is(cut(at(Action::FreeRequested)), "late_start");
+    // Only a ring cuts a free in two.
+    is(cut(at(Action::FreeCompleted)), "ring_wrapped");
+    // 1000 is a number that people type, 700 may be chance.
+    is(cut(n - 1000), "ring_wrapped");
+    let whole =
+        (n - 750..).find(|&from| actions[from] == Action::Alloc && (n - from).is_multiple_of(10));
+    is(cut(whole.unwrap()), "late_start");
+    assert!(
+        !codes(cut(0))
+            .iter()
+            .any(|c| c == "ring_wrapped" || c == "late_start")
+    );
+}
+
+#[test]
+fn scopes_that_lost_their_events_say_that_the_ring_wrapped() {
+    let program = looping(500);
+    let after = program.log.len() - 301;
+    let is_alloc = |&from: &usize| program.log[from].0 == Action::Alloc;
+    let from = (after..).find(is_alloc).unwrap();
+    let with_scopes = |names: [&str; 2]| {
+        let mut snapshot = program.snapshot(from);
+        let mut scope = |name: &str, from: i64, to: i64| {
+            let name = snapshot.stacks.strings.push(name);
+            for (stage, time) in [
+                (crate::snapshot::Stage::Start, from),
+                (crate::snapshot::Stage::End, to),
+            ] {
+                snapshot.annotations.push(crate::snapshot::RawAnnotation {
+                    name,
+                    stage,
+                    device: 0,
+                    time: Micros(time),
+                });
+            }
+        };
+        scope(names[0], 10, 20);
+        scope(names[1], from as i64 + 10, from as i64 + 100);
+        codes(snapshot)
+    };
+    assert!(with_scopes(["step 1", "step 2"]).contains(&"ring_wrapped".to_owned()));
+    // A scope of another kind may never have held events.
+    assert!(with_scopes(["load", "step 2"]).contains(&"late_start".to_owned()));
+}
+
+#[test]
+fn one_event_a_device_is_a_file_of_state_only() {
+    let mut program = Program::default();
+    program.alloc(3 * MIB);
+    let of_two = |from: usize| {
+        let mut snapshot = program.snapshot(from);
+        let one = RawEvents {
+            kind: vec![0],
+            addr: vec![0],
+            time: program.snapshot(program.log.len() - 1).devices[0]
+                .time
+                .clone(),
+        };
+        snapshot.devices.push(one);
+        codes(snapshot)
+    };
+    let state_only = "state_only".to_owned();
+    assert!(of_two(program.log.len() - 1).contains(&state_only));
+    assert!(!of_two(0).contains(&state_only));
+}
+
 #[test]
 fn an_empty_snapshot_has_no_device_and_says_so() {
     let trace = run(Snapshot::default());

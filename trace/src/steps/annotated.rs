@@ -3,10 +3,10 @@
 //! In order of preference:
 //! 1. numbered scopes that call themselves steps or iterations (`## step 7 ##`,
 //!    `ProfilerStep#7`, `train_iter_7`), the outermost first: micro-batches are inside;
-//! 2. optimizer steps (`Optimizer.step#AdamW.step`), each with what directly belongs to it; of
-//!    several optimizers the one that runs last in the cycle;
-//! 3. any other numbered scopes (`batch 12`), or scopes of one name, that repeat, cover most of
-//!    the events between the first and the last, and are not inside one another.
+//! 2. where the stacks show no loop: optimizer steps (`Optimizer.step#AdamW.step`), each with what
+//!    directly belongs to it; of several optimizers the one that runs last in the cycle;
+//! 3. likewise, any other numbered scopes (`batch 12`), or scopes of one name, that repeat, cover
+//!    most of the events between the first and the last, and are not inside one another.
 //!
 //! Families of fewer than [`MIN_SCOPES`] scopes (epochs, a warm-up) mark no steps, unless nothing
 //! else is there and they call themselves steps.
@@ -37,33 +37,78 @@ struct Family<'a> {
     numbered: bool,
 }
 
-/// The steps that annotations mark.
-pub fn steps(device: &DeviceTrace, stacks: &Stacks) -> Option<Vec<Step>> {
-    let families = families(&device.annotations, stacks);
-    let named = families
-        .iter()
-        .filter(|f| f.numbered && f.says_step() && f.counts_up())
-        .min_by_key(|f| {
-            (
-                f.scopes.len() < MIN_SCOPES,
-                f.depth(),
-                f.scopes.len(),
-                &f.name,
-            )
-        });
-    if let Some(family) = named {
-        return Some(enclosed(family));
+/// The scopes of a device.
+pub struct Scopes<'a> {
+    device: &'a DeviceTrace,
+    families: Vec<Family<'a>>,
+}
+
+impl<'a> Scopes<'a> {
+    /// Puts the scopes into families.
+    pub fn new(device: &'a DeviceTrace, stacks: &'a Stacks) -> Scopes<'a> {
+        Scopes {
+            device,
+            families: families(&device.annotations, stacks),
+        }
     }
-    if let Some(steps) = optimizer(device, &families) {
-        return Some(steps);
+
+    /// The steps that call themselves steps.
+    pub fn numbered(&self) -> Option<Vec<Step>> {
+        let named = self
+            .families
+            .iter()
+            .filter(|f| f.numbered && f.says_step() && f.counts_up())
+            .min_by_key(|f| {
+                (
+                    f.scopes.len() < MIN_SCOPES,
+                    f.depth(),
+                    f.scopes.len(),
+                    &f.name,
+                )
+            });
+        named.map(enclosed)
     }
-    let repeating = families
-        .iter()
-        .filter(|f| f.scopes.len() >= MIN_SCOPES && f.is_apart() && f.covered() >= COVERED)
-        .filter(|f| !f.name.starts_with("Optimizer.") && !f.name.starts_with("nccl:"))
-        .filter(|f| !f.numbered || f.counts_up())
-        .min_by_key(|f| (!f.numbered, f.depth(), Reverse(f.events()), &f.name));
-    repeating.map(enclosed)
+
+    /// How often any optimizer stepped; `None` where no scope says.
+    pub fn optimizer_steps(&self) -> Option<usize> {
+        let optimizers = self.optimizers();
+        let n: usize = optimizers.map(|f| f.scopes.len()).sum();
+        (n > 0).then_some(n)
+    }
+
+    /// Steps from the optimizer that ends the cycle, else from scopes that repeat.
+    pub fn repeating(&self) -> Option<Vec<Step>> {
+        if let Some(steps) = self.up_to_each_optimizer_step() {
+            return Some(steps);
+        }
+        let repeating = self
+            .families
+            .iter()
+            .filter(|f| f.scopes.len() >= MIN_SCOPES && f.is_apart() && f.covered() >= COVERED)
+            .filter(|f| !f.name.starts_with("Optimizer.") && !f.name.starts_with("nccl:"))
+            .filter(|f| !f.numbered || f.counts_up())
+            .min_by_key(|f| (!f.numbered, f.depth(), Reverse(f.events()), &f.name));
+        repeating.map(enclosed)
+    }
+
+    fn optimizers(&self) -> impl Iterator<Item = &Family<'a>> {
+        let families = self.families.iter();
+        families.filter(|f| f.name.starts_with("Optimizer.step#"))
+    }
+
+    /// Steps from the optimizer that ends the cycle.
+    pub fn up_to_each_optimizer_step(&self) -> Option<Vec<Step>> {
+        let most = self.optimizers().map(|f| f.scopes.len()).max()?;
+        // One that runs now and then (a tenth as often as the busiest) marks no steps. Of the
+        // others the rarest closes a cycle: a discriminator may step five times for each step of
+        // the generator.
+        let family = self
+            .optimizers()
+            .filter(|f| f.scopes.len() * 10 >= most && f.scopes.len() > 1)
+            .min_by_key(|f| (f.scopes.len(), Reverse(f.scopes[0].events.start())))?;
+        let steps = up_to_each(self.device, family);
+        (steps.len() > 1).then_some(steps)
+    }
 }
 
 /// What scopes of a family share: the name with each run of digits replaced by `#`.
@@ -168,23 +213,6 @@ fn enclosed(family: &Family<'_>) -> Vec<Step> {
         .collect()
 }
 
-/// Steps from the optimizer that ends the cycle.
-fn optimizer(device: &DeviceTrace, families: &[Family<'_>]) -> Option<Vec<Step>> {
-    let optimizers = || {
-        families
-            .iter()
-            .filter(|f| f.name.starts_with("Optimizer.step#"))
-    };
-    let most = optimizers().map(|f| f.scopes.len()).max()?;
-    // One that runs now and then (a tenth as often as the busiest) marks no steps. Of the others
-    // the rarest closes a cycle: a discriminator may step five times for each generator step.
-    let family = optimizers()
-        .filter(|f| f.scopes.len() * 10 >= most && f.scopes.len() > 1)
-        .min_by_key(|f| (f.scopes.len(), Reverse(f.scopes[0].events.start())))?;
-    let steps = up_to_each(device, family);
-    (steps.len() > 1).then_some(steps)
-}
-
 /// A step up to the end of each optimizer step, and of what directly belongs to it: the following
 /// scopes without an allocation in between (`Optimizer.zero_grad`), and the frees after them.
 fn up_to_each(device: &DeviceTrace, family: &Family<'_>) -> Vec<Step> {
@@ -272,7 +300,9 @@ mod tests {
         trace.devices[0]
             .annotations
             .sort_by_key(|a| (a.events.start(), a.depth));
-        let steps = steps(&trace.devices[0], &trace.stacks).unwrap_or_default();
+        let scopes = Scopes::new(&trace.devices[0], &trace.stacks);
+        let steps = scopes.numbered().or_else(|| scopes.repeating());
+        let steps = steps.unwrap_or_default();
         let shown: Vec<String> = steps
             .iter()
             .map(|s| format!("{} {}..{}", s.name, s.events.start(), s.events.end()))

@@ -1,29 +1,24 @@
-//! Steps from what repeats, where no annotation marks them.
+//! Steps from sizes that repeat, where nearly nothing has a stack.
 //!
-//! A training loop allocates at the same places in the same order, step after step. A place (a
-//! stack; where most allocations have none, the sizes of three allocations in a row) that occurs
-//! exactly once a step is an *anchor*, and so is each transition between two places that occurs
-//! once. There are dozens: they occur equally often and take turns. So the steps are found by
-//! their anchors:
+//! A training loop allocates the same sizes in the same order, step after step. Three sizes in a
+//! row that occur exactly once a step are an *anchor*. There are dozens: they occur equally often
+//! and take turns. So the steps are found by their anchors:
 //!
 //! 1. Places are sorted by how often they occur. Those that occur equally often, `n` times, and
 //!    take turns are the anchors of `n` periods: at least [`MIN_ANCHORS`], and most of the places
 //!    that occur `n` times (places of a random program agree by chance now and then).
 //! 2. The periods must be alike: most have about the median length, counted in periods and counted
-//!    in allocations. Layers fail this: they follow each other closely in the forward pass, and
-//!    what comes between two forward passes is far longer.
-//! 3. Of several candidates (micro-batches, steps, evaluations) one whose anchors pass through an
-//!    optimizer is preferred, then the one with most anchors.
-//! 4. A step begins at the anchor before which least memory is allocated, on average (after
+//!    in allocations; and together they are the recording.
+//! 3. They must be shaped like training steps: layers repeat, too.
+//! 4. Of several candidates the one with most anchors is taken.
+//! 5. A step begins at the anchor before which least memory is allocated, on average (after
 //!    gradients were dropped, before the next batch arrives), or a little earlier: at the lowest
 //!    level after the anchor before it.
 //!
-//! Sizes play no part where there are stacks, so that sequences may vary in length. What happens
-//! in between (an evaluation, a checkpoint) belongs to the step before it.
+//! What happens in between (an evaluation, a checkpoint) belongs to the step before it.
 
-use crate::leaks::site::is_in_optimizer;
 use crate::span::Span;
-use crate::stacks::{FxHashMap, StackIdx, Stacks, fx_hash};
+use crate::stacks::{FxHashMap, fx_hash};
 use crate::trace::{Action, Blocks, DeviceTrace, Series, Step};
 use crate::units::EventIdx;
 
@@ -37,8 +32,12 @@ const MIN_LENGTH: usize = 8;
 const ALIKE: f64 = 0.35;
 /// Share of periods, and of allocations, that must lie in periods that are alike.
 const MOSTLY: f64 = 0.7;
-/// Share of allocations that must have a stack for stacks to be the places.
-const ENOUGH_STACKS: f64 = 0.25;
+/// Share of the allocations that the periods must cover: they are the program, not a part of it.
+const COVERED: f64 = 0.75;
+/// Share of a training step's blocks that are alive at once …
+const HELD: f64 = 0.15;
+/// … and of those, the share that may outlive it.
+const LEFT: f64 = 0.5;
 /// Places looked at for one number of occurrences.
 const MAX_PLACES: usize = 512;
 /// Candidates tried as the first anchor.
@@ -54,20 +53,18 @@ struct Places {
 
 struct Place {
     at: Vec<u32>,
-    optimizer: bool,
 }
 
 /// Places that take turns.
 struct Anchors<'a> {
     places: Vec<&'a Place>,
-    optimizer: bool,
     /// Median number of allocations in a period.
     length: usize,
 }
 
 /// The steps that the sequence of allocations shows, if it repeats often enough.
-pub fn steps(device: &DeviceTrace, stacks: &Stacks) -> Option<Vec<Step>> {
-    let places = Places::new(&device.blocks, stacks);
+pub fn steps(device: &DeviceTrace) -> Option<Vec<Step>> {
+    let places = Places::new(&device.blocks);
     let mut by_count: FxHashMap<usize, Vec<&Place>> = FxHashMap::default();
     for place in &places.places {
         by_count.entry(place.at.len()).or_default().push(place);
@@ -76,16 +73,41 @@ pub fn steps(device: &DeviceTrace, stacks: &Stacks) -> Option<Vec<Step>> {
         .into_values()
         .filter(|same| same.len() >= MIN_ANCHORS)
         .filter_map(|same| anchors(same, places.n_allocs));
-    let best = candidates.max_by_key(|a| (a.optimizer, a.places.len(), a.places[0].at.len()))?;
-    Some(cut(device, &best))
+    let best = candidates.max_by_key(|a| (a.places.len(), a.places[0].at.len()))?;
+    let steps = cut(device, &best);
+    is_training(device, &steps).then_some(steps)
+}
+
+/// Whether periods are shaped like training steps: what the forward pass saves is held until the
+/// backward pass, so that a good part of a step's blocks are alive at once, and most are given back
+/// before the step ends. Layers of a forward pass either hold everything or hardly anything.
+fn is_training(device: &DeviceTrace, steps: &[Step]) -> bool {
+    let every = steps.len().div_ceil(MAX_LEVELS).max(1);
+    let sample: Vec<&Step> = steps.iter().skip(1).step_by(every).collect();
+    let shaped = sample.iter().filter(|step| {
+        let born = device.blocks.allocated_in(step.events);
+        let (first, all) = (born.start, born.len() as f64);
+        let (mut alive, mut most) = (0_i64, 0_i64);
+        for event in step.events.start().index()..step.events.end().index() {
+            let target = device.events.target[event];
+            match device.events.action[event] {
+                Action::Alloc => alive += 1,
+                Action::FreeRequested if (first..born.end).contains(&target) => alive -= 1,
+                _ => {}
+            }
+            most = most.max(alive);
+        }
+        most as f64 >= HELD * all && (alive as f64) < LEFT * most as f64
+    });
+    shaped.count() as f64 >= MOSTLY * sample.len() as f64 && !sample.is_empty()
 }
 
 impl Places {
-    fn new(blocks: &Blocks, stacks: &Stacks) -> Places {
+    fn new(blocks: &Blocks) -> Places {
         let kinds = &blocks.kind[blocks.n_preexisting as usize..];
         let keys = keys(blocks);
         let mut count: FxHashMap<u64, u32> = FxHashMap::default();
-        for key in keys.iter().flatten() {
+        for key in &keys {
             *count.entry(*key).or_default() += 1;
         }
         // Whatever occurs in every eighth allocation or more marks no steps.
@@ -93,15 +115,13 @@ impl Places {
         count.retain(|&key, n| key != NO_KEY && (MIN_PERIODS as u32..=most).contains(n));
         let mut slot: FxHashMap<u64, usize> = FxHashMap::default();
         let mut places: Vec<Place> = Vec::with_capacity(count.len());
-        for (alloc, key) in keys.iter().enumerate().flat_map(|(i, k)| k.map(|k| (i, k))) {
-            let Some(&n) = count.get(&key) else {
+        for (alloc, key) in keys.iter().enumerate() {
+            let Some(&n) = count.get(key) else {
                 continue;
             };
-            let index = *slot.entry(key).or_insert_with(|| {
-                let stack = blocks.kinds[kinds[alloc].index()].alloc_stack;
+            let index = *slot.entry(*key).or_insert_with(|| {
                 places.push(Place {
                     at: Vec::with_capacity(n as usize),
-                    optimizer: is_in_optimizer(stacks, stack),
                 });
                 places.len() - 1
             });
@@ -117,30 +137,14 @@ impl Places {
 /// Of an allocation without a place.
 const NO_KEY: u64 = 0;
 
-/// The places of each allocation: its stack, and its stack after that of the allocation before
-/// (few places are passed once a step, but each loop is entered and left once); or, where most
-/// have no stack, its size among its neighbours'.
-fn keys(blocks: &Blocks) -> Vec<[u64; 2]> {
+/// The place of each allocation: its size among its neighbours'.
+fn keys(blocks: &Blocks) -> Vec<u64> {
     let kinds = &blocks.kind[blocks.n_preexisting as usize..];
     let kind = |i: usize| &blocks.kinds[kinds[i].index()];
-    let stacked = (0..kinds.len()).filter(|&i| kind(i).alloc_stack != StackIdx::NONE);
-    if stacked.clone().count() as f64 >= ENOUGH_STACKS * kinds.len() as f64 {
-        let mut keys = vec![[NO_KEY; 2]; kinds.len()];
-        let mut before = StackIdx::NONE;
-        for i in stacked {
-            let stack = kind(i).alloc_stack;
-            keys[i] = [u64::from(stack.0), fx_hash(&(before.0, stack.0)) | 1 << 63];
-            before = stack;
-        }
-        return keys;
-    }
     let size = |i: usize| kind(i).requested.0;
     let among = |i: usize| match i == 0 || i + 1 == kinds.len() {
-        true => [NO_KEY; 2],
-        false => [
-            fx_hash(&(size(i - 1), size(i), size(i + 1), kind(i).stream)) | 1,
-            NO_KEY,
-        ],
+        true => NO_KEY,
+        false => fx_hash(&(size(i - 1), size(i), size(i + 1), kind(i).stream)) | 1,
     };
     (0..kinds.len()).map(among).collect()
 }
@@ -163,10 +167,8 @@ fn anchors(mut same: Vec<&Place>, n_allocs: usize) -> Option<Anchors<'_>> {
         return None;
     }
     let length = alike(best[0], n_allocs)?;
-    let optimizer = best.iter().any(|p| p.optimizer);
     Some(Anchors {
         places: best,
-        optimizer,
         length,
     })
 }
@@ -199,8 +201,7 @@ fn alike(place: &Place, n_allocs: usize) -> Option<usize> {
     let all: u64 = lengths.iter().map(|&l| u64::from(l)).sum();
     let enough = n as f64 >= MOSTLY * lengths.len() as f64
         && allocs as f64 >= MOSTLY * all as f64
-        // Periods are the program, not an episode of it.
-        && all as f64 >= MOSTLY / 2.0 * n_allocs as f64;
+        && (all as f64 + median) >= COVERED * n_allocs as f64;
     (enough && median >= MIN_LENGTH as f64).then_some(median as usize)
 }
 

@@ -1,25 +1,71 @@
-//! Training steps: from annotations, else from what repeats.
+//! Steps: the iterations of a program's outermost working loop.
+//!
+//! ```text
+//! annotated    scopes that call themselves steps
+//! frames       what a frame says of where the program is
+//! calls        stacks -> contexts and spots
+//! walk         allocations -> moves from stack to stack
+//! regions      moves -> where the walk goes round
+//! iterations   walk -> the iterations of a loop
+//! choose       loops -> the one whose iterations are the steps
+//! levels       the loops that a reader can choose instead
+//! recording    what a recording holds: a loop, one pass, a model being loaded
+//! inferred     sizes that repeat, where there are no stacks
+//! ```
 
 mod annotated;
+mod calls;
+mod choose;
+mod frames;
 mod inferred;
+mod iterations;
+pub mod levels;
+pub mod recording;
+mod regions;
+mod walk;
 
 use crate::levels::Effect;
 use crate::pyramid::BASE_EVENTS;
 use crate::span::Span;
 use crate::stacks::Stacks;
-use crate::trace::{DeviceTrace, Series, StepSource};
+use crate::trace::{DeviceTrace, Series, Step, StepSource};
 use crate::units::{Bytes, EventIdx};
+use annotated::Scopes;
+use choose::Analysis;
 
 pub(crate) use annotated::family_name;
 
 /// Finds the steps of a device and notes where they come from.
 pub fn find(device: &mut DeviceTrace, stacks: &Stacks) {
-    if let Some(steps) = annotated::steps(device, stacks) {
-        device.steps = steps;
-        device.step_source = StepSource::Annotations;
-    } else if let Some(steps) = inferred::steps(device, stacks) {
-        device.steps = steps;
-        device.step_source = StepSource::Inferred;
+    (device.step_source, device.steps) = found(device, stacks);
+}
+
+/// Scopes that call themselves steps go first, then the loops that the stacks show, then other
+/// scopes; what repeats counts only where nothing else speaks.
+fn found(device: &DeviceTrace, stacks: &Stacks) -> (StepSource, Vec<Step>) {
+    let none = || (StepSource::None, Vec::new());
+    let scopes = Scopes::new(device, stacks);
+    if let Some(steps) = scopes.numbered() {
+        return (StepSource::Annotations, steps);
+    }
+    // One step of an optimizer: whatever repeats in it are layers and parameters.
+    if scopes.optimizer_steps() == Some(1) {
+        return none();
+    }
+    let analysis = Analysis::new(device, stacks);
+    if let Some(analysis) = &analysis {
+        let mut loops = analysis.loops();
+        if let Some(chosen) = analysis.choose(&loops) {
+            let steps = analysis.steps(&loops.swap_remove(chosen).iterations);
+            return (StepSource::Inferred, steps);
+        }
+    }
+    if let Some(steps) = scopes.repeating() {
+        return (StepSource::Annotations, steps);
+    }
+    match analysis {
+        Some(_) => none(),
+        None => inferred::steps(device).map_or_else(none, |s| (StepSource::Inferred, s)),
     }
 }
 
@@ -84,6 +130,9 @@ impl DeviceTrace {
         peak
     }
 }
+
+#[cfg(test)]
+mod programs;
 
 #[cfg(test)]
 mod tests {

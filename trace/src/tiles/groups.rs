@@ -1,15 +1,20 @@
-//! What bands there are: allocations grouped by stack, file, stream or pool.
+//! What bands there are: allocations grouped by stack, file, stream, pool or category.
 
 use super::GroupBy;
+use crate::categories::{Categories, Category};
+use crate::code::function_name;
 use crate::intervals::LiveIndex;
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
-use crate::trace::{BlockKind, DeviceTrace, PoolId, PoolSize};
+use crate::trace::{BlockIdx, BlockKind, DeviceTrace, KindIdx, PoolId, PoolSize};
 use std::hash::Hash;
 
 /// The key of the group that holds what no other band shows.
 pub const OTHER: u32 = u32::MAX;
 /// The key, when grouping by file, of allocations without a stack.
 const NO_FILE: u32 = u32::MAX - 1;
+
+/// The key, when grouping by place, of what was there before the recording.
+pub(super) const BEFORE: u32 = u32::MAX - 2;
 
 /// What mountain tiles of a device need to know besides its columns. Built once for each device
 /// and grouping (a pass over the blocks), then good for every tile: keep it.
@@ -18,15 +23,28 @@ pub struct MountainIndex {
     pub(super) group_by: GroupBy,
     pub(super) live: LiveIndex,
     /// Per kind, the group's position in `groups`.
-    pub(super) group_of_kind: Vec<u32>,
+    group_of_kind: Vec<u32>,
+    /// Where blocks from before the recording go that have no stack.
+    before: Option<Before>,
+    /// Per block, the group's position, where a block's kind does not decide.
+    of_block: Option<Vec<u8>>,
     pub(super) groups: Vec<GroupName>,
+}
+
+/// The group of what was there before the recording and has no stack.
+#[derive(Clone, Debug)]
+struct Before {
+    group: u32,
+    n_before: u32,
+    /// Per kind.
+    stackless: Vec<bool>,
 }
 
 /// Who a group is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GroupName {
     pub key: u32,
-    /// Rank by first allocation.
+    /// Rank: by first allocation, but for categories.
     pub order: u32,
     pub label: String,
 }
@@ -34,6 +52,9 @@ pub(super) struct GroupName {
 impl MountainIndex {
     /// Indexes a device's blocks.
     pub fn new(device: &DeviceTrace, group_by: GroupBy, stacks: &Stacks) -> MountainIndex {
+        if group_by == GroupBy::Category {
+            return MountainIndex::by_category(device, stacks);
+        }
         let mut grouping = Grouping::default();
         let group_of_kind = device
             .blocks
@@ -41,14 +62,52 @@ impl MountainIndex {
             .iter()
             .map(|kind| grouping.group_of(kind, group_by, stacks))
             .collect();
+        let by_place = matches!(group_by, GroupBy::Stack | GroupBy::File);
+        let n_before = device.blocks.n_preexisting;
+        let is_stackless =
+            |kind: &KindIdx| device.blocks.kinds[kind.index()].alloc_stack == StackIdx::NONE;
+        let from_before = &device.blocks.kind[..n_before as usize];
+        let before = (by_place && from_before.iter().any(is_stackless)).then(|| {
+            grouping.groups.push(group(BEFORE, FROM_BEFORE.to_owned()));
+            (grouping.groups.len() as u32 - 1, n_before)
+        });
+        let stackless = device.blocks.kinds.iter();
+        let stackless = stackless.map(|kind| kind.alloc_stack == StackIdx::NONE);
         let mut index = MountainIndex {
             group_by,
             live: LiveIndex::new(&device.blocks),
             group_of_kind,
+            before: before.map(|(group, n_before)| Before {
+                group,
+                n_before,
+                stackless: stackless.collect(),
+            }),
+            of_block: None,
             groups: grouping.groups,
         };
         index.rank_by_first_allocation(device);
         index
+    }
+
+    /// Indexes them by what they are for: the same stack makes what is kept and what is not.
+    fn by_category(device: &DeviceTrace, stacks: &Stacks) -> MountainIndex {
+        let categories = Categories::of(device, stacks);
+        let blocks = 0..device.blocks.len() as u32;
+        let of_block = blocks.map(|block| categories.get(BlockIdx(block)) as u8);
+        // In one order and one colour each, in every recording.
+        let name = |category: Category| GroupName {
+            key: category as u32,
+            order: category as u32,
+            label: category.label().to_owned(),
+        };
+        MountainIndex {
+            group_by: GroupBy::Category,
+            live: LiveIndex::new(&device.blocks),
+            group_of_kind: Vec::new(),
+            before: None,
+            of_block: Some(of_block.collect()),
+            groups: Category::ALL.map(name).into(),
+        }
     }
 
     /// What a band stands for.
@@ -56,12 +115,27 @@ impl MountainIndex {
         self.group_by
     }
 
+    /// The group of a block of some kind, as a position in `groups`.
+    #[inline]
+    pub(super) fn group_of(&self, block: u32, kind: KindIdx) -> u32 {
+        if let Some(of_block) = &self.of_block {
+            return u32::from(of_block[block as usize]);
+        }
+        match &self.before {
+            Some(before) if block < before.n_before && before.stackless[kind.index()] => {
+                before.group
+            }
+            _ => self.group_of_kind[kind.index()],
+        }
+    }
+
     fn rank_by_first_allocation(&mut self, device: &DeviceTrace) {
         const UNSEEN: u32 = u32::MAX;
         let mut rank = 0;
         self.groups.iter_mut().for_each(|g| g.order = UNSEEN);
-        for kind in &device.blocks.kind {
-            let group = &mut self.groups[self.group_of_kind[kind.index()] as usize];
+        for (block, &kind) in device.blocks.kind.iter().enumerate() {
+            let group = self.group_of(block as u32, kind) as usize;
+            let group = &mut self.groups[group];
             if group.order == UNSEEN {
                 group.order = rank;
                 rank += 1;
@@ -109,7 +183,8 @@ impl Grouping {
                     (next, pool_label(pool))
                 })
             }
-            GroupBy::None => {
+            // The categories are indexed on their own, block by block.
+            GroupBy::None | GroupBy::Category => {
                 if groups.is_empty() {
                     groups.push(group(0, "all allocations".to_owned()));
                 }
@@ -145,12 +220,17 @@ fn group(key: u32, label: String) -> GroupName {
 
 const NO_STACK: &str = "no stack recorded";
 
+/// What to call blocks from before the recording, of which the recorder kept no stack.
+pub const FROM_BEFORE: &str = "from before the recording";
+
 /// `forward model.py:12`; only the function where file or line are unknown.
 pub fn frame_label(stacks: &Stacks, frame: Frame) -> String {
-    let name = stacks.str(frame.name);
+    let name = function_name(stacks.str(frame.name));
     let file = last_components(stacks.str(frame.filename), 1);
     match (file, frame.line) {
         ("" | "??", _) => name.to_owned(),
+        // The C++ file of a function without a line says nothing.
+        (_, 0) if name.len() < stacks.str(frame.name).len() => name.to_owned(),
         (file, 0) => format!("{name} {file}"),
         (file, line) => format!("{name} {file}:{line}"),
     }
@@ -161,6 +241,14 @@ pub fn stack_label(stacks: &Stacks, stack: StackIdx) -> String {
     match stacks.headline(stack) {
         None => NO_STACK.to_owned(),
         Some(frame) => frame_label(stacks, frame),
+    }
+}
+
+/// What to call where a block was allocated, in one line.
+pub fn block_label(device: &DeviceTrace, stacks: &Stacks, block: BlockIdx) -> String {
+    match device.blocks.kind(block).alloc_stack {
+        StackIdx::NONE if block.0 < device.blocks.n_preexisting => FROM_BEFORE.to_owned(),
+        stack => stack_label(stacks, stack),
     }
 }
 

@@ -31,7 +31,7 @@ mod series;
 mod tests;
 
 pub use codec::{TileError, VERSION};
-pub use groups::{MountainIndex, OTHER, frame_label, stack_label};
+pub use groups::{FROM_BEFORE, MountainIndex, OTHER, block_label, frame_label, stack_label};
 pub use mountain::{MAX_BLOCKS, MAX_GROUPS};
 
 use crate::span::Span;
@@ -100,14 +100,17 @@ pub enum GroupBy {
     Stream,
     /// The memory pool.
     Pool,
+    /// What it is for, inferred ([`crate::categories`]).
+    Category,
     /// No groups: every allocation for itself, in allocation order.
     None,
 }
 
 impl GroupBy {
     /// All, in the order in which a menu offers them.
-    pub const ALL: [GroupBy; 5] = [
+    pub const ALL: [GroupBy; 6] = [
         GroupBy::Stack,
+        GroupBy::Category,
         GroupBy::File,
         GroupBy::Stream,
         GroupBy::Pool,
@@ -121,6 +124,7 @@ impl GroupBy {
             GroupBy::File => "file",
             GroupBy::Stream => "stream",
             GroupBy::Pool => "pool",
+            GroupBy::Category => "category",
             GroupBy::None => "none",
         }
     }
@@ -128,7 +132,7 @@ impl GroupBy {
 
 /// A name that is no grouping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a grouping: use stack, file, stream, pool or none")]
+#[error("not a grouping: use stack, category, file, stream, pool or none")]
 pub struct UnknownGroupBy;
 
 impl FromStr for GroupBy {

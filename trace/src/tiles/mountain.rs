@@ -71,7 +71,7 @@ impl View<'_> {
     /// The group of a block, as a position in the index.
     #[inline]
     fn group(&self, block: u32) -> usize {
-        self.index.group_of_kind[self.blocks.kind[block as usize].index()] as usize
+        self.index.group_of(block, self.blocks.kind[block as usize]) as usize
     }
 
     #[inline]

@@ -153,6 +153,14 @@ fn check_bands(device: &DeviceTrace, tile: &MountainTile, levels: &[[Bytes; 4]])
     }
 }
 
+/// The key of a block's band; what was there before and has no stack has one of its own.
+fn stack_key(blocks: &crate::trace::Blocks, block: BlockIdx) -> u32 {
+    match blocks.kind(block).alloc_stack {
+        StackIdx::NONE if block.0 < blocks.n_preexisting => super::groups::BEFORE,
+        stack => stack.0,
+    }
+}
+
 /// A band holds exactly the blocks of its stack that are not in the base.
 fn check_stack_bands(device: &DeviceTrace, tile: &MountainTile) {
     let end = tile.id.end_event().min(u64::from(device.events.len())) as u32;
@@ -164,9 +172,7 @@ fn check_stack_bands(device: &DeviceTrace, tile: &MountainTile) {
         .filter(|(_, g)| g.key != OTHER)
     {
         let drawn = |block: u32| tile.blocks.iter().any(|b| b.block.0 == block);
-        let mine = |block: &u32| {
-            blocks.kind(BlockIdx(*block)).alloc_stack == StackIdx(group.key) && !drawn(*block)
-        };
+        let mine = |block: &u32| stack_key(blocks, BlockIdx(*block)) == group.key && !drawn(*block);
         let whole = |block: &u32| {
             u64::from(blocks.alloc[*block as usize]) <= tile.id.first_event()
                 && blocks.free_requested[*block as usize] >= end
@@ -182,7 +188,7 @@ fn check_stack_bands(device: &DeviceTrace, tile: &MountainTile) {
             assert_eq!(group.rest_level[at], level);
         }
         for block in tile.blocks.iter().filter(|b| usize::from(b.group) == slot) {
-            assert_eq!(blocks.kind(block.block).alloc_stack.0, group.key);
+            assert_eq!(stack_key(blocks, block.block), group.key);
         }
     }
 }

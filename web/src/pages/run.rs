@@ -1,5 +1,8 @@
 //! The page of one run: its head, the controls, the timeline, and what is selected.
 
+mod failures;
+mod recording;
+
 use crate::client;
 use crate::components::badge::{BadgeView, badge};
 use crate::components::copy_for_pr::CopyForPr;
@@ -8,22 +11,27 @@ use crate::components::problem_note::ProblemNote;
 use crate::components::share::ShareButton;
 use crate::format::{self, count};
 use crate::pages::shared::OpenedLink;
+use crate::questions::answer::{Answer, ask};
 use crate::questions::{Asker, Beside, Questions, TabBar};
 use crate::timeline::drive::Source;
 use crate::timeline::panel::SelectionPanel;
 use crate::timeline::{Handle, Timeline, ticks};
 use crate::url_state::{Query, UrlState, use_view_state};
 use api::alive::AllocationFilter;
+use api::contents::Contents;
 use api::ids::RunId;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
 use api::runs::{DeviceSummary, RunDetail};
 use api::shares::ShareTarget;
 use api::view_state::{Axis, Picture, Selection, Tab, ViewState};
+use failures::Failures;
 use leptos::prelude::*;
 use leptos_router::components::A;
 use leptos_router::hooks::use_params_map;
+use recording::{Cut, RecordingStrip};
 use std::sync::Arc;
+use trace::steps::levels;
 use trace::tiles::GroupBy;
 use trace::trace::{QualityNote, Series, StepSource};
 
@@ -88,6 +96,7 @@ fn NoRun(problem: Problem, retry: Callback<()>) -> impl IntoView {
     };
     view! {
         <div class="run-page">
+            <h1 class="visually-hidden">"Run"</h1>
             {note}
             <p class="run-nothing"><A href=routes::RUNS_PAGE>"All runs"</A></p>
         </div>
@@ -128,17 +137,28 @@ fn chosen_device(run: &RunDetail, wanted: Option<u32>) -> Option<DeviceSummary> 
 fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
     let view = use_view_state();
     let wanted = Memo::new(move |_| view.state().with(|state| state.device));
-    let device = {
+    let found = {
         let run = Arc::clone(&run);
         Memo::new(move |_| chosen_device(&run, wanted.get()))
     };
+    let (contents, cut) = recorded(&id, found, view);
+    let device = Memo::new(move |_| found.get().map(|found| with_cut(found, &cut.get())));
     let asked = Arc::clone(&run);
-    let timeline = move || match device.get() {
-        None => view! { <NoDevice/> }.into_any(),
-        Some(device) if device.events == 0 => view! { <NoDevice/> }.into_any(),
-        Some(device) => {
-            let (id, run) = (id.clone(), Arc::clone(&asked));
-            view! { <DeviceView id=id run=run device=device view=view/> }.into_any()
+    let timeline = move || match (device.get(), cut.get()) {
+        (Some(device), _) if device.events == 0 => view! { <NoDevice/> }.into_any(),
+        (None, _) => view! { <NoDevice/> }.into_any(),
+        (_, Cut::Waiting) => {
+            view! { <div class="skeleton-row run-skeleton-picture"></div> }.into_any()
+        }
+        (Some(device), cut) => {
+            let run = Arc::clone(&asked);
+            let source = Source {
+                run: id.clone(),
+                device: device.device,
+                steps: cut.key(),
+            };
+            view! { <DeviceView run=run source=source device=device contents=contents view=view/> }
+                .into_any()
         }
     };
     let asking = move || view.state().with(|state| state.tab != Tab::Timeline);
@@ -156,9 +176,45 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
         <div class="run-page" class:asking=asking>
             <RunHead run=run device=device view=view/>
             {notes}
+            <RecordingStrip contents=contents cut=cut view=view/>
             {timeline}
         </div>
     }
+}
+
+/// What the recording of a device holds, once it is known, and what is taken for its steps.
+fn recorded(
+    id: &RunId,
+    device: Memo<Option<DeviceSummary>>,
+    view: UrlState<ViewState>,
+) -> (Signal<Option<Arc<Contents>>>, Memo<Cut>) {
+    let id = id.clone();
+    let ordinal = Memo::new(move |_| device.with(|d| d.as_ref().map(|d| d.device)));
+    let answer = ask::<Contents>(move || Some(routes::contents(&id, ordinal.get()?)));
+    let contents = Signal::derive(move || answer.with(Answer::shown));
+    let cut = Memo::new(move |_| {
+        let levels = answer.with(|answer| match answer {
+            Answer::There(contents) => Some(contents.levels.clone()),
+            // The run is shown all the same.
+            Answer::Failed(_) => Some(Vec::new()),
+            Answer::Unasked | Answer::Waiting(_) => None,
+        });
+        view.state()
+            .with(|state| Cut::of(state.steps.as_deref(), levels.as_deref()))
+    });
+    (contents, cut)
+}
+
+/// The device with the steps that are taken.
+fn with_cut(mut device: DeviceSummary, cut: &Cut) -> DeviceSummary {
+    if let Cut::Other(level) = cut {
+        device.steps = level.count;
+        device.step_source = match level.key.as_str() {
+            levels::ANNOTATED | levels::OPTIMIZER => StepSource::Annotations,
+            _ => StepSource::Inferred,
+        };
+    }
+    device
 }
 
 #[component]
@@ -334,6 +390,7 @@ fn DevicePicker(
             // Another device has other events and other blocks.
             *state = ViewState {
                 device,
+                steps: None,
                 window: None,
                 levels: None,
                 selection: None,
@@ -353,16 +410,13 @@ fn DevicePicker(
 
 #[component]
 fn DeviceView(
-    id: RunId,
     run: Arc<RunDetail>,
+    source: Source,
     device: DeviceSummary,
+    contents: Signal<Option<Arc<Contents>>>,
     view: UrlState<ViewState>,
 ) -> impl IntoView {
-    let source = Source {
-        run: id,
-        device: device.device,
-    };
-    let handle = Handle::new(source.clone(), &device, view);
+    let handle = Handle::new(source.clone(), &device, contents, view);
     let asker = Asker::new(run, source, &device, view);
     let beside = move |block| view! { <Beside asker=asker block=block/> }.into_any();
     // The first problem only: tiles that keep failing need not keep talking.
@@ -375,6 +429,7 @@ fn DeviceView(
         })
     };
     view! {
+        <Failures handle=handle/>
         <TabBar view=view/>
         <Controls handle=handle view=view/>
         <div class="run-body">
@@ -395,6 +450,7 @@ const fn group_name(group: GroupBy) -> &'static str {
         GroupBy::File => "file",
         GroupBy::Stream => "stream",
         GroupBy::Pool => "pool",
+        GroupBy::Category => "category (inferred)",
         GroupBy::None => "nothing",
     }
 }

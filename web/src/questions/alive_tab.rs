@@ -102,7 +102,7 @@ fn Moments(asker: Asker) -> impl IntoView {
     };
     let comparing = move || state.with(|s| s.compared_with.is_some());
     view! {
-        <div class="controls moments" role="toolbar" aria-label="Moments">
+        <div class="controls" role="toolbar" aria-label="Moments">
             <label class="control">
                 "After event"
                 <input

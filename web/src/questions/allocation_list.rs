@@ -96,7 +96,7 @@ fn table(asker: Asker, page: AllocationPage, offset: RwSignal<u64>) -> AnyView {
             </div>
         </div>
         <div class="table-frame">
-            <table class="blocks">
+            <table>
                 <thead>
                     <tr>
                         <th scope="col">"Step"</th>

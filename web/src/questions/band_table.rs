@@ -25,7 +25,7 @@ pub fn BandTable(asker: Asker, growth: Arc<Growth>) -> impl IntoView {
         .collect();
     view! {
         <div class="table-frame">
-            <table class="groups bands">
+            <table class="bands">
                 <thead>
                     <tr>
                         <th scope="col">"Group"</th>

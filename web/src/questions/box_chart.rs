@@ -97,7 +97,10 @@ pub fn BoxChart(asker: Asker, alive: Arc<Alive>) -> impl IntoView {
         <nav class="box-way" aria-label="Zoomed to"><ol>{way}</ol></nav>
         <div
             class="boxes"
-            class:flame=move || chosen.get().0 == Chart::Flame
+            data-chart=move || match chosen.get().0 {
+                Chart::Treemap => "treemap",
+                Chart::Flame => "flame",
+            }
             role="group"
             aria-label="What is alive. Arrow keys walk, Enter zooms in."
             on:keydown=walk

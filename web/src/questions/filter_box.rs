@@ -3,20 +3,11 @@
 use super::Asker;
 use api::alive::{AllocationFilter, Sort};
 use leptos::prelude::*;
+use trace::units::Bytes;
 
-/// Sizes as people type them: `4096`, `64k`, `1.5 MiB`.
-pub fn size_of(text: &str) -> Option<u64> {
-    let text = text.trim().replace([',', ' '], "").to_lowercase();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: f64 = digits.parse().ok()?;
-    let unit = match &text[digits.len()..] {
-        "" | "b" => 1.0,
-        "k" | "kb" | "kib" => 1024.0,
-        "m" | "mb" | "mib" => 1024.0 * 1024.0,
-        "g" | "gb" | "gib" => 1024.0 * 1024.0 * 1024.0,
-        _ => return None,
-    };
-    (number.is_finite() && number >= 0.0).then(|| (number * unit).round() as u64)
+/// Bytes of a size as people type it: `4096`, `64k`, `1.5 MiB`.
+fn size_of(text: &str) -> Option<u64> {
+    text.parse().ok().map(Bytes::get)
 }
 
 /// A stream handle, decimal or `0x…`.
@@ -208,18 +199,6 @@ fn Choices(asker: Asker, filter: Memo<AllocationFilter>) -> impl IntoView {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_read_as_people_type_them() {
-        let check = |text: &str, bytes| assert_eq!(size_of(text), bytes, "{text}");
-        check("4096", Some(4096));
-        check("64k", Some(64 << 10));
-        check("1.5 MiB", Some(3 << 19));
-        check("2 GB", Some(2 << 30));
-        check("", None);
-        check("much", None);
-        check("-1", None);
-    }
 
     #[test]
     fn streams_are_handles() {

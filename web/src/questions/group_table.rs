@@ -82,7 +82,7 @@ pub fn GroupTable(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
     };
     view! {
         <div class="table-frame">
-            <table class="groups">
+            <table>
                 <thead><tr>{heads}</tr></thead>
                 <tbody>{rows}</tbody>
             </table>

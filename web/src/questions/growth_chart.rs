@@ -256,7 +256,7 @@ fn level_labels(areas: &Areas) -> AnyView {
         let top = format!("{}%", areas.y(level) / SIDE * 100.0);
         view! { <span class="growth-level" style:top=top>{format::bytes(level)}</span> }
     });
-    view! { <div class="growth-levels" aria-hidden="true">{labels.collect_view()}</div> }.into_any()
+    view! { <div aria-hidden="true">{labels.collect_view()}</div> }.into_any()
 }
 
 /// The first and the last moment, and some between.

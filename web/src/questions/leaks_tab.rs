@@ -49,10 +49,16 @@ pub fn LeaksTab(asker: Asker) -> impl IntoView {
         let any = !leaks.groups.is_empty();
         any.then(|| view! { <GroupTable asker=asker leaks=leaks/> }.into_any())
     };
+    // A single pass has no steps to end.
+    let stepped = asker.device.with_value(|device| device.steps > 1);
+    let heading = match stepped {
+        true => "Alive at the end of each step",
+        false => "Alive while it was recorded",
+    };
     view! {
         {verdict}
         <div class="growth-head">
-            <h3>"Alive at the end of each step"</h3>
+            <h3>{heading}</h3>
             <DimensionChoice asker=asker chosen=growth_by choose=group_growth/>
         </div>
         {chart}
@@ -91,7 +97,7 @@ fn Headline(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
     view! {
         <header class=class>
             <IconView icon=icon/>
-            <div class="verdict-text">
+            <div>
                 <h2>{words::headline(&leaks)}</h2>
                 <p>{words::sentence(&leaks.reason)}</p>
                 <ul class="verdict-caveats muted">{caveats}</ul>

@@ -71,7 +71,7 @@ impl Asker {
     }
 
     fn path(self, of: impl FnOnce(&Source) -> String) -> String {
-        self.source.with_value(of)
+        self.source.with_value(|source| source.asks(of(source)))
     }
 
     fn last_event(self) -> EventIdx {

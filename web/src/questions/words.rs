@@ -94,11 +94,11 @@ pub fn honesty(run: &RunDetail, device: &DeviceSummary) -> Vec<(Badge, String)> 
         StepSource::Annotations => {}
         StepSource::Inferred => badges.push((
             caution("steps inferred"),
-            "Steps are inferred from what repeats: where they begin is a guess.".to_owned(),
+            "No annotation marks the steps: they are read from the program's loops.".to_owned(),
         )),
         StepSource::None => badges.push((
             caution("no steps"),
-            "Nothing marks steps, and no sequence of allocations repeats often enough.".to_owned(),
+            "Nothing marks steps, and no loop is seen that covers the recording.".to_owned(),
         )),
     }
     let concerns = [

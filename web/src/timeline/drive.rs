@@ -41,6 +41,15 @@ pub struct Source {
     pub run: RunId,
     /// CUDA ordinal of the device.
     pub device: u32,
+    /// The key of the loop whose iterations are the steps; `None`: what is found.
+    pub steps: Option<String>,
+}
+
+impl Source {
+    /// A question to it: its path, with what is taken for steps.
+    pub fn asks(&self, path: String) -> String {
+        routes::with_steps(path, self.steps.as_deref())
+    }
 }
 
 /// What the loop tells the components.
@@ -461,7 +470,7 @@ impl Driver {
     }
 
     async fn fetch_tile(&self, request: TileRequest) {
-        let Source { run, device } = &self.0.source;
+        let Source { run, device, .. } = &self.0.source;
         let path = match request {
             TileRequest::Series(id) => routes::series_tile(run, *device, id),
             TileRequest::Mountain(group, id) => routes::mountain_tile(run, *device, group, id),

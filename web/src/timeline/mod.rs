@@ -25,6 +25,7 @@ pub use ::timeline::{
 
 use crate::client;
 use crate::url_state::UrlState;
+use api::contents::Contents;
 use api::problem::Problem;
 use api::routes;
 use api::runs::DeviceSummary;
@@ -51,12 +52,17 @@ pub struct Handle {
 
 impl Handle {
     /// The timeline of a device. Ends with the owner.
-    pub fn new(source: Source, device: &DeviceSummary, view: UrlState<ViewState>) -> Handle {
+    pub fn new(
+        source: Source,
+        device: &DeviceSummary,
+        contents: Signal<Option<Arc<Contents>>>,
+        view: UrlState<ViewState>,
+    ) -> Handle {
         let outputs = Outputs::new();
         let peak = device.series[Series::Reserved as usize].peak;
         let state = view.state().get_untracked();
         let model = Model::new(device.events, peak, &state);
-        let marks_path = routes::marks(&source.run, source.device);
+        let marks_path = source.asks(routes::marks(&source.run, source.device));
         let driver = Driver::new(source, model, view, outputs);
         let handle = Handle {
             driver: StoredValue::new_local(driver),
@@ -68,6 +74,17 @@ impl Handle {
         Effect::new(move |_| {
             let state = view.state().get();
             handle.with(|driver| driver.change(|model| model.show(&state)));
+        });
+        // Passes take a lane beside the marks, whichever is there first.
+        Effect::new(move |_| {
+            let contents = contents.get();
+            let phases = contents
+                .as_ref()
+                .map_or(&[][..], |contents| contents.phases.as_slice());
+            if let Some(marks) = handle.marks.get() {
+                let marks = Arc::new(lanes::with_phases(&marks, phases));
+                handle.with(|driver| driver.change(|model| model.set_marks(marks)));
+            }
         });
         leptos::task::spawn_local(async move {
             handle.receive_marks(client::get::<Marks>(&marks_path).await);
@@ -81,9 +98,7 @@ impl Handle {
     fn receive_marks(self, answer: Result<Marks, Problem>) {
         match answer {
             Ok(marks) => {
-                let marks = Arc::new(marks);
-                self.with(|driver| driver.change(|model| model.set_marks(Arc::clone(&marks))));
-                let _ = self.marks.try_set(Some(marks));
+                let _ = self.marks.try_set(Some(Arc::new(marks)));
             }
             // The picture stands without them.
             Err(problem) => {

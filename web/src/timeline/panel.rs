@@ -14,6 +14,7 @@ use api::timeline::{BlockDetail, FrameText, TensorDetail};
 use api::view_state::{Selection, ViewState};
 use leptos::prelude::*;
 use std::sync::Arc;
+use trace::code::is_framework;
 use trace::trace::{BlockIdx, Origin, PoolId, PoolSize};
 use trace::units::{EventIdx, Micros};
 
@@ -74,7 +75,7 @@ fn fetched(handle: Handle, block: BlockIdx) -> RwSignal<Loaded> {
     let loaded = RwSignal::new(Loaded::Loading);
     let path = handle.with(|driver| {
         let source = driver.source();
-        routes::block(&source.run, source.device, block)
+        source.asks(routes::block(&source.run, source.device, block))
     });
     if let Some(path) = path {
         leptos::task::spawn_local_scoped_with_cancellation(async move {
@@ -128,7 +129,11 @@ fn BlockFacts(handle: Handle, detail: Arc<BlockDetail>) -> impl IntoView {
             {size.to_string()} <small>{format::exact_bytes(size.get())}</small>
         </p>
         <dl class="facts">{facts.into_iter().map(fact).collect_view()}</dl>
-        <StackView title="Allocated at" frames=detail.alloc_stack.clone()/>
+        <StackView
+            title="Allocated at"
+            frames=detail.alloc_stack.clone()
+            from_before=detail.alloc.is_none()
+        />
         {(!detail.free_stack.is_empty())
             .then(|| view! { <StackView title="Freed at" frames=detail.free_stack.clone()/> })}
     }
@@ -272,25 +277,25 @@ fn short_path(path: &str) -> &str {
     }
 }
 
-/// Code that is the framework's own: shown, but not where the eye should land.
-fn is_framework(path: &str) -> bool {
-    ["site-packages/torch/", "/torch/", "c10/", "aten/", "??"]
-        .iter()
-        .any(|part| path.contains(part))
-        || path.is_empty()
-}
-
 #[component]
-fn StackView(title: &'static str, frames: Vec<FrameText>) -> impl IntoView {
+fn StackView(
+    title: &'static str,
+    frames: Vec<FrameText>,
+    /// Whether the block was there before the recording.
+    #[prop(optional)]
+    from_before: bool,
+) -> impl IntoView {
     let text = stack_text(&frames);
-    let own = frames.iter().position(|f| !is_framework(&f.filename));
+    let own = frames
+        .iter()
+        .position(|f| !is_framework(&f.filename, f.line));
     let empty = frames.is_empty();
     let rows = frames.into_iter().enumerate().map(|(i, frame)| {
         let place = match frame.line {
             0 => short_path(&frame.filename).to_owned(),
             line => format!("{}:{line}", short_path(&frame.filename)),
         };
-        let framework = is_framework(&frame.filename);
+        let framework = is_framework(&frame.filename, frame.line);
         view! {
             <li class:framework=framework class:own=own == Some(i)>
                 <code>{frame.name}</code>
@@ -307,7 +312,11 @@ fn StackView(title: &'static str, frames: Vec<FrameText>) -> impl IntoView {
             </header>
             {empty
                 .then(|| {
-                    view! { <p class="muted">"No stack was recorded for this allocation."</p> }
+                    let why = match from_before {
+                        true => "From before the recording: nobody saw it allocated.",
+                        false => "No stack was recorded for this allocation.",
+                    };
+                    view! { <p class="muted">{why}</p> }
                 })}
             <ol>{rows}</ol>
         </section>
@@ -585,7 +594,7 @@ mod tests {
     fn a_path_keeps_its_telling_end() {
         assert_eq!(short_path("/a/b/models/llama.py"), "models/llama.py");
         assert_eq!(short_path("train.py"), "train.py");
-        assert!(is_framework("/x/site-packages/torch/nn/functional.py"));
-        assert!(!is_framework("/home/me/train.py"));
+        assert!(is_framework("/x/site-packages/torch/nn/functional.py", 9));
+        assert!(!is_framework("/home/me/train.py", 9));
     }
 }

@@ -152,7 +152,7 @@ fn moment_at_pointer(handle: Handle) -> RwSignal<Option<Moment>> {
 fn ask(handle: Handle, event: EventIdx, moment: RwSignal<Option<Moment>>) {
     let Some(path) = handle.with(|driver| {
         let source = driver.source();
-        routes::moment(&source.run, source.device, event)
+        source.asks(routes::moment(&source.run, source.device, event))
     }) else {
         return;
     };

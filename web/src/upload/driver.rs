@@ -3,7 +3,7 @@
 //! One at a time: the server parses while bytes arrive, so two files would only share its time.
 
 use crate::client::{self, Method};
-use crate::clock;
+use crate::clock::{self, sleep};
 use crate::upload::queue::{self, Change, Item, LocalId, Novelty};
 use crate::upload::transfer::{Answer, Transfer};
 use api::ids::{RunId, UploadId};
@@ -208,11 +208,25 @@ impl Uploads {
             Answer::Http {
                 status: 200..=299,
                 body,
+                ..
             } => self.finish(id, &upload, &body).await,
-            Answer::Http { status, body } => {
+            Answer::Http {
+                status,
+                body,
+                retry,
+            } => {
                 let problem = client::problem_in(status, &body);
-                client::notice(&problem);
-                Err(problem)
+                let Some(wait) = client::worth_waiting(&problem, retry.as_deref()) else {
+                    client::notice(&problem);
+                    return Err(problem);
+                };
+                client::busy(&problem);
+                sleep(wait).await;
+                match self.is_open(id) {
+                    true => Box::pin(self.upload(id)).await,
+                    // Cancelled meanwhile.
+                    false => Ok(()),
+                }
             }
         }
     }
@@ -278,15 +292,4 @@ fn gone() -> Problem {
         detail: "This page no longer holds the file; choose it again.".to_owned(),
         offset: None,
     }
-}
-
-async fn sleep(time: Duration) {
-    let promise = js_sys::Promise::new(&mut |resolve, _| {
-        set_timeout(
-            move || drop(resolve.call0(&wasm_bindgen::JsValue::NULL)),
-            time,
-        );
-    });
-    // Never rejects: only its resolving function was handed out.
-    let _ = wasm_bindgen_futures::JsFuture::from(promise).await;
 }

@@ -16,6 +16,8 @@ pub enum Answer {
         status: u16,
         /// And this body.
         body: String,
+        /// And what it says of trying again.
+        retry: Option<String>,
     },
     /// The connection was lost, refused, or closed early by the server.
     Lost,
@@ -80,9 +82,11 @@ impl Transfer {
             0 => Answer::Lost,
             status => {
                 let body = self.request.response_text().ok().flatten();
+                let retry = self.request.get_response_header("Retry-After");
                 Answer::Http {
                     status,
                     body: body.unwrap_or_default(),
+                    retry: retry.ok().flatten(),
                 }
             }
         }

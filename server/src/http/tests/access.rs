@@ -1,14 +1,19 @@
 //! Who gets in.
 
-use super::{Server, request};
+use super::{Answer, Server, packed_snapshot, request};
 use crate::config::Token;
 use api::problem::ProblemCode;
-use api::runs::{Access, ServerInfo};
+use api::routes;
+use api::runs::{Access, FinishedUpload, ServerInfo, Sessions};
 use axum::body::Body;
 use axum::http::{HeaderName, Method, Request, StatusCode, header};
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+const TOKEN: &str = "correct-horse-battery-staple-0001";
 
 async fn guarded() -> Server {
-    Server::with(|config| config.token = Some(Token::new("correct-horse").unwrap())).await
+    Server::with(|config| config.token = Some(Token::new(TOKEN).unwrap())).await
 }
 
 async fn get_with(server: &Server, path: &str, name: HeaderName, value: &str) -> StatusCode {
@@ -41,29 +46,143 @@ async fn a_token_is_needed_for_everything_but_the_page() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_token_works_as_bearer_and_typed_once() {
     let server = guarded().await;
-    let bearer = async |value| get_with(&server, "/api/runs", header::AUTHORIZATION, value).await;
-    assert_eq!(bearer("Bearer correct-horse").await, StatusCode::OK);
-    assert_eq!(bearer("bearer correct-horse").await, StatusCode::OK);
+    let bearer =
+        async |value: &str| get_with(&server, "/api/runs", header::AUTHORIZATION, value).await;
+    assert_eq!(bearer(&format!("Bearer {TOKEN}")).await, StatusCode::OK);
+    assert_eq!(bearer(&format!("bearer {TOKEN}")).await, StatusCode::OK);
     assert_eq!(bearer("Bearer wrong-horse").await, StatusCode::UNAUTHORIZED);
-    assert_eq!(bearer("correct-horse").await, StatusCode::UNAUTHORIZED);
+    assert_eq!(bearer(TOKEN).await, StatusCode::UNAUTHORIZED);
 
     let wrong = server
         .json(Method::POST, "/api/session", r#"{"token":"wrong"}"#)
         .await;
     assert_eq!(wrong.problem().code, ProblemCode::Unauthorized);
-    let right = server
-        .json(Method::POST, "/api/session", r#"{"token":"correct-horse"}"#)
-        .await;
-    let cookie = right.expect(StatusCode::NO_CONTENT).headers[header::SET_COOKIE].clone();
-    let cookie = cookie.to_str().unwrap();
+    let cookie = sign_in(&server).await;
     assert!(
         cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"),
         "{cookie}"
     );
-    assert!(!cookie.contains("correct-horse"), "{cookie}");
-    let pair = format!("other=1; {}", cookie.split(';').next().unwrap());
+    assert!(!cookie.contains(TOKEN), "{cookie}");
+    let pair = format!("other=1; {}", pair_of(&cookie));
     let status = get_with(&server, "/api/runs", header::COOKIE, &pair).await;
     assert_eq!(status, StatusCode::OK);
+}
+
+/// Types the token; the cookie that comes back.
+async fn sign_in(server: &Server) -> String {
+    let body = format!(r#"{{"token":"{TOKEN}"}}"#);
+    let right = server.json(Method::POST, "/api/session", &body).await;
+    let cookie = right.expect(StatusCode::NO_CONTENT).headers[header::SET_COOKIE].clone();
+    cookie.to_str().unwrap().to_owned()
+}
+
+fn pair_of(cookie: &str) -> &str {
+    cookie.split(';').next().unwrap()
+}
+
+async fn send_with(server: &Server, method: Method, path: &str, cookie: &str) -> Answer {
+    let request = request(method, path).header(header::COOKIE, pair_of(cookie));
+    server.send(request.body(Body::empty()).unwrap()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_browser_has_a_session_of_its_own_that_can_be_ended() {
+    let server = guarded().await;
+    let (one, two) = (sign_in(&server).await, sign_in(&server).await);
+    assert_ne!(one, two);
+    let list = send_with(&server, Method::GET, "/api/sessions", &one).await;
+    let sessions = list.expect(StatusCode::OK).read::<Sessions>().sessions;
+    assert_eq!(sessions.len(), 2);
+    assert_eq!(sessions.iter().filter(|session| session.current).count(), 1);
+    // Its own by logging out, another's by revoking it.
+    let out = send_with(&server, Method::DELETE, "/api/session", &one).await;
+    let gone = out.expect(StatusCode::NO_CONTENT).headers[header::SET_COOKIE].clone();
+    assert!(gone.to_str().unwrap().contains("Max-Age=0"));
+    let status = async |cookie: &str| {
+        let answer = send_with(&server, Method::GET, "/api/runs", cookie).await;
+        answer.status
+    };
+    assert_eq!(status(&one).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(status(&two).await, StatusCode::OK);
+    let list: Sessions = send_with(&server, Method::GET, "/api/sessions", &two)
+        .await
+        .read();
+    let path = routes::session(&list.sessions[0].id);
+    let revoked = send_with(&server, Method::DELETE, &path, &two).await;
+    revoked.expect(StatusCode::NO_CONTENT);
+    assert_eq!(status(&two).await, StatusCode::UNAUTHORIZED);
+    let again = send_with(&server, Method::DELETE, &path, &sign_in(&server).await).await;
+    again.expect(StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cookies_are_secure_where_the_public_address_is() {
+    assert!(!sign_in(&guarded().await).await.contains("Secure"));
+    let server = Server::with(|config| {
+        config.token = Some(Token::new(TOKEN).unwrap());
+        config.public_url = Some("https://tidemark.example".parse().unwrap());
+    });
+    assert!(sign_in(&server.await).await.ends_with("; Secure"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guessing_is_slowed_and_counted_and_holds_up_no_session() {
+    let server = guarded().await;
+    let cookie = sign_in(&server).await;
+    let (server, mut tries) = (Arc::new(server), JoinSet::new());
+    for n in 0..200 {
+        let server = Arc::clone(&server);
+        tries.spawn(async move {
+            if n % 2 == 0 {
+                let value = format!("Bearer wrong-{n}");
+                return get_with(&server, "/api/runs", header::AUTHORIZATION, &value).await;
+            }
+            let body = format!(r#"{{"token":"wrong-{n}"}}"#);
+            server
+                .json(Method::POST, "/api/session", &body)
+                .await
+                .status
+        });
+    }
+    let answers = tries.join_all().await;
+    let count = |status| answers.iter().filter(|&&answer| answer == status).count();
+    let looked_at = count(StatusCode::UNAUTHORIZED);
+    assert!((10..25).contains(&looked_at), "{looked_at}");
+    assert_eq!(looked_at + count(StatusCode::TOO_MANY_REQUESTS), 200);
+    // Whoever guessed the right one now would not be told.
+    let bearer = format!("Bearer {TOKEN}");
+    let late = request(Method::GET, "/api/runs").header(header::AUTHORIZATION, bearer);
+    let late = server.send(late.body(Body::empty()).unwrap()).await;
+    assert_eq!(late.problem().code, ProblemCode::TooMany);
+    let wait: u64 = late.headers[header::RETRY_AFTER]
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!((1..=660).contains(&wait), "{wait}");
+    let list = send_with(&server, Method::GET, "/api/sessions", &cookie).await;
+    let list: Sessions = list.expect(StatusCode::OK).read();
+    assert_eq!(list.wrong as usize, looked_at);
+    assert!(list.refused as usize > 200 - looked_at);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_cannot_be_guessed_quickly_either() {
+    let server = guarded().await;
+    let mut refused = 0;
+    for n in 0..30 {
+        let path = format!("/s/{n:022}/card.svg");
+        let answer = server.get(&path).await;
+        match answer.problem().code {
+            ProblemCode::NotFound => assert_eq!(refused, 0),
+            ProblemCode::TooMany => refused += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(refused >= 15, "{refused}");
+    let body = format!(r#"{{"token":"{:022}"}}"#, 77);
+    let open = server.json(Method::POST, "/api/shares/open", &body).await;
+    assert_eq!(open.problem().code, ProblemCode::TooMany);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,12 +225,58 @@ async fn other_names_for_this_machine_are_refused_without_a_token() {
         .send(foreign("/"))
         .await
         .expect(StatusCode::FORBIDDEN);
-    // With a token, being known by a name is what the server is for.
-    guarded()
-        .await
-        .send(foreign("/"))
-        .await
-        .expect(StatusCode::OK);
+    for host in [
+        "[::1]evil.example",
+        "localhost:1@evil",
+        "localhost.evil.example",
+    ] {
+        let request = Request::get("/api/runs").header(header::HOST, host);
+        let answer = server.send(request.body(Body::empty()).unwrap()).await;
+        answer.expect(StatusCode::FORBIDDEN);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_token_only_names_of_this_server_pass_and_links_have_the_public_one() {
+    let get = |host: &str, path: &str| {
+        let request = Request::get(path).header(header::HOST, host);
+        request.body(Body::empty()).unwrap()
+    };
+    let server = guarded().await;
+    for host in [
+        "evil.example",
+        "6.6.6.6",
+        "localhost:1@evil",
+        "[::1]evil.example",
+    ] {
+        let refused = server.send(get(host, "/")).await;
+        let problem = refused.expect(StatusCode::FORBIDDEN).problem();
+        assert!(
+            problem.detail.contains("--public-url"),
+            "{}",
+            problem.detail
+        );
+    }
+    let own = crate::names::hostname();
+    server.send(get(&own, "/")).await.expect(StatusCode::OK);
+    let server = Server::with(|config| {
+        config.token = Some(Token::new(TOKEN).unwrap());
+        config.public_url = Some("https://tidemark.example".parse().unwrap());
+    });
+    let server = server.await;
+    let named = server.send(get("tidemark.example", "/")).await;
+    named.expect(StatusCode::OK);
+    let other = server.send(get(&own, "/")).await;
+    other.expect(StatusCode::FORBIDDEN);
+    let upload = request(Method::PUT, "/api/upload/a")
+        .header(header::AUTHORIZATION, format!("Bearer {TOKEN}"))
+        .body(Body::from(packed_snapshot()));
+    let finished: FinishedUpload = server.send(upload.unwrap()).await.read();
+    assert!(
+        finished.url.starts_with("https://tidemark.example/runs/"),
+        "{}",
+        finished.url
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,7 +26,11 @@ async fn a_card_is_the_same_bytes_each_time() {
         for theme in ["light", "dark"] {
             let path = format!("{}?theme={theme}", routes::card(&run, format));
             let first = file(&server, &path).await;
-            server.app.pictures.traces.forget_all();
+            server
+                .app
+                .pictures
+                .traces
+                .forget_unseen(std::time::Duration::ZERO);
             assert_eq!(file(&server, &path).await.body, first.body, "{path}");
             assert!(!seen.contains(&first.body), "{path}");
             let tag = first.headers[header::ETAG].clone();
@@ -156,7 +160,11 @@ async fn the_card_of_a_comparison_is_the_same_bytes_until_something_changes() {
             let path = routes::compare_card(&state.to_string(), format);
             let path = format!("{path}&theme={theme}");
             let first = file(&server, &path).await;
-            server.app.pictures.traces.forget_all();
+            server
+                .app
+                .pictures
+                .traces
+                .forget_unseen(std::time::Duration::ZERO);
             assert_eq!(file(&server, &path).await.body, first.body, "{path}");
             assert!(!seen.contains(&first.body), "{path}");
             let tag = first.headers[header::ETAG].clone();
@@ -270,7 +278,9 @@ async fn pages_that_everybody_may_see_unfold() {
             "{nothing}"
         );
     }
-    let guarded = |config: &mut Config| config.token = Some(Token::new("correct-horse").unwrap());
+    let guarded = |config: &mut Config| {
+        config.token = Some(Token::new("correct-horse-battery-staple-0001").unwrap())
+    };
     let server = Server::with(guarded).await;
     let page = text(&server, &format!("{}?{query}", routes::COMPARE_PAGE)).await;
     assert!(!page.contains("og:"));

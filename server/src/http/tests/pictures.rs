@@ -62,7 +62,11 @@ async fn the_first_picture_needs_no_decoding() {
     let run = sample(&server, "plain_lm").await;
     let whole = TileId::covering(0, u64::from(run.devices[0].events));
     // Without its chunks a trace cannot be decoded any more.
-    server.app.pictures.traces.forget_all();
+    server
+        .app
+        .pictures
+        .traces
+        .forget_unseen(std::time::Duration::ZERO);
     let lost = server.app.store.write_now(|writer| writer.lose_chunks());
     assert!(lost.unwrap() > 0);
     for path in [
@@ -74,7 +78,7 @@ async fn the_first_picture_needs_no_decoding() {
     }
     let finer = TileId { level: 0, index: 1 };
     let undecodable = server.get(&routes::series_tile(&run.id, 0, finer)).await;
-    undecodable.expect(StatusCode::INTERNAL_SERVER_ERROR);
+    undecodable.expect(StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,7 +88,11 @@ async fn a_stored_trace_draws_the_same_as_the_fresh_one() {
     let fresh = series_tile(&server, &run.id, TileId { level: 0, index: 1 }).await;
     let moment = routes::moment(&run.id, 0, EventIdx(77));
     let fresh_moment: Moment = server.get(&moment).await.read();
-    server.app.pictures.traces.forget_all();
+    server
+        .app
+        .pictures
+        .traces
+        .forget_unseen(std::time::Duration::ZERO);
     let lost = server.app.store.write_now(|writer| writer.lose_tiles());
     assert!(lost.unwrap() > 0);
     assert_eq!(
@@ -139,7 +147,7 @@ async fn marks_hold_steps_scopes_and_failures() {
     assert_eq!(marks.annotations_left_out, 0);
     let events: Vec<u32> = marks.ooms.iter().map(|oom| oom.event.0).collect();
     assert_eq!(events, run.devices[0].oom_events);
-    let oom = marks.ooms[0];
+    let oom = &marks.ooms[0];
     assert_eq!(oom.size.get(), 125 << 20);
     assert!(
         marks

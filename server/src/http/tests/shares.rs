@@ -13,7 +13,7 @@ use axum::http::{Method, StatusCode, header};
 use trace::tiles::{GroupBy, TileId};
 use trace::trace::BlockIdx;
 
-pub const TOKEN: &str = "correct-horse";
+pub const TOKEN: &str = "correct-horse-battery-staple-0001";
 
 /// A query as version 1 of the view state writes it. It never changes.
 const QUERY_V1: &str = "v=1&dev=0&from=12.5&to=480&low=4096&high=8388608&axis=time&group=file\
@@ -104,6 +104,7 @@ async fn a_link_without_login_opens_its_run_and_nothing_else() {
     for path in [
         routes::run(&run.id),
         routes::marks(&run.id, 0),
+        routes::contents(&run.id, 0),
         routes::series_tile(&run.id, 0, tile),
         routes::mountain_tile(&run.id, 0, GroupBy::Stack, tile),
         routes::block(&run.id, 0, BlockIdx(7)),
@@ -276,7 +277,11 @@ async fn a_redacted_link_shows_no_paths_names_or_settings() {
     assert_eq!(detail.settings, full.settings, "numbers and switches");
     assert!(detail.summary.content_hash.is_empty() && detail.summary.created_ms == 0);
     let tile = TileId::covering(0, u64::from(run.devices[0].events));
-    let mut paths = vec![routes::run(&run.id), routes::marks(&run.id, 0)];
+    let mut paths = vec![
+        routes::run(&run.id),
+        routes::marks(&run.id, 0),
+        routes::contents(&run.id, 0),
+    ];
     paths.extend(["svg", "md"].map(|format| routes::card(&run.id, format)));
     paths.extend(GroupBy::ALL.map(|group| routes::mountain_tile(&run.id, 0, group, tile)));
     paths.extend((0..200).map(|block| routes::block(&run.id, 0, BlockIdx(block))));

@@ -144,15 +144,40 @@ async fn what_others_have_announced_is_not_promised_twice() {
     })
     .await;
     let announcement = format!(r#"{{"name":"a","size":{most_of_it}}}"#);
+    // Announced, it keeps no room; begun, it does.
     let first: AnnouncedUpload = announce(&server, &announcement).await;
-    let second = server
-        .json(Method::POST, routes::UPLOADS, &announcement)
-        .await;
-    assert_eq!(second.problem().code, ProblemCode::InsufficientStorage);
-    let cancel = request(Method::DELETE, &routes::upload(&first.upload));
-    let cancelled = server.send(cancel.body(Body::empty()).unwrap()).await;
-    assert!(cancelled.status.is_success());
     announce(&server, &announcement).await;
+    let path = routes::upload(&first.upload);
+    let sending = server.put(&path, stuck());
+    let watching = async {
+        wait_for(&server, &path, "receiving").await;
+        let second = server
+            .json(Method::POST, routes::UPLOADS, &announcement)
+            .await;
+        assert_eq!(second.problem().code, ProblemCode::InsufficientStorage);
+        let cancel = request(Method::DELETE, &path);
+        let cancelled = server.send(cancel.body(Body::empty()).unwrap()).await;
+        assert!(cancelled.status.is_success());
+    };
+    tokio::join!(sending, watching);
+    announce(&server, &announcement).await;
+}
+
+/// A body that begins and never ends.
+fn stuck() -> Body {
+    let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"\x80\x04"))]);
+    Body::from_stream(first.chain(stream::pending()))
+}
+
+/// Waits until an upload is in a phase.
+async fn wait_for(server: &Server, path: &str, phase: &str) {
+    loop {
+        let text = String::from_utf8(server.get(path).await.body.to_vec()).unwrap();
+        if text.contains(phase) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -279,47 +304,117 @@ async fn progress_streams_to_the_last_word() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_third_upload_waits_for_its_turn() {
-    let server = Server::start().await;
-    let stuck = || {
-        let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"\x80\x04"))]);
-        Body::from_stream(first.chain(stream::pending()))
-    };
+async fn uploads_that_send_nothing_keep_nobody_waiting() {
+    let server = Server::with(|config| {
+        config.clients.parse_pace.over = Duration::from_millis(100);
+    });
+    let server = server.await;
     let mut paths = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..6 {
         paths.push(routes::upload(
             &announce(&server, r#"{"name":"a"}"#).await.upload,
         ));
     }
-    let watch = async {
-        loop {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            let mut phases = Vec::new();
-            for path in &paths {
-                let text = String::from_utf8(server.get(path).await.body.to_vec()).unwrap();
-                phases.push(text);
-            }
-            let count = |phase| phases.iter().filter(|text| text.contains(phase)).count();
-            if count("receiving") == 2 {
-                assert_eq!(count("waiting"), 1, "{phases:?}");
-                break;
-            }
+    let rude = futures_util::future::join_all(paths.iter().map(|path| server.put(path, stuck())));
+    let honest = async {
+        for path in &paths {
+            wait_for(&server, path, "receiving").await;
         }
+        let sent = server.put("/api/upload/honest", snapshot()).await;
+        let finished: FinishedUpload = sent.expect(StatusCode::CREATED).read();
+        assert!(!finished.known);
         for path in &paths {
             let delete = request(Method::DELETE, path).body(Body::empty()).unwrap();
             server.send(delete).await.expect(StatusCode::NO_CONTENT);
         }
     };
-    let (a, b, c) = (&paths[0], &paths[1], &paths[2]);
-    let (a, b, c, ()) = tokio::join!(
-        server.put(a, stuck()),
-        server.put(b, stuck()),
-        server.put(c, stuck()),
-        watch
-    );
-    for answer in [a, b, c] {
+    let (answers, ()) = tokio::join!(rude, honest);
+    for answer in answers {
         assert_eq!(answer.problem().code, ProblemCode::Cancelled);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_slowly_is_read_when_it_is_there_and_what_comes_too_slowly_is_not() {
+    let server = Server::with(|config| {
+        config.clients.parse_pace.over = Duration::from_millis(20);
+    });
+    let slow = Body::from_stream(slow_pieces(snapshot()));
+    let sent = server.await.put("/api/upload/slow", slow).await;
+    sent.expect(StatusCode::CREATED);
+
+    let server = Server::with(|config| config.clients.pace.over = Duration::from_millis(300));
+    let server = server.await;
+    let bytes = snapshot().into_iter().map(|byte| Bytes::from(vec![byte]));
+    let trickle = stream::iter(bytes).then(|piece| async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        Ok::<_, std::io::Error>(piece)
+    });
+    let body = Body::from_stream(trickle);
+    let refused = server.put("/api/upload/trickle", body).await;
+    let problem = refused.expect(StatusCode::REQUEST_TIMEOUT).problem();
+    assert_eq!(problem.code, ProblemCode::TooSlow);
+    assert!(
+        problem.detail.contains("slower than 16.0 KiB a second"),
+        "{}",
+        problem.detail
+    );
+    assert!(problem.detail.contains("--min-rate"), "{}", problem.detail);
+    assert_nothing_left(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn announcements_without_bodies_take_nothing_from_anybody() {
+    let server = Server::with(|config| config.upload_limit = units::Bytes(u64::MAX)).await;
+    let disk = rustix::fs::statvfs(server.data()).unwrap();
+    let large = disk.f_bavail * disk.f_frsize / 3;
+    let announcement = format!(r#"{{"name":"a","size":{large}}}"#);
+    let limit = server.app.config.clients.announcements;
+    for _ in 0..limit.each {
+        announce(&server, &announcement).await;
+    }
+    let refused = server
+        .json(Method::POST, routes::UPLOADS, &announcement)
+        .await;
+    assert_eq!(refused.problem().code, ProblemCode::TooMany);
+    assert_eq!(refused.headers[header::RETRY_AFTER], "10");
+    let honest = server.put("/api/upload/honest", snapshot()).await;
+    honest.expect(StatusCode::CREATED);
+    // Nothing of them is in the database: a start has nothing to clear up.
+    let unfinished = server.app.store.read(|reader| reader.unfinished_uploads());
+    assert_eq!(unfinished.await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_address_has_only_so_many_uploads_under_way() {
+    let server = Server::start().await;
+    let most = server.app.config.clients.uploads.each;
+    let mut paths = Vec::new();
+    for _ in 0..=most {
+        paths.push(routes::upload(
+            &announce(&server, r#"{"name":"a"}"#).await.upload,
+        ));
+    }
+    let (last, first) = paths.split_last().unwrap();
+    let rude = futures_util::future::join_all(first.iter().map(|path| server.put(path, stuck())));
+    let refused = async {
+        for path in first {
+            wait_for(&server, path, "receiving").await;
+        }
+        let refused = server.put(last, snapshot()).await;
+        assert_eq!(refused.problem().code, ProblemCode::TooMany);
+        assert!(refused.headers.contains_key(header::RETRY_AFTER));
+        for path in first {
+            let delete = request(Method::DELETE, path).body(Body::empty()).unwrap();
+            server.send(delete).await.expect(StatusCode::NO_CONTENT);
+        }
+    };
+    tokio::join!(rude, refused);
+    // What was refused can be sent again.
+    server
+        .put(last, snapshot())
+        .await
+        .expect(StatusCode::CREATED);
 }
 
 #[tokio::test(flavor = "multi_thread")]

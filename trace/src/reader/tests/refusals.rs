@@ -81,7 +81,11 @@ fn foreign_files_are_named() {
     check(b"\x1f\x8b\x08\x00", 0, "gzip");
     check(b"\x28\xb5\x2f\xfd\x00", 0, "zstd");
     check(b"\x89HDF\r\n", 0, "HDF5");
-    check(b"[1, 2]", 0, "a JSON list");
+    check(
+        b"[1, 2]",
+        6,
+        "no dictionary at the top, and no list of segments",
+    );
     check(b"(dp0\nS'segments'\n", 0, "protocol 0 or 1");
     check(b"x", 0, "neither a pickle nor JSON");
     check(&[0x80, 6, b'}', b'.'], 0, "pickle protocol 6 at byte 0");

@@ -233,6 +233,40 @@ fn segments_of_unusual_kinds() {
 }
 
 #[test]
+fn a_list_of_segments_alone_is_a_snapshot() {
+    // What `torch.cuda.memory_snapshot()` returns.
+    let block = dict(vec![
+        ("state", text("active_allocated")),
+        ("size", int(4096)),
+        ("requested_size", int(4000)),
+    ]);
+    let segment = |at: i128| {
+        dict(vec![
+            ("device", int(0)),
+            ("address", int(at)),
+            ("total_size", int(4096)),
+            ("blocks", list(vec![block.clone()])),
+        ])
+    };
+    let root = list(vec![segment(4096), segment(8192)]);
+    check(
+        &root,
+        &[
+            "segment 0:0x1000 4096 allocated 0 Large stream 0 pool (0, 0)",
+            " block 0x1000 4096 of 4000 ActiveAllocated -",
+            "segment 0:0x2000 4096 allocated 0 Large stream 0 pool (0, 0)",
+            " block 0x2000 4096 of 4000 ActiveAllocated -",
+        ],
+    );
+    let trace = crate::replay::run(read_all(&root));
+    assert_eq!(
+        trace.devices[0].summary.map(|s| s.end.0),
+        [8000, 8192, 8192, 8192]
+    );
+    assert_eq!(trace.quality[0].code, "no_events");
+}
+
+#[test]
 fn hostile_settings_are_clipped() {
     let name = "n".repeat(5_000);
     let inner = (0..3_000)

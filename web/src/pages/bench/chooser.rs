@@ -281,7 +281,7 @@ fn fields(choice: Choice) -> impl IntoView {
                 {devices}
             </fieldset>
             {field(choice, "Steps", "each its own", |s| &mut s.steps)}
-            {field(choice, "Device memory, GB", "as published", |s| &mut s.capacity)}
+            {field(choice, "Device memory, such as 24 GB", "as published", |s| &mut s.capacity)}
             {field(choice, "Recorded steps", &recorded.to_string(), |s| &mut s.recorded)}
             <p class="muted chooser-note">
                 "Every step is kept as numbers; the recorded ones, from the first, also allocation \

@@ -1,6 +1,6 @@
 //! Why a row has the status that it has: one sentence, from its numbers and its baseline's.
 
-use super::figures::{change, gigabytes, growth};
+use super::figures::{change, growth, level};
 use crate::format::count;
 use api::bench::{BenchResult, BenchRow, BenchStatus};
 
@@ -22,7 +22,7 @@ pub fn sentence(row: &BenchRow, baseline: Option<&BenchRow>) -> Option<String> {
 fn with_numbers(result: &BenchResult, sentence: &str) -> String {
     format!(
         "it would peak at {} and grow {} a step. {sentence}",
-        gigabytes(result.peak_allocated),
+        level(result.peak_allocated),
         growth(result.growth_per_step)
     )
 }
@@ -33,7 +33,7 @@ fn of_result(result: &BenchResult, beside: Option<&BenchResult>, steps: u32) -> 
         BenchStatus::OutOfMemory => format!(
             "Out of memory in step {} of {steps}, at a peak of {}.",
             result.oom_step.map_or(result.steps_run, |step| step) + 1,
-            gigabytes(result.peak_allocated)
+            level(result.peak_allocated)
         ),
         BenchStatus::Crash => format!(
             "Raised in step {} of {steps}: {}.",
@@ -172,9 +172,12 @@ pub mod tests {
     #[test]
     fn each_status_is_explained_by_the_numbers() {
         let base = row(&[], BenchStatus::Baseline, 21_444_000_000, 103.8e6);
-        assert_eq!(said(&base, &base), "Leaves +103.8 MB behind in each step.");
+        assert_eq!(
+            said(&base, &base),
+            "Leaves +98.991 MiB behind in each step."
+        );
         let fix = row(&["p3"], BenchStatus::RootCauseFix, 14_051_000_000, 33.4e6);
-        let expected = "Takes away 68 % of the growth; +33.4 MB a step are left.";
+        let expected = "Takes away 68 % of the growth; +31.853 MiB a step are left.";
         assert_eq!(said(&fix, &base), expected);
         let same = row(
             &["p1"],
@@ -184,7 +187,7 @@ pub mod tests {
         );
         assert!(said(&same, &base).starts_with("Byte for byte"));
         let lower = row(&["x"], BenchStatus::LowersPeak, 20_444_000_000, 103.8e6);
-        assert!(said(&lower, &base).starts_with("Peak −1.000 GB, but it grows"));
+        assert!(said(&lower, &base).starts_with("Peak −953.674 MiB, but it grows"));
         assert!(
             sentence(&fix, None)
                 .unwrap()
@@ -208,7 +211,7 @@ pub mod tests {
         guess.hypothesis = Some("source unavailable".to_owned());
         let said = said(&guess, &base);
         assert!(
-            said.starts_with("Source unavailable: it would peak at 10.000 GB"),
+            said.starts_with("Source unavailable: it would peak at 9.313 GiB"),
             "{said}"
         );
     }

@@ -1,26 +1,26 @@
-//! Numbers of the matrix, in the decimal units of the published table.
+//! Numbers of the matrix, with three decimals: rows differ in the last digits.
 
-/// `21.444 GB`.
-pub fn gigabytes(bytes: u64) -> String {
-    format!("{:.3} GB", bytes as f64 / 1e9)
+use trace::units::size;
+
+/// `19.971 GiB`.
+pub fn level(bytes: u64) -> String {
+    size::exact(bytes as f64)
 }
 
-/// `−7.392 GB`, `+0.101 GB`, `±0`.
+/// `−6.884 GiB`, `+96.321 MiB`, `±0`.
 pub fn change(from: u64, to: u64) -> String {
     let delta = to as f64 - from as f64;
     match delta {
         0.0 => "±0".to_owned(),
-        d if d.abs() < 5e5 => format!("{}{:.0} kB", sign(d), d.abs() / 1e3),
-        d => format!("{}{:.3} GB", sign(d), d.abs() / 1e9),
+        d => format!("{}{}", sign(d), size::exact(d.abs())),
     }
 }
 
-/// `+103.8 MB`, `0`: growth a step. Less than half a kilobyte a step is none.
+/// `+99.003 MiB`, `0`: growth a step. Less than half a kilobyte a step is none.
 pub fn growth(bytes: f64) -> String {
     match bytes {
         b if b.abs() < 500.0 => "0".to_owned(),
-        b if b.abs() < 1e5 => format!("{}{:.1} kB", sign(b), b.abs() / 1e3),
-        b => format!("{}{:.1} MB", sign(b), b.abs() / 1e6),
+        b => format!("{}{}", sign(b), size::exact(b.abs())),
     }
 }
 
@@ -42,14 +42,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_as_in_the_published_table() {
-        assert_eq!(gigabytes(20_308_000_000), "20.308 GB");
-        assert_eq!(change(20_308_000_000, 13_283_000_000), "−7.025 GB");
-        assert_eq!(change(13_283_000_000, 14_290_000_000), "+1.007 GB");
+    fn numbers_show_what_rows_differ_by() {
+        assert_eq!(level(20_308_000_000), "18.913 GiB");
+        assert_eq!(change(20_308_000_000, 13_283_000_000), "−6.543 GiB");
+        assert_eq!(change(13_283_000_000, 14_290_000_000), "+960.350 MiB");
         assert_eq!(change(5, 5), "±0");
-        assert_eq!(change(1_000_000, 996_000), "−4 kB");
-        assert_eq!(growth(103_812_000.0), "+103.8 MB");
-        assert_eq!(growth(-2_400.0), "−2.4 kB");
+        assert_eq!(change(1_000_000, 996_000), "−3.906 KiB");
+        assert_eq!(growth(103_812_000.0), "+99.003 MiB");
+        assert_eq!(growth(-2_400.0), "−2.344 KiB");
         assert_eq!(growth(12.0), "0");
         assert_eq!(seconds(0.0352), "35.2 ms");
     }

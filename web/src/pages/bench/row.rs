@@ -2,7 +2,7 @@
 
 use super::bench_state::{baseline, patch, set_label};
 use super::explain::sentence;
-use super::figures::{change, gigabytes, growth};
+use super::figures::{change, growth, level};
 use super::matrix::{Shared, compare_link};
 use super::spark::{self, Range, points};
 use crate::components::icon::{Icon, IconView};
@@ -101,13 +101,13 @@ fn cells(shared: Shared, pair: &Pair) -> AnyView {
         Some(run) => {
             let title = "Open its recording".to_owned();
             view! {
-                <A href=routes::run_page(run) attr:class="bench-run" attr:title=title>
+                <A href=routes::run_page(run) attr:title=title>
                     {shown}
                 </A>
             }
             .into_any()
         }
-        None => view! { <span class="bench-run">{shown}</span> }.into_any(),
+        None => view! { <span>{shown}</span> }.into_any(),
     };
     view! {
         <td role="cell" data-column="patch">
@@ -171,7 +171,7 @@ fn peaks(pair: &Pair) -> AnyView {
             format::bytes(result.peak_reserved)
         );
         let peak = result.peak_allocated;
-        shown.push(number("computed", gigabytes(peak), title, share(peak)));
+        shown.push(number("computed", level(peak), title, share(peak)));
     }
     for (kind, known) in [
         ("measured", &pair.row.measured),
@@ -180,7 +180,7 @@ fn peaks(pair: &Pair) -> AnyView {
         let Some(known) = known else { continue };
         match (known.peak_allocated, &known.note) {
             (Some(peak), _) => {
-                shown.push(number(kind, gigabytes(peak), source(known), share(peak)));
+                shown.push(number(kind, level(peak), source(known), share(peak)));
             }
             (None, Some(note)) => {
                 let title = known.source.clone();
@@ -277,8 +277,8 @@ fn sparkline(pair: &Pair) -> Option<AnyView> {
     let (first, last) = (pair.row.spark.first()?, pair.row.spark.last()?);
     let label = format!(
         "Allocated at the end of steps: from {} to {}",
-        gigabytes(*first),
-        gigabytes(*last)
+        level(*first),
+        level(*last)
     );
     Some(
         view! {
@@ -327,7 +327,7 @@ fn status(shared: Shared, pair: &Pair, label: &str) -> AnyView {
         }
         BenchRowState::Failed { reason } => {
             let text = view! { <p>{format!("No result: {reason}.")}</p> }.into_any();
-            (plain_badge("badge bench-bad", "FAILED"), rerun(), text)
+            (plain_badge("badge bad", "FAILED"), rerun(), text)
         }
         BenchRowState::Cancelled => {
             let badge = plain_badge("badge", "CANCELLED");
@@ -382,10 +382,8 @@ fn act(
 
 fn badge(status: BenchStatus) -> impl IntoView {
     let class = match status {
-        BenchStatus::RootCauseFix | BenchStatus::PreventsCrash => "badge bench-good",
-        BenchStatus::OutOfMemory | BenchStatus::Crash | BenchStatus::Corruption => {
-            "badge bench-bad"
-        }
+        BenchStatus::RootCauseFix | BenchStatus::PreventsCrash => "badge good",
+        BenchStatus::OutOfMemory | BenchStatus::Crash | BenchStatus::Corruption => "badge bad",
         BenchStatus::Baseline | BenchStatus::NotReproducible => "badge",
         BenchStatus::LowersPeak => "badge new",
     };
@@ -423,8 +421,8 @@ fn running(shared: Shared, row: &BenchRow) -> AnyView {
             step => format!(
                 "step {step} of {} · {} now, {} at most",
                 progress.steps,
-                gigabytes(progress.allocated),
-                gigabytes(progress.peak)
+                level(progress.allocated),
+                level(progress.peak)
             ),
         }
     };

@@ -2,6 +2,7 @@
 
 use api::bench::{BenchCatalog, BenchChoice, BenchConfig, DeviceKind, StartBench};
 use std::collections::BTreeSet;
+use trace::units::Bytes;
 
 /// A line of the matrix of choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,7 +129,7 @@ pub struct Settings {
     pub device: DeviceKind,
     /// Steps; empty for each configuration's own number.
     pub steps: String,
-    /// Device memory in decimal gigabytes; empty for the configuration's own.
+    /// Device memory as a size; empty for the configuration's own.
     pub capacity: String,
     /// Steps recorded event by event; empty for the server's default.
     pub recorded: String,
@@ -179,11 +180,12 @@ fn number(what: &str, text: &str, most: u32) -> Result<Option<u32>, String> {
 }
 
 fn capacity(text: &str) -> Result<Option<u64>, String> {
+    const SMALLEST: Bytes = Bytes::mib(16);
     match text.trim() {
         "" => Ok(None),
-        text => match text.parse::<f64>() {
-            Ok(gb) if (0.02..=10_000.0).contains(&gb) => Ok(Some((gb * 1e9) as u64)),
-            _ => Err("Memory: decimal gigabytes, such as 24 or 0.5.".to_owned()),
+        text => match text.parse::<Bytes>() {
+            Ok(size) if size >= SMALLEST => Ok(Some(size.get())),
+            _ => Err("Memory: a size such as 24 GB or 512 MiB.".to_owned()),
         },
     }
 }
@@ -282,11 +284,11 @@ mod tests {
             ..Settings::default()
         };
         check(with("", ""), Ok(()));
-        check(with("100", "23.6"), Ok(()));
+        check(with("100", "23.6GB"), Ok(()));
         check(with("0", ""), Err("Steps: a whole number from 1 to 100."));
         check(
             with("", "lots"),
-            Err("Memory: decimal gigabytes, such as 24 or 0.5."),
+            Err("Memory: a size such as 24 GB or 512 MiB."),
         );
     }
 }

@@ -3,7 +3,7 @@
 use super::behind::behind;
 use super::bench_state::set_label;
 use super::chain::{Bar, Chain, Link, Measure, chain};
-use super::figures::{gigabytes, growth};
+use super::figures::{growth, level};
 use api::bench::{Bench, BenchCatalog, BenchConfig, BenchRow};
 use leptos::prelude::*;
 
@@ -101,7 +101,7 @@ fn line(
 ) -> AnyView {
     view! {
         <li class="waterfall-line">
-            <span class="waterfall-label">{label}</span>
+            <span>{label}</span>
             <svg
                 class="waterfall-bar"
                 viewBox="0 0 100 10"
@@ -126,7 +126,7 @@ fn line(
 fn value(measure: Measure, bytes: f64) -> String {
     match measure {
         Measure::Growth => growth(bytes),
-        Measure::End | Measure::Peak => gigabytes(bytes as u64),
+        Measure::End | Measure::Peak => level(bytes as u64),
     }
 }
 
@@ -134,6 +134,6 @@ fn signed(measure: Measure, bytes: f64) -> String {
     let sign = if bytes < 0.0 { "−" } else { "+" };
     match measure {
         Measure::Growth => growth(bytes),
-        Measure::End | Measure::Peak => format!("{sign}{}", gigabytes(bytes.abs() as u64)),
+        Measure::End | Measure::Peak => format!("{sign}{}", level(bytes.abs() as u64)),
     }
 }

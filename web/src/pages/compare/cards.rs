@@ -78,8 +78,8 @@ fn Card(focus: Focus, run: usize) -> impl IntoView {
     };
     let gate = focus.with_against(run, |against| {
         let (class, word) = match against.gate.outcome {
-            Outcome::Pass => ("badge gate-pass", "passes the gate"),
-            Outcome::Regression => ("badge gate-fail", "regression"),
+            Outcome::Pass => ("badge good", "passes the gate"),
+            Outcome::Regression => ("badge bad", "regression"),
             Outcome::CannotTell => ("badge caution", "cannot tell"),
         };
         let findings = against.gate.findings.iter();

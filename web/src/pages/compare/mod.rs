@@ -1,6 +1,7 @@
 //! The page that holds two to eight runs against one another; with fewer, what to pick.
 
 mod cards;
+mod categories;
 mod curves;
 mod head;
 mod multiples;
@@ -23,6 +24,7 @@ use api::routes;
 use api::shares::ShareTarget;
 use api::view_state::BadViewState;
 use cards::{Cards, Conditions};
+use categories::CategoryChanges;
 use curves::CurvesSource;
 use head::{Chooser, MorePicks};
 use leptos::prelude::*;
@@ -196,7 +198,7 @@ impl Focus {
     fn page_of(self, run: usize) -> Option<RunId> {
         let comparison = self.comparison();
         let id = comparison.runs.get(run)?.id.clone();
-        id.filter(|_| !self.link.is_all())
+        id.filter(|_| !self.link.is_all_here())
     }
 
     /// The whole comparison.
@@ -249,6 +251,7 @@ fn ComparisonView(comparison: Arc<Comparison>, view: UrlState<CompareState>) -> 
     view! {
         <Conditions focus=focus/>
         <Cards focus=focus/>
+        <CategoryChanges focus=focus/>
         <Picture focus=focus source=source/>
         <Multiples focus=focus source=source/>
         <div class="compare-tables">

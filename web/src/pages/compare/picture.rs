@@ -422,7 +422,7 @@ fn Values(stage: Stage) -> impl IntoView {
         let delta = readout.with(|readout| readout.as_ref().and_then(|r| r.difference))?;
         let name = stage.focus.name(stage.focus.against.get());
         Some(view! {
-            <p class="values-difference" title=exact_difference(delta)>
+            <p title=exact_difference(delta)>
                 {format!("{name} holds ")}
                 <strong>{super::cards::change(delta as f64)}</strong>
                 " against the baseline here"

@@ -85,7 +85,7 @@ pub fn SiteTable(focus: Focus) -> impl IntoView {
             .collect_view()
     };
     view! {
-        <section class="compare-sites" aria-labelledby="sites-title">
+        <section aria-labelledby="sites-title">
             <h2 id="sites-title">"Differences by stack"</h2>
             <p class="muted" role="status">{count}</p>
             <SiteControls focus=focus/>
@@ -416,6 +416,6 @@ mod tests {
     #[test]
     fn a_band_has_an_address() {
         let run = "run_a".parse().unwrap();
-        assert_eq!(band_page(&run, 1, 17), "/runs/run_a?v=3&dev=1&sel=g17");
+        assert_eq!(band_page(&run, 1, 17), "/runs/run_a?v=4&dev=1&sel=g17");
     }
 }

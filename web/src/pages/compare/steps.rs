@@ -52,7 +52,7 @@ pub fn StepTable(focus: Focus) -> impl IntoView {
         )
     };
     view! {
-        <section class="compare-steps" aria-labelledby="steps-title">
+        <section aria-labelledby="steps-title">
             <h2 id="steps-title">"Step by step"</h2>
             <p class="muted">"Allocated; baseline → the run looked at"</p>
             {content}

@@ -25,8 +25,17 @@ pub struct OpenedLink(pub RwSignal<Option<Share>>);
 impl OpenedLink {
     /// Whether whoever looks may see what the link opens and no other page. Tracks.
     pub fn is_all(self) -> bool {
-        let is_all = |share: &Share| share.kind == ShareKind::Capability;
-        self.0.with(|share| share.as_ref().is_some_and(is_all))
+        self.0.with(Self::opens_no_more)
+    }
+
+    /// The same on a page that the link opened: it stays that link's.
+    pub fn is_all_here(self) -> bool {
+        self.0.with_untracked(Self::opens_no_more)
+    }
+
+    fn opens_no_more(share: &Option<Share>) -> bool {
+        let share = share.as_ref();
+        share.is_some_and(|share| share.kind == ShareKind::Capability)
     }
 }
 
@@ -102,7 +111,12 @@ fn Refused(problem: Problem, retry: Callback<()>) -> impl IntoView {
         }
         _ => view! { <ProblemNote problem=problem retry=retry/> }.into_any(),
     };
-    view! { <div class="run-page link-refused">{note}</div> }
+    view! {
+        <div class="run-page link-refused">
+            <h1 class="visually-hidden">"Link"</h1>
+            {note}
+        </div>
+    }
 }
 
 /// The view of an open link. An address without a query is as it was handed on: it gets the

@@ -1,6 +1,9 @@
-//! Quantities with a unit: bytes, microseconds, event indexes, device addresses.
+//! Quantities with a unit: bytes, microseconds, event indexes, device addresses. How bytes are
+//! written and read is in [`size`].
 //!
 //! No public signature of this crate carries a naked number where one of these fits.
+
+pub mod size;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -77,27 +80,6 @@ impl Sum for Bytes {
     }
 }
 
-/// Binary prefixes with three significant digits: `512 B`, `1.50 GiB`.
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-        let mut value = self.0 as f64;
-        let mut unit = 0;
-        // 999.5 would print as "1000": move on to the next unit, where it is "0.98".
-        while value >= 999.5 && unit + 1 < UNITS.len() {
-            value /= 1024.0;
-            unit += 1;
-        }
-        let digits = match value {
-            _ if unit == 0 => 0,
-            v if v < 9.995 => 2,
-            v if v < 99.95 => 1,
-            _ => 0,
-        };
-        write!(f, "{value:.digits$} {}", UNITS[unit])
-    }
-}
-
 /// Microseconds since the Unix epoch. A label of an event, never its order: a quarter of the
 /// events of a real trace share their timestamp with another.
 #[derive(
@@ -139,24 +121,5 @@ pub struct DeviceAddr(pub u64);
 impl fmt::Display for DeviceAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}", self.0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_print_three_significant_digits_with_binary_prefixes() {
-        let check = |bytes: u64, expected: &str| assert_eq!(Bytes(bytes).to_string(), expected);
-        check(0, "0 B");
-        check(512, "512 B");
-        check(999, "999 B");
-        check(1000, "0.98 KiB");
-        check(1024, "1.00 KiB");
-        check(10 << 10, "10.0 KiB");
-        check(1_610_612_736, "1.50 GiB");
-        check(120 << 30, "120 GiB");
-        check(u64::MAX, "16.0 EiB");
     }
 }

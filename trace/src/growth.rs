@@ -1,4 +1,9 @@
-//! Growth per step: least squares from a settled step on, with its error.
+//! Growth per step: the one definition of "bytes a step".
+//!
+//! Least squares through *allocated* at the ends of whole steps, from a settled step on, with its
+//! 95 % interval. Where a leak is proven block by block, the sum of its groups is exact, and the
+//! fit is not: [`Growth::proven`] says which of the two is told, so that a list, a page, a card, a
+//! comparison and a bench all tell the same.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +25,9 @@ pub struct Growth {
     pub steps: u32,
 }
 
+/// Growth within this share of what is proven is the same.
+const SAME: f64 = 0.005;
+
 impl Growth {
     /// The growth of levels at the ends of steps; `None` with fewer than two settled steps.
     pub fn of(ends: &[u64]) -> Option<Growth> {
@@ -32,6 +40,22 @@ impl Growth {
             steps: (ends.len() - from) as u32,
         })
     }
+
+    /// This growth where `proven` bytes a step are known to be kept. What is proven is told where
+    /// the fit does not contradict it: a fit over few or uneven steps is far off by itself. Where
+    /// the level rises by more than its error allows, the level is told, and something else grows
+    /// too.
+    pub fn proven(self, proven: f64) -> Growth {
+        let more = self.slope - proven;
+        let error = self.error.unwrap_or(f64::INFINITY);
+        match more > error.max(SAME * proven) {
+            true => self,
+            false => Growth {
+                slope: proven,
+                ..self
+            },
+        }
+    }
 }
 
 /// The position of the first settled step of `n`.
@@ -41,9 +65,12 @@ pub fn settled(n: usize) -> usize {
 
 /// A line through values at 0, 1, 2 …
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Line {
+pub struct Line {
+    /// Value at 0.
     pub at_zero: f64,
+    /// Rise from one value to the next.
     pub slope: f64,
+    /// Half of the 95 % interval of the slope; `None` with fewer than three values.
     pub error: Option<f64>,
 }
 
@@ -81,6 +108,7 @@ impl Line {
         Some(Line { error, ..line })
     }
 
+    /// Value at `x`.
     pub fn at(&self, x: f64) -> f64 {
         self.at_zero + self.slope * x
     }
@@ -88,7 +116,7 @@ impl Line {
 
 /// How far values lie from their own trend: largest residual minus smallest, bytes. What the steps
 /// of one run differ by among themselves is the least that two runs may differ by.
-pub(super) fn wobble(values: &[u64]) -> u64 {
+pub(crate) fn wobble(values: &[u64]) -> u64 {
     let Some(line) = Line::fit(values) else {
         return 0;
     };
@@ -123,6 +151,25 @@ mod tests {
         assert_eq!((growth.from_step, growth.steps), (5, 15));
         assert!((growth.slope - 10.0).abs() < 1e-9);
         assert!(growth.error.unwrap() < 1e-6);
+    }
+
+    #[test]
+    fn what_is_proven_is_told_unless_the_level_says_more() {
+        let growth = |slope: f64, error: Option<f64>| Growth {
+            slope,
+            error,
+            from_step: 1,
+            steps: 3,
+        };
+        let check = |slope, error, proven, expected| {
+            assert_eq!(growth(slope, error).proven(proven).slope, expected);
+        };
+        check(101.0, Some(5.0), 100.0, 100.0);
+        check(120.0, Some(5.0), 100.0, 120.0);
+        check(120.0, None, 100.0, 100.0);
+        check(100.4, Some(0.0), 100.0, 100.0);
+        // Something else shrinks: what leaks goes on leaking.
+        check(20.0, Some(5.0), 100.0, 100.0);
     }
 
     #[test]

@@ -1,0 +1,144 @@
+//! Cards that were drawn, and places for those that are being drawn: a card is drawn once however
+//! many ask for it, and cards alone never take all cores.
+
+use crate::clients::limits::Share;
+use crate::clients::{ClientAddress, Quota, Refusal};
+use crate::work;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// Memory for drawn cards.
+const BYTES: u64 = 32 << 20;
+
+/// What a card takes beside its bytes, about.
+const OVERHEAD: u64 = 256;
+
+/// Cards that fit, about; only the size of the first table follows from it.
+const ABOUT: usize = 1024;
+
+/// When to ask again for a card that finds the shelf busy.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Drawn cards by what they show, and who may draw another.
+pub struct CardShelf {
+    drawn: Cache<String, Arc<Vec<u8>>, Bytes>,
+    waiting: Quota,
+    drawing: Arc<Semaphore>,
+}
+
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<String, Arc<Vec<u8>>> for Bytes {
+    fn weight(&self, key: &String, card: &Arc<Vec<u8>>) -> u64 {
+        OVERHEAD + (key.len() + card.len()) as u64
+    }
+}
+
+impl CardShelf {
+    /// A shelf before which so many may wait.
+    pub fn new(waiting: Share) -> CardShelf {
+        CardShelf {
+            drawn: Cache::with_weighter(ABOUT, BYTES, Bytes),
+            waiting: waiting.quota("cards", RETRY),
+            drawing: Arc::new(Semaphore::new(work::cores().div_ceil(2))),
+        }
+    }
+
+    /// The card with this key: the one that was drawn before, or the one that `draw` draws now.
+    ///
+    /// # Errors
+    /// When too many are waiting, and those of `draw`.
+    pub async fn get<E: From<Refusal>>(
+        &self,
+        key: &str,
+        who: ClientAddress,
+        draw: impl Future<Output = Result<Vec<u8>, E>>,
+    ) -> Result<Arc<Vec<u8>>, E> {
+        if let Some(card) = self.drawn.get(key) {
+            return Ok(card);
+        }
+        let _place = self.waiting.take(who)?;
+        let drawn = self
+            .drawn
+            .get_or_insert_async(key, async { self.in_turn(draw).await.map(Arc::new) });
+        drawn.await
+    }
+
+    /// Draws what is not kept, such as Markdown around a card.
+    ///
+    /// # Errors
+    /// When too many are waiting, and those of `draw`.
+    pub async fn draw<T, E: From<Refusal>>(
+        &self,
+        who: ClientAddress,
+        draw: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let _place = self.waiting.take(who)?;
+        self.in_turn(draw).await
+    }
+
+    async fn in_turn<T>(&self, draw: impl Future<Output = T>) -> T {
+        // Never closed.
+        let _turn = self.drawing.acquire().await;
+        draw.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::quota::Crowd;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[tokio::test]
+    async fn a_card_is_drawn_once_however_many_ask() {
+        let shelf = CardShelf::new(Share { each: 99, all: 99 });
+        let times = AtomicUsize::new(0);
+        let ask = || {
+            shelf.get("one", ClientAddress::HERE, async {
+                times.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                Ok::<_, Refusal>(vec![7])
+            })
+        };
+        let answers = futures_util::future::join_all((0..60).map(|_| ask())).await;
+        assert!(answers.into_iter().all(|card| *card.unwrap() == [7]));
+        assert_eq!(times.load(Ordering::Relaxed), 1);
+        let other = shelf.get("two", ClientAddress::HERE, async {
+            Ok::<_, Refusal>(vec![8])
+        });
+        assert_eq!(*other.await.unwrap(), [8]);
+    }
+
+    #[tokio::test]
+    async fn only_some_cores_draw_and_only_some_wait() {
+        let shelf = CardShelf::new(Share { each: 9, all: 9 });
+        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let ask = |n: usize| {
+            let (shelf, now, most) = (&shelf, &now, &most);
+            async move {
+                let key = n.to_string();
+                let draw = async {
+                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    tokio::task::yield_now().await;
+                    now.fetch_sub(1, Ordering::SeqCst);
+                    Ok::<_, Refusal>(Vec::new())
+                };
+                shelf.get(&key, ClientAddress::HERE, draw).await
+            }
+        };
+        let answers = futures_util::future::join_all((0..20).map(ask)).await;
+        assert_eq!(most.load(Ordering::SeqCst), work::cores().div_ceil(2));
+        let refused: Vec<Refusal> = answers.into_iter().filter_map(Result::err).collect();
+        assert_eq!(refused.len(), 11);
+        assert!(
+            refused
+                .iter()
+                .all(|refusal| refusal.crowd == Crowd::Everybody)
+        );
+    }
+}

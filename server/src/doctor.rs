@@ -1,0 +1,287 @@
+//! Looking after a data folder by hand: is all of it whole, what does the database not know, and
+//! how to make a new database of the blobs.
+
+use crate::app::{DATABASE, DataLock, OpenError, lock, open_blobs, owner_of};
+use crate::blobs::{BlobError, Blobs, Claim, Ownership};
+use crate::clock::now_ms;
+use crate::config::Config;
+use crate::http::error::describe;
+use crate::ingest::{Arrived, IngestError, UploadLimits, Uploads};
+use crate::pictures::Pictures;
+use crate::store::{BlobRow, Quarantined, Remembered, Salvaged, Store, StoreError, StoreResult};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use tokio::runtime::Handle;
+use tokio::sync::broadcast;
+
+/// Characters of a hash that name a blob among those of one folder.
+const SHORT: usize = 12;
+
+/// What was found.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    /// The database's file.
+    pub database: PathBuf,
+    /// What is wrong with it; empty when nothing is.
+    pub damage: Vec<String>,
+    /// Runs in it, the deleted ones too.
+    pub runs: usize,
+    /// Blobs that were read to their end.
+    pub checked: usize,
+    /// Blobs that are not what was uploaded, or gone: a sentence each.
+    pub bad_blobs: Vec<String>,
+    /// Blobs that no run uses and that nobody deleted.
+    pub unused: Vec<Unused>,
+}
+
+/// A blob that no run uses.
+#[derive(Clone, Debug, Serialize)]
+pub struct Unused {
+    /// BLAKE3 of its bytes, hexadecimal.
+    pub hash: String,
+    /// What its run will be called.
+    pub name: String,
+    /// Why it is no run.
+    pub why: String,
+    /// When it was put there, in milliseconds since the epoch.
+    pub since_ms: i64,
+}
+
+impl Report {
+    /// Whether there is damage.
+    pub fn is_bad(&self) -> bool {
+        !self.damage.is_empty() || !self.bad_blobs.is_empty()
+    }
+}
+
+/// Reads everything in a data folder and changes nothing.
+///
+/// # Errors
+/// When it is no data folder, or cannot be read at all.
+pub async fn examine(config: &Config) -> Result<Report, OpenError> {
+    let database = config.data.join(DATABASE);
+    let blobs = open_blobs(config)?;
+    let mut report = Report {
+        damage: damage_of(&database)?,
+        database,
+        ..Report::default()
+    };
+    let mut known = Vec::new();
+    let mut aside = Vec::new();
+    if report.damage.is_empty() && report.database.exists() {
+        let store = Store::open(&report.database)?;
+        report.runs = store.read(|reader| reader.all_runs()).await?;
+        known = store.read(|reader| reader.blobs()).await?;
+        aside = store.read(|reader| reader.quarantine()).await?;
+    }
+    let found = blobs.list().await?;
+    let is_known = |hash: &str| known.iter().any(|row: &BlobRow| row.hash == hash);
+    let unknown = found.iter().filter(|blob| !is_known(&blob.hash));
+    report.unused = unknown
+        .map(|blob| unused(&blob.hash, blob.modified_ms, &aside))
+        .collect();
+    let unused: Vec<String> = report.unused.iter().map(|blob| blob.hash.clone()).collect();
+    report.checked = known.len() + unused.len();
+    report.bad_blobs = read_all(blobs, known, unused).await;
+    Ok(report)
+}
+
+fn unused(hash: &str, since_ms: i64, aside: &[Quarantined]) -> Unused {
+    let aside = aside.iter().find(|blob| blob.hash == hash);
+    Unused {
+        name: aside.map_or_else(|| name_of(hash), |blob| blob.name.clone()),
+        why: aside.map_or_else(
+            || "the database does not know it".to_owned(),
+            |blob| blob.why.clone(),
+        ),
+        hash: hash.to_owned(),
+        since_ms,
+    }
+}
+
+fn name_of(hash: &str) -> String {
+    format!("recovered-{}", hash.get(..SHORT).unwrap_or(hash))
+}
+
+/// What is wrong with a database; none that is there is whole.
+fn damage_of(database: &Path) -> StoreResult<Vec<String>> {
+    if !database.exists() {
+        return Ok(Vec::new());
+    }
+    match Store::examine(database) {
+        Err(StoreError::Damaged { found, .. }) => Ok(vec![found]),
+        other => other,
+    }
+}
+
+/// Reads blobs to their end; what is wrong with them.
+async fn read_all(blobs: Blobs, known: Vec<BlobRow>, unused: Vec<String>) -> Vec<String> {
+    let work = move || {
+        let runtime = Handle::current();
+        let known = known.iter().map(|row| blobs.check(&runtime, row));
+        let unused = unused
+            .iter()
+            .map(|hash| blobs.identify(&runtime, hash).map(drop));
+        let bad = known.chain(unused).filter_map(Result::err);
+        bad.map(|error| error.to_string()).collect()
+    };
+    let read = tokio::task::spawn_blocking(work).await;
+    read.unwrap_or_else(|_| vec!["the blobs cannot be read".to_owned()])
+}
+
+/// A data folder that is being put right. No server runs on it meanwhile.
+pub struct Repair {
+    store: Store,
+    uploads: Uploads,
+    _locks: (DataLock, Ownership),
+}
+
+impl Repair {
+    /// Opens a data folder, and takes over its blobs if they belonged to a database that is gone.
+    ///
+    /// # Errors
+    /// When a server runs on it, or the database is damaged.
+    pub async fn begin(config: &Config) -> Result<Repair, OpenError> {
+        let lock = lock(&config.data)?;
+        let store = Store::open(&config.data.join(DATABASE))?;
+        Repair::on(config, lock, store).await
+    }
+
+    /// Moves a damaged database aside and begins with a new one, in which what could be read of
+    /// the old one is remembered. Returns the old one's new place too.
+    ///
+    /// # Errors
+    /// When a server runs on the folder, or nothing is wrong with the database.
+    pub async fn rebuild(config: &Config) -> Result<(Repair, Salvaged, PathBuf), RebuildError> {
+        let lock = lock(&config.data)?;
+        let database = config.data.join(DATABASE);
+        if damage_of(&database).map_err(OpenError::from)?.is_empty() {
+            return Err(RebuildError::Whole(database));
+        }
+        let salvaged = Salvaged::of(&database);
+        let aside = config.data.join(format!("{DATABASE}.damaged-{}", now_ms()));
+        for part in ["-wal", "-shm", ""] {
+            let part_of = |file: &Path| PathBuf::from(format!("{}{part}", file.display()));
+            match std::fs::rename(part_of(&database), part_of(&aside)) {
+                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(RebuildError::Move { database, source });
+                }
+                _ => {}
+            }
+        }
+        let store = Store::open(&database).map_err(OpenError::from)?;
+        let repair = Repair::on(config, lock, store).await?;
+        Ok((repair, salvaged, aside))
+    }
+
+    async fn on(config: &Config, lock: DataLock, store: Store) -> Result<Repair, OpenError> {
+        let blobs = open_blobs(config)?;
+        let owner = owner_of(&config.data, &store);
+        let ownership = blobs.claim(&owner, Claim::TakeOver).await?;
+        let cache = usize::try_from(config.cache.get()).unwrap_or(usize::MAX);
+        let limits = UploadLimits {
+            upload: config.upload_limit,
+            keep_free: config.keep_free,
+        };
+        let uploads = Uploads::new(
+            store.clone(),
+            blobs,
+            Pictures::new(store.clone(), cache),
+            broadcast::Sender::new(1),
+            describe,
+            limits,
+            &config.clients,
+        );
+        Ok(Repair {
+            store,
+            uploads,
+            _locks: (lock, ownership),
+        })
+    }
+
+    /// Blobs that can be taken up.
+    ///
+    /// # Errors
+    /// The database's and the blob store's.
+    pub async fn unused(&self) -> Result<Vec<Unused>, IngestError> {
+        let aside = self.store.read(|reader| reader.quarantine()).await?;
+        let unknown = self.uploads.unknown_blobs().await?;
+        let unknown = unknown
+            .iter()
+            .map(|blob| unused(&blob.hash, blob.modified_ms, &[]));
+        let mut all: Vec<Unused> = unknown.collect();
+        all.extend(
+            aside
+                .iter()
+                .map(|blob| unused(&blob.hash, now_ms(), &aside)),
+        );
+        Ok(all)
+    }
+
+    /// Takes a blob up as a run.
+    ///
+    /// # Errors
+    /// Why it does not become one; the blob stays where it is.
+    pub async fn adopt(&self, blob: &Unused) -> Result<Arrived, IngestError> {
+        let arrived = self.uploads.adopt_blob(&blob.hash, &blob.name).await?;
+        let (run, since_ms) = (arrived.run.clone(), blob.since_ms);
+        let date = self
+            .store
+            .write(move |writer| writer.date_run(&run, since_ms));
+        date.await?;
+        Ok(arrived)
+    }
+
+    /// Gives runs their names, dates and deletions back, and puts links back as they were: how
+    /// many of each.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn remember(&self, salvaged: Salvaged) -> StoreResult<(usize, usize)> {
+        let Salvaged {
+            runs,
+            shares,
+            latest_ms,
+        } = salvaged;
+        let n_runs = runs.len();
+        self.store
+            .write(move |writer| {
+                let mut each = runs.iter();
+                each.try_for_each(|run: &Remembered| writer.remember_run(run))?;
+                writer.saw_time(latest_ms)
+            })
+            .await?;
+        let mut n_shares = 0;
+        for share in shares {
+            // One that is damaged is lost: it does not open any more, and can be made again.
+            let put_back = self.store.write(move |writer| writer.restore_share(&share));
+            n_shares += usize::from(put_back.await.is_ok());
+        }
+        Ok((n_runs, n_shares))
+    }
+}
+
+/// Why a database was not made anew.
+#[derive(Debug, thiserror::Error)]
+pub enum RebuildError {
+    /// There is no reason to.
+    #[error("the database {} is whole: there is nothing to rebuild", .0.display())]
+    Whole(PathBuf),
+    /// The damaged one cannot be moved.
+    #[error("cannot move the database {} aside: {source}", .database.display())]
+    Move {
+        /// Which.
+        database: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The folder cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+impl From<BlobError> for RebuildError {
+    fn from(error: BlobError) -> RebuildError {
+        RebuildError::Open(error.into())
+    }
+}

@@ -1,0 +1,55 @@
+//! Two questions of whatever keeps the server running: is it alive, and can it answer?
+//!
+//! Both are open to everybody who reaches the server and say nothing about what is stored.
+
+use super::App;
+use super::error::Error;
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// The answer.
+#[derive(Debug, Serialize)]
+struct Health {
+    status: &'static str,
+    /// Whether something new is taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    writes: Option<&'static str>,
+}
+
+/// The process answers.
+pub async fn alive() -> Response {
+    uncached(Health {
+        status: "ok",
+        writes: None,
+    })
+}
+
+/// The database answers. A server that can only be read is ready: it says so.
+///
+/// # Errors
+/// When the database does not answer, or is damaged.
+pub async fn ready(State(app): State<Arc<App>>) -> Result<Response, Error> {
+    app.store.read(|reader| reader.database()).await?;
+    let writes = match app.store.refusal() {
+        None => "accepted",
+        Some(damage) if damage.is_damage() => return Err(damage.into()),
+        Some(_) => "refused",
+    };
+    Ok(uncached(Health {
+        status: "ready",
+        writes: Some(writes),
+    }))
+}
+
+fn uncached(health: Health) -> Response {
+    let mut response = Json(health).into_response();
+    let control = HeaderValue::from_static("no-store");
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, control);
+    response
+}

@@ -1,0 +1,221 @@
+//! Slow and rude clients over real sockets, and what everybody else notices of them: nothing.
+
+use super::{Server, packed_snapshot};
+use crate::clients::limits::Share;
+use crate::http::{Listening, serve};
+use api::bench::StartBench;
+use api::problem::ProblemCode;
+use api::routes;
+use api::runs::FinishedUpload;
+use axum::http::{Method, StatusCode, header};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Longer than anything here takes on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn listen(server: &Server) -> SocketAddr {
+    let listening = Listening::on(SocketAddr::from(([127, 0, 0, 1], 0))).await;
+    let listening = listening.unwrap();
+    let address = listening.address;
+    tokio::spawn(serve(listening, Arc::clone(&server.app)));
+    address
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+}
+
+async fn ask(address: SocketAddr, request: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+/// The beginning of what comes.
+async fn head(stream: &mut TcpStream) -> String {
+    let mut bytes = vec![0; 1024];
+    let read = tokio::time::timeout(PATIENCE, stream.read(&mut bytes)).await;
+    let length = read.expect("an answer comes").unwrap_or(0);
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_takes_no_answers_is_dropped() {
+    let server = Server::with(|config| config.clients.pace.over = Duration::from_millis(500));
+    let server = server.await;
+    let address = listen(&server).await;
+    // More than any buffer between the two holds.
+    let mut stream = ask(address, &get(routes::OPENAPI).repeat(400)).await;
+    let dropped = async {
+        while stream.write_all(b"G").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let dropped = tokio::time::timeout(PATIENCE, dropped).await;
+    dropped.expect("the server closes the connection");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_make_room_and_busy_ones_do_not() {
+    let most = Share { each: 3, all: 3 };
+    let server = Server::with(|config| config.clients.connections = most).await;
+    let address = listen(&server).await;
+    let mut idle = Vec::new();
+    for _ in 0..20 {
+        idle.push(TcpStream::connect(address).await.unwrap());
+    }
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        let mut stream = ask(address, &get(routes::EVENTS)).await;
+        let answer = head(&mut stream).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        streams.push(stream);
+    }
+    let mut refused = TcpStream::connect(address).await.unwrap();
+    let answer = head(&mut refused).await;
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.contains("retry-after: 5"), "{answer}");
+    assert!(answer.contains("all 3 connections are in use"), "{answer}");
+    streams.pop();
+    let served = async {
+        loop {
+            let mut stream = ask(address, &get(routes::SERVER)).await;
+            if head(&mut stream).await.starts_with("HTTP/1.1 200") {
+                return;
+            }
+        }
+    };
+    let served = tokio::time::timeout(PATIENCE, served).await;
+    served.expect("the place of a closed connection is free again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_of_events_and_exports_have_their_own_places() {
+    let server = Server::with(|config| {
+        config.clients.event_streams = Share { each: 1, all: 2 };
+    });
+    let server = server.await;
+    let address = listen(&server).await;
+    let mut streams = Vec::new();
+    for expected in ["200", "200", "503"] {
+        let mut stream = ask(address, &get(routes::EVENTS)).await;
+        let answer = head(&mut stream).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {expected}")),
+            "{answer}"
+        );
+        streams.push(stream);
+    }
+    let sent = server.put("/api/upload/a", packed_snapshot()).await;
+    let run = sent.read::<FinishedUpload>().run.id;
+    let path = format!("/api/runs/{run}/export?format=pickle");
+    let here = crate::clients::ClientAddress::HERE;
+    let taken: Vec<_> = std::iter::from_fn(|| server.app.exports.take(here).ok()).collect();
+    assert_eq!(taken.len(), server.app.config.clients.exports.all);
+    let refused = server.get(&path).await;
+    assert_eq!(refused.problem().code, ProblemCode::Busy);
+    assert_eq!(refused.headers[header::RETRY_AFTER], "5");
+    drop(taken);
+    // Each gives its place back: more of them than there are places.
+    for _ in 0..9 {
+        let exported = async {
+            while server.get(&path).await.status != StatusCode::OK {
+                tokio::task::yield_now().await;
+            }
+        };
+        let exported = tokio::time::timeout(PATIENCE, exported).await;
+        exported.expect("an export finds a place");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_body_that_does_not_come_ends_the_request() {
+    let server = Server::with(|config| config.clients.body_within = Duration::from_millis(200));
+    let address = listen(&server.await).await;
+    let request = "POST /api/uploads HTTP/1.1\r\nHost: localhost\r\n\
+                   Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{";
+    let answer = head(&mut ask(address, request).await).await;
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn benches_wait_in_a_queue_of_limited_length() {
+    let server = Server::with(|config| {
+        config.clients.bench_rows = 3;
+        // Rows that are taken up end at once.
+        config.bench.program = Some(PathBuf::from("/bin/false"));
+    });
+    let server = server.await;
+    let start = async |configs: &[&str]| {
+        let rows: Vec<_> = configs
+            .iter()
+            .map(|config| serde_json::json!({ "config": config, "patches": [] }))
+            .collect();
+        let body = serde_json::json!({ "rows": rows, "device": "sim" }).to_string();
+        serde_json::from_str::<StartBench>(&body).expect("a request for a bench");
+        server.json(Method::POST, routes::BENCHES, &body).await
+    };
+    let all = [
+        "vl-qwen3.5-9b",
+        "text-qwen3.5-9b",
+        "dedupe-reuse",
+        "te-fused-attention-fp8",
+    ];
+    let refused = start(&all).await;
+    let problem = refused.problem();
+    assert_eq!(problem.code, ProblemCode::Busy);
+    assert!(
+        problem.detail.contains("the 3 that may"),
+        "{}",
+        problem.detail
+    );
+    assert_eq!(refused.headers[header::RETRY_AFTER], "60");
+    start(&all[..2]).await.expect(StatusCode::CREATED);
+}
+
+/// What the log has, for a test.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+// On one thread, so that all of it goes to the log of the test.
+#[tokio::test]
+async fn the_secret_of_a_link_is_never_in_the_log() {
+    let (log, secret) = (Log::default(), "0123456789abcdefghijkl");
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let server = Server::start().await;
+    for path in [
+        format!("/s/{secret}"),
+        format!("/s/{secret}/card.svg"),
+        format!("/{secret}"),
+        format!("//s/{secret}"),
+        format!("/S/{secret}?x={secret}"),
+        format!("/api/runs?share={secret}"),
+    ] {
+        server.get(&path).await;
+    }
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(text.contains("/s/…"), "{text}");
+    assert!(!text.contains(secret), "{text}");
+}

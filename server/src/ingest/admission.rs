@@ -1,0 +1,207 @@
+//! How many uploads may be announced, under way and being read at a time.
+
+use super::error::IngestError;
+use super::job::Job;
+use crate::clients::limits::Share;
+use crate::clients::quota::Crowd;
+use crate::clients::{ClientAddress, ClientLimits, Pace, Quota, Refusal, Slot};
+use crate::work;
+use api::ids::UploadId;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// When to ask again for an upload that found no place.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// Files read at the same time, at most: a gigabyte of snapshot takes half a gigabyte of memory.
+const MOST_READ: usize = 4;
+
+/// Who sends a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// A client: its uploads are counted, and it must keep the pace.
+    Client(ClientAddress),
+    /// This server: the recording of a bench, of which there is one at a time.
+    Server,
+}
+
+/// A turn at reading a file, held until it is dropped.
+pub type Turn = OwnedSemaphorePermit;
+
+/// Who may come in.
+pub struct Admission {
+    under_way: Quota,
+    announcements: Share,
+    patience: Duration,
+    /// The least that an upload must bring.
+    pub pace: Pace,
+    /// The least that it must bring to be read while it arrives.
+    pub parse_pace: Pace,
+    /// Turns at reading. One core stays for those who look.
+    turns: Arc<Semaphore>,
+}
+
+impl Admission {
+    /// These limits.
+    pub fn new(limits: &ClientLimits) -> Admission {
+        let turns = work::cores().saturating_sub(1).clamp(1, MOST_READ);
+        Admission {
+            under_way: limits.uploads.quota("uploads", RETRY),
+            announcements: limits.announcements,
+            patience: limits.announcement_patience,
+            pace: limits.pace,
+            parse_pace: limits.parse_pace,
+            turns: Arc::new(Semaphore::new(turns)),
+        }
+    }
+
+    /// A place for an upload whose body begins.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn begin(&self, sender: Sender) -> Result<Option<Slot>, Refusal> {
+        match sender {
+            Sender::Server => Ok(None),
+            Sender::Client(who) => self.under_way.take(who).map(Some),
+        }
+    }
+
+    /// Whether one more upload may be announced. A full list makes room by forgetting the
+    /// announcement that has waited longest, if it has had its time.
+    ///
+    /// # Errors
+    /// When there are too many, all of them new.
+    pub fn announce(
+        &self,
+        jobs: &mut HashMap<UploadId, Arc<Job>>,
+        who: ClientAddress,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        jobs.retain(|_, job| !job.is_finished() && !job.is_abandoned(now));
+        let Share { each, all } = self.announcements;
+        let waiting = |of: Option<ClientAddress>| {
+            let waiting = jobs.values().filter(move |job| !job.is_started());
+            waiting.filter(move |job| of.is_none() || job.announced_by() == of)
+        };
+        let crowd = match (waiting(Some(who)).count(), waiting(None).count()) {
+            (of_client, _) if of_client >= each && !who.is_local() => Crowd::Client,
+            (_, of_all) if of_all >= all => Crowd::Everybody,
+            _ => return Ok(()),
+        };
+        let (of, most) = match crowd {
+            Crowd::Client => (Some(who), each),
+            Crowd::Everybody => (None, all),
+        };
+        let oldest = waiting(of).min_by_key(|job| job.announced_at());
+        let spent = oldest.filter(|job| now.duration_since(job.announced_at()) >= self.patience);
+        let Some(id) = spent.map(|job| job.id.clone()) else {
+            return Err(Refusal {
+                crowd,
+                why: format!("{most} announced uploads are waiting for their bytes"),
+                retry: self.patience,
+            });
+        };
+        jobs.remove(&id);
+        Ok(())
+    }
+
+    /// A turn at reading, if there is one now.
+    pub fn turn_now(&self) -> Option<Turn> {
+        Arc::clone(&self.turns).try_acquire_owned().ok()
+    }
+
+    /// A turn at reading.
+    ///
+    /// # Errors
+    /// When the upload is cancelled meanwhile.
+    pub async fn turn(&self, job: &Job) -> Result<Turn, IngestError> {
+        let waiting = Arc::clone(&self.turns).acquire_owned();
+        tokio::select! {
+            turn = waiting => turn.map_err(|_| IngestError::Cancelled),
+            () = job.cancel.cancelled() => Err(IngestError::Cancelled),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::upload_id;
+    use api::runs::RunSource;
+    use std::net::IpAddr;
+
+    fn client(text: &str) -> ClientAddress {
+        text.parse::<IpAddr>().unwrap().into()
+    }
+
+    struct Listed {
+        admission: Admission,
+        jobs: HashMap<UploadId, Arc<Job>>,
+    }
+
+    impl Listed {
+        fn new(each: usize, all: usize) -> Listed {
+            let limits = ClientLimits {
+                announcements: Share { each, all },
+                ..ClientLimits::default()
+            };
+            Listed {
+                admission: Admission::new(&limits),
+                jobs: HashMap::new(),
+            }
+        }
+
+        fn announce(&mut self, who: &str, now: Instant) -> Result<UploadId, Crowd> {
+            let who = client(who);
+            let fits = self.admission.announce(&mut self.jobs, who, now);
+            fits.map_err(|refusal| refusal.crowd)?;
+            let name = "a".to_owned();
+            let job = Job::announced(upload_id(), name, RunSource::Upload, None, (who, now));
+            let id = job.id.clone();
+            self.jobs.insert(id.clone(), Arc::new(job));
+            Ok(id)
+        }
+    }
+
+    #[test]
+    fn announcements_without_bodies_are_few_and_short_lived() {
+        let mut list = Listed::new(2, 3);
+        let now = Instant::now();
+        let first = list.announce("10.0.0.1", now).unwrap();
+        let now = now + Duration::from_millis(1);
+        list.announce("10.0.0.1", now).unwrap();
+        assert_eq!(list.announce("10.0.0.1", now), Err(Crowd::Client));
+        list.announce("10.0.0.2", now).unwrap();
+        assert_eq!(list.announce("10.0.0.2", now), Err(Crowd::Everybody));
+        // After a while the oldest gives its place to whoever comes.
+        let later = now + ClientLimits::default().announcement_patience;
+        list.announce("10.0.0.1", later).unwrap();
+        assert!(!list.jobs.contains_key(&first));
+        assert_eq!(list.jobs.len(), 3);
+    }
+
+    #[test]
+    fn twenty_thousand_announcements_leave_a_short_list() {
+        let mut list = Listed::new(32, 256);
+        let began = Instant::now();
+        let accepted = (0..20_000).filter(|n| {
+            let now = began + Duration::from_millis(*n);
+            list.announce("127.0.0.1", now).is_ok()
+        });
+        let accepted = accepted.count();
+        assert!((256..=20_000 - 9_000).contains(&accepted), "{accepted}");
+        assert!(list.jobs.len() <= 256);
+    }
+
+    #[test]
+    fn an_upload_that_has_begun_is_no_announcement() {
+        let mut list = Listed::new(1, 1);
+        let now = Instant::now();
+        let id = list.announce("10.0.0.1", now).unwrap();
+        list.jobs[&id].start();
+        assert!(list.announce("10.0.0.1", now).is_ok());
+        assert!(list.jobs.contains_key(&id));
+    }
+}

@@ -1,0 +1,57 @@
+//! Taking up a blob that the database does not know: the way back from blobs to runs.
+
+use super::error::IngestError;
+use super::job::{Arrived, Job};
+use super::uploads::Uploads;
+use crate::clock::now_ms;
+use crate::identity::upload_id;
+use crate::store::{Quarantined, UploadState};
+use api::runs::RunSource;
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
+
+impl Uploads {
+    /// Makes a run of a blob that is in the store. If that fails the blob stays, in quarantine.
+    ///
+    /// # Errors
+    /// Why it does not become a run.
+    pub async fn adopt_blob(&self, hash: &str, name: &str) -> Result<Arrived, IngestError> {
+        let (blobs, runtime, wanted) = (self.blobs().clone(), Handle::current(), hash.to_owned());
+        let identify = spawn_blocking(move || blobs.identify(&runtime, &wanted));
+        let row = identify
+            .await
+            .map_err(|_| IngestError::Panicked("blob"))??;
+        let job = Job::new(upload_id(), name.to_owned(), RunSource::Upload, None);
+        let job = self.adopt(job);
+        let aside = |why: String| Quarantined {
+            hash: hash.to_owned(),
+            name: name.to_owned(),
+            why,
+        };
+        let (id, file, guard) = (
+            job.id.clone(),
+            job.name.clone(),
+            aside("taken up".to_owned()),
+        );
+        let record = self.shared().store.write(move |writer| {
+            let (now, size) = (now_ms(), row.file_bytes);
+            writer.insert_blob(&row, now)?;
+            // Until the run is there, whatever fails leaves the blob alone.
+            writer.set_aside(&guard, now)?;
+            writer.insert_upload(&id, &file, Some(size), RunSource::Upload, now)?;
+            writer.move_upload(&id, &UploadState::Running, now)?;
+            writer.upload_stored(&id, &row.hash, now)
+        });
+        record.await?;
+        let taken = self
+            .see_through(&job, self.resume(&job, hash.to_owned()))
+            .await;
+        if let Err(error) = &taken {
+            let aside = aside(error.to_string());
+            let record =
+                move |writer: &mut crate::store::Writer| writer.set_aside(&aside, now_ms());
+            self.shared().store.write(record).await?;
+        }
+        taken
+    }
+}

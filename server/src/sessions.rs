@@ -1,0 +1,255 @@
+//! Browsers that typed the access token: each has a random secret of its own in a cookie, which
+//! ends at logout, when somebody revokes it, after some days, and with the token it was made with.
+//!
+//! The database keeps them over restarts; every request is checked against memory.
+
+use crate::identity;
+use crate::store::{SessionRow, Store, StoreError, StoreResult};
+use api::ids::SessionId;
+use api::runs::Session;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How long a session lives.
+pub const LIFE_S: i64 = 7 * 24 * 3600;
+
+/// Sessions at a time; a further one ends the oldest.
+const MOST: usize = 256;
+
+/// Characters of what a browser calls itself that are kept.
+const AGENT_CHARS: usize = 200;
+
+/// Who opens a session.
+#[derive(Clone, Debug)]
+pub struct Visitor {
+    /// From where.
+    pub address: String,
+    /// With what.
+    pub agent: String,
+}
+
+/// All sessions. Cloning shares them.
+#[derive(Clone)]
+pub struct Sessions {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Store,
+    token_hash: String,
+    /// By the hash of the secret: what is looked up is no secret any more, so that the time of a
+    /// look-up tells nothing about it.
+    live: Mutex<HashMap<String, SessionRow>>,
+    /// The latest time that was seen: a clock that goes back revives nothing.
+    latest_ms: AtomicI64,
+}
+
+impl Sessions {
+    /// The sessions of a server with this token; those of another token end.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn load(store: &Store, token_hash: String, now_ms: i64) -> StoreResult<Sessions> {
+        let rows = store.read(|reader| reader.sessions()).await?;
+        let latest_ms = rows.iter().map(|row| row.created_ms).fold(now_ms, i64::max);
+        let (live, ended): (Vec<_>, Vec<_>) = rows
+            .into_iter()
+            .partition(|row| row.token_hash == token_hash && row.expires_ms > latest_ms);
+        let sessions = Sessions {
+            shared: Arc::new(Shared {
+                store: store.clone(),
+                token_hash,
+                live: Mutex::new(by_secret(live)),
+                latest_ms: AtomicI64::new(latest_ms),
+            }),
+        };
+        sessions.forget(ended).await?;
+        Ok(sessions)
+    }
+
+    /// Opens one; the answer is its secret, which is kept nowhere here.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn open(&self, visitor: Visitor, now_ms: i64) -> StoreResult<String> {
+        let now_ms = self.now(now_ms);
+        let secret = identity::secret();
+        let row = SessionRow {
+            id: identity::session_id(),
+            secret_hash: hash_of(&secret),
+            token_hash: self.shared.token_hash.clone(),
+            created_ms: now_ms,
+            expires_ms: now_ms + LIFE_S * 1000,
+            address: visitor.address,
+            agent: visitor.agent.chars().take(AGENT_CHARS).collect(),
+        };
+        let kept = row.clone();
+        let insert = self.shared.store.write(move |w| w.insert_session(&kept));
+        insert.await?;
+        self.live().insert(row.secret_hash.clone(), row);
+        let over = self.oldest_over(MOST);
+        self.forget(over).await?;
+        Ok(secret)
+    }
+
+    /// The session with this secret, if it has not ended.
+    pub fn find(&self, secret: &str, now_ms: i64) -> Option<SessionId> {
+        let now_ms = self.now(now_ms);
+        let live = self.live();
+        let row = live.get(&hash_of(secret))?;
+        (row.expires_ms > now_ms).then(|| row.id.clone())
+    }
+
+    /// Those that have not ended, newest first; `current` is the one that asks.
+    pub fn list(&self, current: Option<&SessionId>, now_ms: i64) -> Vec<Session> {
+        let now_ms = self.now(now_ms);
+        let live = self.live();
+        let rows = live.values().filter(|row| row.expires_ms > now_ms);
+        let mut sessions: Vec<Session> = rows
+            .map(|row| Session {
+                id: row.id.clone(),
+                created_ms: row.created_ms,
+                expires_ms: row.expires_ms,
+                address: row.address.clone(),
+                agent: row.agent.clone(),
+                current: current == Some(&row.id),
+            })
+            .collect();
+        sessions.sort_by(|a, b| (b.created_ms, &b.id).cmp(&(a.created_ms, &a.id)));
+        sessions
+    }
+
+    /// Ends one.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], and the database's: it then lives on, so that nobody believes
+    /// in an end that a restart would undo.
+    pub async fn end(&self, id: &SessionId) -> StoreResult<()> {
+        let found = self.live().values().find(|row| row.id == *id).cloned();
+        match found {
+            Some(row) => self.forget(vec![row]).await,
+            None => Err(StoreError::NotFound {
+                what: "session",
+                id: id.to_string(),
+            }),
+        }
+    }
+
+    async fn forget(&self, rows: Vec<SessionRow>) -> StoreResult<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<SessionId> = rows.iter().map(|row| row.id.clone()).collect();
+        let delete = self.shared.store.write(move |w| w.delete_sessions(&ids));
+        delete.await?;
+        let mut live = self.live();
+        for row in rows {
+            live.remove(&row.secret_hash);
+        }
+        Ok(())
+    }
+
+    /// The oldest of those that are more than `most`.
+    fn oldest_over(&self, most: usize) -> Vec<SessionRow> {
+        let live = self.live();
+        let mut rows: Vec<&SessionRow> = live.values().collect();
+        rows.sort_by_key(|row| row.created_ms);
+        let over = rows.len().saturating_sub(most);
+        rows.into_iter().take(over).cloned().collect()
+    }
+
+    fn now(&self, now_ms: i64) -> i64 {
+        let before = self.shared.latest_ms.fetch_max(now_ms, Ordering::Relaxed);
+        before.max(now_ms)
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<String, SessionRow>> {
+        self.shared
+            .live
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn by_secret(rows: Vec<SessionRow>) -> HashMap<String, SessionRow> {
+    let rows = rows.into_iter();
+    rows.map(|row| (row.secret_hash.clone(), row)).collect()
+}
+
+/// How a secret is kept: it has 256 random bits, so nobody can guess what has this hash.
+fn hash_of(secret: &str) -> String {
+    blake3::hash(secret.as_bytes()).to_hex().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = 24 * 3600 * 1000;
+
+    fn visitor() -> Visitor {
+        Visitor {
+            address: "10.0.0.1".to_owned(),
+            agent: "a browser".to_owned(),
+        }
+    }
+
+    async fn load(store: &Store, token: &str, now_ms: i64) -> Sessions {
+        Sessions::load(store, token.to_owned(), now_ms)
+            .await
+            .unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_session_lives_over_restarts_until_its_day() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("db")).unwrap();
+        let sessions = load(&store, "token", 0).await;
+        let secret = sessions.open(visitor(), 5).await.unwrap();
+        assert_ne!(secret, sessions.open(visitor(), 6).await.unwrap());
+        assert!(sessions.find(&secret, 6 * DAY).is_some());
+        let again = load(&store, "token", 6 * DAY).await;
+        let id = again.find(&secret, 6 * DAY).unwrap();
+        assert_eq!(again.list(Some(&id), 6 * DAY).len(), 2);
+        assert_eq!(again.find("another", 6), None);
+        assert_eq!(again.find(&secret, 7 * DAY + 5), None);
+        // A clock that goes back revives nothing.
+        assert_eq!(again.find(&secret, 5), None);
+        // What is stored opens nothing.
+        let rows = store.read(|reader| reader.sessions()).await.unwrap();
+        assert_eq!(again.find(&rows[0].secret_hash, 5), None);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn it_ends_when_it_is_ended_and_with_its_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("db")).unwrap();
+        let sessions = load(&store, "token", 0).await;
+        let one = sessions.open(visitor(), 1).await.unwrap();
+        let two = sessions.open(visitor(), 2).await.unwrap();
+        let id = sessions.find(&one, 3).unwrap();
+        sessions.end(&id).await.unwrap();
+        assert_eq!(sessions.find(&one, 3), None);
+        assert!(sessions.find(&two, 3).is_some());
+        let missing = sessions.end(&id).await;
+        assert!(matches!(missing, Err(StoreError::NotFound { .. })));
+        assert_eq!(load(&store, "token", 3).await.find(&one, 3), None);
+        assert_eq!(load(&store, "another", 3).await.find(&two, 3), None);
+        // They are gone, not merely hidden.
+        assert_eq!(load(&store, "token", 3).await.find(&two, 3), None);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn there_are_only_so_many() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("db")).unwrap();
+        let sessions = load(&store, "token", 0).await;
+        let first = sessions.open(visitor(), 1).await.unwrap();
+        for n in 0..MOST as i64 {
+            sessions.open(visitor(), 2 + n).await.unwrap();
+        }
+        assert_eq!(sessions.list(None, 999).len(), MOST);
+        assert_eq!(sessions.find(&first, 999), None);
+    }
+}

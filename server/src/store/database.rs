@@ -1,0 +1,31 @@
+//! What the database knows of itself: its id, and the latest time that it has seen.
+
+use super::{Reader, StoreResult, Writer};
+use rusqlite::{OptionalExtension, params};
+
+impl Reader<'_> {
+    /// The database's id and the latest time that it has seen; `None` before the first start.
+    pub fn database(&self) -> StoreResult<Option<(String, i64)>> {
+        let sql = "SELECT id, latest_ms FROM database";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let row = statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?)));
+        Ok(row.optional()?)
+    }
+}
+
+impl Writer<'_> {
+    /// Names the database, once.
+    pub fn name_database(&mut self, id: &str, now_ms: i64) -> StoreResult<()> {
+        let sql = "INSERT INTO database (one, id, latest_ms) VALUES (1, ?1, ?2) \
+                   ON CONFLICT (one) DO NOTHING";
+        self.tx.execute(sql, params![id, now_ms])?;
+        Ok(())
+    }
+
+    /// Remembers that it was so late.
+    pub fn saw_time(&mut self, latest_ms: i64) -> StoreResult<()> {
+        let sql = "UPDATE database SET latest_ms = max(latest_ms, ?1)";
+        self.tx.execute(sql, [latest_ms])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! Opening a database that may be damaged, or that nothing can be written to.
+
+use super::group::GroupWriter;
+use super::schema::{self, Opening};
+use super::{Inner, READERS, Reader, Store, StoreError, StoreResult, Which, health};
+use crate::clock::{Steady, now_ms};
+use crate::identity::database_id;
+use rusqlite::{Connection, ErrorCode, MAIN_DB};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// How long a start looks for damage; `doctor` looks at everything.
+const LOOK_FOR: Duration = Duration::from_secs(2);
+
+impl Store {
+    /// Opens or creates the database at `path`, looks for damage, and brings its schema up to date.
+    ///
+    /// Where nothing can be written (the disk is full, or mounted to be read only) what is there
+    /// is opened all the same, and every write is refused.
+    ///
+    /// # Errors
+    /// When it cannot be opened, is damaged or another program's, or a newer version wrote it.
+    pub fn open(path: &Path) -> StoreResult<Store> {
+        let opened =
+            open_best(path).and_then(|(connection, opening)| look(connection, path, opening));
+        opened.map_err(|error| explained(error, path))
+    }
+}
+
+impl Store {
+    /// Everything that is wrong with the database at `path`, however long it takes to find.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it cannot even be looked at; when it is another program's, or
+    /// was written by a newer version.
+    pub fn examine(path: &Path) -> StoreResult<Vec<String>> {
+        let (connection, _) = open_best(path).map_err(|error| explained(error, path))?;
+        let found = schema::version_of(&connection, path)
+            .and_then(|_| health::full_check(&connection))
+            .map_err(|error| explained(error, path))?;
+        let readable = readable(&Reader { tx: &connection });
+        match readable.map_err(|error| explained(error, path)) {
+            Err(StoreError::Damaged { found: value, .. }) if found.is_empty() => Ok(vec![value]),
+            _ => Ok(found),
+        }
+    }
+}
+
+/// Opens as well as the disk allows.
+fn open_best(path: &Path) -> StoreResult<(Connection, Opening)> {
+    let was_there = path.metadata().is_ok_and(|file| file.len() > 0);
+    let failed = match open_as(path, Opening::ReadWrite) {
+        Ok(connection) if !connection.is_readonly(MAIN_DB)? => {
+            return Ok((connection, Opening::ReadWrite));
+        }
+        Ok(_) => None,
+        Err(error) if was_there && is_about_writing(&error) => Some(error),
+        Err(error) => return Err(error),
+    };
+    let with_log = open_as(path, Opening::ReadOnly);
+    if let Ok(connection) = with_log {
+        return Ok((connection, Opening::ReadOnly));
+    }
+    // Without its log a database is whole only if the log is empty.
+    let log = PathBuf::from(format!("{}-wal", path.display()));
+    if log.metadata().is_ok_and(|file| file.len() > 0) {
+        let failed = failed.map_or(with_log.map(drop), Err);
+        return Err(failed.err().unwrap_or(StoreError::Full));
+    }
+    Ok((open_as(path, Opening::Immutable)?, Opening::Immutable))
+}
+
+fn open_as(path: &Path, opening: Opening) -> StoreResult<Connection> {
+    let connection = schema::connect(path, opening)?;
+    // The first look is what needs the log and the file that readers share.
+    connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
+    Ok(connection)
+}
+
+fn is_about_writing(error: &StoreError) -> bool {
+    let codes = [
+        ErrorCode::CannotOpen,
+        ErrorCode::PermissionDenied,
+        ErrorCode::SystemIoFailure,
+    ];
+    match error {
+        StoreError::Full | StoreError::ReadOnly(_) => true,
+        StoreError::Sqlite(error) => error
+            .sqlite_error_code()
+            .is_some_and(|c| codes.contains(&c)),
+        _ => false,
+    }
+}
+
+fn look(mut connection: Connection, path: &Path, opening: Opening) -> StoreResult<Store> {
+    let version = schema::version_of(&connection, path)?;
+    let looked = health::quick_check(&connection, path, LOOK_FOR)?;
+    let read_only = (opening != Opening::ReadWrite).then(|| {
+        let folder = path.parent().unwrap_or(path).display();
+        format!("nothing can be written in {folder}; it is full, or mounted to be read only")
+    });
+    match &read_only {
+        None => schema::migrate(&mut connection)?,
+        Some(_) if schema::is_latest(version) => {}
+        Some(why) => return Err(StoreError::ReadOnly(why.clone())),
+    }
+    readable(&Reader { tx: &connection })?;
+    let (id, latest_ms) = identity(&connection, read_only.is_none())?;
+    Ok(Store {
+        inner: Arc::new(Inner {
+            path: path.to_owned(),
+            id,
+            opening,
+            looked,
+            writer: match read_only {
+                None => Ok(GroupWriter::new(connection)),
+                Some(why) => Err(why),
+            },
+            damage: OnceLock::new(),
+            clock: Mutex::new(Steady::new(latest_ms)),
+            idle_readers: Mutex::default(),
+            reading: Semaphore::new(READERS),
+        }),
+    })
+}
+
+/// Reads what every page needs: a value that nobody wrote is damage that SQLite cannot see.
+fn readable(reader: &Reader) -> StoreResult<()> {
+    reader.runs(Which::Live)?;
+    reader.runs(Which::Deleted)?;
+    reader.shares(None, 0)?;
+    reader.unfinished_uploads()?;
+    Ok(())
+}
+
+/// The database's id and the latest time that it has seen. One that has no id yet and cannot be
+/// written stays without.
+fn identity(connection: &Connection, writable: bool) -> StoreResult<(String, i64)> {
+    let reader = Reader { tx: connection };
+    if writable && reader.database()?.is_none() {
+        let mut writer = super::Writer { tx: connection };
+        match writer.name_database(&database_id(), now_ms()) {
+            Ok(()) | Err(StoreError::Full) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(reader.database()?.unwrap_or_default())
+}
+
+/// The same error, with the path and what to do.
+fn explained(error: StoreError, path: &Path) -> StoreError {
+    let corrupt_schema = |error: &rusqlite_migration::Error| format!("{error}");
+    match error {
+        StoreError::Malformed(cause) => schema::damaged(path, cause.to_string()),
+        StoreError::Corrupt { .. } => schema::damaged(path, error.to_string()),
+        StoreError::Migration(cause) => match sqlite_cause(&cause) {
+            Some(ErrorCode::DiskFull) => StoreError::Full,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown) => {
+                schema::damaged(path, corrupt_schema(&cause))
+            }
+            _ => StoreError::Migration(cause),
+        },
+        StoreError::Sqlite(source) => StoreError::Unusable {
+            path: path.to_owned(),
+            source,
+        },
+        other => other,
+    }
+}
+
+fn sqlite_cause(error: &rusqlite_migration::Error) -> Option<ErrorCode> {
+    match error {
+        rusqlite_migration::Error::RusqliteError { err, .. } => err.sqlite_error_code(),
+        _ => None,
+    }
+}

@@ -1,0 +1,111 @@
+//! What can still be read of a damaged database: what nobody can derive from the blobs again.
+//!
+//! Names, dates and deletions of runs, and links. Whatever cannot be read is left out: a run then
+//! has the name of its blob, and a link does not open any more.
+
+use super::rows::source_of;
+use super::schema::{self, Opening};
+use super::{Reader, ShareRow, StoreResult, Writer};
+use api::ids::RunId;
+use api::runs::RunSource;
+use rusqlite::params;
+use std::path::Path;
+
+/// What a person said of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// Which run.
+    pub id: RunId,
+    /// Its name.
+    pub name: String,
+    /// Where it came from.
+    pub source: RunSource,
+    /// When.
+    pub created_ms: i64,
+    /// Set while its deletion can be undone.
+    pub deleted_ms: Option<i64>,
+}
+
+/// What could be read.
+#[derive(Clone, Debug, Default)]
+pub struct Salvaged {
+    /// Runs.
+    pub runs: Vec<Remembered>,
+    /// Links.
+    pub shares: Vec<ShareRow>,
+    /// The latest time seen.
+    pub latest_ms: i64,
+}
+
+impl Salvaged {
+    /// Reads what can be read of the database at `path`.
+    pub fn of(path: &Path) -> Salvaged {
+        let connection = schema::connect(path, Opening::ReadOnly)
+            .or_else(|_| schema::connect(path, Opening::Immutable));
+        let Ok(connection) = connection else {
+            return Salvaged::default();
+        };
+        let reader = Reader { tx: &connection };
+        Salvaged {
+            runs: reader.remembered(),
+            shares: reader.all_shares().unwrap_or_default(),
+            latest_ms: reader.database().ok().flatten().map_or(0, |(_, ms)| ms),
+        }
+    }
+}
+
+impl Reader<'_> {
+    fn remembered(&self) -> Vec<Remembered> {
+        let sql = "SELECT id, name, source, created_ms, deleted_ms FROM runs";
+        let mut found = Vec::new();
+        let Ok(mut statement) = self.tx.prepare(sql) else {
+            return found;
+        };
+        let Ok(mut rows) = statement.query([]) else {
+            return found;
+        };
+        while let Ok(Some(row)) = rows.next() {
+            let read = || {
+                Some(Remembered {
+                    id: row.get::<_, String>(0).ok()?.parse().ok()?,
+                    name: row.get(1).ok()?,
+                    source: source_of(&row.get::<_, String>(2).ok()?).ok()?,
+                    created_ms: row.get(3).ok()?,
+                    deleted_ms: row.get(4).ok()?,
+                })
+            };
+            found.extend(read());
+        }
+        found
+    }
+}
+
+impl Writer<'_> {
+    /// Gives a run that was derived again what was said of it before.
+    pub fn remember_run(&mut self, run: &Remembered) -> StoreResult<()> {
+        self.tx.execute(
+            "UPDATE runs SET name = ?2, created_ms = ?3, deleted_ms = ?4 WHERE id = ?1",
+            params![run.id.as_str(), run.name, run.created_ms, run.deleted_ms],
+        )?;
+        Ok(())
+    }
+
+    /// Puts a link back as it was, revoked or not.
+    pub fn restore_share(&mut self, row: &ShareRow) -> StoreResult<()> {
+        self.insert_share(row)?;
+        let (share, sql) = (
+            &row.share,
+            "UPDATE shares SET revoked_ms = ?2, revoked_by = ?3, last_opened_ms = ?4 WHERE id = ?1",
+        );
+        self.tx.execute(
+            sql,
+            params![
+                share.id.as_str(),
+                share.revoked_ms,
+                share.revoked_by,
+                share.last_opened_ms
+            ],
+        )?;
+        Ok(())
+    }
+}

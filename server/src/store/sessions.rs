@@ -1,0 +1,86 @@
+//! Sessions of browsers. Of a secret, only its hash is here.
+
+use super::rows::corrupt;
+use super::{Reader, StoreResult, Writer};
+use api::ids::SessionId;
+use rusqlite::params;
+
+/// A session as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionRow {
+    /// Names it.
+    pub id: SessionId,
+    /// BLAKE3 of the cookie's value, hexadecimal.
+    pub secret_hash: String,
+    /// Of the token that it was opened with.
+    pub token_hash: String,
+    /// When.
+    pub created_ms: i64,
+    /// When it ends by itself.
+    pub expires_ms: i64,
+    /// From where.
+    pub address: String,
+    /// With which browser.
+    pub agent: String,
+}
+
+impl Reader<'_> {
+    /// All sessions, oldest first.
+    pub fn sessions(&self) -> StoreResult<Vec<SessionRow>> {
+        let sql = "SELECT id, secret_hash, token_hash, created_ms, expires_ms, address, agent \
+                   FROM sessions ORDER BY created_ms, id";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let id: String = row.get("id")?;
+            found.push(SessionRow {
+                id: id.parse().map_err(|_| corrupt("session id", &id))?,
+                secret_hash: row.get("secret_hash")?,
+                token_hash: row.get("token_hash")?,
+                created_ms: row.get("created_ms")?,
+                expires_ms: row.get("expires_ms")?,
+                address: row.get("address")?,
+                agent: row.get("agent")?,
+            });
+        }
+        Ok(found)
+    }
+}
+
+impl Writer<'_> {
+    /// Keeps a new session.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn insert_session(&mut self, row: &SessionRow) -> StoreResult<()> {
+        self.tx.execute(
+            "INSERT INTO sessions (id, secret_hash, token_hash, created_ms, expires_ms, address, \
+             agent) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![
+                row.id.as_str(),
+                row.secret_hash,
+                row.token_hash,
+                row.created_ms,
+                row.expires_ms,
+                row.address,
+                row.agent,
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Ends sessions.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn delete_sessions(&mut self, ids: &[SessionId]) -> StoreResult<()> {
+        let mut statement = self
+            .tx
+            .prepare_cached("DELETE FROM sessions WHERE id = ?1")?;
+        for id in ids {
+            statement.execute([id.as_str()])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! Work that takes time, away from the threads that answer requests: what a viewer waits for goes
+//! before what runs in the background.
+
+use std::sync::LazyLock;
+use std::thread;
+use tokio::sync::{Semaphore, oneshot};
+
+/// How nice background work is: at 10 the system gives it a tenth of the time that others want.
+const NICENESS: i32 = 10;
+
+/// Answers that are computed at the same time: more than there are cores would only wait for one
+/// another, each with its memory.
+static ANSWERS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
+
+/// The thread that did the work panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a thread panicked")]
+pub struct Panicked;
+
+/// Cores of this machine.
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Does what somebody waits for, soon, on a thread that may block.
+///
+/// # Errors
+/// When it panics.
+pub async fn answer<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Panicked> {
+    // Never closed.
+    let _turn = ANSWERS.acquire().await;
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| Panicked)
+}
+
+/// Begins what nobody waits for with a finger on the screen, on a thread of its own that gives way
+/// to everything else. It runs to its end, whether the future is kept or not.
+pub fn background<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = Result<T, Panicked>> + Send + Unpin + 'static {
+    let (sender, result) = oneshot::channel();
+    let span = tracing::Span::current();
+    let body = move || {
+        give_way();
+        // Nobody may be waiting.
+        let _ = sender.send(span.in_scope(work));
+    };
+    let thread = thread::Builder::new()
+        .name("background".to_owned())
+        .spawn(body);
+    if let Err(error) = thread {
+        // The sender is gone with the thread that never was: whoever waits hears of it.
+        tracing::error!(%error, "cannot start a thread");
+    }
+    Box::pin(async move { result.await.map_err(|_| Panicked) })
+}
+
+/// Makes the calling thread, or a process that has only one, give way to everything else.
+pub fn give_way() {
+    // On Linux "this process" is this thread. Elsewhere nothing would be left for viewers.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+        tracing::debug!(%error, "background work cannot give way");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn background_work_gives_way_and_nothing_else_does() {
+        let niceness = || rustix::process::getpriority_process(None).unwrap();
+        let before = niceness();
+        assert_eq!(background(niceness).await, Ok(NICENESS.max(before)));
+        assert_eq!(answer(niceness).await, Ok(before));
+        assert_eq!(niceness(), before);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_told() {
+        assert_eq!(
+            background(|| panic!("as wanted")).await,
+            Err::<(), _>(Panicked)
+        );
+        assert_eq!(answer(|| panic!("as wanted")).await, Err::<(), _>(Panicked));
+    }
+}

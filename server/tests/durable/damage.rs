@@ -1,0 +1,186 @@
+//! A damaged database is refused with an explanation, or serves correctly; it takes nothing.
+
+use crate::rig::{
+    Answer, Chance, SNAPSHOTS, Server, blobs_in, copy_all, files_in, text, tidemark, wait_until,
+};
+use std::path::Path;
+
+/// A data folder with runs, stopped, and what each question is answered with.
+fn a_data_folder(data: &Path) -> Vec<(String, Answer)> {
+    let server = Server::start(data);
+    let runs: Vec<String> = (0..SNAPSHOTS.len())
+        .map(|n| server.upload(&format!("{n}.pickle"), SNAPSHOTS[n]))
+        .collect();
+    let answers = ask(&server, &runs);
+    server.stop();
+    for part in ["-wal", "-shm"] {
+        let rest = data.join(format!("tidemark.db{part}"));
+        assert!(
+            !rest.exists() || rest.metadata().unwrap().len() == 0,
+            "{part}"
+        );
+    }
+    answers
+}
+
+/// What a visitor asks: the list, the runs, their first pictures and one that is to be drawn.
+fn questions(runs: &[String]) -> Vec<String> {
+    let mut asked = vec!["/api/runs".to_owned(), "/api/shares".to_owned()];
+    for run in runs {
+        asked.push(format!("/api/runs/{run}"));
+        for what in ["series/0/0", "mountain/stack/1/1", "marks", "leaks"] {
+            asked.push(format!("/api/runs/{run}/devices/0/{what}"));
+        }
+    }
+    asked
+}
+
+fn ask(server: &Server, runs: &[String]) -> Vec<(String, Answer)> {
+    let asked = questions(runs).into_iter();
+    asked
+        .map(|path| (path.clone(), server.get(&path)))
+        .collect()
+}
+
+/// Overwrites some bytes, by chance.
+fn damage(file: &Path, chance: &mut Chance) -> String {
+    let mut bytes = std::fs::read(file).unwrap();
+    let length = 1 + chance.below(64) as usize;
+    // The first pages hold the schema and the small tables' roots: look there more often.
+    let end = match chance.below(3) {
+        0 => bytes.len().min(40 * 4096),
+        _ => bytes.len(),
+    };
+    let at = chance.below((end - length) as u64) as usize;
+    for byte in &mut bytes[at..at + length] {
+        *byte = chance.below(256) as u8;
+    }
+    std::fs::write(file, bytes).unwrap();
+    format!("{length} bytes at {at}")
+}
+
+#[test]
+fn a_damaged_database_is_explained_or_serves_as_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole");
+    let before = a_data_folder(&whole);
+    let rounds = std::env::var("FAULT_ROUNDS").map_or(12, |rounds| rounds.parse().unwrap());
+    let mut chance = Chance(0x7469_6465_6d61_726b);
+    let (mut refused, mut served) = (0, 0);
+    for round in 0..rounds {
+        let data = folder.path().join(format!("{round}"));
+        copy_all(&whole, &data);
+        let what = damage(&data.join("tidemark.db"), &mut chance);
+        match Server::with(&data, &[]) {
+            Err(log) => {
+                refused += 1;
+                assert!(log.contains("tidemark.db"), "{what}: {log}");
+                let advised = ["doctor", "newer Tidemark", "another program"];
+                assert!(
+                    advised.iter().any(|advice| log.contains(advice)),
+                    "{what}: {log}"
+                );
+            }
+            Ok(server) => {
+                served += 1;
+                for (path, expected) in &before {
+                    let answer = server.get(path);
+                    let same = answer.status == expected.status && answer.body == expected.body;
+                    let explained = answer.status == 503;
+                    assert!(same || explained, "{what}: {path}: {answer:?}");
+                }
+            }
+        }
+        assert_eq!(
+            blobs_in(&data.join("blobs")).len(),
+            SNAPSHOTS.len(),
+            "{what}"
+        );
+        std::fs::remove_dir_all(&data).unwrap();
+    }
+    println!("{refused} refused with an explanation, {served} served");
+    assert!(refused > 0 && served > 0);
+}
+
+#[test]
+fn a_database_that_is_rubbish_is_rebuilt_from_the_blobs_with_one_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let server = Server::start(&data);
+    let kept = server.upload("0.pickle", SNAPSHOTS[0]);
+    let hidden = server.upload("1.pickle", SNAPSHOTS[1]);
+    let rename = br#"{"name":"a name that a person gave"}"#;
+    server
+        .send("PATCH", &format!("/api/runs/{kept}"), Some(rename))
+        .expect(200);
+    let (secret, share) = server.share(&kept);
+    let (open, _) = server.share(&kept);
+    server
+        .send("DELETE", &format!("/api/shares/{share}"), None)
+        .expect(200);
+    server
+        .send("DELETE", &format!("/api/runs/{hidden}"), None)
+        .expect(200);
+    server.stop();
+    let database = data.join("tidemark.db");
+    // The last pages hold columns and pictures: names can still be read.
+    let mut bytes = std::fs::read(&database).unwrap();
+    let most = bytes.len() * 4 / 5;
+    bytes[most..].fill(0x5a);
+    std::fs::write(&database, bytes).unwrap();
+
+    let log = Server::with(&data, &[]).map(drop).unwrap_err();
+    assert!(
+        log.contains("--rebuild") && log.contains("is damaged"),
+        "{log}"
+    );
+    let place = data.to_str().unwrap();
+    let seen = tidemark(&["doctor", "--data", place]);
+    assert_eq!(seen.status.code(), Some(1), "{}", text(&seen));
+    let rebuilt = tidemark(&["doctor", "--data", place, "--rebuild"]);
+    assert!(rebuilt.status.success(), "{}", text(&rebuilt));
+    let aside = |path: &std::path::PathBuf| path.to_string_lossy().contains("tidemark.db.damaged-");
+    assert!(files_in(&data).iter().any(aside));
+
+    let server = Server::start(&data);
+    let runs = server.get("/api/runs").json();
+    assert_eq!(
+        runs.as_array().unwrap().len(),
+        1,
+        "what was deleted stays deleted: {runs}"
+    );
+    assert_eq!(runs[0]["name"], "a name that a person gave");
+    assert_eq!(server.open_share(&open).status, 200);
+    let revoked = server.open_share(&secret).status;
+    assert!(revoked == 410 || revoked == 404, "{revoked}");
+    server.stop();
+    // Nothing is wrong now: there is nothing to rebuild.
+    assert!(
+        !tidemark(&["doctor", "--data", place, "--rebuild"])
+            .status
+            .success()
+    );
+    assert!(tidemark(&["doctor", "--data", place]).status.success());
+}
+
+#[test]
+fn a_database_that_is_damaged_while_it_is_used_takes_nothing_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let before = a_data_folder(data);
+    let server = Server::start(data);
+    let database = data.join("tidemark.db");
+    let mut bytes = std::fs::read(&database).unwrap();
+    let n = bytes.len();
+    bytes[4096..n].fill(0xff);
+    std::fs::write(&database, bytes).unwrap();
+    wait_until("it is noticed", || {
+        let answers = before.iter().map(|(path, _)| server.get(path).status);
+        answers.filter(|&status| status == 503).count() > 0
+    });
+    let refused = server.put("3.pickle", SNAPSHOTS[0]).expect(503);
+    assert_eq!(refused.json()["code"], "unavailable");
+    server.get("/readyz").expect(503);
+    server.get("/healthz").expect(200);
+    assert!(server.log().contains("doctor"), "{}", server.log());
+}

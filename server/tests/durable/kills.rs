@@ -1,0 +1,233 @@
+//! `kill -9` at random moments, again and again: what was acknowledged is there afterwards.
+//!
+//! A few rounds by default; `./check faults` sets `FAULT_ROUNDS` to hundreds.
+
+use crate::rig::{Chance, SNAPSHOTS, Server, blobs_in, count, database, new_share, wait_until};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+/// What a client was told.
+#[derive(Default)]
+struct Acknowledged {
+    /// Runs, and the last name that each was given.
+    runs: BTreeMap<String, String>,
+    /// Names that were sent and not answered: either may be there.
+    unsure: BTreeMap<String, Vec<String>>,
+    /// Secrets of links, and their ids.
+    links: BTreeMap<String, String>,
+    revoked: BTreeSet<String>,
+    revoking: BTreeSet<String>,
+    benches: BTreeSet<String>,
+}
+
+/// A snapshot that nobody sent before: the time in the head of a gzip file makes it another one.
+fn fresh(n: u64) -> Vec<u8> {
+    static PACKED: OnceLock<Vec<u8>> = OnceLock::new();
+    let packed = PACKED.get_or_init(|| {
+        let plain = zstd::decode_all(SNAPSHOTS[0]).unwrap();
+        let level = flate2::Compression::fast();
+        let mut file = flate2::write::GzEncoder::new(Vec::new(), level);
+        file.write_all(&plain).unwrap();
+        file.finish().unwrap()
+    });
+    let mut packed = packed.clone();
+    packed[4..8].copy_from_slice(&(n as u32).to_le_bytes());
+    packed
+}
+
+/// One change; `None` when the server died meanwhile.
+fn change(server: &Server, n: u64, told: &Mutex<Acknowledged>, chance: &mut Chance) -> Option<()> {
+    let pick = |list: Vec<String>, chance: &mut Chance| {
+        let at = chance.below(list.len().max(1) as u64) as usize;
+        list.get(at).cloned()
+    };
+    let runs: Vec<String> = told.lock().unwrap().runs.keys().cloned().collect();
+    match (chance.below(10), pick(runs, chance)) {
+        (0..=2, _) | (_, None) => {
+            let name = format!("{n}.pickle");
+            let path = format!("/api/upload/{name}");
+            let answer = server.try_send("PUT", &path, Some(&fresh(n)))?.expect(201);
+            let run = answer.json()["run"]["id"].as_str().unwrap().to_owned();
+            told.lock().unwrap().runs.insert(run, name);
+        }
+        (3..=5, Some(run)) => {
+            let name = format!("name {n}");
+            let unsure = |told: &Mutex<Acknowledged>| {
+                let mut told = told.lock().unwrap();
+                told.unsure
+                    .entry(run.clone())
+                    .or_default()
+                    .push(name.clone());
+            };
+            unsure(told);
+            let body = format!(r#"{{"name":"{name}"}}"#);
+            let path = format!("/api/runs/{run}");
+            server
+                .try_send("PATCH", &path, Some(body.as_bytes()))?
+                .expect(200);
+            let mut told = told.lock().unwrap();
+            told.unsure.remove(&run);
+            told.runs.insert(run, name);
+        }
+        (6..=7, Some(run)) => {
+            let made = server.try_send("POST", "/api/shares", Some(new_share(&run).as_bytes()))?;
+            let made = made.expect(201).json();
+            let secret = made["url"]
+                .as_str()
+                .unwrap()
+                .rsplit('/')
+                .next()
+                .unwrap()
+                .to_owned();
+            let id = made["share"]["id"].as_str().unwrap().to_owned();
+            told.lock().unwrap().links.insert(secret, id);
+        }
+        (8, _) => {
+            let links: Vec<String> = told.lock().unwrap().links.keys().cloned().collect();
+            let secret = pick(links, chance)?;
+            let id = told.lock().unwrap().links[&secret].clone();
+            told.lock().unwrap().revoking.insert(secret.clone());
+            let path = format!("/api/shares/{id}");
+            server.try_send("DELETE", &path, None)?.expect(200);
+            told.lock().unwrap().revoked.insert(secret);
+        }
+        _ => {
+            let bench = br#"{"rows":[{"config":"dedupe-reuse","patches":[]}],"device":"sim",
+                             "steps":3}"#;
+            let started = server.try_send("POST", "/api/bench", Some(bench))?;
+            let id = started.json()["id"].as_str().unwrap().to_owned();
+            told.lock().unwrap().benches.insert(id);
+        }
+    }
+    Some(())
+}
+
+/// Whether everything that was acknowledged is there, and nothing is half there.
+fn assert_kept(server: &Server, data: &Path, told: &mut Acknowledged) {
+    let unfinished = "SELECT count(*) FROM uploads WHERE state IN ('announced', 'running')";
+    wait_until("the rest is taken up again", || {
+        count(data, unfinished) == 0
+    });
+    let listed = server.get("/api/runs").expect(200).json();
+    let names: BTreeMap<&str, &str> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| (run["id"].as_str().unwrap(), run["name"].as_str().unwrap()))
+        .collect();
+    for (run, name) in &mut told.runs {
+        let found = names
+            .get(run.as_str())
+            .unwrap_or_else(|| panic!("{run} is lost"));
+        let unsure = told.unsure.remove(run).unwrap_or_default();
+        let is_known = found == name || unsure.iter().any(|other| other == found);
+        assert!(is_known, "{run} is called {found}, not {name}");
+        *name = (*found).to_owned();
+    }
+    let links: Vec<String> = told.links.keys().cloned().collect();
+    for secret in links {
+        match server.open_share(&secret).status {
+            200 => assert!(!told.revoked.contains(&secret), "a revoked link lives"),
+            410 => {
+                assert!(
+                    told.revoking.contains(&secret),
+                    "a link is revoked that nobody revoked"
+                );
+                told.revoked.insert(secret);
+            }
+            status => panic!("a link answers {status}"),
+        }
+    }
+    for bench in &told.benches {
+        server.get(&format!("/api/bench/{bench}")).expect(200);
+    }
+    let check = "PRAGMA integrity_check";
+    let check: String = database(data)
+        .query_row(check, [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(check, "ok");
+    let orphans = "SELECT count(*) FROM runs WHERE trace NOT IN (SELECT trace FROM chunks)";
+    assert_eq!(count(data, orphans), 0);
+    let missing =
+        count(data, "SELECT count(*) FROM blobs") - blobs_in(&data.join("blobs")).len() as i64;
+    assert!(missing <= 0, "{missing} blobs are missing");
+}
+
+/// Rounds on one data folder: what it holds is looked at in every round.
+const ROUNDS_EACH: u64 = 20;
+
+#[test]
+fn what_was_acknowledged_survives_kills_at_any_moment() {
+    let rounds: u64 = std::env::var("FAULT_ROUNDS").map_or(5, |rounds| rounds.parse().unwrap());
+    let mut chance = Chance(0x6b69_6c6c);
+    for first in (0..rounds).step_by(ROUNDS_EACH as usize) {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path();
+        let mut told = Acknowledged::default();
+        for round in first..rounds.min(first + ROUNDS_EACH) {
+            told = one_round(data, round, told, &mut chance);
+        }
+        let server = Server::start(data);
+        assert_kept(&server, data, &mut told);
+        println!(
+            "kills up to {}: {} runs, {} links ({} revoked), {} benches",
+            rounds.min(first + ROUNDS_EACH),
+            told.runs.len(),
+            told.links.len(),
+            told.revoked.len(),
+            told.benches.len()
+        );
+    }
+}
+
+/// Starts a server, looks at what it has, lets three clients change things, and kills it.
+fn one_round(data: &Path, round: u64, mut told: Acknowledged, chance: &mut Chance) -> Acknowledged {
+    // Every other round packs again meanwhile, every fifth starts from a kill during a start.
+    let level = ["0", "3"][round as usize % 2];
+    if round % 5 == 4 {
+        kill_a_start(data, chance);
+    }
+    let server = Server::with(data, &["--repack-level", level]);
+    let server = server.unwrap_or_else(|log| panic!("round {round}: {log}"));
+    assert_kept(&server, data, &mut told);
+    let told = Mutex::new(told);
+    let moment = Duration::from_millis(chance.below(700));
+    std::thread::scope(|scope| {
+        for client in 0..3 {
+            let (server, told) = (&server, &told);
+            let mut chance = Chance(1 + round * 31 + client);
+            scope.spawn(move || {
+                for turn in 0..200 {
+                    let n = round * 1000 + client * 200 + turn;
+                    if change(server, n, told, &mut chance).is_none() {
+                        return;
+                    }
+                }
+            });
+        }
+        // The moment is what this test is about: any will do.
+        std::thread::sleep(moment);
+        let pid = server.child.id().to_string();
+        let killed = std::process::Command::new("kill")
+            .args(["-9", &pid])
+            .status();
+        assert!(killed.unwrap().success());
+    });
+    drop(server);
+    told.into_inner().unwrap()
+}
+
+/// Kills a server while it starts: while it migrates, clears up, or takes uploads up again.
+fn kill_a_start(data: &Path, chance: &mut Chance) {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tidemark"));
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(data);
+    let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(chance.below(120)));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

@@ -1,0 +1,151 @@
+//! Every view looks as somebody approved it: `./check pictures`; `./check pictures --approve`
+//! takes what is seen now.
+
+use std::path::PathBuf;
+use std::{env, fs};
+
+use tests::{Browser, Picture, TOLERANCE_PPM, Theme, Viewport, screenshots_dir, workspace_root};
+
+use super::views::views;
+use super::world::World;
+
+/// Says nothing that depends on the moment or on chance: ages, dates, ports, ids.
+const TIMELESS: &str = r#"
+    const rules = [
+        [/\b20[23]\d-\d\d-\d\d \d\d:\d\d/g, '2026-01-31 12:00'],
+        [/\b20[23]\d-\d\d-\d\d/g, '2026-01-31'],
+        [/^(just now|\d+ (min|h|d) ago)$/, '5 min ago'],
+        [/127\.0\.0\.1:\d+/g, '127.0.0.1:7878'],
+        [/\b(run|shr|ben|row)_[0-9a-zA-Z]{8,}/g, '$1_0000'],
+        [/\/s\/[0-9a-zA-Z_-]{8,}/g, '/s/0000'],
+        [/\bRun [0-9a-z]{6}\b/g, 'Run 000000'],
+    ];
+    const still = text => rules.reduce((text, [from, to]) => text.replace(from, to), text);
+    const nodes = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    for (let node; (node = nodes.nextNode());) {
+        const now = still(node.data);
+        if (now !== node.data) node.data = now;
+    }
+    for (const field of document.querySelectorAll('textarea, input[readonly]')) {
+        const now = still(field.value);
+        if (now !== field.value) field.value = now;
+    }
+    scrollTo(0, 0);
+    return null;"#;
+
+/// The same picture twice is a page that has come to rest; this many tries at most.
+const TRIES: usize = 40;
+
+fn approved_dir() -> PathBuf {
+    workspace_root().join("tests/pictures")
+}
+
+fn is_approving() -> bool {
+    env::var_os("APPROVE").is_some_and(|value| value == "1")
+}
+
+async fn picture_at_rest(browser: &Browser) -> Picture {
+    let mut before = None;
+    for _ in 0..TRIES {
+        browser.eval(TIMELESS).await;
+        let now = Some(Picture::from_png(&browser.full_page().await));
+        if now == before {
+            break;
+        }
+        before = now;
+    }
+    before.expect("at least one was taken")
+}
+
+/// What is wrong with a view's picture; `None` where it looks as approved.
+fn judge(name: &str, now: &Picture) -> Option<String> {
+    let file = format!("{name}.png");
+    let approved = approved_dir().join(&file);
+    let was = Picture::load(&approved);
+    let found = was.as_ref().map(|was| was.difference(now));
+    if found.as_ref().is_some_and(|found| found.is_tolerated()) {
+        return None;
+    }
+    if is_approving() {
+        now.save(&approved);
+        return None;
+    }
+    let actual = screenshots_dir().join(format!("{name}.actual.png"));
+    now.save(&actual);
+    let Some(found) = found else {
+        return Some(format!(
+            "{name}: nobody approved it yet; see {}",
+            actual.display()
+        ));
+    };
+    let marked = screenshots_dir().join(format!("{name}.diff.png"));
+    found.marked.save(&marked);
+    Some(format!(
+        "{name}: {} pixels differ, {:.0} of a million ({TOLERANCE_PPM} are tolerated): {} {}",
+        found.pixels,
+        found.ppm,
+        actual.display(),
+        marked.display()
+    ))
+}
+
+/// Pictures of views that are gone; none are told while only some views are looked at.
+fn orphans(names: &[String]) -> Vec<PathBuf> {
+    if env::var_os("VIEWS").is_some() {
+        return Vec::new();
+    }
+    let files = fs::read_dir(approved_dir()).into_iter().flatten().flatten();
+    let files = files.map(|entry| entry.path());
+    files
+        .filter(|path| path.extension().is_some_and(|ext| ext == "png"))
+        .filter(|path| {
+            !names
+                .iter()
+                .any(|name| path.file_stem().is_some_and(|stem| stem == &**name))
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn every_view_looks_as_approved() {
+    let world = World::build();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    let (mut wrong, mut names) = (Vec::new(), Vec::new());
+    for view in views(&world) {
+        let mut visited = None;
+        for &(viewport, theme) in view.looks {
+            browser.set_viewport_plain(viewport).await;
+            browser.set_still_theme(theme).await;
+            match visited == Some(viewport) {
+                true => view.settle(&browser).await,
+                false => view.visit(&browser).await,
+            }
+            visited = Some(viewport);
+            let name = format!("{}-{}-{}", view.name, viewport.name(), theme.name());
+            wrong.extend(judge(&name, &picture_at_rest(&browser).await));
+            if browser.scrolls_sideways().await {
+                wrong.push(format!("{name} scrolls sideways"));
+            }
+            names.push(name);
+        }
+    }
+    for orphan in orphans(&names) {
+        match is_approving() {
+            true => fs::remove_file(orphan).expect("the picture goes"),
+            false => wrong.push(format!("{}: there is no such view", orphan.display())),
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "\n{}\nApprove what is meant with `./check pictures --approve`. Where nothing was changed, \
+         this Chromium draws otherwise than the one that the pictures were approved with:\n  \
+         here: {}\n  approved with: {}\n",
+        wrong.join("\n"),
+        browser.version().await,
+        fs::read_to_string(approved_dir().join("made-with.txt")).unwrap_or_default(),
+    );
+    if is_approving() {
+        let made_with = format!("{}\n", browser.version().await);
+        fs::write(approved_dir().join("made-with.txt"), made_with).expect("the version is noted");
+    }
+}

@@ -1,0 +1,117 @@
+//! Everything that can be used can be seen without pointing at it, is large enough, stands out from
+//! its ground, is covered by nothing, and is reached with the Tab key.
+
+use serde_json::Value;
+use tests::{Browser, Firefox, Page, TestServer, Theme, Viewport};
+
+use super::views::views;
+use super::world::World;
+
+/// A mouse that can hover, and points at nothing.
+const HAS_MOUSE: &str = "return matchMedia('(hover: hover) and (pointer: fine)').matches;";
+
+/// What is wrong in any view; one line each.
+async fn out_of_sight(page: &impl Page, world: &World, place: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for view in views(world) {
+        view.visit(page).await;
+        assert_eq!(
+            page.eval(HAS_MOUSE).await,
+            Value::Bool(true),
+            "{place} has no mouse"
+        );
+        let lines = page.out_of_sight().await;
+        wrong.extend(
+            lines
+                .iter()
+                .map(|line| format!("{} {place}: {line}", view.name)),
+        );
+        let complaints = page.complaints().await;
+        if !view.is_error {
+            let lines = complaints.iter();
+            wrong.extend(lines.map(|line| format!("{} {place}: console: {line}", view.name)));
+        }
+    }
+    wrong
+}
+
+#[tokio::test]
+async fn everything_is_seen_and_reached_in_chromium() {
+    let world = World::build();
+    let mut wrong = Vec::new();
+    for (viewport, theme) in [
+        (Viewport::Desktop, Theme::Light),
+        (Viewport::Phone, Theme::Dark),
+    ] {
+        let browser = Browser::open(viewport, theme).await;
+        browser.set_still_theme(theme).await;
+        let place = format!("{} {}", viewport.name(), theme.name());
+        wrong.extend(out_of_sight(&browser, &world, &place).await);
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn everything_is_seen_and_reached_in_firefox() {
+    let world = World::build();
+    let firefox = Firefox::open(Viewport::Desktop).await;
+    let wrong = out_of_sight(&firefox, &world, "Firefox").await;
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+/// Each of these was a fault of some page once, or could be; the style is laid over a page that has
+/// none, and what is found must say so.
+#[tokio::test]
+async fn what_is_hidden_small_covered_pale_or_out_of_reach_is_found() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    let faults = [
+        // The rows of the list showed their buttons only under the pointer, and so did two pages.
+        (
+            ".app-header-tools { opacity: 0 } .app-header:hover .app-header-tools { opacity: 1 }",
+            "has an opacity of 0.00",
+        ),
+        (".app-nav { visibility: hidden }", "is not visible"),
+        (
+            ".app-header::after { content: ''; position: absolute; inset: 0; z-index: 9 }",
+            "is covered by",
+        ),
+        (".app-nav a { color: #aab }", "its text has a contrast of"),
+        (
+            ".app-header-tools svg { stroke: #ccd }",
+            "an icon has a contrast of",
+        ),
+        (
+            ".app-header-tools { gap: 0 } .icon-button { width: 9px; height: 9px }",
+            "and too near to",
+        ),
+        (
+            ":focus-visible { outline: none !important }",
+            "has no focus ring",
+        ),
+        (
+            ".sample { position: absolute; left: -999px }",
+            "cannot be scrolled into sight",
+        ),
+    ];
+    for (style, expected) in faults {
+        browser.goto(&server.url("/")).await;
+        browser
+            .wait_for(
+                "the page",
+                "return !!document.querySelector('button.sample');",
+            )
+            .await;
+        let lay_over = format!(
+            "const fault = new CSSStyleSheet(); fault.replaceSync({}); \
+             document.adoptedStyleSheets = [fault]; return null;",
+            Value::from(style)
+        );
+        browser.eval(&lay_over).await;
+        let found = browser.out_of_sight().await;
+        assert!(
+            found.iter().any(|line| line.contains(expected)),
+            "{style}: {found:?}"
+        );
+    }
+}

@@ -1,0 +1,276 @@
+//! Every view of the application that is looked at: one table for all tests of this folder.
+
+use std::env;
+
+use tests::{Page, Theme, Viewport};
+
+use super::world::World;
+
+/// What opens a part of a page that is closed at first, with the keyboard alone.
+pub struct Opening {
+    /// Gets the focus.
+    pub focus: &'static str,
+    /// Pressed there, one after the other.
+    pub keys: &'static [&'static str],
+    /// What is there then.
+    pub there: &'static str,
+}
+
+/// One view.
+pub struct View {
+    /// The name of its pictures.
+    pub name: &'static str,
+    /// Its address.
+    pub url: String,
+    /// What is on the page once it is there: a selector for each part.
+    pub there: &'static [&'static str],
+    /// What is opened on it.
+    pub openings: &'static [Opening],
+    /// In which themes and sizes it has pictures.
+    pub looks: &'static [(Viewport, Theme)],
+    /// Whether its addresses answer with errors, which browsers write to the console.
+    pub is_error: bool,
+}
+
+/// Nothing is on its way: no part of the page is busy and every letter has its font.
+const SETTLED: &str = "return document.fonts.status === 'loaded' && \
+    !document.querySelector('[aria-busy=true], .skeleton, .shown[class*=skeleton]');";
+
+/// Both themes, both sizes.
+pub const LOOKS: [(Viewport, Theme); 4] = [
+    (Viewport::Desktop, Theme::Light),
+    (Viewport::Desktop, Theme::Dark),
+    (Viewport::Phone, Theme::Light),
+    (Viewport::Phone, Theme::Dark),
+];
+
+/// Each theme and each size once.
+const TWO_LOOKS: [(Viewport, Theme); 2] = [LOOKS[0], LOOKS[3]];
+
+const DRAWN: &str = ".timeline[aria-busy=false]";
+/// How often an opening may fail because the page is drawn anew under it.
+const OPENING_TRIES: usize = 5;
+
+const DIALOG: &str = "dialog[open] h2";
+
+impl View {
+    fn at(name: &'static str, url: String, there: &'static [&'static str]) -> Self {
+        Self {
+            name,
+            url,
+            there,
+            openings: &[],
+            looks: &LOOKS,
+            is_error: false,
+        }
+    }
+
+    /// What looks much like another view, or is small.
+    fn in_two_looks(mut self) -> Self {
+        self.looks = &TWO_LOOKS;
+        self
+    }
+
+    fn opened(mut self, openings: &'static [Opening]) -> Self {
+        self.openings = openings;
+        self
+    }
+
+    fn failing(mut self) -> Self {
+        self.is_error = true;
+        self
+    }
+
+    /// Goes there and waits until everything is there and at rest.
+    pub async fn visit(&self, page: &impl Page) {
+        page.goto(&self.url).await;
+        self.settle(page).await;
+        for opening in self.openings {
+            self.open(page, opening).await;
+        }
+        self.settle(page).await;
+    }
+
+    /// Opens a part with the keyboard; once more where it was drawn anew meanwhile, without the
+    /// focus.
+    async fn open(&self, page: &impl Page, opening: &Opening) {
+        let focus = format!(
+            "const it = document.querySelector('{}');
+             if (document.activeElement !== it) it.focus();
+             return document.activeElement === it;",
+            opening.focus
+        );
+        let there = there(opening.there);
+        for _ in 0..OPENING_TRIES {
+            page.wait_for(self.name, &focus).await;
+            for key in opening.keys {
+                page.press(key).await;
+            }
+            if page.is_soon(&there).await {
+                return;
+            }
+        }
+        panic!(
+            "{}: the keyboard does not open {}",
+            self.name, opening.focus
+        );
+    }
+
+    /// Waits until everything is there and at rest.
+    pub async fn settle(&self, page: &impl Page) {
+        page.hold_still().await;
+        for selector in self.there {
+            page.wait_for(self.name, &there(selector)).await;
+        }
+        page.wait_for(self.name, SETTLED).await;
+    }
+}
+
+fn there(selector: &str) -> String {
+    format!("return !!document.querySelector('{selector}');")
+}
+
+/// All of them; only those that `VIEWS` names, where it names some: `VIEWS=run,compare`.
+pub fn views(world: &World) -> Vec<View> {
+    let mut views = pages(world);
+    views.extend(runs(world));
+    views.extend(links(world));
+    if let Ok(names) = env::var("VIEWS") {
+        views.retain(|view| names.split(',').any(|name| name == view.name));
+    }
+    views
+}
+
+/// The lists, the comparison and the bench, empty and full.
+fn pages(world: &World) -> Vec<View> {
+    let runs = ["off_v1_moe", "off_v3_moe"].map(|name| world.run(name));
+    let compare = world
+        .few
+        .url(&format!("/compare?v=1&runs={}", runs.join(",")));
+    vec![
+        View::at("runs-empty", world.empty.url("/"), &["button.sample"]),
+        View::at("runs-few", world.few.url("/"), &["tr.run"]).opened(&[Opening {
+            focus: "tr:nth-child(2) .run-pick",
+            keys: &[" "],
+            there: ".picked-bar",
+        }]),
+        View::at("runs-many", world.many.url("/"), &["tr.run:nth-child(26)"]).in_two_looks(),
+        View::at("compare-pick", world.few.url("/compare"), &[".pick-row"]).in_two_looks(),
+        View::at(
+            "compare",
+            compare,
+            &[".overlay-stage[aria-busy=false]", ".site-head"],
+        )
+        .opened(&[Opening {
+            focus: ".site-head",
+            keys: &["Enter"],
+            there: ".site-detail .site-side",
+        }]),
+        View::at(
+            "bench-empty",
+            world.empty.url("/bench"),
+            &[".bench-empty .button"],
+        )
+        .in_two_looks(),
+        View::at(
+            "bench",
+            world.bench.url("/bench"),
+            &[".bench-row", ".spark polyline"],
+        ),
+        View::at("help", world.empty.url("/"), &["button.sample"])
+            .opened(&[Opening {
+                focus: ".app-header-tools button:last-child",
+                keys: &["Enter"],
+                there: DIALOG,
+            }])
+            .in_two_looks(),
+        View::at("not-found", world.empty.url("/nowhere"), &[".blank-page"]).in_two_looks(),
+    ]
+}
+
+/// The page of a run, with each of its answers.
+fn runs(world: &World) -> Vec<View> {
+    let run = |name: &str, query: &str| {
+        world
+            .few
+            .url(&format!("/runs/{}?v=4{query}", world.run(name)))
+    };
+    let long = world.bench.url(&format!("/runs/{}", world.long_run));
+    vec![
+        View::at("run", run("plain_lm", ""), &[DRAWN]).opened(&[Opening {
+            focus: ".export-menu summary",
+            keys: &["Enter"],
+            there: ".export-menu[open] a",
+        }]),
+        View::at("run-long", long, &[DRAWN]),
+        View::at(
+            "run-selected",
+            run("streams", "&sel=b100"),
+            &[".panel .stack", DRAWN],
+        )
+        .in_two_looks(),
+        View::at("run-oom", run("oom", ""), &[DRAWN]).in_two_looks(),
+        View::at(
+            "leaks",
+            run("off_v1_moe", "&tab=leaks"),
+            &[".verdict", DRAWN],
+        ),
+        View::at(
+            "leaks-none",
+            run("plain_lm", "&tab=leaks"),
+            &[".verdict", DRAWN],
+        )
+        .in_two_looks(),
+        View::at(
+            "alive",
+            run("leak_hook_cache", "&tab=alive"),
+            &[".table-frame tr", DRAWN],
+        ),
+        View::at(
+            "allocations",
+            run("plain_lm", "&tab=allocations"),
+            &["tr.block", DRAWN],
+        ),
+        View::at("share", run("plain_lm", ""), &[DRAWN])
+            .opened(&[Opening {
+                focus: ".view-actions > button:last-of-type",
+                keys: &["Enter"],
+                there: DIALOG,
+            }])
+            .in_two_looks(),
+        View::at("copy-for-pr", run("plain_lm", ""), &[DRAWN])
+            .opened(&[Opening {
+                focus: ".view-actions > button:first-of-type",
+                keys: &["Enter"],
+                there: "dialog[open] textarea",
+            }])
+            .in_two_looks(),
+    ]
+}
+
+/// What those see who come from elsewhere.
+fn links(world: &World) -> Vec<View> {
+    let nothing = world.few.url("/runs/run_0000000000000000");
+    vec![
+        View::at(
+            "shared",
+            world.open_link.clone(),
+            &[".link-banner", ".verdict", DRAWN],
+        ),
+        View::at(
+            "shared-redacted",
+            world.redacted_link.clone(),
+            &[".link-banner", ".verdict"],
+        )
+        .in_two_looks(),
+        View::at("shared-ended", world.ended_link.clone(), &[".link-refused"])
+            .failing()
+            .in_two_looks(),
+        View::at("run-missing", nothing, &[".run-nothing"])
+            .failing()
+            .in_two_looks(),
+        View::at("login", world.closed.url("/"), &["dialog[open] #token"])
+            .failing()
+            .in_two_looks(),
+    ]
+}

@@ -1,0 +1,54 @@
+//! Many tabs of one browser: all of them load, and all of them hear what changes.
+
+use tests::{Browser, TestServer, Theme, Viewport};
+
+/// More than a browser has connections to one server of HTTP/1.1.
+const TABS: usize = 8;
+
+#[tokio::test]
+async fn eight_tabs_load_and_hear_of_a_new_run() {
+    let server = TestServer::start();
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    let mut tabs = vec![browser.page.window().await.expect("a tab")];
+    browser.goto(&server.url("/")).await;
+    for _ in 1..TABS {
+        let tab = browser
+            .page
+            .new_window(true)
+            .await
+            .expect("a new tab")
+            .handle;
+        browser
+            .page
+            .switch_to_window(tab.clone())
+            .await
+            .expect("the new tab");
+        browser.goto(&server.url("/")).await;
+        tabs.push(tab);
+    }
+    let loaded = "return !!document.querySelector('button.sample');";
+    for tab in &tabs {
+        browser
+            .page
+            .switch_to_window(tab.clone())
+            .await
+            .expect("the tab");
+        browser
+            .wait_until("the list of runs and samples", loaded)
+            .await;
+    }
+    // One of them makes a run; the others are told, or find out when they are looked at.
+    browser.click("button.sample").await;
+    let there = "return location.pathname.startsWith('/runs/');";
+    browser.wait_until("the run's page", there).await;
+    for tab in &tabs[..TABS - 1] {
+        browser
+            .page
+            .switch_to_window(tab.clone())
+            .await
+            .expect("the tab");
+        let listed = "return !!document.querySelector('a[href^=\"/runs/\"]');";
+        browser.wait_until("the new run in the list", listed).await;
+    }
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}

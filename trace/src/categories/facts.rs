@@ -1,0 +1,160 @@
+//! What a stack says of the blocks that are made, or given back, there.
+
+use crate::leaks::site;
+use crate::phases::{Role, Roles};
+use crate::stacks::{Frame, StackIdx, Stacks, fx_hash};
+
+/// What one stack says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fact {
+    /// The innermost line of `Module._apply`, which goes through parameters before buffers.
+    pub apply_line: Option<u32>,
+    /// In a workspace of a library.
+    pub workspace: bool,
+    /// Where autograd adds a gradient to what is there.
+    pub accumulates: bool,
+    /// Where autograd gives back what a forward pass saved.
+    pub saved: bool,
+    /// In code that is called a cache of keys and values.
+    pub cache: bool,
+    /// Below a call of a module.
+    pub calls_module: bool,
+    /// In code of `torch.nn`, or copied with its module.
+    pub of_module: bool,
+    /// The place inside the model: equal wherever the model is called from.
+    pub place: u64,
+}
+
+/// The facts of every stack of a trace.
+pub(super) struct Facts {
+    of_stack: Vec<Fact>,
+}
+
+impl Facts {
+    pub fn of(stacks: &Stacks, roles: &Roles) -> Facts {
+        let says: Vec<Says> = stacks
+            .all_frames()
+            .iter()
+            .map(|&f| says(stacks, f))
+            .collect();
+        let all = (0..stacks.len() as u32).map(StackIdx);
+        let of_stack = all.map(|stack| fact(stacks, &says, roles.get(stack), stack));
+        Facts {
+            of_stack: of_stack.collect(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.of_stack.len()
+    }
+
+    pub fn get(&self, stack: StackIdx) -> &Fact {
+        &self.of_stack[stack.index()]
+    }
+}
+
+/// What one frame says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Says {
+    Workspace,
+    Accumulates,
+    Saved,
+    ModuleApply,
+    ModuleCall,
+    OfModule,
+    Cache,
+    /// Python of the framework.
+    Framework,
+    /// Python of the program.
+    Program,
+    Nothing,
+}
+
+fn says(stacks: &Stacks, frame: Frame) -> Says {
+    let name = stacks.str(frame.name);
+    if !site::is_python(stacks, frame) {
+        let workspace = name.contains("Workspace") || name.contains("workspace");
+        return match () {
+            () if workspace && name.contains("at::") => Says::Workspace,
+            () if name.contains("torch::autograd::AccumulateGrad") => Says::Accumulates,
+            () if name.contains("torch::autograd::SavedVariable") => Says::Saved,
+            () => Says::Nothing,
+        };
+    }
+    let file = stacks.str(frame.filename);
+    match name {
+        "_apply" if file.ends_with("torch/nn/modules/module.py") => Says::ModuleApply,
+        _ if site::is_module_call(stacks, frame) => Says::ModuleCall,
+        "deepcopy" | "from_pretrained" => Says::OfModule,
+        _ if file.contains("torch/nn/modules/") || file.ends_with("torch/nn/init.py") => {
+            Says::OfModule
+        }
+        _ if is_cache(name) || is_cache(site::module(file)) => Says::Cache,
+        _ if site::is_framework(stacks, frame) => Says::Framework,
+        _ => Says::Program,
+    }
+}
+
+/// Names that people give to caches of keys and values.
+fn is_cache(name: &str) -> bool {
+    const NAMES: [&str; 5] = [
+        "kv_cache",
+        "kvcache",
+        "past_key_value",
+        "cache_utils",
+        "paged_cache",
+    ];
+    let name = name.to_ascii_lowercase();
+    NAMES.iter().any(|part| name.contains(part))
+}
+
+fn fact(stacks: &Stacks, says: &[Says], role: Role, stack: StackIdx) -> Fact {
+    let mut fact = Fact::default();
+    let frames = stacks.frames(stack);
+    let mut inner = false;
+    for frame in frames {
+        match says[frame.index()] {
+            Says::Workspace => fact.workspace = true,
+            Says::Accumulates => fact.accumulates = true,
+            Says::Saved => fact.saved = true,
+            Says::ModuleApply => {
+                fact.of_module = true;
+                // A module's own override makes what it likes there: parameters.
+                let line = if inner { stacks.frame(*frame).line } else { 0 };
+                fact.apply_line.get_or_insert(line);
+            }
+            Says::ModuleCall => fact.calls_module = true,
+            Says::OfModule => fact.of_module = true,
+            Says::Cache => fact.cache = true,
+            Says::Framework | Says::Program | Says::Nothing => {}
+        }
+        let frame = stacks.frame(*frame);
+        if site::is_python(stacks, frame) {
+            let file = stacks.str(frame.filename);
+            inner = file.ends_with("torch/nn/modules/module.py");
+        }
+    }
+    fact.cache &= matches!(role, Role::Forward | Role::Program | Role::ModelSetup);
+    fact.place = place(stacks, says, stack);
+    fact
+}
+
+/// The frames that say where in the model a stack is: up to the outermost call of a module, or,
+/// outside of one, up to the innermost frame of the program. Without Python, all of them.
+fn place(stacks: &Stacks, says: &[Says], stack: StackIdx) -> u64 {
+    let frames = stacks.frames(stack);
+    let python = |says: Says| !matches!(says, Says::Nothing | Says::Workspace | Says::Saved);
+    let outermost = frames
+        .iter()
+        .rposition(|f| says[f.index()] == Says::ModuleCall);
+    let program = || frames.iter().position(|f| says[f.index()] == Says::Program);
+    let until = outermost.or_else(program).map_or(frames.len(), |at| at + 1);
+    let any_python = frames.iter().any(|f| python(says[f.index()]));
+    let mut hash = 0;
+    for frame in &frames[..until] {
+        if !any_python || python(says[frame.index()]) {
+            hash = fx_hash(&(hash, frame.0));
+        }
+    }
+    hash
+}

@@ -1,0 +1,404 @@
+//! The rules themselves, one function for each phase in which a block can be made.
+
+use super::facts::{Fact, Facts};
+use super::history::{History, Nth, Place};
+use super::sizes::Sizes;
+use super::survey::Survey;
+use super::{Category, caches};
+use crate::phases::{Phase, Phases, Role, Roles};
+use crate::stacks::{FxHashMap, StackIdx, Stacks};
+use crate::trace::{Action, BlockIdx, BlockKind, DeviceTrace};
+use crate::units::Bytes;
+
+/// Sizes of the workspaces that cuBLAS and cuBLASLt keep for good.
+const WORKSPACES: [Bytes; 3] = [Bytes(8_519_680), Bytes(33_554_432), Bytes(1_048_576)];
+/// Backward passes whose blocks are remembered for those that are there at the end.
+const REMEMBERED: usize = 3;
+
+/// The category of every block.
+pub(super) fn apply(device: &DeviceTrace, stacks: &Stacks) -> Vec<Category> {
+    let roles = Roles::of(stacks);
+    let facts = Facts::of(stacks, &roles);
+    let phases = Phases::with_roles(device, stacks, &roles);
+    let survey = Survey::of(device, &roles, &facts, &phases);
+    let growing = caches::growing(device, &roles, &facts);
+    let mut rules = Rules {
+        device,
+        stacks,
+        roles: &roles,
+        facts: &facts,
+        budget: survey.gradients.clone(),
+        survey: &survey,
+        growing: &growing,
+        history: History::default(),
+    };
+    rules.all()
+}
+
+/// One block and what became of it.
+struct Life<'a> {
+    block: BlockIdx,
+    kind: &'a BlockKind,
+    fact: &'a Fact,
+    role: Role,
+    /// Position of the span in which it was made.
+    span: usize,
+    freed: u32,
+}
+
+/// A verdict, or that the recording ends too early for one.
+enum Verdict {
+    Is(Category),
+    /// It is still there; what became of its like says what it is, else this.
+    AsBefore(Category),
+}
+
+/// A block that is still there.
+struct Open {
+    block: BlockIdx,
+    place: Place,
+    nth: Nth,
+    pass: u32,
+    by_module: bool,
+}
+
+/// Counts the blocks of a place within a pass.
+#[derive(Default)]
+struct Ordinals {
+    pass: u32,
+    counts: FxHashMap<Place, Nth>,
+}
+
+impl Ordinals {
+    fn next(&mut self, place: Place, pass: u32) -> Nth {
+        if self.pass != pass {
+            self.pass = pass;
+            self.counts.clear();
+        }
+        let count = self.counts.entry(place).or_default();
+        *count += 1;
+        *count
+    }
+}
+
+struct Rules<'a> {
+    device: &'a DeviceTrace,
+    stacks: &'a Stacks,
+    roles: &'a Roles,
+    facts: &'a Facts,
+    survey: &'a Survey,
+    growing: &'a [StackIdx],
+    /// Gradients for which no parameter has been found yet.
+    budget: Sizes,
+    history: History,
+}
+
+impl<'a> Rules<'a> {
+    fn all(&mut self) -> Vec<Category> {
+        let blocks = &self.device.blocks;
+        let remembered = self.remembered();
+        let mut categories = Vec::with_capacity(blocks.len());
+        let mut open: Vec<Open> = Vec::new();
+        let mut nth = Ordinals::default();
+        let mut span = 0;
+        for block in (0..blocks.len() as u32).map(BlockIdx) {
+            if let Some(recorded) = self.recorded(block) {
+                categories.push(recorded);
+                continue;
+            }
+            if block.0 < blocks.n_preexisting {
+                categories.push(self.judge_earlier(block));
+                continue;
+            }
+            let alloc = blocks.alloc[block.index()];
+            while self.survey.spans[span].end <= alloc {
+                span += 1;
+            }
+            let life = self.life(block, span);
+            let verdict = self.judge(&life);
+            let part = &self.survey.spans[span];
+            let place = (life.fact.place, life.kind.requested);
+            let noted = matches!(part.phase, Phase::Forward | Phase::Other) && alloc >= remembered;
+            categories.push(match verdict {
+                Verdict::Is(category) => {
+                    if noted {
+                        let nth = nth.next(place, part.pass);
+                        self.history.note(place, nth, category, part.pass);
+                    }
+                    category
+                }
+                Verdict::AsBefore(otherwise) => {
+                    self.history.stays(place, part.pass);
+                    let nth = nth.next(place, part.pass);
+                    let (pass, by_module) = (part.pass, life.role == Role::Forward);
+                    open.push(Open {
+                        block,
+                        place,
+                        nth,
+                        pass,
+                        by_module,
+                    });
+                    otherwise
+                }
+            });
+        }
+        for open in open {
+            let category = &mut categories[open.block.index()];
+            *category = self.recall(&open).unwrap_or(*category);
+        }
+        categories
+    }
+
+    /// What a block that is still there is, by what became of its like.
+    fn recall(&self, open: &Open) -> Option<Category> {
+        if open.by_module && self.survey.learns && self.history.is_collected(open.place) {
+            return Some(Category::Activation);
+        }
+        self.history.recall(open.place, open.nth, open.pass)
+    }
+
+    /// The first event of the passes that are remembered.
+    fn remembered(&self) -> u32 {
+        let backward = |s: &&super::survey::Part| s.phase == Phase::Backward;
+        let last = self.survey.spans.iter().rev().filter(backward);
+        last.map(|s| s.end).nth(REMEMBERED).unwrap_or(0)
+    }
+
+    fn life(&self, block: BlockIdx, span: usize) -> Life<'a> {
+        let kind = self.device.blocks.kind(block);
+        Life {
+            block,
+            kind,
+            fact: self.facts.get(kind.alloc_stack),
+            role: self.roles.get(kind.alloc_stack),
+            span,
+            freed: self.device.blocks.free_requested[block.index()],
+        }
+    }
+
+    fn lasts(&self, life: &Life<'_>) -> bool {
+        life.freed >= self.device.events.len()
+    }
+
+    fn recorded(&self, block: BlockIdx) -> Option<Category> {
+        let text = self.device.blocks.kind(block).metadata?;
+        Category::recorded(self.stacks.str(text))
+    }
+
+    fn judge(&mut self, life: &Life<'_>) -> Verdict {
+        let fact = life.fact;
+        if fact.workspace {
+            return Verdict::Is(Category::Temporary);
+        }
+        let span = &self.survey.spans[life.span];
+        let cached = fact.cache || self.growing.binary_search(&life.kind.alloc_stack).is_ok();
+        if cached
+            && life.role != Role::ModelSetup
+            && span.phase != Phase::Backward
+            && !self.is_brief(life)
+        {
+            return Verdict::Is(Category::KvCache);
+        }
+        match (span.phase, life.role) {
+            (Phase::Backward, _) => Verdict::Is(self.made_in_backward(life)),
+            (_, Role::Optimizer | Role::OptimizerSetup) | (Phase::Optimizer, _) => {
+                Verdict::Is(match life.freed < span.end {
+                    true => Category::Temporary,
+                    false => Category::OptimizerState,
+                })
+            }
+            (Phase::Setup, _) | (_, Role::ModelSetup) => Verdict::Is(self.made_in_setup(life)),
+            (Phase::Forward, _) => self.made_in_forward(life),
+            (Phase::Other, _) => self.made_by_program(life),
+            (Phase::Unknown, _) => Verdict::Is(Category::Unknown),
+        }
+    }
+
+    /// Whether a block is gone before the next call of the model: the scratch of a cache's code.
+    fn is_brief(&self, life: &Life<'_>) -> bool {
+        let alloc = self.device.blocks.alloc[life.block.index()];
+        let calls = &self.survey.program;
+        let next = calls.partition_point(|&event| event <= alloc);
+        let next = calls.get(next).copied();
+        life.freed < next.unwrap_or(self.device.events.len())
+    }
+
+    /// Whether a block outlived a call of the model and went when a cache's place had made the next
+    /// block: the keys and values of the prompt.
+    fn feeds_cache(&self, life: &Life<'_>) -> bool {
+        if self.growing.is_empty() || self.is_brief(life) {
+            return false;
+        }
+        let (events, blocks) = (&self.device.events, &self.device.blocks);
+        let near = life.freed.saturating_sub(caches::NEAR)..life.freed;
+        let mut made = near.filter(|&e| events.action[e as usize] == Action::Alloc);
+        made.any(|event| {
+            let stack = blocks
+                .kind(BlockIdx(events.target[event as usize]))
+                .alloc_stack;
+            self.growing.binary_search(&stack).is_ok()
+        })
+    }
+
+    fn made_in_setup(&mut self, life: &Life<'_>) -> Category {
+        let (fact, kind) = (life.fact, life.kind);
+        if fact.apply_line.is_none() && life.freed < self.survey.spans[life.span].end {
+            return Category::Temporary;
+        }
+        let counter = kind.requested == Bytes(8) && fact.of_module;
+        let buffer = fact.apply_line.is_some() && fact.apply_line == self.survey.buffer_line;
+        if counter || buffer {
+            return Category::Buffer;
+        }
+        if !fact.of_module && self.survey.copies.contains(&kind.alloc_stack) {
+            return match self.budget.take(kind.requested) {
+                true => Category::Parameter,
+                false => Category::OptimizerState,
+            };
+        }
+        self.budget.take(kind.requested);
+        Category::Parameter
+    }
+
+    fn made_in_backward(&self, life: &Life<'_>) -> Category {
+        let span = &self.survey.spans[life.span];
+        let free = self.facts.get(life.kind.free_stack);
+        if life.freed < span.end {
+            // A checkpoint computes again what the backward pass then consumes.
+            let again = life.fact.calls_module && !free.calls_module;
+            return if again {
+                Category::Activation
+            } else {
+                Category::Temporary
+            };
+        }
+        let cleared = self.roles.get(life.kind.free_stack) == Role::ZeroGrad;
+        let parameters = &self.survey.parameters;
+        match () {
+            () if cleared || life.fact.accumulates => Category::Gradient,
+            () if parameters.has(life.kind.requested) => Category::Gradient,
+            () if self.lasts(life) && WORKSPACES.contains(&life.kind.requested) => {
+                Category::Temporary
+            }
+            // Nothing is known of the parameters.
+            () if parameters.is_empty() && !self.lasts(life) => Category::Gradient,
+            // The pass is not over.
+            () if span.end == self.device.events.len() && life.fact.calls_module => {
+                Category::Activation
+            }
+            () if span.end == self.device.events.len() => Category::Temporary,
+            () => Category::Unknown,
+        }
+    }
+
+    fn made_in_forward(&self, life: &Life<'_>) -> Verdict {
+        let span = &self.survey.spans[life.span];
+        if life.freed < span.end {
+            return Verdict::Is(match self.feeds_cache(life) {
+                true => Category::KvCache,
+                false => Category::Temporary,
+            });
+        }
+        let lasts = self.lasts(life);
+        let saved = self.facts.get(life.kind.free_stack).saved;
+        let Some(backward) = span.backward else {
+            return match () {
+                () if saved => Verdict::Is(Category::Activation),
+                () if !lasts => Verdict::Is(Category::Temporary),
+                () if WORKSPACES.contains(&life.kind.requested) && self.survey.learns => {
+                    Verdict::AsBefore(Category::Temporary)
+                }
+                () if self.survey.learns || self.survey.keeps => {
+                    Verdict::AsBefore(Category::Activation)
+                }
+                () => Verdict::AsBefore(Category::Unknown),
+            };
+        };
+        let part = &self.survey.spans[backward];
+        match () {
+            () if saved => Verdict::Is(Category::Activation),
+            () if life.freed < part.start => Verdict::Is(Category::Temporary),
+            () if life.freed < part.end => Verdict::Is(Category::Activation),
+            // Made once and kept, where others are made again and again.
+            () if lasts && WORKSPACES.contains(&life.kind.requested) => {
+                Verdict::Is(Category::Temporary)
+            }
+            () if lasts && part.end == self.device.events.len() => {
+                Verdict::AsBefore(Category::Activation)
+            }
+            () if lasts => Verdict::AsBefore(Category::Temporary),
+            // Held by a variable until the next step sets it; held longer, it was kept on purpose.
+            () if self.survey.passes_between(backward, life.freed) < 2 => {
+                Verdict::Is(Category::Temporary)
+            }
+            () => Verdict::Is(match life.role {
+                Role::Forward => Category::Activation,
+                _ => Category::Temporary,
+            }),
+        }
+    }
+
+    fn made_by_program(&mut self, life: &Life<'_>) -> Verdict {
+        let span = &self.survey.spans[life.span];
+        if life.freed < span.end {
+            return Verdict::Is(Category::Temporary);
+        }
+        let alloc = self.device.blocks.alloc[life.block.index()];
+        let lasts = self.lasts(life);
+        let first = self.survey.first_forward;
+        if first.is_none_or(|first| alloc < first) && lasts {
+            let requested = life.kind.requested;
+            return Verdict::Is(match () {
+                () if self.budget.take(requested) => Category::Parameter,
+                () if self.survey.copies.contains(&life.kind.alloc_stack) => {
+                    Category::OptimizerState
+                }
+                () if first.is_some() => Category::Input,
+                () => Category::Unknown,
+            });
+        }
+        match span.forward {
+            Some(forward) if life.freed >= forward => Verdict::Is(Category::Input),
+            None if lasts => Verdict::AsBefore(Category::Unknown),
+            _ => Verdict::Is(Category::Temporary),
+        }
+    }
+
+    /// Blocks that existed before the first event: what became of them, or where they were made,
+    /// if the recorder noted that.
+    fn judge_earlier(&self, block: BlockIdx) -> Category {
+        let blocks = &self.device.blocks;
+        let kind = blocks.kind(block);
+        let freed = blocks.free_requested[block.index()];
+        let made = match (
+            self.roles.get(kind.alloc_stack),
+            self.facts.get(kind.alloc_stack),
+        ) {
+            (_, fact) if fact.workspace => Some(Category::Temporary),
+            (_, fact) if fact.cache && !fact.of_module => Some(Category::KvCache),
+            (Role::ModelSetup, fact) => Some(match fact.apply_line {
+                Some(_) if fact.apply_line == self.survey.buffer_line => Category::Buffer,
+                _ => Category::Parameter,
+            }),
+            (Role::Optimizer | Role::OptimizerSetup, _) => Some(Category::OptimizerState),
+            (Role::Backward, _) if self.survey.parameters.has(kind.requested) => {
+                Some(Category::Gradient)
+            }
+            (Role::Forward, _) => Some(Category::Activation),
+            _ => None,
+        };
+        if let Some(made) = made {
+            return made;
+        }
+        let free = kind.free_stack;
+        match () {
+            () if freed >= self.device.events.len() => match self.survey.is_bare(kind.requested) {
+                true => Category::Parameter,
+                false => Category::Before,
+            },
+            () if self.roles.get(free) == Role::ZeroGrad => Category::Gradient,
+            () if self.facts.get(free).saved => Category::Activation,
+            () => Category::Before,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! How many blocks of each size there are: a parameter, its gradient and its optimizer state are
+//! equally large.
+
+use crate::stacks::FxHashMap;
+use crate::units::Bytes;
+
+/// Blocks by the bytes that were asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sizes {
+    counts: FxHashMap<Bytes, u32>,
+}
+
+impl Sizes {
+    pub fn add(&mut self, requested: Bytes) {
+        *self.counts.entry(requested).or_default() += 1;
+    }
+
+    pub fn count(&self, requested: Bytes) -> u32 {
+        self.counts.get(&requested).copied().unwrap_or(0)
+    }
+
+    pub fn has(&self, requested: Bytes) -> bool {
+        self.counts.contains_key(&requested)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// The larger count of each size.
+    pub fn at_least(&mut self, other: &Sizes) {
+        for (size, count) in &other.counts {
+            let known = self.counts.entry(*size).or_default();
+            *known = (*known).max(*count);
+        }
+    }
+
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> u64 {
+        self.counts
+            .iter()
+            .map(|(size, n)| size.0 * u64::from(*n))
+            .sum()
+    }
+
+    /// Bytes of these that the others hold too, each size times `factor`.
+    pub fn bytes_in(&self, others: &Sizes, factor: u64) -> u64 {
+        let shared = |(size, n): (&Bytes, &u32)| {
+            size.0 * u64::from((*n).min(others.count(Bytes(size.0 * factor))))
+        };
+        self.counts.iter().map(shared).sum()
+    }
+
+    /// Takes one away, if there is one.
+    pub fn take(&mut self, requested: Bytes) -> bool {
+        match self.counts.get_mut(&requested) {
+            Some(count) if *count > 0 => {
+                *count -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Forgets the sizes that the others do not hold, unless they hold none at all.
+    pub fn retain_in(&mut self, others: &Sizes) {
+        if !others.is_empty() {
+            self.counts.retain(|size, _| others.has(*size));
+        }
+    }
+
+    /// Whether the others hold exactly as many, for nine tenths of the bytes.
+    pub fn equal_in(&self, others: &Sizes) -> bool {
+        let equal = |(size, n): (&Bytes, &u32)| match others.count(*size) == *n {
+            true => size.0 * u64::from(*n),
+            false => 0,
+        };
+        self.counts.iter().map(equal).sum::<u64>() * 10 >= self.bytes() * 9
+    }
+}

@@ -1,0 +1,246 @@
+//! One rule, one program.
+
+use super::*;
+use crate::phases::program::{ADAM, MODULE, Program, TENSOR};
+use crate::testing::arbitrary;
+
+fn of(p: Program) -> impl Fn(BlockIdx) -> Category {
+    let trace = p.finish();
+    let categories = Categories::of(&trace.devices[0], &trace.stacks);
+    move |block| categories.get(block)
+}
+
+const MAIN: &str = "<module> train.py:9";
+
+fn moved(line: u32) -> [String; 3] {
+    [
+        "<module> train.py:2".to_owned(),
+        format!("_apply {MODULE}:{line}"),
+        format!("convert {MODULE}:99"),
+    ]
+}
+
+fn alloc(p: &mut Program, bytes: u64, frames: &[String]) -> BlockIdx {
+    let frames: Vec<&str> = frames.iter().map(String::as_str).collect();
+    p.alloc(bytes, &frames)
+}
+
+fn forward(p: &mut Program, bytes: u64, line: u32) -> BlockIdx {
+    let call = format!("_call_impl {MODULE}:1");
+    p.alloc(bytes, &[MAIN, &call, &format!("forward net.py:{line}")])
+}
+
+fn backward(p: &mut Program) -> BlockIdx {
+    p.alloc(
+        4,
+        &["<module> train.py:11", &format!("backward {TENSOR}:5")],
+    )
+}
+
+#[test]
+fn a_training_step_is_told_apart() {
+    let mut p = Program::default();
+    let weight = alloc(&mut p, 4096, &moved(10));
+    let running_mean = alloc(&mut p, 64, &moved(20));
+    let mut last = Vec::new();
+    for _ in 0..3 {
+        let input = p.alloc(640, &["<module> train.py:8"]);
+        let scratch = forward(&mut p, 100, 3);
+        let saved = forward(&mut p, 2048, 4);
+        p.free(scratch);
+        let logits = forward(&mut p, 700, 5);
+        let seed = backward(&mut p);
+        let between = p.alloc(2048, &[]);
+        p.free(saved);
+        p.free(between);
+        let gradient = p.alloc(4096, &[]);
+        p.free(seed);
+        let state = p.alloc(4096, &["<module> train.py:12", &format!("step {ADAM}:7")]);
+        last = vec![input, scratch, saved, logits, between, gradient, state];
+        p.free(gradient);
+        // The variables are set again in the next step.
+        p.alloc(1, &["<module> train.py:8"]);
+        p.free(input);
+        p.free(logits);
+    }
+    let of = of(p);
+    assert_eq!(of(weight), Category::Parameter);
+    assert_eq!(of(running_mean), Category::Buffer);
+    let found: Vec<Category> = last.into_iter().map(&of).collect();
+    use Category::{Activation, Gradient, Input, OptimizerState, Temporary};
+    let expected = [
+        Input,
+        Temporary,
+        Activation,
+        Temporary,
+        Temporary,
+        Gradient,
+        OptimizerState,
+    ];
+    assert_eq!(found, expected);
+}
+
+/// A dump between forward and backward: what is there is what was saved before.
+#[test]
+fn the_last_forward_pass_is_judged_by_the_ones_before() {
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    let (mut saved, mut logits) = (None, None);
+    for pass in 0..3 {
+        saved = Some(forward(&mut p, 2048, 4));
+        let replaced = logits.replace(forward(&mut p, 700, 5));
+        replaced.into_iter().for_each(|old| p.free(old));
+        if pass < 2 {
+            backward(&mut p);
+            p.free(saved.expect("just made"));
+            p.alloc(4096, &[]);
+        }
+    }
+    let of = of(p);
+    assert_eq!(of(saved.expect("three passes")), Category::Activation);
+    assert_eq!(of(logits.expect("three passes")), Category::Temporary);
+}
+
+#[test]
+fn one_forward_pass_that_keeps_what_it_makes_waits_for_a_backward_pass() {
+    let check = |kept: bool, expected| {
+        let mut p = Program::default();
+        let blocks: Vec<_> = (0..9).map(|line| forward(&mut p, 2048, line)).collect();
+        if !kept {
+            blocks[..8].iter().for_each(|&block| p.free(block));
+        }
+        assert_eq!(of(p)(blocks[8]), expected);
+    };
+    check(true, Category::Activation);
+    check(false, Category::Unknown);
+}
+
+#[test]
+fn what_every_pass_leaves_behind_is_collected() {
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    let mut kept = None;
+    for _ in 0..4 {
+        kept = Some(forward(&mut p, 2048, 4));
+        backward(&mut p);
+        p.alloc(4096, &[]);
+    }
+    assert_eq!(of(p)(kept.expect("four passes")), Category::Activation);
+}
+
+#[test]
+fn a_list_of_weights_and_copies_of_it() {
+    let mut p = Program::default();
+    let main = |line: u32| format!("<module> train.py:{line}");
+    let sizes = [4096, 1024];
+    let weights = sizes.map(|size| p.alloc(size, &[&main(2)]));
+    let momenta = sizes.map(|size| p.alloc(size, &[&main(3)]));
+    let data = p.alloc(640, &[&main(4)]);
+    for _ in 0..2 {
+        let saved = forward(&mut p, 2048, 4);
+        backward(&mut p);
+        p.free(saved);
+        for gradient in sizes.map(|size| p.alloc(size, &[])) {
+            // What follows the backward pass is the program's.
+            p.free(gradient);
+        }
+        for size in sizes {
+            p.alloc(size, &[]);
+        }
+    }
+    let of = of(p);
+    assert_eq!(weights.map(&of), [Category::Parameter; 2]);
+    assert_eq!(momenta.map(&of), [Category::OptimizerState; 2]);
+    assert_eq!(of(data), Category::Input);
+}
+
+#[test]
+fn a_cache_grows_from_token_to_token_and_a_decoder_within_one_call() {
+    let check = |tokens: bool, expected| {
+        let mut p = Program::default();
+        let mut keys = None;
+        for token in 1..9 {
+            let grown = forward(&mut p, 512 * token, 4);
+            keys.replace(grown).into_iter().for_each(|old| p.free(old));
+            forward(&mut p, 16, 5);
+            if tokens {
+                p.alloc(8, &["<module> train.py:12"]);
+            }
+        }
+        let found = of(p)(keys.expect("eight tokens"));
+        assert_eq!(found == Category::KvCache, expected);
+    };
+    check(true, true);
+    check(false, false);
+}
+
+#[test]
+fn a_workspace_is_no_gradient_though_it_stays() {
+    let mut p = Program::default();
+    alloc(&mut p, 4096, &moved(10));
+    forward(&mut p, 2048, 4);
+    let engine = "torch::autograd::Engine::thread_main";
+    let workspace = p.alloc(4096, &[engine, "at::cuda::getCUDABlasLtWorkspace()"]);
+    let gradient = p.alloc(4096, &[engine]);
+    let of = of(p);
+    assert_eq!(of(workspace), Category::Temporary);
+    assert_eq!(of(gradient), Category::Gradient);
+}
+
+#[test]
+fn of_what_was_there_before_only_behaviour_tells() {
+    let lasting = |copies: usize| {
+        let mut p = Program::default();
+        let before: Vec<BlockIdx> = (0..copies)
+            .map(|_| p.builder.preexisting(crate::testing::block_of(Bytes(4096))))
+            .collect();
+        for _ in 0..2 {
+            forward(&mut p, 2048, 4);
+            backward(&mut p);
+            p.alloc(4096, &[]);
+        }
+        of(p)(before[0])
+    };
+    assert_eq!(lasting(1), Category::Parameter, "one for each gradient");
+    assert_eq!(lasting(3), Category::Before, "a parameter, or its state");
+}
+
+#[test]
+fn what_the_recorder_noted_is_not_inferred() {
+    let mut p = Program::default();
+    let noted = p.builder.stacks.strings.push("OPTIMIZER_STATE");
+    let kind = crate::testing::block_of(Bytes(512));
+    let noted = p.builder.alloc(crate::trace::BlockKind {
+        metadata: Some(noted),
+        ..kind
+    });
+    let other = p.builder.alloc(kind);
+    let trace = p.finish();
+    let device = &trace.devices[0];
+    let categories = Categories::of(device, &trace.stacks);
+    assert_eq!(categories.get(noted), Category::OptimizerState);
+    assert!(is_recorded(device, &trace.stacks, noted));
+    assert_eq!(
+        categories.get(other),
+        Category::Unknown,
+        "there is no stack"
+    );
+    assert!(!is_recorded(device, &trace.stacks, other));
+}
+
+proptest::proptest! {
+    #[test]
+    fn categories_sum_to_allocated(trace in arbitrary::traces(300), at in 0..300_u32) {
+        let device = &trace.devices[0];
+        proptest::prop_assume!(!device.events.is_empty());
+        let categories = Categories::of(device, &trace.stacks);
+        let at = EventIdx(at.min(device.events.len() - 1));
+        let shares = categories.alive(device, Some(at)).largest_first();
+        let sum: Bytes = shares.iter().map(|(_, bytes)| *bytes).sum();
+        let level = device.levels_at(at).get(crate::trace::Series::Allocated);
+        proptest::prop_assert_eq!(sum, level);
+        let start = categories.alive(device, None).largest_first();
+        let sum: Bytes = start.iter().map(|(_, bytes)| *bytes).sum();
+        proptest::prop_assert_eq!(sum, device.summary[1].start);
+    }
+}

@@ -1,0 +1,171 @@
+//! Whose code a frame is, and what to call it. The one definition of framework code: `trace`, the
+//! server and the page ask here.
+
+/// Whether a file is Python: a `.py` file, or code from a notebook, `exec` or `torch.fx`.
+pub fn is_python(filename: &str, line: u32) -> bool {
+    line > 0 && (filename.ends_with(".py") || filename.starts_with('<'))
+}
+
+/// The part of a path that does not depend on where a program is installed: what follows
+/// `site-packages`, else the file's name.
+pub fn module(path: &str) -> &str {
+    for marker in ["site-packages/", "dist-packages/"] {
+        if let Some(at) = path.rfind(marker) {
+            return &path[at + marker.len()..];
+        }
+    }
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}
+
+/// Whether a frame belongs to PyTorch, to C++ or to Python's own library: true of most innermost
+/// frames, and never the answer to "whose code keeps this?".
+pub fn is_framework(filename: &str, line: u32) -> bool {
+    if !is_python(filename, line) || filename.starts_with("<frozen") {
+        return true;
+    }
+    match module(filename) {
+        tail if tail.len() < filename.len() && tail.starts_with("torch/") => true,
+        _ => filename.contains("/lib/python3") && !filename.contains("-packages/"),
+    }
+}
+
+/// What a C++ frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Native {
+    /// The operation that somebody asked for: `at::_ops::mm`, an autograd node, a workspace.
+    Operation,
+    /// Its implementation, or anything else.
+    Other,
+    /// The allocator, the dispatcher, the making of an empty tensor, the recorder.
+    Machinery,
+}
+
+/// What a C++ function is for.
+pub fn native(function: &str) -> Native {
+    const MACHINERY: [&str; 17] = [
+        "c10::",
+        "at::_ops::",
+        "at::detail::",
+        "at::empty",
+        "at::(anonymous namespace)::",
+        "at::native::empty",
+        "at::native::_empty",
+        "at::native::new_empty",
+        "at::native::resize",
+        "torch::autograd::VariableType::",
+        "torch::autograd::Engine",
+        "torch::autograd::python::",
+        "torch::CapturedTraceback",
+        "torch::cuda::(anonymous namespace)::gather",
+        "torch::unwind",
+        "std::",
+        "__clone",
+    ];
+    if operation(function).is_some() {
+        return Native::Operation;
+    }
+    match MACHINERY.iter().any(|part| function.starts_with(part)) {
+        true => Native::Machinery,
+        false => Native::Other,
+    }
+}
+
+/// The operation that a C++ function names: `mm` of `at::_ops::mm::call(…)`, `MmBackward0` of its
+/// autograd node. Making an empty tensor is no operation: somebody needed it for one.
+fn operation(function: &str) -> Option<&str> {
+    if let Some(rest) = function.strip_prefix("at::_ops::") {
+        let name = rest.split("::").next()?;
+        let empty = name.starts_with("empty") || name.starts_with("new_empty");
+        return (!empty && !name.starts_with("resize_")).then_some(name);
+    }
+    if let Some(rest) = function.strip_prefix("torch::autograd::generated::") {
+        return rest.split("::").next().filter(|name| !name.contains('('));
+    }
+    let name = without_arguments(function);
+    let last = name.rsplit("::").next().unwrap_or(name);
+    (name.starts_with("at::cuda::") && last.contains("Workspace")).then_some(last)
+}
+
+/// What to call a function: of C++ the operation, or its name without namespaces and arguments; of
+/// Python as it is.
+pub fn function_name(function: &str) -> &str {
+    if !function.contains("::") {
+        return function;
+    }
+    if let Some(operation) = operation(function) {
+        return operation;
+    }
+    without_arguments(function)
+}
+
+/// A C++ name up to its arguments; `(anonymous namespace)` is part of it.
+fn without_arguments(function: &str) -> &str {
+    const ANONYMOUS: &str = "(anonymous namespace)";
+    let mut from = 0;
+    while let Some(at) = function[from..].find('(').map(|at| at + from) {
+        if !function[at..].starts_with(ANONYMOUS) {
+            return &function[..at];
+        }
+        from = at + ANONYMOUS.len();
+    }
+    function
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn framework_code_is_told_from_the_program_s() {
+        let check = |file: &str, line, expected| {
+            assert_eq!(is_framework(file, line), expected, "{file}");
+        };
+        check("/v/site-packages/torch/nn/modules/linear.py", 134, true);
+        check("/usr/lib/python3.12/threading.py", 9, true);
+        check("<frozen importlib._bootstrap>", 9, true);
+        check("CUDACachingAllocator.cpp", 0, true);
+        check("??", 0, true);
+        check("", 0, true);
+        check("/v/site-packages/transformers/modeling.py", 9, false);
+        check("/home/me/torch/train.py", 9, false);
+        check("<ipython-input-3>", 9, false);
+    }
+
+    #[test]
+    fn an_operation_is_called_by_its_name() {
+        let check = |function: &str, kind, name| {
+            assert_eq!((native(function), function_name(function)), (kind, name));
+        };
+        check(
+            "at::_ops::mm::call(at::Tensor const&, at::Tensor const&)",
+            Native::Operation,
+            "mm",
+        );
+        check(
+            "torch::autograd::generated::MmBackward0::apply(std::vector<at::Tensor>&&)",
+            Native::Operation,
+            "MmBackward0",
+        );
+        check(
+            "at::cuda::getCUDABlasLtWorkspace()",
+            Native::Operation,
+            "getCUDABlasLtWorkspace",
+        );
+        check(
+            "at::native::(anonymous namespace)::addmm_out_cuda_impl(at::Tensor&)",
+            Native::Other,
+            "at::native::(anonymous namespace)::addmm_out_cuda_impl",
+        );
+        check(
+            "c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::malloc(void**)",
+            Native::Machinery,
+            "c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::malloc",
+        );
+        check(
+            "at::_ops::empty_strided::redispatch(c10::DispatchKeySet)",
+            Native::Machinery,
+            "at::_ops::empty_strided::redispatch",
+        );
+        check("forward", Native::Other, "forward");
+    }
+}

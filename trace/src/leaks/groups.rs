@@ -1,0 +1,164 @@
+//! From sites that grow to groups: what each holds, since when, and which function to name.
+
+use super::culprit::{Amount, Culprits};
+use super::judge::Growth;
+use super::site;
+use super::survivors::Kept;
+use super::{LeakGroup, MAX_EVIDENCE, MIN_BYTES, View};
+use crate::span::Span;
+use crate::stacks::{FxHashMap, StackIdx};
+use crate::trace::{BlockIdx, BlockKind};
+use crate::units::{Bytes, EventIdx};
+
+impl View<'_> {
+    /// Makes the groups of sites that grow.
+    pub(super) fn groups(&self, grown: &[(usize, Growth)]) -> Vec<LeakGroup> {
+        if grown.is_empty() {
+            return Vec::new();
+        }
+        let last_end = *self.ends.as_slice().last().expect("sites grow over ends");
+        let first_end = self.ends.as_slice()[0];
+        let mut slot = vec![None; self.sites.keys.len()];
+        for (at, (site, growth)) in grown.iter().enumerate() {
+            let counts = growth.bytes_per_growth >= MIN_BYTES.0 as f64;
+            slot[*site] = Some(Slot { at, counts });
+        }
+        let all = Span::new(EventIdx(0), EventIdx(last_end));
+        let tally = self.tally(all, first_end, last_end, &slot, grown.len());
+        let culprits = Culprits::new(self.stacks, &tally.amounts);
+        let groups = grown.iter().zip(tally.evidence);
+        let groups = groups.map(|((site, growth), evidence)| {
+            let kept = self.survey.kept[*site].as_deref();
+            let kept = kept.expect("a site that grows keeps something");
+            self.group(*site, growth, kept, evidence, &culprits)
+        });
+        groups.collect()
+    }
+
+    /// A second pass, made only when something grows: what each stack made and kept, and the
+    /// survivors of the sites that have a slot.
+    fn tally(
+        &self,
+        events: Span<EventIdx>,
+        steady_from: u32,
+        alive_at: u32,
+        slot: &[Option<Slot>],
+        n_slots: usize,
+    ) -> Tally {
+        let blocks = &self.device.blocks;
+        let mut by_kind: Vec<Amount> = vec![Amount::default(); blocks.kinds.len()];
+        let mut evidence = vec![Vec::new(); n_slots];
+        for index in blocks.allocated_in(events) {
+            let at = index as usize;
+            let kind = blocks.kind[at].index();
+            let size = blocks.kinds[kind].size.0;
+            let steady = blocks.alloc[at] >= steady_from;
+            by_kind[kind].made += if steady { size } else { 0 };
+            if blocks.free_requested[at] >= alive_at
+                && let Some(slot) = slot[self.sites.of_kind[kind] as usize]
+            {
+                by_kind[kind].kept += if steady && slot.counts { size } else { 0 };
+                evidence[slot.at].push(BlockIdx(index));
+            }
+        }
+        let mut amounts: FxHashMap<StackIdx, Amount> = FxHashMap::default();
+        for (kind, amount) in blocks.kinds.iter().zip(&by_kind) {
+            let total = amounts.entry(kind.alloc_stack).or_default();
+            total.made += amount.made;
+            total.kept += amount.kept;
+        }
+        Tally { amounts, evidence }
+    }
+
+    fn group(
+        &self,
+        site: usize,
+        growth: &Growth,
+        kept: &Kept,
+        mut evidence: Vec<BlockIdx>,
+        culprits: &Culprits<'_>,
+    ) -> LeakGroup {
+        let kind = self.largest_kind(&evidence);
+        let stack = kind.map_or(StackIdx::NONE, |k| k.alloc_stack);
+        let named = culprits.frame(stack);
+        let beside = match named {
+            Some(_) => None,
+            None => self.stack_beside(&evidence),
+        };
+        let live_count = evidence.len() as u64;
+        evidence.truncate(MAX_EVIDENCE);
+        LeakGroup {
+            site: self.sites.keys[site],
+            stack,
+            frame: named.or_else(|| beside.and_then(|s| culprits.frame(s))),
+            frame_inferred: named.is_none() && beside.is_some(),
+            alloc_frame: self.stacks.headline(stack),
+            pattern: growth.pattern,
+            scope: None,
+            count_per_step: growth.count_per_period,
+            bytes_per_step: growth.bytes_per_period,
+            slope_error: growth.slope_error,
+            confidence: growth.confidence(),
+            first_step: growth.first as u32,
+            last_step: growth.last as u32,
+            live_count,
+            live_bytes: Bytes(kept.live.last().copied().unwrap_or(0)),
+            per_step: kept.live.iter().map(|&b| Bytes(b)).collect(),
+            evidence,
+        }
+    }
+
+    /// The kind that accounts for most bytes.
+    fn largest_kind(&self, blocks: &[BlockIdx]) -> Option<&BlockKind> {
+        let mut bytes: FxHashMap<StackIdx, u64> = FxHashMap::default();
+        for &block in blocks {
+            let kind = self.device.blocks.kind(block);
+            *bytes.entry(kind.alloc_stack).or_default() += kind.size.0;
+        }
+        let largest = bytes.iter().max_by_key(|(stack, bytes)| (**bytes, stack.0));
+        let stack = *largest?.0;
+        let kinds = blocks.iter().map(|&b| self.device.blocks.kind(b));
+        kinds.into_iter().find(|k| k.alloc_stack == stack)
+    }
+
+    /// The stack of the allocation before these that has Python frames: autograd's threads record
+    /// none, but what called them does. The most frequent over the first few.
+    fn stack_beside(&self, blocks: &[BlockIdx]) -> Option<StackIdx> {
+        const LOOK_AT: usize = 16;
+        const LOOK_BACK: u32 = 4096;
+        let mut found: FxHashMap<StackIdx, u32> = FxHashMap::default();
+        for block in blocks.iter().rev().take(LOOK_AT) {
+            let first = block.0.saturating_sub(LOOK_BACK);
+            let first = first.max(self.device.blocks.n_preexisting);
+            let earlier = (first..block.0).rev().map(|b| {
+                let kind = self.device.blocks.kind(BlockIdx(b));
+                kind.alloc_stack
+            });
+            let python = |stack: &StackIdx| {
+                let mut frames = self.stacks.frames(*stack).iter();
+                frames.any(|&f| site::is_python(self.stacks, self.stacks.frame(f)))
+            };
+            if let Some(stack) = earlier.into_iter().find(python) {
+                *found.entry(stack).or_default() += 1;
+            }
+        }
+        let most = found.into_iter().max_by_key(|(stack, n)| (*n, stack.0));
+        most.map(|(stack, _)| stack)
+    }
+}
+
+/// A site that grows.
+#[derive(Clone, Copy)]
+struct Slot {
+    /// Its position among those that do.
+    at: usize,
+    /// Whether it adds enough to have a say in which function is named.
+    counts: bool,
+}
+
+/// What [`View::tally`] counts.
+struct Tally {
+    amounts: FxHashMap<StackIdx, Amount>,
+    /// Per slot, the survivors, oldest first.
+    evidence: Vec<Vec<BlockIdx>>,
+}

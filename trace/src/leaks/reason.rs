@@ -1,0 +1,214 @@
+//! Verdicts in words: only what is known, and, where nothing can be said, what to do about it.
+
+use super::excuse::Excuse;
+use super::judge;
+use super::{LeakGroup, LeakReport, MIN_BYTES, MIN_STEPS, Pattern, Verdict};
+use crate::growth::Growth;
+use crate::trace::{DeviceTrace, QualityNote, StepSource};
+use crate::units::Bytes;
+
+/// Steps that an advised recording holds.
+const ADVISED_STEPS: u64 = 5;
+
+/// What limits a verdict, a sentence each.
+pub fn caveats(device: &DeviceTrace, quality: &[QualityNote]) -> Vec<String> {
+    let mut caveats = Vec::new();
+    if device.step_source == StepSource::Inferred {
+        caveats.push("no annotation marks the steps: they are inferred".to_owned());
+    }
+    for note in quality.iter().filter(|note| note.concerns(device.device)) {
+        match note.code.as_str() {
+            "ring_wrapped" => caveats.push(
+                "the ring of events wrapped: only the steps that it still holds are judged"
+                    .to_owned(),
+            ),
+            "no_stacks" => {
+                caveats.push(format!("{}: these are grouped by size", note.sentence()));
+            }
+            _ => {}
+        }
+    }
+    caveats
+}
+
+/// Tells the verdict on one device.
+pub struct Teller<'a> {
+    pub device: &'a DeviceTrace,
+    /// Whole steps.
+    pub n_steps: usize,
+    pub caveats: Vec<String>,
+    pub growth: Option<Growth>,
+}
+
+impl Teller<'_> {
+    fn report(self, verdict: Verdict, reason: String) -> LeakReport {
+        LeakReport {
+            verdict,
+            reason,
+            caveats: self.caveats,
+            groups: Vec::new(),
+            bytes_per_step: 0.0,
+            growth: self.growth,
+        }
+    }
+
+    /// Fewer steps than it takes.
+    pub fn too_few(self) -> LeakReport {
+        let seen = match (self.device.events.len(), self.n_steps) {
+            (0 | 1, _) => "only the state at the end was recorded, no events".to_owned(),
+            (_, 0) => "no loop was recorded: a leak shows only in what repeats".to_owned(),
+            (_, 1) => format!("one step is too few: a leak takes {MIN_STEPS} to show"),
+            (_, n) => format!("{n} whole steps are too few: a leak takes {MIN_STEPS} to show"),
+        };
+        let reason = format!("{seen}; {}", self.advice());
+        self.report(Verdict::CannotTell, reason)
+    }
+
+    /// The one thing to do: record enough steps, with room for their events.
+    fn advice(&self) -> String {
+        let events = u64::from(self.device.events.len());
+        let entries = match (events, self.n_steps as u64) {
+            (0 | 1, _) => {
+                return format!(
+                    "record {MIN_STEPS} steps or more with \
+                     `torch.cuda.memory._record_memory_history()`"
+                );
+            }
+            (events, n) => round_up(events * ADVISED_STEPS / n.max(1)),
+        };
+        format!(
+            "record {MIN_STEPS} steps or more: \
+             `torch.cuda.memory._record_memory_history(max_entries={entries})`"
+        )
+    }
+
+    /// Growth that the trace ends too early to judge.
+    pub fn unsure(self, growth: &judge::Growth, doubtful: f64) -> LeakReport {
+        let bytes = Bytes(doubtful as u64);
+        let (first, last, n) = (growth.first, growth.last, self.n_steps);
+        let seen = match growth.growths {
+            2 => format!("{bytes} were kept at step {first} and again at step {last}"),
+            times => format!("{bytes} at a time are kept since step {first}, {times} times so far"),
+        };
+        let reason = format!(
+            "{seen}: the {n} steps recorded are too few to see whether it goes on; record {} \
+             steps or more",
+            2 * n
+        );
+        self.report(Verdict::CannotTell, reason)
+    }
+
+    /// Growth that has an innocent explanation.
+    pub fn excused(self, why: Excuse, bytes_per_step: f64) -> LeakReport {
+        let bytes = Bytes(bytes_per_step.round() as u64);
+        let n = self.n_steps;
+        match why {
+            Excuse::OptimizerState => {
+                let reason = format!(
+                    "apart from {bytes} a step of optimizer state, which the optimizer bounds, \
+                     nothing accumulates over {n} steps"
+                );
+                self.report(Verdict::Clean, reason)
+            }
+            Excuse::Loading => {
+                let reason = format!(
+                    "{bytes} a step accumulate while weights are made or loaded; record the \
+                     steps that follow"
+                );
+                self.report(Verdict::CannotTell, reason)
+            }
+            Excuse::OneRequest => {
+                let reason = format!(
+                    "buffers are enlarged by {bytes} in each of {n} iterations, as the key/value \
+                     cache of one request is; record {MIN_STEPS} requests or more"
+                );
+                self.report(Verdict::CannotTell, reason)
+            }
+        }
+    }
+
+    /// Nothing grows but `noise` bytes at a time.
+    pub fn clean(self, noise: f64) -> LeakReport {
+        let n = self.n_steps;
+        let reason = match noise > 0.0 {
+            true => format!(
+                "apart from {} at a time (less than {MIN_BYTES}: collected metrics) nothing \
+                 accumulates over {n} steps",
+                Bytes(noise as u64)
+            ),
+            false => format!("what outlives a step is bounded: nothing accumulates over {n} steps"),
+        };
+        self.report(Verdict::Clean, reason)
+    }
+
+    /// Groups accumulate; `others` further sites grow without a rhythm.
+    pub fn leak(mut self, mut groups: Vec<LeakGroup>, others: usize) -> LeakReport {
+        groups.sort_by(|a, b| b.bytes_per_step.total_cmp(&a.bytes_per_step));
+        let across = || groups.iter().filter(|g| g.pattern != Pattern::WithinStep);
+        let Some(first) = across().next() else {
+            let each: f64 = groups.iter().map(|g| g.bytes_per_step).sum();
+            let reason = format!(
+                "within each step {} accumulate with every part and are given back only at its \
+                 end: the peak grows with the number of parts",
+                Bytes(each.round() as u64)
+            );
+            return LeakReport {
+                groups,
+                ..self.report(Verdict::Leak, reason)
+            };
+        };
+        let proven: f64 = across().map(|g| g.bytes_per_step).sum();
+        self.growth = self.growth.map(|growth| growth.proven(proven));
+        let total = self.growth.map_or(proven, |growth| growth.slope);
+        let rhythm = match first.pattern {
+            Pattern::EveryNth(n) => format!(", every {n} steps"),
+            Pattern::Enlarged => ", in a buffer that is enlarged again and again".to_owned(),
+            _ => String::new(),
+        };
+        let [all, known] = [total, proven].map(|bytes| Bytes(bytes.round() as u64));
+        let n = self.n_steps;
+        let mut reason =
+            format!("{all} a step accumulate over {n} steps and are never given back{rhythm}");
+        if total > proven {
+            let rest = Bytes((total - proven).round() as u64);
+            let places = match others {
+                0 | 1 => "in no place with a rhythm of its own".to_owned(),
+                n => format!("spread over {n} places without a rhythm of their own"),
+            };
+            reason = format!(
+                "{all} a step accumulate over {n} steps: {known} of them are never given back\
+                 {rhythm}; the other {rest} are {places}"
+            );
+        }
+        LeakReport {
+            groups,
+            bytes_per_step: total,
+            ..self.report(Verdict::Leak, reason)
+        }
+    }
+}
+
+/// The next number with one digit that counts, from 1000 on: numbers that people type.
+fn round_up(n: u64) -> u64 {
+    let mut step = 1000;
+    while n > 10 * step {
+        step *= 10;
+    }
+    n.max(1).next_multiple_of(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_advised_number_is_round_and_enough() {
+        let check = |n, expected| assert_eq!(round_up(n), expected);
+        check(0, 1000);
+        check(1, 1000);
+        check(1000, 1000);
+        check(1001, 2000);
+        check(10_001, 20_000);
+        check(376_000, 400_000);
+    }
+}

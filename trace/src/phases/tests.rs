@@ -1,0 +1,171 @@
+//! Phases of programs written by hand.
+
+use super::program::{ADAM, CHECKPOINT, MODULE, Program, TENSOR};
+use super::*;
+
+/// The phases of a program and how many events each has.
+fn phases(p: Program) -> Vec<(&'static str, u32)> {
+    let trace = p.finish();
+    let phases = Phases::of(&trace.devices[0], &trace.stacks);
+    let length = |s: &PhaseSpan| (s.phase.name(), s.events.end().0 - s.events.start().0);
+    phases.spans().iter().map(length).collect()
+}
+
+fn call(module_line: u32) -> Vec<String> {
+    vec![
+        "<module> train.py:9".to_owned(),
+        format!("_call_impl {MODULE}:{module_line}"),
+        "forward net.py:3".to_owned(),
+    ]
+}
+
+fn strs(frames: &[String]) -> Vec<&str> {
+    frames.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn a_step_of_a_program_that_uses_torch() {
+    let mut p = Program::default();
+    for _ in 0..2 {
+        let x = p.alloc(64, &["<module> train.py:8"]);
+        let a = p.alloc(512, &strs(&call(1)));
+        let loss = p.alloc(4, &["<module> train.py:10"]);
+        p.alloc(
+            4,
+            &["<module> train.py:11", &format!("backward {TENSOR}:5")],
+        );
+        p.alloc(100, &[]);
+        p.free(a);
+        let state = p.alloc(100, &["<module> train.py:12", &format!("step {ADAM}:7")]);
+        p.free(state);
+        p.free(x);
+        p.free(loss);
+    }
+    let step = [
+        ("other", 1),
+        ("forward", 2),
+        ("backward", 4),
+        ("optimizer", 7),
+    ];
+    assert_eq!(phases(p), [step, step].concat());
+}
+
+#[test]
+fn a_checkpoint_that_computes_again_is_backward() {
+    let mut p = Program::default();
+    p.alloc(512, &strs(&call(1)));
+    p.alloc(
+        4,
+        &["<module> train.py:11", &format!("backward {TENSOR}:5")],
+    );
+    let again = [
+        format!("recompute_fn {CHECKPOINT}:1"),
+        format!("_call_impl {MODULE}:1"),
+        "forward net.py:3".to_owned(),
+    ];
+    p.alloc(512, &strs(&again));
+    p.alloc(100, &[]);
+    assert_eq!(phases(p), [("forward", 1), ("backward", 3)]);
+}
+
+#[test]
+fn a_closure_that_an_optimizer_calls_is_no_optimizer() {
+    let mut p = Program::default();
+    let lbfgs = "step /v/site-packages/torch/optim/lbfgs.py:3";
+    for _ in 0..2 {
+        p.alloc(8, &["<module> train.py:5", lbfgs]);
+        let closure = ["<module> train.py:5", lbfgs, "closure train.py:2"];
+        let forward = format!("_call_impl {MODULE}:1");
+        p.alloc(8, &[&closure[..], &[&forward]].concat());
+        let backward = format!("backward {TENSOR}:5");
+        p.alloc(8, &[&closure[..], &[&backward]].concat());
+    }
+    let step = [("optimizer", 1), ("forward", 1), ("backward", 1)];
+    assert_eq!(phases(p), [step, step].concat());
+}
+
+#[test]
+fn an_optimizer_step_in_a_backward_hook_is_an_optimizer() {
+    let mut p = Program::default();
+    p.alloc(
+        8,
+        &[
+            "torch::autograd::Engine::thread_main",
+            "hook t.py:3",
+            &format!("step {ADAM}:7"),
+        ],
+    );
+    p.alloc(8, &["torch::autograd::Engine::thread_main"]);
+    assert_eq!(phases(p), [("optimizer", 1), ("backward", 1)]);
+}
+
+#[test]
+fn without_modules_the_lines_around_the_call_of_backward_tell() {
+    let mut p = Program::default();
+    let backward = format!("backward {TENSOR}:5");
+    for _ in 0..2 {
+        let h = p.alloc(2048, &["<module> t.py:1", "run t.py:10", "net t.py:3"]);
+        p.alloc(4, &["<module> t.py:1", "run t.py:11", &backward]);
+        let gradient = p.alloc(4096, &[]);
+        p.free(h);
+        // w -= rate * gradient, by hand.
+        let scaled = p.alloc(4096, &["<module> t.py:1", "run t.py:12"]);
+        p.free(scaled);
+        p.free(gradient);
+    }
+    let step = [("forward", 1), ("backward", 4), ("optimizer", 5)];
+    assert_eq!(phases(p), [step, step].concat());
+}
+
+#[test]
+fn what_is_logged_behind_a_backward_pass_is_no_optimizer() {
+    let mut p = Program::default();
+    p.alloc(512, &strs(&call(1)));
+    p.alloc(
+        4,
+        &["<module> train.py:11", &format!("backward {TENSOR}:5")],
+    );
+    p.alloc(4096, &[]);
+    p.alloc(4, &["<module> train.py:13"]);
+    assert_eq!(phases(p), [("forward", 1), ("backward", 2), ("other", 1)]);
+}
+
+#[test]
+fn without_stacks_only_scopes_tell() {
+    let mut p = Program::default();
+    for _ in 0..6 {
+        p.alloc(8, &[]);
+    }
+    let mut trace = p.finish();
+    let name = trace.stacks.strings.push("Optimizer.step#SGD.step");
+    trace.devices[0].annotations = vec![crate::trace::Annotation {
+        name,
+        events: Span::new(EventIdx(2), EventIdx(4)),
+        depth: 0,
+    }];
+    let phases = Phases::of(&trace.devices[0], &trace.stacks);
+    let names: Vec<_> = phases.spans().iter().map(|s| s.phase).collect();
+    assert_eq!(names, [Phase::Unknown, Phase::Optimizer, Phase::Unknown]);
+    assert_eq!(phases.at(EventIdx(3)), Phase::Optimizer);
+    assert_eq!(phases.at(EventIdx(99)), Phase::Unknown);
+    let inner = Span::new(EventIdx(3), EventIdx(5));
+    assert_eq!(phases.overlapping(inner).len(), 2);
+}
+
+proptest::proptest! {
+    #[test]
+    fn every_event_lies_in_one_phase(trace in crate::testing::arbitrary::traces(300)) {
+        let device = &trace.devices[0];
+        let phases = Phases::of(device, &trace.stacks);
+        let mut at = 0;
+        for pair in phases.spans().windows(2) {
+            proptest::prop_assert_ne!(pair[0].phase, pair[1].phase);
+        }
+        for span in phases.spans() {
+            proptest::prop_assert_eq!(span.events.start().0, at);
+            proptest::prop_assert!(!span.events.is_empty());
+            at = span.events.end().0;
+        }
+        proptest::prop_assert_eq!(at, device.events.len());
+    }
+}

@@ -1,0 +1,127 @@
+//! Did the ring of events wrap, or did the recording begin late?
+//!
+//! Nothing in the file says so, and both leave frees whose allocation nobody saw. What differs:
+//!
+//! * **A free that is cut in two.** The allocator writes `free_requested` and, where nothing has
+//!   to be waited for, `free_completed` at once: a recording cannot begin between the two, a ring
+//!   that overwrites can.
+//! * **Scopes without their events.** Annotations have a ring of their own. A scope that ended
+//!   before the first event, of a kind that later holds events, has lost its own.
+//! * **A number that somebody typed.** A full ring holds exactly `max_entries` events. By chance
+//!   one number in [`ODDS`] is as round as that.
+
+use super::{Evidence, note};
+use crate::snapshot::Stage;
+use crate::stacks::FxHashMap;
+use crate::steps::family_name;
+use crate::trace::{Action, Events, QualityNote};
+use std::collections::HashSet;
+
+/// A number counts as typed when by chance only one in so many is as round.
+const ODDS: u64 = 1000;
+
+/// The note on where the recording begins, if it does not begin with nothing.
+pub fn note_of(evidence: &Evidence<'_>) -> Option<QualityNote> {
+    let trace = evidence.trace;
+    let (n, unmatched) = (trace.events.len(), trace.unmatched_frees);
+    if unmatched == 0 {
+        return None;
+    }
+    let mut clues = Vec::new();
+    if begins_inside_a_free(&trace.events) {
+        clues.push("the first event completes a free that is not there".to_owned());
+    }
+    match scopes_without_events(evidence) {
+        0 => {}
+        1 => clues.push("a scope ended before the first event".to_owned()),
+        lost => clues.push(format!("{lost} scopes ended before the first event")),
+    }
+    if odds_against(u64::from(n)) >= ODDS {
+        clues.push(format!("there are exactly {n} events"));
+    }
+    if clues.is_empty() {
+        let text = format!(
+            "recording began after {unmatched} blocks had been allocated that were freed later; \
+             where they were allocated is unknown"
+        );
+        return Some(note("late_start", text));
+    }
+    let text = format!(
+        "the ring of events probably wrapped: {unmatched} frees have no allocation; {}. What was \
+         freed unseen before the first event is missing: raise max_entries",
+        clues.join("; ")
+    );
+    Some(note("ring_wrapped", text))
+}
+
+/// Whether the first event completes a free, in a trace in which frees complete at once.
+fn begins_inside_a_free(events: &Events) -> bool {
+    let completed = |&at: &usize| events.action[at] == Action::FreeCompleted;
+    let at_once = |at: usize| {
+        events.action[at - 1] == Action::FreeRequested && events.target[at - 1] == events.target[at]
+    };
+    events.action.first() == Some(&Action::FreeCompleted)
+        && (1..events.action.len()).filter(completed).all(at_once)
+}
+
+/// Scopes that ended before the first event, although later ones of their kind hold events.
+fn scopes_without_events(evidence: &Evidence<'_>) -> usize {
+    let trace = evidence.trace;
+    let first = trace.events.time.get(0);
+    let mut began: FxHashMap<u32, u32> = FxHashMap::default();
+    let mut ended: Vec<u32> = Vec::new();
+    let early = evidence.annotations.iter().filter(|a| a.time < first);
+    for annotation in early {
+        let open = began.entry(annotation.name.0).or_default();
+        match annotation.stage {
+            Stage::Start => *open += 1,
+            Stage::End if *open > 0 => {
+                *open -= 1;
+                ended.push(annotation.name.0);
+            }
+            Stage::End => {}
+        }
+    }
+    if ended.is_empty() {
+        return 0;
+    }
+    let family = |name: u32| family_name(evidence.stacks.str(crate::stacks::StrIdx(name)));
+    let later = trace.annotations.iter();
+    let holding = later.filter(|a| a.events.start() < a.events.end());
+    let kinds: HashSet<String> = holding.map(|a| family(a.name.0)).collect();
+    ended
+        .iter()
+        .filter(|&&name| kinds.contains(&family(name)))
+        .count()
+}
+
+/// By chance one number in so many ends in as many zeros, or is a power of two.
+fn odds_against(n: u64) -> u64 {
+    let mut decimal = 1;
+    while n > 0 && n.is_multiple_of(decimal * 10) {
+        decimal *= 10;
+    }
+    match n.is_power_of_two() {
+        true => decimal.max(n / 2),
+        false => decimal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_numbers_are_unlikely() {
+        let check = |n: u64, typed: bool| assert_eq!(odds_against(n) >= ODDS, typed, "{n}");
+        check(100_000, true);
+        check(50_000, true);
+        check(1_000, true);
+        check(65_536, true);
+        check(7_600, false);
+        check(1_500, false);
+        check(512, false);
+        check(12_345, false);
+        check(0, false);
+    }
+}

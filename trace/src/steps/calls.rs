@@ -1,0 +1,178 @@
+//! Each stack as the calls that the program made: a tree of calling contexts.
+//!
+//! A *context* is a function called from one place: the same function called from two lines is two
+//! contexts. In a context the program is always at a *spot*: a line, and what the line calls there
+//! (a further context, or the allocation itself). A stack is a spot in each context from the
+//! outermost function to the allocation, and a program is a walk from spot to spot.
+//!
+//! Frames of C++ and the wrappers of `torch.nn.Module` are left out; of the wrappers it is noted
+//! that what follows is inside a module.
+
+use super::frames::{Frames, Place};
+use crate::stacks::{FxHashMap, StackIdx, Stacks, dense_index};
+use serde::{Deserialize, Serialize};
+
+dense_index!(
+    /// A calling context.
+    ContextIdx
+);
+dense_index!(
+    /// A spot of a context.
+    SpotIdx
+);
+
+/// A function, as it was called from one place.
+#[derive(Clone, Copy, Debug)]
+pub struct Context {
+    /// Who called it; `None` for the outermost function of a thread.
+    pub parent: Option<ContextIdx>,
+    /// The function, as a position in [`Frames`].
+    pub function: u32,
+    /// The line of the parent that calls it.
+    pub called_at: u32,
+    /// What is known of where it stands.
+    pub place: Place,
+}
+
+/// Where the program is in a context.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot {
+    /// The context.
+    pub context: ContextIdx,
+    /// The line.
+    pub line: u32,
+}
+
+/// The contexts, spots and stacks of a recording.
+#[derive(Debug)]
+pub struct Calls {
+    /// The contexts.
+    pub contexts: Vec<Context>,
+    /// The spots.
+    pub spots: Vec<Spot>,
+    /// Back to back, the spots of each stack, outermost first.
+    members: Vec<SpotIdx>,
+    /// Where each stack's begin in `members`; one more than there are stacks.
+    starts: Vec<u32>,
+}
+
+/// What a spot's line leads to, as a key: a context, or an allocation of this stack.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Target {
+    Context(u32),
+    Stack(u32),
+}
+
+/// Puts the tree together.
+struct Builder<'a> {
+    frames: &'a Frames,
+    calls: Calls,
+    context_of: FxHashMap<(u32, u32, u32, bool), ContextIdx>,
+    spot_of: FxHashMap<(u32, u32, Target), SpotIdx>,
+}
+
+impl Calls {
+    /// The calls that the stacks show. Stacks without a Python frame, and those of autograd's
+    /// threads, have none.
+    pub fn new(stacks: &Stacks, frames: &Frames) -> Calls {
+        let mut builder = Builder {
+            frames,
+            calls: Calls {
+                contexts: Vec::new(),
+                spots: Vec::new(),
+                members: Vec::new(),
+                starts: vec![0],
+            },
+            context_of: FxHashMap::default(),
+            spot_of: FxHashMap::default(),
+        };
+        for stack in 0..stacks.len() {
+            builder.add(stacks, StackIdx(stack as u32));
+        }
+        builder.calls
+    }
+
+    /// The spots of a stack, outermost first; none when the stack says nothing of the program.
+    pub fn path(&self, stack: StackIdx) -> &[SpotIdx] {
+        let (from, to) = (self.starts[stack.index()], self.starts[stack.index() + 1]);
+        &self.members[from as usize..to as usize]
+    }
+
+    /// A context.
+    pub fn context(&self, idx: ContextIdx) -> &Context {
+        &self.contexts[idx.index()]
+    }
+
+    /// A spot.
+    pub fn spot(&self, idx: SpotIdx) -> &Spot {
+        &self.spots[idx.index()]
+    }
+
+    /// The outermost context of a stack: a thread of the program.
+    pub fn root(&self, stack: StackIdx) -> Option<ContextIdx> {
+        let first = self.path(stack).first()?;
+        Some(self.spot(*first).context)
+    }
+}
+
+impl Builder<'_> {
+    fn add(&mut self, stacks: &Stacks, stack: StackIdx) {
+        let mut place = Place::default();
+        let mut parent: Option<(ContextIdx, u32)> = None;
+        let outermost_first = stacks.frames(stack).iter().rev();
+        for &frame in outermost_first {
+            let info = self.frames.of(frame);
+            if info.is_module_call {
+                place.in_module = true;
+            }
+            if !info.is_call() {
+                continue;
+            }
+            if parent.is_none() && info.is_torch {
+                // A thread of autograd: what it runs is no walk through the program.
+                break;
+            }
+            place = place.inside(info);
+            let context = self.context(parent, info.function, place);
+            if let Some((caller, line)) = parent {
+                let spot = self.spot(caller, line, Target::Context(context.0));
+                self.calls.members.push(spot);
+            }
+            parent = Some((context, info.line));
+        }
+        if let Some((context, line)) = parent {
+            let spot = self.spot(context, line, Target::Stack(stack.0));
+            self.calls.members.push(spot);
+        }
+        self.calls.starts.push(self.calls.members.len() as u32);
+    }
+
+    fn context(
+        &mut self,
+        parent: Option<(ContextIdx, u32)>,
+        function: u32,
+        place: Place,
+    ) -> ContextIdx {
+        let (caller, line) = parent.map_or((u32::MAX, 0), |(c, line)| (c.0, line));
+        let contexts = &mut self.calls.contexts;
+        let key = (caller, line, function, place.in_module);
+        *self.context_of.entry(key).or_insert_with(|| {
+            contexts.push(Context {
+                parent: parent.map(|(c, _)| c),
+                function,
+                called_at: line,
+                place,
+            });
+            ContextIdx((contexts.len() - 1) as u32)
+        })
+    }
+
+    fn spot(&mut self, context: ContextIdx, line: u32, target: Target) -> SpotIdx {
+        let spots = &mut self.calls.spots;
+        let entry = self.spot_of.entry((context.0, line, target));
+        *entry.or_insert_with(|| {
+            spots.push(Spot { context, line });
+            SpotIdx((spots.len() - 1) as u32)
+        })
+    }
+}

@@ -1,0 +1,445 @@
+//! Which loop of a recording is the step.
+//!
+//! Where there is a backward pass, a loop is a candidate when most of the backward passes and of
+//! the optimizer's steps lie in it, and nearly each of its iterations holds both. Where there is
+//! none (serving, sampling, evaluation), when most of what is allocated after loading lies in it,
+//! and the iterations do more than fill memory: they call a module, or are long, and give back.
+//!
+//! Never a candidate: a loop inside the call of a module (layers), inside an optimizer or a
+//! backward pass (parameters), inside PyTorch or Python's own code, and one that loads a model.
+//!
+//! Of the candidates that cover about the same, training takes the one with most iterations (the
+//! batches, not the epochs around them); everything else the one with fewest (the requests, not
+//! the tokens in them), unless those are too few to say anything and an inner loop is not.
+
+use super::calls::{Calls, ContextIdx};
+use super::frames::{Frames, Place, Work};
+use super::iterations::{self, Iteration, Mark, Tally, Works};
+use super::regions::{Region, Ways};
+use super::walk::Walk;
+use crate::leaks::MIN_STEPS;
+use crate::span::Span;
+use crate::stacks::Stacks;
+use crate::trace::{Action, DeviceTrace, Step};
+use crate::units::EventIdx;
+
+/// Share of the backward passes, and of the optimizer's work, that a step's loop must hold.
+const MOST_OF_TRAINING: f64 = 0.6;
+/// Share of what is allocated that a loop must cover where nothing is trained.
+const MOST_OF_THE_REST: f64 = 0.7;
+/// Share of the iterations that must hold a backward pass, and a step of the optimizer.
+const NEARLY_EACH: f64 = 0.75;
+/// Loops that cover this share of what the largest one covers, cover about the same.
+const ABOUT_THE_SAME: f64 = 0.9;
+/// A last iteration that is shorter, in usual ones, and did not reach its end was cut off.
+const CUT_OFF: f64 = 0.7;
+/// Share of what a loop allocates that it must give back, or it is filling memory.
+const GIVEN_BACK: f64 = 0.25;
+
+/// Allocations of an iteration that calls no module: fewer are a loop inside something.
+const LONG: usize = 8;
+
+/// A loop with its iterations.
+#[derive(Clone, Debug)]
+pub struct Loop {
+    /// Its region.
+    pub region: usize,
+    /// Which beat of the region.
+    pub beat: usize,
+    /// The context in which it stands.
+    pub owner: ContextIdx,
+    /// Its iterations.
+    pub iterations: Vec<Iteration>,
+    /// What all of them hold.
+    pub work: Tally,
+    /// Allocations in them.
+    pub allocs: u32,
+}
+
+/// What the recording says of its loops.
+pub struct Analysis<'a> {
+    /// The device.
+    pub device: &'a DeviceTrace,
+    /// Frames, by what they say.
+    pub frames: Frames,
+    /// The calls.
+    pub calls: Calls,
+    /// The walk.
+    pub walk: Walk,
+    /// Its graph.
+    pub ways: Ways,
+    /// Where it goes round.
+    pub regions: Vec<Region>,
+    /// What allocations are part of.
+    pub works: Works,
+    /// Allocations of each kind of work in all.
+    pub total: Tally,
+    /// Allocations that set up a model.
+    pub setup: u32,
+}
+
+impl<'a> Analysis<'a> {
+    /// Reads the stacks; `None` where hardly any allocation has a Python stack.
+    pub fn new(device: &'a DeviceTrace, stacks: &Stacks) -> Option<Analysis<'a>> {
+        const ENOUGH_STACKS: f64 = 0.2;
+        let blocks = &device.blocks;
+        let frames = Frames::new(stacks);
+        let calls = Calls::new(stacks, &frames);
+        let walk = Walk::new(blocks, &calls);
+        let walked: u64 = walk.moves.iter().map(|m| u64::from(m.count)).sum();
+        if walked == 0 || (walked as f64) < ENOUGH_STACKS * walk.of_alloc.len() as f64 {
+            return None;
+        }
+        let ways = Ways::new(&walk, &calls);
+        let regions = ways.regions(&calls);
+        let works = works(device, stacks, &frames);
+        let (mut total, mut setup) = (Tally::default(), 0);
+        for kind in &blocks.kind[blocks.n_preexisting as usize..] {
+            match works.of_kind[kind.index()] {
+                Work::Forward => total.forward += 1,
+                Work::Backward => total.backward += 1,
+                Work::Optimizer => total.optimizer += 1,
+                Work::Setup => setup += 1,
+                Work::Other => {}
+            }
+        }
+        total.optimizer += works.scopes.len() as u32;
+        Some(Analysis {
+            device,
+            frames,
+            calls,
+            walk,
+            ways,
+            regions,
+            works,
+            total,
+            setup,
+        })
+    }
+
+    /// The context in which a region's loop stands, if it can be a step's: the region's own; or,
+    /// where each iteration enters it anew and it is a module's, whoever calls the module.
+    pub fn owner(&self, region: &Region, mark: &Mark) -> Option<ContextIdx> {
+        let mut owner = region.context;
+        if !mark.starts_at_entry(&self.ways) {
+            return self.can_own(owner).then_some(owner);
+        }
+        loop {
+            if self.can_own(owner) {
+                return Some(owner);
+            }
+            let context = self.calls.context(owner);
+            if self.is_part_of_a_step(context.place) {
+                return None;
+            }
+            let is_wrapper = owner == region.context || context.place.is_framework;
+            // A module that does something else, too, would have been entered anew itself: so it
+            // is the module that loops. As torch's containers do.
+            let loops =
+                owner != region.context && (context.place.is_container || self.spots_of(owner) > 1);
+            if loops || !is_wrapper {
+                return None;
+            }
+            owner = context.parent?;
+        }
+    }
+
+    fn spots_of(&self, context: ContextIdx) -> usize {
+        let spots = self.calls.spots.iter().enumerate();
+        let of_context =
+            spots.filter(|(i, s)| s.context == context && self.ways.visits[*i].count > 0);
+        of_context.count()
+    }
+
+    /// Whether a context can be called a step's.
+    pub fn can_own(&self, context: ContextIdx) -> bool {
+        let place = self.calls.context(context).place;
+        !place.in_module && !place.is_framework && !self.is_part_of_a_step(place)
+    }
+
+    fn is_part_of_a_step(&self, place: Place) -> bool {
+        let setup = place.in_setup && self.total.backward == 0;
+        place.in_optimizer || place.in_backward || setup
+    }
+
+    /// The loops that may be steps, with their iterations.
+    pub fn loops(&self) -> Vec<Loop> {
+        self.loops_owned(|region, mark| self.owner(region, mark))
+    }
+
+    /// The loops that never are: in modules and optimizers.
+    pub fn inner_loops(&self) -> Vec<Loop> {
+        self.loops_owned(|region, mark| {
+            let place = self.calls.context(region.context).place;
+            let shown = place.in_module || place.in_optimizer;
+            let stands = self.owner(region, mark).is_none() && !place.in_setup;
+            (shown && stands).then_some(region.context)
+        })
+    }
+
+    fn loops_owned(&self, owner: impl Fn(&Region, &Mark) -> Option<ContextIdx>) -> Vec<Loop> {
+        let mut marks = Vec::new();
+        let mut owners = Vec::new();
+        for (index, region) in self.regions.iter().enumerate() {
+            for beat in 0..region.beats.len() {
+                for mark in Mark::of(region, index, beat, &self.ways, &self.calls) {
+                    if let Some(owner) = owner(region, &mark) {
+                        marks.push(mark);
+                        owners.push(owner);
+                    }
+                }
+            }
+        }
+        let found = self.iterations(&marks);
+        let mut loops: Vec<Loop> = Vec::new();
+        for ((mark, owner), iterations) in marks.iter().zip(owners).zip(found) {
+            let one = Loop::new(mark, owner, iterations);
+            match loops.last_mut() {
+                // Two ways to tell the iterations of one loop apart.
+                Some(last) if (last.region, last.beat) == (one.region, one.beat) => {
+                    let level = |l: &Loop| iterations::level_at_starts(self.device, &l.iterations);
+                    // Of equals the one that begins at the smallest line.
+                    if level(&one) <= level(last) {
+                        *last = one;
+                    }
+                }
+                _ => loops.push(one),
+            }
+        }
+        for one in &mut loops {
+            self.leave_out_failed(&mut one.iterations);
+        }
+        loops.retain(|l| l.iterations.len() > 1);
+        loops
+    }
+
+    /// Leaves out a last iteration that ran out of memory: where it would have ended is not known.
+    fn leave_out_failed(&self, iterations: &mut Vec<Iteration>) {
+        let Some(last) = iterations.last() else {
+            return;
+        };
+        let blocks = &self.device.blocks;
+        let from = blocks.alloc[(blocks.n_preexisting + last.start) as usize] as usize;
+        let actions = &self.device.events.action[from..];
+        if last.left && actions.contains(&Action::Oom) {
+            iterations.pop();
+        }
+    }
+
+    /// The iterations of some loops.
+    pub fn iterations(&self, marks: &[Mark]) -> Vec<Vec<Iteration>> {
+        iterations::find(
+            self.device,
+            &self.calls,
+            &self.walk,
+            &self.regions,
+            marks,
+            &self.works,
+        )
+    }
+
+    /// The position of the loop whose iterations are the steps.
+    pub fn choose(&self, loops: &[Loop]) -> Option<usize> {
+        match self.total.backward {
+            0 => self.choose_working(loops),
+            _ => self.choose_training(loops),
+        }
+    }
+
+    fn choose_training(&self, loops: &[Loop]) -> Option<usize> {
+        let most = |part: u32, all: u32, share: f64| f64::from(part) >= share * f64::from(all);
+        let holds = |l: &Loop, share: f64| {
+            most(l.work.backward, self.total.backward, share)
+                && most(l.work.optimizer, self.total.optimizer, share)
+        };
+        let optimizes = self.total.optimizer > 0;
+        let candidates: Vec<usize> = (0..loops.len())
+            .filter(|&i| holds(&loops[i], MOST_OF_TRAINING))
+            .filter(|&i| loops[i].each(|work| work.backward > 0))
+            .filter(|&i| !optimizes || loops[i].each(|work| work.optimizer > 0))
+            .collect();
+        let largest = |measure: fn(&Loop) -> u32| {
+            let all = candidates.iter().map(|&i| measure(&loops[i]));
+            all.max().unwrap_or(0)
+        };
+        let (allocs, forward) = (largest(|l| l.allocs), largest(|l| l.work.forward));
+        let by_iterations = |&i: &usize| loops[i].iterations.len();
+        let same = candidates.iter().copied().filter(|&i| {
+            most(loops[i].allocs, allocs, ABOUT_THE_SAME)
+                && most(loops[i].work.forward, forward, ABOUT_THE_SAME)
+        });
+        let best = same.max_by_key(by_iterations)?;
+        if loops[best].iterations.len() >= MIN_STEPS {
+            return Some(best);
+        }
+        // Epochs with an evaluation each: the batches, if there are more of them.
+        let inner = candidates.iter().copied();
+        let inner = inner
+            .filter(|&i| holds(&loops[i], ABOUT_THE_SAME))
+            .max_by_key(by_iterations);
+        inner
+            .filter(|i| by_iterations(i) >= MIN_STEPS)
+            .or(Some(best))
+    }
+
+    fn choose_working(&self, loops: &[Loop]) -> Option<usize> {
+        let n = self.walk.of_alloc.len() as u32;
+        let candidates: Vec<usize> = (0..loops.len())
+            .filter(|&i| {
+                let after = n - loops[i].iterations[0].start;
+                let all = after.max((n - self.setup) / 2);
+                f64::from(loops[i].allocs) >= MOST_OF_THE_REST * f64::from(all)
+            })
+            .filter(|&i| self.is_best_beat(loops, i) && self.is_more_than_a_line(&loops[i]))
+            .filter(|&i| loops[i].each(|work| work.forward > 0) || loops[i].is_long())
+            .filter(|&i| self.gives_back(&loops[i]))
+            .collect();
+        let most = candidates.iter().map(|&i| loops[i].allocs).max()?;
+        let same = candidates
+            .iter()
+            .copied()
+            .filter(|&i| f64::from(loops[i].allocs) >= ABOUT_THE_SAME * f64::from(most));
+        let count = |i: &usize| loops[*i].iterations.len();
+        let enough = same
+            .clone()
+            .filter(|i| count(i) >= MIN_STEPS)
+            .min_by_key(count);
+        enough.or_else(|| same.min_by_key(count))
+    }
+
+    /// Of the beats of one region the one that most spots agree on.
+    pub fn is_best_beat(&self, loops: &[Loop], which: usize) -> bool {
+        let support = |l: &Loop| {
+            let beat = &self.regions[l.region].beats[l.beat];
+            (beat.support, beat.count)
+        };
+        let this = &loops[which];
+        let mut others = loops.iter().filter(|l| l.region == this.region);
+        others.all(|other| support(other) <= support(this))
+    }
+
+    /// Two calls on one line may be two calls; three are a loop.
+    fn is_more_than_a_line(&self, this: &Loop) -> bool {
+        let spots = &self.regions[this.region].spots;
+        let line = |i: usize| self.calls.spot(spots[i]).line;
+        let lines_differ = (1..spots.len()).any(|i| line(i) != line(0));
+        lines_differ || this.iterations.len() > 2
+    }
+
+    /// Whether iterations give back a part of what they allocate before the next one is over:
+    /// loading a model does not, and what comes and goes at random does not either.
+    fn gives_back(&self, this: &Loop) -> bool {
+        let blocks = &self.device.blocks;
+        let event = |alloc: u32| {
+            let index = (blocks.n_preexisting + alloc) as usize;
+            blocks
+                .alloc
+                .get(index)
+                .copied()
+                .unwrap_or(self.device.events.len())
+        };
+        let (mut all, mut freed) = (0_u32, 0_u32);
+        for (at, iteration) in this.iterations.iter().enumerate() {
+            let next = this.iterations.get(at + 1).unwrap_or(iteration);
+            let until = event(next.end);
+            for alloc in iteration.start..iteration.end {
+                let index = (blocks.n_preexisting + alloc) as usize;
+                all += 1;
+                freed += u32::from(blocks.free_requested[index] < until);
+            }
+        }
+        f64::from(freed) >= GIVEN_BACK * f64::from(all)
+    }
+
+    /// A loop's iterations as steps.
+    pub fn steps(&self, iterations: &[Iteration]) -> Vec<Step> {
+        let blocks = &self.device.blocks;
+        let n_events = self.device.events.len();
+        let n = self.walk.of_alloc.len() as u32;
+        let event = |alloc: u32| match alloc < n {
+            true => blocks.alloc[(blocks.n_preexisting + alloc) as usize],
+            false => n_events,
+        };
+        // What is given back between the last allocation of an iteration and the next one.
+        let tail = |i: &Iteration| event(i.end) - event(i.end - 1) - 1;
+        let inner = iterations.iter().filter(|i| !i.left);
+        let tail = median(inner.map(tail).collect());
+        let spans = iterations.iter().enumerate();
+        spans
+            .map(|(index, iteration)| {
+                let mut end = event(iteration.end);
+                // What follows the loop is not the last step's; the end of the recording is.
+                if iteration.left && iteration.end < n && iterations.len() > 1 {
+                    end = end.min(event(iteration.end - 1) + 1 + tail);
+                }
+                Step {
+                    index: index as u32,
+                    name: format!("step {index}"),
+                    events: Span::new(EventIdx(event(iteration.start)), EventIdx(end)),
+                }
+            })
+            .collect()
+    }
+}
+
+impl Loop {
+    fn new(mark: &Mark, owner: ContextIdx, iterations: Vec<Iteration>) -> Loop {
+        let work = iterations
+            .iter()
+            .fold(Tally::default(), |sum, i| sum.plus(i.work));
+        let allocs = iterations.iter().map(|i| i.end - i.start).sum();
+        Loop {
+            region: mark.region,
+            beat: mark.beat,
+            owner,
+            iterations: without_cut_off(iterations),
+            work,
+            allocs,
+        }
+    }
+
+    /// Whether an iteration is more than a few allocations.
+    fn is_long(&self) -> bool {
+        self.allocs as usize >= LONG * self.iterations.len()
+    }
+
+    /// Whether something is true of nearly each iteration.
+    fn each(&self, is_true: impl Fn(Tally) -> bool) -> bool {
+        let n = self.iterations.iter().filter(|i| is_true(i.work)).count();
+        n as f64 >= NEARLY_EACH * self.iterations.len() as f64
+    }
+}
+
+/// Leaves out a last iteration that the end of the recording cut off.
+fn without_cut_off(mut iterations: Vec<Iteration>) -> Vec<Iteration> {
+    let len = |i: &Iteration| i.end - i.start;
+    let usual = median(iterations.iter().map(len).collect());
+    if let Some(last) = iterations.last()
+        && !last.whole
+        && f64::from(len(last)) < CUT_OFF * f64::from(usual)
+    {
+        iterations.pop();
+    }
+    iterations
+}
+
+fn median(mut numbers: Vec<u32>) -> u32 {
+    numbers.sort_unstable();
+    numbers.get(numbers.len() / 2).copied().unwrap_or(0)
+}
+
+/// What the allocations of each kind are part of. Where there are Python frames, an allocation
+/// without any is autograd's.
+fn works(device: &DeviceTrace, stacks: &Stacks, frames: &Frames) -> Works {
+    let kinds = device.blocks.kinds.iter();
+    let of_kind = kinds.map(|kind| match frames.has_python(stacks, kind.alloc_stack) {
+        true => frames.work(stacks, kind.alloc_stack),
+        false => Work::Backward,
+    });
+    let scopes = device.annotations.iter();
+    let scopes = scopes.filter(|a| stacks.str(a.name).starts_with("Optimizer.step#"));
+    Works {
+        of_kind: of_kind.collect(),
+        scopes: scopes.map(|a| a.events.start()).collect(),
+    }
+}

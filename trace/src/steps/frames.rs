@@ -1,0 +1,199 @@
+//! What each frame says of where the program is: in a module, in an optimizer, loading a model.
+
+use crate::leaks::site;
+use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks};
+
+/// What an allocation is part of, as far as its own stack says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Work {
+    /// The call of a module.
+    Forward,
+    /// Autograd.
+    Backward,
+    /// An optimizer's step.
+    Optimizer,
+    /// A model is made, moved or loaded.
+    Setup,
+    /// None of these, or nothing says.
+    #[default]
+    Other,
+}
+
+/// Where a function stands: in itself or in a caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// In the call of a module.
+    pub in_module: bool,
+    /// In an optimizer.
+    pub in_optimizer: bool,
+    /// In a backward pass that Python code called.
+    pub in_backward: bool,
+    /// Where a model is made, moved or loaded.
+    pub in_setup: bool,
+    /// The function itself is PyTorch's or Python's own.
+    pub is_framework: bool,
+    /// The function is one of torch's containers: it loops over its children.
+    pub is_container: bool,
+}
+
+/// A frame.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameInfo {
+    /// Function: equal for equal name and file.
+    pub function: u32,
+    /// Line.
+    pub line: u32,
+    /// A wrapper of `torch.nn.Module`.
+    pub is_module_call: bool,
+    /// A file of PyTorch.
+    pub is_torch: bool,
+    is_python: bool,
+    is_framework: bool,
+    is_container: bool,
+    work: Work,
+}
+
+/// All frames of a recording.
+#[derive(Debug)]
+pub struct Frames {
+    frames: Vec<FrameInfo>,
+    /// A frame of each function, for its name and file.
+    functions: Vec<Frame>,
+}
+
+impl FrameInfo {
+    /// Whether the program made this call: wrappers and C++ are left out.
+    pub fn is_call(&self) -> bool {
+        self.is_python && !self.is_module_call
+    }
+}
+
+impl Place {
+    /// Where a function called from here stands.
+    pub fn inside(self, frame: &FrameInfo) -> Place {
+        // A closure that an optimizer calls, as Lightning's, is not the optimizer's code.
+        Place {
+            in_module: self.in_module,
+            in_optimizer: self.in_optimizer || frame.work == Work::Optimizer,
+            in_backward: self.in_backward || frame.work == Work::Backward,
+            in_setup: self.in_setup || frame.work == Work::Setup,
+            is_framework: frame.is_framework,
+            is_container: frame.is_container,
+        }
+    }
+}
+
+impl Frames {
+    /// Looks at every frame once.
+    pub fn new(stacks: &Stacks) -> Frames {
+        let mut known: FxHashMap<(&str, &str), u32> = FxHashMap::default();
+        let mut functions = Vec::new();
+        let info = |&frame: &Frame| {
+            let (name, file) = (stacks.str(frame.name), stacks.str(frame.filename));
+            let function = *known.entry((name, file)).or_insert_with(|| {
+                functions.push(frame);
+                (functions.len() - 1) as u32
+            });
+            let module = site::module(file);
+            let is_torch = module.starts_with("torch/") && module.len() < file.len();
+            FrameInfo {
+                function,
+                line: frame.line,
+                is_module_call: site::is_module_call(stacks, frame),
+                is_torch,
+                is_python: site::is_python(stacks, frame),
+                is_framework: site::is_framework(stacks, frame) || is_loop_of_a_kernel(file),
+                is_container: module == "torch/nn/modules/container.py",
+                work: work(name, file, is_torch),
+            }
+        };
+        let frames = stacks.all_frames().iter().map(info).collect();
+        Frames { frames, functions }
+    }
+
+    /// What is known of a frame.
+    pub fn of(&self, frame: FrameIdx) -> &FrameInfo {
+        &self.frames[frame.index()]
+    }
+
+    /// A frame of a function, whose line is any.
+    pub fn function(&self, function: u32) -> Frame {
+        self.functions[function as usize]
+    }
+
+    /// Whether a stack has a Python frame.
+    pub fn has_python(&self, stacks: &Stacks, stack: StackIdx) -> bool {
+        let mut frames = stacks.frames(stack).iter();
+        frames.any(|&f| self.of(f).is_python)
+    }
+
+    /// What an allocation is part of: the innermost frame that says something, so that a forward
+    /// pass in an optimizer's closure is one.
+    pub fn work(&self, stacks: &Stacks, stack: StackIdx) -> Work {
+        let frames = stacks.frames(stack);
+        let outermost = frames.iter().rev().map(|&f| self.of(f));
+        if let Some(first) = outermost.into_iter().find(|f| f.is_call())
+            && first.is_torch
+        {
+            return Work::Backward;
+        }
+        let mut found = Work::Other;
+        for info in frames.iter().map(|&f| self.of(f)) {
+            match (info.is_module_call, info.work) {
+                (true, _) => return Work::Forward,
+                (false, Work::Other) => {}
+                // An object that is made in a forward pass is part of it.
+                (false, Work::Setup) => found = Work::Setup,
+                (false, work) => return work,
+            }
+        }
+        found
+    }
+}
+
+/// Notebook kernels and servers call the program's code again and again; their loops are theirs.
+fn is_loop_of_a_kernel(file: &str) -> bool {
+    const PARTS: [&str; 4] = [
+        "/IPython/",
+        "/ipykernel/",
+        "/tornado/",
+        "/ipykernel_launcher.py",
+    ];
+    PARTS.iter().any(|part| file.contains(part))
+}
+
+/// What a function is part of, by its name and file.
+fn work(name: &str, file: &str, is_torch: bool) -> Work {
+    const SETUP: [&str; 12] = [
+        "__init__",
+        "load_state_dict",
+        "_load_from_state_dict",
+        "from_pretrained",
+        "_load_pretrained_model",
+        "load_checkpoint",
+        "load_model",
+        "load_weights",
+        "init_weights",
+        "_init_weights",
+        "reset_parameters",
+        "_apply",
+    ];
+    const BACKWARD: [&str; 4] = ["backward", "_engine_run_backward", "_make_grads", "grad"];
+    if name.contains("torch::autograd::Engine") {
+        return Work::Backward;
+    }
+    if !file.ends_with(".py") && !file.starts_with('<') {
+        return Work::Other;
+    }
+    let in_file = |part: &str| file.contains(part);
+    let optimizes =
+        in_file("/optim/") || in_file("utils/clip_grad.py") || in_file("grad_scaler.py");
+    match name {
+        // What the optimizer calls back is not the optimizer.
+        "closure" => Work::Other,
+        _ if optimizes => Work::Optimizer,
+        _ if is_torch && BACKWARD.contains(&name) && !in_file("/nn/") => Work::Backward,
+        _ if SETUP.contains(&name) => Work::Setup,
+        _ => Work::Other,
+    }
+}

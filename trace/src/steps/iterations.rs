@@ -1,0 +1,361 @@
+//! The iterations of loops: a second pass over the walk, for the loops that are asked for.
+//!
+//! An iteration begins with the first spot of a region after the last spot of the iteration before
+//! was passed, and ends where the next begins or where the walk leaves the region. A branch that
+//! is seldom taken (an evaluation, a checkpoint) belongs to the iteration in which it is.
+//!
+//! Which spot is the first? The one at which the region is entered; but a recording that starts in
+//! the middle of an iteration enters it there. So the smallest line is tried, too, and whichever
+//! has less memory allocated at its beginnings is right.
+
+use super::calls::{Calls, SpotIdx};
+use super::frames::Work;
+use super::regions::{Region, Ways};
+use super::walk::{Move, NO_MOVE, Walk};
+use crate::stacks::StackIdx;
+use crate::trace::{Blocks, DeviceTrace, Series};
+use crate::units::EventIdx;
+
+/// Beginnings at which the level is looked up, to choose between two.
+const MAX_LEVELS: usize = 16;
+
+/// How the iterations of a region are told from each other.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// The region.
+    pub region: usize,
+    /// Which of its beats counts.
+    pub beat: usize,
+    /// An iteration begins at any of these …
+    starts: Vec<SpotIdx>,
+    /// … once any of these was passed.
+    lasts: Vec<SpotIdx>,
+}
+
+/// Allocations of each kind of work so far; an optimizer's scopes count as optimizer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Calls of modules.
+    pub forward: u32,
+    /// Autograd.
+    pub backward: u32,
+    /// Optimizers.
+    pub optimizer: u32,
+}
+
+/// What allocations are part of.
+#[derive(Debug)]
+pub struct Works {
+    /// Per kind of block.
+    pub of_kind: Vec<Work>,
+    /// Where scopes of optimizers' steps begin.
+    pub scopes: Vec<EventIdx>,
+}
+
+/// One iteration, as half-open range of allocations.
+#[derive(Clone, Copy, Debug)]
+pub struct Iteration {
+    /// Its first allocation.
+    pub start: u32,
+    /// The first allocation after it.
+    pub end: u32,
+    /// What it holds.
+    pub work: Tally,
+    /// Whether the last spot of the loop was passed.
+    pub whole: bool,
+    /// Whether the loop was left behind it, or the recording ended.
+    pub left: bool,
+}
+
+impl Mark {
+    /// The ways to tell a region's iterations apart by one of its beats: one or two.
+    pub fn of(region: &Region, index: usize, beat: usize, ways: &Ways, calls: &Calls) -> Vec<Mark> {
+        let visits = |s: &SpotIdx| ways.visits[s.index()];
+        let count = region.beats[beat].count;
+        let exact: Vec<SpotIdx> = region
+            .spots
+            .iter()
+            .filter(|s| visits(s).count == count)
+            .copied()
+            .collect();
+        let Some(first) = exact.first() else {
+            return Vec::new();
+        };
+        let second = visits(first).second;
+        let in_first = exact.iter().rev().find(|s| visits(s).first < second);
+        let entered = Mark {
+            region: index,
+            beat,
+            starts: region
+                .spots
+                .iter()
+                .take_while(|s| visits(s).first <= visits(first).first)
+                .copied()
+                .collect(),
+            lasts: vec![*in_first.unwrap_or(first)],
+        };
+        let line = |s: &&SpotIdx| (calls.spot(**s).line, visits(s).first);
+        match exact.iter().min_by_key(line) {
+            Some(top) if calls.spot(*top).line < calls.spot(*first).line => {
+                let by_line = Mark {
+                    region: index,
+                    beat,
+                    starts: vec![*top],
+                    lasts: exact.iter().filter(|s| s != &top).copied().collect(),
+                };
+                vec![entered, by_line]
+            }
+            _ => vec![entered],
+        }
+    }
+
+    /// Whether the walk enters contexts at one of the starts: the loop may be its caller's.
+    pub fn starts_at_entry(&self, ways: &Ways) -> bool {
+        self.starts.iter().any(|s| ways.visits[s.index()].entry)
+    }
+}
+
+/// What a move does to a mark.
+#[derive(Clone, Copy)]
+struct Deed {
+    mark: u32,
+    leaves: bool,
+    enters: bool,
+    starts: bool,
+    passes_last: bool,
+    inside: bool,
+}
+
+/// The state of a mark during the pass.
+#[derive(Clone, Default)]
+struct State {
+    armed: bool,
+    open: Option<(u32, Tally)>,
+    whole: bool,
+    found: Vec<Iteration>,
+}
+
+/// The iterations of each mark, in one pass over the allocations.
+pub fn find(
+    device: &DeviceTrace,
+    calls: &Calls,
+    walk: &Walk,
+    regions: &[Region],
+    marks: &[Mark],
+    work: &Works,
+) -> Vec<Vec<Iteration>> {
+    let deeds = Deeds::new(calls, walk, regions, marks);
+    let mut states = vec![State::default(); marks.len()];
+    let mut clock = Clock::new(device, work);
+    let mut tally = Tally::default();
+    for (alloc, &moved) in walk.of_alloc.iter().enumerate() {
+        let alloc = alloc as u32;
+        tally = clock.before(alloc);
+        if moved != NO_MOVE {
+            for deed in deeds.of(moved) {
+                states[deed.mark as usize].apply(deed, alloc, tally);
+            }
+        }
+        clock.count(alloc);
+    }
+    let n = walk.of_alloc.len() as u32;
+    if n > 0 {
+        tally = clock.at_end();
+    }
+    let states = states.into_iter().map(|mut state| {
+        state.close(n, tally, true);
+        state.found
+    });
+    states.collect()
+}
+
+impl State {
+    fn apply(&mut self, deed: &Deed, alloc: u32, tally: Tally) {
+        if deed.leaves {
+            self.close(alloc, tally, true);
+        }
+        if deed.enters {
+            self.armed = true;
+        }
+        if deed.starts && self.armed {
+            self.close(alloc, tally, false);
+            self.open = Some((alloc, tally));
+            (self.armed, self.whole) = (false, false);
+        }
+        if deed.passes_last && deed.inside {
+            (self.armed, self.whole) = (true, true);
+        }
+    }
+
+    fn close(&mut self, end: u32, now: Tally, left: bool) {
+        if let Some((start, then)) = self.open.take() {
+            self.found.push(Iteration {
+                start,
+                end,
+                work: now.since(then),
+                whole: self.whole,
+                left,
+            });
+        }
+    }
+}
+
+impl Tally {
+    fn since(self, then: Tally) -> Tally {
+        Tally {
+            forward: self.forward - then.forward,
+            backward: self.backward - then.backward,
+            optimizer: self.optimizer - then.optimizer,
+        }
+    }
+
+    /// Both together.
+    pub fn plus(self, more: Tally) -> Tally {
+        Tally {
+            forward: self.forward + more.forward,
+            backward: self.backward + more.backward,
+            optimizer: self.optimizer + more.optimizer,
+        }
+    }
+}
+
+/// Deeds of each move, back to back.
+struct Deeds {
+    deeds: Vec<Deed>,
+    starts: Vec<u32>,
+}
+
+impl Deeds {
+    fn new(calls: &Calls, walk: &Walk, regions: &[Region], marks: &[Mark]) -> Deeds {
+        // Which marks care about a spot.
+        let mut of_spot: Vec<Vec<u32>> = vec![Vec::new(); calls.spots.len()];
+        for (index, mark) in marks.iter().enumerate() {
+            for spot in &regions[mark.region].spots {
+                of_spot[spot.index()].push(index as u32);
+            }
+        }
+        let mut all = Deeds {
+            deeds: Vec::new(),
+            starts: vec![0],
+        };
+        for one in &walk.moves {
+            all.push(one, calls, marks, &of_spot);
+            all.starts.push(all.deeds.len() as u32);
+        }
+        all
+    }
+
+    fn push(&mut self, one: &Move, calls: &Calls, marks: &[Mark], of_spot: &[Vec<u32>]) {
+        let going = one.going(calls);
+        let (from, to) = (one.from.unwrap_or(StackIdx::NONE), calls.path(one.to));
+        let from = calls.path(from);
+        for spot in from.get(going.depth..).unwrap_or_default() {
+            for &mark in &of_spot[spot.index()] {
+                let stays = to.get(going.depth).is_some_and(|now| {
+                    going.left == Some(*spot) && of_spot[now.index()].contains(&mark)
+                });
+                if !stays {
+                    self.deeds.push(Deed {
+                        mark,
+                        leaves: true,
+                        enters: false,
+                        starts: false,
+                        passes_last: false,
+                        inside: false,
+                    });
+                }
+            }
+        }
+        for (depth, spot) in to.iter().enumerate().skip(going.depth) {
+            for &mark in &of_spot[spot.index()] {
+                let was_inside = depth == going.depth
+                    && going
+                        .left
+                        .is_some_and(|l| of_spot[l.index()].contains(&mark));
+                let this = &marks[mark as usize];
+                self.deeds.push(Deed {
+                    mark,
+                    leaves: false,
+                    enters: !was_inside,
+                    starts: this.starts.contains(spot),
+                    passes_last: this.lasts.contains(spot),
+                    inside: true,
+                });
+            }
+        }
+    }
+
+    fn of(&self, moved: u32) -> &[Deed] {
+        let at = moved as usize;
+        &self.deeds[self.starts[at] as usize..self.starts[at + 1] as usize]
+    }
+}
+
+/// Counts work along the allocations.
+struct Clock<'a> {
+    blocks: &'a Blocks,
+    works: &'a Works,
+    tally: Tally,
+    passed: usize,
+    n_events: u32,
+}
+
+impl<'a> Clock<'a> {
+    fn new(device: &'a DeviceTrace, works: &'a Works) -> Clock<'a> {
+        Clock {
+            blocks: &device.blocks,
+            works,
+            tally: Tally::default(),
+            passed: 0,
+            n_events: device.events.len(),
+        }
+    }
+
+    fn before(&mut self, alloc: u32) -> Tally {
+        let index = (self.blocks.n_preexisting + alloc) as usize;
+        self.pass(self.blocks.alloc[index]);
+        self.tally
+    }
+
+    fn at_end(&mut self) -> Tally {
+        self.pass(self.n_events);
+        self.tally
+    }
+
+    fn pass(&mut self, event: u32) {
+        while self
+            .works
+            .scopes
+            .get(self.passed)
+            .is_some_and(|s| s.0 <= event)
+        {
+            self.passed += 1;
+            self.tally.optimizer += 1;
+        }
+    }
+
+    fn count(&mut self, alloc: u32) {
+        let index = (self.blocks.n_preexisting + alloc) as usize;
+        let kind = self.blocks.kind[index].index();
+        match self.works.of_kind[kind] {
+            Work::Forward => self.tally.forward += 1,
+            Work::Backward => self.tally.backward += 1,
+            Work::Optimizer => self.tally.optimizer += 1,
+            Work::Setup | Work::Other => {}
+        }
+    }
+}
+
+/// The mean level of allocated at the beginnings.
+pub fn level_at_starts(device: &DeviceTrace, iterations: &[Iteration]) -> u64 {
+    let every = iterations.len().div_ceil(MAX_LEVELS).max(1);
+    // The first one begins before anything else was done.
+    let sample = iterations.iter().skip(1).step_by(every);
+    let levels = sample.map(|iteration| {
+        let index = (device.blocks.n_preexisting + iteration.start) as usize;
+        let event = EventIdx(device.blocks.alloc[index]);
+        device.levels_before(event).get(Series::Allocated).0
+    });
+    let (sum, n) = levels.fold((0, 0), |(sum, n), level| (sum + level, n + 1));
+    u64::checked_div(sum, n).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,310 @@
+//! The loops of a recording that a reader can take for steps: epochs, batches, layers, tokens.
+
+use super::annotated::Scopes;
+use super::choose::{Analysis, Loop};
+use super::iterations::Mark;
+use crate::stacks::Stacks;
+use crate::trace::{DeviceTrace, Step, StepSource, Trace};
+use serde::{Deserialize, Serialize};
+
+/// The key of the steps that annotations mark.
+pub const ANNOTATED: &str = "annotations";
+/// The key of the optimizer's steps, as its scopes mark them.
+pub const OPTIMIZER: &str = "optimizer-steps";
+/// Share of the allocations that a loop must cover to be listed.
+const WORTH_LISTING: f64 = 0.1;
+/// Levels listed at most.
+const MOST_LEVELS: usize = 8;
+
+/// A loop that can be chosen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Level {
+    /// Names it in a link and on the command line: equal in another trace of the same program.
+    pub key: String,
+    /// In the words people use: `epochs`, `steps`, `layers`.
+    pub label: String,
+    /// Where it stands, such as `train.py:54 in train`; empty for annotations.
+    pub place: String,
+    /// Iterations in all.
+    pub count: u32,
+    /// Share of the allocations that lie in it.
+    pub share: f64,
+    /// Whether its iterations are the device's steps.
+    pub chosen: bool,
+}
+
+// A share is a number.
+impl Eq for Level {}
+
+/// No level has this key or label.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no level is called {key}; there are: {known}")]
+pub struct UnknownLevel {
+    /// What was asked for.
+    pub key: String,
+    /// What there is.
+    pub known: String,
+}
+
+/// The loops of a device that can be chosen, the outermost first.
+pub fn of_device(device: &DeviceTrace, stacks: &Stacks) -> Vec<Level> {
+    let with_steps = with_steps(device, stacks);
+    with_steps.into_iter().map(|(level, _)| level).collect()
+}
+
+/// Takes the iterations of another loop, by its key or its label, for the device's steps.
+///
+/// # Errors
+/// When no level is called so.
+pub fn recut(device: &mut DeviceTrace, stacks: &Stacks, key: &str) -> Result<(), UnknownLevel> {
+    let levels = with_steps(device, stacks);
+    let same = |level: &Level| level.key == key || level.label == key;
+    match levels.iter().position(|(level, _)| same(level)) {
+        Some(at) => {
+            let scopes = [ANNOTATED, OPTIMIZER].contains(&levels[at].0.key.as_str());
+            let source = if scopes {
+                StepSource::Annotations
+            } else {
+                StepSource::Inferred
+            };
+            let steps = levels.into_iter().nth(at).map(|(_, steps)| steps);
+            (device.step_source, device.steps) = (source, steps.unwrap_or_default());
+            Ok(())
+        }
+        None => {
+            let known: Vec<&str> = levels.iter().map(|(level, _)| level.key.as_str()).collect();
+            Err(UnknownLevel {
+                key: key.to_owned(),
+                known: if known.is_empty() {
+                    "none".to_owned()
+                } else {
+                    known.join(", ")
+                },
+            })
+        }
+    }
+}
+
+/// The same for every device of a trace that has such a loop.
+///
+/// # Errors
+/// When none has.
+pub fn recut_all(trace: &mut Trace, key: &str) -> Result<(), UnknownLevel> {
+    let mut unknown = None;
+    let mut any = false;
+    for device in &mut trace.devices {
+        match recut(device, &trace.stacks, key) {
+            Ok(()) => any = true,
+            Err(why) => unknown = Some(why),
+        }
+    }
+    match unknown {
+        Some(why) if !any => Err(why),
+        _ => Ok(()),
+    }
+}
+
+/// `epochs: 2 · steps: 24 · layers: 192`.
+pub fn in_words(levels: &[Level]) -> String {
+    let words: Vec<String> = levels
+        .iter()
+        .map(|l| format!("{}: {}", l.label, l.count))
+        .collect();
+    words.join(" · ")
+}
+
+/// The levels with their steps.
+fn with_steps(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Level, Vec<Step>)> {
+    let scopes = Scopes::new(device, stacks);
+    let of_scopes = |key: &str, label: &str, steps: Option<Vec<Step>>| {
+        steps.filter(|s| s.len() > 1).map(|steps| {
+            let level = Level {
+                key: key.to_owned(),
+                label: label.to_owned(),
+                place: String::new(),
+                count: steps.len() as u32,
+                share: covered(device, &steps),
+                chosen: false,
+            };
+            (level, steps)
+        })
+    };
+    let mut levels = Vec::new();
+    levels.extend(of_scopes(ANNOTATED, "annotated steps", scopes.numbered()));
+    let optimizer = scopes.up_to_each_optimizer_step();
+    levels.extend(of_scopes(OPTIMIZER, "optimizer steps", optimizer));
+    if let Some(analysis) = Analysis::new(device, stacks) {
+        of_loops(&analysis, stacks, &mut levels);
+    }
+    // Several readings of one loop are one level: what calls itself steps, else the loop.
+    let is_loop = |l: &Level| l.key != OPTIMIZER && l.key != ANNOTATED;
+    let counts = levels.iter().filter(|(l, _)| is_loop(l));
+    let counts: Vec<u32> = counts.map(|(l, _)| l.count).collect();
+    levels.retain(|(l, _)| l.key != OPTIMIZER || !counts.contains(&l.count));
+    let annotated = levels.iter().find(|(l, _)| l.key == ANNOTATED);
+    let annotated = annotated.map(|(l, _)| l.count);
+    levels.retain(|(l, _)| l.label != "steps" || Some(l.count) != annotated);
+    let mut seen: Vec<(u32, String)> = Vec::new();
+    levels.retain(|(level, _)| {
+        let this = (level.count, level.place.clone());
+        let new = !seen.contains(&this);
+        seen.push(this);
+        new
+    });
+    levels.sort_by(|(a, _), (b, _)| a.count.cmp(&b.count).then(b.share.total_cmp(&a.share)));
+    levels.truncate(MOST_LEVELS);
+    let now = |steps: &Vec<Step>| {
+        steps.len() == device.steps.len()
+            && steps.first().map(|s| s.events) == device.steps.first().map(|s| s.events)
+    };
+    if let Some((level, _)) = levels.iter_mut().find(|(_, steps)| now(steps)) {
+        level.chosen = !device.steps.is_empty();
+    }
+    levels
+}
+
+fn covered(device: &DeviceTrace, steps: &[Step]) -> f64 {
+    let allocs = |step: &Step| device.blocks.allocated_in(step.events).len();
+    let inside: usize = steps.iter().map(allocs).sum();
+    let all = device.blocks.len() - device.blocks.n_preexisting as usize;
+    inside as f64 / all.max(1) as f64
+}
+
+fn of_loops(analysis: &Analysis<'_>, stacks: &Stacks, levels: &mut Vec<(Level, Vec<Step>)>) {
+    let loops = analysis.loops();
+    let chosen = analysis.choose(&loops).map(|i| loops[i].clone());
+    let all = analysis.walk.of_alloc.len().max(1) as f64;
+    let listed = |l: &Loop, best: bool| best && f64::from(l.allocs) >= WORTH_LISTING * all;
+    let mut shown: Vec<Loop> = Vec::new();
+    for (index, one) in loops.iter().enumerate() {
+        let is_chosen = chosen.as_ref().is_some_and(|c| is_same(c, one));
+        if is_chosen || listed(one, analysis.is_best_beat(&loops, index)) {
+            shown.push(one.clone());
+        }
+    }
+    let inner = analysis.inner_loops();
+    let best = (0..inner.len()).filter(|&i| listed(&inner[i], analysis.is_best_beat(&inner, i)));
+    // Of the loops in modules, and of those in optimizers, the largest.
+    for in_optimizer in [false, true] {
+        let here = best
+            .clone()
+            .filter(|&i| analysis.calls.context(inner[i].owner).place.in_optimizer == in_optimizer);
+        shown.extend(
+            here.max_by_key(|&i| inner[i].allocs)
+                .map(|i| inner[i].clone()),
+        );
+    }
+    for one in shown {
+        let (key, place) = named(analysis, stacks, &one);
+        let taken = levels
+            .iter()
+            .filter(|(l, _)| l.key.trim_end_matches(char::is_numeric) == key);
+        let key = match taken.count() {
+            0 => key,
+            n => format!("{key}-{}", n + 1),
+        };
+        let level = Level {
+            key,
+            label: label(analysis, stacks, &one, chosen.as_ref()).unwrap_or_else(|| place.clone()),
+            place,
+            count: one.iterations.len() as u32,
+            share: f64::from(one.allocs) / all,
+            chosen: false,
+        };
+        levels.push((level, analysis.steps(&one.iterations)));
+    }
+}
+
+fn is_same(a: &Loop, b: &Loop) -> bool {
+    (a.region, a.beat) == (b.region, b.beat)
+}
+
+/// The key and the place of a loop. A function that is called once an iteration is not where the
+/// loop stands: its caller is.
+fn named(analysis: &Analysis<'_>, stacks: &Stacks, one: &Loop) -> (String, String) {
+    const ONCE: [&str; 4] = ["step", "forward", "__call__", "closure"];
+    let region = &analysis.regions[one.region];
+    let spots = region.spots.iter().map(|&s| analysis.calls.spot(s).line);
+    let (mut context, mut line) = (region.context, spots.min().unwrap_or(0));
+    // Each call of a module is an iteration of whoever calls it.
+    while context != one.owner
+        && let Some(caller) = analysis.calls.context(context).parent
+    {
+        (context, line) = (caller, analysis.calls.context(context).called_at);
+    }
+    let entered = Mark::of(
+        region,
+        one.region,
+        one.beat,
+        &analysis.ways,
+        &analysis.calls,
+    )
+    .first()
+    .is_some_and(|mark| mark.starts_at_entry(&analysis.ways));
+    let name = |c| {
+        let function = analysis.calls.context(c).function;
+        stacks.str(analysis.frames.function(function).name)
+    };
+    let this = analysis.calls.context(context);
+    if let Some(caller) = this.parent
+        && entered
+        && ONCE.iter().any(|part| name(context).contains(part))
+        && (analysis.can_own(caller) || this.place.in_module)
+    {
+        (context, line) = (caller, this.called_at);
+    }
+    let frame = analysis
+        .frames
+        .function(analysis.calls.context(context).function);
+    let path = stacks.str(frame.filename);
+    let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    let plain = |text: &str| {
+        let keep = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+        text.chars().filter(keep).collect::<String>()
+    };
+    let key = format!(
+        "{}.{}",
+        plain(file.trim_end_matches(".py")),
+        plain(name(context))
+    );
+    (key, format!("{file}:{line} in {}", name(context)))
+}
+
+/// The word for a loop, where there is one.
+fn label(
+    analysis: &Analysis<'_>,
+    stacks: &Stacks,
+    one: &Loop,
+    chosen: Option<&Loop>,
+) -> Option<String> {
+    let context = analysis.calls.context(one.owner);
+    if context.place.in_optimizer {
+        return Some("parameters".to_owned());
+    }
+    if context.place.in_module {
+        return Some("layers".to_owned());
+    }
+    let name = stacks
+        .str(analysis.frames.function(context.function).name)
+        .to_lowercase();
+    let says = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    let chosen = chosen?;
+    let trains = analysis.total.backward > 0;
+    let (n, steps) = (one.iterations.len(), chosen.iterations.len());
+    let word = match n.cmp(&steps) {
+        std::cmp::Ordering::Equal if is_same(one, chosen) && trains => "steps",
+        std::cmp::Ordering::Less if trains => "epochs",
+        std::cmp::Ordering::Greater
+            if trains && one.work.backward * 10 >= chosen.work.backward * 9 =>
+        {
+            "micro-batches"
+        }
+        _ if says(&["serve", "request", "handle"]) => "requests",
+        _ if says(&["generate", "decode"]) => "tokens",
+        _ if says(&["denois", "p_sample", "diffus"]) => "denoising steps",
+        _ if is_same(one, chosen) => "iterations",
+        _ => return None,
+    };
+    Some(word.to_owned())
+}

@@ -1,0 +1,596 @@
+//! Small programs as their stacks: every construct that must not confuse the loop finder.
+
+use super::{find, levels};
+use crate::stacks::{Frame, FrameIdx, StackIdx};
+use crate::testing::{TraceBuilder, block_of};
+use crate::trace::{StepSource, Trace};
+use crate::units::Bytes;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+/// A program that allocates: each block is given back two allocations later.
+#[derive(Default)]
+struct Program {
+    builder: TraceBuilder,
+    frames: HashMap<String, FrameIdx>,
+    stacks: HashMap<String, StackIdx>,
+    alive: std::collections::VecDeque<crate::trace::BlockIdx>,
+}
+
+impl Program {
+    /// Allocates at a stack such as `main:3 train:10 !forward:20`, outermost first. `!` stands for
+    /// the call of a module, `torch/…/f:1` for a function of PyTorch, `-` for no stack.
+    fn alloc(&mut self, stack: &str) {
+        let alloc_stack = self.stack(stack);
+        let kind = crate::trace::BlockKind {
+            alloc_stack,
+            ..block_of(Bytes(4096))
+        };
+        let block = self.builder.alloc(kind);
+        self.alive.push_back(block);
+        if self.alive.len() > 2
+            && let Some(old) = self.alive.pop_front()
+        {
+            self.builder.free_requested(old);
+            self.builder.free_completed(old);
+        }
+    }
+
+    fn stack(&mut self, text: &str) -> StackIdx {
+        if text == "-" {
+            return StackIdx::NONE;
+        }
+        if let Some(&known) = self.stacks.get(text) {
+            return known;
+        }
+        let mut frames: Vec<FrameIdx> = Vec::new();
+        for word in text.split_whitespace() {
+            let call = word.trim_start_matches('!');
+            if call.len() < word.len() {
+                let wrapper = "/x/site-packages/torch/nn/modules/module.py";
+                frames.push(self.frame("_call_impl", wrapper, 1));
+            }
+            let (path, line) = call.rsplit_once(':').expect("function:line");
+            let line = line.parse().expect("a line");
+            let frame = match path.rsplit_once('/') {
+                Some((file, name)) => {
+                    self.frame(name, &format!("/x/site-packages/{file}.py"), line)
+                }
+                None => self.frame(path, "/home/me/train.py", line),
+            };
+            frames.push(frame);
+        }
+        frames.reverse();
+        let stack = self.builder.stacks.push_stack(&frames);
+        self.stacks.insert(text.to_owned(), stack);
+        stack
+    }
+
+    fn frame(&mut self, name: &str, file: &str, line: u32) -> FrameIdx {
+        let key = format!("{name} {file} {line}");
+        if let Some(&known) = self.frames.get(&key) {
+            return known;
+        }
+        let stacks = &mut self.builder.stacks;
+        let (name, filename) = (stacks.strings.push(name), stacks.strings.push(file));
+        let frame = stacks.push_frame(Frame {
+            name,
+            filename,
+            line,
+        });
+        self.frames.insert(key, frame);
+        frame
+    }
+
+    fn finish(self) -> Trace {
+        let mut trace = self.builder.finish();
+        find(&mut trace.devices[0], &trace.stacks);
+        trace
+    }
+}
+
+/// A program as text: one stack a line; `3x {` … `}` repeats.
+fn run(text: &str) -> Trace {
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty())
+        .collect();
+    let mut program = Program::default();
+    perform(&mut program, &lines);
+    program.finish()
+}
+
+fn perform(program: &mut Program, lines: &[&str]) {
+    let mut at = 0;
+    while at < lines.len() {
+        let Some(times) = lines[at].strip_suffix("x {") else {
+            program.alloc(lines[at]);
+            at += 1;
+            continue;
+        };
+        let mut depth = 0;
+        let end = (at..lines.len()).find(|&i| {
+            depth += i32::from(lines[i].ends_with('{')) - i32::from(lines[i] == "}");
+            depth == 0
+        });
+        let end = end.expect("a closing brace");
+        for _ in 0..times.parse().expect("how often") {
+            perform(program, &lines[at + 1..end]);
+        }
+        at = end + 1;
+    }
+}
+
+/// The number of steps of a program.
+fn check(text: &str, expected: usize) {
+    let trace = run(text);
+    let device = &trace.devices[0];
+    let listed = levels::of_device(device, &trace.stacks);
+    assert_eq!(device.steps.len(), expected, "{text}\n{listed:#?}");
+    let source = if expected == 0 {
+        StepSource::None
+    } else {
+        StepSource::Inferred
+    };
+    assert_eq!(device.step_source, source, "{text}");
+}
+
+const BACKWARD: &str = "torch/_tensor/backward:9";
+const ADAM: &str = "torch/optim/adam/step:20";
+
+#[test]
+fn the_lines_of_a_loop() {
+    check(
+        &format!(
+            "main:1 load:5
+             7x {{
+               main:3 data:1
+               main:4 !forward:10
+               main:4 !forward:11
+               main:5 {BACKWARD}
+               -
+               main:6 {ADAM}
+             }}"
+        ),
+        7,
+    );
+}
+
+#[test]
+fn everything_on_one_line() {
+    check(
+        &format!(
+            "5x {{
+               main:3 data:1
+               main:3 !forward:10
+               main:3 !forward:11
+               main:3 {BACKWARD}
+               -
+               main:3 {ADAM}
+             }}"
+        ),
+        5,
+    );
+}
+
+#[test]
+fn one_call_a_line_is_the_function_called_again() {
+    check(
+        "6x {
+           main:3 process:10 data:1
+           main:3 process:11 !forward:5
+           main:3 process:12 !forward:5
+         }",
+        6,
+    );
+    check(
+        "6x {
+           main:3 !forward:5
+           main:3 !forward:6
+         }",
+        6,
+    );
+}
+
+#[test]
+fn layers_are_no_steps() {
+    check(
+        "main:3 !forward:10
+         24x {
+           main:3 !forward:12 !forward:30
+           main:3 !forward:12 !forward:31
+         }
+         main:3 !forward:14",
+        0,
+    );
+    check(
+        "24x {
+           main:3 !torch/nn/modules/container/forward:253 !forward:30
+           main:3 !torch/nn/modules/container/forward:253 !forward:31
+         }",
+        0,
+    );
+    check(
+        "5x {
+           main:3 !forward:10
+           24x {
+             main:3 !forward:12 !forward:30
+             main:3 !forward:12 !forward:31
+           }
+         }",
+        5,
+    );
+}
+
+#[test]
+fn parameters_of_an_optimizer_are_no_steps() {
+    check(
+        &format!(
+            "main:3 !forward:10
+             main:4 {BACKWARD}
+             -
+             50x {{
+               main:5 torch/optim/optimizer/wrapper:1 step:30
+               main:5 torch/optim/optimizer/wrapper:1 step:31
+             }}"
+        ),
+        0,
+    );
+    // An optimizer that is no `torch.optim.Optimizer`.
+    check(
+        &format!(
+            "main:3 !forward:10
+             main:4 {BACKWARD}
+             -
+             50x {{
+               main:5 update:30
+               main:5 update:31
+             }}"
+        ),
+        0,
+    );
+}
+
+#[test]
+fn a_model_that_is_loaded_is_no_loop() {
+    check(
+        "40x {
+           main:3 load_state_dict:10
+           main:3 load_state_dict:11
+         }",
+        0,
+    );
+}
+
+#[test]
+fn epochs_and_micro_batches_are_not_the_steps() {
+    let steps = |epochs: usize, steps: usize, micro: usize| {
+        format!(
+            "{epochs}x {{
+               main:2 shuffle:1
+               {steps}x {{
+                 {micro}x {{
+                   main:4 !forward:10
+                   main:5 {BACKWARD}
+                   -
+                 }}
+                 main:6 {ADAM}
+                 main:6 {ADAM}
+               }}
+             }}"
+        )
+    };
+    check(&steps(2, 6, 1), 12);
+    check(&steps(2, 6, 4), 12);
+    check(&steps(3, 5, 2), 15);
+}
+
+#[test]
+fn an_evaluation_now_and_then_belongs_to_a_step() {
+    check(
+        &format!(
+            "4x {{
+               5x {{
+                 main:4 !forward:10
+                 main:5 {BACKWARD}
+                 -
+                 main:6 {ADAM}
+               }}
+               main:8 !forward:10
+             }}"
+        ),
+        20,
+    );
+}
+
+#[test]
+fn requests_and_their_tokens() {
+    check(
+        "12x {
+           serve:3 tokens:1
+           20x {
+             serve:3 generate:8 !forward:10
+             serve:3 generate:8 !forward:11
+             serve:3 generate:9
+           }
+         }",
+        12,
+    );
+}
+
+#[test]
+fn a_statement_of_several_lines() {
+    check(
+        &format!(
+            "8x {{
+               main:11 tokenize:1
+               main:12 move:1
+               main:10 !forward:5
+               main:13 {BACKWARD}
+               -
+             }}"
+        ),
+        8,
+    );
+    check(
+        &format!(
+            "8x {{
+               main:11 f:1
+               main:12 g:1
+               main:11 add:1
+               main:14 {BACKWARD}
+               -
+             }}"
+        ),
+        8,
+    );
+}
+
+#[test]
+fn a_function_that_is_called_twice_an_iteration() {
+    check(
+        &format!(
+            "9x {{
+               main:3 !forward:10
+               main:3 loss:1
+               main:3 !forward:10
+               main:3 loss:1
+               main:3 {BACKWARD}
+               -
+               main:3 {ADAM}
+             }}"
+        ),
+        9,
+    );
+}
+
+#[test]
+fn branches_that_take_turns() {
+    check(
+        &format!(
+            "5x {{
+               main:3 data:1
+               main:5 !forward:10
+               main:8 {BACKWARD}
+               -
+               main:3 data:1
+               main:6 !forward:20
+               main:8 {BACKWARD}
+               -
+             }}"
+        ),
+        10,
+    );
+}
+
+#[test]
+fn generators_comprehensions_recursion() {
+    // `next(batches)` in a `while`.
+    check(
+        &format!(
+            "6x {{
+               main:3 batches:20 data:1
+               main:4 !forward:10
+               main:5 {BACKWARD}
+               -
+             }}"
+        ),
+        6,
+    );
+    check(
+        "6x {
+           main:3 <listcomp>:3 score:8 !forward:10
+           main:3 <listcomp>:3 score:9
+         }",
+        6,
+    );
+    check(
+        &format!(
+            "5x {{
+               main:3 walk:7 walk:7 walk:8
+               main:3 walk:7 walk:8
+               main:3 walk:8
+               main:4 {BACKWARD}
+               -
+             }}"
+        ),
+        5,
+    );
+}
+
+#[test]
+fn threads_and_hooks() {
+    // A checkpoint computes again on a thread of autograd, a hook copies in the forward pass, a
+    // loader's thread allocates whenever it likes.
+    check(
+        &format!(
+            "6x {{
+               threading:1 fetch:4
+               main:3 !forward:10
+               main:3 !forward:11 hook:50
+               threading:1 fetch:5
+               main:3 !forward:12
+               main:4 {BACKWARD}
+               -
+               3x {{
+                 torch/utils/checkpoint/unpack_hook:9 !forward:10
+                 -
+               }}
+               main:5 {ADAM}
+             }}"
+        ),
+        6,
+    );
+}
+
+#[test]
+fn trainers_with_wrappers_and_closures() {
+    check(
+        &format!(
+            "main:1 train:2 inner:5 setup:3
+             6x {{
+               main:1 train:2 inner:8 training_step:20 prepare:1
+               main:1 train:2 inner:8 training_step:21 compute_loss:30 !forward:10
+               main:1 train:2 inner:8 training_step:22 {BACKWARD}
+               -
+               main:1 train:2 inner:9 wrapped:1 {ADAM}
+             }}"
+        ),
+        6,
+    );
+    // Lightning, LBFGS: the optimizer calls the forward pass.
+    check(
+        &format!(
+            "6x {{
+               main:1 fit:2 advance:5 data:1
+               4x {{
+                 main:1 fit:2 advance:7 torch/optim/lbfgs/step:3 closure:20 !forward:10
+                 main:1 fit:2 advance:7 torch/optim/lbfgs/step:3 closure:21 {BACKWARD}
+                 -
+                 main:1 fit:2 advance:7 torch/optim/lbfgs/step:4
+               }}
+             }}"
+        ),
+        6,
+    );
+}
+
+#[test]
+fn a_recording_that_starts_or_ends_within_an_iteration() {
+    check(
+        &format!(
+            "main:5 {BACKWARD}
+             -
+             main:6 {ADAM}
+             6x {{
+               main:3 data:1
+               main:4 !forward:10
+               main:5 {BACKWARD}
+               -
+               main:6 {ADAM}
+             }}
+             main:3 data:1"
+        ),
+        6,
+    );
+}
+
+#[test]
+fn the_reader_can_take_another_level() {
+    let mut trace = run(&format!(
+        "5x {{
+           4x {{
+             main:4 !forward:10
+             main:5 {BACKWARD}
+             -
+           }}
+           main:6 {ADAM}
+           main:6 {ADAM}
+         }}"
+    ));
+    let found = levels::of_device(&trace.devices[0], &trace.stacks);
+    let shown: Vec<String> = found
+        .iter()
+        .map(|l| format!("{}: {}", l.label, l.count))
+        .collect();
+    assert_eq!(shown, ["steps: 5", "micro-batches: 20"]);
+    assert!(found[0].chosen);
+    let stacks = trace.stacks.clone();
+    let device = &mut trace.devices[0];
+    assert_eq!(levels::recut(device, &stacks, &found[1].key), Ok(()));
+    assert_eq!(device.steps.len(), 20);
+    let unknown = levels::recut(device, &stacks, "nothing").unwrap_err();
+    assert!(unknown.to_string().contains("train.main"), "{unknown}");
+}
+
+/// A loop's body: allocations on lines of their own, and a loop inside, maybe.
+#[derive(Clone, Debug)]
+struct Body {
+    times: u32,
+    before: u32,
+    after: u32,
+    inner: Option<Box<Body>>,
+}
+
+fn body(depth: u32) -> BoxedStrategy<Body> {
+    let inner = match depth {
+        0 => Just(None).boxed(),
+        _ => prop::option::of(body(depth - 1).prop_map(Box::new)).boxed(),
+    };
+    (4..7_u32, 1..4_u32, 1..4_u32, inner)
+        .prop_map(|(times, before, after, inner)| Body {
+            times,
+            before,
+            after,
+            inner,
+        })
+        .boxed()
+}
+
+impl Body {
+    fn run(&self, program: &mut Program, path: &str, line: &mut u32) {
+        let first = *line;
+        for _ in 0..self.times {
+            *line = first;
+            for _ in 0..self.before {
+                *line += 1;
+                program.alloc(&format!("{path} f:{line} !forward:1"));
+            }
+            if let Some(inner) = &self.inner {
+                inner.run(program, path, line);
+            }
+            for _ in 0..self.after {
+                *line += 1;
+                program.alloc(&format!("{path} f:{line} !forward:1"));
+            }
+        }
+    }
+
+    /// Iterations of each loop in all, outermost first.
+    fn counts(&self, outside: usize) -> Vec<usize> {
+        let n = outside * self.times as usize;
+        let inner = self.inner.iter().flat_map(|inner| inner.counts(n));
+        std::iter::once(n).chain(inner).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn nested_loops_are_found_whatever_their_bodies(body in body(2)) {
+        let mut program = Program::default();
+        body.run(&mut program, "main:1", &mut 10);
+        let trace = program.finish();
+        let device = &trace.devices[0];
+        let analysis = super::Analysis::new(device, &trace.stacks).expect("there are stacks");
+        let found: Vec<usize> =
+            analysis.loops().iter().map(|l| l.iterations.len()).collect();
+        let counts = body.counts(1);
+        for count in &counts {
+            prop_assert!(found.contains(count), "{count} in {found:?} of {body:?}");
+        }
+        // In one function an outer loop looks like a branch that is seldom taken.
+        prop_assert!(counts.contains(&device.steps.len()), "{} steps", device.steps.len());
+    }
+}

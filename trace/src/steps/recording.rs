@@ -1,0 +1,147 @@
+//! What a recording holds: a loop, one pass, a model being loaded.
+//!
+//! Half of what people publish is a single pass. It has no steps and no verdict; it is named for
+//! what it is.
+
+use super::choose::Analysis;
+use super::frames::Work;
+use crate::stacks::Stacks;
+use crate::trace::{DeviceTrace, Series};
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Share of the allocations that load a model, in a recording of that.
+const LOADS: f64 = 0.8;
+/// Share of the peak that must wait for a backward pass to be worth a word.
+const WAITS: f64 = 0.1;
+
+/// What a recording holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Kind {
+    /// Iterations of a loop.
+    Loop,
+    /// One forward pass.
+    ForwardPass,
+    /// One forward pass that a backward pass was to follow.
+    ForwardThenDump,
+    /// One forward and one backward pass.
+    ForwardBackward,
+    /// One forward pass, backward pass and step of the optimizer.
+    WholeStep,
+    /// The same, and the optimizer makes its state.
+    FirstOptimizerStep,
+    /// A model is made or loaded.
+    ModelLoading,
+    /// What is allocated, and no history.
+    StateOnly,
+    /// Nothing.
+    Empty,
+    /// Neither steps nor stacks that say more.
+    Unknown,
+}
+
+/// What a recording holds, in a sentence too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Recording {
+    /// What it is.
+    pub kind: Kind,
+    /// The same for a person.
+    pub sentence: String,
+}
+
+/// Bytes by what allocated them.
+#[derive(Default)]
+struct Kept {
+    forward: u64,
+    optimizer: u64,
+    any: u64,
+}
+
+/// What the recording of a device holds.
+pub fn of_device(device: &DeviceTrace, stacks: &Stacks) -> Recording {
+    let (kind, sentence) = described(device, stacks);
+    Recording { kind, sentence }
+}
+
+fn described(device: &DeviceTrace, stacks: &Stacks) -> (Kind, String) {
+    let allocs = device.blocks.len() - device.blocks.n_preexisting as usize;
+    let level = device.summary[Series::Allocated as usize];
+    if allocs == 0 && device.events.len() <= 1 {
+        return match level.end {
+            Bytes::ZERO => (Kind::Empty, "nothing is recorded".to_owned()),
+            end => (
+                Kind::StateOnly,
+                format!("only the state at the end: {end}, without history"),
+            ),
+        };
+    }
+    if device.steps.len() > 1 {
+        return (Kind::Loop, format!("{} steps", device.steps.len()));
+    }
+    let Some(analysis) = Analysis::new(device, stacks) else {
+        let sentence = "no steps, and no stacks that say what was done";
+        return (Kind::Unknown, sentence.to_owned());
+    };
+    let kept = kept(&analysis);
+    let total = analysis.total;
+    let peak = level.peak.0 as f64;
+    if f64::from(analysis.setup) >= LOADS * allocs as f64 {
+        let sentence = format!("a model is made or loaded: {} stay", Bytes(kept.any));
+        return (Kind::ModelLoading, sentence);
+    }
+    match (total.forward > 0, total.backward > 0, total.optimizer > 0) {
+        (_, true, true) if kept.optimizer as f64 >= WAITS * peak => {
+            let state = Bytes(kept.optimizer);
+            let sentence = format!(
+                "one whole step: forward, backward and the optimizer's first step, which keeps \
+                 {state} as its state"
+            );
+            (Kind::FirstOptimizerStep, sentence)
+        }
+        (_, true, true) => {
+            let sentence = "one whole step: forward, backward, optimizer";
+            (Kind::WholeStep, sentence.to_owned())
+        }
+        (_, true, false) => {
+            let sentence = "one forward and one backward pass";
+            (Kind::ForwardBackward, sentence.to_owned())
+        }
+        (true, false, _) if kept.forward as f64 >= WAITS * peak => {
+            let waits = Bytes(kept.forward);
+            let sentence =
+                format!("one forward pass: {waits} of activations wait for their backward");
+            (Kind::ForwardThenDump, sentence)
+        }
+        (true, false, _) => {
+            let sentence = "one forward pass: what it allocates is given back";
+            (Kind::ForwardPass, sentence.to_owned())
+        }
+        (false, false, _) => {
+            let sentence = "no steps: no loop is seen that covers the recording";
+            (Kind::Unknown, sentence.to_owned())
+        }
+    }
+}
+
+/// What is alive at the end and was allocated in the recording.
+fn kept(analysis: &Analysis<'_>) -> Kept {
+    let (blocks, n) = (&analysis.device.blocks, analysis.device.events.len());
+    let mut kept = Kept::default();
+    for index in blocks.n_preexisting as usize..blocks.len() {
+        if blocks.free_requested[index] < n {
+            continue;
+        }
+        let kind = blocks.kind[index].index();
+        let size = blocks.kinds[kind].size.0;
+        kept.any += size;
+        match analysis.works.of_kind[kind] {
+            Work::Forward => kept.forward += size,
+            Work::Optimizer => kept.optimizer += size,
+            _ => {}
+        }
+    }
+    kept
+}

@@ -1,0 +1,236 @@
+//! Where the walk goes round: the loops that each context's spots show.
+//!
+//! In one context the program goes from spot to spot; where it can come back there is a loop. So
+//! the spots and the ways between them are a graph, and its strongly connected parts are the
+//! *regions* in which there is a loop. How often it runs is read from how often its spots are
+//! visited: those visited once an iteration agree with each other (a *beat*); a function that is
+//! called twice an iteration is visited twice as often, a branch that is seldom taken less often.
+//! A region has a beat for each such number; which of them counts the iterations is decided where
+//! more is known ([`super::choose`]). What is left of a region without the spots of a beat may be
+//! a region again: an inner loop.
+//!
+//! Lines need not go forward: a statement of several lines jumps back without being a loop.
+
+use super::calls::{Calls, ContextIdx, SpotIdx};
+use super::walk::Walk;
+use crate::stacks::FxHashMap;
+
+/// Numbers of visits of one region that are looked at.
+const MAX_BEATS: usize = 6;
+
+/// A spot in the walk.
+#[derive(Clone, Copy, Debug)]
+pub struct Visits {
+    /// How often it is visited.
+    pub count: u32,
+    /// The first allocation with which it is.
+    pub first: u32,
+    /// The second one; `u32::MAX` when there is none.
+    pub second: u32,
+    /// Whether the context was entered at it.
+    pub entry: bool,
+}
+
+/// Spots of one context among which the program goes round.
+#[derive(Clone, Debug)]
+pub struct Region {
+    /// The context.
+    pub context: ContextIdx,
+    /// The spots, by first visit.
+    pub spots: Vec<SpotIdx>,
+    /// The numbers of visits that several of the spots agree on, the smallest first.
+    pub beats: Vec<Beat>,
+}
+
+/// Spots of a region that are visited about equally often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beat {
+    /// How often: what most of them agree on.
+    pub count: u32,
+    /// How many agree.
+    pub support: usize,
+    /// The most visits of its spots.
+    most: u32,
+}
+
+/// The graph of the walk.
+#[derive(Debug)]
+pub struct Ways {
+    /// Per spot.
+    pub visits: Vec<Visits>,
+    /// Per spot, the spots of its context that follow it.
+    next: Vec<Vec<SpotIdx>>,
+}
+
+impl Ways {
+    /// Works the visits of spots, and the ways between them, out of the moves.
+    pub fn new(walk: &Walk, calls: &Calls) -> Ways {
+        let none = Visits {
+            count: 0,
+            first: u32::MAX,
+            second: u32::MAX,
+            entry: false,
+        };
+        let mut ways = Ways {
+            visits: vec![none; calls.spots.len()],
+            next: vec![Vec::new(); calls.spots.len()],
+        };
+        for one in &walk.moves {
+            let going = one.going(calls);
+            let path = calls.path(one.to);
+            for (depth, &spot) in path.iter().enumerate().skip(going.depth) {
+                let anew = depth > going.depth || going.left.is_none();
+                ways.visits[spot.index()].add(one.count, one.first, one.second, anew);
+            }
+            if let Some(left) = going.left {
+                ways.next[left.index()].push(path[going.depth]);
+            }
+        }
+        for next in &mut ways.next {
+            next.sort_unstable();
+            next.dedup();
+        }
+        ways
+    }
+
+    /// All regions, outer ones before those within them.
+    pub fn regions(&self, calls: &Calls) -> Vec<Region> {
+        let mut of_context: FxHashMap<u32, Vec<SpotIdx>> = FxHashMap::default();
+        for (index, spot) in calls.spots.iter().enumerate() {
+            if self.visits[index].count > 0 {
+                let spots = of_context.entry(spot.context.0).or_default();
+                spots.push(SpotIdx(index as u32));
+            }
+        }
+        let mut contexts: Vec<(u32, Vec<SpotIdx>)> = of_context.into_iter().collect();
+        contexts.sort_unstable_by_key(|(context, _)| *context);
+        let mut regions = Vec::new();
+        for (context, spots) in contexts {
+            self.regions_of(ContextIdx(context), &spots, &mut regions);
+        }
+        regions
+    }
+
+    /// Regions among some spots of a context, and those within them.
+    fn regions_of(&self, context: ContextIdx, spots: &[SpotIdx], regions: &mut Vec<Region>) {
+        for mut part in strongly_connected(&self.next, spots) {
+            part.sort_unstable_by_key(|s| self.visits[s.index()].first);
+            let beats = self.beats(&part);
+            if beats.is_empty() {
+                continue;
+            }
+            regions.push(Region {
+                context,
+                spots: part.clone(),
+                beats: beats.clone(),
+            });
+            for beat in &beats {
+                let more = |s: &&SpotIdx| self.visits[s.index()].count > beat.most;
+                let rest: Vec<SpotIdx> = part.iter().filter(more).copied().collect();
+                if rest.len() < part.len() {
+                    self.regions_of(context, &rest, regions);
+                }
+            }
+        }
+    }
+
+    /// The numbers of visits that spots agree on. The first or the last iteration may lack a spot,
+    /// so numbers that differ by one, or by little, are one beat.
+    fn beats(&self, spots: &[SpotIdx]) -> Vec<Beat> {
+        let counts = spots.iter().map(|s| self.visits[s.index()].count);
+        // What is passed once (a first iteration's workspace) counts no iterations.
+        let mut counts: Vec<u32> = counts.filter(|&count| count > 1).collect();
+        counts.sort_unstable();
+        let mut beats: Vec<Vec<u32>> = Vec::new();
+        for count in counts {
+            match beats.last_mut() {
+                Some(beat) if count - beat[0] <= (beat[0] / 16).max(1) => beat.push(count),
+                _ => beats.push(vec![count]),
+            }
+        }
+        let mut beats: Vec<Beat> = beats.iter().map(|counts| Beat::of(counts)).collect();
+        // Of very many numbers those that most spots agree on.
+        if beats.len() > MAX_BEATS {
+            beats.sort_by_key(|b| (std::cmp::Reverse(b.support), b.count));
+            beats.truncate(MAX_BEATS);
+            beats.sort_by_key(|b| b.count);
+        }
+        beats
+    }
+}
+
+impl Visits {
+    fn add(&mut self, count: u32, first: u32, second: u32, entry: bool) {
+        self.count += count;
+        self.entry |= entry;
+        for at in [first, second] {
+            if at < self.first {
+                self.second = self.first;
+                self.first = at;
+            } else if at < self.second {
+                self.second = at;
+            }
+        }
+    }
+}
+
+impl Beat {
+    /// Of sorted numbers.
+    fn of(counts: &[u32]) -> Beat {
+        let agree = |count: u32| counts.iter().filter(|&&c| c == count).count();
+        // Of equals the larger: iterations that were cut short visit less.
+        let most = counts.iter().max_by_key(|&&c| (agree(c), c));
+        Beat {
+            count: most.copied().unwrap_or(0),
+            support: counts.len(),
+            most: counts.last().copied().unwrap_or(0),
+        }
+    }
+}
+
+/// The parts of a graph in which every spot can be reached from every other (Tarjan's algorithm,
+/// with a stack of its own: programs can be deep). Spots that are alone are left out.
+fn strongly_connected(next: &[Vec<SpotIdx>], spots: &[SpotIdx]) -> Vec<Vec<SpotIdx>> {
+    const UNSEEN: u32 = u32::MAX;
+    let position: FxHashMap<SpotIdx, u32> = spots.iter().copied().zip(0..).collect();
+    let (mut index, mut low) = (vec![UNSEEN; spots.len()], vec![0_u32; spots.len()]);
+    let mut on_stack = vec![false; spots.len()];
+    let (mut stack, mut parts, mut counter) = (Vec::new(), Vec::new(), 0);
+    for root in 0..spots.len() {
+        if index[root] != UNSEEN {
+            continue;
+        }
+        // A spot, and which of the ways from it comes next.
+        let mut open = vec![(root, 0_usize)];
+        while let Some((at, way)) = open.pop() {
+            if way == 0 {
+                (index[at], low[at]) = (counter, counter);
+                counter += 1;
+                stack.push(at);
+                on_stack[at] = true;
+            }
+            let ways = &next[spots[at].index()];
+            if let Some(to) = ways.get(way) {
+                open.push((at, way + 1));
+                match position.get(to).map(|&p| p as usize) {
+                    Some(to) if index[to] == UNSEEN => open.push((to, 0)),
+                    Some(to) if on_stack[to] => low[at] = low[at].min(index[to]),
+                    _ => {}
+                }
+                continue;
+            }
+            if let Some(&(parent, _)) = open.last() {
+                low[parent] = low[parent].min(low[at]);
+            }
+            if low[at] == index[at] {
+                let from = stack.iter().rposition(|&s| s == at).unwrap_or(0);
+                let part: Vec<usize> = stack.split_off(from);
+                part.iter().for_each(|&s| on_stack[s] = false);
+                if part.len() > 1 {
+                    parts.push(part.into_iter().map(|s| spots[s]).collect());
+                }
+            }
+        }
+    }
+    parts
+}

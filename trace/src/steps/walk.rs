@@ -1,0 +1,115 @@
+//! The program's walk from spot to spot, allocation by allocation.
+//!
+//! A program of millions of allocations makes the same few thousand *moves*: from the stack of one
+//! allocation to that of the next. A move says in which context the program went on (the deepest
+//! that both stacks share) and which contexts it entered anew. So one pass counts the moves, and
+//! everything else is worked out of the distinct ones.
+
+use super::calls::{Calls, SpotIdx};
+use crate::stacks::{FxHashMap, StackIdx};
+use crate::trace::Blocks;
+
+/// No move: the allocation has no stack that says where the program is.
+pub const NO_MOVE: u32 = u32::MAX;
+
+/// From one allocation's stack to the next's, on one thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Move {
+    /// Where the program was; `None` at the thread's first allocation.
+    pub from: Option<StackIdx>,
+    /// Where it is now.
+    pub to: StackIdx,
+    /// How often this happens.
+    pub count: u32,
+    /// The first allocation that it leads to.
+    pub first: u32,
+    /// The second one; `u32::MAX` when there is none.
+    pub second: u32,
+}
+
+/// A recording as moves.
+#[derive(Debug)]
+pub struct Walk {
+    /// The distinct moves.
+    pub moves: Vec<Move>,
+    /// The move that leads to each allocation, or [`NO_MOVE`].
+    pub of_alloc: Vec<u32>,
+}
+
+/// What the program does in the contexts of a move's second stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Going {
+    /// The depth at which it goes on; deeper contexts are entered anew.
+    pub depth: usize,
+    /// The spot that it leaves there; `None` when that context is entered anew, too.
+    pub left: Option<SpotIdx>,
+}
+
+impl Walk {
+    /// One pass over the allocations.
+    pub fn new(blocks: &Blocks, calls: &Calls) -> Walk {
+        let kinds = &blocks.kind[blocks.n_preexisting as usize..];
+        let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+        let mut walk = Walk {
+            moves: Vec::new(),
+            of_alloc: Vec::with_capacity(kinds.len()),
+        };
+        // Where each thread is; there are few.
+        let mut threads: Vec<(u32, StackIdx)> = Vec::new();
+        for (alloc, kind) in kinds.iter().enumerate() {
+            let stack = blocks.kinds[kind.index()].alloc_stack;
+            let Some(root) = calls.root(stack) else {
+                walk.of_alloc.push(NO_MOVE);
+                continue;
+            };
+            let thread = threads.iter_mut().find(|(known, _)| *known == root.0);
+            let from = match thread {
+                Some((_, last)) => Some(std::mem::replace(last, stack)),
+                None => {
+                    threads.push((root.0, stack));
+                    None
+                }
+            };
+            let key = (from.map_or(u32::MAX, |f| f.0), stack.0);
+            let next = walk.moves.len() as u32;
+            let id = *known.entry(key).or_insert(next);
+            if id == next {
+                walk.moves.push(Move {
+                    from,
+                    to: stack,
+                    count: 0,
+                    first: alloc as u32,
+                    second: u32::MAX,
+                });
+            }
+            let this = &mut walk.moves[id as usize];
+            this.count += 1;
+            if this.count == 2 {
+                this.second = alloc as u32;
+            }
+            walk.of_alloc.push(id);
+        }
+        walk
+    }
+}
+
+impl Move {
+    /// What the program does in the contexts of `to`.
+    pub fn going(&self, calls: &Calls) -> Going {
+        let to = calls.path(self.to);
+        let Some(from) = self.from else {
+            return Going {
+                depth: 0,
+                left: None,
+            };
+        };
+        let from = calls.path(from);
+        let same = from.iter().zip(to).take_while(|(a, b)| a == b).count();
+        // The same stack again: it went on where the allocation is made.
+        let depth = same.min(to.len() - 1).min(from.len() - 1);
+        Going {
+            depth,
+            left: Some(from[depth]),
+        }
+    }
+}

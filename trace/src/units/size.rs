@@ -1,0 +1,203 @@
+//! How sizes are written and read: the one place that decides between GiB and GB.
+//!
+//! Sizes are written with binary prefixes ([`PREFIXES`]), because the allocator counts in powers of
+//! two. What people type is read as it is written: `GB` is 10⁹ bytes and `GiB` 2³⁰, in any case,
+//! with or without a space; a single letter (`64k`) is binary, as in `ls` and `du`; a bare number
+//! is bytes.
+
+use super::Bytes;
+use std::fmt;
+use std::str::FromStr;
+
+/// A family of prefixes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prefixes {
+    /// Bytes in the next larger unit.
+    pub step: f64,
+    /// The units, smallest first.
+    pub units: [&'static str; 7],
+}
+
+/// KiB, MiB, GiB: steps of 1024.
+pub const BINARY: Prefixes = Prefixes {
+    step: 1024.0,
+    units: ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"],
+};
+
+/// kB, MB, GB: steps of 1000.
+pub const DECIMAL: Prefixes = Prefixes {
+    step: 1000.0,
+    units: ["B", "kB", "MB", "GB", "TB", "PB", "EB"],
+};
+
+/// What sizes are written with, everywhere.
+pub const PREFIXES: Prefixes = BINARY;
+
+impl Prefixes {
+    /// The unit in which a size has less than four digits before the point: its position.
+    fn unit_of(&self, size: f64) -> usize {
+        let mut value = size;
+        let mut unit = 0;
+        // 999.5 would print as "1000": move on to the next unit, where it is "0.98".
+        while value >= 999.5 && unit + 1 < self.units.len() {
+            value /= self.step;
+            unit += 1;
+        }
+        unit
+    }
+
+    /// Bytes of the unit at a position.
+    pub fn scale(&self, unit: usize) -> f64 {
+        self.step.powi(i32::try_from(unit).unwrap_or(i32::MAX))
+    }
+}
+
+/// Three significant digits: `512 B`, `1.50 GiB`.
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = PREFIXES.unit_of(self.0 as f64);
+        let value = self.0 as f64 / PREFIXES.scale(unit);
+        let digits = match value {
+            _ if unit == 0 => 0,
+            v if v < 9.995 => 2,
+            v if v < 99.95 => 1,
+            _ => 0,
+        };
+        write!(f, "{value:.digits$} {}", PREFIXES.units[unit])
+    }
+}
+
+/// Three decimals, for tables whose rows differ in the last digits: `19.971 GiB`.
+pub fn exact(bytes: f64) -> String {
+    let unit = PREFIXES.unit_of(bytes.abs());
+    let value = bytes / PREFIXES.scale(unit);
+    match unit {
+        0 => format!("{value:.0} {}", PREFIXES.units[0]),
+        _ => format!("{value:.3} {}", PREFIXES.units[unit]),
+    }
+}
+
+/// Text that is not a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a size such as 512MiB, 1.5 GiB, 24GB or 4096")]
+pub struct BadSize;
+
+impl FromStr for Bytes {
+    type Err = BadSize;
+
+    fn from_str(text: &str) -> Result<Bytes, BadSize> {
+        let text = text.trim();
+        let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let factor = factor(&text[number.len()..]).ok_or(BadSize)?;
+        let number = number.trim_end();
+        let is_digit = |c: char| c.is_ascii_digit() || c == '.';
+        if !number.chars().all(is_digit) {
+            return Err(BadSize);
+        }
+        // Whole numbers stay exact beyond 2^53.
+        let bytes = match number.parse::<u64>() {
+            Ok(whole) => whole.checked_mul(factor).ok_or(BadSize)?,
+            Err(_) => (number.parse::<f64>().map_err(|_| BadSize)? * factor as f64).round() as u64,
+        };
+        // What is stored must fit SQLite's integers.
+        i64::try_from(bytes).map_err(|_| BadSize)?;
+        Ok(Bytes(bytes))
+    }
+}
+
+/// Bytes of a unit as people write it.
+fn factor(unit: &str) -> Option<u64> {
+    Some(match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bytes_print_three_significant_digits_with_binary_prefixes() {
+        let check = |bytes: u64, expected: &str| assert_eq!(Bytes(bytes).to_string(), expected);
+        check(0, "0 B");
+        check(512, "512 B");
+        check(999, "999 B");
+        check(1000, "0.98 KiB");
+        check(1024, "1.00 KiB");
+        check(10 << 10, "10.0 KiB");
+        check(1_610_612_736, "1.50 GiB");
+        check(120 << 30, "120 GiB");
+        check(u64::MAX, "16.0 EiB");
+    }
+
+    #[test]
+    fn tables_show_three_decimals() {
+        let check = |bytes: f64, expected: &str| assert_eq!(exact(bytes), expected);
+        check(21_444_000_000.0, "19.971 GiB");
+        check(-1_572_864.0, "-1.500 MiB");
+        check(12.4, "12 B");
+        check(0.0, "0 B");
+    }
+
+    #[test]
+    fn sizes_are_read_as_they_are_written() {
+        let check = |text: &str, expected: Option<u64>| {
+            assert_eq!(text.parse().ok(), expected.map(Bytes), "{text:?}");
+        };
+        check("4096", Some(4096));
+        check("512 B", Some(512));
+        check("2 GB", Some(2_000_000_000));
+        check("2 GiB", Some(2 << 30));
+        check("2gib", Some(2 << 30));
+        check("512MiB", Some(512 << 20));
+        check(" 1.5 MiB ", Some(3 << 19));
+        check("0.5GB", Some(500_000_000));
+        check("64k", Some(64 << 10));
+        check("24G", Some(24 << 30));
+        check("0", Some(0));
+        check("9223372036854775807", Some(i64::MAX as u64));
+        for bad in [
+            "",
+            "GiB",
+            "much",
+            "-1",
+            "-5MiB",
+            "1MiBB",
+            "nan",
+            "inf",
+            "infB",
+            "1e9",
+            "+1",
+            "1.2.3",
+            "1,5MiB",
+            "9223372036854775808",
+            "99999999TiB",
+            "٣",
+            "1 000",
+        ] {
+            check(bad, None);
+        }
+    }
+
+    proptest! {
+        /// Three digits lose half a per cent at most, and no unit is misread.
+        #[test]
+        fn what_is_written_reads_back(digits in 0..1024_u64, shift in 0..30_u32) {
+            let size = (digits << shift) + digits;
+            let text = Bytes(size).to_string();
+            let read: Bytes = text.parse().expect("it was written by us");
+            let off = read.0.abs_diff(size) as f64;
+            prop_assert!(off <= 0.0053 * size as f64, "{text}: {size}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Categories of real programs, in bytes, against what the process itself knew of each block.
+//!
+//! `cargo nextest run -p trace --test categories --no-capture` prints the figure of each file.
+//! Those beside the repository (`../shared/categories`) are measured too where they are there.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use trace::categories::{Categories, Category, alive};
+use trace::reader::{Limits, read};
+use trace::units::EventIdx;
+
+/// Share of the bytes that must be right where the recording began before the model was built.
+const EARLY: f64 = 0.95;
+
+fn files() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("a workspace");
+    let beside = root.parent().expect("a folder").join("shared/categories");
+    let folders = [root.join("tests/fixtures/categories"), beside];
+    let entries = folders
+        .iter()
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flatten();
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let is_ours = |path: &PathBuf| {
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        let named = name.contains("_early_") || name.contains("_late_");
+        named && name.ends_with(".pickle.zst")
+    };
+    let mut files: Vec<PathBuf> = paths.filter(is_ours).collect();
+    files.sort();
+    files
+}
+
+fn truth(file: &Path) -> Value {
+    let name = file
+        .to_str()
+        .expect("a plain name")
+        .replace(".pickle.zst", ".truth.json");
+    let text = std::fs::read_to_string(&name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Bytes by what the process knew (`-`: nothing) and what was found.
+fn table(file: &Path, truth: &Value) -> BTreeMap<(String, Category), u64> {
+    let packed = std::fs::File::open(file).expect("a file");
+    let bytes = zstd::decode_all(packed).expect("zstd");
+    let trace = trace::replay::run(read(&bytes, Limits::default()).expect("a snapshot"));
+    let device = &trace.devices[0];
+    let categories = Categories::of(device, &trace.stacks);
+    let mut table = BTreeMap::new();
+    for block in alive(device, Some(EventIdx(device.events.len() - 1))) {
+        let address = device.blocks.addr[block.index()].to_string();
+        let known = truth["categories"][&address].as_str().unwrap_or("-");
+        let found = categories.get(block);
+        let bytes = table.entry((known.to_owned(), found)).or_default();
+        *bytes += device.blocks.kind(block).size.0;
+    }
+    table
+}
+
+#[test]
+fn bytes_are_in_the_category_that_the_process_knew() {
+    let files = files();
+    assert!(files.len() >= 3, "the fixtures are there");
+    for file in files {
+        let truth = truth(&file);
+        let early = truth["recording"] == "early";
+        let (mut right, mut all) = (0, 0);
+        for ((known, found), bytes) in table(&file, &truth) {
+            let is_right = match known.as_str() {
+                // Workspaces, logits, losses.
+                "-" => [Category::Temporary, Category::Unknown, Category::Before].contains(&found),
+                known => found.name() == known || (!early && found == Category::Before),
+            };
+            all += bytes;
+            right += if is_right { bytes } else { 0 };
+        }
+        let share = right as f64 / all as f64;
+        let name = file.file_name().expect("a file").display();
+        println!("{name}: {:.2} % of {all} bytes are right", share * 100.0);
+        assert!(share >= EARLY, "{name}: {share}");
+    }
+}

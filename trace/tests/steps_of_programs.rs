@@ -1,0 +1,121 @@
+//! The number of steps of real programs that annotate nothing, against what is known of them.
+//!
+//! A few lie in `tests/fixtures/plain`; the others beside the repository (`../shared`), without
+//! which their test says that it was skipped.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use trace::reader::{Limits, read};
+use trace::trace::Trace;
+
+/// A recording and the numbers of steps that are right; 0 and 1 are a single pass.
+struct Case {
+    path: PathBuf,
+    right: Vec<u64>,
+}
+
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("the workspace").to_owned()
+}
+
+fn shared() -> Option<PathBuf> {
+    let shared = root().parent()?.join("shared");
+    shared.is_dir().then_some(shared)
+}
+
+fn json(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path);
+    let text = text.unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
+}
+
+fn trace(path: &Path) -> Trace {
+    let file = std::fs::File::open(path).expect("the recording is there");
+    let bytes = zstd::decode_all(file).expect("it is zstd");
+    trace::replay::run(read(&bytes, Limits::default()).expect("it is a snapshot"))
+}
+
+/// `NAME.pickle.zst` files that have a `NAME.truth.json` beside them.
+fn with_truths(folder: &Path) -> Vec<Case> {
+    let entries = std::fs::read_dir(folder).expect("the folder can be listed");
+    let truths = entries.map(|entry| entry.expect("an entry").path());
+    let truths = truths.filter(|path| path.to_string_lossy().ends_with(".truth.json"));
+    let case = |truth: PathBuf| {
+        let name = truth
+            .to_string_lossy()
+            .replace(".truth.json", ".pickle.zst");
+        let right = json(&truth)["iterations"].as_array().cloned();
+        Case {
+            path: PathBuf::from(name),
+            right: right
+                .expect("iterations")
+                .iter()
+                .filter_map(Value::as_u64)
+                .collect(),
+        }
+    };
+    truths.map(case).collect()
+}
+
+/// The published files, whose truths are in one list.
+fn published(folder: &Path) -> Vec<Case> {
+    let truths = json(&folder.join("truth.json"));
+    let case = |truth: &Value| {
+        let name = truth["name"].as_str().expect("a name");
+        let right = match truth["iterations_recorded"].as_u64().expect("a number") {
+            0 | 1 => vec![0, 1],
+            n => vec![n],
+        };
+        Case {
+            path: folder.join(format!("{name}.pickle.zst")),
+            right,
+        }
+    };
+    truths
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(case)
+        .collect()
+}
+
+/// No wrong number; of the loops at least four in five are found.
+fn check(cases: &[Case]) {
+    let (mut loops, mut found, mut wrong) = (0, 0, Vec::new());
+    for case in cases {
+        let trace = trace(&case.path);
+        let steps = trace.devices.iter().map(|d| d.steps.len() as u64).max();
+        let steps = steps.unwrap_or(0);
+        let is_loop = !case.right.contains(&0);
+        loops += u32::from(is_loop);
+        found += u32::from(is_loop && case.right.contains(&steps));
+        if steps != 0 && !case.right.contains(&steps) {
+            let name = case.path.file_name().unwrap_or_default().to_string_lossy();
+            wrong.push(format!("{name}: {steps} steps, not {:?}", case.right));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(found * 5 >= loops * 4, "{found} of {loops} loops");
+}
+
+#[test]
+fn the_fixtures_have_their_steps() {
+    check(&with_truths(&root().join("tests/fixtures/plain")));
+}
+
+#[test]
+fn the_shared_programs_have_their_steps() {
+    match shared() {
+        Some(shared) => check(&with_truths(&shared.join("plain"))),
+        None => eprintln!("skipped: there is no ../shared"),
+    }
+}
+
+#[test]
+fn the_published_recordings_have_their_steps() {
+    match shared() {
+        Some(shared) => check(&published(&shared.join("public"))),
+        None => eprintln!("skipped: there is no ../shared"),
+    }
+}

@@ -1,0 +1,91 @@
+//! Something that one tab of a browser does at a time: the tabs take turns by a lock of the
+//! browser's ("Web Locks"). Browsers have them for pages from localhost and inside TLS; elsewhere
+//! every tab has its turn at once.
+
+use js_sys::{Function, Object, Promise, Reflect};
+use leptos::prelude::*;
+use std::cell::RefCell;
+use std::rc::Rc;
+use wasm_bindgen::closure::Closure;
+use wasm_bindgen::{JsCast, JsValue};
+use web_sys::AbortController;
+
+/// Whether another tab had the turn before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// It came at once, or nearly.
+    No,
+    /// It did not.
+    Yes,
+}
+
+/// A wait that is no wait for another tab.
+const AT_ONCE_MS: i64 = 200;
+
+/// A turn, or the wait for one.
+pub struct Turn {
+    waiting: Option<AbortController>,
+    /// Ends the turn, once it has begun.
+    end: Rc<RefCell<Option<Function>>>,
+}
+
+impl Turn {
+    /// Runs `begin` when it is this tab's turn; the turn lasts until it is given up or the tab is
+    /// closed.
+    pub fn take(name: &str, begin: impl FnOnce(Waited) + 'static) -> Turn {
+        let end = Rc::new(RefCell::new(None));
+        let Some((locks, request)) = locks() else {
+            begin(Waited::No);
+            return Turn { waiting: None, end };
+        };
+        let waiting = AbortController::new().ok();
+        let options = Object::new();
+        if let Some(abort) = &waiting {
+            // Fails for no plain object.
+            let _ = Reflect::set(&options, &"signal".into(), &abort.signal());
+        }
+        let asked = crate::clock::now();
+        let ending = Rc::clone(&end);
+        let granted = Closure::once_into_js(move |_lock: JsValue| {
+            let held = Promise::new(&mut |resolve, _| {
+                ending.replace(Some(resolve));
+            });
+            begin(match crate::clock::now().0 - asked.0 < AT_ONCE_MS {
+                true => Waited::No,
+                false => Waited::Yes,
+            });
+            held
+        });
+        let asking = request.call3(&locks, &name.into(), &options, &granted);
+        if let Some(asking) = asking
+            .ok()
+            .and_then(|value| value.dyn_into::<Promise>().ok())
+        {
+            leptos::task::spawn_local(async move {
+                // A wait that is given up ends with an error, which nobody is to hear of.
+                let _ = wasm_bindgen_futures::JsFuture::from(asking).await;
+            });
+        }
+        Turn { waiting, end }
+    }
+
+    /// Lets another tab have it.
+    pub fn give_up(self) {
+        match self.end.take() {
+            // An error in the browser's own function cannot be helped.
+            Some(end) => drop(end.call0(&JsValue::NULL)),
+            None => {
+                if let Some(abort) = self.waiting {
+                    abort.abort();
+                }
+            }
+        }
+    }
+}
+
+/// The browser's locks and the function that asks for one.
+fn locks() -> Option<(JsValue, Function)> {
+    let locks = Reflect::get(&window().navigator(), &"locks".into()).ok()?;
+    let request = Reflect::get(&locks, &"request".into()).ok()?;
+    Some((locks, request.dyn_into().ok()?))
+}
