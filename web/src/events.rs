@@ -175,6 +175,7 @@ impl Tab {
     fn close(self: &Rc<Tab>) {
         self.rest();
         if let Some(channel) = &self.channel {
+            channel.set_onmessage(None);
             channel.close();
         }
         if let Some(seen) = self.handlers.last() {
@@ -211,6 +212,25 @@ struct Inner {
     handlers: Vec<Closure<dyn Fn(web_sys::Event)>>,
 }
 
+impl Inner {
+    fn close(&mut self) {
+        self.closed = true;
+        if let Some(source) = self.source.take() {
+            source.set_onopen(None);
+            source.set_onerror(None);
+            source.set_onmessage(None);
+            source.close();
+        }
+    }
+}
+
+impl Drop for Inner {
+    /// The browser keeps an open source alive, and would call handlers that are gone.
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 impl Stream {
     fn open(path: &'static str, react: React) -> Stream {
         let inner = Inner {
@@ -230,11 +250,7 @@ impl Stream {
     }
 
     fn close(&self) {
-        let mut inner = self.inner.borrow_mut();
-        inner.closed = true;
-        if let Some(source) = inner.source.take() {
-            source.close();
-        }
+        self.inner.borrow_mut().close();
     }
 
     fn connect(&self) {

@@ -25,18 +25,30 @@ const AT_ONCE_MS: i64 = 200;
 /// A turn, or the wait for one.
 pub struct Turn {
     waiting: Option<AbortController>,
-    /// Ends the turn, once it has begun.
-    end: Rc<RefCell<Option<Function>>>,
+    state: Rc<RefCell<State>>,
+}
+
+/// How far it has come. The browser may hand out the lock in the moment in which the wait for it is
+/// given up: its answer is on the way then, and the wait can no longer be called off.
+enum State {
+    Waiting,
+    /// It lasts until this function of the browser's is called.
+    Begun(Option<Function>),
+    GivenUp,
 }
 
 impl Turn {
     /// Runs `begin` when it is this tab's turn; the turn lasts until it is given up or the tab is
     /// closed.
     pub fn take(name: &str, begin: impl FnOnce(Waited) + 'static) -> Turn {
-        let end = Rc::new(RefCell::new(None));
+        let state = Rc::new(RefCell::new(State::Waiting));
         let Some((locks, request)) = locks() else {
+            state.replace(State::Begun(None));
             begin(Waited::No);
-            return Turn { waiting: None, end };
+            return Turn {
+                waiting: None,
+                state,
+            };
         };
         let waiting = AbortController::new().ok();
         let options = Object::new();
@@ -45,16 +57,19 @@ impl Turn {
             let _ = Reflect::set(&options, &"signal".into(), &abort.signal());
         }
         let asked = crate::clock::now();
-        let ending = Rc::clone(&end);
+        let begun = Rc::clone(&state);
         let granted = Closure::once_into_js(move |_lock: JsValue| {
+            if matches!(*begun.borrow(), State::GivenUp) {
+                return JsValue::UNDEFINED;
+            }
             let held = Promise::new(&mut |resolve, _| {
-                ending.replace(Some(resolve));
+                begun.replace(State::Begun(Some(resolve)));
             });
             begin(match crate::clock::now().0 - asked.0 < AT_ONCE_MS {
                 true => Waited::No,
                 false => Waited::Yes,
             });
-            held
+            held.into()
         });
         let asking = request.call3(&locks, &name.into(), &options, &granted);
         if let Some(asking) = asking
@@ -66,19 +81,20 @@ impl Turn {
                 let _ = wasm_bindgen_futures::JsFuture::from(asking).await;
             });
         }
-        Turn { waiting, end }
+        Turn { waiting, state }
     }
 
     /// Lets another tab have it.
     pub fn give_up(self) {
-        match self.end.take() {
+        match self.state.replace(State::GivenUp) {
             // An error in the browser's own function cannot be helped.
-            Some(end) => drop(end.call0(&JsValue::NULL)),
-            None => {
+            State::Begun(Some(end)) => drop(end.call0(&JsValue::NULL)),
+            State::Waiting => {
                 if let Some(abort) = self.waiting {
                     abort.abort();
                 }
             }
+            State::Begun(None) | State::GivenUp => {}
         }
     }
 }

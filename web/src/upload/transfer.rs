@@ -71,6 +71,9 @@ impl Transfer {
         // Never rejects: only its resolving function was handed out.
         let _ = JsFuture::from(ended).await;
         self.request.set_onloadend(None);
+        if let Ok(upload) = self.request.upload() {
+            upload.set_onprogress(None);
+        }
         self.answer()
     }
 
