@@ -11,6 +11,9 @@
 //! | a leak? | where the baseline has none, or faster |
 //! | faster growth? | by more than the limit and both errors, unless what grows is bounded |
 //!
+//! One pass against another is judged by the peaks of its phases and of the whole; it cannot tell
+//! where one holds a phase that the other does not.
+//!
 //! It cannot tell when a ring wrapped, so that its peak is a lower bound, or when there are too few
 //! steps to see a leak.
 //!
@@ -18,8 +21,10 @@
 //! short to judge: whatever they do, they do the same.
 
 use super::headline::signed;
+use super::pass::{self, PhaseDelta};
 use super::{Difference, LeakChange, Leaks, noise};
 use crate::leaks::Verdict;
+use crate::phases::Phase;
 use crate::trace::Series;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -198,11 +203,15 @@ impl Judge<'_> {
         }
         self.out_of_memory();
         self.reserved();
-        if self.difference.alike {
+        let difference = self.difference;
+        if difference.alike {
             self.alike();
             return;
         }
-        self.peak();
+        match difference.is_of_single_passes() && !difference.phases.is_empty() {
+            true => self.passes(),
+            false => self.peak(),
+        }
         self.leaks();
         self.growth();
     }
@@ -259,6 +268,52 @@ impl Judge<'_> {
         }
     }
 
+    /// Phase by phase, and the whole. Where one pass holds a phase that the other does not, more is
+    /// held throughout it (a step of the optimizer needs its state), so nothing can be judged.
+    fn passes(&mut self) {
+        let phases = &self.difference.phases;
+        let lacking = |lacks: fn(&PhaseDelta) -> bool| -> Vec<Phase> {
+            let rows = phases.iter().filter(|row| lacks(row));
+            rows.map(|row| row.phase).collect()
+        };
+        let only_new = lacking(|row| row.base.is_none());
+        let only_base = lacking(|row| row.new.is_none());
+        let comparable = only_new.is_empty() && only_base.is_empty();
+        for row in phases {
+            let (Some(before), Some(after)) = (row.base, row.new) else {
+                continue;
+            };
+            let limit = self.limits.peak_growth.of(before).max(noise::LEVEL_FLOOR.0);
+            let more = noise::delta(before, after);
+            if more > 0 && more.unsigned_abs() > limit {
+                let detail = format!(
+                    "the {} phase peaks {} higher ({before} → {after}, allowed {})",
+                    row.phase.name(),
+                    Bytes(more.unsigned_abs()),
+                    Bytes(limit)
+                );
+                let weight = match comparable {
+                    true => Weight::Fail,
+                    false => Weight::Warn,
+                };
+                self.find(weight, "phase", detail);
+            }
+        }
+        for (only, side) in [(&only_new, "baseline"), (&only_base, "new run")] {
+            if !only.is_empty() {
+                let detail = format!(
+                    "one pass each, and the {side} holds no {} phase: record the same part of \
+                     the program in both",
+                    pass::names(only)
+                );
+                self.find(Weight::Unknown, "phase", detail);
+            }
+        }
+        if comparable {
+            self.peak();
+        }
+    }
+
     fn peak(&mut self) {
         let difference = self.difference;
         let (base, new) = (&difference.base, &difference.new);
@@ -273,9 +328,10 @@ impl Judge<'_> {
         let more = noise::delta(before, after);
         let exceeds = more > 0 && more.unsigned_abs() > limit;
         let sentence = format!(
-            "the peak of allocated is {} higher ({before} → {after}, allowed {})",
+            "the peak of allocated is {} higher ({before} → {after}, allowed {}){}",
             signed(more as f64).trim_start_matches('+'),
-            Bytes(limit)
+            Bytes(limit),
+            self.rounding()
         );
         if let Some(excess) = difference.excess.filter(|_| exceeds && !base.wrapped) {
             self.varying_peak(excess, sentence);
@@ -299,6 +355,17 @@ impl Judge<'_> {
         } else if more < 0 && more.unsigned_abs() > difference.tolerance.0 {
             let detail = format!("the peak is {} ({before} → {after})", signed(more as f64));
             self.find(Weight::Note, "peak", detail);
+        }
+    }
+
+    /// Says so where the program asks for no more: sizes are rounded up by another rule.
+    fn rounding(&self) -> &'static str {
+        let requested = self.difference.series(Series::Requested);
+        let known = requested.base.peak > Bytes::ZERO && requested.new.peak > Bytes::ZERO;
+        let tolerance = noise::level(requested.base.peak, requested.new.peak, Bytes::ZERO);
+        match known && requested.peak.unsigned_abs() <= tolerance.0 {
+            true => "; the program requests no more: the allocator rounds sizes up further",
+            false => "",
         }
     }
 
@@ -407,20 +474,15 @@ impl Judge<'_> {
                 self.find(Weight::Note, "leak", detail);
             }
             // No loop in either: one pass against another, of which the peak says all there is.
-            _ if both && self.single_passes() => {
-                let detail = "neither recording holds a loop: judged is the peak".to_owned();
-                self.find(Weight::Note, "leak", detail);
+            _ if both && difference.is_of_single_passes() => {
+                let detail = match difference.phases.is_empty() {
+                    true => "neither recording holds a loop: judged is the peak",
+                    false => "neither recording holds a loop: judged are the peaks of its phases",
+                };
+                self.find(Weight::Note, "leak", detail.to_owned());
             }
             _ => self.find(Weight::Unknown, "leak", reason),
         }
-    }
-
-    /// Whether both runs are one pass each, with what happened in it.
-    fn single_passes(&self) -> bool {
-        let sides = [&self.difference.base, &self.difference.new];
-        sides
-            .iter()
-            .all(|side| side.steps <= 1 && side.events > 1 && !side.wrapped)
     }
 
     /// The least and the most by which growth per step has risen, by the errors of both fits.

@@ -71,6 +71,7 @@ fn leaks(difference: &Difference) -> Option<String> {
         LeakChange::Faster => Some(format!("leaking faster{}", place(new))),
         LeakChange::Slower | LeakChange::Same => Some(format!("still leaking{}", place(new))),
         LeakChange::CannotTell if difference.change == Change::None => None,
+        LeakChange::CannotTell if difference.is_of_single_passes() => None,
         LeakChange::CannotTell => Some("cannot tell whether it leaks".to_owned()),
     }
 }

@@ -8,7 +8,7 @@
 //! 1. [`conditions`]: what differs before any memory does (settings, versions, work a step).
 //! 2. Peaks and ends of the four series; growth per step by least squares from a settled step on
 //!    ([`crate::growth`]), with its error; whether it leaks, and where.
-//! 3. The steps, one by one.
+//! 3. The steps, one by one; of one pass against another the phases ([`pass`]).
 //! 4. Allocation sites ([`sites`]), matched although lines moved, files were installed elsewhere
 //!    and functions renamed.
 //!
@@ -21,6 +21,7 @@ pub mod curves;
 pub mod gate;
 pub mod headline;
 pub mod noise;
+pub mod pass;
 pub mod phase;
 pub mod profile;
 pub mod sites;
@@ -31,6 +32,7 @@ use crate::leaks::{MIN_BYTES, Pattern, Verdict};
 use crate::trace::{Series, SeriesSummary, StepSource};
 use crate::units::{Bytes, EventIdx};
 use conditions::Condition;
+use pass::PhaseDelta;
 use profile::{DeviceProfile, LeakingSite, OutOfMemory, Place, Profile};
 use serde::{Deserialize, Serialize};
 use sites::{Matching, SiteDelta};
@@ -212,6 +214,8 @@ pub struct Difference {
     /// By how much the new run's steps need more than the baseline's steps of equal work, at
     /// most, as a share; only where steps vary.
     pub excess: Option<f64>,
+    /// The phases, where both runs are one pass.
+    pub phases: Vec<PhaseDelta>,
     /// The steps, one by one.
     pub steps: Vec<StepDelta>,
     /// Sites that differ, the largest difference first.
@@ -223,6 +227,12 @@ pub struct Difference {
 }
 
 impl Difference {
+    /// Whether both runs are one pass each, with what happened in it.
+    pub fn is_of_single_passes(&self) -> bool {
+        let is_pass = |side: &Side| side.steps <= 1 && side.events > 1 && !side.wrapped;
+        is_pass(&self.base) && is_pass(&self.new)
+    }
+
     /// One of the series.
     pub fn series(&self, series: Series) -> &SeriesDelta {
         &self.series[series as usize]
@@ -274,6 +284,10 @@ fn devices(base: &DeviceProfile, new: &DeviceProfile) -> Difference {
     let leaks = leak_change(&base_side.leaks, &new_side.leaks);
     let same_leaks = base_side.leaks.verdict == new_side.leaks.verdict
         && !matches!(leaks, LeakChange::Faster | LeakChange::Slower);
+    let phases = match (base.steps.len(), new.steps.len()) {
+        (0 | 1, 0 | 1) => pass::deltas(&base.phases, &new.phases),
+        _ => Vec::new(),
+    };
     let mut difference = Difference {
         change: Change::None,
         leaks,
@@ -286,6 +300,7 @@ fn devices(base: &DeviceProfile, new: &DeviceProfile) -> Difference {
         tolerance,
         varying,
         excess,
+        phases,
         steps,
         sites: rows,
         sites_left_out: left_out as u32,

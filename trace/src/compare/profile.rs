@@ -2,6 +2,7 @@
 //!
 //! One pass over the events of each device. Nothing here depends on addresses.
 
+use super::pass::PhasePeak;
 use crate::growth::{Growth, settled, wobble};
 use crate::leaks::site::{self, SiteKey, Sites};
 use crate::leaks::{self, LeakGroup, Pattern, Verdict};
@@ -56,6 +57,8 @@ pub struct DeviceProfile {
     pub oom: Option<OutOfMemory>,
     /// Growth of *allocated* at the ends of whole steps.
     pub growth: Option<Growth>,
+    /// The peaks of its phases, where it is one pass; empty where it has steps.
+    pub phases: Vec<PhasePeak>,
     /// Whether it leaks.
     pub leaks: LeakProfile,
     /// Allocation sites.
@@ -246,6 +249,10 @@ fn device_profile(device: &DeviceTrace, trace: &Trace) -> DeviceProfile {
         has_native: sites.iter().any(|site| site.frames.iter().any(is_native)),
         oom: out_of_memory(device),
         growth: report.growth,
+        phases: match device.steps.len() {
+            0 | 1 => super::pass::peaks(device, stacks),
+            _ => Vec::new(),
+        },
         leaks,
         sites,
         steps,

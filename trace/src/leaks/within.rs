@@ -6,8 +6,9 @@
 //! takes them one by one, gradients fill until they are zeroed. So all of these must hold:
 //!
 //! * the parts are the step's work, one after another, at least [`MIN_PARTS`] of them, and not a
-//!   piece of it: scopes of one family, or, where steps are shorter than optimizer steps, the steps
-//!   between two optimizer steps;
+//!   piece of it: scopes of one family; or, where steps are shorter than optimizer steps, the steps
+//!   between two optimizer steps; or the iterations of a loop inside the steps that holds all
+//!   backward passes, as the stacks show it;
 //! * the site adds to what is alive with nearly every part after the first, in every step looked
 //!   at, and about as much each time;
 //! * what accumulated goes in one sweep near the step's end: not one by one between allocations,
@@ -22,6 +23,7 @@ use super::{LeakGroup, MIN_BYTES, Pattern, View};
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx, StrIdx};
 use crate::steps::family_name;
+use crate::steps::levels::micro_batches;
 use crate::trace::{Annotation, Series, Step};
 use crate::units::EventIdx;
 
@@ -54,7 +56,36 @@ pub fn find(view: &View<'_>, steps: &[&Step]) -> Vec<LeakGroup> {
     let candidates = scopes(view, steps).into_iter();
     let candidates = candidates.chain(between_optimizer_steps(view, steps));
     let mut groups = candidates.map(|parts| of_parts(view, &parts));
+    if let Some(found) = groups.find(|groups| !groups.is_empty()) {
+        return found;
+    }
+    // The dearest question last: the loops are read from all stacks.
+    let mut groups = loops(view, steps).map(|parts| of_parts(view, &parts));
     groups.find(|groups| !groups.is_empty()).unwrap_or_default()
+}
+
+/// The loops inside the steps that hold all of the backward passes, fewest iterations first.
+fn loops(view: &View<'_>, steps: &[&Step]) -> impl Iterator<Item = Parts> {
+    let skip = steps.len().saturating_sub(MAX_STEPS);
+    let whole = move |parts: &[Span<EventIdx>], index: usize, step: &Step| {
+        let inside = |part: &&Span<EventIdx>| step.events.contains(part.start());
+        let end = step.events.end();
+        let clipped = |part: &Span<EventIdx>| Span::new(part.start(), part.end().min(end));
+        Whole {
+            steps: (index, index),
+            events: step.events,
+            parts: parts.iter().filter(inside).map(clipped).collect(),
+        }
+    };
+    let found = micro_batches(view.device, view.stacks, steps.len()).into_iter();
+    found.filter_map(move |parts| {
+        let last = steps.iter().enumerate().skip(skip);
+        let wholes: Vec<Whole> = last.map(|(i, step)| whole(&parts, i, step)).collect();
+        wholes
+            .iter()
+            .all(is_work)
+            .then_some(Parts { name: None, wholes })
+    })
 }
 
 /// Families of scopes that make up the last steps, fewest scopes first.
@@ -249,4 +280,70 @@ fn is_swept(view: &View<'_>, whole: &Whole, site: usize) -> bool {
     }
     let between = blocks.allocated_in(Span::new(EventIdx(first_free), EventIdx(last_free)));
     (between.len() as u32) < n
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Pattern, Verdict, of_trace};
+    use crate::phases::program::{ADAM, MODULE, Program, TENSOR};
+    use crate::trace::{BlockIdx, Trace};
+
+    const MIB: u64 = 1 << 20;
+
+    /// A frame of the training function, and what it calls.
+    fn run(program: &mut Program, line: u32, calls: &[&str], mib: u64) -> BlockIdx {
+        let this = format!("train t.py:{line}");
+        let frames = ["main t.py:90", &this].into_iter();
+        let frames: Vec<&str> = frames.chain(calls.iter().copied()).collect();
+        program.alloc(mib * MIB, &frames)
+    }
+
+    /// Gradient accumulation without any scope: each micro-batch has its backward pass. `kept` is
+    /// kept until the optimizer has made its step, or not.
+    fn accumulating(kept: bool) -> Trace {
+        let mut program = Program::default();
+        let call = format!("_call_impl {MODULE}:1562");
+        let engine = format!("backward {TENSOR}:500");
+        let update = format!("step {ADAM}:200");
+        for _ in 0..6 {
+            let mut waits = Vec::new();
+            for _ in 0..5 {
+                let batch = run(&mut program, 20, &[], 1);
+                let saved = run(&mut program, 21, &[&call, "forward m.py:3"], 8);
+                let logits = run(&mut program, 21, &[&call, "forward m.py:4"], 2);
+                let scratch = run(&mut program, 22, &[&engine], 4);
+                for block in [batch, logits, scratch] {
+                    program.free(block);
+                }
+                match kept {
+                    true => waits.push(saved),
+                    false => program.free(saved),
+                }
+            }
+            waits.push(run(&mut program, 23, &[&update], 1));
+            waits.into_iter().for_each(|block| program.free(block));
+        }
+        let mut trace = program.finish();
+        crate::steps::find(&mut trace.devices[0], &trace.stacks);
+        trace
+    }
+
+    #[test]
+    fn what_each_micro_batch_keeps_is_seen_without_scopes() {
+        let trace = accumulating(true);
+        assert_eq!(trace.devices[0].steps.len(), 6, "the optimizer's steps");
+        let [report] = &of_trace(&trace)[..] else {
+            panic!("one device")
+        };
+        assert_eq!(report.verdict, Verdict::Leak, "{}", report.reason);
+        let [group] = &report.groups[..] else {
+            panic!("one group: {:?}", report.groups)
+        };
+        assert_eq!(group.pattern, Pattern::WithinStep);
+        assert_eq!(group.bytes_per_step, 8.0 * MIB as f64);
+
+        let trace = accumulating(false);
+        let report = &of_trace(&trace)[0];
+        assert_eq!(report.verdict, Verdict::Clean, "{}", report.reason);
+    }
 }

@@ -3,8 +3,10 @@
 use super::annotated::Scopes;
 use super::choose::{Analysis, Loop};
 use super::iterations::Mark;
+use crate::span::Span;
 use crate::stacks::Stacks;
 use crate::trace::{DeviceTrace, Step, StepSource, Trace};
+use crate::units::EventIdx;
 use serde::{Deserialize, Serialize};
 
 /// The key of the steps that annotations mark.
@@ -103,6 +105,29 @@ pub fn recut_all(trace: &mut Trace, key: &str) -> Result<(), UnknownLevel> {
         Some(why) if !any => Err(why),
         _ => Ok(()),
     }
+}
+
+/// The loops inside of `n_steps` steps whose iterations hold all of the backward passes: the
+/// micro-batches of gradient accumulation. The iterations of each, fewest first.
+pub(crate) fn micro_batches(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    n_steps: usize,
+) -> Vec<Vec<Span<EventIdx>>> {
+    let Some(analysis) = Analysis::new(device, stacks) else {
+        return Vec::new();
+    };
+    let trains = |one: &Loop| {
+        analysis.total.backward > 0 && one.work.backward * 10 >= analysis.total.backward * 9
+    };
+    let loops = analysis.loops().into_iter();
+    let mut found: Vec<Vec<Span<EventIdx>>> = loops
+        .filter(|one| one.iterations.len() > n_steps && trains(one))
+        .map(|one| analysis.steps(&one.iterations))
+        .map(|parts| parts.iter().map(|part| part.events).collect())
+        .collect();
+    found.sort_by_key(Vec::len);
+    found
 }
 
 /// `epochs: 2 · steps: 24 · layers: 192`.
