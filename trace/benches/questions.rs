@@ -47,6 +47,7 @@ fn main() {
         device,
         stacks: &trace.stacks,
         live: &live,
+        categories: None,
     };
     let peak = device.summary[1].peak_event.unwrap_or(EventIdx(events / 2));
     let moments = [EventIdx(events / 3), peak, EventIdx(events - 1)];

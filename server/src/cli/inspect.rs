@@ -261,7 +261,7 @@ fn live_blocks(
             address: blocks.addr[block.index()].to_string(),
             size: blocks.kind(block).size,
             category: categories.get(block),
-            inferred: !trace::categories::is_recorded(trace, stacks, block),
+            inferred: !trace::categories::is_recorded(stacks, trace.blocks.kind(block)),
             site: block_label(trace, stacks, block),
         })
         .collect()

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use trace::categories::Categories;
 use trace::intervals::LiveIndex;
 use trace::steps::levels;
 use trace::tiles::{GroupBy, MountainIndex};
@@ -19,6 +20,7 @@ pub struct Decoded {
     pub trace: Trace,
     indexes: Mutex<HashMap<(u32, GroupBy), Arc<MountainIndex>>>,
     live: Mutex<HashMap<u32, Arc<LiveIndex>>>,
+    categories: Mutex<HashMap<u32, Arc<Categories>>>,
     weight: usize,
 }
 
@@ -32,6 +34,7 @@ impl Decoded {
             trace,
             indexes: Mutex::default(),
             live: Mutex::default(),
+            categories: Mutex::default(),
             weight,
         }
     }
@@ -64,6 +67,14 @@ impl Decoded {
         let index = live.entry(device.device);
         Arc::clone(index.or_insert_with(|| Arc::new(LiveIndex::new(&device.blocks))))
     }
+
+    /// What the blocks of a device are for: inferred once.
+    pub fn categories(&self, device: &DeviceTrace) -> Arc<Categories> {
+        let mut categories = lock(&self.categories);
+        let known = categories.entry(device.device);
+        let infer = || Arc::new(Categories::of(device, &self.trace.stacks));
+        Arc::clone(known.or_insert_with(infer))
+    }
 }
 
 /// Two, however large: a comparison goes back and forth between them.
@@ -73,8 +84,9 @@ const ALWAYS_KEPT: usize = 2;
 fn device_bytes(device: &DeviceTrace) -> usize {
     const PER_EVENT: usize = 1 + 4 + 4;
     const PER_BLOCK: usize = 4 + 4 + 4 + 8 + 4;
-    // The index of live blocks, made when the first mountain is drawn, is about as much again.
-    const PER_BLOCK_INDEX: usize = 16;
+    // The index of live blocks, made when the first mountain is drawn, is about as much again; and
+    // what each block is for.
+    const PER_BLOCK_INDEX: usize = 16 + 1;
     device.events.action.len() * PER_EVENT
         + device.blocks.len() * (PER_BLOCK + PER_BLOCK_INDEX)
         + device.pyramid.heap_bytes()

@@ -4,7 +4,10 @@ use crate::pictures::Decoded;
 use api::alive::{
     Alive, Changes, GroupShare, Growth, GrowthBand, GrowthMoment, MAX_GROUPS, Part, Tally, TreeNode,
 };
+use std::sync::Arc;
 use trace::alive::{self, Cell, Dimension, Grouping, Label, Subject, Tree};
+use trace::categories::Categories;
+use trace::intervals::LiveIndex;
 use trace::leaks::site::SiteKey;
 use trace::span::Span;
 use trace::stacks::StackIdx;
@@ -16,8 +19,8 @@ const TOP: usize = 11;
 
 /// What is alive at an event.
 pub fn alive(decoded: &Decoded, device: &DeviceTrace, at: EventIdx, by: Dimension) -> Alive {
-    let live = decoded.live_index(device);
-    let subject = subject(decoded, device, &live);
+    let known = Known::of(decoded, device, Some(by));
+    let subject = known.subject(decoded, device);
     let cells = alive::alive(subject, at);
     let part = part(subject, &cells, by);
     let tree = Tree::new(device, &decoded.trace.stacks, by, &cells);
@@ -49,8 +52,8 @@ pub fn changes(
     events: Span<EventIdx>,
     by: Dimension,
 ) -> Changes {
-    let live = decoded.live_index(device);
-    let subject = subject(decoded, device, &live);
+    let known = Known::of(decoded, device, Some(by));
+    let subject = known.subject(decoded, device);
     let allocated = |at| device.levels_at(at).get(Series::Allocated);
     Changes {
         from: events.start(),
@@ -71,8 +74,8 @@ pub fn growth(
     by: Dimension,
     leaking: &[SiteKey],
 ) -> Growth {
-    let live = decoded.live_index(device);
-    let subject = subject(decoded, device, &live);
+    let known = Known::of(decoded, device, Some(by));
+    let subject = known.subject(decoded, device);
     let moments = alive::moments(subject);
     let mut grouping = Grouping::new(device, &decoded.trace.stacks, by);
     let first: Vec<String> = match by {
@@ -114,15 +117,32 @@ pub fn growth(
 }
 
 /// What it takes to ask about a device.
-pub(super) fn subject<'a>(
-    decoded: &'a Decoded,
-    device: &'a DeviceTrace,
-    live: &'a trace::intervals::LiveIndex,
-) -> Subject<'a> {
-    Subject {
-        device,
-        stacks: &decoded.trace.stacks,
-        live,
+pub(super) struct Known {
+    live: Arc<LiveIndex>,
+    categories: Option<Arc<Categories>>,
+}
+
+impl Known {
+    /// What a grouping needs.
+    pub(super) fn of(decoded: &Decoded, device: &DeviceTrace, by: Option<Dimension>) -> Known {
+        Known {
+            live: decoded.live_index(device),
+            categories: (by == Some(Dimension::Category)).then(|| decoded.categories(device)),
+        }
+    }
+
+    /// The device, to be asked.
+    pub(super) fn subject<'a>(
+        &'a self,
+        decoded: &'a Decoded,
+        device: &'a DeviceTrace,
+    ) -> Subject<'a> {
+        Subject {
+            device,
+            stacks: &decoded.trace.stacks,
+            live: &self.live,
+            categories: self.categories.as_deref(),
+        }
     }
 }
 

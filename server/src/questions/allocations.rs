@@ -1,6 +1,6 @@
 //! Lists of allocations.
 
-use super::alive::{step_at, subject, tally};
+use super::alive::{Known, step_at, tally};
 use super::forward_op;
 use crate::pictures::Decoded;
 use api::alive::{AllocationFilter, AllocationPage, AllocationRow, MAX_PAGE, Sort};
@@ -42,8 +42,6 @@ pub fn page(
     offset: u64,
     limit: usize,
 ) -> Result<AllocationPage, BadQuestion> {
-    let live = decoded.live_index(device);
-    let subject = subject(decoded, device, &live);
     let order = match filter.sort {
         Sort::Oldest => Order::Oldest,
         Sort::Newest => Order::Newest,
@@ -51,6 +49,9 @@ pub fn page(
     };
     let from = usize::try_from(offset).unwrap_or(usize::MAX);
     let wanted = parsed(filter)?;
+    let by = wanted.group.as_ref().map(|(by, _)| *by);
+    let known = Known::of(decoded, device, by);
+    let subject = known.subject(decoded, device);
     let found = alive::select(subject, &wanted, order, from, limit.min(MAX_PAGE))?;
     Ok(AllocationPage {
         total: tally(found.total),

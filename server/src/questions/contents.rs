@@ -61,7 +61,7 @@ fn held(device: &DeviceTrace, stacks: &Stacks, event: EventIdx) -> Held {
     let found = Categories::of(device, stacks);
     let mut inferred = [Bytes::ZERO; Category::ALL.len()];
     for block in categories::alive(device, Some(event)) {
-        if !categories::is_recorded(device, stacks, block) {
+        if !categories::is_recorded(stacks, device.blocks.kind(block)) {
             inferred[found.get(block) as usize] += device.blocks.kind(block).size;
         }
     }

@@ -1,6 +1,7 @@
 //! Blocks summed up by everything but when and where they were allocated.
 
 use super::Subject;
+use crate::categories::Category;
 use crate::forward;
 use crate::leaks::site;
 use crate::span::Span;
@@ -41,22 +42,25 @@ pub struct Cell {
     /// For blocks without a Python stack, that of the forward operation whose backward pass made
     /// them, as inferred; [`StackIdx::NONE`] where they have their own or nothing was found.
     pub forward: StackIdx,
+    /// What they are for, where the subject knows.
+    pub category: Option<Category>,
     /// How many they are.
     pub tally: Tally,
 }
 
 impl Cell {
     /// A block alone, to be put into its group.
-    pub(super) fn of_one(kind: KindIdx, preexisting: bool, forward: StackIdx) -> Cell {
-        let tally = Tally {
-            count: 1,
-            bytes: Bytes::ZERO,
-        };
+    pub(super) fn of_one(subject: Subject<'_>, block: BlockIdx, forward: StackIdx) -> Cell {
+        let blocks = &subject.device.blocks;
         Cell {
-            kind,
-            preexisting,
+            kind: blocks.kind[block.index()],
+            preexisting: block.0 < blocks.n_preexisting,
             forward,
-            tally,
+            category: subject.categories.map(|categories| categories.get(block)),
+            tally: Tally {
+                count: 1,
+                bytes: Bytes::ZERO,
+            },
         }
     }
 }
@@ -166,6 +170,7 @@ struct Cells<'a> {
     of_kind: Vec<Tally>,
     preexisting: Vec<Tally>,
     inferred: FxHashMap<(KindIdx, StackIdx), Tally>,
+    of_category: FxHashMap<(KindIdx, bool, Category), Tally>,
 }
 
 impl<'a> Cells<'a> {
@@ -177,6 +182,7 @@ impl<'a> Cells<'a> {
             of_kind: vec![Tally::default(); n],
             preexisting: vec![Tally::default(); n],
             inferred: FxHashMap::default(),
+            of_category: FxHashMap::default(),
         }
     }
 
@@ -184,7 +190,12 @@ impl<'a> Cells<'a> {
         let blocks = &self.subject.device.blocks;
         let kind = blocks.kind[block.index()];
         let size = blocks.kinds[kind.index()].size;
-        if block.0 < blocks.n_preexisting {
+        let preexisting = block.0 < blocks.n_preexisting;
+        if let Some(categories) = self.subject.categories {
+            let key = (kind, preexisting, categories.get(block));
+            return self.of_category.entry(key).or_default().add(size);
+        }
+        if preexisting {
             return self.preexisting[kind.index()].add(size);
         }
         let forward = self.forwards.of(block);
@@ -201,6 +212,7 @@ impl<'a> Cells<'a> {
                 kind: KindIdx(kind as u32),
                 preexisting,
                 forward: StackIdx::NONE,
+                category: None,
                 tally,
             })
         };
@@ -212,8 +224,21 @@ impl<'a> Cells<'a> {
             kind,
             preexisting: false,
             forward,
+            category: None,
             tally,
         }));
+        let mut of_category: Vec<_> = self.of_category.into_iter().collect();
+        of_category.sort_unstable_by_key(|(key, _)| *key);
+        let told_apart = of_category.into_iter();
+        all.extend(
+            told_apart.map(|((kind, preexisting, category), tally)| Cell {
+                kind,
+                preexisting,
+                forward: StackIdx::NONE,
+                category: Some(category),
+                tally,
+            }),
+        );
         all
     }
 }

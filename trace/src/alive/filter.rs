@@ -2,6 +2,7 @@
 
 use super::cells::Forwards;
 use super::{Cell, Dimension, Grouping, Subject, Tally};
+use crate::categories::Category;
 use crate::leaks::site::{self, SiteKey};
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
@@ -275,7 +276,7 @@ struct Members<'a> {
     forwards: Forwards<'a>,
     subject: Subject<'a>,
     key: &'a str,
-    known: FxHashMap<(KindIdx, bool, StackIdx), bool>,
+    known: FxHashMap<(KindIdx, bool, StackIdx, Option<Category>), bool>,
 }
 
 impl<'a> Members<'a> {
@@ -290,17 +291,15 @@ impl<'a> Members<'a> {
     }
 
     fn has(&mut self, block: BlockIdx) -> bool {
-        let blocks = &self.subject.device.blocks;
         let forward = match self.grouping.by().is_place() {
             true => self.forwards.of(block),
             false => StackIdx::NONE,
         };
-        let kind = blocks.kind[block.index()];
-        let preexisting = block.0 < blocks.n_preexisting;
+        let cell = Cell::of_one(self.subject, block, forward);
         let (grouping, key) = (&mut self.grouping, self.key);
-        let known = self.known.entry((kind, preexisting, forward));
-        *known.or_insert_with(|| {
-            let group = grouping.group_of(&Cell::of_one(kind, preexisting, forward));
+        let alike = (cell.kind, cell.preexisting, forward, cell.category);
+        *self.known.entry(alike).or_insert_with(|| {
+            let group = grouping.group_of(&cell);
             grouping.labels[group as usize].key == key
         })
     }

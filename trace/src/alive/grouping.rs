@@ -1,6 +1,7 @@
 //! What a group stands for: a stack, a module, a file, a function, a category, a stream, a pool.
 
 use super::{Cell, Tally};
+use crate::categories::{Category, is_recorded};
 use crate::leaks::site::{self, SiteKey};
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
 use crate::tiles::{FROM_BEFORE, frame_label, stack_label};
@@ -25,7 +26,7 @@ pub enum Dimension {
     File,
     /// Its function.
     Function,
-    /// What it is for: as recorded, else by where it was allocated.
+    /// What it is for ([`crate::categories`]): as recorded, else inferred.
     Category,
     /// The stream.
     Stream,
@@ -160,23 +161,25 @@ impl<'a> Grouping<'a> {
         if group == next {
             self.labels.push(label);
         }
+        if self.by == Dimension::Category {
+            self.labels[group as usize].inferred |= self.is_category_inferred(cell, kind);
+        }
         if by_stack {
             self.of_stack.insert((stack, inferred), group);
         }
         group
     }
 
+    /// What was there before is a fact; the recorder may have noted what the rest is for.
+    fn is_category_inferred(&self, cell: &Cell, kind: &BlockKind) -> bool {
+        cell.category != Some(Category::Before) && !is_recorded(self.stacks, kind)
+    }
+
     fn label(&self, cell: &Cell, kind: &BlockKind, stack: StackIdx, inferred: bool) -> Label {
         let (key, text) = match self.by {
             Dimension::Category => {
-                let (text, inferred) = category(self.stacks, kind, cell.preexisting);
-                let label = Label {
-                    key: text.to_owned(),
-                    text: text.to_owned(),
-                    stack: StackIdx::NONE,
-                    inferred,
-                };
-                return label;
+                let category = cell.category.unwrap_or(Category::Unknown);
+                (category.name().to_owned(), category.label().to_owned())
             }
             Dimension::Stream => stream_label(kind.stream),
             by if by.is_place() && by != Dimension::Site && is_from_before(cell, stack) => {
@@ -259,29 +262,6 @@ pub(super) fn module_name(file: &str) -> String {
 fn function_label(stacks: &Stacks, frame: Frame) -> String {
     let function = Frame { line: 0, ..frame };
     frame_label(stacks, function)
-}
-
-/// What a block is for: as recorded in its metadata; else, inferred from where it was allocated,
-/// with `true`.
-pub fn category<'a>(stacks: &'a Stacks, kind: &BlockKind, preexisting: bool) -> (&'a str, bool) {
-    if let Some(recorded) = kind.metadata {
-        return (stacks.str(recorded), false);
-    }
-    if preexisting {
-        return (FROM_BEFORE, false);
-    }
-    let stack = kind.alloc_stack;
-    let mut frames = stacks.frames(stack).iter().map(|&f| stacks.frame(f));
-    let inferred = match () {
-        () if site::is_in_optimizer(stacks, stack) => "optimizer",
-        () if site::has_python(stacks, stack) => "forward and loop",
-        // Autograd's threads have no Python stack, where the rest of the program has.
-        () if frames.any(|f| stacks.str(f.name).contains("autograd")) => "backward",
-        () if stack != StackIdx::NONE => "other code",
-        () if stacks.len() > 1 => "backward",
-        () => "no stack recorded",
-    };
-    (inferred, true)
 }
 
 fn stream_label(stream: u64) -> (String, String) {

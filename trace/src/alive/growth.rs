@@ -2,6 +2,7 @@
 
 use super::cells::Forwards;
 use super::{Cell, Dimension, Grouping, Label, Subject};
+use crate::categories::Category;
 use crate::leaks::site::SiteKey;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::tiles::stack_label;
@@ -138,7 +139,8 @@ fn levels(
             Dimension::Site => StackIdx::NONE,
             _ => forward,
         };
-        let group = groups.find(grouping, Cell::of_one(kind, preexisting, told_apart));
+        let cell = Cell::of_one(subject, BlockIdx(block as u32), told_apart);
+        let group = groups.find(grouping, cell);
         if grouping.by() == Dimension::Site && !forwards.has_stack(kind) {
             let of_group = inferred.entry(group).or_default();
             *of_group.entry(forward).or_default() += 1;
@@ -196,6 +198,7 @@ struct GroupOf {
     /// Per kind, of what was there before the recording and of the rest.
     recorded: [Vec<u32>; 2],
     inferred: FxHashMap<(KindIdx, StackIdx), u32>,
+    of_category: FxHashMap<(KindIdx, Category), u32>,
 }
 
 impl GroupOf {
@@ -203,13 +206,20 @@ impl GroupOf {
         GroupOf {
             recorded: [vec![u32::MAX; kinds], vec![u32::MAX; kinds]],
             inferred: FxHashMap::default(),
+            of_category: FxHashMap::default(),
         }
     }
 
     fn find(&mut self, grouping: &mut Grouping<'_>, cell: Cell) -> usize {
-        let group = match cell.forward {
-            StackIdx::NONE => &mut self.recorded[usize::from(cell.preexisting)][cell.kind.index()],
-            forward => self
+        let group = match (cell.category, cell.forward) {
+            (Some(category), _) => self
+                .of_category
+                .entry((cell.kind, category))
+                .or_insert(u32::MAX),
+            (None, StackIdx::NONE) => {
+                &mut self.recorded[usize::from(cell.preexisting)][cell.kind.index()]
+            }
+            (None, forward) => self
                 .inferred
                 .entry((cell.kind, forward))
                 .or_insert(u32::MAX),

@@ -16,10 +16,11 @@ mod tree;
 
 pub use cells::{Cell, Tally, alive, came, passed, went};
 pub use filter::{BadFilter, Filter, Order, Page, Place, age, select};
-pub use grouping::{Dimension, Grouping, Label, UnknownDimension, category};
+pub use grouping::{Dimension, Grouping, Label, UnknownDimension};
 pub use growth::{Band, Growth, growth, moments};
 pub use tree::{Node, Tree};
 
+use crate::categories::Categories;
 use crate::intervals::LiveIndex;
 use crate::stacks::Stacks;
 use crate::trace::DeviceTrace;
@@ -33,4 +34,6 @@ pub struct Subject<'a> {
     pub stacks: &'a Stacks,
     /// The index of its blocks.
     pub live: &'a LiveIndex,
+    /// What its blocks are for; only [`Dimension::Category`] asks, and tells them apart by it.
+    pub categories: Option<&'a Categories>,
 }

@@ -1,6 +1,7 @@
 //! Every answer against the obvious way to get it.
 
 use super::*;
+use crate::categories::Categories;
 use crate::span::Span;
 use crate::testing::{TraceBuilder, arbitrary, block_of, trace, training_run};
 use crate::trace::{BlockIdx, BlockKind, Series, Step, Trace};
@@ -184,12 +185,17 @@ proptest! {
         let device = &trace.devices[0];
         prop_assume!(!device.events.is_empty());
         let live = LiveIndex::new(&device.blocks);
-        let subject = Subject { device, stacks: &trace.stacks, live: &live };
+        let subject = Subject { device, stacks: &trace.stacks, live: &live, categories: None };
         let last = device.events.len() - 1;
         let (from, to) = (at.min(last), at.saturating_add(len).min(last));
         check_moment(subject, from);
         check_change(subject, from, to);
-        check_growth(subject, Dimension::ALL[by], top);
+        let categories = Categories::of(device, &trace.stacks);
+        let known = Subject { categories: Some(&categories), ..subject };
+        check_moment(known, from);
+        check_change(known, from, to);
+        let by = Dimension::ALL[by];
+        check_growth(if by == Dimension::Category { known } else { subject }, by, top);
     }
 
     #[test]
@@ -206,7 +212,7 @@ proptest! {
         let device = &trace.devices[0];
         prop_assume!(!device.events.is_empty());
         let live = LiveIndex::new(&device.blocks);
-        let subject = Subject { device, stacks: &trace.stacks, live: &live };
+        let subject = Subject { device, stacks: &trace.stacks, live: &live, categories: None };
         let last = device.events.len() - 1;
         check_filter(subject, &Filter {
             text: text.to_owned(),
@@ -231,9 +237,15 @@ fn a_training_run_is_told_apart_by_every_dimension() {
         device,
         stacks: &trace.stacks,
         live: &live,
+        categories: None,
     };
     let last = EventIdx(device.events.len() - 1);
+    let categories = Categories::of(device, &trace.stacks);
     let names = |by| {
+        let subject = Subject {
+            categories: (by == Dimension::Category).then_some(&categories),
+            ..subject
+        };
         let cells = alive(subject, last);
         let mut grouping = Grouping::new(device, &trace.stacks, by);
         let groups = grouping.sum(&cells);
@@ -246,7 +258,7 @@ fn a_training_run_is_told_apart_by_every_dimension() {
     assert_eq!(names(Dimension::Stream), ["stream 0"]);
     assert_eq!(
         names(Dimension::Category),
-        ["from before the recording", "forward and loop"]
+        ["from before the recording", "unknown"]
     );
 }
 
@@ -277,6 +289,7 @@ fn a_band_without_a_stack_is_called_by_its_forward_operation() {
         device,
         stacks: &trace.stacks,
         live: &live,
+        categories: None,
     };
     let moments = moments(subject);
     let bands = |by| {
@@ -318,6 +331,7 @@ fn steps_are_needed_only_where_they_are_asked_for() {
         device,
         stacks: &trace.stacks,
         live: &live,
+        categories: None,
     };
     let aged = Filter {
         min_age: Some(1),

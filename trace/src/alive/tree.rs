@@ -4,7 +4,8 @@
 //! not handed out: their bytes stay in their parent.
 
 use super::grouping::{module_name, no_stack_of};
-use super::{Cell, Dimension, Tally, category};
+use super::{Cell, Dimension, Tally};
+use crate::categories::Category;
 use crate::leaks::site;
 use crate::stacks::{FxHashMap, StackIdx, Stacks, fx_hash};
 use crate::tiles::{FROM_BEFORE, frame_label};
@@ -140,7 +141,10 @@ fn path(
         false => kind.alloc_stack,
     };
     let mut path = match by {
-        Dimension::Category => vec![category(stacks, kind, cell.preexisting).0.to_owned()],
+        Dimension::Category => {
+            let category = cell.category.unwrap_or(Category::Unknown);
+            vec![category.label().to_owned()]
+        }
         Dimension::Stream => vec![match kind.stream {
             0 => "default stream".to_owned(),
             stream => format!("stream {stream:#x}"),

@@ -25,7 +25,7 @@ mod survey;
 mod tests;
 
 use crate::stacks::Stacks;
-use crate::trace::{BlockIdx, DeviceTrace};
+use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
 use serde::{Deserialize, Serialize};
 
@@ -187,8 +187,8 @@ fn was_pending(device: &DeviceTrace, index: usize) -> bool {
         && first != Some((&Action::FreeRequested, &(index as u32)))
 }
 
-/// Whether the recorder itself noted what a block is.
-pub fn is_recorded(device: &DeviceTrace, stacks: &Stacks, block: BlockIdx) -> bool {
-    let metadata = device.blocks.kind(block).metadata;
-    metadata.is_some_and(|text| Category::recorded(stacks.str(text)).is_some())
+/// Whether the recorder itself noted what blocks of a kind are for.
+pub fn is_recorded(stacks: &Stacks, kind: &BlockKind) -> bool {
+    let recorded = |text| Category::recorded(stacks.str(text)).is_some();
+    kind.metadata.is_some_and(recorded)
 }

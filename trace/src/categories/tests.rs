@@ -219,13 +219,13 @@ fn what_the_recorder_noted_is_not_inferred() {
     let device = &trace.devices[0];
     let categories = Categories::of(device, &trace.stacks);
     assert_eq!(categories.get(noted), Category::OptimizerState);
-    assert!(is_recorded(device, &trace.stacks, noted));
+    assert!(is_recorded(&trace.stacks, device.blocks.kind(noted)));
     assert_eq!(
         categories.get(other),
         Category::Unknown,
         "there is no stack"
     );
-    assert!(!is_recorded(device, &trace.stacks, other));
+    assert!(!is_recorded(&trace.stacks, device.blocks.kind(other)));
 }
 
 proptest::proptest! {
