@@ -1,177 +1,23 @@
-//! May this change be merged? Pass, regression, or cannot tell, and one sentence that says why.
-//!
-//! Judged is *allocated*, and whether it leaks; *reserved* is only warned about, since it differs
-//! by several per cent between runs of one program.
-//!
-//! | question | a regression when |
-//! |---|---|
-//! | out of memory? | it is, and the baseline is not, or only later |
-//! | a higher peak? | by more than the limit, over the steps that both runs have |
-//! | with steps of varying work? | a step needs more than the baseline's steps of equal work |
-//! | a leak? | where the baseline has none, or faster |
-//! | faster growth? | by more than the limit and both errors, unless what grows is bounded |
-//!
-//! One pass against another is judged by the peaks of its phases and of the whole; it cannot tell
-//! where one holds a phase that the other does not.
-//!
-//! It cannot tell when a ring wrapped, so that its peak is a lower bound, or when there are too few
-//! steps to see a leak.
-//!
-//! Two runs that agree in every step and at every site pass even where one alone would be too
-//! short to judge: whatever they do, they do the same.
+//! The questions that the gate asks of a difference, one after another.
 
-use super::headline::signed;
-use super::pass::{self, PhaseDelta};
-use super::{Difference, LeakChange, Leaks, noise};
+use super::{Finding, Limits, Weight};
+use crate::compare::headline::signed;
+use crate::compare::pass::{self, PhaseDelta};
+use crate::compare::{Difference, LeakChange, Leaks, noise, rate_tolerance};
 use crate::leaks::Verdict;
 use crate::phases::Phase;
 use crate::trace::Series;
 use crate::units::Bytes;
-use serde::{Deserialize, Serialize};
 
-/// How much more is allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Allowance {
-    /// A share of the baseline: 0.02 is 2 %.
-    Share(f64),
-    /// Bytes.
-    Bytes(Bytes),
-}
-
-impl Allowance {
-    fn of(self, base: Bytes) -> u64 {
-        match self {
-            Allowance::Share(share) => (base.0 as f64 * share) as u64,
-            Allowance::Bytes(bytes) => bytes.0,
-        }
-    }
-}
-
-/// What is allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Growth of the peak of *allocated*.
-    pub peak_growth: Allowance,
-    /// Growth per step beyond that of the baseline.
-    pub step_growth: Bytes,
-}
-
-impl Default for Limits {
-    /// 2 % of the peak, 1 MiB a step.
-    fn default() -> Limits {
-        Limits {
-            peak_growth: Allowance::Share(0.02),
-            step_growth: Bytes::mib(1),
-        }
-    }
-}
-
-/// The answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum Outcome {
-    /// Nothing got worse by more than is allowed.
-    Pass,
-    /// Something did.
-    Regression,
-    /// The data do not say.
-    CannotTell,
-}
-
-/// What a finding means for the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum Weight {
-    /// It makes a regression.
-    Fail,
-    /// It forbids a verdict.
-    Unknown,
-    /// It is worth a look.
-    Warn,
-    /// It is said for completeness.
-    Note,
-}
-
-/// One thing that was found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Finding {
-    /// What it means for the answer.
-    pub weight: Weight,
-    /// Stable code, such as `peak`.
-    pub code: String,
-    /// One sentence.
-    pub detail: String,
-}
-
-/// The answer and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Verdicts {
-    /// The answer.
-    pub outcome: Outcome,
-    /// Why, in one sentence.
-    pub reason: String,
-    /// All that was found, the most serious first.
-    pub findings: Vec<Finding>,
-}
-
-/// Judges the differences of all devices.
-pub fn gate(differences: &[Difference], limits: &Limits) -> Verdicts {
-    let mut findings: Vec<Finding> = Vec::new();
-    for difference in differences {
-        let mut judge = Judge {
-            difference,
-            limits,
-            findings: Vec::new(),
-        };
-        judge.all();
-        let device = difference.new.device;
-        let several = differences.len() > 1;
-        findings.extend(judge.findings.into_iter().map(|finding| match several {
-            true => Finding {
-                detail: format!("device {device}: {}", finding.detail),
-                ..finding
-            },
-            false => finding,
-        }));
-    }
-    if differences.is_empty() {
-        findings.push(Finding {
-            weight: Weight::Unknown,
-            code: "no_devices".to_owned(),
-            detail: "there is no device in both runs that holds memory or events".to_owned(),
-        });
-    }
-    findings.sort_by_key(|finding| finding.weight);
-    let outcome = match findings.first().map(|finding| finding.weight) {
-        Some(Weight::Fail) => Outcome::Regression,
-        Some(Weight::Unknown) => Outcome::CannotTell,
-        _ => Outcome::Pass,
+/// Everything that is found in the difference of a device.
+pub(super) fn findings(difference: &Difference, limits: &Limits) -> Vec<Finding> {
+    let mut judge = Judge {
+        difference,
+        limits,
+        findings: Vec::new(),
     };
-    Verdicts {
-        outcome,
-        reason: reason(outcome, &findings, differences),
-        findings,
-    }
-}
-
-fn reason(outcome: Outcome, findings: &[Finding], differences: &[Difference]) -> String {
-    let of = |weight: Weight| -> Vec<&str> {
-        let chosen = findings.iter().filter(|finding| finding.weight == weight);
-        chosen.map(|finding| finding.detail.as_str()).collect()
-    };
-    match outcome {
-        Outcome::Regression => of(Weight::Fail).join("; "),
-        Outcome::CannotTell => of(Weight::Unknown).join("; "),
-        Outcome::Pass => {
-            let headline = super::foremost(differences).map(|at| &differences[at].headline);
-            headline.cloned().unwrap_or_default()
-        }
-    }
+    judge.all();
+    judge.findings
 }
 
 struct Judge<'a> {
@@ -420,7 +266,7 @@ impl Judge<'_> {
             .iter()
             .filter(|place| !place.in_both && !place.known);
         let rate: f64 = fresh.clone().map(|place| place.rate).sum();
-        if rate > super::rate_tolerance(base, new) && self.difference.leaks == LeakChange::Same {
+        if rate > rate_tolerance(base, new) && self.difference.leaks == LeakChange::Same {
             let name = fresh
                 .map(|place| place.place.name.as_str())
                 .next()
