@@ -38,8 +38,21 @@ fn fresh(n: u64) -> Vec<u8> {
     packed
 }
 
-/// One change; `None` when the server died meanwhile.
-fn change(server: &Server, n: u64, told: &Mutex<Acknowledged>, chance: &mut Chance) -> Option<()> {
+/// Clients that change things at the same time.
+const CLIENTS: u64 = 3;
+
+/// Whether a client may rename a run: of two names on their way at once nobody knows the last.
+fn may_rename(client: u64, run: &str) -> bool {
+    run.bytes().map(u64::from).sum::<u64>() % CLIENTS == client
+}
+
+/// One change of a client; `None` when the server died meanwhile.
+fn change(
+    server: &Server,
+    (client, n): (u64, u64),
+    told: &Mutex<Acknowledged>,
+    chance: &mut Chance,
+) -> Option<()> {
     let pick = |list: Vec<String>, chance: &mut Chance| {
         let at = chance.below(list.len().max(1) as u64) as usize;
         list.get(at).cloned()
@@ -53,7 +66,7 @@ fn change(server: &Server, n: u64, told: &Mutex<Acknowledged>, chance: &mut Chan
             let run = answer.json()["run"]["id"].as_str().unwrap().to_owned();
             told.lock().unwrap().runs.insert(run, name);
         }
-        (3..=5, Some(run)) => {
+        (3..=5, Some(run)) if may_rename(client, &run) => {
             let name = format!("name {n}");
             let unsure = |told: &Mutex<Acknowledged>| {
                 let mut told = told.lock().unwrap();
@@ -72,7 +85,7 @@ fn change(server: &Server, n: u64, told: &Mutex<Acknowledged>, chance: &mut Chan
             told.unsure.remove(&run);
             told.runs.insert(run, name);
         }
-        (6..=7, Some(run)) => {
+        (3..=7, Some(run)) => {
             let made = server.try_send("POST", "/api/shares", Some(new_share(&run).as_bytes()))?;
             let made = made.expect(201).json();
             let secret = made["url"]
@@ -196,13 +209,13 @@ fn one_round(data: &Path, round: u64, mut told: Acknowledged, chance: &mut Chanc
     let told = Mutex::new(told);
     let moment = Duration::from_millis(chance.below(700));
     std::thread::scope(|scope| {
-        for client in 0..3 {
+        for client in 0..CLIENTS {
             let (server, told) = (&server, &told);
             let mut chance = Chance(1 + round * 31 + client);
             scope.spawn(move || {
                 for turn in 0..200 {
                     let n = round * 1000 + client * 200 + turn;
-                    if change(server, n, told, &mut chance).is_none() {
+                    if change(server, (client, n), told, &mut chance).is_none() {
                         return;
                     }
                 }
