@@ -3,6 +3,7 @@
 use crate::access::Gate;
 use crate::bench::Benches;
 use crate::blobs::{BlobError, Blobs, Claim, Owner, Ownership};
+use crate::budget::Budget;
 use crate::cards::CardShelf;
 use crate::clients::Quota;
 use crate::clock::now_ms;
@@ -150,8 +151,8 @@ impl App {
         blobs: Blobs,
         locks: (DataLock, Ownership),
     ) -> Result<App, StoreError> {
-        let cache = usize::try_from(config.cache.get()).unwrap_or(usize::MAX);
-        let pictures = Pictures::new(store.clone(), cache);
+        let budget = Budget::new(config.memory);
+        let pictures = Pictures::new(store.clone(), &budget, config.cache);
         let events = broadcast::Sender::new(EVENTS_KEPT);
         let limits = UploadLimits {
             upload: config.upload_limit,
@@ -164,7 +165,7 @@ impl App {
             events.clone(),
             describe,
             limits,
-            &config.clients,
+            (&config.clients, &budget),
         );
         let benches = Benches::new(
             store.clone(),

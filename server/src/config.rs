@@ -22,7 +22,9 @@ pub struct Config {
     pub upload_limit: Bytes,
     /// What must stay free on the disk.
     pub keep_free: Bytes,
-    /// Memory for decoded traces.
+    /// Memory for all that grows with what people send and ask.
+    pub memory: Bytes,
+    /// Memory for decoded traces that nobody uses at the moment, out of that.
     pub cache: Bytes,
     /// zstd level at which blobs are packed again when the server is idle; `None`: they are not.
     pub repack_level: Option<i32>,
@@ -46,6 +48,7 @@ impl Config {
             token: None,
             upload_limit: Bytes::gib(8),
             keep_free: Bytes::mib(256),
+            memory: Bytes::gib(1),
             cache: Bytes::mib(384),
             repack_level: None,
             bench: BenchSettings::default(),

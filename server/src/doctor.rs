@@ -3,6 +3,7 @@
 
 use crate::app::{DATABASE, DataLock, OpenError, lock, open_blobs, owner_of};
 use crate::blobs::{BlobError, Blobs, Claim, Ownership};
+use crate::budget::Budget;
 use crate::clock::now_ms;
 use crate::config::Config;
 use crate::http::error::describe;
@@ -178,7 +179,7 @@ impl Repair {
         let blobs = open_blobs(config)?;
         let owner = owner_of(&config.data, &store);
         let ownership = blobs.claim(&owner, Claim::TakeOver).await?;
-        let cache = usize::try_from(config.cache.get()).unwrap_or(usize::MAX);
+        let budget = Budget::new(config.memory);
         let limits = UploadLimits {
             upload: config.upload_limit,
             keep_free: config.keep_free,
@@ -186,11 +187,11 @@ impl Repair {
         let uploads = Uploads::new(
             store.clone(),
             blobs,
-            Pictures::new(store.clone(), cache),
+            Pictures::new(store.clone(), &budget, config.cache),
             broadcast::Sender::new(1),
             describe,
             limits,
-            &config.clients,
+            (&config.clients, &budget),
         );
         Ok(Repair {
             store,

@@ -1,5 +1,6 @@
 //! Small facts of a trace: what `inspect` prints and what the database keeps as rows.
 
+use trace::oom::MAX_FAILURES;
 use trace::pyramid::BASE_EVENTS;
 use trace::trace::{Action, DeviceTrace, Fidelity, OtherEvent, Series, SeriesSummary};
 use trace::trace::{Step, StepSource};
@@ -79,11 +80,13 @@ impl DeviceFacts {
     }
 }
 
-/// Failed allocations of a device.
+/// The last failed allocations of a device.
 pub fn ooms(device: &DeviceTrace) -> Vec<OomFact> {
     let events = &device.events;
     let rows = events.action.iter().zip(&events.target).enumerate();
-    rows.filter(|&(_, (&action, _))| action == Action::Oom)
+    let mut last: Vec<OomFact> = rows
+        .rev()
+        .filter(|&(_, (&action, _))| action == Action::Oom)
         .filter_map(|(event, (_, &target))| {
             let OtherEvent {
                 addr_or_free, size, ..
@@ -94,7 +97,10 @@ pub fn ooms(device: &DeviceTrace) -> Vec<OomFact> {
                 device_free: Bytes(addr_or_free),
             })
         })
-        .collect()
+        .take(MAX_FAILURES)
+        .collect();
+    last.reverse();
+    last
 }
 
 fn time_span(device: &DeviceTrace) -> Option<(Micros, Micros)> {

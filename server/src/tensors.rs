@@ -258,7 +258,8 @@ mod tests {
         recording.write_pickle(&mut pickle).unwrap();
         let snapshot = crate::ingest::parse([pickle].iter(), &AtomicU64::new(0)).unwrap();
         let trace = trace::replay::run(snapshot);
-        let decoded = crate::pictures::Decoded::new(trace);
+        let budget = crate::budget::Budget::new(trace::units::Bytes::mib(1));
+        let decoded = crate::pictures::Decoded::new(trace, budget.nothing());
         let device = &decoded.trace.devices[0];
         let mut standing = 0;
         for block in 0..device.blocks.len() as u32 {

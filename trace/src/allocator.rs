@@ -6,6 +6,7 @@
 
 mod free_list;
 
+use crate::footprint::{of_map, of_vec_after};
 use crate::stacks::FxHashMap;
 use crate::trace::{PoolId, PoolSize};
 use free_list::FreeList;
@@ -210,7 +211,23 @@ pub struct Arena {
     /// First block of each segment or mapped range. Merging keeps the lower block, so the entry
     /// stays right for the life of the segment.
     segments: BTreeMap<u64, Slot>,
+    /// Blocks looked at in search of an address.
+    searched: u64,
+    /// Blocks by address, once the search has cost more than keeping this does.
+    by_address: Option<BTreeMap<u64, Slot>>,
 }
+
+/// Blocks looked at in search of an address before an index is kept. Real traces come nowhere near;
+/// of a hostile one every allocation may lie where the rules do not put it.
+const SEARCH_BEFORE_INDEX: u64 = 30_000_000;
+
+/// Bytes of the smallest free list.
+const PER_LIST: usize = 256;
+
+/// Expandable blocks that best fit weighs against each other, and segments looked at for each: in a
+/// real trace the mapped ranges of a pool lie next to each other.
+const EXPANDABLE_WEIGHED: usize = 64;
+const SEGMENTS_BEHIND: usize = 64;
 
 impl Arena {
     /// An arena without segments.
@@ -222,6 +239,8 @@ impl Arena {
             pools: Vec::new(),
             pool_ids: FxHashMap::default(),
             segments: BTreeMap::new(),
+            searched: 0,
+            by_address: None,
         }
     }
 
@@ -271,7 +290,7 @@ impl Arena {
     }
 
     fn insert(&mut self, block: Block) -> Slot {
-        match self.vacant.pop() {
+        let slot = match self.vacant.pop() {
             Some(slot) => {
                 *self.block_mut(slot) = block;
                 slot
@@ -281,7 +300,11 @@ impl Arena {
                 self.blocks.push(block);
                 slot
             }
+        };
+        if let Some(index) = &mut self.by_address {
+            index.insert(block.addr, slot);
         }
+        slot
     }
 
     fn list(&mut self, slot: Slot) {
@@ -332,6 +355,7 @@ impl Arena {
     }
 
     fn vacate(&mut self, slot: Slot) {
+        self.leave_index(slot);
         self.block_mut(slot).state = State::Vacant;
         self.vacant.push(slot);
     }
@@ -340,19 +364,12 @@ impl Arena {
     /// of the same pool.
     pub fn map(&mut self, key: PoolKey, addr: u64, size: u64) -> Slot {
         let pool = self.pool_id(key);
-        let mut below = Slot::NONE;
-        let mut above = Slot::NONE;
-        // Mapping is rare (each time the high-water mark rises), so a scan is fine.
-        for (index, block) in self.blocks.iter().enumerate() {
-            if block.state == State::Vacant || block.pool != pool {
-                continue;
-            }
-            if block.addr + block.size == addr {
-                below = Slot(index as u32);
-            } else if block.addr == addr + size {
-                above = Slot(index as u32);
-            }
-        }
+        let below = self.block_where(addr.checked_sub(1), |b| b.addr + b.size == addr);
+        let above = self.block_where(addr.checked_add(size), |b| b.addr == addr + size);
+        let [below, above] = [below, above].map(|found| {
+            let joins = found.filter(|&slot| self.block(slot).pool == pool);
+            joins.unwrap_or(Slot::NONE)
+        });
         let slot = self.add_segment(key, addr, size);
         self.block_mut(slot).expandable = true;
         if above != Slot::NONE {
@@ -447,7 +464,7 @@ impl Arena {
         let mut fits = free.fits(rounded);
         let mut best = fits.next()?;
         let mut room = self.room(best);
-        for next in fits {
+        for next in fits.take(EXPANDABLE_WEIGHED) {
             let more = self.room(next);
             if !self.block(best).expandable || more >= room {
                 break;
@@ -466,7 +483,7 @@ impl Arena {
             return block.size;
         }
         let end = block.addr + block.size;
-        let mut later = self.segments.range(end..);
+        let mut later = self.segments.range(end..).take(SEGMENTS_BEHIND);
         let next = later.find(|(_, first)| {
             let first = self.block(**first);
             first.pool == block.pool && first.expandable
@@ -474,15 +491,56 @@ impl Arena {
         block.size + next.map_or(ALL_THE_REST, |(base, _)| base - end)
     }
 
-    /// The free block that holds `addr`: a scan, for addresses the rules did not predict.
-    pub fn free_block_at(&self, addr: u64) -> Option<Slot> {
-        let holds = |block: &Block| {
+    /// The free block that holds `addr`, for addresses the rules did not predict.
+    pub fn free_block_at(&mut self, addr: u64) -> Option<Slot> {
+        self.block_where(Some(addr), |block| {
             block.state == State::Free && block.addr <= addr && addr < block.addr + block.size
-        };
-        self.blocks
-            .iter()
-            .position(holds)
-            .map(|index| Slot(index as u32))
+        })
+    }
+
+    /// The block for which `is` holds, which only one that holds `addr` can: a scan, as long as
+    /// scans are rare.
+    fn block_where(&mut self, addr: Option<u64>, is: impl Fn(&Block) -> bool) -> Option<Slot> {
+        let addr = addr?;
+        if let Some(index) = &self.by_address {
+            let (_, &slot) = index.range(..=addr).next_back()?;
+            return is(self.block(slot)).then_some(slot);
+        }
+        let live = |block: &Block| block.state != State::Vacant && is(block);
+        let found = self.blocks.iter().position(live);
+        self.searched += found.unwrap_or(self.blocks.len()) as u64;
+        if self.searched > SEARCH_BEFORE_INDEX {
+            self.keep_index();
+        }
+        found.map(|index| Slot(index as u32))
+    }
+
+    fn keep_index(&mut self) {
+        let blocks = self.blocks.iter().enumerate();
+        let live = blocks.filter(|(_, block)| block.state != State::Vacant);
+        let index = live.map(|(at, block)| (block.addr, Slot(at as u32)));
+        self.by_address = Some(index.collect());
+    }
+
+    /// Of blocks that claim the same address the last one is in the index.
+    fn leave_index(&mut self, slot: Slot) {
+        let addr = self.block(slot).addr;
+        if let Some(index) = &mut self.by_address
+            && index.get(&addr) == Some(&slot)
+        {
+            index.remove(&addr);
+        }
+    }
+
+    /// Bytes of memory held, about, after so many more blocks were made.
+    pub fn heap_bytes_after(&self, more: usize) -> usize {
+        let blocks = of_vec_after(&self.blocks, more);
+        let index = self.by_address.as_ref().map_or(0, BTreeMap::len);
+        // A free list holds a block in three words, in runs that are half full.
+        let lists = blocks / size_of::<Block>() * 48 + self.pools.len() * PER_LIST;
+        // A table that is full moves: it is there twice then.
+        let pools = of_vec_after(&self.pools, more) + 3 * of_map(&self.pool_ids);
+        blocks + lists + pools + (self.segments.len() + index) * 32
     }
 
     /// The used block that ends where `slot` begins, in the same segment.
@@ -536,10 +594,15 @@ impl Arena {
     pub fn grow_used(&mut self, used: Slot, bytes: u64) {
         let free = self.block(used).next;
         self.unlist(free);
+        self.leave_index(free);
         self.block_mut(used).size += bytes;
         let above = self.block_mut(free);
         above.addr += bytes;
         above.size -= bytes;
+        let addr = above.addr;
+        if let Some(index) = &mut self.by_address {
+            index.insert(addr, free);
+        }
         self.list(free);
     }
 

@@ -9,9 +9,10 @@
 pub mod alive;
 pub mod allocator;
 pub mod categories;
-mod clip;
+pub mod clip;
 pub mod code;
 pub mod compare;
+pub(crate) mod footprint;
 pub mod forward;
 pub mod growth;
 pub mod intervals;
@@ -35,3 +36,4 @@ pub mod time;
 pub mod trace;
 pub mod units;
 pub mod varint;
+pub mod watch;

@@ -36,11 +36,16 @@ impl Failure {
     }
 }
 
-/// The failed allocations of a device, in order.
+/// Failed allocations that are told of a device, the last ones.
+pub const MAX_FAILURES: usize = 256;
+
+/// The last failed allocations of a device, in order.
 pub fn failures(device: &DeviceTrace) -> Vec<Failure> {
     let events = &device.events;
     let rows = events.action.iter().zip(&events.target).enumerate();
-    rows.filter(|&(_, (&action, _))| action == Action::Oom)
+    let mut last: Vec<Failure> = rows
+        .rev()
+        .filter(|&(_, (&action, _))| action == Action::Oom)
         .filter_map(|(event, (_, &target))| {
             let row = events.others.get(target as usize)?;
             let event = EventIdx(event as u32);
@@ -58,7 +63,10 @@ pub fn failures(device: &DeviceTrace) -> Vec<Failure> {
                 stack: row.stack,
             })
         })
-        .collect()
+        .take(MAX_FAILURES)
+        .collect();
+    last.reverse();
+    last
 }
 
 /// What was allocated when it failed, by category.

@@ -7,6 +7,7 @@
 //! Each base bucket also remembers its *peak*: the first event at which allocated is highest, and
 //! the active level there. That is where the mountain is sampled.
 
+use crate::footprint::of_vec;
 use crate::tiles::Extent;
 use crate::trace::{Levels, Series};
 use crate::units::{Bytes, EventIdx};
@@ -256,8 +257,8 @@ impl Pyramid {
 
     /// Bytes of memory held.
     pub fn heap_bytes(&self) -> usize {
-        let buckets: usize = self.layers.iter().map(Vec::len).sum();
-        buckets * size_of::<Bucket>() + self.peak_offset.len() * (1 + size_of::<Bytes>())
+        let layers: usize = self.layers.iter().map(of_vec).sum();
+        layers + of_vec(&self.peak_offset) + of_vec(&self.peak_active)
     }
 
     fn build_upper_layers(&mut self) {

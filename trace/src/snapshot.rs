@@ -1,5 +1,6 @@
 //! The snapshot as the file has it, in columns: what the reader makes and replay consumes.
 
+use crate::footprint::of_vec;
 use crate::stacks::{StackIdx, Stacks, StrIdx};
 use crate::time::TimeColumn;
 use crate::trace::{Action, PoolId, PoolSize};
@@ -142,7 +143,28 @@ pub struct Snapshot {
     pub trailing_bytes: u64,
 }
 
+impl RawEvents {
+    /// Bytes of memory held.
+    pub fn heap_bytes(&self) -> usize {
+        of_vec(&self.kind) + of_vec(&self.addr) + self.time.heap_bytes()
+    }
+}
+
 impl Snapshot {
+    /// Bytes of memory held, but for a few small texts.
+    pub fn heap_bytes(&self) -> usize {
+        self.stacks.heap_bytes()
+            + of_vec(&self.kinds)
+            + self
+                .devices
+                .iter()
+                .map(RawEvents::heap_bytes)
+                .sum::<usize>()
+            + of_vec(&self.segments)
+            + of_vec(&self.blocks)
+            + of_vec(&self.annotations)
+    }
+
     /// Whether the file has a list of segments; an empty one says that nothing was reserved.
     pub fn has_segments(&self) -> bool {
         self.keys_seen.has(crate::reader::keys::Key::Segments)

@@ -4,6 +4,7 @@
 //! named by a dense index that is only valid inside the trace that made it.
 
 use crate::code::{self, Native};
+use crate::footprint::of_vec;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -137,6 +138,11 @@ impl Strings {
         self.ends.is_empty()
     }
 
+    /// Bytes of memory held.
+    pub fn heap_bytes(&self) -> usize {
+        self.text.capacity() + of_vec(&self.ends)
+    }
+
     /// Bytes of text in all.
     pub fn text_len(&self) -> usize {
         self.text.len()
@@ -224,6 +230,14 @@ impl Stacks {
     /// Frames of all stacks together.
     pub fn n_members(&self) -> usize {
         self.members.len()
+    }
+
+    /// Bytes of memory held.
+    pub fn heap_bytes(&self) -> usize {
+        self.strings.heap_bytes()
+            + of_vec(&self.frames)
+            + of_vec(&self.members)
+            + of_vec(&self.ends)
     }
 
     /// Adds a frame without looking for an equal one.

@@ -19,6 +19,8 @@
 //! `MiB` or `GiB`; a block is its request rounded up to 512 bytes unless `size` says otherwise. A
 //! name can be used again once its block is free. Mistakes panic with the line.
 
+pub mod bombs;
+
 use crate::pyramid::PyramidBuilder;
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
 use crate::trace::{

@@ -1,5 +1,6 @@
 //! Event times in four bytes each.
 
+use crate::footprint::of_vec;
 use crate::units::Micros;
 
 /// A column of times, stored as differences.
@@ -66,6 +67,11 @@ impl TimeColumn {
         })
     }
 
+    /// Bytes of memory held.
+    pub fn heap_bytes(&self) -> usize {
+        of_vec(&self.deltas) + of_vec(&self.anchors) + of_vec(&self.wide)
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.deltas.len()
@@ -79,11 +85,25 @@ impl TimeColumn {
     /// The first row whose time is later than `time`, given times that never decrease.
     pub fn first_after(&self, time: Micros) -> usize {
         let anchor = self.anchors.partition_point(|&t| t <= time.0);
-        let mut row = anchor.saturating_sub(1) * ANCHOR_EVERY;
-        while row < self.len() && self.get(row) <= time {
-            row += 1;
+        let first = anchor.saturating_sub(1) * ANCHOR_EVERY;
+        // The next anchor is later: were times to go back and forth, nothing beyond it would be
+        // found any better, and a hostile file would have every row looked at.
+        let rows = first..self.len().min(first + ANCHOR_EVERY);
+        let end = rows.end;
+        let mut at = self.anchors.get(first / ANCHOR_EVERY).copied();
+        for row in rows {
+            let Some(before) = at else { return row };
+            let here = if row == first {
+                before
+            } else {
+                self.after(before, row)
+            };
+            if here > time.0 {
+                return row;
+            }
+            at = Some(here);
         }
-        row
+        end
     }
 
     fn after(&self, time: i64, row: usize) -> i64 {

@@ -7,6 +7,7 @@
 //! A block counts as allocated at event `i` when `alloc <= i < free_requested`, as active when
 //! `alloc <= i < free_completed`: half-open, with the number of events as "never".
 
+use crate::footprint::{of_vec, of_vec_after};
 use crate::span::Span;
 use crate::stacks::{StackIdx, Stacks, StrIdx, dense_index};
 use crate::time::TimeColumn;
@@ -154,6 +155,24 @@ impl Blocks {
         self.alloc.is_empty()
     }
 
+    /// Bytes of memory held.
+    pub fn heap_bytes(&self) -> usize {
+        of_vec(&self.alloc)
+            + of_vec(&self.free_requested)
+            + of_vec(&self.free_completed)
+            + of_vec(&self.addr)
+            + of_vec(&self.kind)
+            + of_vec(&self.kinds)
+    }
+
+    /// Bytes of memory held after so many more rows, of which the kinds are not known yet.
+    pub(crate) fn heap_bytes_after(&self, more: usize) -> usize {
+        of_vec_after(&self.alloc, more)
+            + of_vec_after(&self.free_requested, more)
+            + of_vec_after(&self.free_completed, more)
+            + of_vec_after(&self.addr, more)
+    }
+
     /// Everything about a block but its time and address.
     pub fn kind(&self, block: BlockIdx) -> &BlockKind {
         &self.kinds[self.kind[block.index()].index()]
@@ -229,6 +248,15 @@ pub struct Events {
 }
 
 impl Events {
+    /// Bytes of memory held.
+    pub fn heap_bytes(&self) -> usize {
+        of_vec(&self.action)
+            + of_vec(&self.target)
+            + self.time.heap_bytes()
+            + of_vec(&self.segments)
+            + of_vec(&self.others)
+    }
+
     /// Number of events.
     pub fn len(&self) -> u32 {
         self.action.len() as u32
@@ -376,6 +404,27 @@ pub struct DeviceTrace {
     pub steps: Vec<Step>,
     /// Named scopes, by first event.
     pub annotations: Vec<Annotation>,
+}
+
+impl DeviceTrace {
+    /// Bytes of memory held.
+    pub fn heap_bytes(&self) -> usize {
+        let names: usize = self.steps.iter().map(|step| step.name.capacity()).sum();
+        self.events.heap_bytes()
+            + self.blocks.heap_bytes()
+            + self.pyramid.heap_bytes()
+            + of_vec(&self.steps)
+            + names
+            + of_vec(&self.annotations)
+    }
+}
+
+impl Trace {
+    /// Bytes of memory held, but for a few small texts.
+    pub fn heap_bytes(&self) -> usize {
+        let devices: usize = self.devices.iter().map(DeviceTrace::heap_bytes).sum();
+        self.stacks.heap_bytes() + devices
+    }
 }
 
 /// A finding about the data itself, shown as a badge wherever the trace is shown.

@@ -7,6 +7,7 @@ use crate::clients::limits::Share;
 use crate::clients::{ClientLimits, Pace, Proxies};
 use crate::config::{Config, Token};
 use crate::http::{Listening, serve as serve_http};
+use crate::machine;
 use crate::names::PublicUrl;
 use crate::private;
 use clap::Args;
@@ -77,7 +78,10 @@ pub struct ServeArgs {
     /// Refuse uploads that would leave less free on the disk
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     keep_free: Bytes,
-    /// Memory for decoded traces
+    /// Memory for all that grows with what people send and ask; 100 MiB come on top
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    memory: Bytes,
+    /// Memory for decoded traces that nobody looks at, out of that
     #[arg(long, value_name = "SIZE", default_value = "384MiB")]
     cache: Bytes,
     /// zstd level at which uploaded files are packed again when the server is idle; 0: they are not
@@ -102,13 +106,15 @@ pub fn serve(args: ServeArgs) -> Result<(), CliError> {
     config
         .check()
         .map_err(|error| CliError::Usage(error.to_string()))?;
+    machine::check(config.memory).map_err(|error| CliError::Usage(error.to_string()))?;
+    machine::prepare_allocator();
     start_logging();
     private::make_everything_private();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| failed("start threads", &error))?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let app = App::open(config).await?;
         let address = app.config.listen;
         let listening = Listening::on(address).await;
@@ -127,7 +133,11 @@ pub fn serve(args: ServeArgs) -> Result<(), CliError> {
         tokio::spawn(app.uploads.clone().report_unknown_blobs());
         serve_http(listening, app).await;
         Ok(())
-    })
+    });
+    // What is under way ends here, as at a power cut, and is taken up at the next start: a file
+    // that takes long to read does not hold the end up.
+    runtime.shutdown_background();
+    served
 }
 
 impl ServeArgs {
@@ -164,6 +174,7 @@ impl ServeArgs {
             clients: self.clients(),
             upload_limit: self.upload_limit,
             keep_free: self.keep_free,
+            memory: self.memory,
             cache: self.cache,
             repack_level: Some(self.repack_level).filter(|&level| level > 0),
             bench: BenchSettings {

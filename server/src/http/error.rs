@@ -2,6 +2,7 @@
 
 use crate::bench::BenchError;
 use crate::blobs::BlobError;
+use crate::budget::NoMemory;
 use crate::clients::quota::Crowd;
 use crate::clients::{Later, Refusal};
 use crate::ingest::IngestError;
@@ -145,6 +146,10 @@ impl Error {
             Error::Busy(refusal)
             | Error::Bench(BenchError::Busy(refusal))
             | Error::Ingest(IngestError::Busy(refusal)) => Some(refusal.retry),
+            Error::Ingest(IngestError::NoMemory(error))
+            | Error::Ingest(IngestError::Store(StoreError::NoMemory(error)))
+            | Error::Bench(BenchError::Store(StoreError::NoMemory(error)))
+            | Error::Store(StoreError::NoMemory(error)) => error.retry(),
             _ => None,
         }
     }
@@ -224,6 +229,12 @@ fn of_ingest(error: &IngestError) -> Kind {
             ProblemCode::BadSnapshot,
             "Not a readable snapshot",
         ),
+        IngestError::NoMemory(error) => of_memory(error),
+        IngestError::TooMuchWork { .. } => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            ProblemCode::BadSnapshot,
+            "Takes too long",
+        ),
         IngestError::TooLarge { .. } => (
             StatusCode::PAYLOAD_TOO_LARGE,
             ProblemCode::TooLarge,
@@ -270,6 +281,17 @@ fn unavailable() -> Kind {
     )
 }
 
+fn of_memory(error: &NoMemory) -> Kind {
+    match error {
+        NoMemory::TooMuch { .. } => (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            ProblemCode::TooLarge,
+            "Takes too much memory",
+        ),
+        NoMemory::Busy { .. } => of_crowd(Crowd::Everybody),
+    }
+}
+
 fn of_store(error: &StoreError) -> Kind {
     match error {
         StoreError::NotFound { .. } => not_found(),
@@ -282,6 +304,7 @@ fn of_store(error: &StoreError) -> Kind {
             "The stored run is damaged",
         ),
         StoreError::ReadOnly(_) | StoreError::Damaged { .. } => unavailable(),
+        StoreError::NoMemory(error) => of_memory(error),
         _ => internal(),
     }
 }

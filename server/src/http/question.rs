@@ -98,7 +98,12 @@ impl Question {
         let decoded = traces
             .get_cut(trace, audience.texts(), steps.as_deref())
             .await?;
-        let answer = work::answer(move || ask(&decoded, decoded.device(device)?));
+        let memory = traces.memory_to_ask(&decoded).await?;
+        let answer = work::answer(move || {
+            let answer = ask(&decoded, decoded.device(device)?);
+            drop(memory);
+            answer
+        });
         let value = answer.await.map_err(|_| Error::Panicked)??;
         Ok(packed::immutable_json(&headers, &value, etag, Keep::Ask))
     }

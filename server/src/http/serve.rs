@@ -24,7 +24,7 @@ use tower::ServiceExt;
 const HEADERS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Requests under way when the server is asked to stop have this long.
-const STOP_WITHIN: Duration = Duration::from_secs(5);
+const STOP_WITHIN: Duration = Duration::from_secs(3);
 
 /// Files that the server opens beside its connections: the database, blobs, pipes of children.
 const OTHER_FILES: u64 = 128;

@@ -1,7 +1,9 @@
 //! How many uploads may be announced, under way and being read at a time.
 
+use super::allowance::{Allowance, Allowances};
 use super::error::IngestError;
 use super::job::Job;
+use crate::budget::Budget;
 use crate::clients::limits::Share;
 use crate::clients::quota::Crowd;
 use crate::clients::{ClientAddress, ClientLimits, Pace, Quota, Refusal, Slot};
@@ -15,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// When to ask again for an upload that found no place.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// Files read at the same time, at most: a gigabyte of snapshot takes half a gigabyte of memory.
+/// Files read at the same time, at most, however many cores there are.
 const MOST_READ: usize = 4;
 
 /// Who sends a file.
@@ -41,11 +43,13 @@ pub struct Admission {
     pub parse_pace: Pace,
     /// Turns at reading. One core stays for those who look.
     turns: Arc<Semaphore>,
+    /// What each of them may use.
+    allowances: Allowances,
 }
 
 impl Admission {
-    /// These limits.
-    pub fn new(limits: &ClientLimits) -> Admission {
+    /// These limits, and memory out of this budget.
+    pub fn new(limits: &ClientLimits, budget: &Budget) -> Admission {
         let turns = work::cores().saturating_sub(1).clamp(1, MOST_READ);
         Admission {
             under_way: limits.uploads.quota("uploads", RETRY),
@@ -54,6 +58,7 @@ impl Admission {
             pace: limits.pace,
             parse_pace: limits.parse_pace,
             turns: Arc::new(Semaphore::new(turns)),
+            allowances: Allowances::new(budget.clone()),
         }
     }
 
@@ -107,21 +112,23 @@ impl Admission {
         Ok(())
     }
 
-    /// A turn at reading, if there is one now.
-    pub fn turn_now(&self) -> Option<Turn> {
-        Arc::clone(&self.turns).try_acquire_owned().ok()
+    /// A turn at reading, if there is one now, and what may be used in it.
+    pub fn turn_now(&self, job: &Job) -> Option<Allowance> {
+        let turn = Arc::clone(&self.turns).try_acquire_owned().ok()?;
+        Some(self.allowances.begin(turn, job.cancel.clone()))
     }
 
-    /// A turn at reading.
+    /// A turn at reading, and what may be used in it.
     ///
     /// # Errors
     /// When the upload is cancelled meanwhile.
-    pub async fn turn(&self, job: &Job) -> Result<Turn, IngestError> {
+    pub async fn turn(&self, job: &Job) -> Result<Allowance, IngestError> {
         let waiting = Arc::clone(&self.turns).acquire_owned();
-        tokio::select! {
-            turn = waiting => turn.map_err(|_| IngestError::Cancelled),
-            () = job.cancel.cancelled() => Err(IngestError::Cancelled),
-        }
+        let turn = tokio::select! {
+            turn = waiting => turn.map_err(|_| IngestError::Cancelled)?,
+            () = job.cancel.cancelled() => return Err(IngestError::Cancelled),
+        };
+        Ok(self.allowances.begin(turn, job.cancel.clone()))
     }
 }
 
@@ -131,6 +138,7 @@ mod tests {
     use crate::identity::upload_id;
     use api::runs::RunSource;
     use std::net::IpAddr;
+    use trace::units::Bytes;
 
     fn client(text: &str) -> ClientAddress {
         text.parse::<IpAddr>().unwrap().into()
@@ -148,7 +156,7 @@ mod tests {
                 ..ClientLimits::default()
             };
             Listed {
-                admission: Admission::new(&limits),
+                admission: Admission::new(&limits, &Budget::new(Bytes::mib(64))),
                 jobs: HashMap::new(),
             }
         }

@@ -2,9 +2,11 @@
 
 use super::decompress::DecompressError;
 use crate::blobs::BlobError;
+use crate::budget::NoMemory;
 use crate::clients::Refusal;
 use crate::clients::pace::TooSlow;
 use crate::store::StoreError;
+use std::time::Duration;
 use trace::reader::ReadError;
 use trace::units::Bytes;
 
@@ -24,6 +26,19 @@ pub enum IngestError {
     TooLarge {
         /// The limit.
         limit: Bytes,
+    },
+    /// The memory that it takes cannot be had.
+    #[error(transparent)]
+    NoMemory(#[from] NoMemory),
+    /// It takes more work than any snapshot of its size.
+    #[error(
+        "refused after {} s of work: no snapshot of this size takes so long; if it is one, open an \
+         issue",
+        .limit.as_secs()
+    )]
+    TooMuchWork {
+        /// Processor time that it may take.
+        limit: Duration,
     },
     /// The disk would be too full.
     #[error("the disk has {free} free; this upload needs {needed}")]

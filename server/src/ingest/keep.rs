@@ -57,14 +57,15 @@ pub fn keep(
     pictures: &Pictures,
     label: Label,
     place: Place,
-    trace: Trace,
+    decoded: Decoded,
     cancelled: impl Fn() -> bool,
 ) -> Result<Kept, IngestError> {
     let version = trace::stored::VERSION;
     let id = store.write_derived_now(|writer| writer.new_trace(version, now_ms()))?;
-    let decoded = Arc::new(Decoded::new(trace));
+    let decoded = Arc::new(decoded);
     match fill(store, pictures, id, &decoded, (label, place), cancelled) {
         Ok(Kept::New) => {
+            decoded.settle();
             pictures.traces.keep(id, decoded);
             Ok(Kept::New)
         }

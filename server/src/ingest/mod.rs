@@ -1,12 +1,13 @@
 //! From bytes to a stored run: the driver of the pure core.
 //!
-//! `uploads` is the service; `admission` says how many may come; `receive` takes a body and feeds
-//! two threads, `parse` is the one that unpacks and reads, `keep` writes rows, chunks and
-//! overviews, `recover` clears up after a server that died, `adopt` makes runs of blobs that the
-//! database does not know.
+//! `uploads` is the service; `admission` says how many may come and `allowance` what each may use;
+//! `receive` takes a body and feeds two threads, `parse` is the one that unpacks and reads, `keep`
+//! writes rows, chunks and overviews, `recover` clears up after a server that died, `adopt` makes
+//! runs of blobs that the database does not know.
 
 mod admission;
 mod adopt;
+mod allowance;
 pub mod decompress;
 mod error;
 mod job;

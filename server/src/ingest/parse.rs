@@ -1,48 +1,121 @@
 //! Pieces of a file in, a snapshot out: unpacking and reading, on the caller's thread.
 
+use super::allowance::Allowance;
 use super::decompress::Decompressor;
 use super::error::IngestError;
-use std::sync::atomic::{AtomicU64, Ordering};
-use trace::reader::{Limits, Reader};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use trace::reader::{Limits, ReadErrorKind, Reader};
 use trace::snapshot::Snapshot;
+
+/// Bytes read between two looks at what the upload uses: less than a hundredth of a second.
+const PIECE: usize = 64 << 10;
 
 /// Unpacks and reads a file that comes in pieces.
 pub struct Parser {
     unpack: Decompressor,
+    reader: Reading,
+}
+
+/// Reads, within what the upload may use.
+struct Reading {
     reader: Reader,
+    /// Bytes that unpacking holds.
+    unpacking: Arc<AtomicUsize>,
+    /// `None`: the user's own file, in a process of its own.
+    allowance: Option<Allowance>,
 }
 
 impl Default for Parser {
     fn default() -> Parser {
-        Parser {
-            unpack: Decompressor::default(),
-            reader: Reader::new(Limits::default()),
-        }
+        let limits = Limits {
+            memory: 4 << 30,
+            ..Limits::default()
+        };
+        Parser::new(Decompressor::default(), limits, None)
     }
 }
 
 impl Parser {
+    /// A parser of what a stranger sends, which may use no more than its allowance.
+    pub fn of_upload(allowance: Allowance) -> Parser {
+        let unpack = Decompressor::of_upload();
+        Parser::new(unpack, allowance.limits(), Some(allowance))
+    }
+
+    /// The same for what was accepted before.
+    pub fn of_blob(allowance: Allowance) -> Parser {
+        Parser::new(Decompressor::default(), allowance.limits(), Some(allowance))
+    }
+
+    fn new(unpack: Decompressor, limits: Limits, allowance: Option<Allowance>) -> Parser {
+        Parser {
+            reader: Reading {
+                reader: Reader::new(limits),
+                unpacking: unpack.held(),
+                allowance,
+            },
+            unpack,
+        }
+    }
+
     /// Takes a piece of the file; `events` follows along, for progress.
     ///
     /// # Errors
-    /// [`IngestError::BadSnapshot`], which says why and where.
+    /// [`IngestError::BadSnapshot`], which says why and where; and why the upload has to end.
     pub fn push(&mut self, piece: &[u8], events: &AtomicU64) -> Result<(), IngestError> {
         let Parser { unpack, reader } = self;
-        unpack.push(piece, &mut |bytes| {
-            Ok::<(), IngestError>(reader.push(bytes)?)
-        })?;
-        events.store(reader.events_read(), Ordering::Relaxed);
+        if let Some(allowance) = &mut reader.allowance {
+            allowance.receive(piece.len());
+        }
+        unpack.push(piece, &mut |bytes| reader.push(bytes))?;
+        events.store(reader.reader.events_read(), Ordering::Relaxed);
         Ok(())
     }
 
-    /// The file has ended.
+    /// The file has ended. What is left of the allowance holds the snapshot.
     ///
     /// # Errors
-    /// [`IngestError::BadSnapshot`], which says why and where.
-    pub fn finish(mut self) -> Result<Snapshot, IngestError> {
+    /// As [`Parser::push`].
+    pub fn finish(mut self) -> Result<(Snapshot, Option<Allowance>), IngestError> {
         let Parser { unpack, reader } = &mut self;
-        unpack.finish(&mut |bytes| Ok::<(), IngestError>(reader.push(bytes)?))?;
-        Ok(self.reader.finish()?)
+        unpack.finish(&mut |bytes| reader.push(bytes))?;
+        let Reading {
+            reader,
+            mut allowance,
+            ..
+        } = self.reader;
+        // What unpacking held is not needed any more.
+        drop(self.unpack);
+        if let Some(allowance) = &mut allowance {
+            allowance.go_on(reader.memory_to_finish())?;
+        }
+        let snapshot = reader.finish()?;
+        if let Some(allowance) = &mut allowance {
+            allowance.go_on(snapshot.heap_bytes())?;
+        }
+        Ok((snapshot, allowance))
+    }
+}
+
+impl Reading {
+    fn push(&mut self, bytes: &[u8]) -> Result<(), IngestError> {
+        for piece in bytes.chunks(PIECE) {
+            let pushed = self.reader.push(piece);
+            let Some(allowance) = &mut self.allowance else {
+                pushed?;
+                continue;
+            };
+            if let Err(error) = pushed {
+                return Err(match error.kind {
+                    ReadErrorKind::Limit("memory in bytes", _) => allowance.too_much(),
+                    _ => error.into(),
+                });
+            }
+            let unpacking = self.unpacking.load(Ordering::Relaxed);
+            allowance.go_on(self.reader.memory_soon() + unpacking)?;
+        }
+        Ok(())
     }
 }
 
@@ -54,7 +127,29 @@ pub fn parse<P: AsRef<[u8]>>(
     pieces: impl Iterator<Item = P>,
     events: &AtomicU64,
 ) -> Result<Snapshot, IngestError> {
-    let mut parser = Parser::default();
+    let (snapshot, _) = parse_with(Parser::default(), pieces, events)?;
+    Ok(snapshot)
+}
+
+/// [`parse`], within what an upload may use.
+///
+/// # Errors
+/// As [`Parser::push`].
+pub fn parse_within<P: AsRef<[u8]>>(
+    mut allowance: Allowance,
+    pieces: impl Iterator<Item = P>,
+    events: &AtomicU64,
+) -> Result<(Snapshot, Allowance), IngestError> {
+    allowance.begin_stage();
+    let (snapshot, allowance) = parse_with(Parser::of_upload(allowance), pieces, events)?;
+    Ok((snapshot, allowance.expect("it was given one")))
+}
+
+fn parse_with<P: AsRef<[u8]>>(
+    mut parser: Parser,
+    pieces: impl Iterator<Item = P>,
+    events: &AtomicU64,
+) -> Result<(Snapshot, Option<Allowance>), IngestError> {
     for piece in pieces {
         parser.push(piece.as_ref(), events)?;
     }

@@ -1,9 +1,10 @@
 //! A body on its way: every piece goes at once to the blob store's thread and to the parser's.
 
-use super::admission::{Admission, Turn};
+use super::admission::Admission;
+use super::allowance::Allowance;
 use super::error::IngestError;
 use super::job::Job;
-use super::parse::parse;
+use super::parse::parse_within;
 use super::uploads::UploadLimits;
 use crate::blobs::{BlobError, Blobs, Staged};
 use crate::clients::pace::Watch;
@@ -37,9 +38,9 @@ const DRAIN: Duration = Duration::from_secs(10);
 pub struct Received {
     /// Its bytes.
     pub staged: Staged,
-    /// What they say, with the turn that it took to read them; `None` when they must be read from
-    /// the blob store, because there was no turn or the client was too slow to keep it.
-    pub read: Option<(Turn, Snapshot)>,
+    /// What they say, and the allowance that holds it; `None` when they must be read from the blob
+    /// store, because there was no turn or the client was too slow to keep it.
+    pub read: Option<(Snapshot, Allowance)>,
 }
 
 /// Takes a whole body.
@@ -139,7 +140,7 @@ impl<F: Fn() -> Option<u64>> Room<F> {
 }
 
 /// What came of reading a file.
-type Read = Result<(Turn, Snapshot), IngestError>;
+type Read = Result<(Snapshot, Allowance), IngestError>;
 
 /// A file that is read while it arrives, if it can be.
 enum Reading {
@@ -158,15 +159,14 @@ enum Reading {
 impl Reading {
     /// Takes a turn for a file that begins to arrive, if there is one now.
     fn begin(job: &Arc<Job>, admission: &Admission) -> Reading {
-        let Some(turn) = admission.turn_now() else {
+        let Some(allowance) = admission.turn_now(job) else {
             return Reading::Later;
         };
         let (pieces, mut from_body) = mpsc::channel::<Bytes>(PIECES);
         let job = Arc::clone(job);
         let read = move || {
             let pieces = std::iter::from_fn(move || from_body.blocking_recv());
-            // The turn goes with the memory, also when nobody waits for the result any more.
-            parse(pieces, &job.progress.events).map(|snapshot| (turn, snapshot))
+            parse_within(allowance, pieces, &job.progress.events)
         };
         Reading::Now {
             pieces,
@@ -295,12 +295,14 @@ mod tests {
         let piece = Bytes::from(vec![0; MIB as usize]);
         let pieces = std::iter::repeat_n(piece, pieces as usize).map(Ok::<_, ()>);
         let mut body = stream::iter(pieces);
-        let admission = Admission::new(&ClientLimits::default());
+        let budget = crate::budget::Budget::new(Size::mib(64));
+        let admission = Admission::new(&ClientLimits::default(), &budget);
+        let job = Arc::new(job);
         // Nobody reads: all turns are taken.
-        let _turns: Vec<Turn> = std::iter::from_fn(|| admission.turn_now()).collect();
+        let _turns: Vec<Allowance> = std::iter::from_fn(|| admission.turn_now(&job)).collect();
         let mut reading = Reading::NotYet;
         let threads = (&mut reading, &to_blob);
-        let fed = feed(&Arc::new(job), (&admission, &room), &mut body, threads).await;
+        let fed = feed(&job, (&admission, &room), &mut body, threads).await;
         let left = (room.free)().unwrap_or(0);
         assert!(left >= 20 * MIB - 2 * MIB, "{left} bytes are left");
         fed

@@ -1,5 +1,6 @@
 //! Clearing up: after a server that died, and after deletions that can no longer be undone.
 
+use super::allowance::Allowance;
 use super::error::IngestError;
 use super::job::{Arrived, Job};
 use super::keep::Label;
@@ -290,15 +291,18 @@ pub(super) fn parse_blob(
     runtime: &Handle,
     hash: &str,
     job: &Arc<Job>,
-) -> Result<Snapshot, IngestError> {
-    let mut parser = Parser::default();
+    mut allowance: Allowance,
+) -> Result<(Snapshot, Allowance), IngestError> {
+    allowance.begin_stage();
+    let mut parser = Parser::of_blob(allowance);
     blobs.read(runtime, hash, |piece| {
         if job.cancel.is_cancelled() {
             return Err(IngestError::Cancelled);
         }
         parser.push(piece, &job.progress.events)
     })?;
-    parser.finish()
+    let (snapshot, allowance) = parser.finish()?;
+    Ok((snapshot, allowance.expect("it was given one")))
 }
 
 /// The next of a channel that may not be there.

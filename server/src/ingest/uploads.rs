@@ -1,15 +1,17 @@
 //! The upload service: announces, takes, watches and cancels uploads.
 
 use super::admission::{Admission, Sender};
+use super::allowance::{Allowance, watched};
 use super::error::IngestError;
 use super::job::{Arrived, Describe, Job};
 use super::keep::{Kept, Label, Place, keep};
 use super::receive::{drain, receive};
 use crate::blobs::{Blobs, Staged};
+use crate::budget::Budget;
 use crate::clients::{ClientAddress, ClientLimits, Slot};
 use crate::clock::now_ms;
 use crate::identity::{run_id, upload_id};
-use crate::pictures::Pictures;
+use crate::pictures::{Decoded, Pictures};
 use crate::questions::Judge;
 use crate::store::{Store, StoreError, UploadState};
 use crate::work::background;
@@ -21,17 +23,11 @@ use bytes::Bytes;
 use futures_util::Stream;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::broadcast;
 use trace::snapshot::Snapshot;
 use trace::units;
-
-/// An upload this large makes the cache give up first what nobody looks at.
-const LARGE: u64 = 64 << 20;
-
-/// A decoded trace that was not looked at for so long makes room for a large upload. Those that
-/// are looked at stay: to decode one again takes longer than anybody waits for a picture.
-const UNSEEN: Duration = Duration::from_secs(60);
+use trace::watch::Watch;
 
 /// What uploads may take.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +65,7 @@ impl Uploads {
         events: broadcast::Sender<ServerEvent>,
         describe: Describe,
         limits: UploadLimits,
-        clients: &ClientLimits,
+        (clients, budget): (&ClientLimits, &Budget),
     ) -> Uploads {
         let judge = Judge::new(store.clone(), pictures.clone(), events.clone());
         let shared = Shared {
@@ -80,7 +76,7 @@ impl Uploads {
             events,
             describe,
             limits,
-            admission: Admission::new(clients),
+            admission: Admission::new(clients, budget),
             jobs: Mutex::default(),
         };
         Uploads {
@@ -304,24 +300,16 @@ impl Uploads {
             admission,
             ..
         } = &*self.shared;
-        self.make_room(job);
         let received = receive(job, blobs, (admission, *limits), body).await?;
         let run = self.keep_blob(job, &received.staged).await?;
         let blob = received.staged.row.hash;
         match received.read {
-            Some((_turn, snapshot)) => self.make_run(job, run, blob, snapshot).await,
+            Some(read) => self.make_run(job, run, blob, read).await,
             None if self.is_known(&run).await? => Ok(Arrived { run, known: true }),
             None => {
                 job.progress.enter(Phase::Waiting);
                 self.resume(job, blob).await
             }
-        }
-    }
-
-    /// Lets go of what nobody looks at, for a large upload is about to need memory.
-    fn make_room(&self, job: &Job) {
-        if job.progress.total().is_none_or(|total| total > LARGE) {
-            self.shared.pictures.traces.forget_unseen(UNSEEN);
         }
     }
 
@@ -332,30 +320,36 @@ impl Uploads {
         job: &Arc<Job>,
         hash: String,
     ) -> Result<Arrived, IngestError> {
-        let _turn = self.shared.admission.turn(job).await?;
-        let snapshot = self.read_blob(job, hash.clone()).await?;
+        let allowance = self.shared.admission.turn(job).await?;
+        let read = self.read_blob(job, hash.clone(), allowance).await?;
         let content = blake3::Hash::from_hex(&hash).map_err(|_| StoreError::Corrupt {
             what: "blob hash",
             value: hash.clone(),
         })?;
-        self.make_run(job, run_id(&content), hash, snapshot).await
+        self.make_run(job, run_id(&content), hash, read).await
     }
 
     /// Derives a run's trace from its blob again, in the place of one that another version stored.
     pub(super) async fn rebuild(&self, run: Label) -> Result<(), IngestError> {
         let job = Job::new(upload_id(), run.name.clone(), run.source, None);
         let job = Arc::new(job);
-        let _turn = self.shared.admission.turn(&job).await?;
-        let snapshot = self.read_blob(&job, run.blob.clone()).await?;
-        self.replay(&job, run, Place::Replace, snapshot).await?;
+        let allowance = self.shared.admission.turn(&job).await?;
+        let read = self.read_blob(&job, run.blob.clone(), allowance).await?;
+        self.replay(&job, run, Place::Replace, read).await?;
         Ok(())
     }
 
-    async fn read_blob(&self, job: &Arc<Job>, hash: String) -> Result<Snapshot, IngestError> {
+    async fn read_blob(
+        &self,
+        job: &Arc<Job>,
+        hash: String,
+        allowance: Allowance,
+    ) -> Result<(Snapshot, Allowance), IngestError> {
         job.progress.enter(Phase::Receiving);
         let (blobs, runtime) = (self.shared.blobs.clone(), tokio::runtime::Handle::current());
         let reading = Arc::clone(job);
-        let parse = move || super::recover::parse_blob(&blobs, &runtime, &hash, &reading);
+        let parse =
+            move || super::recover::parse_blob(&blobs, &runtime, &hash, &reading, allowance);
         let parsing = background(parse);
         parsing.await.map_err(|_| IngestError::Panicked("parser"))?
     }
@@ -376,7 +370,7 @@ impl Uploads {
         job: &Arc<Job>,
         run: RunId,
         blob: String,
-        snapshot: Snapshot,
+        read: (Snapshot, Allowance),
     ) -> Result<Arrived, IngestError> {
         if self.is_known(&run).await? {
             return Ok(Arrived { run, known: true });
@@ -388,7 +382,7 @@ impl Uploads {
             source: job.source,
             blob,
         };
-        let kept = self.replay(job, label, Place::Insert, snapshot).await?;
+        let kept = self.replay(job, label, Place::Insert, read).await?;
         // A large one: small ones were judged while they were stored.
         tokio::spawn(self.judge().clone().judge_all());
         Ok(Arrived {
@@ -402,18 +396,23 @@ impl Uploads {
         job: &Arc<Job>,
         label: Label,
         place: Place,
-        snapshot: Snapshot,
+        (snapshot, allowance): (Snapshot, Allowance),
     ) -> Result<Kept, IngestError> {
         job.progress.enter(Phase::Replaying);
         let (job, uploads) = (Arc::clone(job), self.clone());
         let work = background(move || {
-            let trace = trace::replay::run(snapshot);
+            let replay = |watch: Watch<'_>| trace::replay::run_watched(snapshot, watch);
+            let (trace, mut allowance) = watched(allowance, replay)?;
+            let needed = Decoded::weight_of(&trace) + Decoded::storing_takes(&trace);
+            allowance.go_on(usize::try_from(needed.get()).unwrap_or(usize::MAX))?;
             job.progress.enter(Phase::Storing);
             let Shared {
                 store, pictures, ..
             } = uploads.shared();
             let cancelled = || job.cancel.is_cancelled();
-            keep(store, pictures, label, place, trace, cancelled)
+            let (permit, _turn) = allowance.into_parts();
+            let decoded = Decoded::new(trace, permit);
+            keep(store, pictures, label, place, decoded, cancelled)
         });
         work.await.map_err(|_| IngestError::Panicked("replay"))?
     }

@@ -1,11 +1,15 @@
 //! One block, one moment: what hovering and selecting show.
 
 use super::Decoded;
-use crate::questions::forward_op;
+use crate::questions::{forward_op, frame_text};
 use api::timeline::{BlockDetail, FrameText, Moment};
+use trace::clip::CUT;
 use trace::stacks::{StackIdx, Stacks};
 use trace::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, Step};
 use trace::units::{Bytes, DeviceAddr, EventIdx, Micros};
+
+/// Frames of a stack that are shown, the innermost. Python stops at a thousand by itself.
+const MAX_FRAMES: usize = 1200;
 
 /// Everything about one block; `None` when there is no such block.
 pub fn block(decoded: &Decoded, device: &DeviceTrace, block: BlockIdx) -> Option<BlockDetail> {
@@ -107,15 +111,18 @@ fn step_at(device: &DeviceTrace, event: EventIdx) -> Option<String> {
 }
 
 fn frames(stacks: &Stacks, stack: StackIdx) -> Vec<FrameText> {
-    let frames = stacks
-        .frames(stack)
-        .iter()
-        .map(|&frame| stacks.frame(frame));
+    let all = stacks.frames(stack);
+    let shown = all.iter().take(MAX_FRAMES);
+    let mut frames: Vec<FrameText> = shown
+        .map(|&frame| frame_text(stacks, stacks.frame(frame)))
+        .collect();
+    let left_out = all.len() - frames.len();
+    if left_out > 0 {
+        frames.push(FrameText {
+            name: format!("{CUT} and {left_out} frames further out"),
+            filename: String::new(),
+            line: 0,
+        });
+    }
     frames
-        .map(|frame| FrameText {
-            name: stacks.str(frame.name).to_owned(),
-            filename: stacks.str(frame.filename).to_owned(),
-            line: frame.line,
-        })
-        .collect()
 }

@@ -1,6 +1,7 @@
 //! Marks: bands and rules over the timeline.
 
-use api::timeline::{AnnotationMark, FrameText, Marks, OomMark};
+use crate::questions::{frame_text, shown};
+use api::timeline::{AnnotationMark, Marks, OomMark};
 use std::cmp::Reverse;
 use trace::categories::Categories;
 use trace::oom;
@@ -27,11 +28,9 @@ pub fn marks(device: &DeviceTrace, stacks: &Stacks) -> Marks {
         limit: oom.limit(),
         allocated: oom.allocated,
         reserved: oom.reserved,
-        frame: stacks.headline(oom.stack).map(|frame| FrameText {
-            name: stacks.str(frame.name).to_owned(),
-            filename: stacks.str(frame.filename).to_owned(),
-            line: frame.line,
-        }),
+        frame: stacks
+            .headline(oom.stack)
+            .map(|frame| frame_text(stacks, frame)),
         held: categories
             .alive(device, Some(oom.event))
             .largest_first()
@@ -44,7 +43,7 @@ pub fn marks(device: &DeviceTrace, stacks: &Stacks) -> Marks {
         annotations: longest
             .into_iter()
             .map(|scope| AnnotationMark {
-                name: stacks.str(scope.name).to_owned(),
+                name: shown(stacks.str(scope.name)),
                 events: scope.events,
                 depth: scope.depth,
             })

@@ -12,6 +12,7 @@ mod traces;
 pub use marks::marks;
 pub use traces::{Decoded, Traces};
 
+use crate::budget::{Budget, Spare};
 use crate::questions;
 use crate::store::{Keep, Store, StoreError, StoreResult, TileKey, pack_tile};
 use crate::texts::Texts;
@@ -24,6 +25,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::Semaphore;
 use trace::tiles::{GroupBy, TileId};
 use trace::trace::DeviceTrace;
+use trace::units::Bytes;
 
 /// Bytes of tiles in the database, overviews apart.
 const CACHED_TILES: u64 = 512 << 20;
@@ -133,9 +135,13 @@ pub struct Pictures {
 }
 
 impl Pictures {
-    /// Pictures of the runs in `store`; decoded traces may take `cache_bytes` of memory.
-    pub fn new(store: Store, cache_bytes: usize) -> Pictures {
-        let traces = Arc::new(Traces::new(store.clone(), cache_bytes));
+    /// Pictures of the runs in `store`; decoded traces that nobody uses may take `cache` of the
+    /// budget, but half of it at most: uploads need the rest.
+    pub fn new(store: Store, budget: &Budget, cache: Bytes) -> Pictures {
+        let cache = cache.min(Bytes(budget.total().get() / 2));
+        let traces = Arc::new(Traces::new(store.clone(), budget.clone(), cache));
+        let spare: Arc<dyn Spare> = Arc::clone(&traces) as Arc<dyn Spare>;
+        budget.ask_first(Arc::downgrade(&spare));
         Pictures {
             store,
             traces,
@@ -204,7 +210,9 @@ impl Pictures {
         texts: Texts,
     ) -> StoreResult<Vec<u8>> {
         let decoded = self.traces.get_for(trace, texts).await?;
+        let memory = self.traces.memory_to_ask(&decoded).await?;
         let draw = move || {
+            let _memory = memory;
             let device = decoded.device(device)?;
             let key = picture.key_for(trace, device.device, texts);
             let packed = pack_tile(&picture.draw(&decoded, device))?;

@@ -1,11 +1,11 @@
 //! Decoded traces: loaded once however many ask, kept while they fit.
 
+use crate::budget::{Budget, Permit, Spare};
 use crate::store::{Store, StoreError, StoreResult};
 use crate::texts::Texts;
 use crate::work;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use trace::categories::Categories;
@@ -13,6 +13,7 @@ use trace::intervals::LiveIndex;
 use trace::steps::levels;
 use trace::tiles::{GroupBy, MountainIndex};
 use trace::trace::{DeviceTrace, Trace};
+use trace::units::Bytes;
 
 /// A trace in memory, with what its mountains need.
 pub struct Decoded {
@@ -21,22 +22,54 @@ pub struct Decoded {
     indexes: Mutex<HashMap<(u32, GroupBy), Arc<MountainIndex>>>,
     live: Mutex<HashMap<u32, Arc<LiveIndex>>>,
     categories: Mutex<HashMap<u32, Arc<Categories>>>,
-    weight: usize,
+    /// The memory that all of this may take.
+    weight: Bytes,
+    /// Says that this memory may be used, and more while it is being stored.
+    permit: Mutex<Permit>,
 }
 
 impl Decoded {
-    /// A decoded trace.
-    pub fn new(trace: Trace) -> Decoded {
-        let weight = trace.devices.iter().map(device_bytes).sum::<usize>()
-            + trace.stacks.strings.text_len()
-            + trace.stacks.n_frames() * 12;
+    /// A decoded trace, in memory of which the permit says that it may be used.
+    pub fn new(trace: Trace, permit: Permit) -> Decoded {
         Decoded {
+            weight: Decoded::weight_of(&trace),
             trace,
             indexes: Mutex::default(),
             live: Mutex::default(),
             categories: Mutex::default(),
-            weight,
+            permit: Mutex::new(permit),
         }
+    }
+
+    /// Memory that a trace takes, with the indexes that are made of it.
+    pub fn weight_of(trace: &Trace) -> Bytes {
+        let blocks: usize = trace.devices.iter().map(|device| device.blocks.len()).sum();
+        Bytes((trace.heap_bytes() + blocks * PER_BLOCK) as u64)
+    }
+
+    /// Memory that one answer takes.
+    pub fn answering_takes(&self) -> Bytes {
+        let stacks = &self.trace.stacks;
+        let names = stacks.len() + stacks.n_frames();
+        let devices = self.trace.devices.iter().map(|device| {
+            let kinds = device.blocks.kinds.len();
+            // A site keeps something for each step (trace::leaks), a group has its levels.
+            let cells = kinds.saturating_mul(device.steps.len()).min(CELLS);
+            (kinds + names) * PER_GROUP + cells * PER_CELL
+        });
+        // One device is asked at a time.
+        Bytes((devices.max().unwrap_or(0) + WORK) as u64)
+    }
+
+    /// Bytes of memory that storing a trace takes besides: a table of its addresses.
+    pub fn storing_takes(trace: &Trace) -> Bytes {
+        let blocks: usize = trace.devices.iter().map(|device| device.blocks.len()).sum();
+        Bytes((blocks * 48 + (8 << 20)) as u64)
+    }
+
+    /// It is stored: what that took goes back.
+    pub fn settle(&self) {
+        lock(&self.permit).shrink(self.weight);
     }
 
     /// The device with this CUDA ordinal.
@@ -80,33 +113,31 @@ impl Decoded {
 /// Two, however large: a comparison goes back and forth between them.
 const ALWAYS_KEPT: usize = 2;
 
-/// Bytes of memory, from the lengths of the columns.
-fn device_bytes(device: &DeviceTrace) -> usize {
-    const PER_EVENT: usize = 1 + 4 + 4;
-    const PER_BLOCK: usize = 4 + 4 + 4 + 8 + 4;
-    // The index of live blocks, made when the first mountain is drawn, is about as much again; and
-    // what each block is for.
-    const PER_BLOCK_INDEX: usize = 16 + 1;
-    device.events.action.len() * PER_EVENT
-        + device.blocks.len() * (PER_BLOCK + PER_BLOCK_INDEX)
-        + device.pyramid.heap_bytes()
-}
+/// Bytes of a block in the indexes of moments and mountains, and of what it is for.
+const PER_BLOCK: usize = 16 + 1;
+/// Bytes of a group with its names, in an answer.
+const PER_GROUP: usize = 96;
+/// Bytes of what a place keeps at a step, and how many of these there are at most.
+const PER_CELL: usize = 25;
+const CELLS: usize = trace::leaks::MAX_CELLS;
+/// Bytes of any work.
+const WORK: usize = 2 << 20;
 
 /// A trace, how much of its texts is left, and the loop that its steps are the iterations of
 /// (`None`: the one that is found).
 type Key = (i64, Texts, Option<String>);
 
-/// A trace in the cache, and when it was used.
+/// A trace in the cache.
 struct Kept {
     key: Key,
     decoded: Arc<Decoded>,
-    used: Instant,
 }
 
 /// The cache.
 pub struct Traces {
     store: Store,
-    limit: usize,
+    budget: Budget,
+    limit: Bytes,
     /// Least recently used first.
     kept: Mutex<Vec<Kept>>,
     loading: Mutex<HashMap<Key, Arc<OnceCell<Arc<Decoded>>>>>,
@@ -118,10 +149,11 @@ pub struct Traces {
 impl Traces {
     /// Traces of `store`, of which at most `limit` bytes are kept (but always the last
     /// two).
-    pub fn new(store: Store, limit: usize) -> Traces {
+    pub fn new(store: Store, budget: Budget, limit: Bytes) -> Traces {
         let (damaged, told) = unbounded_channel();
         Traces {
             store,
+            budget,
             limit,
             kept: Mutex::default(),
             loading: Mutex::default(),
@@ -181,10 +213,23 @@ impl Traces {
         }
         let whole = self.get_for(trace, texts).await?;
         let level = level.to_owned();
-        let cutting = work::answer(move || cut(&whole.trace, level));
+        // What is no loop costs no copy.
+        let (checked, named) = (Arc::clone(&whole), level.clone());
+        let checking = work::answer(move || check_level(&checked.trace, &named));
+        checking.await.map_err(|_| StoreError::Interrupted)??;
+        let permit = self.budget.take(whole.weight).await?;
+        let cutting = work::answer(move || cut(&whole.trace, &level, permit));
         let decoded = Arc::new(cutting.await.map_err(|_| StoreError::Interrupted)??);
         self.keep_for(key, Arc::clone(&decoded));
         Ok(decoded)
+    }
+
+    /// The memory that it takes to answer a question to a trace, for as long as that takes.
+    ///
+    /// # Errors
+    /// [`StoreError::NoMemory`].
+    pub async fn memory_to_ask(&self, decoded: &Decoded) -> StoreResult<Permit> {
+        Ok(self.budget.take(decoded.answering_takes()).await?)
     }
 
     /// Keeps a trace that was decoded (or replayed) elsewhere.
@@ -195,27 +240,23 @@ impl Traces {
     fn keep_for(&self, key: Key, decoded: Arc<Decoded>) {
         let mut kept = lock(&self.kept);
         kept.retain(|other| other.key != key);
-        kept.push(Kept {
-            key,
-            decoded,
-            used: Instant::now(),
-        });
-        let mut weight: usize = kept.iter().map(|one| one.decoded.weight).sum();
+        kept.push(Kept { key, decoded });
+        let mut weight: Bytes = kept.iter().map(|one| one.decoded.weight).sum();
         while weight > self.limit && kept.len() > ALWAYS_KEPT {
             weight -= kept.remove(0).decoded.weight;
         }
     }
 
-    /// Makes room, for an upload is about to need memory: what was not used for so long goes.
-    pub fn forget_unseen(&self, time: Duration) {
-        lock(&self.kept).retain(|one| one.used.elapsed() < time);
+    /// Lets go of everything, so that it is decoded again.
+    #[cfg(test)]
+    pub fn forget_all(&self) {
+        lock(&self.kept).clear();
     }
 
     fn cached(&self, key: &Key) -> Option<Arc<Decoded>> {
         let mut kept = lock(&self.kept);
         let at = kept.iter().position(|one| one.key == *key)?;
-        let mut used = kept.remove(at);
-        used.used = Instant::now();
+        let used = kept.remove(at);
         let decoded = Arc::clone(&used.decoded);
         kept.push(used);
         Some(decoded)
@@ -231,7 +272,12 @@ impl Traces {
     }
 
     async fn decode(&self, trace: i64, texts: Texts) -> StoreResult<Arc<Decoded>> {
+        let unpacked = self.store.read(move |reader| reader.chunks_bytes(trace));
+        let unpacked = unpacked.await?;
+        let mut permit = self.budget.take(Bytes(unpacked)).await?;
         let chunks = self.store.read(move |reader| reader.chunks(trace)).await?;
+        let needed = unpacked + trace::stored::memory_needed(&chunks) as u64;
+        permit.resize(Bytes(needed)).await?;
         let decode = move || {
             let mut decoded = trace::stored::decode(chunks)?;
             if let Texts::Redacted(key) = texts {
@@ -242,28 +288,48 @@ impl Traces {
         let decoded = work::answer(decode)
             .await
             .map_err(|_| StoreError::Interrupted)?;
-        let decoded = Arc::new(Decoded::new(decoded.map_err(StoreError::Undecodable)?));
+        let decoded = decoded.map_err(StoreError::Undecodable)?;
+        permit.resize(Decoded::weight_of(&decoded)).await?;
+        let decoded = Arc::new(Decoded::new(decoded, permit));
         self.keep_for((trace, texts, None), Arc::clone(&decoded));
         Ok(decoded)
     }
 }
 
-/// A copy with other steps. What is no loop costs no copy.
-fn cut(trace: &Trace, level: String) -> StoreResult<Decoded> {
+/// Refuses a loop that no device has.
+fn check_level(trace: &Trace, level: &str) -> StoreResult<()> {
     let is_named = |device: &DeviceTrace| {
         let levels = levels::of_device(device, &trace.stacks);
         levels.iter().any(|known| known.key == level)
     };
-    let missing = |level: String| StoreError::NotFound {
+    match trace.devices.iter().any(is_named) {
+        true => Ok(()),
+        false => Err(no_loop(level.to_owned())),
+    }
+}
+
+fn no_loop(level: String) -> StoreError {
+    StoreError::NotFound {
         what: "loop to take for steps",
         id: level,
-    };
-    if !trace.devices.iter().any(is_named) {
-        return Err(missing(level));
     }
+}
+
+/// A copy with other steps.
+fn cut(trace: &Trace, level: &str, permit: Permit) -> StoreResult<Decoded> {
     let mut trace = trace.clone();
-    levels::recut_all(&mut trace, &level).map_err(|unknown| missing(unknown.key))?;
-    Ok(Decoded::new(trace))
+    levels::recut_all(&mut trace, level).map_err(|unknown| no_loop(unknown.key))?;
+    Ok(Decoded::new(trace, permit))
+}
+
+impl Spare for Traces {
+    fn give_back(&self, bytes: Bytes) {
+        let mut kept = lock(&self.kept);
+        let mut given = Bytes::ZERO;
+        while given < bytes && !kept.is_empty() {
+            given += kept.remove(0).decoded.weight;
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -102,14 +102,14 @@ pub fn growth(
             counts: band.counts,
         },
     };
-    let steps = device.steps.iter().map(|step| Some(step.name.clone()));
-    let names = steps.chain(std::iter::repeat(None));
     Growth {
         by,
         moments: moments
             .iter()
-            .zip(names)
-            .map(|(&event, step)| GrowthMoment { event, step })
+            .map(|&event| GrowthMoment {
+                event,
+                step: step_at(device, event),
+            })
             .collect(),
         bands: growth.bands.into_iter().map(band).collect(),
         others,

@@ -1,6 +1,6 @@
 //! A leak report with its names.
 
-use super::frame_text;
+use super::{frame_text, shown};
 use api::inspect::Verdict;
 use api::leaks::{ForwardOp, LeakGroup, Leaks, Pattern};
 use std::collections::HashMap;
@@ -12,6 +12,9 @@ use trace::trace::{DeviceTrace, Trace};
 
 /// Blocks of a group whose forward operation is inferred: the most frequent one stands for all.
 const FORWARD_OF: usize = 32;
+
+/// Groups that are told, those that grow fastest.
+const MAX_GROUPS: usize = 1000;
 
 /// What is found about a device.
 pub fn report(trace: &Trace, device: &DeviceTrace) -> Leaks {
@@ -42,6 +45,7 @@ pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport) -> Leaks {
         steps: device.steps.len() as u32,
         groups: groups
             .into_iter()
+            .take(MAX_GROUPS)
             .map(|group| leak_group(trace, device, group))
             .collect(),
     }
@@ -64,7 +68,7 @@ fn leak_group(trace: &Trace, device: &DeviceTrace, group: leaks::LeakGroup) -> L
         forward: usual_forward(trace, device, &group.evidence),
         pattern,
         every,
-        scope: group.scope.map(|name| stacks.str(name).to_owned()),
+        scope: group.scope.map(|name| shown(stacks.str(name))),
         count_per_step: group.count_per_step,
         bytes_per_step: group.bytes_per_step,
         slope_error: group.slope_error,

@@ -81,6 +81,23 @@ impl Reader<'_> {
         Ok(chunks)
     }
 
+    /// Bytes of all chunks of a trace, unpacked.
+    pub fn chunks_bytes(&self, trace: i64) -> StoreResult<u64> {
+        // The start of a packed chunk says how long it is.
+        let sql = "SELECT substr(bytes, 1, 18), length(bytes) FROM chunks WHERE trace = ?1";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query([trace])?;
+        let mut bytes = 0;
+        while let Some(row) = rows.next()? {
+            let start = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
+            let stated = zstd::zstd_safe::get_frame_content_size(start)
+                .ok()
+                .flatten();
+            bytes += stated.unwrap_or(row.get::<_, i64>(1)?.unsigned_abs());
+        }
+        Ok(bytes)
+    }
+
     /// The version of the encoding that a trace's chunks have.
     ///
     /// # Errors

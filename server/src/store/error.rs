@@ -1,5 +1,6 @@
 //! What can go wrong in the database. Knows no HTTP.
 
+use crate::budget::NoMemory;
 use std::path::PathBuf;
 
 /// The result of anything in this folder.
@@ -98,6 +99,9 @@ pub enum StoreError {
          again in a moment"
     )]
     Undecodable(#[source] trace::stored::StoredError),
+    /// Memory for a trace cannot be had.
+    #[error(transparent)]
+    NoMemory(#[from] NoMemory),
     /// The thread that ran the closure died.
     #[error("the database closure panicked")]
     Interrupted,

@@ -1,7 +1,7 @@
 //! Any bytes, in any pieces, end in a snapshot or in an error: the same one for any pieces,
 //! without a panic and within the limits.
 //!
-//! `cargo +nightly fuzz run read corpus/read seeds -- -max_len=65536`, in this folder's parent.
+//! `./check fuzz` runs it with the others.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -2,6 +2,7 @@
 
 use super::{Cell, Tally};
 use crate::categories::{Category, is_recorded};
+use crate::clip::clipped;
 use crate::leaks::site::{self, SiteKey};
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
 use crate::tiles::{FROM_BEFORE, frame_label, stack_label};
@@ -226,8 +227,8 @@ impl<'a> Grouping<'a> {
         };
         let file = self.stacks.str(frame.filename);
         let text = match by {
-            Dimension::File => file.to_owned(),
-            Dimension::Module => module_name(file),
+            Dimension::File => clipped(file, LONGEST_NAME).into_owned(),
+            Dimension::Module => clipped(&module_name(file), LONGEST_NAME).into_owned(),
             _ => function_label(self.stacks, frame),
         };
         match text.is_empty() {
@@ -242,6 +243,9 @@ impl<'a> Grouping<'a> {
 fn is_from_before(cell: &Cell, stack: StackIdx) -> bool {
     cell.preexisting && stack == StackIdx::NONE
 }
+
+/// Bytes of a group's name. There may be as many groups as kinds of blocks.
+const LONGEST_NAME: usize = 512;
 
 const NO_STACK: &str = "no stack recorded";
 const UNKNOWN: &str = "file unknown";

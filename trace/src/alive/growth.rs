@@ -33,7 +33,8 @@ pub struct Growth {
     pub others: u64,
 }
 
-/// The moments to compare: the last event of each step; without steps, evenly spaced ones.
+/// The moments to compare: the last event of each step (of very many, every so many); without
+/// steps, evenly spaced ones.
 pub fn moments(subject: Subject<'_>) -> Vec<EventIdx> {
     let device = subject.device;
     let n = device.events.len();
@@ -43,8 +44,20 @@ pub fn moments(subject: Subject<'_>) -> Vec<EventIdx> {
         return (0..count).map(|i| EventIdx(at(i) as u32 - 1)).collect();
     }
     let ends = device.steps.iter().map(|s| s.events.end().0);
-    let ends = ends.filter(|&end| end > 0);
+    let ends: Vec<u32> = ends.filter(|&end| end > 0).collect();
+    let every = ends.len().div_ceil(most_moments(subject));
+    let last = ends.len().wrapping_sub(1) % every.max(1);
+    // The last step is always one of them.
+    let ends = ends.iter().skip(last).step_by(every.max(1));
     ends.map(|end| EventIdx(end - 1)).collect()
+}
+
+/// Moments that are looked at: of very many groups few, since each has a column of its own.
+fn most_moments(subject: Subject<'_>) -> usize {
+    const MOMENTS: usize = 4096;
+    const CELLS: usize = 1 << 22;
+    let groups = subject.device.blocks.kinds.len().max(1);
+    (CELLS / groups).clamp(8, MOMENTS)
 }
 
 /// Bytes alive per group at ascending moments. `first` are keys of groups that get a band in any

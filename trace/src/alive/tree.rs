@@ -6,10 +6,14 @@
 use super::grouping::{module_name, no_stack_of};
 use super::{Cell, Dimension, Tally};
 use crate::categories::Category;
+use crate::clip::clipped;
 use crate::leaks::site;
 use crate::stacks::{FxHashMap, StackIdx, Stacks, fx_hash};
 use crate::tiles::{FROM_BEFORE, frame_label};
 use crate::trace::{BlockKind, DeviceTrace, PoolId, PoolSize};
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::rc::Rc;
 
 /// Nodes handed out, at most.
 const MAX_NODES: usize = 800;
@@ -43,136 +47,202 @@ pub struct Tree {
 struct Growing {
     parent: u32,
     key: u64,
-    label: String,
+    label: LabelIdx,
     tally: Tally,
-    children: FxHashMap<String, u32>,
+}
+
+/// A tree that grows. A hostile file makes very many nodes of very long names: a node has no text
+/// of its own, and names beyond [`MAX_LABELS`] and nodes beyond [`MAX_GROWN`] are not made.
+struct Growth<'a> {
+    stacks: &'a Stacks,
+    by: Dimension,
+    nodes: Vec<Growing>,
+    children: FxHashMap<(u32, LabelIdx), u32>,
+    labels: Labels,
+    paths: FxHashMap<(StackIdx, bool), Vec<LabelIdx>>,
+    not_made: u64,
+}
+
+/// Nodes that are made, at most: about 60 bytes each.
+const MAX_GROWN: usize = 1 << 20;
+/// Different names, at most.
+const MAX_LABELS: usize = 1 << 17;
+/// Bytes of a name.
+const LONGEST_LABEL: usize = 256;
+/// Stacks whose paths are remembered.
+const MAX_PATHS: usize = 1 << 16;
+
+/// A name of nodes.
+type LabelIdx = u32;
+
+/// Names, each kept once.
+#[derive(Default)]
+struct Labels {
+    ids: FxHashMap<Rc<str>, LabelIdx>,
+    texts: Vec<Rc<str>>,
+}
+
+impl Labels {
+    fn id(&mut self, text: &str) -> LabelIdx {
+        let text = match self.texts.len() < MAX_LABELS {
+            true => clipped(text, LONGEST_LABEL),
+            false => Cow::Borrowed("one of many other names"),
+        };
+        if let Some(&known) = self.ids.get(&*text) {
+            return known;
+        }
+        let text: Rc<str> = Rc::from(&*text);
+        let new = self.texts.len() as LabelIdx;
+        self.texts.push(Rc::clone(&text));
+        self.ids.insert(text, new);
+        new
+    }
 }
 
 impl Tree {
     /// Builds it: the group's name and below it the stack, outermost function first. Modules are
     /// taken apart at their dots.
     pub fn new(device: &DeviceTrace, stacks: &Stacks, by: Dimension, cells: &[Cell]) -> Tree {
-        let mut nodes = vec![Growing {
+        let mut growth = Growth {
+            stacks,
+            by,
+            nodes: Vec::new(),
+            children: FxHashMap::default(),
+            labels: Labels::default(),
+            paths: FxHashMap::default(),
+            not_made: 0,
+        };
+        growth.nodes.push(Growing {
             parent: 0,
             key: 0,
-            label: "all".to_owned(),
+            label: growth.labels.id("all"),
             tally: Tally::default(),
-            children: FxHashMap::default(),
-        }];
-        let mut paths: FxHashMap<(StackIdx, bool), Vec<String>> = FxHashMap::default();
+        });
         for cell in cells {
             let kind = &device.blocks.kinds[cell.kind.index()];
-            let path = path(stacks, by, cell, kind, &mut paths);
+            let path = growth.path(cell, kind);
+            growth.nodes[0].tally.join(cell.tally);
             let mut at = 0;
-            nodes[0].tally.join(cell.tally);
             for label in path {
-                at = child(&mut nodes, at, &label);
-                nodes[at].tally.join(cell.tally);
+                let Some(child) = growth.child(at, label) else {
+                    growth.not_made += 1;
+                    break;
+                };
+                at = child;
+                growth.nodes[at as usize].tally.join(cell.tally);
             }
         }
-        pruned(nodes)
+        growth.pruned()
     }
 }
 
-fn child(nodes: &mut Vec<Growing>, parent: usize, label: &str) -> usize {
-    if let Some(&known) = nodes[parent].children.get(label) {
-        return known as usize;
-    }
-    let at = nodes.len();
-    let key = fx_hash(&(nodes[parent].key, label));
-    nodes[parent].children.insert(label.to_owned(), at as u32);
-    nodes.push(Growing {
-        parent: parent as u32,
-        key,
-        label: label.to_owned(),
-        tally: Tally::default(),
-        children: FxHashMap::default(),
-    });
-    at
-}
-
-/// The largest nodes, breadth first.
-fn pruned(nodes: Vec<Growing>) -> Tree {
-    let smallest = nodes[0].tally.bytes.0 / SMALLEST;
-    let mut by_size: Vec<u32> = (0..nodes.len() as u32).collect();
-    by_size.sort_by_key(|&at| (std::cmp::Reverse(nodes[at as usize].tally.bytes), at));
-    let mut wanted = vec![false; nodes.len()];
-    // A parent holds at least as much as its child and was made before it: none is orphaned.
-    for &at in by_size.iter().take(MAX_NODES) {
-        wanted[at as usize] = nodes[at as usize].tally.bytes.0 > smallest;
-    }
-    wanted[0] = true;
-    let mut position = vec![0_u32; nodes.len()];
-    let mut order: Vec<u32> = vec![0];
-    let mut out = Vec::new();
-    let mut next = 0;
-    while next < order.len() {
-        let at = order[next] as usize;
-        position[at] = next as u32;
-        let node = &nodes[at];
-        out.push(Node {
-            parent: (at != 0).then(|| position[node.parent as usize]),
-            key: node.key,
-            label: node.label.clone(),
-            tally: node.tally,
+impl Growth<'_> {
+    fn child(&mut self, parent: u32, label: LabelIdx) -> Option<u32> {
+        if let Some(&known) = self.children.get(&(parent, label)) {
+            return Some(known);
+        }
+        if self.nodes.len() >= MAX_GROWN {
+            return None;
+        }
+        let at = self.nodes.len() as u32;
+        let text = &*self.labels.texts[label as usize];
+        let key = fx_hash(&(self.nodes[parent as usize].key, text));
+        self.children.insert((parent, label), at);
+        self.nodes.push(Growing {
+            parent,
+            key,
+            label,
+            tally: Tally::default(),
         });
-        let mut children: Vec<u32> = node.children.values().copied().collect();
-        children.retain(|&c| wanted[c as usize]);
-        children.sort_by_key(|&c| (std::cmp::Reverse(nodes[c as usize].tally.bytes), c));
-        order.extend(children);
-        next += 1;
+        Some(at)
     }
-    Tree {
-        left_out: (nodes.len() - out.len()) as u64,
-        nodes: out,
-    }
-}
 
-fn path(
-    stacks: &Stacks,
-    by: Dimension,
-    cell: &Cell,
-    kind: &BlockKind,
-    known: &mut FxHashMap<(StackIdx, bool), Vec<String>>,
-) -> Vec<String> {
-    let inferred = cell.forward != StackIdx::NONE;
-    let stack = match inferred {
-        true => cell.forward,
-        false => kind.alloc_stack,
-    };
-    let mut path = match by {
-        Dimension::Category => {
-            let category = cell.category.unwrap_or(Category::Unknown);
-            vec![category.label().to_owned()]
+    /// The largest nodes, breadth first.
+    fn pruned(self) -> Tree {
+        let nodes = &self.nodes;
+        let smallest = nodes[0].tally.bytes.0 / SMALLEST;
+        let mut by_size: Vec<u32> = (0..nodes.len() as u32).collect();
+        by_size.sort_by_key(|&at| (Reverse(nodes[at as usize].tally.bytes), at));
+        // A parent holds at least as much as its child and was made before it: none is orphaned.
+        let large = by_size.iter().take(MAX_NODES).copied();
+        let large = large.filter(|&at| nodes[at as usize].tally.bytes.0 > smallest);
+        let mut children: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        for at in large.filter(|&at| at != 0) {
+            // Largest first, as they come.
+            let parent = nodes[at as usize].parent;
+            children.entry(parent).or_default().push(at);
         }
-        Dimension::Stream => vec![match kind.stream {
-            0 => "default stream".to_owned(),
-            stream => format!("stream {stream:#x}"),
-        }],
-        Dimension::Pool => vec![pool(kind)],
-        Dimension::Module | Dimension::File | Dimension::Function => headline(stacks, by, stack),
-        Dimension::Stack | Dimension::Site => Vec::new(),
-    };
-    if matches!(by, Dimension::Module | Dimension::File) && !path.is_empty() {
-        return path;
+        let mut order: Vec<(u32, Option<u32>)> = vec![(0, None)];
+        let mut out = Vec::new();
+        let mut next = 0;
+        while next < order.len() {
+            let (at, parent) = order[next];
+            let node = &nodes[at as usize];
+            out.push(Node {
+                parent,
+                key: node.key,
+                label: (*self.labels.texts[node.label as usize]).to_owned(),
+                tally: node.tally,
+            });
+            let below = children.remove(&at).unwrap_or_default();
+            order.extend(below.into_iter().map(|child| (child, Some(next as u32))));
+            next += 1;
+        }
+        Tree {
+            left_out: (nodes.len() - out.len()) as u64 + self.not_made,
+            nodes: out,
+        }
     }
-    if stack == StackIdx::NONE {
-        let why = if cell.preexisting {
-            FROM_BEFORE
-        } else {
-            "no stack recorded"
+
+    fn path(&mut self, cell: &Cell, kind: &BlockKind) -> Vec<LabelIdx> {
+        let (stacks, by) = (self.stacks, self.by);
+        let inferred = cell.forward != StackIdx::NONE;
+        let stack = match inferred {
+            true => cell.forward,
+            false => kind.alloc_stack,
         };
-        if path.first().is_none_or(|group| group != why) {
-            path.push(why.to_owned());
+        let mut group = match by {
+            Dimension::Category => {
+                let category = cell.category.unwrap_or(Category::Unknown);
+                vec![category.label().to_owned()]
+            }
+            Dimension::Stream => vec![match kind.stream {
+                0 => "default stream".to_owned(),
+                stream => format!("stream {stream:#x}"),
+            }],
+            Dimension::Pool => vec![pool(kind)],
+            Dimension::Module | Dimension::File | Dimension::Function => {
+                headline(stacks, by, stack)
+            }
+            Dimension::Stack | Dimension::Site => Vec::new(),
+        };
+        let of_files = matches!(by, Dimension::Module | Dimension::File) && !group.is_empty();
+        if !of_files && stack == StackIdx::NONE {
+            let why = match cell.preexisting {
+                true => FROM_BEFORE,
+                false => "no stack recorded",
+            };
+            if group.first().is_none_or(|group| group != why) {
+                group.push(why.to_owned());
+            }
+            group.push(no_stack_of(kind.requested));
         }
-        path.push(no_stack_of(kind.requested));
-        return path;
+        let mut path: Vec<LabelIdx> = group.iter().map(|text| self.labels.id(text)).collect();
+        if of_files || stack == StackIdx::NONE {
+            return path;
+        }
+        if let Some(known) = self.paths.get(&(stack, inferred)) {
+            path.extend(known);
+            return path;
+        }
+        let frames = frames(stacks, stack, inferred);
+        let frames: Vec<LabelIdx> = frames.iter().map(|text| self.labels.id(text)).collect();
+        path.extend(&frames);
+        if self.paths.len() < MAX_PATHS {
+            self.paths.insert((stack, inferred), frames);
+        }
+        path
     }
-    let frames = known
-        .entry((stack, inferred))
-        .or_insert_with(|| frames(stacks, stack, inferred));
-    path.extend(frames.iter().cloned());
-    path
 }
 
 fn pool(kind: &BlockKind) -> String {
@@ -197,6 +267,7 @@ fn headline(stacks: &Stacks, by: Dimension, stack: StackIdx) -> Vec<String> {
         Dimension::Module => {
             let name = module_name(file);
             let parts = name.split('.').filter(|part| !part.is_empty());
+            let parts = parts.take(MAX_DEPTH);
             let mut parts: Vec<String> = parts.map(str::to_owned).collect();
             parts.push(function);
             parts

@@ -229,6 +229,83 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..120)
 }
 
+/// What happens to ranges of expandable segments, in pages of 2 MiB.
+#[derive(Clone, Debug)]
+enum RangeOp {
+    Map(u64, u64, bool),
+    Unmap(u64, u64),
+    Take(u64),
+    Occupy(u64),
+    FreeAt(prop::sample::Index),
+    Grow(prop::sample::Index),
+}
+
+fn range_op() -> impl Strategy<Value = RangeOp> {
+    prop_oneof![
+        4 => (0..60_u64, 1..6_u64, any::<bool>()).prop_map(|(at, n, s)| RangeOp::Map(at, n, s)),
+        2 => (0..60_u64, 1..4_u64).prop_map(|(at, n)| RangeOp::Unmap(at, n)),
+        3 => (1..8 * MIB).prop_map(RangeOp::Take),
+        2 => (0..120_u64).prop_map(RangeOp::Occupy),
+        3 => any::<prop::sample::Index>().prop_map(RangeOp::FreeAt),
+        1 => any::<prop::sample::Index>().prop_map(RangeOp::Grow),
+    ]
+}
+
+impl RangeOp {
+    /// What it changes, told by addresses.
+    fn apply(&self, arena: &mut Arena) -> Option<(u64, u64)> {
+        const PAGE: u64 = 2 * MIB;
+        let told = |arena: &Arena, slot| Some((arena.addr(slot), arena.size(slot)));
+        let used = |arena: &Arena, index: &prop::sample::Index| {
+            let slots = (0..arena.blocks.len() as u32).map(Slot);
+            let mut used: Vec<Slot> = slots.filter(|slot| arena.is_used(*slot)).collect();
+            used.sort_by_key(|slot| arena.addr(*slot));
+            (!used.is_empty()).then(|| *index.get(&used))
+        };
+        match self {
+            RangeOp::Map(at, n, small) => {
+                let (addr, size) = (at * PAGE, n * PAGE);
+                let taken =
+                    |(base, len, _): (u64, u64, bool)| base < addr + size && addr < base + len;
+                if arena.blocks().any(taken) {
+                    return None;
+                }
+                let slot = arena.map(if *small { SMALL } else { KEY }, addr, size);
+                told(arena, slot)
+            }
+            RangeOp::Unmap(at, n) => {
+                let unmapped = arena.unmap(at * PAGE, n * PAGE);
+                unmapped.ok().map(|()| (at * PAGE, n * PAGE))
+            }
+            RangeOp::Take(size) => {
+                let rounded = arena.config().round_size(*size);
+                let slot = arena.best_fit(KEY, rounded)?;
+                let slot = arena.take(slot, rounded);
+                told(arena, slot)
+            }
+            RangeOp::Occupy(at) => {
+                let slot = arena.free_block_at(at * MIB)?;
+                let slot = arena.occupy(slot, at * MIB, MIB);
+                told(arena, slot)
+            }
+            RangeOp::FreeAt(index) => {
+                let slot = used(arena, index)?;
+                let slot = arena.free(slot);
+                told(arena, slot)
+            }
+            RangeOp::Grow(index) => {
+                let slot = used(arena, index)?;
+                let above = arena.free_above(slot)?;
+                if arena.size(above) <= 512 {
+                    return None;
+                }
+                arena.grow_used(slot, 512);
+                told(arena, slot)
+            }
+        }
+    }
+}
+
 proptest! {
     /// Free blocks are always the maximal gaps of an interval map, best fit is the obvious one,
     /// and no byte is lost.
@@ -277,6 +354,24 @@ proptest! {
                 arena.blocks().filter(|b| !b.2).map(|(addr, size, _)| (addr, size)).collect();
             free.sort_unstable();
             prop_assert_eq!(free, model.gaps());
+        }
+    }
+
+    /// Blocks are found alike by looking at all of them and in the index.
+    #[test]
+    fn an_index_changes_nothing(ops in prop::collection::vec(range_op(), 1..150)) {
+        let config = Config { expandable_segments: true, ..Config::default() };
+        let mut scanned = Arena::new(config);
+        let mut indexed = scanned.clone();
+        indexed.keep_index();
+        for op in ops {
+            prop_assert_eq!(op.apply(&mut scanned), op.apply(&mut indexed), "{:?}", op);
+            let sorted = |arena: &Arena| {
+                let mut blocks: Vec<_> = arena.blocks().collect();
+                blocks.sort_unstable();
+                blocks
+            };
+            prop_assert_eq!(sorted(&scanned), sorted(&indexed));
         }
     }
 

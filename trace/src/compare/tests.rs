@@ -135,7 +135,7 @@ impl Program {
             });
         }
         let stacks = trace.stacks.clone();
-        steps::find(&mut trace.devices[0], &stacks);
+        steps::find(&mut trace.devices[0], &stacks, 1);
         trace
     }
 

@@ -58,6 +58,8 @@ pub mod site;
 mod survivors;
 mod within;
 
+pub use survivors::MAX_CELLS;
+
 use crate::growth::{Growth, Line, settled};
 use crate::phases::Roles;
 use crate::span::Span;
@@ -244,6 +246,9 @@ pub fn find(device: &DeviceTrace, stacks: &Stacks, quality: &[QualityNote]) -> L
         && doubtful >= MIN_BYTES.0 as f64
     {
         return teller.unsure(growth, doubtful);
+    }
+    if survey.left_out > 0 {
+        return teller.too_many(survey.left_out);
     }
     let excused: f64 = found.excused.iter().map(|(_, g)| g.bytes_per_period).sum();
     match found.excused.first() {

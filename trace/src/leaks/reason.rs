@@ -98,6 +98,15 @@ impl Teller<'_> {
         self.report(Verdict::CannotTell, reason)
     }
 
+    /// Blocks at more places than can be followed.
+    pub fn too_many(self, blocks: u64) -> LeakReport {
+        let n = self.n_steps;
+        let reason = format!(
+            "{blocks} blocks outlive a step at more places than can be followed over {n} steps"
+        );
+        self.report(Verdict::CannotTell, reason)
+    }
+
     /// Growth that has an innocent explanation.
     pub fn excused(self, why: Excuse, bytes_per_step: f64) -> LeakReport {
         let bytes = Bytes(bytes_per_step.round() as u64);

@@ -64,7 +64,14 @@ pub struct Survey {
     /// Blocks from before the first event that were given back after the first end, by requested
     /// size: newer blocks may have taken their place.
     pub replaced: FxHashMap<Bytes, u32>,
+    /// Blocks of sites that were left out, because there are too many sites and ends: see
+    /// [`MAX_CELLS`].
+    pub left_out: u64,
 }
+
+/// Sites times ends that are surveyed: 25 bytes each. A thousand sites that keep something over
+/// four thousand steps.
+pub const MAX_CELLS: usize = 1 << 22;
 
 impl Survey {
     /// Surveys the blocks that are allocated in the periods from event `from` on.
@@ -74,7 +81,9 @@ impl Survey {
             kept: vec![None; sites.keys.len()],
             churn: vec![0; n],
             replaced: FxHashMap::default(),
+            left_out: 0,
         };
+        let mut room = MAX_CELLS / n.max(1);
         let Some(&last_end) = ends.as_slice().last() else {
             return survey;
         };
@@ -97,9 +106,14 @@ impl Survey {
                         size: blocks.kinds[kind].size.0,
                         requested: blocks.kinds[kind].requested,
                     };
-                    let kept = survey.kept[sites.of_kind[kind] as usize]
-                        .get_or_insert_with(|| Box::new(Kept::empty(n)));
-                    kept.add(&block, n);
+                    match &mut survey.kept[sites.of_kind[kind] as usize] {
+                        Some(kept) => kept.add(&block, n),
+                        None if room == 0 => survey.left_out += 1,
+                        new => {
+                            room -= 1;
+                            new.insert(Box::new(Kept::empty(n))).add(&block, n);
+                        }
+                    }
                 }
                 index += 1;
             }

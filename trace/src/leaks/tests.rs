@@ -98,7 +98,7 @@ impl Program {
         device
             .annotations
             .sort_by_key(|a| (a.events.start(), a.depth));
-        steps::find(device, &trace.stacks);
+        steps::find(device, &trace.stacks, 1);
         trace
     }
 

@@ -324,7 +324,7 @@ mod tests {
             waits.into_iter().for_each(|block| program.free(block));
         }
         let mut trace = program.finish();
-        crate::steps::find(&mut trace.devices[0], &trace.stacks);
+        crate::steps::find(&mut trace.devices[0], &trace.stacks, 1);
         trace
     }
 

@@ -4,41 +4,44 @@ use super::ReadErrorKind;
 use super::builder::{Builder, Result};
 use super::keys::{KEYS, Key};
 use super::values::{MAX_DEVICES, Table, Value};
-use crate::clip::CUT;
+use crate::clip::{CUT, clipped};
 use crate::snapshot::{KeysSeen, RawEvents, Snapshot};
 use crate::stacks::StrIdx;
 use crate::time::TimeColumn;
 use std::ops::Range;
 
 /// Entries of `allocator_settings` that are looked at; PyTorch writes 24.
-const MAX_SETTINGS: usize = 1024;
+const MAX_SETTINGS: usize = 256;
 
-/// Bytes of one setting's name or text that are kept.
+/// Bytes of one setting's text that are kept.
 const MAX_SETTING_TEXT: usize = 1024;
+
+/// Bytes of one part of a setting's name that are kept.
+const MAX_SETTING_NAME: usize = 128;
 
 impl Builder {
     /// The snapshot, given the document's root.
     pub fn finish(mut self, root: Value) -> Result<Snapshot> {
-        let top = match root {
-            Value::Dict(root) => std::mem::take(&mut self.dicts[root as usize]),
-            // `torch.cuda.memory_snapshot()` returns the list of segments alone.
-            Value::Rows(Table::Segment, _) => {
-                vec![(StrIdx(Key::Segments as u32), root)]
+        let mut top = [Value::None; KEYS.len()];
+        match root {
+            // As in Python, the last of equal keys counts; `None` is as good as absent.
+            Value::Dict(root) => {
+                for (key, value) in self.dicts.iter(root) {
+                    match Key::at(key.0) {
+                        Some(known) => top[known as usize] = value,
+                        None => self.unknown.count(key),
+                    }
+                }
             }
+            // `torch.cuda.memory_snapshot()` returns the list of segments alone.
+            Value::Rows(Table::Segment, _) => top[Key::Segments as usize] = root,
             _ => {
                 return Err(ReadErrorKind::Shape(
                     "the file holds no dictionary at the top, and no list of segments",
                 ));
             }
-        };
-        // As in Python, the last of equal keys counts; `None` is as good as absent.
-        let find = |key| {
-            top.iter()
-                .rev()
-                .find(|(name, _)| Key::at(name.0) == Some(key))
-                .map(|(_, value)| *value)
-                .filter(|value| *value != Value::None)
-        };
+        }
+        let find = |key: Key| Some(top[key as usize]).filter(|value| *value != Value::None);
         if find(Key::Segments).is_none() && find(Key::DeviceTraces).is_none() {
             return Err(ReadErrorKind::Shape(
                 "the dictionary has neither `segments` nor `device_traces`",
@@ -49,23 +52,22 @@ impl Builder {
             None | Some(Value::OpenList(_)) => 0..0,
             Some(_) => return Err(ReadErrorKind::Shape("`segments` is no list of segments")),
         };
+        cut_vec(&mut self.segments, &keep);
+        self.check_blocks()?;
         let ranges = self.device_ranges(find(Key::DeviceTraces))?;
-        let annotations = match find(Key::ExternalAnnotations) {
-            Some(Value::Rows(Table::Annotation, rows)) => self.annotations[rows.range()].to_vec(),
-            _ => Vec::new(),
+        let keep = match find(Key::ExternalAnnotations) {
+            Some(Value::Rows(Table::Annotation, rows)) => rows.range(),
+            _ => 0..0,
         };
+        cut_vec(&mut self.annotations, &keep);
         let mut settings = Settings::default();
         if let Some(value) = find(Key::AllocatorSettings) {
             self.flatten("", value, 0, &mut settings);
         }
         let settings = settings.named;
         let host_entries = self.count(find(Key::HostSegments)) + self.count(find(Key::HostTraces));
-        for (key, value) in &top {
-            match Key::at(key.0) {
-                Some(_) if *value == Value::None => {}
-                Some(known) => self.keys_seen |= known.bit(),
-                None => self.unknown.count(*key),
-            }
+        for key in Key::ALL.iter().filter(|&&key| find(key).is_some()) {
+            self.keys_seen |= key.bit();
         }
         let capture_reuse = KEYS[Key::CaptureReuse as usize];
         if settings.iter().any(|(name, _)| name == capture_reuse) {
@@ -78,9 +80,9 @@ impl Builder {
             stacks: self.interner.stacks,
             kinds: self.kinds,
             devices: split(self.events, &ranges),
-            segments: self.segments[keep].to_vec(),
+            segments: self.segments,
             blocks: self.blocks,
-            annotations,
+            annotations: self.annotations,
             host_entries,
             keys_seen: KeysSeen(self.keys_seen),
             trailing_bytes: 0,
@@ -98,41 +100,61 @@ impl Builder {
         keys
     }
 
+    /// Refuses segments that share blocks: few bytes could state very many.
+    fn check_blocks(&self) -> Result<()> {
+        let shape = ReadErrorKind::Shape("two segments share their blocks");
+        let mut used = 0;
+        for segment in self.segments.iter().filter(|s| !s.blocks.is_empty()) {
+            if segment.blocks.start < used {
+                return Err(shape);
+            }
+            used = segment.blocks.end;
+        }
+        Ok(())
+    }
+
     /// The rows of each device's trace.
     fn device_ranges(&self, traces: Option<Value>) -> Result<Vec<Range<usize>>> {
         let shape = ReadErrorKind::Shape("`device_traces` is no list of lists of events");
         let lists = match traces {
             None | Some(Value::OpenList(_)) => return Ok(Vec::new()),
-            Some(Value::List(index)) => &self.lists[index as usize],
+            Some(Value::List(index)) => index,
             Some(_) => return Err(shape),
         };
-        if lists.len() > MAX_DEVICES as usize {
+        if self.lists.len(lists) > MAX_DEVICES as usize {
             return Err(ReadErrorKind::Limit(
                 "number of devices",
                 u64::from(MAX_DEVICES),
             ));
         }
-        lists
-            .iter()
-            .map(|value| match value {
-                Value::Rows(Table::Event, rows) => Ok(rows.range()),
-                Value::OpenList(_) | Value::None => Ok(0..0),
-                _ => Err(shape.clone()),
-            })
-            .collect()
+        let range = |(_, value)| match value {
+            Value::Rows(Table::Event, rows) => Ok(rows.range()),
+            Value::OpenList(_) | Value::None => Ok(0..0),
+            _ => Err(shape.clone()),
+        };
+        let ranges = self.lists.iter(lists).map(range);
+        let ranges: Vec<Range<usize>> = ranges.collect::<Result<_>>()?;
+        // Few bytes could state the same events for very many devices.
+        let mut in_order: Vec<&Range<usize>> = ranges.iter().filter(|r| !r.is_empty()).collect();
+        in_order.sort_unstable_by_key(|range| range.start);
+        match in_order.windows(2).all(|two| two[0].end <= two[1].start) {
+            true => Ok(ranges),
+            false => Err(ReadErrorKind::Shape("two devices share their events")),
+        }
     }
 
     fn count(&self, value: Option<Value>) -> u64 {
         match value {
             Some(Value::Rows(_, rows)) => rows.range().len() as u64,
-            Some(Value::List(index)) => self.lists[index as usize]
-                .iter()
-                .map(|&item| match item {
+            Some(Value::List(index)) => {
+                let items = self.lists.iter(index);
+                let counts = items.map(|(_, item)| match item {
                     Value::OpenList(_) => 0,
                     Value::List(_) | Value::Rows(..) => self.count_inner(item),
                     _ => 1,
-                })
-                .sum(),
+                });
+                counts.sum()
+            }
             _ => 0,
         }
     }
@@ -141,7 +163,7 @@ impl Builder {
     fn count_inner(&self, value: Value) -> u64 {
         match value {
             Value::Rows(_, rows) => rows.range().len() as u64,
-            Value::List(index) => self.lists[index as usize].len() as u64,
+            Value::List(index) => self.lists.len(index) as u64,
             _ => 1,
         }
     }
@@ -156,12 +178,12 @@ impl Builder {
         out.visited += 1;
         let text = match value {
             Value::Dict(index) if depth < 4 => {
-                for (key, value) in &self.dicts[index as usize] {
-                    let key = clipped(self.interner.stacks.str(*key));
+                for (key, value) in self.dicts.iter(index) {
+                    let key = clipped(self.interner.stacks.str(key), MAX_SETTING_NAME);
                     if name.is_empty() {
-                        self.flatten(key, *value, depth + 1, out);
+                        self.flatten(&key, value, depth + 1, out);
                     } else {
-                        self.flatten(&format!("{name}.{key}"), *value, depth + 1, out);
+                        self.flatten(&format!("{name}.{key}"), value, depth + 1, out);
                     }
                     if out.visited >= MAX_SETTINGS {
                         return;
@@ -174,7 +196,7 @@ impl Builder {
             Value::Int(n) => n.to_string(),
             Value::Big(n) => n.to_string(),
             Value::Float(x) => x.to_string(),
-            Value::Str(s) => clipped(self.interner.stacks.str(s)).to_owned(),
+            Value::Str(s) => clipped(self.interner.stacks.str(s), MAX_SETTING_TEXT).into_owned(),
             _ => return,
         };
         out.set(name, text);
@@ -194,11 +216,6 @@ impl Settings {
             None => self.named.push((name.to_owned(), text)),
         }
     }
-}
-
-/// The start of a text that is too long to show.
-fn clipped(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_SETTING_TEXT)]
 }
 
 /// One event table per device.

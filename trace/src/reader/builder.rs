@@ -4,10 +4,12 @@
 //! and a list of rows becomes a range of them, so the object graph is never built: memory is
 //! proportional to distinct stacks and events, not to the frames they repeat.
 
+use super::generic::Arena;
 use super::interner::{EMPTY, Interner};
 use super::keys::Key;
 use super::values::{Fields, Rows, Table, Value};
 use super::{Limits, ReadErrorKind};
+use crate::footprint::{growth_soon, of_map, of_vec};
 use crate::snapshot::{EventKind, RawAnnotation, RawBlock, RawEvents, RawSegment};
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, StrIdx};
 use std::collections::HashMap;
@@ -36,9 +38,8 @@ pub struct Builder {
     pub(super) annotations: Vec<RawAnnotation>,
     pub(super) histories: Vec<History>,
     pub(super) pairs: Vec<(i64, i64)>,
-    pub(super) dicts: Vec<Vec<(StrIdx, Value)>>,
-    pub(super) lists: Vec<Vec<Value>>,
-    generic_len: usize,
+    pub(super) dicts: Arena,
+    pub(super) lists: Arena,
     pub(super) unknown: UnknownKeys,
     pub(super) keys_seen: u64,
     pub(super) fields: Fields,
@@ -66,9 +67,8 @@ impl Builder {
             annotations: Vec::new(),
             histories: Vec::new(),
             pairs: Vec::new(),
-            dicts: Vec::new(),
-            lists: Vec::new(),
-            generic_len: 0,
+            dicts: Arena::default(),
+            lists: Arena::default(),
             unknown: UnknownKeys::default(),
             keys_seen: 0,
             fields: Fields::new(),
@@ -80,19 +80,36 @@ impl Builder {
         self.events.kind.len()
     }
 
-    /// Bytes held, estimated from lengths.
+    /// Bytes held, as the allocator counts them.
     pub fn memory_used(&self) -> usize {
-        self.interner.memory_used()
-            + self.events.kind.len() * 16
-            + self.kinds.len() * 192
-            + self.blocks.len() * 40
-            + self.segments.len() * 112
-            + self.annotations.len() * 24
-            + self.histories.len() * 16
-            + self.pairs.len() * 16
-            + (self.dicts.len() + self.lists.len()) * 48
-            + self.generic_len * 24
-            + self.unknown.counts.len() * 24
+        self.interner.memory_used() + self.tables()
+    }
+
+    /// Bytes of all tables but the interner's.
+    fn tables(&self) -> usize {
+        self.events.heap_bytes()
+            + of_vec(&self.kinds)
+            + of_map(&self.kind_ids)
+            + of_vec(&self.recent_kinds)
+            + of_vec(&self.blocks)
+            + of_vec(&self.segments)
+            + of_vec(&self.annotations)
+            + of_vec(&self.histories)
+            + of_vec(&self.pairs)
+            + self.dicts.heap_bytes()
+            + self.lists.heap_bytes()
+            + of_map(&self.unknown.counts)
+            + of_vec(&self.frames)
+    }
+
+    /// Bytes that tables ask for when they move next, if that is soon.
+    pub fn moves_soon(&self) -> usize {
+        self.interner.moves_soon() + growth_soon(&self.kind_ids)
+    }
+
+    /// Tells those tables that grow by leaps how much the rest takes; `parser` is the parser's.
+    pub fn look_at_memory(&mut self, parser: usize) {
+        self.interner.elsewhere = parser + self.tables();
     }
 
     /// Interns a string.
@@ -128,9 +145,11 @@ impl Builder {
     }
 
     fn generic_list(&mut self, items: &[Value]) -> Value {
-        self.lists.push(items.to_vec());
-        self.generic_len += items.len();
-        Value::List((self.lists.len() - 1) as u32)
+        let list = self.lists.begin();
+        items
+            .iter()
+            .for_each(|&item| self.lists.push(list, EMPTY, item));
+        Value::List(list)
     }
 
     /// `list` extended by `items`: the new value of the list.
@@ -176,8 +195,9 @@ impl Builder {
             (Value::Stack(..), _) => Err(NO_FRAME),
             (Value::Rows(table, rows), _) => joined(table, rows, items),
             (Value::List(index), _) => {
-                self.lists[index as usize].extend_from_slice(items);
-                self.generic_len += items.len();
+                items
+                    .iter()
+                    .for_each(|&item| self.lists.push(index, EMPTY, item));
                 Ok(list)
             }
             (Value::Pair(index), _) => {
@@ -207,17 +227,17 @@ impl Builder {
 
     /// `forward_frames`: a list of strings, kept as a stack of frames that have only a name.
     fn stack_of_strings(&mut self, start: StackIdx, memo: u32, items: &[Value]) -> Result<Value> {
-        let frames: Vec<FrameIdx> = items
-            .iter()
-            .filter_map(|item| match *item {
-                Value::Str(name) => Some(self.interner.frame(Frame {
-                    name,
-                    filename: EMPTY,
-                    line: 0,
-                })),
-                _ => None,
-            })
-            .collect();
+        let names = items.iter().filter_map(|item| match *item {
+            Value::Str(name) => Some(name),
+            _ => None,
+        });
+        let nameless_file = |name| Frame {
+            name,
+            filename: EMPTY,
+            line: 0,
+        };
+        let frames = names.map(|name| self.interner.frame(nameless_file(name)));
+        let frames: Vec<FrameIdx> = frames.collect::<Result<_>>()?;
         Ok(Value::Stack(self.interner.extend(start, &frames)?, memo))
     }
 
@@ -278,21 +298,24 @@ impl Builder {
 
     /// What a dictionary becomes that was set key by key: a row, or itself.
     fn completed(&mut self, index: u32) -> Result<Value> {
-        let entries = &self.dicts[index as usize];
         // A hostile list may hold one huge dictionary very often.
-        if entries.len() > MAX_ROW_KEYS {
+        if self.dicts.len(index) > MAX_ROW_KEYS {
             return Ok(Value::Dict(index));
         }
+        let entries = self.dicts.iter(index);
         let pairs: Vec<Value> = entries
-            .iter()
-            .flat_map(|&(key, value)| [Value::Str(key), value])
+            .flat_map(|(key, value)| [Value::Str(key), value])
             .collect();
-        Ok(self.row_of(&pairs)?.unwrap_or(Value::Dict(index)))
+        let row = self.row_of(&pairs)?;
+        // Frames may be referred to again; whatever else became a row may not.
+        if matches!(row, Some(Value::Row(..))) {
+            self.dicts.forget_last(index);
+        }
+        Ok(row.unwrap_or(Value::Dict(index)))
     }
 
     fn generic_dict(&mut self, pairs: &[Value]) -> Result<Value> {
-        self.dicts.push(Vec::new());
-        let index = (self.dicts.len() - 1) as u32;
+        let index = self.dicts.begin();
         self.extend_dict(index, pairs)?;
         Ok(Value::Dict(index))
     }
@@ -302,9 +325,8 @@ impl Builder {
             let Value::Str(key) = pair[0] else {
                 return Err(NO_STRING_KEY);
             };
-            self.dicts[index as usize].push((key, pair[1]));
+            self.dicts.push(index, key, pair[1]);
         }
-        self.generic_len += pairs.len() / 2;
         Ok(())
     }
 
@@ -315,6 +337,29 @@ impl Builder {
             {
                 self.unknown.count(key);
             }
+        }
+    }
+}
+
+/// Keys that this version does not know, with how often they occurred.
+#[derive(Default)]
+pub struct UnknownKeys {
+    pub counts: HashMap<StrIdx, u64>,
+    /// Occurrences of keys beyond the first [`UnknownKeys::MAX`].
+    pub others: u64,
+}
+
+impl UnknownKeys {
+    /// Keys that are told apart; a new version of PyTorch brings a few.
+    pub const MAX: usize = 256;
+
+    pub fn count(&mut self, key: StrIdx) {
+        if let Some(known) = self.counts.get_mut(&key) {
+            *known += 1;
+        } else if self.counts.len() < UnknownKeys::MAX {
+            self.counts.insert(key, 1);
+        } else {
+            self.others += 1;
         }
     }
 }
@@ -337,27 +382,4 @@ fn joined(table: Table, mut rows: Rows, items: &[Value]) -> Result<Value> {
         rows.end += 1;
     }
     Ok(Value::Rows(table, rows))
-}
-
-/// Keys that no known version of PyTorch writes, and how often each came.
-#[derive(Default)]
-pub struct UnknownKeys {
-    pub counts: HashMap<StrIdx, u64>,
-    /// Occurrences of keys beyond the first [`UnknownKeys::MAX`].
-    pub others: u64,
-}
-
-impl UnknownKeys {
-    /// Keys that are told apart; a new version of PyTorch brings a few.
-    pub const MAX: usize = 256;
-
-    pub fn count(&mut self, key: StrIdx) {
-        if let Some(known) = self.counts.get_mut(&key) {
-            *known += 1;
-        } else if self.counts.len() < UnknownKeys::MAX {
-            self.counts.insert(key, 1);
-        } else {
-            self.others += 1;
-        }
-    }
 }

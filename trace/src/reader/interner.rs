@@ -6,6 +6,7 @@
 use super::keys::{ACTIONS, KEYS};
 use super::{Limits, ReadErrorKind};
 use crate::clip::clipped;
+use crate::footprint::{growth_of_map, growth_soon, of_map, of_vec};
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -28,6 +29,8 @@ pub struct Interner {
     extended: HashMap<(StackIdx, u64), StackIdx>,
     max_frames: usize,
     max_memory: usize,
+    /// Bytes that the rest of the reader holds, as of the last look.
+    pub elsewhere: usize,
 }
 
 /// A string seen lately.
@@ -98,6 +101,7 @@ impl Interner {
             extended: HashMap::new(),
             max_frames: limits.stack_frames,
             max_memory: limits.memory,
+            elsewhere: 0,
         };
         // Keys first: a key's place is its number.
         for word in KEYS.iter().chain(&ACTIONS).chain(&["", "N/A"]) {
@@ -107,14 +111,33 @@ impl Interner {
         interner
     }
 
-    /// Bytes held, estimated from lengths.
+    /// Bytes held, as the allocator counts them.
     pub fn memory_used(&self) -> usize {
-        let strings = &self.stacks.strings;
-        strings.text_len()
-            + strings.len() * 32
-            + self.stacks.n_frames() * 48
-            + self.stacks.n_members() * MEMBER_BYTES
-            + self.stacks.len() * 32
+        self.stacks.heap_bytes()
+            + of_vec(&self.recent_strings)
+            + of_map(&self.strings)
+            + of_map(&self.frames)
+            + of_vec(&self.recent)
+            + of_map(&self.by_frames)
+            + of_map(&self.extended)
+    }
+
+    /// Bytes that tables ask for when they move next, if that is soon.
+    pub fn moves_soon(&self) -> usize {
+        growth_soon(&self.strings)
+            + growth_soon(&self.frames)
+            + growth_soon(&self.by_frames)
+            + growth_soon(&self.extended)
+    }
+
+    /// Refuses to ask for `more` bytes beyond the limit: a few bytes of the file may ask for many
+    /// frames, and a table that moves is there twice.
+    fn check_room(&self, more: usize) -> Result<()> {
+        if more == 0 || self.elsewhere + self.memory_used() + more <= self.max_memory {
+            return Ok(());
+        }
+        let limit = self.max_memory as u64;
+        Err(ReadErrorKind::Limit("memory in bytes", limit))
     }
 
     /// A hash that a file cannot foresee.
@@ -176,16 +199,24 @@ impl Interner {
         if self.stacks.strings.text_len() as u64 + text.len() as u64 > MAX_TEXT {
             return Err(ReadErrorKind::Limit("text of all strings", MAX_TEXT));
         }
+        self.check_room(growth_of_map(&self.strings))?;
         let idx = self.stacks.strings.push(text);
         self.strings.insert(key, idx);
         Ok(idx)
     }
 
     /// Interns a frame.
-    pub fn frame(&mut self, frame: Frame) -> FrameIdx {
-        let stacks = &mut self.stacks;
-        let known = self.frames.entry(frame);
-        *known.or_insert_with(|| stacks.push_frame(frame))
+    ///
+    /// # Errors
+    /// When all frames together take too much memory.
+    pub fn frame(&mut self, frame: Frame) -> Result<FrameIdx> {
+        if let Some(&known) = self.frames.get(&frame) {
+            return Ok(known);
+        }
+        self.check_room(growth_of_map(&self.frames))?;
+        let new = self.stacks.push_frame(frame);
+        self.frames.insert(frame, new);
+        Ok(new)
     }
 
     /// Interns a stack.
@@ -210,6 +241,7 @@ impl Interner {
                 Some(&known) if self.stacks.frames(known) == frames => break known,
                 Some(_) => key = key.wrapping_add(NEXT),
                 None => {
+                    self.check_room(growth_of_map(&self.by_frames))?;
                     let new = self.new_stack(&[], frames)?;
                     self.by_frames.insert(key, new);
                     break new;
@@ -238,6 +270,7 @@ impl Interner {
             }
             key = key.wrapping_add(NEXT);
         }
+        self.check_room(growth_of_map(&self.extended))?;
         let before = self.stacks.frames(start).to_vec();
         let new = self.new_stack(&before, more)?;
         self.extended.insert((start, key), new);
@@ -252,13 +285,10 @@ impl Interner {
                 self.max_frames as u64,
             ));
         }
-        // Checked here too, because a few bytes of the file may ask for many frames.
         let members = self.stacks.n_members() + n;
-        if members > self.max_memory / MEMBER_BYTES || u32::try_from(members).is_err() {
-            return Err(ReadErrorKind::Limit(
-                "memory in bytes",
-                self.max_memory as u64,
-            ));
+        self.check_room(n * size_of::<FrameIdx>())?;
+        if u32::try_from(members).is_err() {
+            return Err(ReadErrorKind::Limit("frames of all stacks", MAX_MEMBERS));
         }
         Ok(self.stacks.push_stack(&[before, more].concat()))
     }
@@ -281,8 +311,8 @@ fn name(bytes: &[u8]) -> Cow<'_, str> {
 /// Bytes of all strings together: places in the text are 32 bits.
 const MAX_TEXT: u64 = u32::MAX as u64;
 
-/// Bytes of one frame of one stack.
-const MEMBER_BYTES: usize = 4;
+/// Frames of all stacks together: places among them are 32 bits.
+const MAX_MEMBERS: u64 = u32::MAX as u64;
 
 /// For the cache only: collisions cost a look into the map.
 fn cheap_hash(frames: &[FrameIdx]) -> u64 {
@@ -306,8 +336,9 @@ mod tests {
         check(&[b'x'; LONGEST_NAME], LONGEST_NAME, false);
         check(&[b'x'; LONGEST_NAME + 1], LONGEST_NAME, true);
         check(&[b'x'; 16 << 20], LONGEST_NAME, true);
-        // A character that the cut would halve goes.
+        // A character that the cut would halve goes; what is no UTF-8 grows before it is cut.
         let umlauts = ["x", &"ü".repeat(LONGEST_NAME)].concat();
         check(umlauts.as_bytes(), LONGEST_NAME, true);
+        check(&[0xff; LONGEST_NAME], LONGEST_NAME - 1, true);
     }
 }

@@ -3,6 +3,7 @@
 use super::builder::Builder;
 use super::values::{NO_MEMO, Value};
 use super::{Limits, ReadError, ReadErrorKind};
+use crate::footprint::of_vec;
 
 type Result<T> = std::result::Result<T, ReadErrorKind>;
 
@@ -71,8 +72,9 @@ impl Parser {
         }
     }
 
+    /// Bytes held, as the allocator counts them.
     pub fn memory_used(&self) -> usize {
-        self.stack.len() * 16 + self.open.len() * 16 + self.text.len()
+        of_vec(&self.stack) + of_vec(&self.open) + of_vec(&self.text)
     }
 
     /// Parses the next bytes.

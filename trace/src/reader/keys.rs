@@ -14,7 +14,8 @@ macro_rules! words {
         pub const KEYS: &[&str] = &[$($text),+];
 
         impl Key {
-            const ALL: &[Key] = &[$(Key::$name),+];
+            /// All of them.
+            pub const ALL: &[Key] = &[$(Key::$name),+];
 
             /// The key at a place of the string table.
             pub fn at(index: u32) -> Option<Key> {

@@ -8,6 +8,7 @@
 mod assembly;
 mod builder;
 mod event_run;
+mod generic;
 mod interner;
 mod json;
 pub(crate) mod keys;
@@ -34,7 +35,8 @@ pub struct Limits {
     pub stack_frames: usize,
     /// Events, all devices together (indexes are 28 bits).
     pub events: usize,
-    /// Bytes of memory for everything that is kept, estimated.
+    /// Bytes of memory for everything that is kept. What a piece of 64 KiB can ask for may come
+    /// on top.
     pub memory: usize,
 }
 
@@ -150,7 +152,7 @@ pub struct Reader {
 }
 
 /// Bytes parsed between two looks at how much memory is in use.
-const PIECE: usize = 1 << 18;
+const PIECE: usize = 1 << 16;
 
 impl Reader {
     /// A reader that has seen nothing.
@@ -169,6 +171,8 @@ impl Reader {
     /// When the file cannot be read further; nothing more may be pushed then.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), ReadError> {
         for piece in bytes.chunks(PIECE) {
+            let parser = self.parser_memory();
+            self.builder.look_at_memory(parser);
             self.push_piece(piece)?;
             self.offset += piece.len() as u64;
             let used = self.memory_used();
@@ -222,14 +226,27 @@ impl Reader {
         self.builder.events_read() as u64
     }
 
-    /// Bytes of memory held, estimated from the lengths of the columns.
+    /// Bytes of memory held, as the allocator counts them.
     pub fn memory_used(&self) -> usize {
-        let parser = match &self.format {
+        self.parser_memory() + self.builder.memory_used()
+    }
+
+    /// Bytes of memory held, and what tables that are nearly full will ask for when they move.
+    pub fn memory_soon(&self) -> usize {
+        self.memory_used() + self.builder.moves_soon()
+    }
+
+    /// Bytes that [`Reader::finish`] holds at most: with several devices, columns are cut apart.
+    pub fn memory_to_finish(&self) -> usize {
+        self.memory_used() + self.builder.events.heap_bytes()
+    }
+
+    fn parser_memory(&self) -> usize {
+        match &self.format {
             Format::Pickle(machine) => machine.memory_used(),
             Format::Json(parser) => parser.memory_used(),
             Format::Unknown(_) => 0,
-        };
-        parser + self.builder.memory_used()
+        }
     }
 
     /// The snapshot, once all bytes were pushed.

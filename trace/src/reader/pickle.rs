@@ -8,6 +8,7 @@ use super::event_run::EventShape;
 use super::memo::Memo;
 use super::values::{NO_MEMO, Table, Value};
 use super::{Limits, ReadError, ReadErrorKind};
+use crate::footprint::of_vec;
 
 /// A pickle being read.
 pub struct Machine {
@@ -25,7 +26,13 @@ pub struct Machine {
     /// Offset in the file of the first byte not consumed.
     offset: u64,
     trailing: u64,
+    /// Opcodes so far that drop or double what is on the stack.
+    juggled: u32,
 }
+
+/// Opcodes that drop or double what is on the stack (POP, DUP, POP_MARK), of which PyTorch writes
+/// none and Python one for a tuple that holds itself. They cost a byte and make no event.
+const MAX_JUGGLED: u32 = 1000;
 
 /// What one opcode did.
 enum Step {
@@ -56,11 +63,13 @@ impl Machine {
             needed: 1,
             offset,
             trailing: 0,
+            juggled: 0,
         }
     }
 
+    /// Bytes held, as the allocator counts them.
     pub fn memory_used(&self) -> usize {
-        self.stack.len() * 16 + self.marks.len() * 8 + self.memo.len() * 4 + self.carry.len()
+        of_vec(&self.stack) + of_vec(&self.marks) + of_vec(&self.memo) + of_vec(&self.carry)
     }
 
     /// Runs the next bytes.
@@ -282,18 +291,23 @@ impl Machine {
                 if !(2..=5).contains(&version) {
                     return Err(ReadErrorKind::Protocol(version));
                 }
-                self.protocol = Some(version);
+                if self.protocol.replace(version).is_some() {
+                    return Err(ReadErrorKind::Malformed("a second pickle begins"));
+                }
                 return Ok(Step::Next(2));
             }
             // POP, DUP, POP_MARK
             b'0' => {
+                self.juggle()?;
                 self.stack.pop().ok_or(UNDERFLOW)?;
             }
             b'2' => {
+                self.juggle()?;
                 let top = *self.stack.last().ok_or(UNDERFLOW)?;
                 self.stack.push(top);
             }
             b'1' => {
+                self.juggle()?;
                 let from = self.pop_mark()?;
                 self.stack.truncate(from);
             }
@@ -305,6 +319,17 @@ impl Machine {
             op => return Err(refused(op)),
         }
         Ok(Step::Next(1))
+    }
+
+    fn juggle(&mut self) -> Result<()> {
+        self.juggled += 1;
+        match self.juggled <= MAX_JUGGLED {
+            true => Ok(()),
+            false => Err(ReadErrorKind::Limit(
+                "number of opcodes that drop or double",
+                u64::from(MAX_JUGGLED),
+            )),
+        }
     }
 
     fn get(&mut self, index: usize) -> Result<()> {

@@ -122,11 +122,12 @@ impl Builder {
         let line = self.fields.line();
         match (self.fields.get(Key::Name), self.fields.get(Key::Filename)) {
             (Value::Str(name), Value::Str(filename)) => {
-                Ok(Value::Frame(self.interner.frame(Frame {
+                let frame = Frame {
                     name,
                     filename,
                     line,
-                })))
+                };
+                Ok(Value::Frame(self.interner.frame(frame)?))
             }
             _ => Err(ReadErrorKind::Shape("a frame's name or file is no string")),
         }

@@ -97,8 +97,8 @@ pub struct Fields {
 /// overflow, and SQLite stores `i64`.
 pub const MAX_SIZE: u64 = 1 << 48;
 
-/// The largest device ordinal that is believed; torch is built for at most 120 devices.
-pub const MAX_DEVICES: u32 = 1024;
+/// Device ordinals that are believed; torch is built for at most 120 devices.
+pub const MAX_DEVICES: u32 = 128;
 
 impl Fields {
     pub fn new() -> Fields {

@@ -4,9 +4,11 @@
 //! **B** active in the final segments but not allocated in the window, **C** allocated in it.
 
 use super::addr;
+use crate::footprint::{of_map, of_vec, of_vec_after};
 use crate::snapshot::{BlockState, EventKind, RawBlock, RawEvents};
 use crate::stacks::FxHashMap;
 use crate::trace::{Action, Blocks, Events, NO_TARGET, OtherEvent, SegmentEvent};
+use crate::watch::{EVERY, Stopped, Watch};
 
 /// An active block of the final segments, with the stream of its segment.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +77,8 @@ pub fn run(
     kinds: &[EventKind],
     raw: &RawEvents,
     final_blocks: &FxHashMap<u64, FinalBlock>,
-) -> Matched {
+    watch: Watch<'_>,
+) -> Result<Matched, Stopped> {
     let n = raw.kind.len();
     let mut matcher = Matcher {
         kinds,
@@ -90,18 +93,55 @@ pub fn run(
         pending_before: Vec::new(),
         anomalies: Anomalies::default(),
     };
+    watch.look(n * PER_EVENT)?;
+    let watch = watch.beside(n * PER_EVENT);
     matcher.events.action.reserve_exact(n);
     matcher.events.target.reserve_exact(n);
     for event in 0..n {
+        watch.at_row(event, || matcher.memory_used())?;
         let target = matcher.event(event as u32);
         matcher.events.target.push(target);
     }
     let unmatched_frees = matcher.before_rows.len() as u64;
+    watch.look(matcher.memory_used() + final_blocks.len() * 2 * PER_BEFORE)?;
     matcher.survivors(final_blocks);
-    matcher.finish(unmatched_frees)
+    let rows = matcher.blocks.len() + matcher.before_rows.len();
+    watch.look(matcher.memory_used() + rows * PER_BLOCK)?;
+    Ok(matcher.finish(unmatched_frees))
+}
+
+/// Bytes of an event's action and target.
+const PER_EVENT: usize = 5;
+/// Bytes of a block's lifetime and address.
+const PER_BLOCK: usize = 20;
+/// Bytes of a block that existed before.
+const PER_BEFORE: usize = PER_BLOCK + 1 + size_of::<Before>() + size_of::<FinalBlock>();
+
+impl Matched {
+    /// Bytes of memory held.
+    pub fn heap_bytes(&self) -> usize {
+        self.events.heap_bytes()
+            + self.blocks.heap_bytes()
+            + of_vec(&self.before)
+            + of_vec(&self.pending_before)
+            + of_vec(&self.segment_events)
+    }
 }
 
 impl Matcher<'_> {
+    /// Bytes held besides what is there for each event, now and until the next look: columns
+    /// double, and the table moves, when they are full.
+    fn memory_used(&self) -> usize {
+        3 * of_map(&self.open)
+            + self.blocks.heap_bytes_after(EVERY)
+            + self.before.heap_bytes_after(EVERY)
+            + of_vec_after(&self.before_rows, EVERY)
+            + of_vec_after(&self.pending_before, EVERY)
+            + of_vec_after(&self.segment_events, EVERY)
+            + of_vec_after(&self.events.segments, EVERY)
+            + of_vec_after(&self.events.others, EVERY)
+    }
+
     /// Records one event; what it is about.
     fn event(&mut self, event: u32) -> u32 {
         let kind = &self.kinds[self.raw.kind[event as usize] as usize];

@@ -20,6 +20,7 @@ mod scopes;
 mod simulate;
 
 use crate::allocator::Config;
+use crate::footprint::{of_map, of_vec};
 use crate::pyramid::PyramidBuilder;
 use crate::snapshot::{BlockState, RawEvents, RawSegment, Snapshot};
 use crate::stacks::{FxHashMap, StackIdx};
@@ -29,12 +30,21 @@ use crate::trace::{
     Series, SeriesSummary, Trace,
 };
 use crate::units::{Bytes, DeviceAddr, EventIdx};
+use crate::watch::{Stopped, Watch};
 use initial::Initial;
 use matching::{Before, FinalBlock, Matched};
 use simulate::Simulated;
 
 /// Turns a snapshot into a trace.
-pub fn run(mut snapshot: Snapshot) -> Trace {
+pub fn run(snapshot: Snapshot) -> Trace {
+    run_watched(snapshot, Watch::nobody()).expect("nobody stops it")
+}
+
+/// Turns a snapshot into a trace, under somebody's eyes.
+///
+/// # Errors
+/// [`Stopped`], when whoever looks on says so.
+pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, Stopped> {
     let mut config = Config::from_settings(&snapshot.settings);
     // Files of torch before 2.2 have no settings, but the events tell.
     let mut kinds = snapshot.kinds.iter();
@@ -44,13 +54,28 @@ pub fn run(mut snapshot: Snapshot) -> Trace {
     let ordinals = busy_devices(&raw_devices, &snapshot.segments);
     let several = ordinals.len() > 1;
     let mut raw_devices: Vec<Option<RawEvents>> = raw_devices.into_iter().map(Some).collect();
-    let mut devices = Vec::with_capacity(ordinals.len());
+    let mut devices: Vec<DeviceTrace> = Vec::with_capacity(ordinals.len());
+    let has_python = quality::stacks_with_python(&snapshot.stacks);
+    // Each device's rows go when it is done, but what it became stays.
+    let raw_bytes: usize = raw_devices
+        .iter()
+        .flatten()
+        .map(RawEvents::heap_bytes)
+        .sum();
+    let beside = snapshot.heap_bytes() + raw_bytes + has_python.capacity();
     for device in ordinals {
+        let done: usize = devices.iter().map(DeviceTrace::heap_bytes).sum();
+        let watch = watch.beside(beside + done);
         let raw = raw_devices
             .get_mut(device as usize)
             .and_then(Option::take)
             .unwrap_or_default();
-        let (trace, mut notes) = replay_device(&snapshot, device, raw, &config);
+        let from = From {
+            snapshot: &snapshot,
+            has_python: &has_python,
+            config: &config,
+        };
+        let (trace, mut notes) = replay_device(&from, device, raw, watch)?;
         if several {
             notes = notes.into_iter().map(|n| n.of_device(device)).collect();
         }
@@ -67,11 +92,22 @@ pub fn run(mut snapshot: Snapshot) -> Trace {
         devices,
         quality,
     };
+    let held = trace.heap_bytes();
+    let n_devices = trace.devices.len();
     for device in &mut trace.devices {
-        steps::find(device, &trace.stacks);
+        watch.look(held + steps::memory_needed(device))?;
+        steps::find(device, &trace.stacks, n_devices);
     }
     trace.quality.append(&mut quality::of_steps(&trace.devices));
-    trace
+    Ok(trace)
+}
+
+/// What all devices of a snapshot share.
+struct From<'a> {
+    snapshot: &'a Snapshot,
+    /// Per stack.
+    has_python: &'a [bool],
+    config: &'a Config,
 }
 
 /// Devices with events or memory.
@@ -88,21 +124,36 @@ fn busy_devices(traces: &[RawEvents], segments: &[RawSegment]) -> Vec<u32> {
 }
 
 fn replay_device(
-    snapshot: &Snapshot,
+    from: &From<'_>,
     device: u32,
     raw: RawEvents,
-    config: &Config,
-) -> (DeviceTrace, Vec<QualityNote>) {
+    watch: Watch<'_>,
+) -> Result<(DeviceTrace, Vec<QualityNote>), Stopped> {
+    let From {
+        snapshot, config, ..
+    } = *from;
     let segments: Vec<&RawSegment> = snapshot
         .segments
         .iter()
         .filter(|s| s.device == device)
         .collect();
+    let n_blocks: usize = segments.iter().map(|s| s.blocks.len()).sum();
+    watch.look(n_blocks * PER_FINAL_BLOCK)?;
     let final_blocks = final_blocks(snapshot, &segments);
-    let mut matched = matching::run(&snapshot.kinds, &raw, &final_blocks);
+    let watch = watch.beside(of_map(&final_blocks));
+    let mut matched = matching::run(&snapshot.kinds, &raw, &final_blocks, watch)?;
+    let watch = watch.beside(matched.heap_bytes());
+    watch.look((segments.len() + matched.segment_events.len()) * PER_SEGMENT)?;
     let initial = Initial::walk_back(&snapshot.kinds, &raw, &segments, &matched.segment_events);
-    let simulated = simulate::run(config, &snapshot.kinds, &raw, &initial, &matched);
-    let blocks = assemble(snapshot, &raw, &mut matched, &simulated, &final_blocks);
+    let watch = watch.beside((initial.segments.len() + initial.pool_of.len()) * PER_SEGMENT);
+    let simulated = simulate::run(config, &snapshot.kinds, &raw, &initial, &matched, watch)?;
+    let watch = watch.beside(simulated.heap_bytes());
+    let of_blocks = (&simulated, &final_blocks);
+    let blocks = assemble(snapshot, &raw, &mut matched, of_blocks, watch)?;
+    let n_annotations = snapshot.annotations.len();
+    let measuring = raw.kind.len() * PER_EVENT_MEASURED + n_annotations * PER_ANNOTATION;
+    let watch = watch.beside(of_vec(&blocks.kind) + of_vec(&blocks.kinds) + measuring);
+    watch.look(0)?;
     let mut trace = DeviceTrace {
         device,
         events: matched.events,
@@ -113,11 +164,12 @@ fn replay_device(
     };
     trace.events.time = raw.time;
     let start = start_levels(&trace.blocks, &matched.pending_before, initial.reserved());
-    measure(&mut trace, start);
+    measure(&mut trace, start, watch)?;
     trace.annotations = scopes::of_device(&snapshot.annotations, &trace.events);
     let notes = quality::of_device(&quality::Evidence {
         trace: &trace,
         stacks: &snapshot.stacks,
+        has_python: from.has_python,
         has_segments: snapshot.has_segments(),
         segments: &segments,
         final_blocks: &snapshot.blocks,
@@ -126,8 +178,17 @@ fn replay_device(
         simulated: &simulated.anomalies,
         resized: simulated.resized_before.len() as u64,
     });
-    (trace, notes)
+    Ok((trace, notes))
 }
+
+/// Bytes of a block of the final segments in a table by address, while it grows.
+const PER_FINAL_BLOCK: usize = 192;
+/// Bytes of a segment in a tree and a table.
+const PER_SEGMENT: usize = 192;
+/// Bytes of the pyramid for an event, while it grows.
+const PER_EVENT_MEASURED: usize = 6;
+/// Bytes of a scope, while the list of them grows and is sorted.
+const PER_ANNOTATION: usize = 64;
 
 /// Active blocks of the final segments, by address.
 fn final_blocks(snapshot: &Snapshot, segments: &[&RawSegment]) -> FxHashMap<u64, FinalBlock> {
@@ -147,9 +208,9 @@ fn assemble(
     snapshot: &Snapshot,
     raw: &RawEvents,
     matched: &mut Matched,
-    simulated: &Simulated,
-    final_blocks: &FxHashMap<u64, FinalBlock>,
-) -> Blocks {
+    (simulated, final_blocks): (&Simulated, &FxHashMap<u64, FinalBlock>),
+    watch: Watch<'_>,
+) -> Result<Blocks, Stopped> {
     let mut blocks = std::mem::take(&mut matched.blocks);
     let n_events = raw.kind.len() as u32;
     let mut ids: FxHashMap<BlockKind, KindIdx> = FxHashMap::default();
@@ -159,8 +220,13 @@ fn assemble(
         true => snapshot.kinds[raw.kind[event as usize] as usize].stack,
         false => StackIdx::NONE,
     };
+    watch.look(blocks.len() * size_of::<KindIdx>())?;
+    let watch = watch.beside(blocks.len() * size_of::<KindIdx>());
     blocks.kind.reserve_exact(blocks.len());
     for index in 0..blocks.len() {
+        // A table that is full moves: it is there twice then.
+        let tables = || 3 * (of_map(&ids) + of_map(&recent)) + 2 * of_vec(&blocks.kinds);
+        watch.at_row(index, tables)?;
         let size = simulated.size[index];
         let freed = blocks.free_requested[index].min(blocks.free_completed[index]);
         let free_kind = match freed < n_events {
@@ -199,15 +265,14 @@ fn assemble(
                 }
             }
         };
-        let next = KindIdx(blocks.kinds.len() as u32);
         let id = *ids.entry(kind).or_insert_with(|| {
             blocks.kinds.push(kind);
-            next
+            KindIdx(blocks.kinds.len() as u32 - 1)
         });
         recent.insert(key, id);
         blocks.kind.push(id);
     }
-    blocks
+    Ok(blocks)
 }
 
 /// Autograd's threads have no stack, but with anomaly detection the recorder keeps that of the
@@ -257,7 +322,7 @@ fn start_levels(blocks: &Blocks, pending: &[bool], reserved: u64) -> Levels {
 }
 
 /// Builds the pyramid and the summary.
-fn measure(trace: &mut DeviceTrace, start: Levels) {
+fn measure(trace: &mut DeviceTrace, start: Levels, watch: Watch<'_>) -> Result<(), Stopped> {
     let mut levels = start;
     let mut builder = PyramidBuilder::new(start);
     let mut summary = start.0.map(|level| SeriesSummary {
@@ -267,6 +332,7 @@ fn measure(trace: &mut DeviceTrace, start: Levels) {
         end: level,
     });
     for event in 0..trace.events.len() {
+        watch.at_row(event as usize, || 0)?;
         levels.apply(trace.effect(EventIdx(event)));
         builder.push(levels);
         for (series, level) in summary.iter_mut().zip(levels.0) {
@@ -281,6 +347,7 @@ fn measure(trace: &mut DeviceTrace, start: Levels) {
     }
     trace.summary = summary;
     trace.pyramid = builder.finish();
+    Ok(())
 }
 
 /// An address as the trace has it.

@@ -6,7 +6,7 @@ use super::matching::Anomalies;
 use super::simulate::Lost;
 use crate::clip::clipped;
 use crate::snapshot::{BlockState, RawAnnotation, RawBlock, RawSegment, Snapshot};
-use crate::stacks::{StackIdx, Stacks};
+use crate::stacks::{FrameIdx, StackIdx, Stacks};
 use crate::trace::{DeviceTrace, QualityNote, Series, StepSource};
 
 fn note(code: &str, detail: impl Into<String>) -> QualityNote {
@@ -80,6 +80,8 @@ pub fn of_file(snapshot: &Snapshot) -> Vec<QualityNote> {
 pub struct Evidence<'a> {
     pub trace: &'a DeviceTrace,
     pub stacks: &'a Stacks,
+    /// Per stack, whether it has a Python frame.
+    pub has_python: &'a [bool],
     /// Whether the file has a list of segments at all; it may be empty.
     pub has_segments: bool,
     pub segments: &'a [&'a RawSegment],
@@ -100,6 +102,16 @@ pub fn of_device(evidence: &Evidence<'_>) -> Vec<QualityNote> {
     notes
 }
 
+/// Per stack, whether it has a Python frame.
+pub fn stacks_with_python(stacks: &Stacks) -> Vec<bool> {
+    let is_python = |idx: &FrameIdx| {
+        let frame = stacks.frame(*idx);
+        frame.line > 0 && stacks.str(frame.filename).ends_with(".py")
+    };
+    let all = (0..stacks.len()).map(|stack| stacks.frames(StackIdx(stack as u32)));
+    all.map(|frames| frames.iter().any(is_python)).collect()
+}
+
 fn stacks(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     let blocks = &evidence.trace.blocks;
     let from = blocks.n_preexisting as usize;
@@ -107,20 +119,12 @@ fn stacks(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     if n == 0 {
         return;
     }
-    let has_python: Vec<bool> = (0..evidence.stacks.len())
-        .map(|stack| {
-            let frames = evidence.stacks.frames(StackIdx(stack as u32));
-            frames.iter().any(|&f| {
-                let frame = evidence.stacks.frame(f);
-                frame.line > 0 && evidence.stacks.str(frame.filename).ends_with(".py")
-            })
-        })
-        .collect();
     let (mut without, mut without_python) = (0_usize, 0_usize);
     for kind in &blocks.kind[from..] {
         let stack = blocks.kinds[kind.index()].alloc_stack;
         without += usize::from(stack == StackIdx::NONE);
-        without_python += usize::from(stack != StackIdx::NONE && !has_python[stack.index()]);
+        without_python +=
+            usize::from(stack != StackIdx::NONE && !evidence.has_python[stack.index()]);
     }
     let percent = |part: usize| (part * 100).div_ceil(n);
     if without > 0 {

@@ -22,6 +22,8 @@ pub fn of_device(raw: &[RawAnnotation], events: &Events) -> Vec<Annotation> {
     let mut scopes = Vec::new();
     for annotation in raw {
         match annotation.stage {
+            // A program nests a few scopes; what opens and never ends must not cost ever more.
+            Stage::Start if open.len() >= MAX_OPEN => {}
             Stage::Start => open.push((*annotation, at(annotation))),
             Stage::End => {
                 let start = open
@@ -44,6 +46,9 @@ pub fn of_device(raw: &[RawAnnotation], events: &Events) -> Vec<Annotation> {
     scopes.sort_by_key(|s| (s.events.start(), s.depth));
     scopes
 }
+
+/// Scopes that are open at one moment, those of all threads together.
+const MAX_OPEN: usize = 1024;
 
 fn scope(annotation: &RawAnnotation, start: EventIdx, end: EventIdx, depth: usize) -> Annotation {
     Annotation {

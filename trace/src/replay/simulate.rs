@@ -3,9 +3,11 @@
 use super::initial::{Initial, Range, guess};
 use super::matching::Matched;
 use crate::allocator::{Arena, Config, PoolKey, Slot};
+use crate::footprint::{of_map, of_vec, of_vec_after};
 use crate::snapshot::{EventKind, RawEvents};
 use crate::stacks::FxHashMap;
 use crate::trace::{Action, Fidelity, PoolId, PoolSize};
+use crate::watch::{EVERY, Stopped, Watch};
 
 /// What the simulation could not follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +41,7 @@ struct Simulator<'a> {
     slot: Vec<Slot>,
     /// The pre-existing block in a slot, for those whose size is not certain.
     uncertain: FxHashMap<Slot, u32>,
+    pool_ids: FxHashMap<(PoolId, PoolSize), u16>,
     out: Simulated,
 }
 
@@ -49,8 +52,11 @@ pub fn run(
     raw: &RawEvents,
     initial: &Initial,
     matched: &Matched,
-) -> Simulated {
+    watch: Watch<'_>,
+) -> Result<Simulated, Stopped> {
     let n_blocks = matched.blocks.len();
+    watch.look(n_blocks * PER_BLOCK + matched.before.len() * PER_BEFORE)?;
+    let watch = watch.beside(n_blocks * PER_BLOCK + matched.before.len() * PER_BEFORE);
     let mut simulator = Simulator {
         kinds,
         raw,
@@ -58,6 +64,11 @@ pub fn run(
         arena: Arena::new(config.clone()),
         slot: vec![Slot::NONE; n_blocks],
         uncertain: FxHashMap::default(),
+        pool_ids: [PoolSize::Small, PoolSize::Large]
+            .into_iter()
+            .zip(0..)
+            .map(|(size, index)| ((PoolId::default(), size), index))
+            .collect(),
         out: Simulated {
             size: vec![0; n_blocks],
             pool: vec![0; n_blocks],
@@ -72,12 +83,31 @@ pub fn run(
     };
     simulator.begin(initial);
     for event in 0..raw.kind.len() {
+        watch.at_row(event, || simulator.memory_soon())?;
         simulator.event(event, initial);
     }
-    simulator.out
+    Ok(simulator.out)
+}
+
+/// Bytes of a block: its slot, size and pool.
+const PER_BLOCK: usize = 4 + 8 + 2;
+/// Bytes of a block that existed before, in a list, a table and the arena.
+const PER_BEFORE: usize = 160;
+
+impl Simulated {
+    /// Bytes of memory held.
+    pub fn heap_bytes(&self) -> usize {
+        of_vec(&self.size) + of_vec(&self.pool) + of_vec(&self.resized_before)
+    }
 }
 
 impl Simulator<'_> {
+    /// Bytes held besides what is there for each block, until the next look.
+    fn memory_soon(&self) -> usize {
+        let tables = of_map(&self.uncertain) + of_map(&self.pool_ids);
+        self.arena.heap_bytes_after(4 * EVERY) + 3 * tables + of_vec_after(&self.out.pools, EVERY)
+    }
+
     /// Sets up segments and the blocks that existed before the first event.
     fn begin(&mut self, initial: &Initial) {
         let mut before: Vec<u32> = (0..self.matched.blocks.n_preexisting).collect();
@@ -164,13 +194,16 @@ impl Simulator<'_> {
     }
 
     fn pool_index(&mut self, pool: PoolId, size: PoolSize) -> u16 {
-        let wanted = (pool, size);
-        let known = self.out.pools.iter().position(|&p| p == wanted);
-        let index = known.unwrap_or_else(|| {
-            self.out.pools.push(wanted);
-            self.out.pools.len() - 1
-        });
-        u16::try_from(index).unwrap_or(u16::MAX)
+        if let Some(&known) = self.pool_ids.get(&(pool, size)) {
+            return known;
+        }
+        // Beyond 65,536 pools, which only a hostile file has, the last one stands for all.
+        let index = u16::try_from(self.out.pools.len()).unwrap_or(u16::MAX);
+        if self.out.pools.len() <= usize::from(u16::MAX) {
+            self.out.pools.push((pool, size));
+            self.pool_ids.insert((pool, size), index);
+        }
+        index
     }
 
     /// A block whose address no segment holds: its rounded size must do.

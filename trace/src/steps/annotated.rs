@@ -11,8 +11,10 @@
 //! Families of fewer than [`MIN_SCOPES`] scopes (epochs, a warm-up) mark no steps, unless nothing
 //! else is there and they call themselves steps.
 
+use super::{MAX_STEPS, STEP_NAME};
+use crate::clip::clipped;
 use crate::span::Span;
-use crate::stacks::{FxHashMap, Stacks};
+use crate::stacks::{FxHashMap, Stacks, StrIdx};
 use crate::trace::{Action, Annotation, DeviceTrace, Step};
 use crate::units::EventIdx;
 use std::cmp::Reverse;
@@ -26,6 +28,8 @@ const COVERED: f64 = 0.5;
 #[derive(Clone, Copy)]
 struct Scope<'a> {
     name: &'a str,
+    /// Equal for equal names: comparing names of a few kilobytes a million times is no way.
+    id: u32,
     events: Span<EventIdx>,
     depth: u16,
 }
@@ -127,30 +131,44 @@ pub fn family_name(name: &str) -> String {
 }
 
 fn families<'a>(annotations: &[Annotation], stacks: &'a Stacks) -> Vec<Family<'a>> {
-    let mut families: FxHashMap<String, Family<'a>> = FxHashMap::default();
+    let mut families: Vec<Family<'a>> = Vec::new();
+    let mut by_name: FxHashMap<StrIdx, (u32, u32)> = FxHashMap::default();
+    let mut ids: FxHashMap<&'a str, u32> = FxHashMap::default();
+    let mut by_pattern: FxHashMap<String, u32> = FxHashMap::default();
     for annotation in annotations {
         let name = stacks.str(annotation.name);
-        let pattern = family_name(name);
-        let family = families.entry(pattern.clone()).or_insert_with(|| Family {
-            numbered: pattern != name,
-            name: pattern,
-            scopes: Vec::new(),
+        // What costs the length of the name is done once for each name.
+        let (id, family) = *by_name.entry(annotation.name).or_insert_with(|| {
+            let next = ids.len() as u32;
+            let id = *ids.entry(name).or_insert(next);
+            let pattern = family_name(name);
+            let next = families.len() as u32;
+            let family = *by_pattern.entry(pattern).or_insert_with_key(|pattern| {
+                families.push(Family {
+                    numbered: pattern != name,
+                    name: pattern.clone(),
+                    scopes: Vec::new(),
+                });
+                next
+            });
+            (id, family)
         });
+        let family = &mut families[family as usize];
         let events = annotation.events;
         match family.scopes.last_mut() {
             // Another thread's scope of the same step.
-            Some(last) if last.name == name && last.events.overlaps(events) => {
+            Some(last) if last.id == id && last.events.overlaps(events) => {
                 let end = last.events.end().max(events.end());
                 last.events = Span::new(last.events.start(), end);
             }
             _ => family.scopes.push(Scope {
                 name,
+                id,
                 events,
                 depth: annotation.depth,
             }),
         }
     }
-    let mut families: Vec<Family<'a>> = families.into_values().collect();
     families.sort_by(|a, b| a.name.cmp(&b.name));
     families
 }
@@ -170,7 +188,7 @@ impl Family<'_> {
 
     /// Whether the scopes are mostly distinct: numbers that start again mark parts of steps.
     fn counts_up(&self) -> bool {
-        let mut names: Vec<&str> = self.scopes.iter().map(|s| s.name).collect();
+        let mut names: Vec<u32> = self.scopes.iter().map(|s| s.id).collect();
         names.sort_unstable();
         names.dedup();
         names.len() > 1 && names.len() * 2 > self.scopes.len() && self.is_apart()
@@ -205,9 +223,10 @@ fn enclosed(family: &Family<'_>) -> Vec<Step> {
     let scopes = family.scopes.iter().enumerate();
     let recorded = scopes.filter(|(_, scope)| scope.events.end() > EventIdx(0));
     recorded
+        .take(MAX_STEPS)
         .map(|(index, scope)| Step {
             index: index as u32,
-            name: scope.name.to_owned(),
+            name: clipped(scope.name, STEP_NAME).into_owned(),
             events: scope.events,
         })
         .collect()
@@ -217,7 +236,9 @@ fn enclosed(family: &Family<'_>) -> Vec<Step> {
 /// scopes without an allocation in between (`Optimizer.zero_grad`), and the frees after them.
 fn up_to_each(device: &DeviceTrace, family: &Family<'_>) -> Vec<Step> {
     let scopes = runs(family);
-    let mut steps: Vec<Step> = Vec::with_capacity(scopes.len());
+    let mut steps: Vec<Step> = Vec::new();
+    let name = family.name.trim_start_matches("Optimizer.");
+    let name = clipped(name, STEP_NAME - "4294967295 ".len());
     let mut start = EventIdx(0);
     for (index, scope) in scopes.iter().enumerate() {
         let limit = match scopes.get(index + 1) {
@@ -226,10 +247,10 @@ fn up_to_each(device: &DeviceTrace, family: &Family<'_>) -> Vec<Step> {
         };
         let end = tail(device, scope.end(), limit).max(start);
         // Optimizer steps from before the first event keep their number.
-        if end > EventIdx(0) {
+        if end > EventIdx(0) && steps.len() < MAX_STEPS {
             steps.push(Step {
                 index: index as u32,
-                name: format!("{} {index}", family.name.trim_start_matches("Optimizer.")),
+                name: format!("{name} {index}"),
                 events: Span::new(start, end),
             });
         }

@@ -45,6 +45,9 @@ const MAX_FIRST: usize = 4;
 /// Occurrences at which the level before an anchor is looked up.
 const MAX_LEVELS: usize = 16;
 
+/// Places that are counted: a program has thousands, a hostile file as many as allocations.
+pub(super) const MAX_KEYS: usize = 1 << 20;
+
 /// Where each place occurs: allocations, numbered from 0.
 struct Places {
     places: Vec<Place>,
@@ -108,7 +111,11 @@ impl Places {
         let keys = keys(blocks);
         let mut count: FxHashMap<u64, u32> = FxHashMap::default();
         for key in &keys {
-            *count.entry(*key).or_default() += 1;
+            if let Some(n) = count.get_mut(key) {
+                *n += 1;
+            } else if count.len() < MAX_KEYS {
+                count.insert(*key, 1);
+            }
         }
         // Whatever occurs in every eighth allocation or more marks no steps.
         let most = (kinds.len() / MIN_LENGTH) as u32;

@@ -36,8 +36,13 @@ use choose::Analysis;
 pub(crate) use annotated::family_name;
 
 /// Finds the steps of a device and notes where they come from.
-pub fn find(device: &mut DeviceTrace, stacks: &Stacks) {
-    (device.step_source, device.steps) = found(device, stacks);
+///
+/// Of a trace of several devices each has its share of the [`MAX_STEPS`] that are kept.
+pub fn find(device: &mut DeviceTrace, stacks: &Stacks, n_devices: usize) {
+    let (source, mut steps) = found(device, stacks);
+    steps.truncate(MAX_STEPS / n_devices.max(1));
+    steps.shrink_to_fit();
+    (device.step_source, device.steps) = (source, steps);
 }
 
 /// Scopes that call themselves steps go first, then the loops that the stacks show, then other
@@ -67,6 +72,22 @@ fn found(device: &DeviceTrace, stacks: &Stacks) -> (StepSource, Vec<Step>) {
         Some(_) => none(),
         None => inferred::steps(device).map_or_else(none, |s| (StepSource::Inferred, s)),
     }
+}
+
+/// Steps of a trace that are kept, the first ones. A run of a week has some ten thousand.
+pub const MAX_STEPS: usize = 1 << 17;
+
+/// Bytes of a step's name that are kept.
+const STEP_NAME: usize = 160;
+
+/// Bytes of memory that looking for steps takes at most.
+pub fn memory_needed(device: &DeviceTrace) -> usize {
+    // Scopes by family, and what is kept of the steps.
+    let annotated = device.annotations.len() * 96 + MAX_STEPS.min(device.annotations.len()) * 224;
+    // Two keys an allocation, where each occurs, and how often.
+    let n_blocks = device.blocks.len();
+    let inferred = n_blocks * 24 + (2 * n_blocks).min(inferred::MAX_KEYS) * 96;
+    annotated.max(inferred)
 }
 
 /// The levels of one step, as `torch.cuda` would have counted them.

@@ -84,7 +84,7 @@ impl Program {
 
     fn finish(self) -> Trace {
         let mut trace = self.builder.finish();
-        find(&mut trace.devices[0], &trace.stacks);
+        find(&mut trace.devices[0], &trace.stacks, 1);
         trace
     }
 }

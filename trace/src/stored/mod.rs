@@ -190,6 +190,33 @@ pub fn encode(trace: &Trace, emit: &mut dyn FnMut(Chunk)) {
     }
 }
 
+/// Bytes of memory that [`decode`] holds at most, besides the chunks themselves.
+pub fn memory_needed(chunks: &[Chunk]) -> usize {
+    let head = chunks.iter().find(|chunk| chunk.column == Column::Head);
+    let head = head.and_then(|chunk| Head::from_json(&chunk.bytes).ok());
+    let rows: usize = head.map_or(0, |head| {
+        let devices = head.devices.iter();
+        let of_device =
+            |d: &head::DeviceHead| d.n_events as usize * PER_EVENT + d.n_blocks * PER_BLOCK;
+        devices.map(of_device).sum()
+    });
+    // What is decoded of a byte, at most: the smallest row of the column and what it becomes, in a
+    // vector that may be twice as long.
+    let per_byte = |column| match column {
+        Column::Head | Column::Strings => 4,
+        Column::Frames | Column::Stacks | Column::Annotations => 8,
+        Column::Kinds | Column::Segments | Column::Others => 20,
+        _ => 0,
+    };
+    let columns = chunks.iter().map(|c| c.bytes.len() * per_byte(c.column));
+    rows + columns.sum::<usize>()
+}
+
+/// Bytes of an event: action, target, time, its share of the pyramid, and room to grow.
+const PER_EVENT: usize = 20;
+/// Bytes of a block: lifetime, address, kind, and room to grow.
+const PER_BLOCK: usize = 48;
+
 /// Puts a trace together again from its chunks, in any order.
 ///
 /// # Errors

@@ -2,6 +2,7 @@
 
 use super::GroupBy;
 use crate::categories::{Categories, Category};
+use crate::clip::clipped;
 use crate::code::function_name;
 use crate::intervals::LiveIndex;
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
@@ -227,14 +228,19 @@ pub const FROM_BEFORE: &str = "from before the recording";
 pub fn frame_label(stacks: &Stacks, frame: Frame) -> String {
     let name = function_name(stacks.str(frame.name));
     let file = last_components(stacks.str(frame.filename), 1);
-    match (file, frame.line) {
-        ("" | "??", _) => name.to_owned(),
+    let shortened = name.len() < stacks.str(frame.name).len();
+    let (name, file) = (clipped(name, LONGEST_PART), clipped(file, LONGEST_PART));
+    match (&*file, frame.line) {
+        ("" | "??", _) => name.into_owned(),
         // The C++ file of a function without a line says nothing.
-        (_, 0) if name.len() < stacks.str(frame.name).len() => name.to_owned(),
+        (_, 0) if shortened => name.into_owned(),
         (file, 0) => format!("{name} {file}"),
         (file, line) => format!("{name} {file}:{line}"),
     }
 }
+
+/// Bytes of a function's or file's name in a label: a label stands once for every group.
+const LONGEST_PART: usize = 240;
 
 /// What to call a stack in one line: its headline frame.
 pub fn stack_label(stacks: &Stacks, stack: StackIdx) -> String {
@@ -255,7 +261,7 @@ pub fn block_label(device: &DeviceTrace, stacks: &Stacks, block: BlockIdx) -> St
 fn file_label(file: &str) -> String {
     match file {
         "" | "??" => "file unknown".to_owned(),
-        file => last_components(file, 2).to_owned(),
+        file => clipped(last_components(file, 2), LONGEST_PART).into_owned(),
     }
 }
 

@@ -26,11 +26,7 @@ async fn a_card_is_the_same_bytes_each_time() {
         for theme in ["light", "dark"] {
             let path = format!("{}?theme={theme}", routes::card(&run, format));
             let first = file(&server, &path).await;
-            server
-                .app
-                .pictures
-                .traces
-                .forget_unseen(std::time::Duration::ZERO);
+            server.app.pictures.traces.forget_all();
             assert_eq!(file(&server, &path).await.body, first.body, "{path}");
             assert!(!seen.contains(&first.body), "{path}");
             let tag = first.headers[header::ETAG].clone();
@@ -160,11 +156,7 @@ async fn the_card_of_a_comparison_is_the_same_bytes_until_something_changes() {
             let path = routes::compare_card(&state.to_string(), format);
             let path = format!("{path}&theme={theme}");
             let first = file(&server, &path).await;
-            server
-                .app
-                .pictures
-                .traces
-                .forget_unseen(std::time::Duration::ZERO);
+            server.app.pictures.traces.forget_all();
             assert_eq!(file(&server, &path).await.body, first.body, "{path}");
             assert!(!seen.contains(&first.body), "{path}");
             let tag = first.headers[header::ETAG].clone();

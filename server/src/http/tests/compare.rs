@@ -54,11 +54,7 @@ async fn a_comparison_says_what_a_patch_changed() {
     assert_eq!(patched.gate.outcome, Outcome::Pass);
     assert_eq!(itself.difference().unwrap().change, Change::None);
     // The same again comes from memory: the traces are not needed any more.
-    server
-        .app
-        .pictures
-        .traces
-        .forget_unseen(std::time::Duration::ZERO);
+    server.app.pictures.traces.forget_all();
     server
         .app
         .store

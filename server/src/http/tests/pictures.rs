@@ -62,11 +62,7 @@ async fn the_first_picture_needs_no_decoding() {
     let run = sample(&server, "plain_lm").await;
     let whole = TileId::covering(0, u64::from(run.devices[0].events));
     // Without its chunks a trace cannot be decoded any more.
-    server
-        .app
-        .pictures
-        .traces
-        .forget_unseen(std::time::Duration::ZERO);
+    server.app.pictures.traces.forget_all();
     let lost = server.app.store.write_now(|writer| writer.lose_chunks());
     assert!(lost.unwrap() > 0);
     for path in [
@@ -88,11 +84,7 @@ async fn a_stored_trace_draws_the_same_as_the_fresh_one() {
     let fresh = series_tile(&server, &run.id, TileId { level: 0, index: 1 }).await;
     let moment = routes::moment(&run.id, 0, EventIdx(77));
     let fresh_moment: Moment = server.get(&moment).await.read();
-    server
-        .app
-        .pictures
-        .traces
-        .forget_unseen(std::time::Duration::ZERO);
+    server.app.pictures.traces.forget_all();
     let lost = server.app.store.write_now(|writer| writer.lose_tiles());
     assert!(lost.unwrap() > 0);
     assert_eq!(

@@ -116,8 +116,8 @@ fn well_formed_files_that_are_no_snapshot() {
     );
     let segments = dict(vec![("segments", int(1)), ("device_traces", list(vec![]))]);
     check(&segments, "`segments` is no list of segments");
-    let devices = list((0..1025).map(|_| list(vec![])).collect());
-    check(&no_events(devices), "number of devices is limited to 1024");
+    let devices = list((0..129).map(|_| list(vec![])).collect());
+    check(&no_events(devices), "number of devices is limited to 128");
 }
 
 #[test]

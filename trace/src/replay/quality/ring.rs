@@ -12,7 +12,7 @@
 
 use super::{Evidence, note};
 use crate::snapshot::Stage;
-use crate::stacks::FxHashMap;
+use crate::stacks::{FxHashMap, StrIdx, fx_hash};
 use crate::steps::family_name;
 use crate::trace::{Action, Events, QualityNote};
 use std::collections::HashSet;
@@ -85,13 +85,20 @@ fn scopes_without_events(evidence: &Evidence<'_>) -> usize {
     if ended.is_empty() {
         return 0;
     }
-    let family = |name: u32| family_name(evidence.stacks.str(crate::stacks::StrIdx(name)));
+    // What costs the length of a name is done once for each name.
+    let mut families: FxHashMap<u32, u64> = FxHashMap::default();
+    let mut family = |name: u32| {
+        let text = || evidence.stacks.str(StrIdx(name));
+        *families
+            .entry(name)
+            .or_insert_with(|| fx_hash(&family_name(text())))
+    };
     let later = trace.annotations.iter();
     let holding = later.filter(|a| a.events.start() < a.events.end());
-    let kinds: HashSet<String> = holding.map(|a| family(a.name.0)).collect();
+    let kinds: HashSet<u64> = holding.map(|a| family(a.name.0)).collect();
     ended
-        .iter()
-        .filter(|&&name| kinds.contains(&family(name)))
+        .into_iter()
+        .filter(|&name| kinds.contains(&family(name)))
         .count()
 }
 

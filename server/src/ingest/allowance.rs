@@ -1,0 +1,263 @@
+//! What one upload may use: memory out of the budget, time of a processor, and only until it is
+//! cancelled.
+//!
+//! An upload that stays small shares the budget with the others. One that grows beyond
+//! [`SMALL_SHARE`] takes the turn of the large ones, of which there is one: two that each hold half
+//! of the memory would wait for each other. Even that one leaves a quarter to the rest.
+
+use super::admission::Turn;
+use super::error::IngestError;
+use crate::budget::{Budget, NoMemory, Permit};
+use rustix::time::{ClockId, clock_gettime};
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use trace::reader::Limits;
+use trace::units::Bytes;
+use trace::watch::Watch;
+
+/// One part in so many of the budget, for an upload that has no turn of the large ones.
+const SMALL_SHARE: u64 = 8;
+
+/// Memory is taken in steps of this size.
+const STEP: u64 = 4 << 20;
+
+/// Processor time of each stage: so much for any upload, and so much more for each MiB sent. The
+/// largest recording at hand (74 MiB packed, a gigabyte unpacked) takes 3 s to read and 1 s to
+/// replay; it may take 38 s.
+const TIME: Duration = Duration::from_secs(20);
+const TIME_PER_MIB: Duration = Duration::from_millis(250);
+
+/// What uploads share.
+pub struct Allowances {
+    budget: Budget,
+    large: Arc<Semaphore>,
+}
+
+impl Allowances {
+    /// Out of a budget.
+    pub fn new(budget: Budget) -> Allowances {
+        Allowances {
+            budget,
+            large: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// For one upload that has a turn at being read.
+    pub fn begin(&self, turn: Turn, cancel: CancellationToken) -> Allowance {
+        Allowance {
+            total: self.budget.total(),
+            permit: self.budget.nothing(),
+            turn,
+            large: Arc::clone(&self.large),
+            large_turn: None,
+            cancel,
+            runtime: Handle::current(),
+            started: thread_time(),
+            sent: 0,
+        }
+    }
+}
+
+/// What one upload may use.
+pub struct Allowance {
+    total: Bytes,
+    permit: Permit,
+    /// Its turn at being read goes with the memory, also when nobody waits for it any more.
+    turn: Turn,
+    large: Arc<Semaphore>,
+    large_turn: Option<OwnedSemaphorePermit>,
+    cancel: CancellationToken,
+    runtime: Handle,
+    /// Processor time of this thread when the stage began.
+    started: Duration,
+    /// Bytes sent.
+    sent: u64,
+}
+
+impl Allowance {
+    /// Bytes that one upload may have.
+    pub fn most(&self) -> Bytes {
+        Bytes(self.total.get() / 4 * 3)
+    }
+
+    /// The reader's limits.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            memory: usize::try_from(self.most().get()).unwrap_or(usize::MAX),
+            ..Limits::default()
+        }
+    }
+
+    /// A stage begins on this thread.
+    pub fn begin_stage(&mut self) {
+        self.started = thread_time();
+    }
+
+    /// More bytes of the upload have come.
+    pub fn receive(&mut self, bytes: usize) {
+        self.sent += bytes as u64;
+    }
+
+    /// Goes on with so many bytes of memory, if it may; to be asked often, on a blocking thread.
+    ///
+    /// # Errors
+    /// Why the upload has to end.
+    pub fn go_on(&mut self, bytes: usize) -> Result<(), IngestError> {
+        if self.cancel.is_cancelled() {
+            return Err(IngestError::Cancelled);
+        }
+        self.check_time()?;
+        let wanted = Bytes((bytes as u64).div_ceil(STEP) * STEP);
+        let held = self.permit.bytes();
+        // Memory that goes is given back in large pieces: it may be wanted again at once.
+        if wanted <= held && held.get() - wanted.get() < 8 * STEP {
+            return Ok(());
+        }
+        self.resize(wanted)
+    }
+
+    /// The refusal of an upload that takes more than it may have.
+    pub fn too_much(&self) -> IngestError {
+        let (limit, total) = (self.most(), self.total);
+        NoMemory::TooMuch { limit, total }.into()
+    }
+
+    /// The memory of what became of it, and its turn, for as long as that is being stored.
+    pub fn into_parts(self) -> (Permit, Turn) {
+        (self.permit, self.turn)
+    }
+
+    fn resize(&mut self, wanted: Bytes) -> Result<(), IngestError> {
+        if Bytes(wanted.get().saturating_sub(STEP)) > self.most() {
+            return Err(self.too_much());
+        }
+        let wanted = wanted.min(self.most());
+        let Allowance {
+            permit,
+            large,
+            large_turn,
+            cancel,
+            runtime,
+            total,
+            ..
+        } = self;
+        let growing = async {
+            if large_turn.is_none() && wanted.get() > total.get() / SMALL_SHARE {
+                let waiting = Arc::clone(large).acquire_owned().await;
+                *large_turn = Some(waiting.map_err(|_| NoMemory::Busy { total: *total })?);
+            }
+            permit.resize(wanted).await
+        };
+        runtime.block_on(async {
+            tokio::select! {
+                grown = growing => Ok(grown?),
+                () = cancel.cancelled() => Err(IngestError::Cancelled),
+            }
+        })
+    }
+
+    fn check_time(&self) -> Result<(), IngestError> {
+        let mib = u32::try_from(self.sent >> 20).unwrap_or(u32::MAX);
+        let limit = TIME + TIME_PER_MIB * mib;
+        match thread_time().saturating_sub(self.started) > limit {
+            true => Err(IngestError::TooMuchWork { limit }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Runs a stage of the pure core under the eyes of an allowance.
+///
+/// # Errors
+/// Why the upload has to end.
+pub fn watched<T, E>(
+    allowance: Allowance,
+    work: impl FnOnce(Watch<'_>) -> Result<T, E>,
+) -> Result<(T, Allowance), IngestError> {
+    let looking = RefCell::new((allowance, None));
+    looking.borrow_mut().0.begin_stage();
+    let done = work(Watch::new(&|bytes| {
+        let (allowance, why) = &mut *looking.borrow_mut();
+        let going = allowance.go_on(bytes);
+        *why = going.err();
+        why.is_none()
+    }));
+    let (allowance, why) = looking.into_inner();
+    match done {
+        Ok(value) => Ok((value, allowance)),
+        Err(_) => Err(why.unwrap_or(IngestError::Cancelled)),
+    }
+}
+
+/// Processor time that this thread has used: a busy machine is not the upload's fault.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::task::spawn_blocking;
+
+    fn turn() -> Turn {
+        let one = Arc::new(Semaphore::new(1));
+        one.try_acquire_owned().unwrap()
+    }
+
+    /// What an upload that asks for `bytes` hears.
+    async fn ask(allowances: &Allowances, cancel: CancellationToken, bytes: usize) -> String {
+        let mut allowance = allowances.begin(turn(), cancel);
+        let asked = spawn_blocking(move || allowance.go_on(bytes));
+        asked
+            .await
+            .unwrap()
+            .map_or_else(|error| error.to_string(), |()| "yes".to_owned())
+    }
+
+    #[tokio::test]
+    async fn an_upload_may_have_three_quarters_of_the_memory() {
+        let allowances = Allowances::new(Budget::new(Bytes::mib(256)));
+        let check = async |mib: usize| ask(&allowances, CancellationToken::new(), mib << 20).await;
+        assert_eq!(check(1).await, "yes");
+        assert_eq!(check(192).await, "yes");
+        let refused = check(220).await;
+        assert!(
+            refused.contains("192 MiB") && refused.contains("--memory"),
+            "{refused}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_upload_waits_no_longer() {
+        let budget = Budget::new(Bytes::mib(256));
+        let _rest = budget.take(Bytes::mib(256)).await.unwrap();
+        let allowances = Allowances::new(budget);
+        let cancel = CancellationToken::new();
+        let waiting = ask(&allowances, cancel.clone(), 8 << 20);
+        let (told, ()) = tokio::join!(waiting, async { cancel.cancel() });
+        assert_eq!(told, IngestError::Cancelled.to_string());
+    }
+
+    #[tokio::test]
+    async fn one_large_upload_goes_after_the_other() {
+        let allowances = Allowances::new(Budget::new(Bytes::mib(256)));
+        let mut first = allowances.begin(turn(), CancellationToken::new());
+        let first = spawn_blocking(move || first.go_on(100 << 20).map(|()| first));
+        let first = first.await.unwrap().unwrap();
+        let cancel = CancellationToken::new();
+        let second = ask(&allowances, cancel.clone(), 64 << 20);
+        let third = ask(&allowances, cancel.clone(), 16 << 20);
+        let (second, third) = tokio::join!(second, async {
+            let third = third.await;
+            drop(first);
+            third
+        });
+        assert_eq!((second.as_str(), third.as_str()), ("yes", "yes"));
+    }
+}

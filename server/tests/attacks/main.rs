@@ -1,0 +1,224 @@
+//! Attacks on the real binary: whatever is sent, the process stays within its budget and answers.
+//!
+//! Each of `trace::testing::bombs` is sent plain and packed to a server of its own with a small
+//! budget, whose high-water mark of memory the system keeps. What is accepted is asked everything
+//! there is to ask, also after a restart. The large sizes run with `./check attacks`.
+
+mod victim;
+
+use std::time::{Duration, Instant};
+use trace::testing::bombs::{ALL, Bomb};
+use victim::{Answer, Victim};
+
+/// The budget of the servers.
+const MEMORY_MIB: u64 = 256;
+
+/// What the process may take beside it.
+const BESIDE_MIB: u64 = 100;
+
+/// The largest answer.
+const ANSWER: usize = 32 << 20;
+
+/// How a file is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Plain,
+    Zstd,
+}
+
+/// Sends a bomb to a server and looks at what it does.
+fn attack(bomb: &Bomb, n: usize, form: Form, within: Duration) {
+    let what = format!("{} × {n}, {form:?}", bomb.name);
+    let file = match form {
+        Form::Plain => bomb.file(n),
+        Form::Zstd => packed(bomb, n),
+    };
+    let mut victim = Victim::start(MEMORY_MIB);
+    let sent = Instant::now();
+    let answer = victim.put("/api/upload/bomb.pickle", &file);
+    let took = sent.elapsed();
+    let status = answer.status;
+    eprintln!(
+        "{what}: {} bytes, {status} after {took:.1?}, {} MiB",
+        file.len(),
+        victim.high_water_mib()
+    );
+    assert!(took < within, "{what}: {status} after {took:?}");
+    assert_ne!(status, 500, "{what}: {}", answer.text());
+    assert!(answer.body.len() < ANSWER, "{what}");
+    if status != 201 {
+        // A refusal is a sentence.
+        let detail = answer.json()["detail"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        assert!(detail.len() > 30 && detail.len() < 1000, "{what}: {detail}");
+    }
+    look(&what, &victim);
+    victim.restart();
+    look(&what, &victim);
+}
+
+/// Asks everything of every run, and for the memory.
+fn look(what: &str, victim: &Victim) {
+    let runs = ask(what, victim, "/api/runs");
+    for run in runs.json().as_array().expect("a list of runs") {
+        let id = run["id"].as_str().expect("a run has an id");
+        let events = run["devices"][0]["events"].as_u64().unwrap_or(0);
+        let device = run["devices"][0]["device"].as_u64().unwrap_or(0);
+        ask(what, victim, &format!("/api/runs/{id}"));
+        let device = format!("/api/runs/{id}/devices/{device}");
+        for path in [
+            "marks",
+            "leaks",
+            "allocations",
+            "allocations?sort=largest",
+            "blocks/0",
+        ] {
+            ask(what, victim, &format!("{device}/{path}"));
+        }
+        let (last, middle) = (events.saturating_sub(1), events / 2);
+        ask(what, victim, &format!("{device}/events/{last}"));
+        for by in [
+            "stack", "module", "file", "function", "category", "stream", "pool", "site",
+        ] {
+            ask(what, victim, &format!("{device}/growth?by={by}"));
+            ask(what, victim, &format!("{device}/alive?at={last}&by={by}"));
+            ask(
+                what,
+                victim,
+                &format!("{device}/changes?from={middle}&to={last}&by={by}"),
+            );
+        }
+        for group in ["stack", "file", "stream", "pool", "none"] {
+            ask(what, victim, &format!("{device}/mountain/{group}/8/0"));
+        }
+        ask(what, victim, &format!("/api/runs/{id}/card.svg"));
+    }
+    let memory = victim.high_water_mib();
+    let most = MEMORY_MIB + BESIDE_MIB;
+    assert!(memory <= most, "{what}: {memory} MiB, {most} are promised");
+}
+
+fn ask(what: &str, victim: &Victim, path: &str) -> Answer {
+    let answer = victim.get(path);
+    let status = answer.status;
+    // What the recording does not have is not found; what does not fit is refused.
+    let fine = [200, 400, 404, 413, 503].contains(&status);
+    assert!(fine, "{what}: {path}: {status}: {}", answer.text());
+    let length = answer.body.len();
+    assert!(
+        length < ANSWER,
+        "{what}: {path}: an answer of {length} bytes"
+    );
+    answer
+}
+
+fn packed(bomb: &Bomb, n: usize) -> Vec<u8> {
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 3).expect("zstd");
+    (bomb.write)(&mut encoder, n).expect("memory takes it");
+    encoder.finish().expect("memory takes it")
+}
+
+/// One of every four bombs: the tests run side by side.
+fn every_fourth(first: usize) {
+    for bomb in ALL.iter().skip(first).step_by(4) {
+        attack(bomb, bomb.small, Form::Zstd, Duration::from_secs(120));
+    }
+}
+
+#[test]
+fn small_bombs_first() {
+    every_fourth(0);
+}
+
+#[test]
+fn small_bombs_second() {
+    every_fourth(1);
+}
+
+#[test]
+fn small_bombs_third() {
+    every_fourth(2);
+}
+
+#[test]
+fn small_bombs_fourth() {
+    every_fourth(3);
+}
+
+#[test]
+#[ignore = "minutes: ./check attacks"]
+fn large_bombs() {
+    for bomb in ALL {
+        attack(bomb, bomb.large, Form::Zstd, Duration::from_secs(300));
+    }
+}
+
+#[test]
+#[ignore = "minutes: ./check attacks"]
+fn plain_bombs() {
+    for bomb in ALL {
+        // As many repetitions as make some megabytes.
+        attack(bomb, bomb.small, Form::Plain, Duration::from_secs(120));
+    }
+}
+
+/// Half a gigabyte of nothing, in a few kilobytes.
+fn long_work() -> Vec<u8> {
+    let bomb = ALL.iter().find(|bomb| bomb.name == "empty batches");
+    let bomb = bomb.expect("it is listed");
+    // Dense enough to take seconds, not so dense that it is refused at once.
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("zstd");
+    (bomb.write)(&mut encoder, 30_000_000).expect("memory takes it");
+    encoder.finish().expect("memory takes it")
+}
+
+#[test]
+fn an_upload_that_takes_long_ends_when_it_is_cancelled() {
+    let victim = Victim::start(MEMORY_MIB);
+    let announced = victim.post("/api/uploads", r#"{"name":"long.pickle"}"#);
+    let id = announced.json()["upload"]
+        .as_str()
+        .expect("it has an id")
+        .to_owned();
+    let path = format!("/api/uploads/{id}");
+    let sending = victim.begin_put(&path, &long_work());
+    // It is under way once something of it was read.
+    let began = Instant::now();
+    while victim.get(&path).json()["received"].as_u64().unwrap_or(0) == 0 {
+        assert!(began.elapsed() < Duration::from_secs(20), "it never begins");
+    }
+    let told = Instant::now();
+    let cancelled = victim.delete(&path);
+    let answer = victim.read_answer(sending);
+    let took = told.elapsed();
+    assert_eq!(cancelled.status, 204, "{}", cancelled.text());
+    assert_eq!(answer.json()["code"], "cancelled", "{}", answer.text());
+    assert!(took < Duration::from_millis(200), "{took:?}");
+}
+
+/// A window of 128 MiB is memory as well.
+#[test]
+fn a_wide_window_is_counted() {
+    let victim = Victim::start(64);
+    let bomb = ALL.iter().find(|bomb| bomb.name == "distinct strings");
+    let bomb = bomb.expect("it is listed");
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("zstd");
+    encoder.window_log(27).expect("zstd knows it");
+    (bomb.write)(&mut encoder, 3_000_000).expect("memory takes it");
+    let answer = victim.put("/api/upload/wide.pickle", &encoder.finish().expect("zstd"));
+    assert_eq!(answer.status, 413, "{}", answer.text());
+    let memory = victim.high_water_mib();
+    assert!(memory <= 64 + BESIDE_MIB, "{memory} MiB");
+}
+
+#[test]
+fn an_upload_that_takes_long_ends_when_the_server_is_told_to_stop() {
+    let mut victim = Victim::start(MEMORY_MIB);
+    let _sending = victim.begin_put("/api/upload/long.pickle", &long_work());
+    let told = Instant::now();
+    victim.terminate();
+    let took = told.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}

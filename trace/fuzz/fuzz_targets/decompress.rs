@@ -1,0 +1,36 @@
+//! Any bytes, in any pieces, unpack to the same bytes or to an error, and to no more than is
+//! allowed.
+#![no_main]
+
+// The server's own file: the server itself, with its database, would take minutes to build here.
+#[path = "../../../server/src/ingest/decompress.rs"]
+#[allow(dead_code)]
+mod decompress;
+
+use decompress::{DecompressError, Decompressor};
+use libfuzzer_sys::fuzz_target;
+use trace::units::Bytes;
+
+const LIMIT: Bytes = Bytes::mib(1);
+
+fn unpack(bytes: &[u8], piece: usize) -> Option<Vec<u8>> {
+    let mut decompressor = Decompressor::new(LIMIT);
+    let mut all = Vec::new();
+    let mut sink = |bytes: &[u8]| {
+        all.extend_from_slice(bytes);
+        Ok::<(), DecompressError>(())
+    };
+    for piece in bytes.chunks(piece) {
+        decompressor.push(piece, &mut sink).ok()?;
+    }
+    decompressor.finish(&mut sink).ok()?;
+    Some(all)
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let at_once = unpack(bytes, bytes.len().max(1));
+    assert_eq!(unpack(bytes, 1 + bytes.len() % 17), at_once);
+    // What is packed here is unpacked there.
+    let packed = zstd::encode_all(bytes, 1).expect("memory takes it");
+    assert_eq!(unpack(&packed, 1 + bytes.len() % 7).as_deref(), Some(bytes));
+});

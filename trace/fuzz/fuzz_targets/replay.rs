@@ -1,0 +1,24 @@
+//! Whatever can be read can be replayed, stored and read back: without a panic, and the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use trace::leaks;
+use trace::reader::{Limits, read};
+use trace::stored::{decode, encode};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(snapshot) = read(bytes, Limits::default()) else {
+        return;
+    };
+    let trace = trace::replay::run(snapshot);
+    leaks::of_trace(&trace);
+    let mut chunks = Vec::new();
+    encode(&trace, &mut |chunk| chunks.push(chunk));
+    let back = decode(chunks).expect("what was stored is read");
+    assert_eq!(back.stacks, trace.stacks);
+    for (back, device) in back.devices.iter().zip(&trace.devices) {
+        assert_eq!(back.events, device.events);
+        assert_eq!(back.blocks, device.blocks);
+        assert_eq!(back.steps, device.steps);
+    }
+});

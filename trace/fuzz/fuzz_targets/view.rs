@@ -1,0 +1,17 @@
+//! Any query is a view or an error, and a view that is written is read back as it was.
+#![no_main]
+
+use api::compare_view::CompareState;
+use api::view_state::ViewState;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|query: &str| {
+    if let Ok((view, _)) = ViewState::parse(query) {
+        let again = ViewState::parse(&view.to_string());
+        assert_eq!(again.expect("what was written is read").0, view);
+    }
+    if let Ok((view, _)) = CompareState::parse(query) {
+        let again = CompareState::parse(&view.to_string());
+        assert_eq!(again.expect("what was written is read").0, view);
+    }
+});

@@ -1,0 +1,64 @@
+//! Somebody who looks on while long work is done: it may stop it, and hears what memory it holds.
+//!
+//! This crate has no clock and no thread, so whether the user cancelled, the time is over or the
+//! memory is spoken for is for the caller to know.
+
+/// Rows between two looks. Hostile rows may take a microsecond each, or a thousand.
+pub(crate) const EVERY: usize = 256;
+
+/// The work was stopped by whoever looks on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the work was stopped")]
+pub struct Stopped;
+
+/// Who looks on.
+#[derive(Clone, Copy)]
+pub struct Watch<'a> {
+    go_on: &'a dyn Fn(usize) -> bool,
+    /// Bytes that are held besides what the current stage reports.
+    beside: usize,
+}
+
+impl<'a> Watch<'a> {
+    /// Asks `go_on` again and again, with the bytes of memory that the work holds or is about to
+    /// ask for; it ends soon after the answer is no.
+    pub fn new(go_on: &'a dyn Fn(usize) -> bool) -> Watch<'a> {
+        Watch { go_on, beside: 0 }
+    }
+
+    /// Nobody: the work goes on to its end.
+    pub fn nobody() -> Watch<'static> {
+        Watch::new(&|_| true)
+    }
+
+    /// The same, for a stage beside which `bytes` more are held.
+    pub fn beside(self, bytes: usize) -> Watch<'a> {
+        Watch {
+            beside: self.beside + bytes,
+            ..self
+        }
+    }
+
+    /// Before `bytes` are asked for.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn look(&self, bytes: usize) -> Result<(), Stopped> {
+        match (self.go_on)(self.beside + bytes) {
+            true => Ok(()),
+            false => Err(Stopped),
+        }
+    }
+
+    /// At row `row` of a loop; only now and then is anybody asked.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    #[inline]
+    pub fn at_row(&self, row: usize, bytes: impl FnOnce() -> usize) -> Result<(), Stopped> {
+        match row.is_multiple_of(EVERY) {
+            true => self.look(bytes()),
+            false => Ok(()),
+        }
+    }
+}
