@@ -3,6 +3,7 @@
 pub use crate::inspect::Verdict;
 use crate::timeline::FrameText;
 use serde::{Deserialize, Serialize};
+use trace::steps::recording::Kind;
 use trace::trace::StepSource;
 use trace::units::Bytes;
 
@@ -10,6 +11,8 @@ use trace::units::Bytes;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Leaks {
+    /// What the recording holds: of one pass there is no verdict.
+    pub recording: Kind,
     /// The answer.
     pub verdict: Verdict,
     /// Why, in one sentence.
@@ -28,13 +31,15 @@ pub struct Leaks {
 
 impl Leaks {
     /// Version of their meaning, with that of the method; part of their address.
-    pub const VERSION: u32 = 1 + 100 * trace::leaks::VERSION;
+    pub const VERSION: u32 = 2 + 100 * trace::leaks::VERSION;
 }
 
 /// The answer in a list of runs: of the device that leaks most.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeakSummary {
+    /// What the recording of that device holds.
+    pub recording: Kind,
     /// The answer.
     pub verdict: Verdict,
     /// Why, in one sentence.

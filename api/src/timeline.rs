@@ -1,7 +1,9 @@
 //! What the timeline asks for besides tiles: marks, blocks, moments.
 
+use crate::contents::CategoryBytes;
 use crate::leaks::ForwardOp;
 use serde::{Deserialize, Serialize};
+use trace::phases::Phase;
 use trace::span::Span;
 use trace::trace::{Action, Levels, Origin, PoolId, PoolSize, Step};
 use trace::units::{Bytes, DeviceAddr, EventIdx, Micros};
@@ -16,18 +18,23 @@ pub struct Marks {
     pub annotations: Vec<AnnotationMark>,
     /// Named scopes left out.
     pub annotations_left_out: u64,
-    /// Failed allocations.
+    /// Failed allocations, the first [`Marks::MAX_OOMS`] of them.
     pub ooms: Vec<OomMark>,
+    /// Failed allocations left out.
+    pub ooms_left_out: u64,
     /// Capacity of the device, when a failed allocation tells it (reserved + free then).
     pub capacity: Option<Bytes>,
 }
 
 impl Marks {
     /// Version of their meaning; part of their address.
-    pub const VERSION: u32 = 2;
+    pub const VERSION: u32 = 3;
 
     /// Named scopes sent at most; the rest is counted.
     pub const MAX_ANNOTATIONS: usize = 4000;
+
+    /// Failed allocations sent at most; the rest is counted.
+    pub const MAX_OOMS: usize = 64;
 }
 
 /// A named scope.
@@ -55,16 +62,20 @@ pub struct OomMark {
     pub device_free: Bytes,
     /// Position of the step in which it failed.
     pub step: Option<u32>,
+    /// The phase in which it failed, inferred.
+    pub phase: Phase,
     /// The process's own limit at most, where one must have refused since the driver had enough.
     pub limit: Option<Bytes>,
     /// *Allocated* then.
     pub allocated: Bytes,
     /// *Reserved* then.
     pub reserved: Bytes,
-    /// Who asked; absent without a stack.
+    /// The operation that asked: `mm`, or the innermost function of a framework.
+    pub operation: Option<String>,
+    /// The line of the program that called it; absent without a stack.
     pub frame: Option<FrameText>,
-    /// What was allocated, by category, as inferred, most bytes first.
-    pub held: Vec<(String, Bytes)>,
+    /// What was allocated, by category, most bytes first.
+    pub held: Vec<CategoryBytes>,
 }
 
 /// One frame of a stack.

@@ -80,13 +80,11 @@ impl DeviceFacts {
     }
 }
 
-/// The last failed allocations of a device.
+/// The first failed allocations of a device.
 pub fn ooms(device: &DeviceTrace) -> Vec<OomFact> {
     let events = &device.events;
     let rows = events.action.iter().zip(&events.target).enumerate();
-    let mut last: Vec<OomFact> = rows
-        .rev()
-        .filter(|&(_, (&action, _))| action == Action::Oom)
+    rows.filter(|&(_, (&action, _))| action == Action::Oom)
         .filter_map(|(event, (_, &target))| {
             let OtherEvent {
                 addr_or_free, size, ..
@@ -98,9 +96,7 @@ pub fn ooms(device: &DeviceTrace) -> Vec<OomFact> {
             })
         })
         .take(MAX_FAILURES)
-        .collect();
-    last.reverse();
-    last
+        .collect()
 }
 
 fn time_span(device: &DeviceTrace) -> Option<(Micros, Micros)> {

@@ -149,10 +149,11 @@ pub fn draw_marks(scene: &mut Scene, marks: &Marks, frame: Frame<'_>) {
             y1: plot.y1,
         };
         scene.fill(rect, palette.oom);
-        let text = format!(
-            "out of memory: {} wanted, device had {} free",
-            oom.size, oom.device_free
-        );
+        let refused = match oom.limit {
+            None => format!("the device had {} free", oom.device_free),
+            Some(_) => "over the process's limit".to_owned(),
+        };
+        let text = format!("out of memory: {} wanted, {refused}", oom.size);
         let width = text_width(&text, 10.5 * layout.scale) + layout.px(10.0);
         let right = (x + width).min(plot.x1);
         // Several in a row: the first says it.

@@ -18,6 +18,9 @@ const MERGE_STEPS_BELOW_CSS: f64 = 3.0;
 /// Font of lane labels, CSS pixels.
 const FONT_CSS: f64 = 10.5;
 
+/// What a name ends with that nobody wrote down.
+const INFERRED: &str = " (inferred)";
+
 /// Lanes that the annotations need, at most.
 pub const MAX_LANES: u16 = 5;
 
@@ -203,7 +206,17 @@ fn draw_annotations(scene: &mut Scene, annotations: &[AnnotationMark], frame: Fr
             ..rect
         };
         scene.fill(edge, tint);
-        label(scene, rect, &annotation.name, frame);
+        label(scene, rect, in_room(&annotation.name, rect, frame), frame);
+    }
+}
+
+/// The name; where it does not fit, without the word that it is inferred.
+fn in_room<'a>(name: &'a str, rect: PxRect, frame: Frame<'_>) -> &'a str {
+    let size = FONT_CSS * frame.layout.scale;
+    let room = rect.width() - frame.layout.px(8.0);
+    match name.strip_suffix(INFERRED) {
+        Some(bare) if super::scene::text_width(name, size) > room => bare,
+        _ => name,
     }
 }
 
@@ -280,6 +293,7 @@ mod tests {
             annotations: vec![annotation("attention", 0, 50, 0)],
             annotations_left_out: 0,
             ooms: vec![],
+            ooms_left_out: 0,
             capacity: None,
         };
         assert_eq!(with_phases(&marks, &[]), marks);
@@ -312,6 +326,7 @@ mod tests {
             ],
             annotations_left_out: 0,
             ooms: vec![],
+            ooms_left_out: 0,
             capacity: None,
         };
         let left = without_steps(&marks);

@@ -24,6 +24,7 @@ pub mod minimap;
 pub mod model;
 pub mod mountain;
 pub mod neighbours;
+pub mod oom;
 pub mod overlay;
 pub mod paint;
 pub mod plot;

@@ -460,8 +460,8 @@ fn item_texts(tile: &MountainTile, item: Item) -> Vec<String> {
         Item::Base => {
             let (n, bytes) = (count(tile.base.blocks), tile.base.bytes);
             vec![
-                format!("{n} small blocks, live throughout · {bytes}"),
-                format!("{n} small · {bytes}"),
+                format!("{n} blocks that live throughout · {bytes}"),
+                format!("{n} blocks · {bytes}"),
             ]
         }
         Item::Pending => vec![

@@ -2,7 +2,8 @@
 
 use crate::allocator::Config;
 use crate::categories::{Categories, Shares};
-use crate::stacks::{StackIdx, Stacks};
+use crate::code::{self, Native};
+use crate::stacks::{Frame, StackIdx, Stacks};
 use crate::trace::{Action, DeviceTrace, Series};
 use crate::units::{Bytes, EventIdx};
 
@@ -36,16 +37,56 @@ impl Failure {
     }
 }
 
-/// Failed allocations that are told of a device, the last ones.
+/// Failed allocations that are told of a device, the first ones.
 pub const MAX_FAILURES: usize = 256;
 
-/// The last failed allocations of a device, in order.
+/// Who asked for memory: the operation, and the line of the program that called it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asker {
+    /// `mm`, or the innermost function of a framework; absent where the program itself asked.
+    pub operation: Option<String>,
+    /// The innermost frame of the program; where there is none, the one that a person would
+    /// recognise.
+    pub frame: Option<Frame>,
+}
+
+impl Asker {
+    /// Who asked with this stack.
+    pub fn of(stacks: &Stacks, stack: StackIdx) -> Asker {
+        let frames = || {
+            let frames = stacks.frames(stack).iter();
+            frames.map(|&frame| stacks.frame(frame))
+        };
+        let is_python = |frame: &Frame| code::is_python(stacks.str(frame.filename), frame.line);
+        let is_own = |frame: &Frame| !code::is_framework(stacks.str(frame.filename), frame.line);
+        let native = frames().find(|frame| {
+            !is_python(frame) && code::native(stacks.str(frame.name)) == Native::Operation
+        });
+        let native = native.map(|frame| code::function_name(stacks.str(frame.name)).to_owned());
+        let called = || {
+            let inner = frames().find(is_python).filter(|frame| !is_own(frame))?;
+            let (name, file) = (stacks.str(inner.name), stacks.str(inner.filename));
+            Some(format!("{name} at {}:{}", code::module(file), inner.line))
+        };
+        let own = frames().find(is_own);
+        Asker {
+            operation: native.or_else(|| own.and_then(|_| called())),
+            frame: own.or_else(|| stacks.headline(stack)),
+        }
+    }
+}
+
+/// How many allocations of a device failed.
+pub fn count(device: &DeviceTrace) -> usize {
+    let actions = device.events.action.iter();
+    actions.filter(|&&action| action == Action::Oom).count()
+}
+
+/// The first failed allocations of a device, in order.
 pub fn failures(device: &DeviceTrace) -> Vec<Failure> {
     let events = &device.events;
     let rows = events.action.iter().zip(&events.target).enumerate();
-    let mut last: Vec<Failure> = rows
-        .rev()
-        .filter(|&(_, (&action, _))| action == Action::Oom)
+    rows.filter(|&(_, (&action, _))| action == Action::Oom)
         .filter_map(|(event, (_, &target))| {
             let row = events.others.get(target as usize)?;
             let event = EventIdx(event as u32);
@@ -64,9 +105,7 @@ pub fn failures(device: &DeviceTrace) -> Vec<Failure> {
             })
         })
         .take(MAX_FAILURES)
-        .collect();
-    last.reverse();
-    last
+        .collect()
 }
 
 /// What was allocated when it failed, by category.
@@ -77,6 +116,44 @@ pub fn held(device: &DeviceTrace, stacks: &Stacks, failure: &Failure) -> Shares 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_asked_is_an_operation_and_a_line_of_the_program() {
+        let check = |frames: &[(&str, &str, u32)], operation: Option<&str>, line: Option<u32>| {
+            let mut stacks = Stacks::default();
+            let frames: Vec<_> = frames
+                .iter()
+                .map(|&(name, file, line)| {
+                    let name = stacks.strings.push(name);
+                    let filename = stacks.strings.push(file);
+                    stacks.push_frame(Frame {
+                        name,
+                        filename,
+                        line,
+                    })
+                })
+                .collect();
+            let stack = stacks.push_stack(&frames);
+            let asker = Asker::of(&stacks, stack);
+            let found = (asker.operation.as_deref(), asker.frame.map(|f| f.line));
+            assert_eq!(found, (operation, line));
+        };
+        let malloc = ("c10::cuda::CUDACachingAllocator::malloc(void**)", "??", 0);
+        let addmm = ("at::_ops::addmm::call(at::Tensor const&)", "??", 0);
+        let torch = (
+            "forward",
+            "/v/site-packages/torch/nn/modules/linear.py",
+            125,
+        );
+        let own = ("forward", "/srv/model.py", 12);
+        check(&[malloc, addmm, torch, own], Some("addmm"), Some(12));
+        let python = Some("forward at torch/nn/modules/linear.py:125");
+        check(&[torch, own], python, Some(12));
+        check(&[own], None, Some(12));
+        check(&[malloc, addmm], Some("addmm"), Some(0));
+        check(&[torch], None, Some(125));
+        check(&[], None, None);
+    }
 
     #[test]
     fn a_limit_is_known_where_the_driver_had_enough() {

@@ -1,6 +1,6 @@
 //! The card of a comparison.
 
-use super::{capital, sentence};
+use super::{at_peak, capital, sentence};
 use api::compare::{Comparison, Curves, CurvesWanted};
 use api::compare_view::CompareState;
 use timeline::card::{self, Card, MAX_SITES, Numbers, PICTURE_SCALE, Row, Theme, Tone};
@@ -108,8 +108,9 @@ fn card(comparison: &Comparison, view: &CompareState) -> Card {
         Some(difference) => difference.headline.as_str(),
         None => "no device in both runs holds memory or events",
     };
+    let memory = shown.and_then(ran_out).unwrap_or_default();
     let reason = match comparison.runs.len() {
-        2 => sentence(reason),
+        2 => format!("{memory}{}", sentence(reason)),
         _ => format!("{}: {reason}", shortened(&comparison.runs[at].name)),
     };
     Card {
@@ -119,9 +120,28 @@ fn card(comparison: &Comparison, view: &CompareState) -> Card {
         verdict: capital(verdict),
         tone,
         reason,
+        at_peak: shown.map(categories).unwrap_or_default(),
         sites_title,
         sites,
     }
+}
+
+/// Which of the runs is out of memory, in a sentence.
+fn ran_out(difference: &Difference) -> Option<String> {
+    let told = match (&difference.base.oom, &difference.new.oom) {
+        (None, None) => return None,
+        (Some(_), None) => "The baseline ran out of memory, this did not. ",
+        (None, Some(_)) => "Ran out of memory, the baseline did not. ",
+        (Some(_), Some(_)) => "Both ran out of memory. ",
+    };
+    Some(told.to_owned())
+}
+
+/// How what the peaks consist of differs: `activations −7.00 GiB`.
+pub fn categories(difference: &Difference) -> String {
+    let changes = difference.category_changes().into_iter();
+    let changes = changes.filter(|(_, bytes)| bytes.unsigned_abs() > difference.tolerance.get());
+    at_peak(changes.map(|(category, bytes)| (category, signed(bytes as f64))))
 }
 
 fn title(comparison: &Comparison) -> String {

@@ -12,14 +12,32 @@ mod run;
 mod shelf;
 mod svg;
 
-pub use comparison::{ComparisonCard, curves_of, place, word};
+pub use comparison::{ComparisonCard, categories, curves_of, place, word};
 pub use png::png;
 pub use run::RunCard;
 pub use shelf::CardShelf;
 pub use svg::svg;
 
+use trace::categories::Category;
+
 /// Version of what cards look like; part of their ETag.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
+
+/// Categories that are told, the largest.
+const CATEGORIES: usize = 4;
+
+/// What the peak consists of, in a line: `activations 996 MiB · parameters 324 MiB`. Inferred, and
+/// said to be; empty where nothing is known.
+fn at_peak(parts: impl Iterator<Item = (Category, String)>) -> String {
+    let parts = parts.take(CATEGORIES);
+    let parts: Vec<String> = parts
+        .map(|(category, amount)| format!("{} {amount}", category.label()))
+        .collect();
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!("At the peak (inferred): {}", parts.join(" · ")),
+    }
+}
 
 /// With a capital letter.
 fn capital(text: &str) -> String {

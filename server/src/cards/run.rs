@@ -1,15 +1,19 @@
 //! The card of a run.
 
-use super::sentence;
+use super::{at_peak, sentence};
 use crate::pictures::{Decoded, marks};
+use crate::questions::contents;
 use crate::store::{RunRow, StoreResult};
 use crate::texts::Texts;
+use api::contents::Contents;
 use api::shares::nameless;
+use api::timeline::{Marks, OomMark};
 use api::view_state::ViewState;
 use std::sync::Arc;
 use timeline::card::{self, Card, MAX_SITES, Numbers, PICTURE_SCALE, Theme, Tone};
 use timeline::format::{count, plural, short_count};
 use timeline::model::{Model, TileRequest};
+use timeline::oom;
 use timeline::plot::PxRect;
 use timeline::scene::Scene;
 use trace::leaks::{self, LeakGroup, LeakReport, Verdict};
@@ -23,10 +27,48 @@ pub struct RunCard {
     pub card: Card,
     /// Peak and end of allocated and reserved.
     pub levels: [(Series, Bytes, Bytes); 2],
-    /// Growth per step, in words.
-    pub growth: String,
+    /// Growth per step, in words; absent where there are no steps.
+    pub growth: Option<String>,
+    /// The answer in a word or two, and why.
+    pub verdict: (String, String),
+    /// The first failed allocation, in words.
+    pub out_of_memory: Option<OutOfMemory>,
     pictures: Vec<Scene>,
     theme: Theme,
+}
+
+/// A failed allocation, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutOfMemory {
+    /// `in step 3, in the backward pass`; empty where that is not known.
+    place: String,
+    /// When, what was asked for, what was free. Without any name.
+    pub said: String,
+    /// Who asked.
+    pub asker: Option<String>,
+}
+
+impl OutOfMemory {
+    fn of(marks: &Marks, oom: &OomMark) -> OutOfMemory {
+        let place = oom::place(marks, oom, |at, _| format!("step {at}"));
+        let when = match place.as_str() {
+            "" => String::new(),
+            place => format!("{}: ", super::capital(place)),
+        };
+        OutOfMemory {
+            place,
+            said: format!("{when}{}", oom::why(oom)),
+            asker: oom::asker(oom),
+        }
+    }
+
+    /// In a sentence or two.
+    fn sentence(&self) -> String {
+        match &self.asker {
+            Some(asker) => format!("{} Asked by {asker}.", self.said),
+            None => self.said.clone(),
+        }
+    }
 }
 
 impl RunCard {
@@ -47,23 +89,29 @@ impl RunCard {
             let summary = device.summary[series as usize];
             (series, summary.peak, summary.end)
         });
-        let growth = growth(&report);
-        let numbers = numbers(&levels, &growth);
-        let mut model = model(decoded, device, view, theme, numbers.picture());
+        let contents = contents(device, &decoded.trace.stacks);
+        let word = contents.recording.kind.word();
+        let growth = word.is_none().then(|| growth(&report));
+        let numbers = numbers(&levels, growth.as_deref());
+        let marks = Arc::new(marks(device, &decoded.trace.stacks));
+        let out_of_memory = marks.ooms.first().map(|oom| OutOfMemory::of(&marks, oom));
+        let mut model = model(decoded, device, marks, (view, theme), numbers.picture());
         let pictures = vec![model.base_scene(), model.overlay_scene()];
         let title = match texts {
             Texts::All => row.name.clone(),
             Texts::Redacted(_) => nameless(&row.id),
         };
         let (sites_title, sites) = sites(&report, &model, &decoded.trace.stacks);
-        let (verdict, tone) = verdict(&report);
+        let (verdict, tone) = verdict(&report, &contents);
+        let (chip, tone, reason) = headline(&verdict, tone, out_of_memory.as_ref());
         let card = Card {
             title,
             subtitle: subtitle(row, device),
             numbers,
-            verdict,
+            verdict: chip,
             tone,
-            reason: sentence(&report.reason),
+            reason,
+            at_peak: peak_of(&contents),
             sites_title,
             sites,
         };
@@ -71,6 +119,8 @@ impl RunCard {
             card,
             levels,
             growth,
+            verdict,
+            out_of_memory,
             pictures,
             theme,
         })
@@ -100,14 +150,14 @@ fn chosen<'d>(
 fn model(
     decoded: &Decoded,
     device: &DeviceTrace,
-    view: &ViewState,
-    theme: Theme,
+    marks: Arc<Marks>,
+    (view, theme): (&ViewState, Theme),
     place: PxRect,
 ) -> Model {
     let peak = device.summary[Series::Reserved as usize].peak;
     let mut model = Model::new(device.events.len(), peak, view);
     model.set_palette(theme.palette());
-    model.set_marks(Arc::new(marks(device, &decoded.trace.stacks)));
+    model.set_marks(marks);
     let css = |pixels: i32| f64::from(pixels) / PICTURE_SCALE;
     model.resize(css(place.width()), css(place.height()), PICTURE_SCALE);
     while model.is_waiting() {
@@ -154,23 +204,61 @@ fn growth(report: &LeakReport) -> String {
     }
 }
 
-fn numbers(levels: &[(Series, Bytes, Bytes); 2], growth: &str) -> Numbers {
+fn numbers(levels: &[(Series, Bytes, Bytes); 2], growth: Option<&str>) -> Numbers {
     let [(_, allocated, end), (_, reserved, _)] = levels;
-    let numbers = [
+    let mut numbers = vec![
         ("peak allocated", allocated.to_string()),
         ("peak reserved", reserved.to_string()),
         ("allocated at the end", end.to_string()),
-        ("growth per step", growth.to_owned()),
     ];
-    Numbers::Headline(numbers.map(|(name, value)| (name.to_owned(), value)).into())
+    numbers.extend(growth.map(|growth| ("growth per step", growth.to_owned())));
+    let numbers = numbers.into_iter();
+    Numbers::Headline(
+        numbers
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+    )
 }
 
-fn verdict(report: &LeakReport) -> (String, Tone) {
-    match report.verdict {
-        Verdict::Leak => ("Leak".to_owned(), Tone::Bad),
-        Verdict::Clean => ("No leak".to_owned(), Tone::Good),
-        Verdict::CannotTell => ("Cannot tell".to_owned(), Tone::Unknown),
+/// The answer and its reason. Of one pass there is no verdict: it is called what it is.
+fn verdict(report: &LeakReport, contents: &Contents) -> ((String, String), Tone) {
+    let recording = &contents.recording;
+    let (word, tone) = match (report.verdict, recording.kind.word()) {
+        (Verdict::Leak, _) => ("Leak".to_owned(), Tone::Bad),
+        (Verdict::CannotTell, Some(word)) => {
+            // What it is called need not be said twice.
+            let rest = recording.sentence.strip_prefix(word);
+            let rest = rest.and_then(|rest| rest.strip_prefix(": "));
+            let why = sentence(rest.unwrap_or(&recording.sentence));
+            return ((super::capital(word), why), Tone::Plain);
+        }
+        (Verdict::Clean, _) => ("No leak".to_owned(), Tone::Good),
+        (Verdict::CannotTell, None) => ("Cannot tell".to_owned(), Tone::Unknown),
+    };
+    ((word, sentence(&report.reason)), tone)
+}
+
+/// What the picture says first: that memory ran out, where it did.
+fn headline(
+    (verdict, reason): &(String, String),
+    tone: Tone,
+    out_of_memory: Option<&OutOfMemory>,
+) -> (String, Tone, String) {
+    match (out_of_memory, tone) {
+        (None, _) => (verdict.clone(), tone, reason.clone()),
+        (Some(oom), Tone::Bad) => {
+            // The picture says what was asked for.
+            let said = format!("memory ran out {}", oom.place);
+            let said = format!("{reason} {}", sentence(said.trim_end()));
+            (format!("{verdict}, out of memory"), tone, said)
+        }
+        (Some(oom), _) => ("Out of memory".to_owned(), Tone::Bad, oom.sentence()),
     }
+}
+
+fn peak_of(contents: &Contents) -> String {
+    let held = contents.peak.iter().flat_map(|peak| &peak.categories);
+    at_peak(held.map(|share| (share.category, share.bytes.to_string())))
 }
 
 /// `+8.00 MiB`.

@@ -1,10 +1,11 @@
 //! Marks: bands and rules over the timeline.
 
-use crate::questions::{frame_text, shown};
+use crate::questions::{frame_text, held, shown};
 use api::timeline::{AnnotationMark, Marks, OomMark};
 use std::cmp::Reverse;
 use trace::categories::Categories;
-use trace::oom;
+use trace::oom::{self, Asker, Failure};
+use trace::phases::Phases;
 use trace::stacks::Stacks;
 use trace::trace::DeviceTrace;
 
@@ -15,29 +16,7 @@ pub fn marks(device: &DeviceTrace, stacks: &Stacks) -> Marks {
     longest.sort_by_key(|scope| (Reverse(length(scope.events)), scope.events.start()));
     let left_out = longest.len().saturating_sub(Marks::MAX_ANNOTATIONS);
     longest.truncate(Marks::MAX_ANNOTATIONS);
-    let ooms = oom::failures(device);
-    let categories = match ooms.is_empty() {
-        true => Categories::default(),
-        false => Categories::of(device, stacks),
-    };
-    let mark = |oom: &oom::Failure| OomMark {
-        event: oom.event,
-        size: oom.asked,
-        device_free: oom.free,
-        step: oom.step,
-        limit: oom.limit(),
-        allocated: oom.allocated,
-        reserved: oom.reserved,
-        frame: stacks
-            .headline(oom.stack)
-            .map(|frame| frame_text(stacks, frame)),
-        held: categories
-            .alive(device, Some(oom.event))
-            .largest_first()
-            .into_iter()
-            .map(|(category, bytes)| (category.name().to_owned(), bytes))
-            .collect(),
-    };
+    let failures = oom::failures(device);
     Marks {
         steps: device.steps.clone(),
         annotations: longest
@@ -51,7 +30,34 @@ pub fn marks(device: &DeviceTrace, stacks: &Stacks) -> Marks {
         annotations_left_out: left_out as u64,
         // What the process had and what the driver had left. (Other processes on the device take
         // their share: this is what was there for this one.)
-        capacity: ooms.iter().map(|oom| oom.reserved + oom.free).max(),
-        ooms: ooms.iter().map(mark).collect(),
+        capacity: failures.iter().map(|oom| oom.reserved + oom.free).max(),
+        ooms: ooms(device, stacks, &failures),
+        ooms_left_out: oom::count(device).saturating_sub(Marks::MAX_OOMS) as u64,
     }
+}
+
+/// The first failed allocations: where in the program, who asked, what was held.
+fn ooms(device: &DeviceTrace, stacks: &Stacks, failures: &[Failure]) -> Vec<OomMark> {
+    if failures.is_empty() {
+        return Vec::new();
+    }
+    let (categories, phases) = (Categories::of(device, stacks), Phases::of(device, stacks));
+    let first = failures.iter().take(Marks::MAX_OOMS);
+    let marks = first.map(|oom| {
+        let asker = Asker::of(stacks, oom.stack);
+        OomMark {
+            event: oom.event,
+            size: oom.asked,
+            device_free: oom.free,
+            step: oom.step,
+            phase: phases.at(oom.event),
+            limit: oom.limit(),
+            allocated: oom.allocated,
+            reserved: oom.reserved,
+            operation: asker.operation,
+            frame: asker.frame.map(|frame| frame_text(stacks, frame)),
+            held: held(device, stacks, &categories, oom.event),
+        }
+    });
+    marks.collect()
 }

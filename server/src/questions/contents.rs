@@ -20,7 +20,10 @@ pub fn contents(device: &DeviceTrace, stacks: &Stacks) -> Contents {
             true => Vec::new(),
             false => passes(&Phases::of(device, stacks)),
         },
-        peak: peak.map(|event| held(device, stacks, event)),
+        peak: peak.map(|event| Held {
+            event,
+            categories: held(device, stacks, &Categories::of(device, stacks), event),
+        }),
     }
 }
 
@@ -57,8 +60,13 @@ fn joined(passes: impl Iterator<Item = PhaseMark>) -> Vec<PhaseMark> {
     found
 }
 
-fn held(device: &DeviceTrace, stacks: &Stacks, event: EventIdx) -> Held {
-    let found = Categories::of(device, stacks);
+/// What is allocated at an event, by what it is for, most first.
+pub fn held(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    found: &Categories,
+    event: EventIdx,
+) -> Vec<CategoryBytes> {
     let mut inferred = [Bytes::ZERO; Category::ALL.len()];
     for block in categories::alive(device, Some(event)) {
         if !categories::is_recorded(stacks, device.blocks.kind(block)) {
@@ -71,10 +79,7 @@ fn held(device: &DeviceTrace, stacks: &Stacks, event: EventIdx) -> Held {
         bytes,
         inferred: inferred[category as usize],
     });
-    Held {
-        event,
-        categories: shares.collect(),
-    }
+    shares.collect()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use trace::forward::{self, Forward};
 use trace::leaks::{self, LeakReport};
 use trace::stacks::{StackIdx, Stacks};
+use trace::steps::recording;
 use trace::tiles::stack_label;
 use trace::trace::{DeviceTrace, Trace};
 
@@ -33,6 +34,7 @@ pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport) -> Leaks {
         growth: _,
     } = found;
     Leaks {
+        recording: recording::of_device(device, &trace.stacks).kind,
         verdict: match verdict {
             leaks::Verdict::Leak => Verdict::Leak,
             leaks::Verdict::Clean => Verdict::Clean,

@@ -10,6 +10,7 @@ use rusqlite::{OptionalExtension, Row, named_params, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
+use trace::steps::recording::Kind;
 use trace::units::Bytes;
 
 impl Reader<'_> {
@@ -28,6 +29,7 @@ impl Reader<'_> {
             return Ok(None);
         };
         Ok(Some(Leaks {
+            recording: recording_of(&row.get::<_, String>("recording")?)?,
             verdict: verdict_of(&row.get::<_, String>("verdict")?)?,
             reason: row.get("reason")?,
             caveats: parsed("caveats", &row.get::<_, String>("caveats")?)?,
@@ -73,7 +75,7 @@ impl Reader<'_> {
     ) -> StoreResult<HashMap<String, LeakSummary>> {
         let version = Leaks::VERSION;
         let sql = format!(
-            "SELECT run, verdict, reason, bytes_per_step FROM leak_reports \
+            "SELECT run, recording, verdict, reason, bytes_per_step FROM leak_reports \
              WHERE version = {version} AND run IN (SELECT id FROM runs WHERE {condition}) \
              ORDER BY CASE verdict WHEN 'leak' THEN 2 WHEN 'cannot_tell' THEN 1 ELSE 0 END, \
              bytes_per_step, device DESC"
@@ -83,6 +85,7 @@ impl Reader<'_> {
         let mut found = HashMap::new();
         while let Some(row) = rows.next()? {
             let summary = LeakSummary {
+                recording: recording_of(&row.get::<_, String>("recording")?)?,
                 verdict: verdict_of(&row.get::<_, String>("verdict")?)?,
                 reason: row.get("reason")?,
                 bytes_per_step: Bytes(row.get::<_, f64>("bytes_per_step")?.round() as u64),
@@ -117,7 +120,7 @@ impl Writer<'_> {
             return Ok(());
         }
         self.tx.execute(
-            "INSERT INTO leak_reports VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO leak_reports VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
                 run.as_str(),
                 device,
@@ -126,6 +129,7 @@ impl Writer<'_> {
                 leaks.reason,
                 json(&leaks.caveats),
                 leaks.bytes_per_step,
+                leaks.recording.name(),
             ],
         )?;
         for (position, group) in leaks.groups.iter().enumerate() {
@@ -221,6 +225,10 @@ fn verdict_name(verdict: Verdict) -> &'static str {
 fn verdict_of(name: &str) -> StoreResult<Verdict> {
     let all = [Verdict::Leak, Verdict::Clean, Verdict::CannotTell];
     named("verdict", name, all, verdict_name)
+}
+
+fn recording_of(name: &str) -> StoreResult<Kind> {
+    named("recording", name, Kind::ALL, Kind::name)
 }
 
 fn pattern_name(pattern: Pattern) -> &'static str {

@@ -209,7 +209,12 @@ fn runs(world: &World) -> Vec<View> {
             &[".panel .stack", DRAWN],
         )
         .in_two_looks(),
-        View::at("run-oom", run("oom", ""), &[DRAWN]).in_two_looks(),
+        View::at("run-oom", run("oom", ""), &[DRAWN, ".failure"]),
+        View::at(
+            "run-pass",
+            run("plain/single_forward", ""),
+            &[DRAWN, ".recording-what"],
+        ),
         View::at(
             "leaks",
             run("off_v1_moe", "&tab=leaks"),

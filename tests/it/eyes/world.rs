@@ -55,6 +55,7 @@ impl World {
             "off_v1_moe",
             "off_v3_moe",
             "leak_hook_cache",
+            "plain/single_forward",
         ];
         let runs = fixtures
             .map(|name| (name, upload_fixture(&few, name)))
@@ -94,7 +95,8 @@ impl World {
 fn upload_fixture(server: &TestServer, name: &str) -> String {
     let file = format!("{name}.pickle.zst");
     let path = tests::workspace_root().join("tests/fixtures").join(&file);
-    upload(server, &file, &read(&path))
+    let (_, file) = file.rsplit_once('/').unwrap_or(("", &file));
+    upload(server, file, &read(&path))
 }
 
 fn read(path: &Path) -> Vec<u8> {

@@ -20,6 +20,13 @@ const MARGIN: i32 = 40;
 /// Where every picture ends; below it are the sites.
 const PICTURE_END: i32 = 502;
 
+/// From the numbers down to the picture: the verdict.
+const VERDICT: i32 = 48;
+
+/// What the peak consists of takes a line, where the picture keeps so much height.
+const PEAK_LINE: i32 = 22;
+const MIN_PICTURE: i32 = 180;
+
 /// Device pixels per CSS pixel of the picture: cards are looked at half their size.
 pub const PICTURE_SCALE: f64 = 1.6;
 
@@ -92,11 +99,19 @@ impl Numbers {
         }
     }
 
+    /// Height of the line on the peak: nothing where many runs leave no room for it.
+    fn peak_line(&self) -> i32 {
+        match PICTURE_END - self.end() - VERDICT - PEAK_LINE >= MIN_PICTURE {
+            true => PEAK_LINE,
+            false => 0,
+        }
+    }
+
     /// Where the picture is, on a card with these numbers.
     pub fn picture(&self) -> PxRect {
         PxRect {
             x0: MARGIN,
-            y0: self.end() + 48,
+            y0: self.end() + VERDICT + self.peak_line(),
             x1: SIZE.0 - MARGIN,
             y1: PICTURE_END,
         }
@@ -118,6 +133,8 @@ pub struct Card {
     pub tone: Tone,
     /// Why, in a sentence.
     pub reason: String,
+    /// What the peak consists of, in a line; empty where that is not known.
+    pub at_peak: String,
     /// What the lines below are.
     pub sites_title: String,
     /// Amount and place, [`MAX_SITES`] at most.
@@ -225,6 +242,10 @@ impl Writer<'_> {
         let size = sizes.find(|size| text_width(&card.reason, *size) <= room);
         let size = size.unwrap_or(15.0);
         self.fitted((x, top + 15), size, palette.text, &card.reason, room);
+        if card.numbers.peak_line() > 0 {
+            let (at, room) = ((MARGIN, top + 47), SIZE.0 - 2 * MARGIN);
+            self.fitted(at, 16.0, palette.muted, &card.at_peak, room);
+        }
     }
 
     fn sites(&mut self, card: &Card) {
@@ -258,6 +279,7 @@ mod tests {
             verdict: "Leak".to_owned(),
             tone: Tone::Bad,
             reason: "8.00 MiB are kept in every step since step 1 ".repeat(5),
+            at_peak: "At the peak: activations 7.00 GiB · ".repeat(5),
             sites_title: "What accumulates".to_owned(),
             sites: vec![
                 (
@@ -301,7 +323,7 @@ mod tests {
     fn no_text_lies_on_another_and_the_picture_keeps_its_room() {
         for runs in 2..=8 {
             let card = comparison(runs);
-            assert!(card.numbers.picture().height() >= 180);
+            assert!(card.numbers.picture().height() >= MIN_PICTURE);
             let scene = scene(&card, &[], Theme::Light);
             let boxes: Vec<PxRect> = scene.texts.iter().map(bounds).collect();
             for (at, a) in boxes.iter().enumerate() {

@@ -44,6 +44,7 @@ fn model() -> Model {
         annotations: vec![],
         annotations_left_out: 0,
         ooms: vec![],
+        ooms_left_out: 0,
         capacity: Some(Bytes::mib(900)),
     };
     model.set_marks(Arc::new(marks));

@@ -27,6 +27,7 @@ pub mod profile;
 pub mod sites;
 mod work;
 
+use crate::categories::Category;
 use crate::growth::{Growth, wobble};
 use crate::leaks::{MIN_BYTES, Pattern, Verdict};
 use crate::trace::{Series, SeriesSummary, StepSource};
@@ -107,6 +108,8 @@ pub struct Side {
     pub wrapped: bool,
     /// The first failed allocation.
     pub oom: Option<OutOfMemory>,
+    /// What *allocated* consists of at its peak, most bytes first. Inferred.
+    pub at_peak: Vec<(Category, Bytes)>,
     /// Growth of *allocated* at the ends of steps.
     pub growth: Option<Growth>,
     /// Largest *allocated* over the steps that both runs have.
@@ -239,6 +242,24 @@ impl Difference {
     }
 }
 
+impl Difference {
+    /// The change of each category that either peak holds, the largest first.
+    pub fn category_changes(&self) -> Vec<(Category, i64)> {
+        let held = |side: &Side, category| {
+            let found = side.at_peak.iter().find(|(c, _)| *c == category);
+            found.map(|(_, bytes)| bytes.get() as i64)
+        };
+        let changes = Category::ALL.into_iter().filter_map(|category| {
+            let (before, after) = (held(&self.base, category), held(&self.new, category));
+            before.or(after)?;
+            Some((category, after.unwrap_or(0) - before.unwrap_or(0)))
+        });
+        let mut changes: Vec<_> = changes.collect();
+        changes.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes.unsigned_abs()));
+        changes
+    }
+}
+
 /// Compares two runs: a difference for each pair of devices, in order.
 pub fn compare(base: &Profile, new: &Profile) -> Vec<Difference> {
     let of_runs = conditions::of_runs(base, new);
@@ -339,6 +360,7 @@ fn side(
         step_source: device.step_source,
         wrapped: device.wrapped,
         oom: device.oom,
+        at_peak: device.at_peak.clone(),
         growth: device.growth,
         common_peak,
         wobble: Bytes(wobble(&peaks)),

@@ -3,6 +3,7 @@
 //! One pass over the events of each device. Nothing here depends on addresses.
 
 use super::pass::PhasePeak;
+use crate::categories::{Categories, Category};
 use crate::growth::{Growth, settled, wobble};
 use crate::leaks::site::{self, SiteKey, Sites};
 use crate::leaks::{self, LeakGroup, Pattern, Verdict};
@@ -41,6 +42,8 @@ pub struct DeviceProfile {
     pub events: u32,
     /// Start, peak and end, in the order of [`Series::ALL`].
     pub summary: [SeriesSummary; 4],
+    /// What *allocated* consists of at its peak, most bytes first. Inferred.
+    pub at_peak: Vec<(Category, Bytes)>,
     /// Where the steps come from.
     pub step_source: StepSource,
     /// The steps.
@@ -240,6 +243,7 @@ fn device_profile(device: &DeviceTrace, trace: &Trace) -> DeviceProfile {
         device: device.device,
         events: device.events.len(),
         summary: device.summary,
+        at_peak: at_peak(device, stacks),
         step_source: device.step_source,
         whole_steps: whole as u32,
         wrapped: noted("ring_wrapped"),
@@ -256,6 +260,15 @@ fn device_profile(device: &DeviceTrace, trace: &Trace) -> DeviceProfile {
         leaks,
         sites,
         steps,
+    }
+}
+
+fn at_peak(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Category, Bytes)> {
+    match device.summary[Series::Allocated as usize].peak_event {
+        None => Vec::new(),
+        peak => Categories::of(device, stacks)
+            .alive(device, peak)
+            .largest_first(),
     }
 }
 

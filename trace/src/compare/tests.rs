@@ -455,3 +455,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_either_peak_holds_has_a_change() {
+    let profile = |shares: &[(Category, u64)]| Profile {
+        devices: vec![profile::DeviceProfile {
+            at_peak: shares.iter().map(|&(c, bytes)| (c, Bytes(bytes))).collect(),
+            ..profile::DeviceProfile::default()
+        }],
+        ..Profile::default()
+    };
+    let base = profile(&[(Category::Activation, 700), (Category::Parameter, 100)]);
+    let new = profile(&[(Category::Parameter, 100), (Category::Input, 5)]);
+    assert_eq!(
+        compare(&base, &new)[0].category_changes(),
+        [
+            (Category::Activation, -700),
+            (Category::Input, 5),
+            (Category::Parameter, 0),
+        ]
+    );
+}

@@ -42,6 +42,57 @@ pub enum Kind {
     Unknown,
 }
 
+impl Kind {
+    /// Whether it is a part of a program's work without a loop: nothing can be said of leaks.
+    pub const fn is_pass(self) -> bool {
+        self.word().is_some()
+    }
+
+    /// In a word or two, where it is neither a loop nor unknown.
+    pub const fn word(self) -> Option<&'static str> {
+        match self {
+            Kind::ForwardPass | Kind::ForwardThenDump => Some("one forward pass"),
+            Kind::ForwardBackward => Some("one forward and backward pass"),
+            Kind::WholeStep => Some("one whole step"),
+            Kind::FirstOptimizerStep => Some("one whole step, the first"),
+            Kind::ModelLoading => Some("a model being loaded"),
+            Kind::StateOnly => Some("state only"),
+            Kind::Empty => Some("empty"),
+            Kind::Loop | Kind::Unknown => None,
+        }
+    }
+
+    /// All of them.
+    pub const ALL: [Kind; 10] = [
+        Kind::Loop,
+        Kind::ForwardPass,
+        Kind::ForwardThenDump,
+        Kind::ForwardBackward,
+        Kind::WholeStep,
+        Kind::FirstOptimizerStep,
+        Kind::ModelLoading,
+        Kind::StateOnly,
+        Kind::Empty,
+        Kind::Unknown,
+    ];
+
+    /// As in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Loop => "loop",
+            Kind::ForwardPass => "forward_pass",
+            Kind::ForwardThenDump => "forward_then_dump",
+            Kind::ForwardBackward => "forward_backward",
+            Kind::WholeStep => "whole_step",
+            Kind::FirstOptimizerStep => "first_optimizer_step",
+            Kind::ModelLoading => "model_loading",
+            Kind::StateOnly => "state_only",
+            Kind::Empty => "empty",
+            Kind::Unknown => "unknown",
+        }
+    }
+}
+
 /// What a recording holds, in a sentence too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

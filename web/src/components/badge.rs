@@ -61,11 +61,11 @@ fn caution(code: &str) -> Option<(&'static str, &'static str)> {
             "The recorder's ring of events wrapped: the beginning of the run is missing.",
         ),
         "no_events" => (
-            "no history",
+            "state only",
             "The file holds no events, only the state at its end.",
         ),
         "state_only" => (
-            "no history",
+            "state only",
             "Recorded without history: only the state at the end.",
         ),
         "no_segments" => (
@@ -100,19 +100,25 @@ fn info(code: &str) -> Option<(&'static str, &'static str)> {
 
 /// The badges of a run in a list: what matters most first, details left out.
 pub fn badges(run: &RunSummary) -> Vec<Badge> {
-    let mut badges: Vec<Badge> = run.quality.iter().map(|code| badge(code)).collect();
-    badges.retain(|badge| badge.weight > Weight::Detail);
+    let notes = run.quality.iter().map(|code| badge(code));
+    let notes = notes.filter(|badge| badge.weight > Weight::Detail);
+    // What it is comes before what to keep in mind about it.
+    let mut badges: Vec<Badge> = run.leaks.iter().map(verdict).chain(notes).collect();
     if run
         .devices
         .iter()
         .any(|device| !device.oom_events.is_empty())
     {
         let about = "An allocation failed: the run went out of memory.";
-        badges.push(Badge::new(Weight::Caution, "OOM", about));
+        badges.insert(0, Badge::new(Weight::Caution, "out of memory", about));
     }
-    badges.extend(run.leaks.as_ref().map(verdict));
     badges.sort_by_key(|badge| Reverse(badge.weight));
-    badges.dedup_by(|a, b| a.label == b.label);
+    let mut seen = Vec::new();
+    badges.retain(|badge| {
+        let is_new = !seen.contains(&badge.label);
+        seen.push(badge.label.clone());
+        is_new
+    });
     badges
 }
 
@@ -133,6 +139,11 @@ fn verdict(leaks: &LeakSummary) -> Badge {
             Weight::Info,
             "no leak",
             "What outlives a step is bounded: nothing accumulates.",
+        ),
+        (Verdict::CannotTell, _) if leaks.recording.is_pass() => Badge::new(
+            Weight::Info,
+            leaks.recording.word().unwrap_or_default(),
+            "No loop was recorded, so nothing is said of leaks.",
         ),
         (Verdict::CannotTell, _) => Badge::new(
             Weight::Info,
@@ -157,6 +168,7 @@ pub fn BadgeView(badge: Badge) -> impl IntoView {
 mod tests {
     use super::*;
     use api::runs::RunSource;
+    use trace::steps::recording::Kind;
 
     #[test]
     fn an_unknown_code_shows_as_its_own_words() {
@@ -181,25 +193,38 @@ mod tests {
             steps: 0,
             peak_allocated: 0,
             quality: codes.map(str::to_owned).to_vec(),
-            leaks: None,
+            leaks: Some(LeakSummary {
+                recording: Kind::StateOnly,
+                verdict: Verdict::CannotTell,
+                reason: String::new(),
+                bytes_per_step: Bytes::ZERO,
+            }),
             deleted_ms: None,
         };
         let labels: Vec<String> = badges(&run).into_iter().map(|badge| badge.label).collect();
-        assert_eq!(labels, ["no history", "late start"]);
+        assert_eq!(labels, ["state only", "late start"]);
     }
 
     #[test]
     fn a_verdict_is_a_badge() {
-        let label = |verdict, bytes_per_step| {
+        let label = |recording, verdict, bytes_per_step| {
             let leaks = LeakSummary {
+                recording,
                 verdict,
                 reason: String::new(),
                 bytes_per_step,
             };
             super::verdict(&leaks).label
         };
-        assert_eq!(label(Verdict::Leak, Bytes::mib(8)), "leaks 8.00 MiB a step");
-        assert_eq!(label(Verdict::Leak, Bytes::ZERO), "leaks within steps");
-        assert_eq!(label(Verdict::Clean, Bytes::ZERO), "no leak");
+        let check = |recording, verdict, bytes: u64, expected: &str| {
+            assert_eq!(label(recording, verdict, Bytes(bytes)), expected);
+        };
+        let eight = Bytes::mib(8).get();
+        check(Kind::Loop, Verdict::Leak, eight, "leaks 8.00 MiB a step");
+        check(Kind::Loop, Verdict::Leak, 0, "leaks within steps");
+        check(Kind::Loop, Verdict::Clean, 0, "no leak");
+        check(Kind::Loop, Verdict::CannotTell, 0, "leak: cannot tell");
+        check(Kind::Unknown, Verdict::CannotTell, 0, "leak: cannot tell");
+        check(Kind::WholeStep, Verdict::CannotTell, 0, "one whole step");
     }
 }

@@ -25,7 +25,7 @@ use api::routes;
 use api::runs::{DeviceSummary, RunDetail};
 use api::shares::ShareTarget;
 use api::view_state::{Axis, Picture, Selection, Tab, ViewState};
-use failures::Failures;
+use failures::{Failures, FailuresElsewhere};
 use leptos::prelude::*;
 use leptos_router::components::A;
 use leptos_router::hooks::use_params_map;
@@ -174,8 +174,9 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
     };
     view! {
         <div class="run-page" class:asking=asking>
-            <RunHead run=run device=device view=view/>
+            <RunHead run=Arc::clone(&run) device=device view=view/>
             {notes}
+            <FailuresElsewhere run=run device=device view=view/>
             <RecordingStrip contents=contents cut=cut view=view/>
             {timeline}
         </div>
@@ -385,27 +386,31 @@ fn DevicePicker(
     });
     let options = options.collect_view();
     let choose = move |event| {
-        let device = event_target_value(&event).parse().ok();
-        view.update(|state| {
-            // Another device has other events and other blocks.
-            *state = ViewState {
-                device,
-                steps: None,
-                window: None,
-                levels: None,
-                selection: None,
-                at: None,
-                compared_with: None,
-                root: None,
-                filter: AllocationFilter::default(),
-                ..state.clone()
-            };
-        });
+        let device = event_target_value(&event).parse();
+        if let Ok(device) = device {
+            view.update(|state| choose_device(state, device));
+        }
     };
     view! {
         <select class="input" aria-label="Device" on:change=choose>{options}</select>
     }
     .into_any()
+}
+
+/// Looks at another device: it has other events and other blocks.
+fn choose_device(state: &mut ViewState, device: u32) {
+    *state = ViewState {
+        device: Some(device),
+        steps: None,
+        window: None,
+        levels: None,
+        selection: None,
+        at: None,
+        compared_with: None,
+        root: None,
+        filter: AllocationFilter::default(),
+        ..state.clone()
+    };
 }
 
 #[component]
@@ -429,7 +434,7 @@ fn DeviceView(
         })
     };
     view! {
-        <Failures handle=handle/>
+        <Failures handle=handle view=view/>
         <TabBar view=view/>
         <Controls handle=handle view=view/>
         <div class="run-body">

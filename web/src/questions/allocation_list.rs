@@ -95,19 +95,19 @@ fn table(asker: Asker, page: AllocationPage, offset: RwSignal<u64>) -> AnyView {
                 </button>
             </div>
         </div>
-        <div class="table-frame">
-            <table>
-                <thead>
-                    <tr>
-                        <th scope="col">"Step"</th>
-                        <th scope="col" class="num">"Size"</th>
-                        <th scope="col">"Allocated at"</th>
-                        <th scope="col" class="num">"Event"</th>
-                        <th scope="col" class="num">"Freed"</th>
-                        <th scope="col" class="num">"Outlived"</th>
+        <div class="table-frame stacked">
+            <table role="table">
+                <thead role="rowgroup">
+                    <tr role="row">
+                        <th role="columnheader" scope="col">"Step"</th>
+                        <th role="columnheader" scope="col" class="num">"Size"</th>
+                        <th role="columnheader" scope="col">"Allocated at"</th>
+                        <th role="columnheader" scope="col" class="num">"Event"</th>
+                        <th role="columnheader" scope="col" class="num">"Freed"</th>
+                        <th role="columnheader" scope="col" class="num">"Outlived"</th>
                     </tr>
                 </thead>
-                <tbody>{rows.collect_view()}</tbody>
+                <tbody role="rowgroup">{rows.collect_view()}</tbody>
             </table>
         </div>
     }
@@ -143,22 +143,23 @@ fn allocation(asker: Asker, row: AllocationRow, new_step: bool) -> AnyView {
     };
     view! {
         <tr
+            role="row"
             class="block"
             class:selected=selected
             class:new-step=new_step
             on:click=move |_| asker.select_block(block)
         >
-            <td>{step}</td>
-            <td class="num" title=format::exact_bytes(row.size.get())>
+            <td role="cell">{step}</td>
+            <td role="cell" class="num" title=format::exact_bytes(row.size.get())>
                 // The row takes the click.
                 <button class="link-button" aria-pressed=move || selected.get().to_string()>
                     {row.size.to_string()}
                 </button>
             </td>
-            <td class="block-label">{label}</td>
-            <td class="num">{event(row.alloc, "before")}</td>
-            <td class="num">{event(row.freed, "never")}</td>
-            <td class="num">{outlived}</td>
+            <td role="cell" class="block-label">{label}</td>
+            <td role="cell" class="num" data-label="allocated at">{event(row.alloc, "before")}</td>
+            <td role="cell" class="num" data-label="freed">{event(row.freed, "never")}</td>
+            <td role="cell" class="num" data-label="outlived">{outlived}</td>
         </tr>
     }
     .into_any()

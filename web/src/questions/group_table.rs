@@ -66,7 +66,7 @@ pub fn GroupTable(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
             });
         };
         view! {
-            <th scope="col" aria-sort=sort class:num=column != Column::Group>
+            <th role="columnheader" scope="col" aria-sort=sort class:num=column != Column::Group>
                 <button class="sort" on:click=choose>{title}</button>
             </th>
         }
@@ -81,10 +81,10 @@ pub fn GroupTable(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
         }
     };
     view! {
-        <div class="table-frame">
-            <table>
-                <thead><tr>{heads}</tr></thead>
-                <tbody>{rows}</tbody>
+        <div class="table-frame stacked">
+            <table role="table">
+                <thead role="rowgroup"><tr role="row">{heads}</tr></thead>
+                <tbody role="rowgroup">{rows}</tbody>
             </table>
         </div>
     }
@@ -117,8 +117,8 @@ fn row(asker: Asker, group: &LeakGroup) -> AnyView {
     let steps = format!("{} – {}", group.first_step, group.last_step);
     let exact = format::exact_bytes(group.live_bytes.get());
     view! {
-        <tr class="group" class:selected=selected on:click=move |_| choose()>
-            <th scope="row">
+        <tr role="row" class="group" class:selected=selected on:click=move |_| choose()>
+            <th role="rowheader" scope="row">
                 // The row takes the click.
                 <button
                     class="link-button group-name"
@@ -129,16 +129,18 @@ fn row(asker: Asker, group: &LeakGroup) -> AnyView {
                 {inferred}
                 <span class="muted group-place">{place}</span>
             </th>
-            <td class="num" data-label="a step">
+            <td role="cell" class="num" data-label="a step">
                 {words::rate(group.bytes_per_step, group.slope_error)}
             </td>
-            <td class="num" data-label="blocks a step">{words::amount(group.count_per_step)}</td>
-            <td class="num" data-label="alive" title=exact>
+            <td role="cell" class="num" data-label="blocks a step">
+                {words::amount(group.count_per_step)}
+            </td>
+            <td role="cell" class="num" data-label="alive" title=exact>
                 {group.live_bytes.to_string()}
                 <small class="muted">{format!(" in {}", format::count(group.live_count))}</small>
             </td>
-            <td class="num" data-label="steps">{steps}</td>
-            <td class="num" data-label="confidence">{confidence}</td>
+            <td role="cell" class="num" data-label="steps">{steps}</td>
+            <td role="cell" class="num" data-label="confidence">{confidence}</td>
         </tr>
     }
     .into_any()

@@ -10,6 +10,7 @@ use super::honesty::Honesty;
 use super::{Asker, words};
 use crate::components::icon::{Icon, IconView};
 use crate::components::problem_note::ProblemNote;
+use crate::components::prose::Prose;
 use api::alive::{AllocationFilter, Growth};
 use api::inspect::Verdict;
 use api::leaks::{ForwardOp, LeakGroup, Leaks, Pattern};
@@ -82,14 +83,19 @@ fn group_growth(state: &mut ViewState, by: Dimension) {
 /// The verdict, its reason, and what limits it.
 #[component]
 fn Headline(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
+    let is_pass = leaks.verdict == Verdict::CannotTell && leaks.recording.is_pass();
     let icon = match leaks.verdict {
         Verdict::Clean => Icon::Done,
+        Verdict::CannotTell if is_pass => Icon::Forward,
         Verdict::Leak | Verdict::CannotTell => Icon::Warning,
     };
-    let class = format!(
-        "verdict {}",
-        words::verdict_word(leaks.verdict).replace(' ', "-")
-    );
+    let class = match is_pass {
+        true => "verdict".to_owned(),
+        false => {
+            let word = words::verdict_word(leaks.verdict).replace(' ', "-");
+            format!("verdict {word}")
+        }
+    };
     let caveats = leaks.caveats.iter().map(|caveat| {
         view! { <li>{words::sentence(caveat)}</li> }
     });
@@ -99,7 +105,7 @@ fn Headline(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
             <IconView icon=icon/>
             <div>
                 <h2>{words::headline(&leaks)}</h2>
-                <p>{words::sentence(&leaks.reason)}</p>
+                <p><Prose text=words::sentence(&leaks.reason)/></p>
                 <ul class="verdict-caveats muted">{caveats}</ul>
             </div>
             <Honesty asker=asker/>

@@ -16,7 +16,11 @@ pub fn headline(leaks: &Leaks) -> String {
         }
         Verdict::Leak => "Grows within each step".to_owned(),
         Verdict::Clean => "Does not leak".to_owned(),
-        Verdict::CannotTell => "Cannot tell".to_owned(),
+        Verdict::CannotTell => match leaks.recording.word() {
+            // Nothing repeats: it is no question.
+            Some(word) => format!("No verdict: {word}"),
+            None => "Cannot tell".to_owned(),
+        },
     }
 }
 
@@ -31,9 +35,14 @@ pub const fn verdict_word(verdict: Verdict) -> &'static str {
 
 /// A sentence as one: with a capital and a full stop.
 pub fn sentence(text: &str) -> String {
+    format!("{}.", capital(text))
+}
+
+/// With a capital letter.
+pub fn capital(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().to_string());
-    format!("{}{}.", first.unwrap_or_default(), chars.as_str())
+    first.unwrap_or_default() + chars.as_str()
 }
 
 /// How a group grows.

@@ -20,7 +20,8 @@ pub mod tooltip;
 
 pub use ::timeline::{
     axes, axis, colours, facts, highlight, hit_test, lanes, lines, minimap, model, mountain,
-    neighbours, paint, plot, raster, readout, scene, stack, summary, ticks, tile_cache, viewport,
+    neighbours, oom, paint, plot, raster, readout, scene, stack, summary, ticks, tile_cache,
+    viewport,
 };
 
 use crate::client;

@@ -434,7 +434,7 @@ fn contents(handle: Handle, composition: &Composition) -> impl IntoView + use<> 
     let rows = rows.collect_view();
     let base = composition.base;
     let small = (base.blocks > 0).then(|| {
-        let text = format!("{} small blocks, live throughout", count(base.blocks));
+        let text = format!("{} blocks that live throughout", count(base.blocks));
         view! {
             <li class="share-row">
                 <span class="swatch rest"></span>

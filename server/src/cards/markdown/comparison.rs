@@ -1,7 +1,7 @@
 //! Comparisons as Markdown.
 
 use super::{Links, Names, code, escaped};
-use crate::cards::{capital, place, word};
+use crate::cards::{capital, categories, place, word};
 use api::compare::{Against, Comparison};
 use std::fmt::Write;
 use trace::compare::gate::{Outcome, Verdicts, Weight};
@@ -133,6 +133,10 @@ fn numbers(difference: &Difference) -> String {
         leaks(&base.leaks),
         leaks(&new.leaks)
     );
+    match categories(difference).as_str() {
+        "" => {}
+        line => out += &format!("\n{line}.\n"),
+    }
     out
 }
 

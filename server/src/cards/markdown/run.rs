@@ -25,8 +25,22 @@ pub fn run(run: &RunCard, links: &Links, names: Names) -> String {
         }
         out.push('\n');
     }
-    let _ = writeln!(out, "| growth per step | {} | |", run.growth);
-    let _ = writeln!(out, "\n**{}.** {}", card.verdict, escaped(&card.reason));
+    if let Some(growth) = &run.growth {
+        let _ = writeln!(out, "| growth per step | {growth} | |");
+    }
+    let (verdict, reason) = &run.verdict;
+    let _ = writeln!(out, "\n**{verdict}.** {}", escaped(reason));
+    if let Some(oom) = &run.out_of_memory {
+        let _ = write!(out, "\n**Out of memory.** {}", oom.said);
+        let asker = oom.asker.as_ref().filter(|_| names == Names::Told);
+        let _ = match asker {
+            Some(asker) => writeln!(out, " Asked by {}.", code(asker)),
+            None => writeln!(out),
+        };
+    }
+    if !card.at_peak.is_empty() {
+        let _ = writeln!(out, "\n{}.", card.at_peak);
+    }
     if names == Names::Told {
         tell(&mut out, card);
     }

@@ -7,6 +7,7 @@ use api::routes;
 use api::runs::{FinishedUpload, RunSummary};
 use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
+use std::path::Path;
 
 async fn sample(server: &Server, name: &str) -> RunSummary {
     let answer = server.json(Method::POST, &routes::sample(name), "").await;
@@ -95,6 +96,47 @@ async fn a_run_without_events_has_a_card_too() {
     let missing = "run_0000000000000000".parse().unwrap();
     let answer = server.get(&routes::card(&missing, "png")).await;
     answer.expect(StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_out_of_memory_says_so() {
+    let server = Server::start().await;
+    let run = sample(&server, "oom").await;
+    let block = text(&server, &routes::card(&run.id, "md")).await;
+    for part in [
+        "**Out of memory.** In step 21",
+        "125 MiB were asked for",
+        "At the peak (inferred): activations ",
+        "**Leak.**",
+    ] {
+        assert!(block.contains(part), "{part}: {block}");
+    }
+    let card = text(&server, &routes::card(&run.id, "svg")).await;
+    assert!(card.contains("Leak, out of memory") && card.contains("At the peak (inferred)"));
+    let clean = sample(&server, "plain_lm").await;
+    let against = view(&[&clean, &run]).to_string();
+    let card = text(&server, &routes::compare_card(&against, "svg")).await;
+    assert!(card.contains("Ran out of memory, the baseline did not."));
+    assert!(card.contains("At the peak (inferred): "), "{card}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_single_pass_is_called_what_it_is() {
+    let server = Server::start().await;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/plain");
+    let file = std::fs::read(folder.join("single_forward.pickle.zst")).unwrap();
+    let path = routes::upload_named("pass.pickle.zst");
+    let run = server.put(&path, file).await.read::<FinishedUpload>().run;
+    let word = run.leaks.as_ref().and_then(|leaks| leaks.recording.word());
+    assert_eq!(word, Some("one forward pass"));
+    let block = text(&server, &routes::card(&run.id, "md")).await;
+    assert!(block.contains("**One forward pass.** 997 MiB of activations wait"));
+    assert!(
+        !block.contains("growth") && !block.contains("Cannot tell"),
+        "{block}"
+    );
+    let card = text(&server, &routes::card(&run.id, "svg")).await;
+    assert!(card.contains("One forward pass") && !card.contains("Cannot tell"));
 }
 
 async fn pair(server: &Server) -> [RunSummary; 2] {

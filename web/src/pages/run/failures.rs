@@ -1,69 +1,146 @@
-//! Out of memory, in words: where, what was asked for, what was free.
+//! Out of memory: when, what was asked for, why it could not be had, who asked, what was held.
 
+use super::recording::Composition;
 use crate::format::count;
-use crate::timeline::Handle;
-use crate::timeline::lanes::{step_at, step_name};
+use crate::questions::words;
+use crate::timeline::lanes::step_name;
+use crate::timeline::{Handle, oom};
+use crate::url_state::UrlState;
+use api::runs::{DeviceSummary, RunDetail};
 use api::timeline::{Marks, OomMark};
+use api::view_state::{Tab, ViewState};
 use leptos::prelude::*;
+use std::sync::Arc;
 
 /// Failed allocations that are told one by one.
 const TOLD: usize = 2;
 
-/// What could not be had; nothing where nothing failed.
+/// What could not be had on this device; nothing where nothing failed.
 #[component]
-pub fn Failures(handle: Handle) -> impl IntoView {
+pub fn Failures(handle: Handle, view: UrlState<ViewState>) -> impl IntoView {
     move || {
-        let said = handle.marks.with(|marks| marks.as_deref().map(said))?;
-        let lines = said.into_iter().map(|line| view! { <p>{line}</p> });
-        let lines = lines.collect_view();
-        Some(view! { <div class="run-failures" role="status">{lines}</div> })
+        let marks = handle.marks.get()?;
+        let told = marks.ooms.iter().take(TOLD);
+        let told: Vec<_> = told.map(|oom| failure(&marks, oom, view)).collect();
+        let more = more(&marks).map(|more| view! { <p class="muted">{more}</p> });
+        (!told.is_empty()).then(|| {
+            view! { <section class="failures" aria-label="Out of memory">{told} {more}</section> }
+        })
     }
 }
 
-fn said(marks: &Marks) -> Vec<String> {
-    let mut said: Vec<String> = marks
-        .ooms
-        .iter()
-        .take(TOLD)
-        .map(|oom| one(marks, oom))
-        .collect();
-    if let Some(more @ 1..) = marks.ooms.len().checked_sub(TOLD) {
-        let times = if more == 1 { "time" } else { "times" };
-        said.push(format!("And {} {times} more.", count(more as u64)));
+/// What failed on the devices that are not looked at.
+#[component]
+pub fn FailuresElsewhere(
+    run: Arc<RunDetail>,
+    device: Memo<Option<DeviceSummary>>,
+    view: UrlState<ViewState>,
+) -> impl IntoView {
+    move || {
+        let shown = device.with(|device| device.as_ref().map(|device| device.device));
+        let others = run.summary.devices.iter().filter(|other| {
+            !other.oom_events.is_empty() && shown.is_some_and(|shown| shown != other.device)
+        });
+        let notes = others.map(|other| {
+            let ordinal = other.device;
+            let show = move |_| view.update(|state| super::choose_device(state, ordinal));
+            view! {
+                <p class="failures">
+                    <strong>{format!("Device {ordinal} ran out of memory.")}</strong>
+                    " "
+                    <button class="link-button" on:click=show>
+                        {format!("Show device {ordinal}")}
+                    </button>
+                </p>
+            }
+        });
+        notes.collect_view()
     }
-    said
 }
 
-fn one(marks: &Marks, oom: &OomMark) -> String {
-    let event = count(u64::from(oom.event.0));
-    let place = match step_at(&marks.steps, oom.event) {
-        Some(step) => format!("in {}, at event {event}", step_name(&step.name)),
-        None => format!("at event {event}"),
+fn failure(marks: &Marks, oom: &OomMark, view: UrlState<ViewState>) -> AnyView {
+    let event = oom.event;
+    let look = move |_| {
+        view.update(|state| {
+            state.tab = Tab::Alive;
+            state.at = Some(event);
+            state.root = None;
+        });
     };
-    format!(
-        "Out of memory {place}: {} were asked for, the driver had {} free.",
-        oom.size, oom.device_free
-    )
+    let facts = facts(oom).into_iter().map(|(name, value)| {
+        view! { <div class="fact"><dt>{name}</dt><dd>{value}</dd></div> }
+    });
+    let asker = match oom::asker(oom) {
+        Some(asker) => view! { <p>"Asked by " <code>{asker}</code></p> }.into_any(),
+        None => view! { <p>"No stack was recorded of who asked."</p> }.into_any(),
+    };
+    view! {
+        <article class="failure">
+            <h2>{headline(marks, oom)}</h2>
+            <p>{oom::reason(oom)}</p>
+            {asker}
+            <div class="failure-numbers">
+                <dl class="failure-facts">{facts.collect_view()}</dl>
+                <button class="button" on:click=look>"What was alive then"</button>
+            </div>
+            <Composition when="Held then" categories=oom.held.clone() view=view/>
+        </article>
+    }
+    .into_any()
+}
+
+fn headline(marks: &Marks, oom: &OomMark) -> String {
+    let place = oom::place(marks, oom, |_, step| step_name(&step.name).to_owned());
+    words::capital(format!("out of memory {place}").trim_end())
+}
+
+fn facts(oom: &OomMark) -> Vec<(&'static str, String)> {
+    let mut facts = vec![
+        ("asked for", oom.size.to_string()),
+        ("free on the device", oom.device_free.to_string()),
+    ];
+    facts.extend(oom.limit.map(|limit| ("limit, at most", limit.to_string())));
+    facts.extend([
+        ("allocated then", oom.allocated.to_string()),
+        ("reserved then", oom.reserved.to_string()),
+        ("event", count(u64::from(oom.event.0))),
+    ]);
+    facts
+}
+
+/// How many there are beyond those that are told.
+fn more(marks: &Marks) -> Option<String> {
+    let sent = marks.ooms.len().saturating_sub(TOLD) as u64;
+    match sent + marks.ooms_left_out {
+        0 => None,
+        1 => Some("And 1 time more.".to_owned()),
+        more => Some(format!("And {} times more.", count(more))),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trace::phases::Phase;
     use trace::span::Span;
     use trace::trace::Step;
     use trace::units::{Bytes, EventIdx};
 
-    #[test]
-    fn a_failure_says_where_and_what() {
-        // Whatever else a newer server says of it.
-        let oom = |event: u32| -> OomMark {
-            serde_json::from_value(serde_json::json!({
-                "event": event, "size": 2048, "device_free": 1024, "step": null, "limit": null,
-                "allocated": 0, "reserved": 0, "frame": null, "held": [],
-            }))
-            .unwrap()
+    fn marks() -> Marks {
+        let oom = |event: u32| OomMark {
+            event: EventIdx(event),
+            size: Bytes(2048),
+            device_free: Bytes(1024),
+            step: None,
+            phase: Phase::Backward,
+            limit: (event == 4).then_some(Bytes(8192)),
+            allocated: Bytes(4096),
+            reserved: Bytes(6144),
+            operation: None,
+            frame: None,
+            held: Vec::new(),
         };
-        let marks = Marks {
+        Marks {
             steps: vec![Step {
                 index: 0,
                 name: "## step 0 ##".to_owned(),
@@ -72,17 +149,34 @@ mod tests {
             annotations: vec![],
             annotations_left_out: 0,
             ooms: [4, 1200, 1300].map(oom).into(),
+            ooms_left_out: 1000,
             capacity: Some(Bytes(4096)),
-        };
+        }
+    }
+
+    #[test]
+    fn a_failure_says_where_and_what() {
+        let marks = marks();
+        let heads = marks.ooms.iter().take(2).map(|oom| headline(&marks, oom));
         assert_eq!(
-            said(&marks),
+            heads.collect::<Vec<_>>(),
             [
-                "Out of memory in step 0, at event 4: 2.00 KiB were asked for, the driver had \
-                 1.00 KiB free.",
-                "Out of memory at event 1,200: 2.00 KiB were asked for, the driver had 1.00 KiB \
-                 free.",
-                "And 1 time more.",
+                "Out of memory in step 0, in the backward pass",
+                "Out of memory after step 0, in the backward pass"
             ]
         );
+        let names = |oom| facts(oom).into_iter().map(|(name, _)| name);
+        assert!(names(&marks.ooms[0]).any(|name| name == "limit, at most"));
+        assert!(!names(&marks.ooms[1]).any(|name| name == "limit, at most"));
+        assert_eq!(more(&marks).as_deref(), Some("And 1,001 times more."));
+    }
+
+    #[test]
+    fn nothing_more_is_nothing() {
+        let mut marks = marks();
+        marks.ooms_left_out = 0;
+        assert_eq!(more(&marks).as_deref(), Some("And 1 time more."));
+        marks.ooms.truncate(2);
+        assert_eq!(more(&marks), None);
     }
 }

@@ -4,7 +4,7 @@
 use crate::format;
 use crate::questions::words;
 use crate::url_state::UrlState;
-use api::contents::{CategoryBytes, Contents, Held};
+use api::contents::{CategoryBytes, Contents};
 use api::view_state::{Picture, Selection, ViewState};
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -70,7 +70,10 @@ pub fn RecordingStrip(
         Some(view! {
             {what(&contents, cut, view)}
             {unknown}
-            {contents.peak.as_ref().map(|peak| at_peak(peak, view))}
+            {contents.peak.as_ref().map(|peak| {
+                let categories = peak.categories.clone();
+                view! { <Composition when="At the peak" categories=categories view=view/> }
+            })}
         })
     };
     view! { <section class="recording" aria-label="What was recorded">{body}</section> }
@@ -117,13 +120,19 @@ fn StepsChooser(levels: Vec<Level>, cut: Memo<Cut>, view: UrlState<ViewState>) -
         }
     });
     let buttons = buttons.collect_view();
+    let is_any = {
+        let levels = levels.clone();
+        move || levels.iter().any(is_step)
+    };
     let source = move || {
         let chosen = levels.iter().find(|level| is_step(level));
-        chosen.map_or("nothing is taken for steps".to_owned(), place)
+        chosen.map_or("none is taken for steps".to_owned(), place)
     };
     view! {
         <div class="recording-steps">
-            <span id="recording-steps" class="muted">"Steps"</span>
+            <span id="recording-steps" class="muted">
+                {move || if is_any() { "Steps" } else { "Loops in it" }}
+            </span>
             <div
                 class="control segmented recording-levels"
                 role="group"
@@ -155,18 +164,24 @@ fn choose_level(state: &mut ViewState, key: Option<String>) {
     state.filter.older = None;
 }
 
-/// What the peak is made of: a bar and its words. A click shows it in the mountain.
-fn at_peak(peak: &Held, view: UrlState<ViewState>) -> AnyView {
-    let total: u64 = peak.categories.iter().map(|share| share.bytes.get()).sum();
+/// What a moment's memory is for: a bar and its words. A click shows it in the mountain.
+#[component]
+pub fn Composition(
+    /// Which moment.
+    when: &'static str,
+    categories: Vec<CategoryBytes>,
+    view: UrlState<ViewState>,
+) -> impl IntoView {
+    let total: u64 = categories.iter().map(|share| share.bytes.get()).sum();
     if total == 0 {
         return ().into_any();
     }
-    let parts = peak.categories.iter().map(|share| {
+    let parts = categories.iter().map(|share| {
         let width = format!("{:.2}%", share.bytes.get() as f64 / total as f64 * 100.0);
         let class = format!("recording-part {}", colour(share.category));
         view! { <span class=class style:width=width></span> }
     });
-    let words = peak.categories.iter().map(|&share| {
+    let words = categories.iter().map(|&share| {
         let chip = format!("recording-chip {}", colour(share.category));
         let select = move |_| view.update(|state| show_category(state, share.category));
         view! {
@@ -180,10 +195,10 @@ fn at_peak(peak: &Held, view: UrlState<ViewState>) -> AnyView {
             </li>
         }
     });
-    let about = about(&peak.categories);
+    let about = about(&categories);
     view! {
         <div class="recording-peak">
-            <span class="muted">"At the peak"</span>
+            <span class="muted">{when}</span>
             <div class="recording-bar" aria-hidden="true">{parts.collect_view()}</div>
             <ul class="recording-categories">{words.collect_view()}</ul>
             {about.map(|about| view! {

@@ -1,0 +1,156 @@
+//! Out of memory in words: where in the program, and why.
+
+use api::timeline::{Marks, OomMark};
+use trace::phases::Phase;
+use trace::trace::Step;
+
+/// `in step 3, in the backward pass`, `after step 17`; empty where nothing is known. `name` says
+/// what a step is called, given its position.
+pub fn place(marks: &Marks, oom: &OomMark, name: impl Fn(usize, &Step) -> String) -> String {
+    let before = marks
+        .steps
+        .partition_point(|step| step.events.start() <= oom.event);
+    let step = before.checked_sub(1).map(|at| {
+        let step = &marks.steps[at];
+        let word = match step.events.contains(oom.event) {
+            true => "in",
+            // A step that was not finished is none.
+            false => "after",
+        };
+        format!("{word} {}", name(at, step))
+    });
+    let phase = match oom.phase {
+        Phase::Setup => Some("while the model was made or loaded"),
+        Phase::Forward => Some("in the forward pass"),
+        Phase::Backward => Some("in the backward pass"),
+        Phase::Optimizer => Some("in the optimizer's step"),
+        Phase::Other | Phase::Unknown => None,
+    };
+    let parts: Vec<String> = step.into_iter().chain(phase.map(str::to_owned)).collect();
+    parts.join(", ")
+}
+
+/// Who had not enough: the device, or a limit of the process.
+pub fn reason(oom: &OomMark) -> &'static str {
+    match oom.limit {
+        None => "The device had too little left.",
+        Some(_) => "The device had enough left: a limit that was set for the process refused it.",
+    }
+}
+
+/// What was asked for, and who had not enough, with the sizes.
+pub fn why(oom: &OomMark) -> String {
+    let (asked, free) = (oom.size, oom.device_free);
+    match oom.limit {
+        None => format!("{asked} were asked for, the device had {free} free."),
+        Some(limit) => format!(
+            "{asked} were asked for. The device had {free} free: a limit of the process refused \
+             it, {limit} at most."
+        ),
+    }
+}
+
+/// The operation that asked and the line that called it, as far as they are known.
+pub fn asker(oom: &OomMark) -> Option<String> {
+    let line = oom.frame.as_ref().filter(|frame| frame.line > 0);
+    let line = line.map(|frame| {
+        let file = &frame.filename;
+        let kept = file.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
+        format!("{} {}:{}", frame.name, &file[kept..], frame.line)
+    });
+    match (&oom.operation, line) {
+        (Some(operation), Some(line)) => Some(format!("{operation}, called by {line}")),
+        (Some(operation), None) => Some(operation.clone()),
+        (None, line) => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::timeline::FrameText;
+    use trace::span::Span;
+    use trace::units::{Bytes, EventIdx};
+
+    fn oom(limit: Option<Bytes>, operation: Option<&str>, line: Option<u32>) -> OomMark {
+        OomMark {
+            event: EventIdx(9),
+            size: Bytes(2048),
+            device_free: Bytes(1024),
+            step: None,
+            phase: Phase::Forward,
+            limit,
+            allocated: Bytes(0),
+            reserved: Bytes(0),
+            operation: operation.map(str::to_owned),
+            frame: line.map(|line| FrameText {
+                name: "forward".to_owned(),
+                filename: "/srv/job/src/model.py".to_owned(),
+                line,
+            }),
+            held: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_place_is_as_exact_as_it_is_known() {
+        let step = |index: u32, from: u32, to: u32| Step {
+            index,
+            name: format!("step {index}"),
+            events: Span::new(EventIdx(from), EventIdx(to)),
+        };
+        let check = |steps: Vec<Step>, phase, expected: &str| {
+            let marks = Marks {
+                steps,
+                annotations: Vec::new(),
+                annotations_left_out: 0,
+                ooms: Vec::new(),
+                ooms_left_out: 0,
+                capacity: None,
+            };
+            let oom = OomMark {
+                phase,
+                ..oom(None, None, None)
+            };
+            let told = place(&marks, &oom, |at, step| format!("{at} {}", step.name));
+            assert_eq!(told, expected);
+        };
+        let (inside, over, ahead) = (step(4, 5, 10), step(7, 2, 9), step(9, 10, 20));
+        check(vec![inside.clone()], Phase::Other, "in 0 step 4");
+        check(vec![over], Phase::Unknown, "after 0 step 7");
+        check(
+            vec![inside, ahead.clone()],
+            Phase::Backward,
+            "in 0 step 4, in the backward pass",
+        );
+        check(vec![ahead], Phase::Backward, "in the backward pass");
+        check(vec![], Phase::Unknown, "");
+    }
+
+    #[test]
+    fn who_refused_is_told() {
+        let device = why(&oom(None, None, None));
+        assert_eq!(
+            device,
+            "2.00 KiB were asked for, the device had 1.00 KiB free."
+        );
+        let limit = why(&oom(Some(Bytes(4096)), None, None));
+        assert!(
+            limit.ends_with("a limit of the process refused it, 4.00 KiB at most."),
+            "{limit}"
+        );
+    }
+
+    #[test]
+    fn who_asked_is_an_operation_a_line_or_both() {
+        let check = |operation, line, expected: Option<&str>| {
+            assert_eq!(asker(&oom(None, operation, line)).as_deref(), expected);
+        };
+        let both = "mm, called by forward src/model.py:7";
+        check(Some("mm"), Some(7), Some(both));
+        check(Some("mm"), None, Some("mm"));
+        check(None, Some(7), Some("forward src/model.py:7"));
+        check(None, Some(0), None);
+        check(None, None, None);
+    }
+}
