@@ -20,7 +20,8 @@ pub const OPENAPI: &str = "/api/openapi.json";
 pub const SERVER: &str = "/api/server";
 /// `POST {token}`: type the access token once; answers with a cookie. `DELETE`: forget it.
 pub const SESSION: &str = "/api/session";
-/// `GET`: the sessions that have not ended ([`crate::runs::Sessions`]).
+/// `GET`: the sessions that have not ended ([`crate::runs::Sessions`]). `DELETE`: ends all but
+/// the one that asks.
 pub const SESSIONS: &str = "/api/sessions";
 
 /// `DELETE`: ends a session.

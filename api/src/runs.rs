@@ -178,6 +178,8 @@ pub struct Session {
     pub id: SessionId,
     /// When the token was typed.
     pub created_ms: i64,
+    /// When it was used last.
+    pub seen_ms: i64,
     /// When it ends by itself.
     pub expires_ms: i64,
     /// From which address the token was typed.

@@ -145,6 +145,27 @@ impl Gate {
         locked.map_or_else(Vec::new, |locked| locked.sessions.list(current, now_ms))
     }
 
+    /// Notes that a session was used. What cannot be written down is not worth a word: reading
+    /// goes on when writing cannot.
+    pub async fn note_use(&self, session: &SessionId) {
+        if let Some(locked) = &self.locked
+            && let Err(error) = locked.sessions.note_use(session).await
+        {
+            tracing::debug!(%error, "cannot note that a session was used");
+        }
+    }
+
+    /// Ends all sessions but one.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn end_other_sessions(&self, kept: Option<&SessionId>) -> StoreResult<()> {
+        match &self.locked {
+            Some(locked) => locked.sessions.end_others(kept).await,
+            None => Ok(()),
+        }
+    }
+
     /// Ends a session.
     ///
     /// # Errors

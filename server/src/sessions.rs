@@ -20,6 +20,10 @@ const MOST: usize = 256;
 /// Characters of what a browser calls itself that are kept.
 const AGENT_CHARS: usize = 200;
 
+/// What is written down of when a session was used is so old at most: not each request is worth a
+/// transaction.
+const SEEN_EVERY_MS: i64 = 5 * 60 * 1000;
+
 /// Who opens a session.
 #[derive(Clone, Debug)]
 pub struct Visitor {
@@ -40,9 +44,25 @@ struct Shared {
     token_hash: String,
     /// By the hash of the secret: what is looked up is no secret any more, so that the time of a
     /// look-up tells nothing about it.
-    live: Mutex<HashMap<String, SessionRow>>,
+    live: Mutex<HashMap<String, Live>>,
     /// The latest time that was seen: a clock that goes back revives nothing.
     latest_ms: AtomicI64,
+}
+
+/// A session that has not ended.
+#[derive(Clone)]
+struct Live {
+    /// As in the database.
+    row: SessionRow,
+    /// When it was used last.
+    seen_ms: i64,
+}
+
+impl From<SessionRow> for Live {
+    fn from(row: SessionRow) -> Live {
+        let seen_ms = row.seen_ms;
+        Live { row, seen_ms }
+    }
 }
 
 impl Sessions {
@@ -80,6 +100,7 @@ impl Sessions {
             secret_hash: hash_of(&secret),
             token_hash: self.shared.token_hash.clone(),
             created_ms: now_ms,
+            seen_ms: now_ms,
             expires_ms: now_ms + LIFE_S * 1000,
             address: visitor.address,
             agent: visitor.agent.chars().take(AGENT_CHARS).collect(),
@@ -87,29 +108,59 @@ impl Sessions {
         let kept = row.clone();
         let insert = self.shared.store.write(move |w| w.insert_session(&kept));
         insert.await?;
-        self.live().insert(row.secret_hash.clone(), row);
+        self.live().insert(row.secret_hash.clone(), row.into());
         let over = self.oldest_over(MOST);
         self.forget(over).await?;
         Ok(secret)
     }
 
-    /// The session with this secret, if it has not ended.
+    /// The session with this secret, if it has not ended. It is used by that.
     pub fn find(&self, secret: &str, now_ms: i64) -> Option<SessionId> {
         let now_ms = self.now(now_ms);
-        let live = self.live();
-        let row = live.get(&hash_of(secret))?;
-        (row.expires_ms > now_ms).then(|| row.id.clone())
+        let mut live = self.live();
+        let session = live.get_mut(&hash_of(secret))?;
+        if session.row.expires_ms <= now_ms {
+            return None;
+        }
+        session.seen_ms = now_ms;
+        Some(session.row.id.clone())
+    }
+
+    /// Writes down when a session was used, now and then.
+    ///
+    /// # Errors
+    /// The database's; it is tried again when the session is used again after a while.
+    pub async fn note_use(&self, id: &SessionId) -> StoreResult<()> {
+        let seen_ms = {
+            let mut live = self.live();
+            let session = live.values_mut().find(|session| session.row.id == *id);
+            let Some(session) = session else {
+                return Ok(());
+            };
+            if session.seen_ms - session.row.seen_ms < SEEN_EVERY_MS {
+                return Ok(());
+            }
+            session.row.seen_ms = session.seen_ms;
+            session.seen_ms
+        };
+        let id = id.clone();
+        let write = self
+            .shared
+            .store
+            .write(move |w| w.session_seen(&id, seen_ms));
+        write.await
     }
 
     /// Those that have not ended, newest first; `current` is the one that asks.
     pub fn list(&self, current: Option<&SessionId>, now_ms: i64) -> Vec<Session> {
         let now_ms = self.now(now_ms);
         let live = self.live();
-        let rows = live.values().filter(|row| row.expires_ms > now_ms);
+        let rows = live.values().filter(|live| live.row.expires_ms > now_ms);
         let mut sessions: Vec<Session> = rows
-            .map(|row| Session {
+            .map(|Live { row, seen_ms }| Session {
                 id: row.id.clone(),
                 created_ms: row.created_ms,
+                seen_ms: *seen_ms,
                 expires_ms: row.expires_ms,
                 address: row.address.clone(),
                 agent: row.agent.clone(),
@@ -126,14 +177,25 @@ impl Sessions {
     /// [`StoreError::NotFound`], and the database's: it then lives on, so that nobody believes
     /// in an end that a restart would undo.
     pub async fn end(&self, id: &SessionId) -> StoreResult<()> {
-        let found = self.live().values().find(|row| row.id == *id).cloned();
-        match found {
+        let mut found = self.rows();
+        found.retain(|row| row.id == *id);
+        match found.pop() {
             Some(row) => self.forget(vec![row]).await,
             None => Err(StoreError::NotFound {
                 what: "session",
                 id: id.to_string(),
             }),
         }
+    }
+
+    /// Ends all but one.
+    ///
+    /// # Errors
+    /// The database's: they then live on.
+    pub async fn end_others(&self, kept: Option<&SessionId>) -> StoreResult<()> {
+        let mut others = self.rows();
+        others.retain(|row| Some(&row.id) != kept);
+        self.forget(others).await
     }
 
     async fn forget(&self, rows: Vec<SessionRow>) -> StoreResult<()> {
@@ -152,11 +214,15 @@ impl Sessions {
 
     /// The oldest of those that are more than `most`.
     fn oldest_over(&self, most: usize) -> Vec<SessionRow> {
-        let live = self.live();
-        let mut rows: Vec<&SessionRow> = live.values().collect();
+        let mut rows = self.rows();
         rows.sort_by_key(|row| row.created_ms);
-        let over = rows.len().saturating_sub(most);
-        rows.into_iter().take(over).cloned().collect()
+        rows.truncate(rows.len().saturating_sub(most));
+        rows
+    }
+
+    fn rows(&self) -> Vec<SessionRow> {
+        let live = self.live();
+        live.values().map(|session| session.row.clone()).collect()
     }
 
     fn now(&self, now_ms: i64) -> i64 {
@@ -164,7 +230,7 @@ impl Sessions {
         before.max(now_ms)
     }
 
-    fn live(&self) -> MutexGuard<'_, HashMap<String, SessionRow>> {
+    fn live(&self) -> MutexGuard<'_, HashMap<String, Live>> {
         self.shared
             .live
             .lock()
@@ -172,9 +238,10 @@ impl Sessions {
     }
 }
 
-fn by_secret(rows: Vec<SessionRow>) -> HashMap<String, SessionRow> {
+fn by_secret(rows: Vec<SessionRow>) -> HashMap<String, Live> {
     let rows = rows.into_iter();
-    rows.map(|row| (row.secret_hash.clone(), row)).collect()
+    rows.map(|row| (row.secret_hash.clone(), row.into()))
+        .collect()
 }
 
 /// How a secret is kept: it has 256 random bits, so nobody can guess what has this hash.
@@ -238,6 +305,44 @@ mod tests {
         assert_eq!(load(&store, "another", 3).await.find(&two, 3), None);
         // They are gone, not merely hidden.
         assert_eq!(load(&store, "token", 3).await.find(&two, 3), None);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn it_is_known_when_it_was_used_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("db")).unwrap();
+        let sessions = load(&store, "token", 0).await;
+        let secret = sessions.open(visitor(), 1).await.unwrap();
+        let used = async |at: i64| {
+            let id = sessions.find(&secret, at).unwrap();
+            sessions.note_use(&id).await.unwrap();
+            let kept = load(&store, "token", at).await.list(None, at)[0].seen_ms;
+            (sessions.list(None, at)[0].seen_ms, kept)
+        };
+        assert_eq!(used(1000).await, (1000, 1));
+        let late = SEEN_EVERY_MS + 1;
+        assert_eq!(used(late).await, (late, late));
+        assert_eq!(used(late + 9).await, (late + 9, late));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn all_others_end_and_one_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("db")).unwrap();
+        let sessions = load(&store, "token", 0).await;
+        let mut secrets = Vec::new();
+        for n in 0..4 {
+            secrets.push(sessions.open(visitor(), n).await.unwrap());
+        }
+        let kept = sessions.find(&secrets[2], 9).unwrap();
+        sessions.end_others(Some(&kept)).await.unwrap();
+        for sessions in [sessions, load(&store, "token", 9).await] {
+            let live: Vec<bool> = secrets
+                .iter()
+                .map(|secret| sessions.find(secret, 9).is_some())
+                .collect();
+            assert_eq!(live, [false, false, true, false]);
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]

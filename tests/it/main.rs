@@ -9,6 +9,7 @@ mod eyes;
 mod front_page;
 mod recipes;
 mod recorded;
+mod sessions;
 mod setup;
 mod sharing;
 mod styles;

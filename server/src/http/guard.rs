@@ -158,6 +158,9 @@ pub async fn check_token(
         let client = Client::of(request.extensions());
         let entry = entry(&app, request.headers(), client)?;
         let audience = audience::of(&app, Asking::of(&request), entry.access).await?;
+        if let Some(session) = &entry.session {
+            app.gate.note_use(session).await;
+        }
         request.extensions_mut().insert(entry);
         request.extensions_mut().insert(audience);
     }

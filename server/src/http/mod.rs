@@ -75,7 +75,7 @@ fn api() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(session::server))
         .routes(routes!(session::open, session::close))
-        .routes(routes!(session::list))
+        .routes(routes!(session::list, session::revoke_others))
         .routes(routes!(session::revoke))
         .routes(routes!(events::all))
         .routes(routes!(runs::list))

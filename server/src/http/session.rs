@@ -91,6 +91,16 @@ pub async fn list(
     })
 }
 
+/// Ends all sessions but the one that asks.
+#[utoipa::path(delete, path = "/api/sessions", tag = "server", responses((status = 204)))]
+pub async fn revoke_others(
+    State(app): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
+) -> Result<StatusCode, Error> {
+    app.gate.end_other_sessions(entry.session.as_ref()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// Ends a session: whoever has its cookie must type the token again.
 #[utoipa::path(delete, path = "/api/sessions/{session}", tag = "server",
     params(("session" = String, Path)),

@@ -16,6 +16,8 @@ pub struct SessionRow {
     pub token_hash: String,
     /// When.
     pub created_ms: i64,
+    /// When it was used last, to some minutes.
+    pub seen_ms: i64,
     /// When it ends by itself.
     pub expires_ms: i64,
     /// From where.
@@ -27,8 +29,8 @@ pub struct SessionRow {
 impl Reader<'_> {
     /// All sessions, oldest first.
     pub fn sessions(&self) -> StoreResult<Vec<SessionRow>> {
-        let sql = "SELECT id, secret_hash, token_hash, created_ms, expires_ms, address, agent \
-                   FROM sessions ORDER BY created_ms, id";
+        let sql = "SELECT id, secret_hash, token_hash, created_ms, seen_ms, expires_ms, address, \
+                   agent FROM sessions ORDER BY created_ms, id";
         let mut statement = self.tx.prepare_cached(sql)?;
         let mut rows = statement.query([])?;
         let mut found = Vec::new();
@@ -39,6 +41,7 @@ impl Reader<'_> {
                 secret_hash: row.get("secret_hash")?,
                 token_hash: row.get("token_hash")?,
                 created_ms: row.get("created_ms")?,
+                seen_ms: row.get("seen_ms")?,
                 expires_ms: row.get("expires_ms")?,
                 address: row.get("address")?,
                 agent: row.get("agent")?,
@@ -55,18 +58,29 @@ impl Writer<'_> {
     /// The database's.
     pub fn insert_session(&mut self, row: &SessionRow) -> StoreResult<()> {
         self.tx.execute(
-            "INSERT INTO sessions (id, secret_hash, token_hash, created_ms, expires_ms, address, \
-             agent) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO sessions (id, secret_hash, token_hash, created_ms, seen_ms, expires_ms, \
+             address, agent) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
                 row.id.as_str(),
                 row.secret_hash,
                 row.token_hash,
                 row.created_ms,
+                row.seen_ms,
                 row.expires_ms,
                 row.address,
                 row.agent,
             ],
         )?;
+        Ok(())
+    }
+
+    /// Notes when a session was used.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn session_seen(&mut self, id: &SessionId, seen_ms: i64) -> StoreResult<()> {
+        let sql = "UPDATE sessions SET seen_ms = ?2 WHERE id = ?1";
+        self.tx.execute(sql, params![id.as_str(), seen_ms])?;
         Ok(())
     }
 

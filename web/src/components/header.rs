@@ -4,6 +4,7 @@ use crate::app::Connection;
 use crate::components::file_picker::FilePicker;
 use crate::components::help::Help;
 use crate::components::icon::{Icon, IconView, LogoMark};
+use crate::components::sessions::SessionsButton;
 use crate::components::token_dialog::TokenNeeded;
 use crate::pages::shared::OpenedLink;
 use crate::theme::{self, Theme};
@@ -50,6 +51,7 @@ pub fn Header() -> impl IntoView {
             <ConnectionChip/>
             <div class="app-header-tools">
                 {upload}
+                <SessionsButton/>
                 <ThemeSwitch/>
                 <button
                     class="icon-button"

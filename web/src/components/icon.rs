@@ -33,6 +33,8 @@ pub enum Icon {
     Forward,
     /// An arrow out of a box.
     Share,
+    /// Head and shoulders.
+    Person,
 }
 
 impl Icon {
@@ -54,6 +56,9 @@ impl Icon {
             Icon::Share => {
                 "M8.8 2.5h4.7v4.7M13.2 2.8 7.5 8.5M11.5 9.5v3a1 1 0 0 1-1 1h-7a1 1 0 \
                  0 1-1-1v-7a1 1 0 0 1 1-1h3"
+            }
+            Icon::Person => {
+                "M8 8a2.7 2.7 0 1 0 0-5.4A2.7 2.7 0 0 0 8 8zM2.8 13.5a5.2 5.2 0 0 1 10.4 0"
             }
             Icon::Done => "M3 8.5l3.3 3.3L13 4.7",
             Icon::Search => "M7 11.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 0 0 0 9zM10.3 10.3l3.4 3.4",

@@ -12,6 +12,7 @@ pub mod icon;
 pub mod keys;
 pub mod problem_note;
 pub mod prose;
+pub mod sessions;
 pub mod share;
 pub mod toasts;
 pub mod token_dialog;

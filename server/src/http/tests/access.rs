@@ -116,6 +116,29 @@ async fn every_browser_has_a_session_of_its_own_that_can_be_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn all_other_sessions_can_be_ended_at_once() {
+    let server = guarded().await;
+    let mut cookies = Vec::new();
+    for _ in 0..3 {
+        cookies.push(sign_in(&server).await);
+    }
+    let ended = send_with(&server, Method::DELETE, "/api/sessions", &cookies[1]).await;
+    ended.expect(StatusCode::NO_CONTENT);
+    let mut statuses = Vec::new();
+    for cookie in &cookies {
+        let answer = send_with(&server, Method::GET, "/api/runs", cookie).await;
+        statuses.push(answer.status);
+    }
+    let refused = StatusCode::UNAUTHORIZED;
+    assert_eq!(statuses, [refused, StatusCode::OK, refused]);
+    let list: Sessions = send_with(&server, Method::GET, "/api/sessions", &cookies[1])
+        .await
+        .read();
+    assert_eq!(list.sessions.len(), 1);
+    assert!(list.sessions[0].current && list.sessions[0].seen_ms >= list.sessions[0].created_ms);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn cookies_are_secure_where_the_public_address_is() {
     assert!(!sign_in(&guarded().await).await.contains("Secure"));
     let server = Server::with(|config| {
