@@ -182,6 +182,8 @@ pub fn beside(run: &RunId, device: u32, block: BlockIdx) -> String {
 pub const BENCHES: &str = "/api/bench";
 /// `GET`: what can be run ([`crate::bench::BenchCatalog`]).
 pub const BENCH_CATALOG: &str = "/api/bench/catalog";
+/// `GET`: every offloader on every configuration ([`crate::bench::OffloaderGrid`]).
+pub const BENCH_OFFLOADERS: &str = "/api/bench/offloaders";
 /// Page: benches.
 pub const BENCH_PAGE: &str = "/bench";
 

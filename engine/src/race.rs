@@ -5,9 +5,10 @@
 //! it enqueued the other. Memory is watched by address, not by tensor, because the damage of
 //! #5694 happens after a block has changed hands (offload-semantics.md §1.7, class F of §1.8).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
+use smallvec::SmallVec;
 
 /// A stream known to the detector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,7 +16,7 @@ pub struct Lane(pub u16);
 
 /// Everything a stream, an event or the host is known to come after: one tick for each stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Clock(Vec<u64>);
+pub struct Clock(SmallVec<[u64; 4]>);
 
 impl Clock {
     fn tick_of(&self, lane: Lane) -> u64 {
@@ -68,6 +69,7 @@ pub struct Range {
 struct Past {
     lane: Lane,
     tick: u64,
+    operation: u64,
     site: Site,
 }
 
@@ -76,7 +78,7 @@ struct Past {
 struct Cell {
     end: u64,
     write: Option<Past>,
-    reads: Vec<Past>,
+    reads: SmallVec<[Past; 2]>,
 }
 
 /// Two unordered accesses to the same bytes, with both places.
@@ -98,6 +100,9 @@ pub struct Race {
 
 type Pair = (Access, Site, Access, Site);
 
+/// A race found in a part of a range, and the operation whose bytes it may spoil.
+type Found = (Pair, u64, Range);
+
 /// Records synchronisation and accesses, reports races.
 #[derive(Debug, Default)]
 pub struct Detector {
@@ -107,6 +112,9 @@ pub struct Detector {
     sites: Vec<String>,
     site_ids: HashMap<String, Site>,
     races: Vec<(Pair, Race)>,
+    operation: u64,
+    /// Operations that may have read, or left, other bytes than the program means.
+    spoilt: HashSet<u64>,
 }
 
 impl Detector {
@@ -167,6 +175,17 @@ impl Detector {
         self.host.join(event);
     }
 
+    /// The next accesses belong to one kernel or copy.
+    pub fn begin_operation(&mut self) {
+        self.operation += 1;
+    }
+
+    /// Kernels and copies that may have worked on wrong bytes: they read what another one writes,
+    /// before it or after it, and nothing says which. Of two unordered writes the first counts.
+    pub fn spoilt(&self) -> u64 {
+        self.spoilt.len() as u64
+    }
+
     /// A kernel or copy on `lane` touches `range`. One call is one tick of the stream.
     pub fn access(&mut self, lane: Lane, access: Access, range: Range, site: Site) {
         if range.start >= range.end {
@@ -178,7 +197,12 @@ impl Detector {
         clock.join(&host);
         self.host = host;
         let tick = clock.advance(lane);
-        let now = Past { lane, tick, site };
+        let now = Past {
+            lane,
+            tick,
+            operation: self.operation,
+            site,
+        };
         let mut found = Vec::new();
         // Most accesses are to what was accessed before as a whole: nothing to cut or to join.
         if let Some(cell) = self.cells.get_mut(&range.start)
@@ -190,19 +214,14 @@ impl Detector {
         } else {
             self.access_parts(access, range, now, &mut found);
         }
-        for (pair, part) in found {
+        for (pair, operation, part) in found {
+            self.spoilt.insert(operation);
             self.report(pair, part);
         }
     }
 
     /// [`Detector::access`] to a range that no single cell stands for.
-    fn access_parts(
-        &mut self,
-        access: Access,
-        range: Range,
-        now: Past,
-        found: &mut Vec<(Pair, Range)>,
-    ) {
+    fn access_parts(&mut self, access: Access, range: Range, now: Past, found: &mut Vec<Found>) {
         self.split_at(range.start);
         self.split_at(range.end);
         self.fill_gaps(range);
@@ -299,21 +318,20 @@ impl Detector {
 }
 
 impl Cell {
-    fn check(
-        &self,
-        access: Access,
-        clock: &Clock,
-        part: Range,
-        now: Past,
-        found: &mut Vec<(Pair, Range)>,
-    ) {
+    fn check(&self, access: Access, clock: &Clock, part: Range, now: Past, found: &mut Vec<Found>) {
         let unordered = |past: &&Past| clock.tick_of(past.lane) < past.tick;
         if let Some(write) = self.write.as_ref().filter(unordered) {
-            found.push(((Access::Write, write.site, access, now.site), part));
+            let pair = (Access::Write, write.site, access, now.site);
+            let spoilt = match access {
+                Access::Read => now.operation,
+                Access::Write => write.operation,
+            };
+            found.push((pair, spoilt, part));
         }
         if access == Access::Write {
             for read in self.reads.iter().filter(unordered) {
-                found.push(((Access::Read, read.site, access, now.site), part));
+                let pair = (Access::Read, read.site, access, now.site);
+                found.push((pair, read.operation, part));
             }
         }
     }
@@ -379,6 +397,21 @@ mod tests {
         assert_eq!(pairs(&detector), [("copy".into(), "kernel".into())]);
         touch(&mut detector, s0, Access::Read, A, "kernel");
         assert_eq!(detector.races().next().unwrap().count, 2);
+    }
+
+    /// A kernel that reads a copy too early, and is itself overtaken by the next copy, has worked
+    /// on wrong bytes once.
+    #[test]
+    fn an_operation_that_races_twice_counts_once() {
+        let (mut detector, s0, s1) = two_lanes();
+        for round in 1..=3 {
+            detector.begin_operation();
+            touch(&mut detector, s1, Access::Write, A, "copy");
+            detector.begin_operation();
+            touch(&mut detector, s0, Access::Read, A, "kernel");
+            assert_eq!(detector.spoilt(), round);
+        }
+        assert_eq!(detector.races().count(), 2);
     }
 
     #[test]

@@ -80,13 +80,13 @@ async fn rows_become_results_and_runs() {
         baseline.result.as_ref().unwrap(),
         patched.result.as_ref().unwrap(),
     );
-    assert_eq!(base.status, BenchStatus::Baseline);
+    assert_eq!(baseline.status, Some(BenchStatus::Baseline));
     assert_eq!((base.steps_run, base.device.as_str()), (8, "sim"));
     assert!(
         fixed.peak_allocated < base.peak_allocated,
         "the patch helps"
     );
-    assert_ne!(fixed.status, BenchStatus::Baseline);
+    assert_ne!(patched.status, Some(BenchStatus::Baseline));
     assert_eq!(baseline.spark.len(), 8);
     let steps = app.benches.steps(baseline.id.clone()).await.unwrap();
     assert_eq!(steps.len(), 8, "every step is a row");
@@ -170,7 +170,7 @@ async fn running_out_of_device_memory_is_a_result() {
     let started = app.benches.start(&asked).await.unwrap();
     let bench = finished(&app, &started.id).await;
     let result = bench.rows[0].result.as_ref().unwrap();
-    assert_eq!(result.status, BenchStatus::OutOfMemory);
+    assert_eq!(bench.rows[0].status, Some(BenchStatus::OutOfMemory));
     assert_eq!(result.oom_step, Some(0));
     assert!(
         bench.rows[0].run.is_some(),

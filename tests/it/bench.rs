@@ -28,6 +28,27 @@ async fn pictures(browser: &Browser, name: &str) {
     browser.set_theme(Theme::Light).await;
 }
 
+/// The grid says what goes wrong where, and a cell opens what it rests on.
+async fn offloaders_are_told(browser: &Browser) {
+    let grid = "return document.querySelectorAll('.offloaders-cell').length >= 60;";
+    browser.wait_until("the grid is there", grid).await;
+    let cell = "const lines = [...document.querySelectorAll('.offloaders-grid tbody tr')];
+                const line = lines.find(line => line.textContent.startsWith('vl-qwen3.5-9b'));
+                const heads = [...document.querySelectorAll('.offloaders-grid thead th')];
+                const at = heads.findIndex(head => head.textContent.startsWith('trl-1.5'));
+                const cell = line.children[at].querySelector('.offloaders-cell');
+                cell.click();
+                return cell.querySelector('.badge').textContent;";
+    assert_eq!(browser.eval(cell).await, "corrupts");
+    let told = "const chosen = document.querySelector('.offloaders-chosen');
+                return !!chosen && chosen.textContent.includes('60.386') &&
+                    chosen.textContent.includes('--base trl-1.5') &&
+                    location.search.includes('cell=');";
+    browser
+        .wait_until("the cell says what the real run's loss was", told)
+        .await;
+}
+
 #[tokio::test]
 async fn a_bench_is_chosen_watched_and_opened() {
     let server = TestServer::start();
@@ -60,6 +81,7 @@ async fn a_bench_is_chosen_watched_and_opened() {
     let spark = "return document.querySelectorAll('.spark polyline').length >= 2;";
     assert_eq!(browser.eval(spark).await, true, "the steps are drawn");
     pictures(&browser, "bench-matrix").await;
+    offloaders_are_told(&browser).await;
 
     browser
         .click(".bench-row.base td a[href^=\"/runs/\"]")

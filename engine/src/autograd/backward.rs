@@ -198,6 +198,7 @@ impl Session {
                 let packed = match &variable.packed {
                     Saved::Plain(tensor) => Saved::Plain(tensor.clone()),
                     Saved::Offloaded(id) => Saved::Offloaded(*id),
+                    Saved::OnHost(host) => Saved::OnHost(Rc::clone(host)),
                     Saved::Held { holder, frame } => Saved::Held {
                         holder: Rc::clone(holder),
                         frame: Rc::clone(frame),
@@ -208,6 +209,7 @@ impl Session {
             let tensor = match packed {
                 Saved::Plain(tensor) => tensor,
                 Saved::Offloaded(id) => self.unpack_offloaded(id)?,
+                Saved::OnHost(host) => self.unpack_from_host(&host)?,
                 Saved::Held { holder, frame } => self.unpack_from_region(&holder, &frame)?,
             };
             let tensor = match grad_fn {

@@ -59,6 +59,8 @@ impl Frame {
 pub(crate) enum HookLayer {
     /// The offloader.
     Offload,
+    /// Everything goes to the host and comes back with the graph.
+    Host,
     /// `NoOpManager`: tensors stay as they are.
     NoOp,
     /// The forward of a region.
@@ -100,7 +102,7 @@ impl Session {
             recomputed_in: Cell::new(None),
             captured: captured.to_vec(),
         });
-        let saver = self.save_region_inputs(inputs)?;
+        let saver = self.saving_block_inputs(|s| s.save_region_inputs(inputs))?;
         frame.input_saver.replace(Some(saver));
         self.push_hooks(HookLayer::Region(Rc::clone(&frame)));
         let outcome = (frame.function)(self, inputs);

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::checkpoint::{Frame, Holder};
 use super::tensor::{Edge, Tensor};
 use crate::offload::{GraphTask, PostHook, TensorId};
-use crate::session::{RunError, Session};
+use crate::session::{OnHost, RunError, Session};
 use crate::tensor::{DType, Dims};
 
 /// A tensor saved for backward, as the hook on top of the stack left it.
@@ -17,6 +17,8 @@ pub(crate) enum Saved {
     Plain(Tensor),
     /// The offloader took it over.
     Offloaded(TensorId),
+    /// Its bytes are on the host, as long as the graph lives.
+    OnHost(Rc<OnHost>),
     /// Inside a checkpointed region: nothing is kept but the means to recompute.
     Held {
         holder: Rc<Holder>,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::base::Base;
 use super::patch::Patch;
 use crate::offload::Release;
 
@@ -29,6 +30,9 @@ pub enum Config {
     /// Activations of one size, one after another.
     #[serde(rename = "dedupe-reuse")]
     DedupeReuse,
+    /// Gated blocks that save both halves of a chunk.
+    #[serde(rename = "chunk-views")]
+    ChunkViews,
 }
 
 /// Where an input comes from.
@@ -99,6 +103,22 @@ const QWEN: &[Input] = &[
         "rank 16 on q, k, v, o, gate, up, down and the delta net's projections",
     ),
     assumed("optimizer", "AdamW, fp32 states"),
+    assumed(
+        "checkpointing",
+        "non-reentrant, every text layer and vision block",
+    ),
+    assumed(
+        "loss",
+        "eager cross-entropy in fp32: it sets the peak of text-only steps",
+    ),
+    assumed(
+        "gated delta rule",
+        "its reference PyTorch form, many small allocations; a fused kernel moves addresses",
+    ),
+    assumed(
+        "cuBLAS workspaces",
+        "32 MiB a thread, as on Hopper; other cards take less, by tens of MiB",
+    ),
 ];
 
 const MOE: &[Input] = &[
@@ -153,9 +173,21 @@ const REUSE: &[Input] = &[
     assumed("forward stash", "5"),
 ];
 
+const CHUNKS: &[Input] = &[
+    assumed(
+        "blocks",
+        "8 gated blocks of width 2048 and 4096, bf16, all parameters trained, no checkpoints",
+    ),
+    assumed("tokens a sample", "2048"),
+    source(
+        "saved",
+        "both halves of up(x).chunk(2, dim=-1), as SwiGLU and GEGLU layers have them",
+    ),
+];
+
 impl Config {
     /// Every configuration.
-    pub const ALL: [Config; 7] = [
+    pub const ALL: [Config; 8] = [
         Config::VlQwen,
         Config::TextQwen,
         Config::MoeGemma,
@@ -163,6 +195,7 @@ impl Config {
         Config::FastLlm,
         Config::TeFusedAttention,
         Config::DedupeReuse,
+        Config::ChunkViews,
     ];
 
     /// The public id.
@@ -175,6 +208,7 @@ impl Config {
             Config::FastLlm => "fast-llm-qwen2.5-7b",
             Config::TeFusedAttention => "te-fused-attention-fp8",
             Config::DedupeReuse => "dedupe-reuse",
+            Config::ChunkViews => "chunk-views",
         }
     }
 
@@ -183,22 +217,16 @@ impl Config {
         Config::ALL.into_iter().find(|config| config.id() == id)
     }
 
-    /// The offloader's version before any patch; `None` where the workload has no offloader.
-    pub fn base(self) -> Option<Release> {
+    /// The code before any patch, unless the caller says otherwise.
+    pub fn base(self) -> Base {
         match self {
-            Config::VlQwen | Config::TextQwen | Config::MoeGemma => Some(Release::Trl029),
-            Config::QloraBnb => Some(Release::Trl14),
-            Config::DedupeReuse => Some(Release::Trl15),
-            Config::FastLlm | Config::TeFusedAttention => None,
-        }
-    }
-
-    /// What the base is called in results.
-    pub fn base_name(self) -> &'static str {
-        match self.base() {
-            Some(release) => release.label(),
-            None if self == Config::FastLlm => "fast-llm before #486",
-            None => "transformer-engine before #1935",
+            Config::VlQwen | Config::TextQwen | Config::MoeGemma | Config::ChunkViews => {
+                Base::Release(Release::Trl029)
+            }
+            Config::QloraBnb => Base::Release(Release::Trl14),
+            Config::DedupeReuse => Base::Release(Release::Trl15),
+            Config::FastLlm => Base::Program("fast-llm before #486"),
+            Config::TeFusedAttention => Base::Program("transformer-engine before #2772"),
         }
     }
 
@@ -210,7 +238,7 @@ impl Config {
             Config::MoeGemma => 20,
             Config::FastLlm => 128,
             Config::TeFusedAttention => 6,
-            Config::DedupeReuse => 10,
+            Config::DedupeReuse | Config::ChunkViews => 10,
         }
     }
 
@@ -228,6 +256,7 @@ impl Config {
             Config::FastLlm => FAST_LLM,
             Config::TeFusedAttention => TE,
             Config::DedupeReuse => REUSE,
+            Config::ChunkViews => CHUNKS,
         }
     }
 
@@ -242,11 +271,23 @@ impl Config {
                     Patch::EnterReset,
                     Patch::ReleaseDedupeKey,
                     Patch::ComputeStreamClone,
+                    Patch::CloneBeforeWait,
                 ]
             }
+            Config::ChunkViews => vec![
+                Patch::PackContiguous,
+                Patch::ComputeStreamClone,
+                Patch::CloneBeforeWait,
+            ],
             Config::VlQwen | Config::TextQwen | Config::MoeGemma => Patch::ALL
                 .into_iter()
-                .filter(|patch| !matches!(patch, Patch::LossDetach | Patch::ClearCtxTensors))
+                // #7195 moves the copies of #5694, which are not in the base of these.
+                .filter(|patch| {
+                    !matches!(
+                        patch,
+                        Patch::LossDetach | Patch::ClearCtxTensors | Patch::CloneBeforeWait
+                    )
+                })
                 .collect(),
         }
     }
@@ -262,7 +303,12 @@ impl Config {
                     Patch::EnterReset,
                 ]
             }
-            Config::QloraBnb => vec![Patch::EnterReset, Patch::ReleaseDedupeKey],
+            Config::QloraBnb => vec![
+                Patch::EnterReset,
+                Patch::ReleaseDedupeKey,
+                Patch::CloneBeforeWait,
+            ],
+            Config::ChunkViews => vec![Patch::PackContiguous, Patch::CloneBeforeWait],
             _ => Vec::new(),
         }
     }

@@ -20,7 +20,7 @@ pub enum Patch {
     /// TRL #5694.
     #[serde(rename = "p4-pack-contiguous")]
     PackContiguous,
-    /// Source unavailable. Run as hypothesis H1 of §3.5: activations stay on the device.
+    /// Source unavailable. Tested as the hypothesis that activations stay on the device.
     #[serde(rename = "p5-torch-memory-fix")]
     TorchMemoryFix,
     /// TRL #5730.
@@ -31,15 +31,17 @@ pub enum Patch {
     AxolotlBackport,
     /// axolotl 393d25f4f.
     ComputeStreamClone,
+    /// TRL #7195: the copies of #5694 on the stream that computes, before the other one waits.
+    CloneBeforeWait,
     /// Fast-LLM #486.
     LossDetach,
-    /// Transformer Engine #1935.
+    /// Transformer Engine #2772, which mends issue #1935.
     ClearCtxTensors,
 }
 
 impl Patch {
     /// Every patch, in the order of the published table.
-    pub const ALL: [Patch; 11] = [
+    pub const ALL: [Patch; 12] = [
         Patch::Matmul4bitNoGrad,
         Patch::Bf16CrossEntropy,
         Patch::ExitSyncAndClear,
@@ -49,6 +51,7 @@ impl Patch {
         Patch::ReleaseDedupeKey,
         Patch::AxolotlBackport,
         Patch::ComputeStreamClone,
+        Patch::CloneBeforeWait,
         Patch::LossDetach,
         Patch::ClearCtxTensors,
     ];
@@ -65,6 +68,7 @@ impl Patch {
             Patch::ReleaseDedupeKey => "release-dedupe-key",
             Patch::AxolotlBackport => "axolotl-backport",
             Patch::ComputeStreamClone => "compute-stream-clone",
+            Patch::CloneBeforeWait => "clone-before-wait",
             Patch::LossDetach => "loss-detach",
             Patch::ClearCtxTensors => "clear-ctx-tensors",
         }
@@ -89,6 +93,7 @@ impl Patch {
             Patch::ReleaseDedupeKey => Some(Change::ReleaseDedupeKey),
             Patch::AxolotlBackport => Some(Change::AxolotlBackport),
             Patch::ComputeStreamClone => Some(Change::ComputeStreamClone),
+            Patch::CloneBeforeWait => Some(Change::CloneBeforeWait),
             Patch::Matmul4bitNoGrad
             | Patch::Bf16CrossEntropy
             | Patch::TorchMemoryFix
@@ -97,11 +102,25 @@ impl Patch {
         }
     }
 
-    /// Why the computed row of this patch is not a fact about published code, where it is not.
+    /// What is assumed of this patch, where its source was never published.
     pub fn hypothesis(self) -> Option<&'static str> {
-        (self == Patch::TorchMemoryFix).then_some(
-            "source unavailable; run as hypothesis H1: the hook keeps activations on the device",
-        )
+        (self == Patch::TorchMemoryFix).then_some("the hook keeps activations on the device")
+    }
+
+    /// Why this patch changes nothing that the engine runs, where that is read from its source and
+    /// not computed.
+    pub fn asserted(self) -> Option<&'static str> {
+        match self {
+            Patch::Matmul4bitNoGrad => Some(
+                "asserted from the source: a forward of autograd.Function runs without gradients \
+                 already, so nothing was saved",
+            ),
+            Patch::Bf16CrossEntropy => Some(
+                "asserted from the source: the trainer autocasts already, and cross-entropy runs \
+                 in fp32 under autocast",
+            ),
+            _ => None,
+        }
     }
 }
 

@@ -1,96 +1,63 @@
 //! One row of the result table.
 
+use api::bench::{BenchResult, BenchStatus, Hypothesis, Known, verdict};
 use serde::Serialize;
 
-use super::known::Known;
+use super::hypothesis;
+use super::known::known;
 use super::patch::Patch;
-use crate::device::HardwareFacts;
+use super::run::RunSpec;
 
-/// The word that sums a row up. The first five are those of the published table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Status {
-    /// The run without patches.
-    #[serde(rename = "BASELINE")]
-    Baseline,
-    /// The patch changes nothing that it was to change.
-    #[serde(rename = "NOT REPRODUCIBLE")]
-    NotReproducible,
-    /// It takes away most of the growth.
-    #[serde(rename = "ROOT CAUSE FIX")]
-    RootCauseFix,
-    /// The baseline raises, the patched run does not.
-    #[serde(rename = "PREVENTS CRASH")]
-    PreventsCrash,
-    /// It ran out of memory.
-    #[serde(rename = "FAIL (OOM)")]
-    OutOfMemory,
-    /// It raised.
-    #[serde(rename = "FAIL (CRASH)")]
-    Crash,
-    /// It reads bytes that nothing says have been written: the published table has no word for it.
-    #[serde(rename = "FAIL (CORRUPTION)")]
-    Corruption,
-    /// Less memory, but the growth stays.
-    #[serde(rename = "LOWERS PEAK")]
-    LowersPeak,
-}
-
-/// A run, summed up. Bytes are integers; growth is fitted over the steps after the fifth.
+/// A run with what is known of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// Id of the configuration.
     pub config: &'static str,
     /// Version before patches.
-    pub base: &'static str,
+    pub base: String,
     /// Ids of the patches; none for the baseline.
     pub patches: Vec<Patch>,
-    /// Steps that completed.
-    pub steps_run: u32,
-    /// Highest allocated memory of the run.
-    pub peak_allocated: u64,
-    /// Highest reserved memory.
-    pub peak_reserved: u64,
-    /// Allocated memory after the last step.
-    pub allocated_end: u64,
-    /// Slope of allocated memory, bytes a step.
-    pub growth_per_step: f64,
-    /// Standard error of the slope.
-    pub growth_error: f64,
-    /// Step, from 0, at which memory ran out.
-    pub oom_step: Option<u32>,
-    /// Exception that ended the run, other than out of memory.
-    pub crash: Option<String>,
-    /// On a card, restored tensors whose bytes are not those that were packed; on the simulation,
-    /// reads that nothing orders after their write, in the watched steps.
-    pub corrupted_tensors: u64,
-    /// Pairs of places that race, in the watched steps.
-    pub races: u64,
-    /// Entries of the tracker at the end.
-    pub tracker_end: u64,
-    /// Tensors in the backward stash at the end.
-    pub bwd_stash_end: u64,
-    /// Pinned host memory in use at the end.
-    pub host_pinned_end: u64,
-    /// Bytes copied to the host.
-    pub d2h_bytes: u64,
-    /// Bytes copied to the device.
-    pub h2d_bytes: u64,
-    /// Median time of a step after the fifth, seconds, in the device's own time.
-    pub step_seconds: f64,
-    /// Device that ran it.
-    pub device: String,
-    /// What only a card can say.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hardware: Option<HardwareFacts>,
     /// The verdict.
-    pub status: Status,
-    /// Why the row is a hypothesis, where it is one.
+    pub status: BenchStatus,
+    /// What it found out; none where the row only tests a hypothesis, or nothing was run.
+    #[serde(flatten)]
+    pub outcome: Option<BenchResult>,
+    /// What was assumed, where the source of a patch is not public, and what became of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hypothesis: Option<&'static str>,
-    /// What was published.
-    pub published: Option<Known>,
-    /// What was measured on a real card.
-    pub measured: Option<Known>,
+    pub hypothesis: Option<Hypothesis>,
+    /// Why a patch changes nothing here, where that is asserted from its source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asserted: Option<&'static str>,
+    /// What is known beside the computed numbers.
+    #[serde(flatten)]
+    pub known: Known,
+}
+
+impl Row {
+    /// A run with its verdict, beside its baseline where there is one, and what is known of it.
+    pub fn new(spec: &RunSpec, outcome: &BenchResult, baseline: Option<&BenchResult>) -> Row {
+        let known = known(spec.config, spec.base, &spec.patches);
+        let about = spec.patches.iter().find_map(|patch| patch.hypothesis());
+        let hypothesis =
+            about.map(|about| hypothesis::judge(about, Some(outcome), known.published.as_ref()));
+        let asserted = match spec.patches.as_slice() {
+            [only] => only.asserted(),
+            _ => None,
+        };
+        Row {
+            config: spec.config.id(),
+            base: spec.base.to_string(),
+            patches: spec.patches.clone(),
+            status: match hypothesis {
+                Some(_) => BenchStatus::SourceUnavailable,
+                None => verdict(outcome, !spec.patches.is_empty(), baseline),
+            },
+            outcome: hypothesis.is_none().then(|| outcome.clone()),
+            hypothesis,
+            asserted,
+            known,
+        }
+    }
 }
 
 /// The table of a bench run.

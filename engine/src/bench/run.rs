@@ -4,32 +4,45 @@ use std::num::NonZero;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use api::bench::{BenchResult, CardFacts};
+
+use super::base::Base;
 use super::config::Config;
-use super::known;
 use super::patch::{self, Patch};
-use super::row::{Row, Status, slope};
+use super::row::{Row, slope};
 use crate::deviation::Deviation;
 use crate::device::cuda::{Addresses, CudaDevice};
 use crate::device::sim::{SimDevice, SimSpec};
-use crate::device::{Device, DeviceError, DeviceKind};
-use crate::offload::{Changes, OffloadConfig, Release};
-use crate::race::Access;
+use crate::device::{Device, DeviceError, DeviceKind, HardwareFacts};
+use crate::offload::{Changes, OffloadConfig};
 use crate::recording::{Recording, micros};
-use crate::session::{RunError, Session};
+use crate::session::{Around, RunError, Session};
 use crate::workload::{self, Workload};
 
-/// Steps in which all accesses are watched for races; the program repeats after that.
-const WATCHED_STEPS: u32 = 2;
 /// First steps differ from the rest: optimizer state, workspaces (measured.md §1).
 const SETTLED_AFTER: usize = 5;
+
+/// Which stream the offloader copies on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CopyStream {
+    /// One of its own (`use_streams=True`).
+    #[default]
+    Side,
+    /// The stream that computes (`use_streams=False`).
+    Compute,
+}
 
 /// What to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunSpec {
     /// Configuration.
     pub config: Config,
-    /// Patches on its base.
+    /// What the patches are applied to.
+    pub base: Base,
+    /// The patches.
     pub patches: Vec<Patch>,
+    /// Which stream the offloader copies on.
+    pub copies: CopyStream,
     /// Where to run.
     pub device: DeviceKind,
     /// Whose addresses a card's run is decided by.
@@ -50,7 +63,9 @@ impl RunSpec {
     pub fn new(config: Config, patches: &[Patch]) -> RunSpec {
         RunSpec {
             config,
+            base: config.base(),
             patches: patches.to_vec(),
+            copies: CopyStream::Side,
             device: DeviceKind::Sim,
             addresses: Addresses::default(),
             steps: None,
@@ -106,28 +121,28 @@ pub(super) fn median(values: &[f64]) -> f64 {
 
 /// Runs the specification. `progress` is called after each step and may
 /// end the run by returning `false`.
-pub fn run(spec: &RunSpec, progress: &mut dyn FnMut(StepFacts) -> bool) -> Row {
+pub fn run(spec: &RunSpec, progress: &mut dyn FnMut(StepFacts) -> bool) -> BenchResult {
     run_recorded(spec, progress).0
 }
 
 /// [`run`], with the events of the first [`RunSpec::record_steps`] steps and the memory at their
-/// end. Where the device cannot be opened, the row has run no step, and says why as its crash.
+/// end. Where the device cannot be opened, the run has no step, and says why as its crash.
 pub fn run_recorded(
     spec: &RunSpec,
     progress: &mut dyn FnMut(StepFacts) -> bool,
-) -> (Row, Recording) {
+) -> (BenchResult, Recording) {
     let mut sim = spec.sim;
     sim.capacity = sim.capacity.or(spec.config.published_capacity());
     let device = match open(spec.device, sim, spec.addresses) {
         Ok(device) => device,
-        Err(error) => return (not_started(spec, &error), Recording::default()),
+        Err(error) => return (not_started(&error), Recording::default()),
     };
     let mut session = Session::new(device);
     session.deviate(spec.deviation);
     let mut log = Log::default();
     let outcome = run_steps(spec, &mut session, &mut log, progress);
-    let row = summarise(spec, &session, &log.facts, outcome.err());
-    (row, log.recording)
+    let result = summarise(&session, &log.facts, outcome.err());
+    (result, log.recording)
 }
 
 /// What is kept of a run while it runs.
@@ -159,12 +174,25 @@ pub fn run_rows(config: Config, sets: &[Vec<Patch>], steps: Option<u32>, sim: Si
 
 /// Runs several specifications on all cores.
 ///
-/// Those whose patches leave the same program are run once: P1 and P2 change no line that runs
-/// (offload-semantics.md §3.1 and §3.2), and the simulation has no other source of difference. A
-/// card runs every specification, one after another.
-/// The first row of a configuration without patches is
+/// Those whose patches leave the same program are run once: P1 and P2 change no line that the
+/// engine runs, and the simulation has no other source of difference. A card runs every
+/// specification, one after another. The first row of a configuration and base without patches is
 /// the baseline that its other rows are judged by.
 pub fn run_all(specs: &[RunSpec]) -> Vec<Row> {
+    let outcomes = outcomes(specs);
+    let baseline = |of: &RunSpec| {
+        let is_baseline = |spec: &RunSpec| {
+            spec.patches.is_empty() && (spec.config, spec.base) == (of.config, of.base)
+        };
+        Some(&outcomes[specs.iter().position(is_baseline)?])
+    };
+    let rows = specs.iter().zip(&outcomes);
+    rows.map(|(spec, outcome)| Row::new(spec, outcome, baseline(spec)))
+        .collect()
+}
+
+/// What several specifications find out, on all cores; each program is run once.
+pub fn outcomes(specs: &[RunSpec]) -> Vec<BenchResult> {
     let programs: Vec<Program> = specs.iter().map(Program::of).collect();
     let first = |index: usize| {
         let same = |other: &usize| {
@@ -178,20 +206,16 @@ pub fn run_all(specs: &[RunSpec]) -> Vec<Row> {
         .filter(|&index| first(index) == index)
         .collect();
     let done = run_distinct(specs, &distinct);
-    let mut rows: Vec<Row> = Vec::with_capacity(specs.len());
-    for (index, spec) in specs.iter().enumerate() {
+    let outcome = |index: usize| {
         let position = distinct.iter().position(|&other| other == first(index));
-        let Some(row) = position.and_then(|position| done[position].get()) else {
-            continue;
-        };
-        rows.push(row.relabelled(spec));
-    }
-    judge(&mut rows);
-    rows
+        let outcome = position.and_then(|position| done[position].get());
+        outcome.expect("every distinct program was run").clone()
+    };
+    (0..specs.len()).map(outcome).collect()
 }
 
-fn run_distinct(specs: &[RunSpec], distinct: &[usize]) -> Vec<OnceLock<Row>> {
-    let done: Vec<OnceLock<Row>> = distinct.iter().map(|_| OnceLock::new()).collect();
+fn run_distinct(specs: &[RunSpec], distinct: &[usize]) -> Vec<OnceLock<BenchResult>> {
+    let done: Vec<OnceLock<BenchResult>> = distinct.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
     let card = specs.iter().any(|spec| spec.device == DeviceKind::Cuda);
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -200,10 +224,10 @@ fn run_distinct(specs: &[RunSpec], distinct: &[usize]) -> Vec<OnceLock<Row>> {
         for _ in 0..threads.min(distinct.len()) {
             scope.spawn(|| {
                 while let Some(&index) = distinct.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let row = run(&specs[index], &mut |_| true);
+                    let outcome = run(&specs[index], &mut |_| true);
                     if let Some(slot) = distinct.iter().position(|&other| other == index) {
                         // Each index is taken by one thread only.
-                        let _ = done[slot].set(row);
+                        let _ = done[slot].set(outcome);
                     }
                 }
             });
@@ -212,30 +236,16 @@ fn run_distinct(specs: &[RunSpec], distinct: &[usize]) -> Vec<OnceLock<Row>> {
     done
 }
 
-fn judge(rows: &mut [Row]) {
-    let baselines: Vec<Row> = rows
-        .iter()
-        .filter(|row| row.patches.is_empty())
-        .cloned()
-        .collect();
-    for row in rows {
-        if let Some(baseline) = baselines
-            .iter()
-            .find(|baseline| baseline.config == row.config)
-        {
-            row.status = verdict(row, baseline);
-        }
-    }
-}
-
 /// What actually runs: two specifications with the same program give the same row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Program {
     config: Config,
     device: DeviceKind,
     addresses: Addresses,
-    changes: Changes,
-    offloads: bool,
+    /// Of TRL's offloader; `None` without it.
+    changes: Option<Changes>,
+    around: Around,
+    copies: CopyStream,
     detached: bool,
     cleared: bool,
     sim: SimSpec,
@@ -244,13 +254,13 @@ struct Program {
 
 impl Program {
     fn of(spec: &RunSpec) -> Program {
-        let base = spec.config.base().map(Release::changes).unwrap_or_default();
         Program {
             config: spec.config,
             device: spec.device,
             addresses: spec.addresses,
-            changes: patch::changes(base, &spec.patches),
-            offloads: !spec.patches.contains(&Patch::TorchMemoryFix),
+            changes: offloader_changes(spec),
+            around: around(spec),
+            copies: spec.copies,
             detached: spec.patches.contains(&Patch::LossDetach),
             cleared: spec.patches.contains(&Patch::ClearCtxTensors),
             sim: spec.sim,
@@ -259,19 +269,20 @@ impl Program {
     }
 }
 
-impl Row {
-    /// The same run under the name of another specification.
-    fn relabelled(&self, spec: &RunSpec) -> Row {
-        let mut row = Row {
-            patches: spec.patches.clone(),
-            hypothesis: spec.patches.iter().find_map(|patch| patch.hypothesis()),
-            published: known::published(spec.config, &spec.patches),
-            measured: known::measured_row(spec.config, &spec.patches),
-            ..self.clone()
-        };
-        row.status = own_verdict(&row);
-        row
+/// What stands around the steps of a run.
+fn around(spec: &RunSpec) -> Around {
+    match spec.patches.contains(&Patch::TorchMemoryFix) {
+        // The hypothesis of P5: TRL's context is there, activations stay on the device.
+        true => Around::Trl,
+        false => spec.base.around(),
     }
+}
+
+/// TRL's offloader in a run, as its changes; `None` where it offloads nothing.
+fn offloader_changes(spec: &RunSpec) -> Option<Changes> {
+    let offloads = !spec.patches.contains(&Patch::TorchMemoryFix);
+    let base = spec.base.changes().filter(|_| offloads)?;
+    Some(patch::changes(base, &spec.patches))
 }
 
 fn run_steps(
@@ -323,9 +334,6 @@ fn step_through(
         log.facts.push(now);
         outcome?;
         settled?;
-        if step + 1 == WATCHED_STEPS {
-            session.accelerator.pause_watching();
-        }
         if !progress(now) {
             break;
         }
@@ -334,12 +342,12 @@ fn step_through(
 }
 
 fn install(spec: &RunSpec, session: &mut Session) -> Result<(), RunError> {
-    let offloads = !spec.patches.contains(&Patch::TorchMemoryFix);
-    let Some(base) = spec.config.base().filter(|_| offloads) else {
+    session.surround(around(spec));
+    let Some(changes) = offloader_changes(spec) else {
         return Ok(());
     };
-    let changes = patch::changes(base.changes(), &spec.patches);
     session.install_offloader(OffloadConfig {
+        use_streams: spec.copies == CopyStream::Side,
         bitsandbytes_imported: spec.config == Config::QloraBnb,
         deviation: spec.deviation,
         ..OffloadConfig::new(changes)
@@ -380,23 +388,10 @@ fn step_facts(session: &Session, step: u32) -> StepFacts {
     }
 }
 
-fn summarise(
-    spec: &RunSpec,
-    session: &Session,
-    facts: &[StepFacts],
-    failure: Option<RunError>,
-) -> Row {
+fn summarise(session: &Session, facts: &[StepFacts], failure: Option<RunError>) -> BenchResult {
     let completed = facts.len() - usize::from(failure.is_some() && !facts.is_empty());
-    let ends: Vec<f64> = facts[..completed]
-        .iter()
-        .map(|step| step.allocated as f64)
-        .collect();
-    let settled = if ends.len() > 2 * SETTLED_AFTER {
-        &ends[SETTLED_AFTER..]
-    } else {
-        &ends[..]
-    };
-    let (growth_per_step, growth_error) = slope(settled);
+    let (growth_per_step, growth_error) = slope_of(&facts[..completed], |step| step.allocated);
+    let (host_growth_per_step, _) = slope_of(&facts[..completed], |step| step.host_pinned);
     let last = completed.checked_sub(1).and_then(|index| facts.get(index));
     let oom = failure.as_ref().is_some_and(RunError::is_out_of_memory);
     // A card that has failed cannot say any more; the crash says why.
@@ -404,122 +399,69 @@ fn summarise(
     let hardware = hardware.unwrap_or(None);
     let heap = session.heap().borrow();
     let copied = session.accelerator.copied();
-    let (races, unordered) = race_counts(session);
+    let (races, spoilt) = race_counts(session);
     let seconds: Vec<f64> = facts[..completed].iter().map(|step| step.seconds).collect();
     let timed = seconds.get(SETTLED_AFTER..).filter(|rest| !rest.is_empty());
-    let mut row = Row {
-        config: spec.config.id(),
-        base: spec.config.base_name(),
-        patches: spec.patches.clone(),
+    let peaks = facts.iter().map(|step| step.peak_allocated);
+    BenchResult {
+        device: heap.device.name(),
         steps_run: completed as u32,
-        peak_allocated: facts
-            .iter()
-            .map(|step| step.peak_allocated)
-            .max()
-            .unwrap_or(0),
+        peak_allocated: peaks.max().unwrap_or(0),
         peak_reserved: heap.caching.highest_reserved(),
         allocated_end: last.map_or(0, |step| step.allocated),
         growth_per_step,
         growth_error,
+        host_growth_per_step,
         oom_step: oom.then_some(completed as u32),
         crash: failure.filter(|_| !oom).map(|error| error.to_string()),
-        corrupted_tensors: hardware.map_or(unordered, |seen| seen.corrupted_tensors),
+        corrupted_tensors: hardware.map_or(spoilt, |seen| seen.corrupted_tensors),
         races,
         tracker_end: last.map_or(0, |step| step.tracker),
         bwd_stash_end: last.map_or(0, |step| step.bwd_stash),
         host_pinned_end: last.map_or(0, |step| step.host_pinned),
+        host_pinned_peak: heap.host.reserved(),
         d2h_bytes: copied.to_host,
         h2d_bytes: copied.to_device,
         step_seconds: median(timed.unwrap_or(&seconds)),
-        device: heap.device.name(),
-        hardware,
-        status: Status::Baseline,
-        hypothesis: spec.patches.iter().find_map(|patch| patch.hypothesis()),
-        published: known::published(spec.config, &spec.patches),
-        measured: known::measured_row(spec.config, &spec.patches),
-    };
-    row.status = own_verdict(&row);
-    row
+        card: hardware.map(card_facts),
+    }
 }
 
-/// The row of a run whose device could not be opened: nothing ran, so every figure is 0.
-fn not_started(spec: &RunSpec, error: &DeviceError) -> Row {
-    let mut row = Row {
-        config: spec.config.id(),
-        base: spec.config.base_name(),
-        patches: spec.patches.clone(),
-        steps_run: 0,
-        peak_allocated: 0,
-        peak_reserved: 0,
-        allocated_end: 0,
-        growth_per_step: 0.0,
-        growth_error: 0.0,
-        oom_step: None,
-        crash: Some(error.to_string()),
-        corrupted_tensors: 0,
-        races: 0,
-        tracker_end: 0,
-        bwd_stash_end: 0,
-        host_pinned_end: 0,
-        d2h_bytes: 0,
-        h2d_bytes: 0,
-        step_seconds: 0.0,
+/// Slope of a level, and its standard error, over the steps that are alike: all where they are few.
+fn slope_of(steps: &[StepFacts], level: impl Fn(&StepFacts) -> u64) -> (f64, f64) {
+    let ends: Vec<f64> = steps.iter().map(|step| level(step) as f64).collect();
+    let settled = match ends.len() > 2 * SETTLED_AFTER {
+        true => &ends[SETTLED_AFTER..],
+        false => &ends[..],
+    };
+    slope(settled)
+}
+
+fn card_facts(seen: HardwareFacts) -> CardFacts {
+    CardFacts {
+        total: seen.total,
+        free_at_start: seen.free_at_start,
+        free_min: seen.free_min,
+        peak_used: seen.peak_used,
+        verified_tensors: seen.verified_tensors,
+        corrupted_tensors: seen.corrupted_tensors,
+        early_decisions: seen.early_decisions,
+    }
+}
+
+/// Nothing ran, because the device could not be opened: every figure is 0.
+fn not_started(error: &DeviceError) -> BenchResult {
+    BenchResult {
         device: "none".to_owned(),
-        hardware: None,
-        status: Status::Crash,
-        hypothesis: spec.patches.iter().find_map(|patch| patch.hypothesis()),
-        published: known::published(spec.config, &spec.patches),
-        measured: known::measured_row(spec.config, &spec.patches),
-    };
-    row.status = own_verdict(&row);
-    row
+        crash: Some(error.to_string()),
+        ..BenchResult::default()
+    }
 }
 
-/// Racing pairs, and how many reads found bytes that nothing says were written by then.
+/// Racing pairs of places, and the kernels and copies that may have worked on wrong bytes.
 fn race_counts(session: &Session) -> (u64, u64) {
     let Some(detector) = session.accelerator.detector() else {
         return (0, 0);
     };
-    let stale =
-        |race: &&crate::race::Race| race.earlier == Access::Write && race.later == Access::Read;
-    let corrupted = detector.races().filter(stale).map(|race| race.count).sum();
-    (detector.races().count() as u64, corrupted)
-}
-
-/// What a row says without a baseline beside it.
-fn own_verdict(row: &Row) -> Status {
-    if row.oom_step.is_some() {
-        Status::OutOfMemory
-    } else if row.crash.is_some() {
-        Status::Crash
-    } else if row.patches.is_empty() {
-        Status::Baseline
-    } else if row.corrupted_tensors > 0 {
-        Status::Corruption
-    } else {
-        Status::NotReproducible
-    }
-}
-
-/// What a row says beside its baseline.
-pub fn verdict(row: &Row, baseline: &Row) -> Status {
-    let own = own_verdict(row);
-    let inherited = own == Status::Corruption && baseline.corrupted_tensors > 0;
-    if own != Status::NotReproducible && !inherited {
-        return own;
-    }
-    let leaks = baseline.growth_per_step > 1e5 || baseline.oom_step.is_some();
-    let heals = baseline.corrupted_tensors > 0 && row.corrupted_tensors == 0;
-    if baseline.crash.is_some() || heals {
-        Status::PreventsCrash
-    } else if leaks && row.growth_per_step < 0.5 * baseline.growth_per_step {
-        Status::RootCauseFix
-    } else if !leaks && row.allocated_end + (64 << 20) < baseline.allocated_end {
-        // Nothing grows, but what was kept for nothing is gone.
-        Status::RootCauseFix
-    } else if row.peak_allocated + (1 << 20) < baseline.peak_allocated {
-        Status::LowersPeak
-    } else {
-        Status::NotReproducible
-    }
+    (detector.races().count() as u64, detector.spoilt())
 }

@@ -203,9 +203,9 @@ impl CachingAllocator {
         events
     }
 
-    /// Starts or stops noting what waits for what.
-    pub fn watch_order(&mut self, watch: bool) {
-        self.order = watch.then(Vec::new);
+    /// Notes from now on what waits for what.
+    pub fn watch_order(&mut self) {
+        self.order = Some(Vec::new());
     }
 
     /// Takes what was noted since it was last asked for.

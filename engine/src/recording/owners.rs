@@ -157,7 +157,7 @@ impl Walk {
                     self.held(tensor, &format!("saved variable {index} of {name}"), root);
                 }
                 // The tracker is walked on its own.
-                Saved::Offloaded(_) => {}
+                Saved::Offloaded(_) | Saved::OnHost(_) => {}
                 Saved::Held { holder, frame } => {
                     if let Some(tensor) = holder.value() {
                         let what = format!("recomputed variable {index} of {name}");
@@ -186,18 +186,15 @@ mod tests {
     use super::*;
     use crate::bench::{Config, Patch};
     use crate::device::sim::{SimDevice, SimSpec};
-    use crate::offload::{OffloadConfig, Release};
+    use crate::offload::{Changes, OffloadConfig};
     use crate::workload;
 
     /// Invariant 1 of offload-semantics.md §5.1: owners cover every live block, to the byte.
     fn no_byte_is_unattributed(config: Config, patches: &[Patch], steps: u32) {
         let mut session = Session::new(Box::new(SimDevice::new(SimSpec::default())));
-        if let Some(base) = config.base() {
-            let add = |set: crate::offload::Changes, patch: &Patch| match patch.change() {
-                Some(change) => set.with(change),
-                None => set,
-            };
-            let changes = patches.iter().fold(Release::changes(base), add);
+        if let Some(base) = config.base().changes() {
+            let changes = patches.iter().filter_map(|patch| patch.change());
+            let changes = changes.fold(base, Changes::with);
             session
                 .install_offloader(OffloadConfig::new(changes))
                 .unwrap();
@@ -227,7 +224,12 @@ mod tests {
     #[test]
     fn owners_cover_every_live_byte_of_every_configuration() {
         for config in Config::ALL {
-            no_byte_is_unattributed(config, &[], 3);
+            // Without these its first backward pass raises.
+            let patches: &[Patch] = match config {
+                Config::ChunkViews => &[Patch::PackContiguous, Patch::CloneBeforeWait],
+                _ => &[],
+            };
+            no_byte_is_unattributed(config, patches, 3);
         }
     }
 

@@ -9,7 +9,7 @@ use crate::device::{
 };
 use crate::memory::{Heap, HostLease, Label, Ordering, Role, SharedHeap, Storage};
 use crate::offload::{GraphTask, HostCopyShape, PostHook, Runtime};
-use crate::race::{Access, Clock, Detector, Lane, Range};
+use crate::race::{self, Access, Clock, Detector, Lane, Range};
 use crate::tensor::{DType, Dims, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
 
 /// Bytes copied in each direction.
@@ -31,7 +31,6 @@ pub struct Accelerator {
     node: NodeRef,
     copied: Copied,
     detector: Option<Detector>,
-    watching: bool,
     /// What streams had done when the allocator began to wait for them.
     awaited: HashMap<EventId, Clock>,
     /// Streams made so far, the default one included.
@@ -46,7 +45,30 @@ pub struct Accelerator {
 #[derive(Debug, Default)]
 struct Site {
     names: Vec<String>,
+    /// Places by name.
+    ids: HashMap<String, u32>,
+    /// What the race detector calls each place, where it has met it.
+    watched: Vec<Option<race::Site>>,
     current: u32,
+}
+
+impl Site {
+    /// A new place; its number.
+    fn add(&mut self, name: &str) -> u32 {
+        let number = self.names.len() as u32;
+        self.names.push(name.to_owned());
+        self.ids.insert(name.to_owned(), number);
+        number
+    }
+
+    /// What the race detector calls the current place.
+    fn watched_by(&mut self, detector: &mut Detector) -> race::Site {
+        let at = self.current as usize;
+        if self.watched.len() <= at {
+            self.watched.resize(self.names.len(), None);
+        }
+        *self.watched[at].get_or_insert_with(|| detector.site(&self.names[at]))
+    }
 }
 
 /// A host copy of an offloaded tensor.
@@ -83,11 +105,12 @@ impl Accelerator {
             node: NodeRef(None),
             copied: Copied::default(),
             detector: None,
-            watching: false,
             awaited: HashMap::new(),
             streams: 1,
             site: Site {
                 names: vec!["program".to_owned()],
+                ids: HashMap::from([("program".to_owned(), 0)]),
+                watched: Vec::new(),
                 current: 0,
             },
             op: "",
@@ -120,21 +143,15 @@ impl Accelerator {
         for _ in 0..self.streams {
             detector.add_lane();
         }
+        self.site.watched.clear();
         self.detector = Some(detector);
-        self.watching = true;
-        self.heap.borrow_mut().caching.watch_order(true);
-    }
-
-    /// Stops watching; what was found stays. A program that repeats itself repeats its races.
-    pub fn pause_watching(&mut self) {
-        self.watching = false;
-        self.heap.borrow_mut().caching.watch_order(false);
+        self.heap.borrow_mut().caching.watch_order();
     }
 
     /// Tells the detector what the allocator has waited for. Streams' clocks must not have moved
     /// since: every method that moves one calls this first.
     fn follow_allocator(&mut self) {
-        let Some(detector) = self.detector.as_mut().filter(|_| self.watching) else {
+        let Some(detector) = &mut self.detector else {
             return;
         };
         for what in self.heap.borrow_mut().caching.take_order() {
@@ -160,17 +177,14 @@ impl Accelerator {
 
     /// Attributes work from now on to a named place; returns the place before.
     pub fn enter_site(&mut self, name: &str) -> u32 {
-        let known = self.site.names.iter().position(|known| known == name);
-        let index = known.unwrap_or_else(|| {
-            self.site.names.push(name.to_owned());
-            self.site.names.len() - 1
-        });
-        std::mem::replace(&mut self.site.current, index as u32)
+        let known = self.site.ids.get(name).copied();
+        let index = known.unwrap_or_else(|| self.site.add(name));
+        std::mem::replace(&mut self.site.current, index)
     }
 
     /// Attributes work to a backward node, as long as races are watched for.
     pub(crate) fn enter_node_site(&mut self, name: &'static str) -> u32 {
-        if self.watching {
+        if self.detector.is_some() {
             self.enter_site(name)
         } else {
             self.site.current
@@ -276,17 +290,25 @@ impl Accelerator {
             let device = &mut self.heap.borrow_mut().device;
             device.launch(self.stream, kernel, Touched::default())?;
         }
-        if self.watching {
-            let stream = self.stream;
-            let name = self.site.names[self.site.current as usize].clone();
-            for tensor in reads {
-                self.note(stream, Access::Read, range_of(tensor.saved()), &name);
-            }
-            for tensor in writes {
-                self.note(stream, Access::Write, range_of(tensor.saved()), &name);
-            }
-        }
+        self.watch_launch(reads, writes);
         Ok(())
+    }
+
+    /// Shows the race detector what a kernel of the program reads and writes.
+    fn watch_launch(&mut self, reads: &[&Tensor], writes: &[&Tensor]) {
+        self.follow_allocator();
+        let Some(detector) = &mut self.detector else {
+            return;
+        };
+        detector.begin_operation();
+        let place = self.site.watched_by(detector);
+        let lane = Lane(self.stream.0);
+        for tensor in reads {
+            detector.access(lane, Access::Read, range_of(tensor.saved()), place);
+        }
+        for tensor in writes {
+            detector.access(lane, Access::Write, range_of(tensor.saved()), place);
+        }
     }
 
     /// Whether memory holds bytes on this device.
@@ -324,12 +346,14 @@ impl Accelerator {
         self.heap.borrow_mut().device.forget(print);
     }
 
-    fn note(&mut self, stream: StreamId, access: Access, range: Range, name: &str) {
-        if !self.watching {
-            return;
-        }
+    /// Shows the race detector what a copy reads and writes.
+    fn note(&mut self, stream: StreamId, accesses: &[(Access, Range, &str)]) {
         self.follow_allocator();
-        if let Some(detector) = &mut self.detector {
+        let Some(detector) = &mut self.detector else {
+            return;
+        };
+        detector.begin_operation();
+        for &(access, range, name) in accesses {
             let site = detector.site(name);
             detector.access(Lane(stream.0), access, range, site);
         }
@@ -453,8 +477,10 @@ impl Runtime for Accelerator {
 
     fn record_event(&mut self, stream: StreamId) -> Result<AcceleratorEvent, DeviceError> {
         let id = self.heap.borrow_mut().device.record_event(stream)?;
-        let watching = self.detector.as_ref().filter(|_| self.watching);
-        let clock = watching.map(|detector| detector.record_event(Lane(stream.0)));
+        let clock = self
+            .detector
+            .as_ref()
+            .map(|detector| detector.record_event(Lane(stream.0)));
         Ok(AcceleratorEvent {
             id,
             clock,
@@ -503,7 +529,7 @@ impl Runtime for Accelerator {
             start,
             end: start + bytes,
         };
-        self.note(stream, Access::Read, range, "pack: copy to host");
+        self.note(stream, &[(Access::Read, range, "pack: copy to host")]);
         Ok(HostCopy {
             lease,
             source,
@@ -531,7 +557,7 @@ impl Runtime for Accelerator {
             start: to.start,
             end: to.start + bytes,
         };
-        self.note(stream, Access::Write, range, "unpack: copy to device");
+        self.note(stream, &[(Access::Write, range, "unpack: copy to device")]);
         Ok(self.tensor_over(storage, host.layout, host.source.dtype))
     }
 
@@ -552,17 +578,13 @@ impl Runtime for Accelerator {
             .borrow_mut()
             .device
             .gather(stream, kernel, &from, to)?;
+        let (read, written) = (range_of(tensor.saved()), range_of(copy.saved()));
         self.note(
             stream,
-            Access::Read,
-            range_of(tensor.saved()),
-            "pack: clone reads",
-        );
-        self.note(
-            stream,
-            Access::Write,
-            range_of(copy.saved()),
-            "pack: clone writes",
+            &[
+                (Access::Read, read, "pack: clone reads"),
+                (Access::Write, written, "pack: clone writes"),
+            ],
         );
         Ok(copy)
     }

@@ -4,6 +4,7 @@
 //! outputs into the graph; the backward pass ([`crate::autograd`]) runs on it.
 
 mod accelerator;
+mod around;
 mod error;
 
 use std::cell::RefCell;
@@ -11,6 +12,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 pub use accelerator::{Accelerator, AcceleratorEvent, HostCopy};
+pub use around::Around;
+pub(crate) use around::OnHost;
 pub use error::RunError;
 
 use crate::autograd::{
@@ -31,6 +34,7 @@ pub struct Session {
     /// Device, streams and memory, which the offloader drives as well.
     pub accelerator: Accelerator,
     offloader: Option<OffloadActivations<Accelerator>>,
+    around: Around,
     hooks: Vec<HookLayer>,
     grad_enabled: bool,
     /// A rule that is broken on purpose.
@@ -57,6 +61,7 @@ impl Session {
         Session {
             accelerator: Accelerator::new(device),
             offloader: None,
+            around: Around::default(),
             hooks: Vec::new(),
             grad_enabled: true,
             deviation: None,
@@ -110,6 +115,7 @@ impl Session {
             offloader.enter(&mut self.accelerator);
             self.hooks.push(HookLayer::Offload);
         }
+        self.enter_around();
     }
 
     /// `__exit__`; the hooks are popped whatever happens.
@@ -117,6 +123,7 @@ impl Session {
     /// # Errors
     /// A synchronisation that reports earlier faults.
     pub fn exit(&mut self) -> Result<(), RunError> {
+        self.exit_around();
         let Some(offloader) = &mut self.offloader else {
             return Ok(());
         };
@@ -125,7 +132,7 @@ impl Session {
         Ok(outcome?)
     }
 
-    /// Runs `body` under a `NoOpManager`.
+    /// Runs `body` under a `NoOpManager`, where the context around the steps installs them.
     ///
     /// # Errors
     /// What the body fails with.
@@ -133,6 +140,9 @@ impl Session {
         &mut self,
         body: impl FnOnce(&mut Session) -> Result<T, RunError>,
     ) -> Result<T, RunError> {
+        if !self.has_managers() {
+            return body(self);
+        }
         self.hooks.push(HookLayer::NoOp);
         let outcome = body(self);
         self.hooks.pop();
@@ -354,6 +364,7 @@ impl Session {
                     Saved::Offloaded(id)
                 }
             },
+            Some(HookLayer::Host) => self.pack_to_host(tensor)?,
             Some(HookLayer::Region(frame)) => Session::pack_into_region(&frame),
             Some(HookLayer::Recompute { frame, saved }) => {
                 Session::pack_into_recompute(&frame, &saved, tensor)?

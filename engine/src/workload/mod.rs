@@ -1,5 +1,6 @@
 //! Workloads: training loops whose sizes follow from model dimensions.
 
+mod chunk_views;
 mod fast_llm;
 mod mlp_stack;
 mod moe;
@@ -7,6 +8,7 @@ mod qwen_vl;
 mod reuse;
 mod te_attention;
 
+pub use chunk_views::ChunkViews;
 pub use fast_llm::{FastLlm, KeptLoss};
 pub use mlp_stack::{MlpStack, stack_flops};
 pub use moe::Moe;
@@ -68,5 +70,6 @@ pub fn build(
             Box::new(TeAttention::new(lifetime))
         }
         Config::DedupeReuse => Box::new(Reuse::new(session)?),
+        Config::ChunkViews => Box::new(ChunkViews::new(session)?),
     })
 }

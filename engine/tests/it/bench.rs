@@ -1,18 +1,24 @@
 //! Rows of the bench against what was derived, published or measured.
 
-use engine::bench::{Config, Patch, Row, RunSpec, Status, run, run_matrix};
+use api::bench::{BenchResult, BenchStatus, Fate, verdict};
+use engine::bench::{Base, Config, Patch, Row, RunSpec, run, run_all, run_matrix};
 use engine::device::sim::{Faults, SimSpec};
 use engine::memory::Role;
 use engine::recording::TensorInfo;
 
 const MIB: u64 = 1 << 20;
 
-fn row(config: Config, patches: &[Patch], steps: u32) -> Row {
+fn row(config: Config, patches: &[Patch], steps: u32) -> BenchResult {
     let spec = RunSpec {
         steps: Some(steps),
         ..RunSpec::new(config, patches)
     };
     run(&spec, &mut |_| true)
+}
+
+/// What a row of published code found out.
+fn outcome(row: &Row) -> &BenchResult {
+    row.outcome.as_ref().expect("its source is public")
 }
 
 fn within(value: f64, target: f64, share: f64) -> bool {
@@ -72,20 +78,13 @@ fn the_vision_run_grows_as_measured() {
 /// Invariants 8 and 9 of §5.1: P1 and P2 change nothing, and combined they add nothing to P3.
 #[test]
 fn patches_that_change_nothing_change_nothing() {
-    let strip = |row: Row| Row {
-        patches: Vec::new(),
-        status: Status::Baseline,
-        published: None,
-        measured: None,
-        ..row
-    };
-    let baseline = strip(row(Config::VlQwen, &[], 4));
+    let baseline = row(Config::VlQwen, &[], 4);
     for patch in [Patch::Matmul4bitNoGrad, Patch::Bf16CrossEntropy] {
-        assert_eq!(strip(row(Config::VlQwen, &[patch], 4)), baseline);
+        assert_eq!(row(Config::VlQwen, &[patch], 4), baseline);
     }
-    let p3 = strip(row(Config::VlQwen, &[Patch::ExitSyncAndClear], 4));
+    let p3 = row(Config::VlQwen, &[Patch::ExitSyncAndClear], 4);
     let combined = &Patch::ALL[..3];
-    assert_eq!(strip(row(Config::VlQwen, combined, 4)), p3);
+    assert_eq!(row(Config::VlQwen, combined, 4), p3);
     assert_ne!(p3.allocated_end, baseline.allocated_end);
 }
 
@@ -117,7 +116,7 @@ fn patches_that_change_nothing_leave_every_event_as_it_was() {
 fn the_clone_on_the_side_stream_is_seen_and_the_one_on_the_compute_stream_is_clean() {
     let racy = row(Config::VlQwen, &[Patch::PackContiguous], 2);
     assert!(racy.races >= 2 && racy.corrupted_tensors > 0, "{racy:?}");
-    assert_eq!(racy.status, Status::Corruption);
+    assert_eq!(verdict(&racy, true, None), BenchStatus::Corruption);
     let clean = row(
         Config::VlQwen,
         &[Patch::PackContiguous, Patch::ComputeStreamClone],
@@ -145,7 +144,7 @@ fn the_text_run_is_flat() {
 #[test]
 fn kept_losses_cost_168_mib_a_micro_batch() {
     let rows = run_matrix(Config::FastLlm, None, SimSpec::default());
-    let baseline = &rows[0];
+    let baseline = outcome(&rows[0]);
     assert!(
         within(baseline.growth_per_step, 168.0 * MIB as f64, 0.001),
         "{baseline:?}"
@@ -154,9 +153,9 @@ fn kept_losses_cost_168_mib_a_micro_batch() {
     assert!(baseline.growth_error < 1e-4 * baseline.growth_per_step);
     let oom = baseline.oom_step.unwrap();
     assert!((108..=116).contains(&oom), "{oom}");
-    assert_eq!(baseline.status, Status::OutOfMemory);
-    let detached = &rows[1];
-    assert_eq!(detached.status, Status::RootCauseFix);
+    assert_eq!(rows[0].status, BenchStatus::OutOfMemory);
+    let detached = outcome(&rows[1]);
+    assert_eq!(rows[1].status, BenchStatus::RootCauseFix);
     assert_eq!(detached.steps_run, 128);
     assert!(detached.growth_per_step < 1024.0);
     let gib = detached.allocated_end as f64 / (1u64 << 30) as f64;
@@ -169,8 +168,9 @@ fn kept_losses_cost_168_mib_a_micro_batch() {
 #[test]
 fn contexts_that_outlive_backward_hold_786_mib() {
     let rows = run_matrix(Config::TeFusedAttention, None, SimSpec::default());
-    assert_eq!(rows[0].allocated_end - rows[1].allocated_end, 786 * MIB);
-    assert_eq!(rows[1].status, Status::RootCauseFix);
+    let ends = [0, 1].map(|row| outcome(&rows[row]).allocated_end);
+    assert_eq!(ends[0] - ends[1], 786 * MIB);
+    assert_eq!(rows[1].status, BenchStatus::RootCauseFix);
 }
 
 /// §2.2: 60 entries a micro-batch exactly, and a growth below 1.289 GiB a step.
@@ -189,9 +189,10 @@ fn unrecomputed_checkpoints_leave_sixty_entries_a_micro_batch() {
 #[test]
 fn released_keys_lower_the_peak() {
     let rows = run_matrix(Config::DedupeReuse, None, SimSpec::default());
-    assert!(rows[1].peak_allocated < rows[0].peak_allocated);
-    assert!(rows[1].d2h_bytes > rows[0].d2h_bytes);
-    assert_eq!(rows[1].status, Status::LowersPeak);
+    let (before, after) = (outcome(&rows[0]), outcome(&rows[1]));
+    assert!(after.peak_allocated < before.peak_allocated);
+    assert!(after.d2h_bytes > before.d2h_bytes);
+    assert_eq!(rows[1].status, BenchStatus::LowersPeak);
 }
 
 #[test]
@@ -208,7 +209,8 @@ fn a_small_card_runs_out_and_says_when() {
     let out = run(&spec, &mut |_| true);
     let step = out.oom_step.expect("the leak does not fit");
     assert!(step > 1 && out.steps_run == step, "{out:?}");
-    assert_eq!((out.status, out.crash), (Status::OutOfMemory, None));
+    assert_eq!(verdict(&out, false, None), BenchStatus::OutOfMemory);
+    assert_eq!(out.crash, None);
 }
 
 #[test]
@@ -264,7 +266,11 @@ fn progress_can_end_a_run() {
 
 #[test]
 fn the_json_of_a_row_has_the_documented_fields() {
-    let json = serde_json::to_value(row(Config::DedupeReuse, &[], 1)).unwrap();
+    let spec = RunSpec {
+        steps: Some(1),
+        ..RunSpec::new(Config::DedupeReuse, &[])
+    };
+    let json = serde_json::to_value(&run_all(&[spec])[0]).unwrap();
     let documented = [
         "config",
         "base",
@@ -282,11 +288,13 @@ fn the_json_of_a_row_has_the_documented_fields() {
         "tracker_end",
         "bwd_stash_end",
         "host_pinned_end",
+        "host_pinned_peak",
         "d2h_bytes",
         "h2d_bytes",
         "status",
         "published",
         "measured",
+        "engine_on_card",
     ];
     for field in documented {
         assert!(json.get(field).is_some(), "{field}");
@@ -340,25 +348,124 @@ fn a_recording_is_a_snapshot_that_says_who_holds_the_leak() {
     assert!(row.bwd_stash_end > 0);
 }
 
-/// A base that already corrupts does not hide what a patch on it does.
+/// A base that already corrupts says so, and does not hide what a patch on it does.
 #[test]
-fn a_racy_base_is_the_baseline_and_its_patches_are_judged_by_what_they_change() {
+fn a_racy_base_fails_and_its_patches_are_judged_by_what_they_change() {
     let sets = [
         vec![],
         vec![Patch::EnterReset],
         vec![Patch::ComputeStreamClone],
     ];
     let rows = engine::bench::run_rows(Config::QloraBnb, &sets, Some(8), SimSpec::default());
-    let status: Vec<Status> = rows.iter().map(|row| row.status).collect();
+    let status: Vec<BenchStatus> = rows.iter().map(|row| row.status).collect();
     assert_eq!(
         status,
         [
-            Status::Baseline,
-            Status::RootCauseFix,
-            Status::PreventsCrash
+            BenchStatus::Corruption,
+            BenchStatus::Corruption,
+            BenchStatus::PreventsCorruption
         ]
     );
-    assert!(rows[0].corrupted_tensors > 0 && rows[2].corrupted_tensors == 0);
+    let corrupted = |row: &Row| outcome(row).corrupted_tensors;
+    assert!(corrupted(&rows[0]) > 0 && corrupted(&rows[2]) == 0);
+}
+
+/// The same code has the same word, whichever base and patches made it.
+#[test]
+fn the_same_program_has_the_same_verdict_everywhere() {
+    let patched = [
+        Patch::ExitSyncAndClear,
+        Patch::PackContiguous,
+        Patch::EnterReset,
+    ];
+    let sets = [vec![], patched.to_vec()];
+    let vision = engine::bench::run_rows(Config::VlQwen, &sets, Some(3), SimSpec::default());
+    let sets = [vec![], vec![Patch::EnterReset]];
+    let quantised = engine::bench::run_rows(Config::QloraBnb, &sets, Some(3), SimSpec::default());
+    assert_eq!(vision[1].status, BenchStatus::Corruption);
+    assert_eq!(quantised[1].status, vision[1].status);
+}
+
+/// Over as many steps as there are: what races in each step is counted in each.
+#[test]
+fn corruption_is_counted_over_all_steps() {
+    let p4 = [Patch::PackContiguous];
+    let counted = [3, 7].map(|steps| row(Config::TextQwen, &p4, steps).corrupted_tensors);
+    assert_eq!(counted, [3, 7], "the labels, once a step");
+}
+
+/// #5694 ends the crash of #4247 and brings another fault; with #7195 neither is left.
+#[test]
+fn chunk_views_crash_then_corrupt_then_run() {
+    let copied_before = [Patch::PackContiguous, Patch::CloneBeforeWait];
+    let sets = [vec![], vec![Patch::PackContiguous], copied_before.to_vec()];
+    let rows = engine::bench::run_rows(Config::ChunkViews, &sets, Some(3), SimSpec::default());
+    let status: Vec<BenchStatus> = rows.iter().map(|row| row.status).collect();
+    let expected = [
+        BenchStatus::Crash,
+        BenchStatus::Corruption,
+        BenchStatus::PreventsCrash,
+    ];
+    assert_eq!(status, expected);
+    let crash = outcome(&rows[0]).crash.as_deref().unwrap_or_default();
+    assert!(crash.starts_with("setStorage"), "{crash}");
+}
+
+/// `release-dedupe-key` alone ends the growth on the device and begins one on the host.
+#[test]
+fn a_leak_that_moves_to_the_host_is_no_fix() {
+    let sets = [vec![], vec![Patch::ReleaseDedupeKey]];
+    let rows = engine::bench::run_rows(Config::MoeGemma, &sets, Some(6), SimSpec::default());
+    assert_eq!(rows[1].status, BenchStatus::MovesToHost, "{:?}", rows[1]);
+}
+
+/// The same patch where it makes the leak larger, as on the vision run.
+#[test]
+fn a_patch_that_leaves_more_behind_makes_it_worse() {
+    let sets = [vec![], vec![Patch::ReleaseDedupeKey]];
+    let rows = engine::bench::run_rows(Config::VlQwen, &sets, Some(12), SimSpec::default());
+    assert_eq!(rows[1].status, BenchStatus::MakesItWorse, "{:?}", rows[1]);
+}
+
+/// measured.md §6: `save_on_cpu` peaks at 11.410 GB, more than no offloading at all, because the
+/// head's weight comes back beside the gradients of the logits.
+#[test]
+fn save_on_cpu_peaks_where_the_real_one_does() {
+    let with = |base| RunSpec {
+        base,
+        steps: Some(3),
+        ..RunSpec::new(Config::VlQwen, &[])
+    };
+    let saved = run(&with(Base::SaveOnCpu), &mut |_| true);
+    let none = run(&with(Base::NoOffloading), &mut |_| true);
+    assert!(
+        within(saved.peak_allocated as f64, 11.410e9, 0.001),
+        "{saved:?}"
+    );
+    assert!(
+        within(none.peak_allocated as f64, 10.788_899_840e9, 0.001),
+        "{none:?}"
+    );
+    assert_eq!((saved.races, saved.host_growth_per_step), (0, 0.0));
+    assert_eq!(saved.d2h_bytes % 3, 0, "the same every step");
+    let hidden = run(&with(Base::HiddenStates), &mut |_| true);
+    assert!(hidden.d2h_bytes < saved.d2h_bytes && hidden.peak_allocated < none.peak_allocated);
+}
+
+/// A patch whose source nobody has shows what was published of it, and what became of the
+/// assumption, but no number of ours.
+#[test]
+fn a_patch_without_source_has_no_numbers_of_ours() {
+    let sets = [vec![Patch::TorchMemoryFix]];
+    let rows = engine::bench::run_rows(Config::VlQwen, &sets, Some(3), SimSpec::default());
+    let row = &rows[0];
+    assert_eq!(row.status, BenchStatus::SourceUnavailable);
+    assert_eq!(row.hypothesis.as_ref().unwrap().fate, Fate::Refuted);
+    assert!(row.outcome.is_none() && row.known.measured.is_none());
+    assert!(row.known.published.is_some() && row.known.engine_on_card.is_none());
+    let json = serde_json::to_value(row).unwrap();
+    assert_eq!(json["status"], "SOURCE UNAVAILABLE");
+    assert!(json.get("peak_allocated").is_none(), "{json}");
 }
 
 /// The side table names every allocation, and an owner for each that still lives.

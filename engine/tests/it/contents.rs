@@ -1,10 +1,10 @@
 //! Whether what was packed comes back, seen in contents and not inferred from an order.
 
-use engine::bench::{Config, Patch, RunSpec, Status, run};
+use engine::bench::{Config, Patch, RunSpec, run};
 use engine::deviation::Deviation;
 use engine::device::DeviceKind;
 use engine::device::cuda;
-use engine::offload::{Changes, OffloadConfig, Release};
+use engine::offload::{Changes, OffloadConfig};
 use engine::session::Session;
 use engine::workload;
 
@@ -20,7 +20,7 @@ fn restored(
 ) -> (u64, u64) {
     let mut session = Session::new(Box::new(LateDevice::new(late)));
     session.deviate(deviation);
-    let base = config.base().map(Release::changes).unwrap_or_default();
+    let base = config.base().changes().unwrap_or_default();
     let changes = patches.iter().filter_map(|patch| patch.change());
     let changes = changes.fold(base, Changes::with);
     session
@@ -89,5 +89,5 @@ fn a_row_without_a_card_says_why_and_invents_nothing() {
         (0, 0, 0)
     );
     assert_eq!(row.crash, Some(why.to_string()));
-    assert_eq!((row.status, row.hardware), (Status::Crash, None));
+    assert!(row.crash.is_some() && row.card.is_none());
 }

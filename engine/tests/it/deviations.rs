@@ -3,11 +3,12 @@
 
 use std::path::Path;
 
-use engine::bench::{Config, Patch, Row, RunSpec, run};
+use api::bench::BenchResult;
+use engine::bench::{Config, Patch, RunSpec, run};
 use engine::deviation::Deviation;
 use engine::tape::{self, TapeVersion};
 
-fn row(config: Config, patches: &[Patch], steps: u32, deviation: Option<Deviation>) -> Row {
+fn row(config: Config, patches: &[Patch], steps: u32, deviation: Option<Deviation>) -> BenchResult {
     let spec = RunSpec {
         steps: Some(steps),
         deviation,

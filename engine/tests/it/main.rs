@@ -3,6 +3,7 @@
 mod bench;
 mod contents;
 mod deviations;
+mod grid;
 mod late_device;
 mod offloader;
 mod programs;

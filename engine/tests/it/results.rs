@@ -1,6 +1,7 @@
 //! The results kept from a real card, against the simulation of today.
 
-use engine::bench::{Config, Patch, Row, RunSpec, run_all};
+use api::bench::BenchResult;
+use engine::bench::{Config, Patch, RunSpec, outcomes};
 use serde_json::Value;
 
 /// The first day's file, which also holds the copies.
@@ -23,8 +24,9 @@ fn rows() -> Vec<Value> {
     rows
 }
 
-/// What the allocator and the offloader did; time and contents are the card's own.
-const DECIDED: [&str; 12] = [
+/// What the allocator and the offloader did, and what came of it; time is the card's own.
+const DECIDED: [&str; 13] = [
+    "corrupted_tensors",
     "steps_run",
     "peak_allocated",
     "peak_reserved",
@@ -54,7 +56,9 @@ fn spec_of(row: &Value) -> RunSpec {
     }
 }
 
-fn disagreements(card: &Value, sim: &Row) -> Vec<String> {
+/// Numbers of the row that the simulation gives otherwise: decisions, and the count of wrong
+/// tensors, which the card compares and the race detector infers.
+fn disagreements(card: &Value, sim: &BenchResult) -> Vec<String> {
     // Written and read like the card's row: reading a float can be off by its last bit.
     let sim: Value = parsed(&serde_json::to_string(sim).unwrap());
     let wrong = DECIDED.iter().filter(|field| card[**field] != sim[**field]);
@@ -108,7 +112,7 @@ fn rows_that_the_dashboard_ran_agree_too() {
 /// What the simulation of today gives otherwise for the same rows.
 fn simulated_otherwise(rows: &[&Value]) -> Vec<String> {
     let specs: Vec<RunSpec> = rows.iter().map(|row| spec_of(row)).collect();
-    let simulated = run_all(&specs);
+    let simulated = outcomes(&specs);
     let pairs = rows.iter().zip(&simulated);
     pairs
         .flat_map(|(card, sim)| disagreements(card, sim))

@@ -3,11 +3,10 @@
 //! The specification is one line of JSON on stdin, which then stays open: when it ends, the server
 //! is gone, and so is the row.
 
-use super::judge;
 use crate::tensors::TensorTable;
 use crate::work;
-use api::bench::{BenchResult, BenchStep, CardFacts, DeviceKind};
-use engine::bench::{Config, Patch, Row, RunSpec, StepFacts, run_recorded};
+use api::bench::{BenchResult, BenchStep, DeviceKind};
+use engine::bench::{Config, Patch, RunSpec, StepFacts, run_recorded};
 use engine::device::cuda;
 use engine::device::sim::SimSpec;
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -89,7 +88,7 @@ pub enum Line {
     Done {
         /// The version that patches were applied to.
         base: String,
-        /// The numbers, with the verdict that the row has alone.
+        /// The numbers.
         result: Box<BenchResult>,
     },
     /// The row cannot be run.
@@ -119,7 +118,7 @@ pub fn run_child() -> io::Result<()> {
 
 fn run_row(spec: &ChildSpec, run: &RunSpec) -> io::Result<()> {
     let mut broken = None;
-    let (row, mut recording) = run_recorded(run, &mut |facts| {
+    let (result, mut recording) = run_recorded(run, &mut |facts| {
         let said = say(&Line::Step(step(facts)));
         broken = said.err();
         misbehave(spec.fault.as_ref(), facts.step);
@@ -130,14 +129,14 @@ fn run_row(spec: &ChildSpec, run: &RunSpec) -> io::Result<()> {
         return Err(error);
     }
     std::fs::write(&spec.tensors, TensorTable::of(recording.tensors()).pack()?)?;
-    recording.label("tidemark.config", row.config);
+    recording.label("tidemark.config", run.config.id());
     recording.label("tidemark.patches", &spec.patches.join(" "));
     recording.label("tidemark.device", spec.device.name());
     let file = File::create(&spec.recording)?;
     recording.write_pickle(BufWriter::with_capacity(1 << 20, file))?;
     say(&Line::Done {
-        base: row.base.to_owned(),
-        result: Box::new(numbers(&row)),
+        base: run.base.to_string(),
+        result: Box::new(result),
     })
 }
 
@@ -183,38 +182,6 @@ fn step(facts: StepFacts) -> BenchStep {
         bwd_stash: facts.bwd_stash,
         host_pinned: facts.host_pinned,
         seconds: facts.seconds,
-    }
-}
-
-/// A row's numbers as the API has them.
-pub fn numbers(row: &Row) -> BenchResult {
-    BenchResult {
-        status: judge::status(row.status),
-        device: row.device.clone(),
-        steps_run: row.steps_run,
-        peak_allocated: row.peak_allocated,
-        peak_reserved: row.peak_reserved,
-        allocated_end: row.allocated_end,
-        growth_per_step: row.growth_per_step,
-        growth_error: row.growth_error,
-        oom_step: row.oom_step,
-        crash: row.crash.clone(),
-        corrupted_tensors: row.corrupted_tensors,
-        races: row.races,
-        tracker_end: row.tracker_end,
-        bwd_stash_end: row.bwd_stash_end,
-        host_pinned_end: row.host_pinned_end,
-        d2h_bytes: row.d2h_bytes,
-        h2d_bytes: row.h2d_bytes,
-        step_seconds: row.step_seconds,
-        card: row.hardware.map(|card| CardFacts {
-            total: card.total,
-            free_at_start: card.free_at_start,
-            free_min: card.free_min,
-            peak_used: card.peak_used,
-            verified_tensors: card.verified_tensors,
-            early_decisions: card.early_decisions,
-        }),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::ingest::Uploads;
 use crate::store::{BenchEnd, BenchJob, Stopped, Store, StoreError, StoreResult};
 use api::bench::{
     Bench, BenchCatalog, BenchProgress, BenchRow, BenchRowState, BenchStep, BenchSummary,
-    StartBench, TensorChanges,
+    StartBench, TensorChanges, verdict,
 };
 use api::ids::{BenchId, BenchRowId};
 use api::progress::ServerEvent;
@@ -392,6 +392,7 @@ impl Benches {
                 let Shared { uploads, store, .. } = &*self.shared;
                 match keep_recording(uploads, store, &spec, name).await {
                     Ok(run) => BenchEnd::Done {
+                        status: verdict(&result, !job.patches.is_empty(), None),
                         result,
                         base,
                         run: Some(run),

@@ -1,9 +1,11 @@
 //! `tidemark bench`: configurations × patches on the engine.
 
 use super::CliError;
+use api::bench::{BenchResult, Evidence};
 use clap::{Args, ValueEnum};
 use engine::bench::{
-    Config, CopyRow, CopySpec, CopyTable, Patch, Row, RunSpec, Table, run_all, run_copies,
+    Base, Config, CopyRow, CopySpec, CopyStream, CopyTable, Patch, Row, RunSpec, Table, run_all,
+    run_copies,
 };
 use engine::device::DeviceKind;
 use engine::device::cuda::{self, Addresses};
@@ -16,6 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   tidemark bench vl-qwen3.5-9b --patches all
   tidemark bench text-qwen3.5-9b --patches baseline,p3,p3+p4+enter-reset --steps 20
+  tidemark bench vl-qwen3.5-9b --patches baseline --base trl-0.29,trl-1.14,none
   tidemark bench vl-qwen3.5-9b --capacity 24GB --json
   tidemark bench vl-qwen3.5-9b --patches all --device cuda
   tidemark bench --copies --device cuda      how near copies come to the limit of the link
@@ -25,7 +28,7 @@ segments, copies and kernels are real, and every restored tensor's checksum is c
 was packed; no toolkit is needed, only the driver.
 
 Configurations: vl-qwen3.5-9b text-qwen3.5-9b moe-gemma4-26b qlora-bnb-9b
-                fast-llm-qwen2.5-7b te-fused-attention-fp8 dedupe-reuse";
+                fast-llm-qwen2.5-7b te-fused-attention-fp8 dedupe-reuse chunk-views";
 
 /// Options of `tidemark bench`.
 #[derive(Args)]
@@ -39,6 +42,13 @@ pub struct BenchArgs {
     /// combination
     #[arg(long, value_delimiter = ',', default_value = "all")]
     patches: Vec<String>,
+    /// What patches are applied to: TRL releases from trl-0.18 to trl-1.16, `save_on_cpu`,
+    /// `hidden-states`, `none` for no offloading, or `all` of these; else each configuration's own
+    #[arg(long, value_delimiter = ',', value_parser = bases_called, value_name = "RELEASE")]
+    base: Vec<Bases>,
+    /// Copy on the stream that computes (`use_streams=False`)
+    #[arg(long)]
+    no_streams: bool,
     /// Where to run: the simulated device, or the first CUDA card
     #[arg(long, value_enum, default_value_t = On::Sim)]
     device: On,
@@ -132,13 +142,20 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
             unasked.push(config.id());
             sets.insert(0, Vec::new());
         }
-        specs.extend(sets.iter().map(|patches| RunSpec {
-            steps: args.steps,
-            sim,
-            device: args.device.kind(),
-            addresses: args.addresses.addresses(),
-            ..RunSpec::new(config, patches)
-        }));
+        for base in bases(config, &args.base)? {
+            specs.extend(sets.iter().map(|patches| RunSpec {
+                base,
+                copies: match args.no_streams {
+                    true => CopyStream::Compute,
+                    false => CopyStream::Side,
+                },
+                steps: args.steps,
+                sim,
+                device: args.device.kind(),
+                addresses: args.addresses.addresses(),
+                ..RunSpec::new(config, patches)
+            }));
+        }
     }
     let asked = |row: &Row| !row.patches.is_empty() || !unasked.contains(&row.config);
     let table = Table {
@@ -243,6 +260,41 @@ fn configs(names: &[String]) -> Result<Vec<Config>, CliError> {
     names.iter().map(config).collect()
 }
 
+/// What one word of `--base` means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bases {
+    All,
+    One(Base),
+}
+
+fn bases_called(label: &str) -> Result<Bases, String> {
+    let wrong = "expected a TRL release from trl-0.18 to trl-1.16, save_on_cpu, hidden-states, \
+                 none or all";
+    match label {
+        "all" => Ok(Bases::All),
+        _ => Base::from_label(label)
+            .map(Bases::One)
+            .ok_or_else(|| wrong.to_owned()),
+    }
+}
+
+fn bases(config: Config, asked: &[Bases]) -> Result<Vec<Base>, CliError> {
+    match (asked, config.base()) {
+        ([], own) => Ok(vec![own]),
+        (_, Base::Program(_)) => Err(CliError::Usage(format!(
+            "`{}` has no offloader: leave --base out",
+            config.id()
+        ))),
+        (asked, _) => {
+            let bases = asked.iter().flat_map(|bases| match bases {
+                Bases::All => Base::choices().collect(),
+                Bases::One(base) => vec![*base],
+            });
+            Ok(bases.collect())
+        }
+    }
+}
+
 fn sets(config: Config, names: &[String]) -> Result<Vec<Vec<Patch>>, CliError> {
     if names.iter().any(|name| name == "all") {
         return Ok(config.matrix());
@@ -273,17 +325,25 @@ fn one_set(config: Config, set: &str) -> Result<Vec<Patch>, CliError> {
 
 fn for_people(table: &Table) -> String {
     let mut text = format!(
-        "device: {} (computed; published and measured beside)\n",
+        "device: {}\ncomputed: here; measured: the real software; on H200: this engine on a card; \
+         published: by others, not checked\n",
         table.device
     );
-    let mut config = "";
+    let mut shown = None;
     for row in &table.rows {
-        if row.config != config {
-            config = row.config;
+        if shown != Some((row.config, &row.base)) {
+            shown = Some((row.config, &row.base));
             let _ = writeln!(
                 text,
-                "\n{config} (base {})\n  {:<44} {:>11} {:>12} {:>11} {:>11}  status",
-                row.base, "patches", "peak", "a step", "published", "measured"
+                "\n{} (base {})\n  {:<44} {:>11} {:>12} {:>16} {:>16} {:>16}  status",
+                row.config,
+                row.base,
+                "patches",
+                "computed",
+                "a step",
+                "measured",
+                "on H200",
+                "published"
             );
         }
         let _ = writeln!(text, "{}", line(row));
@@ -292,46 +352,79 @@ fn for_people(table: &Table) -> String {
 }
 
 fn line(row: &Row) -> String {
-    let known = |known: &Option<engine::bench::Known>| match known.and_then(|k| k.peak_allocated) {
-        Some(bytes) => size::exact(bytes as f64),
-        None => "–".to_owned(),
-    };
     let patches: Vec<&str> = row.patches.iter().map(|patch| patch.id()).collect();
     let patches = match patches.is_empty() {
         true => "baseline".to_owned(),
         false => patches.join(" + "),
     };
+    let steps = row.outcome.as_ref().map(|outcome| outcome.steps_run);
+    let known = |known: &Option<Evidence>| known.as_ref().map_or("–".into(), |k| peak(k, steps));
+    let computed = |number: &dyn Fn(&BenchResult) -> String| {
+        row.outcome.as_ref().map_or("–".to_owned(), number)
+    };
     let mut text = format!(
-        "  {patches:<44} {:>11} {:>12} {:>11} {:>11}  {}",
-        size::exact(row.peak_allocated as f64),
-        size::exact(row.growth_per_step),
-        known(&row.published),
-        known(&row.measured),
+        "  {patches:<44} {:>11} {:>12} {:>16} {:>16} {:>16}  {}",
+        computed(&|outcome| size::exact(outcome.peak_allocated as f64)),
+        computed(&|outcome| size::exact(outcome.growth_per_step)),
+        known(&row.known.measured),
+        known(&row.known.engine_on_card),
+        known(&row.known.published),
         status(row),
     );
-    if let Some(hardware) = row.hardware {
+    if let Some(card) = row.outcome.as_ref().and_then(|outcome| outcome.card) {
         let _ = write!(
             text,
             " [{} of {} restored tensors corrupted, {} of the card]",
-            hardware.corrupted_tensors,
-            hardware.verified_tensors,
-            size::exact(hardware.peak_used as f64),
+            card.corrupted_tensors,
+            card.verified_tensors,
+            size::exact(card.peak_used as f64),
         );
     }
-    if let Some(hypothesis) = row.hypothesis {
-        let _ = write!(text, " [hypothesis: {hypothesis}]");
+    if let Some(hypothesis) = &row.hypothesis {
+        let _ = write!(
+            text,
+            " [hypothesis that {}: {}; {}]",
+            hypothesis.about,
+            hypothesis.fate.word(),
+            hypothesis.why
+        );
+    }
+    if let Some(losses) = row.known.measured.as_ref().and_then(|known| known.losses) {
+        let (first, last) = (losses.first, losses.last);
+        let _ = write!(text, " [measured loss: {first:.3} → {last:.3}]");
+    }
+    if let Some(asserted) = row.asserted {
+        let _ = write!(text, " [{asserted}]");
     }
     text
 }
 
+/// A known peak, with its number of steps where that is another: peaks of a leak grow with steps.
+fn peak(known: &Evidence, steps: Option<u32>) -> String {
+    let Some(bytes) = known.peak_allocated else {
+        return match (&known.crash, known.out_of_memory) {
+            (Some(_), _) => "crashed".to_owned(),
+            (None, true) => "out of memory".to_owned(),
+            (None, false) => "–".to_owned(),
+        };
+    };
+    let peak = size::exact(bytes as f64);
+    match known.steps {
+        Some(other) if steps.is_some_and(|steps| steps != other) => {
+            format!("{peak} ({other} st)")
+        }
+        _ => peak,
+    }
+}
+
 /// The status word, as JSON has it, and what ended the run.
 fn status(row: &Row) -> String {
-    let word = serde_json::to_value(row.status).expect("a status is a word");
-    let word = word.as_str().unwrap_or_default();
-    match (row.oom_step, &row.crash) {
-        (Some(step), _) => format!("{word} at step {step}"),
-        (None, Some(crash)) => format!("{word}: {crash}"),
-        (None, None) => word.to_owned(),
+    let word = row.status.word();
+    let ended = row.outcome.as_ref();
+    match ended.map(|outcome| (outcome.oom_step, &outcome.crash)) {
+        Some((Some(step), _)) => format!("{word} at step {step}"),
+        Some((None, Some(crash))) => format!("{word}: {crash}"),
+        _ => word.to_owned(),
     }
 }
 

@@ -4,7 +4,9 @@ use super::App;
 use super::error::Error;
 use super::extract::{Json, Path, Query, bench_id, bench_row_id};
 use super::packed;
-use api::bench::{Bench, BenchCatalog, BenchStep, BenchSummary, StartBench, TensorChanges};
+use api::bench::{
+    Bench, BenchCatalog, BenchStep, BenchSummary, OffloaderGrid, StartBench, TensorChanges,
+};
 use api::ids::BenchId;
 use api::problem::Problem;
 use axum::extract::State;
@@ -18,6 +20,13 @@ use std::sync::Arc;
     responses((status = 200, body = BenchCatalog)))]
 pub async fn catalog(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     packed::json(&headers, &app.benches.catalog().await)
+}
+
+/// Every offloader on every configuration.
+#[utoipa::path(get, path = "/api/bench/offloaders", tag = "bench",
+    responses((status = 200, body = OffloaderGrid)))]
+pub async fn offloaders(headers: HeaderMap) -> Response {
+    packed::json(&headers, engine::bench::offloader_grid())
 }
 
 /// Benches, newest first.

@@ -4,7 +4,7 @@ use super::rows::{corrupt, int, named, uint};
 use super::{Reader, StoreError, StoreResult, Writer};
 use api::bench::{
     Bench, BenchProgress, BenchResult, BenchRow, BenchRowState, BenchStatus, BenchStep,
-    BenchSummary, CardFacts, DeviceKind, RowCounts,
+    BenchSummary, CardFacts, DeviceKind, Known, RowCounts,
 };
 use api::ids::{BenchId, BenchRowId, RunId};
 use rusqlite::{OptionalExtension, Row, params};
@@ -71,6 +71,8 @@ pub struct BenchJob {
 pub enum BenchEnd {
     /// With a result.
     Done {
+        /// The verdict that the row has alone.
+        status: BenchStatus,
         /// The numbers.
         result: Box<BenchResult>,
         /// The version that patches were applied to.
@@ -373,8 +375,15 @@ impl Writer<'_> {
         if changed != 1 {
             return Err(StoreError::Conflict(format!("{row} is not under way")));
         }
-        if let BenchEnd::Done { result, base, run } = end {
+        if let BenchEnd::Done {
+            status,
+            result,
+            base,
+            run,
+        } = end
+        {
             self.set_bench_result(row, result, base, run.as_ref())?;
+            self.set_bench_status(row, *status)?;
         }
         self.insert_bench_steps(row, steps)
     }
@@ -388,18 +397,17 @@ impl Writer<'_> {
     ) -> StoreResult<()> {
         let card = |value: fn(&CardFacts) -> u64| result.card.as_ref().map(|c| int(value(c)));
         self.tx.execute(
-            "UPDATE bench_rows SET run = ?2, status = ?3, device_name = ?4, base = ?5, \
-             steps_run = ?6, peak_allocated = ?7, peak_reserved = ?8, allocated_end = ?9, \
-             growth_per_step = ?10, growth_error = ?11, oom_step = ?12, crash = ?13, \
-             corrupted_tensors = ?14, races = ?15, tracker_end = ?16, bwd_stash_end = ?17, \
-             host_pinned_end = ?18, d2h_bytes = ?19, h2d_bytes = ?20, step_seconds = ?21, \
-             card_total = ?22, card_free_start = ?23, card_free_min = ?24, \
-             card_peak_used = ?25, verified_tensors = ?26, early_decisions = ?27 \
-             WHERE id = ?1",
+            "UPDATE bench_rows SET run = ?2, device_name = ?3, base = ?4, \
+             steps_run = ?5, peak_allocated = ?6, peak_reserved = ?7, allocated_end = ?8, \
+             growth_per_step = ?9, growth_error = ?10, oom_step = ?11, crash = ?12, \
+             corrupted_tensors = ?13, races = ?14, tracker_end = ?15, bwd_stash_end = ?16, \
+             host_pinned_end = ?17, d2h_bytes = ?18, h2d_bytes = ?19, step_seconds = ?20, \
+             card_total = ?21, card_free_start = ?22, card_free_min = ?23, \
+             card_peak_used = ?24, verified_tensors = ?25, early_decisions = ?26, \
+             host_growth_per_step = ?27, host_pinned_peak = ?28 WHERE id = ?1",
             params![
                 row.as_str(),
                 run.map(RunId::as_str),
-                result.status.word(),
                 result.device,
                 base,
                 result.steps_run,
@@ -424,6 +432,8 @@ impl Writer<'_> {
                 card(|card| card.peak_used),
                 card(|card| card.verified_tensors),
                 card(|card| card.early_decisions),
+                result.host_growth_per_step,
+                int(result.host_pinned_peak),
             ],
         )?;
         Ok(())
@@ -489,7 +499,8 @@ impl Writer<'_> {
              races = NULL, tracker_end = NULL, bwd_stash_end = NULL, host_pinned_end = NULL, \
              d2h_bytes = NULL, h2d_bytes = NULL, step_seconds = NULL, card_total = NULL, \
              card_free_start = NULL, card_free_min = NULL, card_peak_used = NULL, \
-             verified_tensors = NULL, early_decisions = NULL \
+             verified_tensors = NULL, early_decisions = NULL, host_growth_per_step = 0, \
+             host_pinned_peak = 0 \
              WHERE id = ?1 AND state NOT IN ('queued', 'running')",
             params![row.as_str(), place, now_ms],
         )?;
@@ -567,12 +578,13 @@ fn row_of(row: &Row, id: &str, spark: Vec<u64>) -> StoreResult<BenchRow> {
         patches: patches_of(&row.get::<_, String>("patches")?),
         steps: row.get("planned_steps")?,
         state: state_of(row)?,
+        status: status_of(row)?,
         result: result_of(row)?,
         spark,
         run: run.transpose()?,
         hypothesis: None,
-        published: None,
-        measured: None,
+        asserted: None,
+        known: Known::default(),
         seconds: started
             .zip(finished)
             .map(|(from, to)| (to - from).max(0) as f64 / 1e3),
@@ -600,12 +612,17 @@ fn state_of(row: &Row) -> StoreResult<BenchRowState> {
     })
 }
 
+fn status_of(row: &Row) -> StoreResult<Option<BenchStatus>> {
+    let word: Option<String> = row.get("status")?;
+    word.map(|word| named("status", &word, BenchStatus::ALL, BenchStatus::word))
+        .transpose()
+}
+
 fn result_of(row: &Row) -> StoreResult<Option<BenchResult>> {
-    let Some(word) = row.get::<_, Option<String>>("status")? else {
+    if row.get::<_, Option<String>>("status")?.is_none() {
         return Ok(None);
-    };
+    }
     Ok(Some(BenchResult {
-        status: named("status", &word, BenchStatus::ALL, BenchStatus::word)?,
         device: row.get("device_name")?,
         steps_run: row.get("steps_run")?,
         peak_allocated: uint(row, "peak_allocated")?,
@@ -613,6 +630,7 @@ fn result_of(row: &Row) -> StoreResult<Option<BenchResult>> {
         allocated_end: uint(row, "allocated_end")?,
         growth_per_step: row.get("growth_per_step")?,
         growth_error: row.get("growth_error")?,
+        host_growth_per_step: row.get("host_growth_per_step")?,
         oom_step: row.get("oom_step")?,
         crash: row.get("crash")?,
         corrupted_tensors: uint(row, "corrupted_tensors")?,
@@ -620,6 +638,7 @@ fn result_of(row: &Row) -> StoreResult<Option<BenchResult>> {
         tracker_end: uint(row, "tracker_end")?,
         bwd_stash_end: uint(row, "bwd_stash_end")?,
         host_pinned_end: uint(row, "host_pinned_end")?,
+        host_pinned_peak: uint(row, "host_pinned_peak")?,
         d2h_bytes: uint(row, "d2h_bytes")?,
         h2d_bytes: uint(row, "h2d_bytes")?,
         step_seconds: row.get("step_seconds")?,
@@ -637,6 +656,7 @@ fn card_of(row: &Row) -> StoreResult<Option<CardFacts>> {
         free_min: uint(row, "card_free_min")?,
         peak_used: uint(row, "card_peak_used")?,
         verified_tensors: uint(row, "verified_tensors")?,
+        corrupted_tensors: uint(row, "corrupted_tensors")?,
         early_decisions: uint(row, "early_decisions")?,
     }))
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// In order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 14] = [
+const STEPS: [&str; 15] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -23,6 +23,7 @@ const STEPS: [&str; 14] = [
     include_str!("../../../migrations/0012_sessions.sql"),
     include_str!("../../../migrations/0013_session_seen.sql"),
     include_str!("../../../migrations/0014_recording.sql"),
+    include_str!("../../../migrations/0015_bench_host_growth.sql"),
 ];
 
 /// `Tide`: marks the file as ours, for `file(1)` and for the check below.

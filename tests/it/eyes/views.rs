@@ -169,14 +169,26 @@ fn pages(world: &World) -> Vec<View> {
         View::at(
             "bench-empty",
             world.empty.url("/bench"),
-            &[".bench-empty .button"],
+            &[".bench-empty .button", ".offloaders-cell"],
         )
         .in_two_looks(),
         View::at(
             "bench",
             world.bench.url("/bench"),
-            &[".bench-row", ".spark polyline"],
-        ),
+            &[".bench-row", ".spark polyline", ".offloaders-cell"],
+        )
+        .opened(&[
+            Opening {
+                focus: ".evidence > summary",
+                keys: &["Enter"],
+                there: ".evidence[open] .evidence-card",
+            },
+            Opening {
+                focus: ".offloaders-cell",
+                keys: &["Enter"],
+                there: ".offloaders-chosen",
+            },
+        ]),
         View::at("help", world.empty.url("/"), &["button.sample"])
             .opened(&[Opening {
                 focus: ".app-header-tools button:last-child",

@@ -3,7 +3,7 @@
 use super::Server;
 use crate::store::{BenchEnd, NewBench, NewBenchRow, Writer};
 use crate::tensors::{self, AliveTensor, TensorTable};
-use api::bench::{BenchResult, DeviceKind, TensorChanges};
+use api::bench::{BenchResult, BenchStatus, DeviceKind, TensorChanges};
 use api::ids::{BenchRowId, RunId};
 use api::problem::ProblemCode;
 use api::routes;
@@ -31,7 +31,7 @@ fn alive(patches: &[Patch]) -> Vec<AliveTensor> {
 
 fn result(steps: u32) -> BenchResult {
     let mut result = json!({
-        "status": "BASELINE", "device": "sim", "steps_run": steps, "growth_per_step": 0.0,
+        "device": "sim", "steps_run": steps, "growth_per_step": 0.0,
         "growth_error": 0.0, "step_seconds": 0.1, "oom_step": null, "crash": null,
     });
     for number in [
@@ -43,6 +43,7 @@ fn result(steps: u32) -> BenchResult {
         "tracker_end",
         "bwd_stash_end",
         "host_pinned_end",
+        "host_pinned_peak",
         "d2h_bytes",
         "h2d_bytes",
     ] {
@@ -77,6 +78,7 @@ fn insert(writer: &mut Writer, runs: &[RunId; 2], alive: &[Vec<AliveTensor>; 2])
             writer.set_tensors(run, version, &[], &alive[at]).unwrap();
         }
         let end = BenchEnd::Done {
+            status: BenchStatus::Baseline,
             result: Box::new(result([8, 2, 2][at])),
             base: "v1".to_owned(),
             run,

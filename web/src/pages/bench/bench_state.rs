@@ -1,6 +1,7 @@
 //! What the page shows of which bench: its query, and what that does to the rows.
 //!
-//! `v=1&bench=ben_…&sort=peak&dir=asc&q=p3&config=…&status=FAIL+(OOM)`; defaults are left out.
+//! `v=1&bench=ben_…&sort=peak&dir=asc&q=p3&config=…&status=FAIL+(OOM)&cell=…@trl-1.4`; defaults
+//! are left out.
 
 use crate::pages::runs::list_state::Direction;
 use crate::url_state::{Query, decode, encode};
@@ -62,6 +63,8 @@ pub struct BenchState {
     pub config: Option<String>,
     /// The only status to show.
     pub status: Option<BenchStatus>,
+    /// The chosen cell of the offloaders' grid: a configuration `@` an offloader.
+    pub cell: Option<String>,
 }
 
 /// A configuration's rows, as they are shown.
@@ -102,9 +105,7 @@ impl BenchState {
         let mut sections: Vec<(String, Vec<&BenchRow>)> = Vec::new();
         for row in &bench.rows {
             let wanted = self.config.as_ref().is_none_or(|id| *id == row.config)
-                && self
-                    .status
-                    .is_none_or(|status| status_of(row) == Some(status))
+                && self.status.is_none_or(|status| row.status == Some(status))
                 && words.iter().all(|word| mentions(row, catalog, word));
             if !wanted {
                 continue;
@@ -134,9 +135,19 @@ impl BenchState {
         match self.sort {
             // Stable: the order of the bench is that of the table.
             Column::Patch => Ordering::Equal,
-            Column::Peak => by(a, b, |r| r.peak_allocated as f64, turned),
-            Column::Growth => by(a, b, |r| r.growth_per_step, turned),
-            Column::Status => by(a, b, |r| f64::from(r.status as u8), turned),
+            Column::Peak => by(
+                a,
+                b,
+                |row| Some(row.result.as_ref()?.peak_allocated as f64),
+                turned,
+            ),
+            Column::Growth => by(
+                a,
+                b,
+                |row| Some(row.result.as_ref()?.growth_per_step),
+                turned,
+            ),
+            Column::Status => by(a, b, |row| Some(f64::from(row.status? as u8)), turned),
         }
     }
 }
@@ -144,25 +155,15 @@ impl BenchState {
 fn by(
     a: &BenchRow,
     b: &BenchRow,
-    value: impl Fn(&api::bench::BenchResult) -> f64,
+    value: impl Fn(&BenchRow) -> Option<f64>,
     turned: impl Fn(Ordering) -> Ordering,
 ) -> Ordering {
-    // A hypothesis has no place among numbers that were computed from published code.
-    let value = |row: &BenchRow| {
-        let result = row.result.as_ref().filter(|_| row.hypothesis.is_none());
-        result.map(&value)
-    };
     match (value(a), value(b)) {
         (Some(a), Some(b)) => turned(a.total_cmp(&b)),
         (Some(_), None) => Ordering::Less,
         (None, Some(_)) => Ordering::Greater,
         (None, None) => Ordering::Equal,
     }
-}
-
-/// The status of a row that has one.
-pub fn status_of(row: &BenchRow) -> Option<BenchStatus> {
-    row.result.as_ref().map(|result| result.status)
 }
 
 /// The patch with this id.
@@ -195,7 +196,7 @@ fn mentions(row: &BenchRow, catalog: &BenchCatalog, word: &str) -> bool {
             texts.extend(patch.pr.clone());
         }
     }
-    texts.extend(status_of(row).map(|status| status.word().to_owned()));
+    texts.extend(row.status.map(|status| status.word().to_owned()));
     if let BenchRowState::Failed { reason } = &row.state {
         texts.push(format!("failed {reason}"));
     }
@@ -227,6 +228,7 @@ impl Query for BenchState {
                 },
                 "q" => state.filter = value,
                 "config" => state.config = Some(value),
+                "cell" => state.cell = Some(value),
                 "status" => match status_called(&value) {
                     Some(status) => state.status = Some(status),
                     None => notes.push("status"),
@@ -261,6 +263,9 @@ impl Query for BenchState {
         }
         if let Some(status) = self.status {
             add("status", status.word());
+        }
+        if let Some(cell) = &self.cell {
+            add("cell", cell);
         }
         query
     }
@@ -356,6 +361,7 @@ mod tests {
             filter: "p3 & co".to_owned(),
             config: Some("vl-qwen3.5-9b".to_owned()),
             status: Some(BenchStatus::OutOfMemory),
+            cell: Some("vl-qwen3.5-9b@trl-1.4".to_owned()),
         };
         assert_eq!(BenchState::read(&state.write()), (state, vec![]));
         assert_eq!(BenchState::default().write(), "");

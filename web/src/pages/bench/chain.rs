@@ -1,7 +1,6 @@
 //! The root-cause chain: which patch removes which part, when one is added to the ones before.
 
-use super::explain::GROWS;
-use api::bench::{BenchResult, BenchRow};
+use api::bench::{BenchResult, BenchRow, GROWS};
 use api::ids::BenchRowId;
 
 /// What the chain is drawn in.

@@ -2,34 +2,34 @@
 
 use super::figures::{change, growth, level};
 use crate::format::count;
-use api::bench::{BenchResult, BenchRow, BenchStatus};
-
-/// Growth below this is none, bytes a step: scalars and labels.
-pub const GROWS: f64 = 1e5;
+use api::bench::{BenchResult, BenchRow, BenchStatus, GROWS};
 
 /// The sentence.
 pub fn sentence(row: &BenchRow, baseline: Option<&BenchRow>) -> Option<String> {
-    let result = row.result.as_ref()?;
+    if let Some(hypothesis) = &row.hypothesis {
+        return Some(format!(
+            "Its source was never published. That {} is {}: {}.",
+            hypothesis.about,
+            hypothesis.fate.word(),
+            hypothesis.why
+        ));
+    }
+    let (status, result) = (row.status?, row.result.as_ref()?);
+    if let Some(asserted) = &row.asserted {
+        return Some(format!("{}.", capitalised(asserted)));
+    }
     let beside = baseline.and_then(|row| row.result.as_ref());
-    let sentence = of_result(result, beside, row.steps);
-    Some(match &row.hypothesis {
-        Some(why) => format!("{}: {}", capitalised(why), with_numbers(result, &sentence)),
-        None => sentence,
-    })
+    Some(of_result(status, result, beside, row.steps))
 }
 
-/// A hypothesis has its numbers here and not in the columns of facts.
-fn with_numbers(result: &BenchResult, sentence: &str) -> String {
-    format!(
-        "it would peak at {} and grow {} a step. {sentence}",
-        level(result.peak_allocated),
-        growth(result.growth_per_step)
-    )
-}
-
-fn of_result(result: &BenchResult, beside: Option<&BenchResult>, steps: u32) -> String {
+fn of_result(
+    status: BenchStatus,
+    result: &BenchResult,
+    beside: Option<&BenchResult>,
+    steps: u32,
+) -> String {
     let grows = growth(result.growth_per_step);
-    match result.status {
+    match status {
         BenchStatus::OutOfMemory => format!(
             "Out of memory in step {} of {steps}, at a peak of {}.",
             result.oom_step.map_or(result.steps_run, |step| step) + 1,
@@ -40,27 +40,64 @@ fn of_result(result: &BenchResult, beside: Option<&BenchResult>, steps: u32) -> 
             result.steps_run + 1,
             result.crash.as_deref().unwrap_or("no message")
         ),
-        BenchStatus::Corruption => format!(
-            "{} restored tensors were read before anything says that they were written ({}): the \
-             memory looks well, the data do not.",
-            count(result.corrupted_tensors),
-            places(result.races)
-        ),
+        BenchStatus::Corruption => {
+            let no_crash = beside.is_some_and(|beside| beside.crash.is_some());
+            let instead = if no_crash {
+                "The baseline's crash is gone, but "
+            } else {
+                ""
+            };
+            let sentence = format!(
+                "{instead}{}: the memory looks well, the data do not.",
+                wrong_bytes(result)
+            );
+            capitalised(&sentence)
+        }
         BenchStatus::Baseline if result.growth_per_step > GROWS => {
             format!("Leaves {grows} behind in each step.")
         }
         BenchStatus::Baseline => "Flat: nothing is left behind from step to step.".to_owned(),
         _ => match beside {
-            Some(beside) => of_patch(result, beside),
+            Some(beside) => of_patch(status, result, beside),
             None => "Its baseline is not done: without it nothing can be said.".to_owned(),
         },
     }
 }
 
-fn of_patch(result: &BenchResult, beside: &BenchResult) -> String {
+/// What a card has seen of wrong bytes, or the race detector infers.
+fn wrong_bytes(result: &BenchResult) -> String {
+    let n = count(result.corrupted_tensors);
+    match result.card {
+        Some(_) => format!("{n} restored tensors hold other bytes than were packed"),
+        None => format!(
+            "{n} kernels or copies may have worked on wrong bytes ({})",
+            places(result.races)
+        ),
+    }
+}
+
+fn of_patch(status: BenchStatus, result: &BenchResult, beside: &BenchResult) -> String {
     let (before, after) = (beside.growth_per_step, result.growth_per_step);
+    let (host_before, host) = (beside.host_growth_per_step, result.host_growth_per_step);
     let peak = change(beside.peak_allocated, result.peak_allocated);
-    match result.status {
+    match status {
+        BenchStatus::MovesToHost => format!(
+            "Growth on the device {} → {}, but pinned host memory grows {} a step instead of {}.",
+            growth(before),
+            growth(after),
+            growth(host),
+            growth(host_before)
+        ),
+        BenchStatus::MakesItWorse if host > GROWS && after <= GROWS.max(before) => format!(
+            "Pinned host memory grows {} a step instead of {}.",
+            growth(host),
+            growth(host_before)
+        ),
+        BenchStatus::MakesItWorse => format!(
+            "Leaves {} behind in each step, the baseline {}.",
+            growth(after),
+            growth(before)
+        ),
         BenchStatus::RootCauseFix if before > GROWS => {
             let share = (1.0 - after / before).clamp(0.0, 1.0) * 100.0;
             let rest = match after > GROWS {
@@ -73,13 +110,12 @@ fn of_patch(result: &BenchResult, beside: &BenchResult) -> String {
             "What was kept for nothing is gone: {} at the end.",
             change(beside.allocated_end, result.allocated_end)
         ),
-        BenchStatus::PreventsCrash if beside.crash.is_some() => {
+        BenchStatus::PreventsCrash => {
             "The baseline raises, with the patch the run completes.".to_owned()
         }
-        BenchStatus::PreventsCrash => format!(
-            "The baseline reads {} restored tensors too early, with the patch none is.",
-            count(beside.corrupted_tensors)
-        ),
+        BenchStatus::PreventsCorruption => {
+            format!("Without the patch {}; with it none.", wrong_bytes(beside))
+        }
         BenchStatus::LowersPeak if before > GROWS => {
             format!(
                 "Peak {peak}, but it grows {} a step all the same.",
@@ -87,9 +123,7 @@ fn of_patch(result: &BenchResult, beside: &BenchResult) -> String {
             )
         }
         BenchStatus::LowersPeak => format!("Peak {peak}; nothing grew before."),
-        _ if is_identical(result, beside) => {
-            "Byte for byte the baseline: the patch changes no line that runs.".to_owned()
-        }
+        _ if is_identical(result, beside) => "Byte for byte the baseline.".to_owned(),
         _ => format!("Peak {peak}, growth {} a step as before.", growth(after)),
     }
 }
@@ -124,7 +158,7 @@ fn capitalised(text: &str) -> String {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use api::bench::BenchRowState;
+    use api::bench::{BenchRowState, Fate, Hypothesis, Known};
 
     /// A row with the numbers that matter here.
     pub fn row(patches: &[&str], status: BenchStatus, peak: u64, growth: f64) -> BenchRow {
@@ -135,8 +169,8 @@ pub mod tests {
             patches: patches.iter().map(|&id| id.to_owned()).collect(),
             steps: 100,
             state: BenchRowState::Done,
+            status: Some(status),
             result: Some(BenchResult {
-                status,
                 device: "sim".to_owned(),
                 steps_run: 100,
                 peak_allocated: peak,
@@ -144,6 +178,7 @@ pub mod tests {
                 allocated_end: peak - 1_000_000_000,
                 growth_per_step: growth,
                 growth_error: 0.0,
+                host_growth_per_step: 0.0,
                 oom_step: None,
                 crash: None,
                 corrupted_tensors: 0,
@@ -151,6 +186,7 @@ pub mod tests {
                 tracker_end: 0,
                 bwd_stash_end: 0,
                 host_pinned_end: 0,
+                host_pinned_peak: 0,
                 d2h_bytes: 0,
                 h2d_bytes: 0,
                 step_seconds: 0.1,
@@ -159,8 +195,8 @@ pub mod tests {
             spark: vec![peak - 2_000_000_000, peak - 1_000_000_000],
             run: None,
             hypothesis: None,
-            published: None,
-            measured: None,
+            asserted: None,
+            known: Known::default(),
             seconds: None,
         }
     }
@@ -196,6 +232,19 @@ pub mod tests {
     }
 
     #[test]
+    fn wrong_bytes_are_told_as_they_were_found() {
+        let mut base = row(&[], BenchStatus::Crash, 9_000_000_000, 0.0);
+        base.result.as_mut().unwrap().crash = Some("setStorage".to_owned());
+        let mut racy = row(&["p4"], BenchStatus::Corruption, 9_000_000_000, 0.0);
+        let result = racy.result.as_mut().unwrap();
+        (result.corrupted_tensors, result.races) = (47, 4);
+        let expected = "The baseline's crash is gone, but 47 kernels or copies may have worked on \
+                        wrong bytes (4 pairs of places race): the memory looks well, the data do \
+                        not.";
+        assert_eq!(said(&racy, &base), expected);
+    }
+
+    #[test]
     fn an_early_end_names_its_step() {
         let base = row(&[], BenchStatus::Baseline, 21_444_000_000, 0.0);
         let mut oom = row(&[], BenchStatus::OutOfMemory, 21_444_000_000, 0.0);
@@ -205,14 +254,30 @@ pub mod tests {
     }
 
     #[test]
-    fn a_hypothesis_says_so_before_its_numbers() {
+    fn a_hypothesis_has_a_fate_and_no_number_in_a_column() {
         let base = row(&[], BenchStatus::Baseline, 21_444_000_000, 103.8e6);
-        let mut guess = row(&["p5"], BenchStatus::RootCauseFix, 10_000_000_000, 0.0);
-        guess.hypothesis = Some("source unavailable".to_owned());
+        let mut guess = row(&["p5"], BenchStatus::SourceUnavailable, 10_000_000_000, 0.0);
+        guess.result = None;
+        guess.hypothesis = Some(Hypothesis {
+            about: "the hook keeps activations on the device".to_owned(),
+            fate: Fate::Refuted,
+            why: "it peaks at 10.789 GB, published is 15.935 GB".to_owned(),
+        });
         let said = said(&guess, &base);
         assert!(
-            said.starts_with("Source unavailable: it would peak at 9.313 GiB"),
+            said.starts_with("Its source was never published."),
             "{said}"
         );
+        assert!(said.contains("is refuted: it peaks at 10.789 GB"), "{said}");
+    }
+
+    #[test]
+    fn a_leak_that_moved_is_told_with_both_sides() {
+        let base = row(&[], BenchStatus::Baseline, 21_444_000_000, 103.8e6);
+        let mut moved = row(&["x"], BenchStatus::MovesToHost, 20_000_000_000, 0.0);
+        moved.result.as_mut().unwrap().host_growth_per_step = 2.01e9;
+        let said = said(&moved, &base);
+        assert!(said.contains("+98.991 MiB → 0"), "{said}");
+        assert!(said.contains("+1.872 GiB a step"), "{said}");
     }
 }

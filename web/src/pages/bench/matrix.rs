@@ -86,7 +86,7 @@ pub fn Matrix(catalog: Arc<BenchCatalog>, view: UrlState<BenchState>) -> impl In
     }
 }
 
-/// The three kinds of numbers, and how each looks.
+/// The four kinds of numbers, and how each looks.
 #[component]
 fn Kinds() -> impl IntoView {
     view! {
@@ -94,9 +94,12 @@ fn Kinds() -> impl IntoView {
             <li class="kind computed"><span class="kind-mark"></span>
                 <b>"computed"</b> " by the engine, here"</li>
             <li class="kind measured"><span class="kind-mark"></span>
-                <b>"measured"</b> " on a real card; point at it for what ran there"</li>
+                <b>"measured"</b> ": the real software, run and counted"</li>
+            <li class="kind on-card"><span class="kind-mark"></span>
+                <b>"engine on H200"</b> ": this engine on a real card; it checks the engine"</li>
             <li class="kind published"><span class="kind-mark"></span>
-                <b>"published"</b> " by others; not checked here"</li>
+                <b>"published"</b> " by others; not checked here. Open a number to see what it \
+                rests on."</li>
         </ul>
     }
 }

@@ -8,6 +8,8 @@ pub mod explain;
 pub mod figures;
 mod history;
 mod matrix;
+mod numbers;
+mod offloaders;
 mod row;
 pub mod selection;
 pub mod spark;
@@ -24,6 +26,7 @@ use chooser::Chooser;
 use history::History;
 use leptos::prelude::*;
 use matrix::Matrix;
+use offloaders::Offloaders;
 use std::sync::Arc;
 use store::BenchStore;
 
@@ -92,6 +95,7 @@ fn Benches(catalog: Arc<BenchCatalog>, view: UrlState<BenchState>) -> impl IntoV
         <Chooser catalog=catalog view=view empty=empty/>
         <History view=view/>
         {body}
+        <Offloaders view=view/>
     }
 }
 

@@ -4,10 +4,11 @@ use super::bench_state::{baseline, patch, set_label};
 use super::explain::sentence;
 use super::figures::{change, growth, level};
 use super::matrix::{Shared, compare_link};
+use super::numbers::{evidence, number, peak_text, told};
 use super::spark::{self, Range, points};
 use crate::components::icon::{Icon, IconView};
 use crate::format;
-use api::bench::{BenchRow, BenchRowState, BenchStatus, KnownNumbers};
+use api::bench::{BenchRow, BenchRowState, BenchStatus};
 use api::ids::BenchRowId;
 use api::routes;
 use leptos::prelude::*;
@@ -31,9 +32,9 @@ impl Pair {
             let bench = bench.as_ref()?;
             let same = || bench.rows.iter().filter(|other| other.config == row.config);
             let peaks = same().flat_map(|row| {
-                let known = |known: &Option<KnownNumbers>| known.as_ref()?.peak_allocated;
                 let computed = row.result.as_ref().map(|result| result.peak_allocated);
-                [computed, known(&row.measured), known(&row.published)]
+                let known = row.known.iter().map(|known| known.peak_allocated);
+                known.chain([computed]).collect::<Vec<_>>()
             });
             Some(Pair {
                 baseline: baseline(bench, &row.config).cloned(),
@@ -48,10 +49,8 @@ impl Pair {
         self.row.patches.is_empty()
     }
 
-    /// Its result, unless that is a hypothesis and no fact.
     fn computed(&self) -> Option<&api::bench::BenchResult> {
-        let result = self.row.result.as_ref();
-        result.filter(|_| self.row.hypothesis.is_none())
+        self.row.result.as_ref()
     }
 }
 
@@ -94,12 +93,20 @@ fn cells(shared: Shared, pair: &Pair) -> AnyView {
     });
     let prs = prs.collect_view();
     let hypothesis = row.hypothesis.clone().map(|why| {
-        view! { <span class="badge caution" title=why>"hypothesis"</span> }
+        view! { <span class="badge caution" title=why.about>"source unavailable"</span> }
     });
     let shown = label.clone();
     let name = match &row.run {
         Some(run) => {
-            let title = "Open its recording".to_owned();
+            // Growth there is that of the recorded steps, here of all of them.
+            let recorded = shared
+                .bench
+                .with(|b| b.as_ref().map_or(0, |b| b.recorded_steps));
+            let title = format!(
+                "Open its recording: the first {} of {} steps",
+                recorded.min(row.steps),
+                row.steps
+            );
             view! {
                 <A href=routes::run_page(run) attr:title=title>
                     {shown}
@@ -129,37 +136,6 @@ fn cells(shared: Shared, pair: &Pair) -> AnyView {
     .into_any()
 }
 
-/// One number of a kind, with its bar where it is a size to compare.
-fn number(kind: &'static str, text: String, title: String, share: Option<f64>) -> AnyView {
-    let bar = share.map(|share| {
-        let width = format!("{:.1}%", share * 100.0);
-        view! {
-            <span class="kind-track" aria-hidden="true">
-                <span class="kind-fill" style:width=width></span>
-            </span>
-        }
-    });
-    view! {
-        <span class=format!("kind {kind}") title=title>
-            {bar}
-            <span class="kind-value">{text}</span>
-            <span class="kind-name">{kind}</span>
-        </span>
-    }
-    .into_any()
-}
-
-fn source(known: &KnownNumbers) -> String {
-    let steps = known.steps.map(|steps| format!(", {steps} steps"));
-    let note = known.note.as_ref().map(|note| format!(". {note}"));
-    format!(
-        "{}{}{}",
-        known.source,
-        steps.unwrap_or_default(),
-        note.unwrap_or_default()
-    )
-}
-
 fn peaks(pair: &Pair) -> AnyView {
     let share = |bytes: u64| Some(bytes as f64 / pair.largest.max(1) as f64);
     let mut shown = Vec::new();
@@ -173,28 +149,10 @@ fn peaks(pair: &Pair) -> AnyView {
         let peak = result.peak_allocated;
         shown.push(number("computed", level(peak), title, share(peak)));
     }
-    for (kind, known) in [
-        ("measured", &pair.row.measured),
-        ("published", &pair.row.published),
-    ] {
-        let Some(known) = known else { continue };
-        match (known.peak_allocated, &known.note) {
-            (Some(peak), _) => {
-                shown.push(number(kind, level(peak), source(known), share(peak)));
-            }
-            (None, Some(note)) => {
-                let title = known.source.clone();
-                shown.push(
-                    view! {
-                        <span class=format!("kind note {kind}") title=title>
-                            <span class="kind-value">{note.clone()}</span>
-                            <span class="kind-name">{kind}</span>
-                        </span>
-                    }
-                    .into_any(),
-                );
-            }
-            (None, None) => {}
+    let steps = pair.computed().map(|result| result.steps_run);
+    for known in pair.row.known.iter() {
+        if let Some(text) = peak_text(known, steps) {
+            shown.push(evidence(known, text, known.peak_allocated.and_then(share)));
         }
     }
     view! { <div class="kinds-cell">{shown}</div> }.into_any()
@@ -210,19 +168,12 @@ fn versus(pair: &Pair) -> AnyView {
         let text = change(base.peak_allocated, result.peak_allocated);
         shown.push(number("computed", text, String::new(), None));
     }
-    let kinds = [
-        ("measured", &pair.row.measured, &base.measured),
-        ("published", &pair.row.published, &base.published),
-    ];
-    for (kind, known, base) in kinds {
-        // The real software is held against itself, and so is the engine on a card.
-        let base = base.as_ref().filter(|base| {
-            let known = known.as_ref();
-            known.is_some_and(|known| known.source == base.source)
-        });
-        let peak = |known: Option<&KnownNumbers>| known?.peak_allocated;
-        if let (Some(known), Some(of), Some(from)) = (known, peak(known.as_ref()), peak(base)) {
-            shown.push(number(kind, change(from, of), source(known), None));
+    // Differences are taken within one kind only.
+    for known in pair.row.known.iter() {
+        let base = base.known.get(known.kind);
+        let from = base.and_then(|base| base.peak_allocated);
+        if let (Some(of), Some(from)) = (known.peak_allocated, from) {
+            shown.push(told(known, change(from, of)));
         }
     }
     view! { <div class="kinds-cell">{shown}</div> }.into_any()
@@ -242,14 +193,9 @@ fn growths(pair: &Pair) -> AnyView {
         let text = format!("{}{error}", growth(result.growth_per_step));
         shown.push(number("computed", text, title, None));
     }
-    for (kind, known) in [
-        ("measured", &pair.row.measured),
-        ("published", &pair.row.published),
-    ] {
-        if let Some(known) = known
-            && let Some(bytes) = known.growth_per_step
-        {
-            shown.push(number(kind, growth(bytes), source(known), None));
+    for known in pair.row.known.iter() {
+        if let Some(bytes) = known.growth_per_step {
+            shown.push(told(known, growth(bytes)));
         }
     }
     view! { <div class="kinds-cell">{shown}</div> }.into_any()
@@ -284,7 +230,6 @@ fn sparkline(pair: &Pair) -> Option<AnyView> {
         view! {
             <svg
                 class="spark"
-                class:hypothesis=pair.row.hypothesis.is_some()
                 viewBox=format!("0 0 {width} {height}")
                 preserveAspectRatio="none"
                 role="img"
@@ -342,16 +287,8 @@ fn status(shared: Shared, pair: &Pair, label: &str) -> AnyView {
     view! { <div class="bench-status">{badge} {button} {text}</div> }.into_any()
 }
 
-/// The word that sums a result up. About a hypothesis it says nothing of published code, so it has
-/// no colour there.
 fn verdict_badge(row: &BenchRow) -> AnyView {
-    let status = row.result.as_ref().map(|result| result.status);
-    match &row.hypothesis {
-        Some(_) => status
-            .map(|status| plain_badge("badge", status.word()))
-            .into_any(),
-        None => status.map(badge).into_any(),
-    }
+    row.status.map(badge).into_any()
 }
 
 fn plain_badge(class: &'static str, word: &'static str) -> AnyView {
@@ -382,9 +319,17 @@ fn act(
 
 fn badge(status: BenchStatus) -> impl IntoView {
     let class = match status {
-        BenchStatus::RootCauseFix | BenchStatus::PreventsCrash => "badge good",
-        BenchStatus::OutOfMemory | BenchStatus::Crash | BenchStatus::Corruption => "badge bad",
-        BenchStatus::Baseline | BenchStatus::NotReproducible => "badge",
+        BenchStatus::RootCauseFix
+        | BenchStatus::PreventsCrash
+        | BenchStatus::PreventsCorruption => "badge good",
+        BenchStatus::OutOfMemory
+        | BenchStatus::Crash
+        | BenchStatus::Corruption
+        | BenchStatus::MakesItWorse
+        | BenchStatus::MovesToHost => "badge bad",
+        BenchStatus::Baseline | BenchStatus::NotReproducible | BenchStatus::SourceUnavailable => {
+            "badge"
+        }
         BenchStatus::LowersPeak => "badge new",
     };
     view! { <span class=class>{status.word()}</span> }

@@ -3,7 +3,7 @@
 use crate::client::{self, Method};
 use crate::components::toasts::Toasts;
 use crate::pages::runs::store::Loaded;
-use api::bench::{Bench, BenchCatalog, BenchProgress, BenchSummary, StartBench};
+use api::bench::{Bench, BenchCatalog, BenchProgress, BenchSummary, OffloaderGrid, StartBench};
 use api::ids::{BenchId, BenchRowId};
 use api::problem::Problem;
 use api::routes;
@@ -22,6 +22,7 @@ enum Watching {
 #[derive(Clone, Copy)]
 pub struct BenchStore {
     catalog: RwSignal<Loaded<Arc<BenchCatalog>>>,
+    offloaders: RwSignal<Loaded<Arc<OffloaderGrid>>>,
     history: RwSignal<Loaded<Vec<BenchSummary>>>,
     bench: RwSignal<Loaded<Bench>>,
     live: RwSignal<HashMap<BenchRowId, BenchProgress>>,
@@ -37,6 +38,7 @@ impl BenchStore {
     pub fn new() -> BenchStore {
         BenchStore {
             catalog: RwSignal::new(Loaded::Loading),
+            offloaders: RwSignal::new(Loaded::Loading),
             history: RwSignal::new(Loaded::Loading),
             bench: RwSignal::new(Loaded::Loading),
             live: RwSignal::new(HashMap::new()),
@@ -49,6 +51,11 @@ impl BenchStore {
     /// What can be run.
     pub fn catalog(self) -> Signal<Loaded<Arc<BenchCatalog>>> {
         self.catalog.into()
+    }
+
+    /// Every offloader on every configuration.
+    pub fn offloaders(self) -> Signal<Loaded<Arc<OffloaderGrid>>> {
+        self.offloaders.into()
     }
 
     /// All benches, newest first.
@@ -176,6 +183,8 @@ impl BenchStore {
         leptos::task::spawn_local(async move {
             let answer = client::get::<BenchCatalog>(routes::BENCH_CATALOG).await;
             replace(self.catalog, answer.map(Arc::new));
+            let answer = client::get::<OffloaderGrid>(routes::BENCH_OFFLOADERS).await;
+            replace(self.offloaders, answer.map(Arc::new));
         });
     }
 }

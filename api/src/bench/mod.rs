@@ -1,7 +1,19 @@
 //! Benches: configurations × sets of patches on the engine, what runs, and what came of it.
 //!
-//! Sizes are bytes. A number is computed (by the engine), measured (on a real card) or published
-//! (by somebody else), and each has a place of its own.
+//! Sizes are bytes. A number is *computed* (by the engine on the simulated device), of the *engine
+//! on a card*, *measured* (of the real software) or *published* (by somebody else), and each has a
+//! place of its own. [`outcome`] is what a row found out, [`verdict`] what that means beside its
+//! baseline, [`evidence`] what others say.
+
+mod evidence;
+mod offloaders;
+mod outcome;
+mod verdict;
+
+pub use evidence::{Evidence, EvidenceKind, Fate, Hypothesis, Known, Losses};
+pub use offloaders::{GridCell, Offloader, OffloaderGrid, Trouble};
+pub use outcome::{BenchResult, CardFacts};
+pub use verdict::{BenchStatus, GROWS, corrupts, grows, verdict};
 
 use crate::ids::{BenchId, BenchRowId, RunId};
 use serde::{Deserialize, Serialize};
@@ -100,7 +112,7 @@ pub struct BenchPatch {
     pub url: Option<String>,
     /// What it changes, in a sentence.
     pub about: String,
-    /// Why its computed rows are no facts about published code, where they are not.
+    /// What is assumed of it, where its source was never published.
     pub hypothesis: Option<String>,
 }
 
@@ -266,18 +278,22 @@ pub struct BenchRow {
     pub steps: u32,
     /// How it stands.
     pub state: BenchRowState,
-    /// What came of it, once it is done.
+    /// The verdict: alone, or beside the baseline of the same bench once that is done.
+    pub status: Option<BenchStatus>,
+    /// What came of it, once it is done. A row that only tests a hypothesis has none: its numbers
+    /// are part of `hypothesis`.
     pub result: Option<BenchResult>,
     /// Allocated memory at the end of steps, evenly spaced, at most [`BenchRow::SPARK_POINTS`].
     pub spark: Vec<u64>,
     /// The run that its recording became, while that is there.
     pub run: Option<RunId>,
-    /// Why its computed numbers are a hypothesis, where they are one.
-    pub hypothesis: Option<String>,
-    /// What was published.
-    pub published: Option<KnownNumbers>,
-    /// What was measured on a real card.
-    pub measured: Option<KnownNumbers>,
+    /// What was assumed of a patch that has no public source, and whether it can be true.
+    pub hypothesis: Option<Hypothesis>,
+    /// Why a patch changes nothing here, where that is asserted from its source and not computed.
+    pub asserted: Option<String>,
+    /// What is known of such a run beside the computed numbers.
+    #[serde(flatten)]
+    pub known: Known,
     /// Seconds that the last attempt took, once it is finished.
     pub seconds: Option<f64>,
 }
@@ -327,127 +343,6 @@ pub struct BenchProgress {
     pub peak: u64,
 }
 
-/// The word that sums a row up; the first five are those of the published table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum BenchStatus {
-    /// The run without patches.
-    #[serde(rename = "BASELINE")]
-    Baseline,
-    /// The patch changes nothing that it was to change.
-    #[serde(rename = "NOT REPRODUCIBLE")]
-    NotReproducible,
-    /// It takes away most of the growth.
-    #[serde(rename = "ROOT CAUSE FIX")]
-    RootCauseFix,
-    /// The baseline raises, the patched run does not.
-    #[serde(rename = "PREVENTS CRASH")]
-    PreventsCrash,
-    /// It ran out of memory.
-    #[serde(rename = "FAIL (OOM)")]
-    OutOfMemory,
-    /// It raised.
-    #[serde(rename = "FAIL (CRASH)")]
-    Crash,
-    /// It reads bytes that nothing says have been written.
-    #[serde(rename = "FAIL (CORRUPTION)")]
-    Corruption,
-    /// Less memory, but the growth stays.
-    #[serde(rename = "LOWERS PEAK")]
-    LowersPeak,
-}
-
-impl BenchStatus {
-    /// All of them.
-    pub const ALL: [BenchStatus; 8] = [
-        BenchStatus::Baseline,
-        BenchStatus::NotReproducible,
-        BenchStatus::RootCauseFix,
-        BenchStatus::PreventsCrash,
-        BenchStatus::OutOfMemory,
-        BenchStatus::Crash,
-        BenchStatus::Corruption,
-        BenchStatus::LowersPeak,
-    ];
-
-    /// The word.
-    pub const fn word(self) -> &'static str {
-        match self {
-            BenchStatus::Baseline => "BASELINE",
-            BenchStatus::NotReproducible => "NOT REPRODUCIBLE",
-            BenchStatus::RootCauseFix => "ROOT CAUSE FIX",
-            BenchStatus::PreventsCrash => "PREVENTS CRASH",
-            BenchStatus::OutOfMemory => "FAIL (OOM)",
-            BenchStatus::Crash => "FAIL (CRASH)",
-            BenchStatus::Corruption => "FAIL (CORRUPTION)",
-            BenchStatus::LowersPeak => "LOWERS PEAK",
-        }
-    }
-}
-
-/// What a row computed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct BenchResult {
-    /// The verdict, beside the baseline of the same bench once that is done.
-    pub status: BenchStatus,
-    /// Device that ran it.
-    pub device: String,
-    /// Steps that completed.
-    pub steps_run: u32,
-    /// Highest allocated memory.
-    pub peak_allocated: u64,
-    /// Highest reserved memory.
-    pub peak_reserved: u64,
-    /// Allocated memory after the last step.
-    pub allocated_end: u64,
-    /// Slope of allocated memory, bytes a step.
-    pub growth_per_step: f64,
-    /// Standard error of the slope.
-    pub growth_error: f64,
-    /// Step, from 0, at which memory ran out.
-    pub oom_step: Option<u32>,
-    /// Exception that ended the run, other than out of memory.
-    pub crash: Option<String>,
-    /// Restored tensors that were read without an order after their write.
-    pub corrupted_tensors: u64,
-    /// Pairs of places that race, in the watched steps.
-    pub races: u64,
-    /// Entries of the tracker at the end.
-    pub tracker_end: u64,
-    /// Tensors in the backward stash at the end.
-    pub bwd_stash_end: u64,
-    /// Pinned host memory in use at the end.
-    pub host_pinned_end: u64,
-    /// Bytes copied to the host.
-    pub d2h_bytes: u64,
-    /// Bytes copied to the device.
-    pub h2d_bytes: u64,
-    /// Seconds a step takes in the device's own time.
-    pub step_seconds: f64,
-    /// What only a card can say; none of the simulated device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub card: Option<CardFacts>,
-}
-
-/// What only a real card can say of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct CardFacts {
-    /// Memory of the card.
-    pub total: u64,
-    /// Free before the row allocated anything, as the driver sees it.
-    pub free_at_start: u64,
-    /// Lowest free memory after any segment was allocated, as the driver sees it.
-    pub free_min: u64,
-    /// Most memory that the row took, as the driver sees it.
-    pub peak_used: u64,
-    /// Restored tensors whose checksum was compared with what was packed.
-    pub verified_tensors: u64,
-    /// Events that were waited for, because the decisions' clock was ahead of the card.
-    pub early_decisions: u64,
-}
-
 /// Which tensors a row keeps that another row of its bench does not, and the other way round: what
 /// is alive at the ends of their recordings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -495,22 +390,6 @@ pub struct TensorChange {
     pub bytes_after: u64,
 }
 
-/// What a source says of a row.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct KnownNumbers {
-    /// Peak of allocated memory.
-    pub peak_allocated: Option<u64>,
-    /// Growth, bytes a step.
-    pub growth_per_step: Option<f64>,
-    /// Steps of the run.
-    pub steps: Option<u32>,
-    /// Where it is from.
-    pub source: String,
-    /// What to keep in mind.
-    pub note: Option<String>,
-}
-
 /// One step of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -531,17 +410,4 @@ pub struct BenchStep {
     pub host_pinned: u64,
     /// How long it took, in the device's own time.
     pub seconds: f64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_status_is_written_as_its_word() {
-        for status in BenchStatus::ALL {
-            let json = serde_json::to_value(status).unwrap();
-            assert_eq!(json, status.word());
-        }
-    }
 }

@@ -1,0 +1,75 @@
+//! What a row found out, as the engine returns it, the API sends it and the store keeps it.
+
+use serde::{Deserialize, Serialize};
+
+/// A run, summed up. Bytes are integers; slopes are fitted over the steps after the fifth.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BenchResult {
+    /// Device that ran it.
+    pub device: String,
+    /// Steps that completed.
+    pub steps_run: u32,
+    /// Highest allocated memory.
+    pub peak_allocated: u64,
+    /// Highest reserved memory.
+    pub peak_reserved: u64,
+    /// Allocated memory after the last step.
+    pub allocated_end: u64,
+    /// Slope of allocated memory, bytes a step.
+    pub growth_per_step: f64,
+    /// Standard error of the slope.
+    pub growth_error: f64,
+    /// Slope of pinned host memory in use, bytes a step.
+    #[serde(default)]
+    pub host_growth_per_step: f64,
+    /// Step, from 0, at which memory ran out.
+    pub oom_step: Option<u32>,
+    /// Exception that ended the run, other than out of memory.
+    pub crash: Option<String>,
+    /// On a card, restored tensors whose bytes are not those that were packed; on the simulated
+    /// device, kernels and copies that may have worked on wrong bytes, because nothing orders
+    /// them and another access. Over all steps.
+    pub corrupted_tensors: u64,
+    /// Pairs of places that race.
+    pub races: u64,
+    /// Entries of the tracker at the end.
+    pub tracker_end: u64,
+    /// Tensors in the backward stash at the end.
+    pub bwd_stash_end: u64,
+    /// Pinned host memory in use at the end.
+    pub host_pinned_end: u64,
+    /// Most pinned host memory that was taken from the system; the pool gives none back.
+    #[serde(default)]
+    pub host_pinned_peak: u64,
+    /// Bytes copied to the host.
+    pub d2h_bytes: u64,
+    /// Bytes copied to the device.
+    pub h2d_bytes: u64,
+    /// Seconds a step takes in the device's own time.
+    pub step_seconds: f64,
+    /// What only a card can say; none of the simulated device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<CardFacts>,
+}
+
+/// What only a real card can say of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CardFacts {
+    /// Memory of the card.
+    pub total: u64,
+    /// Free before the row allocated anything, as the driver sees it.
+    pub free_at_start: u64,
+    /// Lowest free memory after any segment was allocated, as the driver sees it.
+    pub free_min: u64,
+    /// Most memory that the row took, as the driver sees it.
+    pub peak_used: u64,
+    /// Restored tensors whose checksum was compared with what was packed.
+    pub verified_tensors: u64,
+    /// Of the verified tensors, how many held other bytes.
+    #[serde(default)]
+    pub corrupted_tensors: u64,
+    /// Events that were waited for, because the decisions' clock was ahead of the card.
+    pub early_decisions: u64,
+}

@@ -1,0 +1,325 @@
+//! The word that sums a row up, derived from what the row and its baseline found out.
+//!
+//! The predicates are stated here and nowhere else. In this order, the first that holds decides:
+//!
+//! | word | when |
+//! |---|---|
+//! | FAIL (OOM) | memory ran out |
+//! | FAIL (CRASH) | it raised |
+//! | FAIL (CORRUPTION) | restored bytes are not the packed ones, or a race leaves it open |
+//! | BASELINE | no patch |
+//! | PREVENTS CRASH | the baseline raised |
+//! | MOVES THE LEAK TO THE HOST | as ROOT CAUSE FIX, but growth on the host began or rose by half |
+//! | MAKES IT WORSE | growth on the device or on the host began or rose by half |
+//! | ROOT CAUSE FIX | the baseline grew or ran out, and at most half of the growth is left |
+//! | PREVENTS CORRUPTION | the baseline failed so, this did not |
+//! | LOWERS PEAK | the peak is lower by 1 MiB or more |
+//! | NOT REPRODUCIBLE | else |
+//!
+//! FAIL words come from the row alone, patches or not: the same program fails in the same way
+//! under every baseline, and as a baseline.
+
+use super::outcome::BenchResult;
+use serde::{Deserialize, Serialize};
+
+/// Growth up to this is none, bytes a step: scalars and labels.
+pub const GROWS: f64 = 1e5;
+
+/// Share of the baseline's growth that a root-cause fix leaves at most.
+const LEFT: f64 = 0.5;
+
+/// Growth beside the baseline's from which on a patch makes things worse.
+const WORSE: f64 = 1.5;
+
+/// Difference of two peaks that counts, bytes.
+const PEAK: u64 = 1 << 20;
+
+/// The word that sums a row up; BASELINE to FAIL (OOM) are those of the published table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum BenchStatus {
+    /// The run without patches.
+    #[serde(rename = "BASELINE")]
+    Baseline,
+    /// The patch changes nothing that it was to change.
+    #[serde(rename = "NOT REPRODUCIBLE")]
+    NotReproducible,
+    /// It takes away most of the growth.
+    #[serde(rename = "ROOT CAUSE FIX")]
+    RootCauseFix,
+    /// The baseline raises, the patched run does not.
+    #[serde(rename = "PREVENTS CRASH")]
+    PreventsCrash,
+    /// It ran out of memory.
+    #[serde(rename = "FAIL (OOM)")]
+    OutOfMemory,
+    /// It raised.
+    #[serde(rename = "FAIL (CRASH)")]
+    Crash,
+    /// Restored tensors hold other bytes than were packed, or may: nothing orders a write of
+    /// them and another access.
+    #[serde(rename = "FAIL (CORRUPTION)")]
+    Corruption,
+    /// Less memory, but the growth stays.
+    #[serde(rename = "LOWERS PEAK")]
+    LowersPeak,
+    /// The baseline's restored bytes are wrong, these are right.
+    #[serde(rename = "PREVENTS CORRUPTION")]
+    PreventsCorruption,
+    /// More is left behind than without the patch.
+    #[serde(rename = "MAKES IT WORSE")]
+    MakesItWorse,
+    /// The device grows less, pinned host memory more.
+    #[serde(rename = "MOVES THE LEAK TO THE HOST")]
+    MovesToHost,
+    /// A patch in it has no public source, so nothing can be said of it.
+    #[serde(rename = "SOURCE UNAVAILABLE")]
+    SourceUnavailable,
+}
+
+impl BenchStatus {
+    /// All of them.
+    pub const ALL: [BenchStatus; 12] = [
+        BenchStatus::Baseline,
+        BenchStatus::NotReproducible,
+        BenchStatus::RootCauseFix,
+        BenchStatus::PreventsCrash,
+        BenchStatus::PreventsCorruption,
+        BenchStatus::LowersPeak,
+        BenchStatus::MovesToHost,
+        BenchStatus::MakesItWorse,
+        BenchStatus::OutOfMemory,
+        BenchStatus::Crash,
+        BenchStatus::Corruption,
+        BenchStatus::SourceUnavailable,
+    ];
+
+    /// The word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            BenchStatus::Baseline => "BASELINE",
+            BenchStatus::NotReproducible => "NOT REPRODUCIBLE",
+            BenchStatus::RootCauseFix => "ROOT CAUSE FIX",
+            BenchStatus::PreventsCrash => "PREVENTS CRASH",
+            BenchStatus::PreventsCorruption => "PREVENTS CORRUPTION",
+            BenchStatus::LowersPeak => "LOWERS PEAK",
+            BenchStatus::MovesToHost => "MOVES THE LEAK TO THE HOST",
+            BenchStatus::MakesItWorse => "MAKES IT WORSE",
+            BenchStatus::OutOfMemory => "FAIL (OOM)",
+            BenchStatus::Crash => "FAIL (CRASH)",
+            BenchStatus::Corruption => "FAIL (CORRUPTION)",
+            BenchStatus::SourceUnavailable => "SOURCE UNAVAILABLE",
+        }
+    }
+}
+
+/// Whether a slope, in bytes a step, is growth.
+pub fn grows(bytes_per_step: f64) -> bool {
+    bytes_per_step > GROWS
+}
+
+/// The verdict on a row with patches (`baseline` is the run without them, where it is known), or on
+/// a baseline (`patched` is false).
+pub fn verdict(row: &BenchResult, patched: bool, baseline: Option<&BenchResult>) -> BenchStatus {
+    if row.oom_step.is_some() {
+        return BenchStatus::OutOfMemory;
+    }
+    if row.crash.is_some() {
+        return BenchStatus::Crash;
+    }
+    if corrupts(row) {
+        return BenchStatus::Corruption;
+    }
+    if !patched {
+        return BenchStatus::Baseline;
+    }
+    let Some(baseline) = baseline else {
+        return BenchStatus::NotReproducible;
+    };
+    beside(row, baseline)
+}
+
+/// Whether restored bytes are wrong, or may be.
+pub fn corrupts(row: &BenchResult) -> bool {
+    row.corrupted_tensors > 0 || row.races > 0
+}
+
+/// The verdict on a row that ended well.
+fn beside(row: &BenchResult, baseline: &BenchResult) -> BenchStatus {
+    if baseline.crash.is_some() {
+        return BenchStatus::PreventsCrash;
+    }
+    let device = Growth::of(row.growth_per_step, baseline.growth_per_step);
+    let host = Growth::of(row.host_growth_per_step, baseline.host_growth_per_step);
+    let ran_out = baseline.oom_step.is_some();
+    let fixed = device == Growth::Less || (ran_out && device != Growth::More);
+    if fixed && host == Growth::More {
+        BenchStatus::MovesToHost
+    } else if device == Growth::More || host == Growth::More {
+        BenchStatus::MakesItWorse
+    } else if fixed || keeps_less(row, baseline) {
+        BenchStatus::RootCauseFix
+    } else if corrupts(baseline) {
+        BenchStatus::PreventsCorruption
+    } else if row.peak_allocated.saturating_add(PEAK) <= baseline.peak_allocated {
+        BenchStatus::LowersPeak
+    } else {
+        BenchStatus::NotReproducible
+    }
+}
+
+/// Nothing grows, but what the baseline still kept after its last step, for nothing, is gone: it
+/// kept at least as much more as half of what the patched run holds in all.
+fn keeps_less(row: &BenchResult, baseline: &BenchResult) -> bool {
+    let kept = baseline.allocated_end.saturating_sub(row.allocated_end);
+    !grows(baseline.growth_per_step) && kept > row.allocated_end / 2
+}
+
+/// How growth stands beside the baseline's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Growth {
+    /// There is growth, and it is new or larger by half.
+    More,
+    /// There was growth, and at most half of it is left.
+    Less,
+    /// Neither.
+    Alike,
+}
+
+impl Growth {
+    fn of(now: f64, before: f64) -> Growth {
+        let before = if grows(before) { before } else { 0.0 };
+        if grows(now) && now > WORSE * before {
+            Growth::More
+        } else if before > 0.0 && now < LEFT * before {
+            Growth::Less
+        } else {
+            Growth::Alike
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run() -> BenchResult {
+        BenchResult {
+            device: "sim".to_owned(),
+            steps_run: 100,
+            peak_allocated: 10 << 30,
+            peak_reserved: 10 << 30,
+            allocated_end: 9 << 30,
+            growth_per_step: 0.0,
+            growth_error: 0.0,
+            host_growth_per_step: 0.0,
+            oom_step: None,
+            crash: None,
+            corrupted_tensors: 0,
+            races: 0,
+            tracker_end: 0,
+            bwd_stash_end: 0,
+            host_pinned_end: 0,
+            host_pinned_peak: 0,
+            d2h_bytes: 0,
+            h2d_bytes: 0,
+            step_seconds: 0.1,
+            card: None,
+        }
+    }
+
+    fn with(change: impl FnOnce(&mut BenchResult)) -> BenchResult {
+        let mut run = run();
+        change(&mut run);
+        run
+    }
+
+    #[test]
+    fn a_status_is_written_as_its_word() {
+        for status in BenchStatus::ALL {
+            let json = serde_json::to_value(status).unwrap();
+            assert_eq!(json, status.word());
+        }
+    }
+
+    #[test]
+    fn each_predicate_has_its_word() {
+        let check = |row: BenchResult, baseline: BenchResult, expected: BenchStatus| {
+            assert_eq!(verdict(&row, true, Some(&baseline)), expected);
+        };
+        let leaks = || with(|r| r.growth_per_step = 1e8);
+        let corrupts = || with(|r| r.corrupted_tensors = 2);
+        check(run(), run(), BenchStatus::NotReproducible);
+        check(leaks(), leaks(), BenchStatus::NotReproducible);
+        check(run(), leaks(), BenchStatus::RootCauseFix);
+        check(
+            with(|r| r.growth_per_step = 3e7),
+            leaks(),
+            BenchStatus::RootCauseFix,
+        );
+        check(leaks(), run(), BenchStatus::MakesItWorse);
+        check(
+            with(|r| r.growth_per_step = 6.5e8),
+            leaks(),
+            BenchStatus::MakesItWorse,
+        );
+        check(
+            with(|r| r.host_growth_per_step = 2e9),
+            leaks(),
+            BenchStatus::MovesToHost,
+        );
+        check(
+            with(|r| r.host_growth_per_step = 2e9),
+            run(),
+            BenchStatus::MakesItWorse,
+        );
+        check(corrupts(), leaks(), BenchStatus::Corruption);
+        check(corrupts(), corrupts(), BenchStatus::Corruption);
+        check(run(), corrupts(), BenchStatus::PreventsCorruption);
+        let raised = with(|r| r.crash = Some("RuntimeError".to_owned()));
+        check(run(), raised.clone(), BenchStatus::PreventsCrash);
+        check(raised, run(), BenchStatus::Crash);
+        let ran_out = with(|r| r.oom_step = Some(19));
+        check(run(), ran_out.clone(), BenchStatus::RootCauseFix);
+        check(ran_out, run(), BenchStatus::OutOfMemory);
+        check(
+            with(|r| r.peak_allocated -= PEAK),
+            run(),
+            BenchStatus::LowersPeak,
+        );
+        check(
+            with(|r| r.peak_allocated -= PEAK - 1),
+            run(),
+            BenchStatus::NotReproducible,
+        );
+        let kept = with(|r| r.allocated_end = 3 << 30);
+        check(kept, run(), BenchStatus::RootCauseFix);
+    }
+
+    /// The word for the bytes depends on the row alone, so the same program has the same verdict
+    /// under every baseline.
+    #[test]
+    fn wrong_bytes_are_said_under_every_baseline() {
+        let row = with(|r| r.corrupted_tensors = 1);
+        let baselines = [
+            run(),
+            with(|r| r.growth_per_step = 1e8),
+            with(|r| r.corrupted_tensors = 7),
+            with(|r| r.crash = Some("raised".to_owned())),
+        ];
+        for baseline in &baselines {
+            assert_eq!(verdict(&row, true, Some(baseline)), BenchStatus::Corruption);
+        }
+        assert_eq!(verdict(&row, true, None), BenchStatus::Corruption);
+        assert_eq!(verdict(&row, false, None), BenchStatus::Corruption);
+        let raced = with(|r| r.races = 1);
+        assert_eq!(verdict(&raced, true, Some(&run())), BenchStatus::Corruption);
+    }
+
+    #[test]
+    fn without_patches_a_row_is_the_baseline_unless_it_ended_early() {
+        assert_eq!(verdict(&run(), false, None), BenchStatus::Baseline);
+        let ran_out = with(|r| r.oom_step = Some(3));
+        assert_eq!(verdict(&ran_out, false, None), BenchStatus::OutOfMemory);
+    }
+}

@@ -1,0 +1,124 @@
+//! What a training loop puts around its steps, and the offloaders that keep no state of their own.
+//!
+//! `save_on_cpu` is torch's own pair of hooks: everything saved is copied to pinned memory where it
+//! is saved, on the stream that computes, and the host waits. What a graph saved lives as long as
+//! the graph, so nothing can be left behind. Hidden-states offload (Unsloth, axolotl) does the same
+//! to the inputs of checkpointed blocks only.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use super::{HostCopy, RunError, Session};
+use crate::autograd::{HookLayer, Saved, Tensor};
+use crate::device::Fingerprint;
+use crate::memory::SharedHeap;
+use crate::offload::{HostCopyShape, Runtime};
+use crate::tensor::Placement;
+
+/// What stands around the steps of a training loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Around {
+    /// TRL's context, with its `NoOpManager`s, whether or not it offloads.
+    #[default]
+    Trl,
+    /// Nothing: checkpointing alone.
+    Nothing,
+    /// `torch.autograd.graph.save_on_cpu(pin_memory=True)`.
+    SaveOnCpu,
+    /// The inputs of checkpointed blocks go to the host, nothing else does.
+    HiddenStates,
+}
+
+/// A saved tensor whose bytes are on the host.
+pub(crate) struct OnHost {
+    copy: HostCopy,
+    /// Of the tensor that was saved, until it is compared.
+    print: Cell<Option<Fingerprint>>,
+    heap: SharedHeap,
+}
+
+impl Drop for OnHost {
+    fn drop(&mut self) {
+        if let Some(print) = self.print.take() {
+            self.heap.borrow_mut().device.forget(print);
+        }
+    }
+}
+
+impl Session {
+    /// Puts something else than TRL's context around the steps.
+    pub fn surround(&mut self, around: Around) {
+        self.around = around;
+    }
+
+    /// Enters what stands around the step.
+    pub(super) fn enter_around(&mut self) {
+        if self.around == Around::SaveOnCpu {
+            self.push_hooks(HookLayer::Host);
+        }
+    }
+
+    /// Leaves it.
+    pub(super) fn exit_around(&mut self) {
+        if self.around == Around::SaveOnCpu {
+            self.pop_hooks();
+        }
+    }
+
+    /// Whether modules run under a `NoOpManager`, which only TRL's context installs.
+    pub(super) fn has_managers(&self) -> bool {
+        self.around == Around::Trl
+    }
+
+    /// Saves the inputs of a checkpointed block as what stands around the step does.
+    ///
+    /// # Errors
+    /// What saving fails with.
+    pub(crate) fn saving_block_inputs<T>(
+        &mut self,
+        save: impl FnOnce(&mut Session) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        if self.around != Around::HiddenStates {
+            return save(self);
+        }
+        self.push_hooks(HookLayer::Host);
+        let outcome = save(self);
+        self.pop_hooks();
+        outcome
+    }
+
+    /// `pack_to_cpu`: the copy is dense, so what is not dense is made so on the device first.
+    pub(crate) fn pack_to_host(&mut self, tensor: &Tensor) -> Result<Saved, RunError> {
+        if tensor.saved().placement == Placement::Host {
+            return Ok(Saved::Plain(tensor.clone()));
+        }
+        let stream = self.accelerator.current_stream();
+        let dense = match tensor.layout().is_contiguous() {
+            true => tensor.clone(),
+            false => self.accelerator.clone_contiguous(tensor, stream)?,
+        };
+        let print = match self.accelerator.keeps_contents() {
+            true => self.accelerator.fingerprint(tensor)?,
+            false => None,
+        };
+        let copy = self
+            .accelerator
+            .copy_to_host(&dense, HostCopyShape::View, stream)?;
+        self.accelerator.synchronize(stream)?;
+        Ok(Saved::OnHost(Rc::new(OnHost {
+            copy,
+            print: Cell::new(print),
+            heap: Rc::clone(self.heap()),
+        })))
+    }
+
+    /// `unpack_from_cpu`: back on the stream that computes, without waiting.
+    pub(crate) fn unpack_from_host(&mut self, saved: &OnHost) -> Result<Tensor, RunError> {
+        let stream = self.accelerator.current_stream();
+        let tensor = self.accelerator.copy_to_device(&saved.copy, stream)?;
+        if let Some(print) = saved.print.take() {
+            self.accelerator.verify(&tensor, print)?;
+        }
+        Ok(tensor)
+    }
+}

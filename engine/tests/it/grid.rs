@@ -1,0 +1,100 @@
+//! The kept grid of offloaders against the simulation of today, and against what is known of the
+//! real software.
+
+use api::bench::{GridCell, Trouble};
+use engine::bench::{Base, Config, RunSpec, offloader_grid, outcomes};
+
+/// Steps of the longest rows that are simulated again each time; `TIDEMARK_SLOW=1` repeats all.
+const QUICK: u32 = 20;
+
+fn spec(cell: &GridCell) -> RunSpec {
+    RunSpec {
+        base: Base::from_label(&cell.offloader).expect("the column is an offloader"),
+        ..RunSpec::new(Config::from_id(&cell.config).expect("the row is one"), &[])
+    }
+}
+
+fn troubles(config: &str, offloader: &str) -> Vec<Trouble> {
+    let cell = offloader_grid().cell(config, offloader);
+    Trouble::of(&cell.expect("every pair was computed").result)
+}
+
+#[test]
+fn every_pair_is_there_and_says_where_it_is_from() {
+    let grid = offloader_grid();
+    assert_eq!(grid.cells.len(), grid.offloaders.len() * grid.configs.len());
+    assert!(grid.configs.len() >= 6 && grid.offloaders.len() >= 10);
+    for config in &grid.configs {
+        for offloader in &grid.offloaders {
+            assert!(grid.cell(config, &offloader.label).is_some());
+        }
+    }
+    assert!(grid.command.starts_with("tidemark bench ") && !grid.date.is_empty());
+}
+
+/// Numbers that are kept are numbers of today.
+#[test]
+fn the_kept_numbers_are_computed_again() {
+    let slow = std::env::var_os("TIDEMARK_SLOW").is_some();
+    let quick = |cell: &&GridCell| slow || spec(cell).config.default_steps() < QUICK;
+    let cells: Vec<&GridCell> = offloader_grid().cells.iter().filter(quick).collect();
+    assert!(cells.len() >= 20, "{}", cells.len());
+    let specs: Vec<RunSpec> = cells.iter().map(|cell| spec(cell)).collect();
+    for (cell, now) in cells.iter().zip(outcomes(&specs)) {
+        // Written and read like the kept row: reading a float can be off by its last bit.
+        let now: api::bench::BenchResult =
+            serde_json::from_str(&serde_json::to_string(&now).unwrap()).unwrap();
+        assert_eq!(cell.result, now, "{} {}", cell.config, cell.offloader);
+    }
+}
+
+/// Where the real software was measured, the computed peak is within 2 % of it, and a run whose
+/// loss diverged is one that corrupts.
+#[test]
+fn the_grid_agrees_with_what_was_measured() {
+    let mut compared = 0;
+    for cell in &offloader_grid().cells {
+        let Some(measured) = &cell.known.measured else {
+            continue;
+        };
+        let name = format!("{} {}", cell.config, cell.offloader);
+        if let Some(peak) = measured.peak_allocated {
+            let ratio = cell.result.peak_allocated as f64 / peak as f64;
+            assert!((0.98..1.02).contains(&ratio), "{name}: {ratio}");
+            compared += 1;
+        }
+        if let Some(losses) = measured.losses {
+            let diverged = losses.last > 2.0 * losses.first;
+            let corrupts = Trouble::of(&cell.result).contains(&Trouble::Corrupts);
+            assert!(corrupts || !diverged, "{name}");
+        }
+    }
+    assert!(compared >= 9, "{compared}");
+}
+
+/// measured.md §1, §3 and §6, in words.
+#[test]
+fn the_history_is_told_as_it_was() {
+    use Trouble::{Corrupts, Crashes, Leaks, LeaksOnHost};
+    let check = |config: &str, offloader: &str, expected: &[Trouble]| {
+        assert_eq!(
+            troubles(config, offloader),
+            expected,
+            "{config} {offloader}"
+        );
+    };
+    let vision = "vl-qwen3.5-9b";
+    check(vision, "trl-0.18", &[Crashes]);
+    check(vision, "trl-0.29", &[Leaks, LeaksOnHost]);
+    check(vision, "trl-1.4", &[Corrupts, Leaks, LeaksOnHost]);
+    check(vision, "trl-1.5", &[Corrupts]);
+    check(vision, "trl-1.8", &[Corrupts]);
+    for offloader in ["trl-1.14", "save_on_cpu", "hidden-states", "none"] {
+        check(vision, offloader, &[]);
+        check("chunk-views", offloader, &[]);
+    }
+    check("chunk-views", "trl-0.29", &[Crashes]);
+    check("chunk-views", "trl-1.5", &[Corrupts]);
+    check("moe-gemma4-26b", "trl-0.24", &[LeaksOnHost]);
+    check("moe-gemma4-26b", "trl-1.5", &[]);
+}
