@@ -83,7 +83,9 @@ window.sight = (() => {
     const layers = [];
     for (const one of ancestors(el)) {
       const painted = style(one);
-      if (painted.backgroundImage !== 'none') return null;
+      // Of an image nothing is known, but that it is narrow: a shadow at an edge.
+      const narrow = painted.backgroundSize.split(',').every(size => /^\d+px /.test(size.trim()));
+      if (painted.backgroundImage !== 'none' && !narrow) return null;
       const colour = rgba(painted.backgroundColor);
       if (colour[3] > 0) layers.push(colour);
       if (colour[3] === 1) break;

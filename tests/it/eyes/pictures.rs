@@ -2,6 +2,7 @@
 //! takes what is seen now.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use tests::{Browser, Picture, TOLERANCE_PPM, Theme, Viewport, screenshots_dir, workspace_root};
@@ -18,7 +19,9 @@ const TIMELESS: &str = r#"
         [/127\.0\.0\.1:\d+/g, '127.0.0.1:7878'],
         [/\b(run|shr|ben|row)_[0-9a-zA-Z]{8,}/g, '$1_0000'],
         [/\/s\/[0-9a-zA-Z_-]{8,}/g, '/s/0000'],
-        [/\bRun [0-9a-z]{6}\b/g, 'Run 000000'],
+        [/\bRun [0-9a-zA-Z]{6}\b/g, 'Run 000000'],
+        [/\b(function|file|directory|scope|metadata|context|setting|value)-[a-z0-9]{8}\b/g,
+            '$1-standsin'],
     ];
     const still = text => rules.reduce((text, [from, to]) => text.replace(from, to), text);
     const nodes = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -33,8 +36,11 @@ const TIMELESS: &str = r#"
     scrollTo(0, 0);
     return null;"#;
 
-/// The same picture twice is a page that has come to rest; this many tries at most.
-const TRIES: usize = 40;
+/// A page that looks the same for this long has come to rest: some of what is beside the picture
+/// follows it a moment later.
+const CALM: Duration = Duration::from_millis(300);
+/// Pictures taken while it has not, at most.
+const TRIES: usize = 80;
 
 fn approved_dir() -> PathBuf {
     workspace_root().join("tests/pictures")
@@ -45,16 +51,18 @@ fn is_approving() -> bool {
 }
 
 async fn picture_at_rest(browser: &Browser) -> Picture {
-    let mut before = None;
+    let mut last: Option<(Picture, Instant)> = None;
     for _ in 0..TRIES {
         browser.eval(TIMELESS).await;
-        let now = Some(Picture::from_png(&browser.full_page().await));
-        if now == before {
-            break;
+        let now = Picture::from_png(&browser.full_page().await);
+        match &last {
+            Some((before, since)) if *before == now && since.elapsed() >= CALM => break,
+            Some((before, _)) if *before == now => {}
+            _ => last = Some((now, Instant::now())),
         }
-        before = now;
     }
-    before.expect("at least one was taken")
+    let (picture, _) = last.expect("at least one was taken");
+    picture
 }
 
 /// What is wrong with a view's picture; `None` where it looks as approved.

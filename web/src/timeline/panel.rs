@@ -118,17 +118,23 @@ fn BlockPanel(handle: Handle, block: BlockIdx) -> impl IntoView {
 
 #[component]
 fn BlockFacts(handle: Handle, detail: Arc<BlockDetail>) -> impl IntoView {
-    let facts = block_facts(&detail, |event| {
+    let time_at = move |event: f64| {
         handle
             .with(|driver| driver.ask(|model| model.time_at(event)))
             .flatten()
+    };
+    let block = Arc::clone(&detail);
+    let facts = Memo::new(move |_| {
+        // The times come with the picture, which may come later than the block.
+        handle.outputs.settled.track();
+        block_facts(&block, time_at)
     });
     let size = detail.size;
     view! {
         <p class="panel-size">
             {size.to_string()} <small>{format::exact_bytes(size.get())}</small>
         </p>
-        <dl class="facts">{facts.into_iter().map(fact).collect_view()}</dl>
+        <dl class="facts">{move || facts.get().into_iter().map(fact).collect_view()}</dl>
         <StackView
             title="Allocated at"
             frames=detail.alloc_stack.clone()
