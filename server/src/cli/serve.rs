@@ -17,6 +17,9 @@ use std::time::Duration;
 use trace::units::Bytes;
 use tracing_subscriber::EnvFilter;
 
+/// What is under way when the server ends has this long, beside the time for requests.
+const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+
 const EXAMPLES: &str = "\
 Examples:
   tidemark serve
@@ -134,9 +137,9 @@ pub fn serve(args: ServeArgs) -> Result<(), CliError> {
         serve_http(listening, app).await;
         Ok(())
     });
-    // What is under way ends here, as at a power cut, and is taken up at the next start: a file
-    // that takes long to read does not hold the end up.
-    runtime.shutdown_background();
+    // The database is closed here, which takes a moment. What takes longer, such as reading a large
+    // file, ends as at a power cut and is taken up at the next start.
+    runtime.shutdown_timeout(CLOSE_WITHIN);
     served
 }
 
