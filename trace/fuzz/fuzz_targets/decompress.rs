@@ -4,7 +4,7 @@
 
 // The server's own file: the server itself, with its database, would take minutes to build here.
 #[path = "../../../server/src/ingest/decompress.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "the server uses more of it")]
 mod decompress;
 
 use decompress::{DecompressError, Decompressor};
