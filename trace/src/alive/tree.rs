@@ -7,7 +7,7 @@ use super::grouping::{module_name, no_stack_of};
 use super::{Cell, Dimension, Tally};
 use crate::categories::Category;
 use crate::clip::clipped;
-use crate::leaks::site;
+use crate::site;
 use crate::stacks::{FxHashMap, StackIdx, Stacks, fx_hash};
 use crate::tiles::{FROM_BEFORE, frame_label};
 use crate::trace::{BlockKind, DeviceTrace, PoolId, PoolSize};
