@@ -11,6 +11,7 @@ pub mod contents;
 pub mod ids;
 pub mod inspect;
 pub mod leaks;
+pub mod page;
 pub mod problem;
 pub mod progress;
 pub mod query;

@@ -10,7 +10,7 @@ mod leaks;
 pub use alive::{alive, changes, growth};
 pub use allocations::{BadQuestion, beside, page};
 pub use contents::{contents, held};
-pub use judge::{Judge, judge_now};
+pub use judge::{Judge, is_judged_now, judge_now};
 pub use leaks::{forward_op, named, report};
 
 use api::timeline::FrameText;
