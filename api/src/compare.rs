@@ -48,14 +48,25 @@ pub struct Against {
 
 impl Against {
     /// Compares one run with the baseline.
+    ///
+    /// All steps are judged; the first [`Against::MAX_STEPS`] of them are told.
     pub fn of(base: &Profile, new: &Profile, limits: &Limits) -> Against {
-        let devices = compare::compare(base, new);
+        let mut devices = compare::compare(base, new);
+        let mut gate = gate::gate(&devices, limits);
+        gate.findings.truncate(Against::MAX_FINDINGS);
+        let steps = Against::MAX_STEPS / devices.len().max(1);
+        devices.iter_mut().for_each(|d| d.steps.truncate(steps));
         Against {
             foremost: compare::foremost(&devices).map(|at| at as u32),
-            gate: gate::gate(&devices, limits),
+            gate,
             devices,
         }
     }
+
+    /// Steps that are told one by one, of all devices together; how many there are, both sides say.
+    pub const MAX_STEPS: usize = 16_384;
+    /// Findings that are told, the most serious ones.
+    pub const MAX_FINDINGS: usize = 1000;
 
     /// The difference that speaks for the run.
     pub fn difference(&self) -> Option<&Difference> {

@@ -12,6 +12,7 @@ pub mod frames;
 pub mod ids;
 pub mod inspect;
 pub mod leaks;
+pub mod page;
 pub mod problem;
 pub mod progress;
 pub mod query;

@@ -3,7 +3,7 @@
 //! A profile is a pass over a run's events; it is some hundred kilobytes where its trace is some
 //! hundred megabytes, so traces are decoded one after the other and never all held at once.
 
-use crate::pictures::{Decoded, Traces};
+use crate::pictures::{Ask, Decoded, Traces};
 use crate::store::{StoreError, StoreResult};
 use crate::texts::Texts;
 use api::compare::{Against, Curve, Curves, CurvesWanted};
@@ -66,9 +66,12 @@ impl Comparisons {
     pub async fn profile(&self, trace: i64, texts: Texts) -> StoreResult<Arc<Profile>> {
         let make = async || {
             let decoded = self.traces.get_for(trace, texts).await?;
-            off_runtime(move || Profile::of(&decoded.trace))
-                .await
-                .map(Arc::new)
+            let memory = self.traces.memory_to_ask(&decoded, Ask::Stacks).await?;
+            let profile = move || {
+                let _memory = memory;
+                Profile::of(&decoded.trace)
+            };
+            off_runtime(profile).await.map(Arc::new)
         };
         let cell = self.profiles.cell((trace, texts));
         cell.get_or_try_init(make).await.cloned()

@@ -14,6 +14,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::error::Error as _;
 use std::time::Duration;
+use trace::clip::clipped;
 
 /// Why a request was not answered as asked.
 #[derive(Debug, thiserror::Error)]
@@ -320,9 +321,13 @@ fn outward(code: ProblemCode, detail: String) -> String {
                                      as far as it is whole. The server's log says what to do"
                 .to_owned()
         }
-        _ => detail,
+        // It may quote what was asked for.
+        _ => clipped(&detail, LONGEST_DETAIL).into_owned(),
     }
 }
+
+/// Bytes of a detail.
+const LONGEST_DETAIL: usize = 2048;
 
 fn problem(
     status: StatusCode,

@@ -9,6 +9,7 @@ use api::runs::RunSource;
 use server::app::App;
 use server::bench::{BenchSettings, Fault};
 use server::config::Config;
+use server::store::Slice;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -94,7 +95,7 @@ async fn rows_become_results_and_runs() {
 
     let runs = app
         .store
-        .read(|reader| reader.runs(server::store::Which::Live));
+        .read(|reader| reader.runs(server::store::Which::Live, Slice::ALL));
     let runs = runs.await.unwrap();
     assert_eq!(runs.len(), 2);
     for (row, name) in [(baseline, "baseline"), (patched, "release-dedupe-key")] {
@@ -210,10 +211,10 @@ async fn rows_are_cancelled_and_run_again() {
     let bench = finished(&app, &started.id).await;
     assert_eq!(bench.rows[1].state, BenchRowState::Done);
     app.benches.delete(&bench.id).await.unwrap();
-    assert!(app.benches.list().await.unwrap().is_empty());
+    assert!(app.benches.list(Slice::ALL).await.unwrap().is_empty());
     let runs = app
         .store
-        .read(|reader| reader.runs(server::store::Which::Live));
+        .read(|reader| reader.runs(server::store::Which::Live, Slice::ALL));
     assert_eq!(runs.await.unwrap().len(), 1, "runs outlive their bench");
 }
 

@@ -13,7 +13,7 @@ pub const UNSETTLED_STEPS: usize = 5;
 
 /// Growth per step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = GrowthLine))]
 pub struct Growth {
     /// Bytes a step.
     pub slope: f64,

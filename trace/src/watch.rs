@@ -31,6 +31,14 @@ impl<'a> Watch<'a> {
         Watch::new(&|_| true)
     }
 
+    /// Does work to its end that somebody could have stopped.
+    ///
+    /// # Panics
+    /// Never: nobody stops it.
+    pub fn undisturbed<T>(work: impl FnOnce(Watch<'static>) -> Result<T, Stopped>) -> T {
+        work(Watch::nobody()).expect("nobody stops it")
+    }
+
     /// The same, for a stage beside which `bytes` more are held.
     pub fn beside(self, bytes: usize) -> Watch<'a> {
         Watch {

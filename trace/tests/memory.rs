@@ -8,9 +8,12 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use trace::categories::{self, Categories};
 use trace::reader::{Limits, Reader};
 use trace::snapshot::Snapshot;
+use trace::steps::levels;
 use trace::testing::bombs::{ALL, Bomb};
+use trace::trace::Trace;
 use trace::watch::Watch;
 
 struct Counting;
@@ -124,6 +127,32 @@ fn replay(bomb: &Bomb, snapshot: Snapshot) {
         said.abs_diff(is) <= is / 10 + SLACK,
         format_args!("{}: {said} said, {is} held", bomb.name),
     );
+    ask(bomb, &trace);
+}
+
+/// Asks what needs memory besides the trace. Never may more be held than was said.
+fn ask(bomb: &Bomb, trace: &Trace) {
+    let stacks = &trace.stacks;
+    let check = |what: &str, said: usize, work: &mut dyn FnMut()| {
+        let before = HELD.load(Relaxed);
+        PEAK.store(before, Relaxed);
+        work();
+        let peak = PEAK.load(Relaxed) - before;
+        expect(
+            peak <= said + said / 10 + SLACK,
+            format_args!("{}: {what}: {said} said, {peak} held", bomb.name),
+        );
+    };
+    for device in &trace.devices {
+        let said = categories::memory_needed(device, stacks);
+        check("categories", said, &mut || {
+            Categories::of(device, stacks);
+        });
+        let said = levels::memory_needed(device, stacks);
+        check("loops", said, &mut || {
+            levels::of_device(device, stacks);
+        });
+    }
 }
 
 #[test]

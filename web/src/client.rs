@@ -6,6 +6,7 @@
 use crate::clock;
 use crate::format::UnixMillis;
 use api::ids::ShareId;
+use api::page;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
 use serde::Serialize;
@@ -88,6 +89,21 @@ fn asked(path: &str) -> String {
 /// What the server reports, or [`unreachable`] when there was no answer.
 pub async fn get<T: DeserializeOwned>(path: &str) -> Result<T, Problem> {
     send(Method::Get, path).await
+}
+
+/// Reads a list that comes in pages, to its end.
+///
+/// # Errors
+/// As [`get`].
+pub async fn list<T: DeserializeOwned>(path: &str) -> Result<Vec<T>, Problem> {
+    let mut all = Vec::new();
+    let mut offset = Some(0);
+    while let Some(from) = offset {
+        let page: Vec<T> = get(&page::from(path, from)).await?;
+        offset = page::next(from, page.len());
+        all.extend(page);
+    }
+    Ok(all)
 }
 
 /// Sends a request without a body. An empty answer reads as `()`.

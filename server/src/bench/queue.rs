@@ -16,7 +16,7 @@ use crate::clients::Refusal;
 use crate::clients::quota::Crowd;
 use crate::clock::now_ms;
 use crate::ingest::Uploads;
-use crate::store::{BenchEnd, BenchJob, Stopped, Store, StoreError, StoreResult};
+use crate::store::{BenchEnd, BenchJob, Slice, Stopped, Store, StoreError, StoreResult};
 use api::bench::{
     Bench, BenchCatalog, BenchProgress, BenchRow, BenchRowState, BenchStep, BenchSummary,
     StartBench, TensorChanges, verdict,
@@ -147,8 +147,9 @@ impl Benches {
     ///
     /// # Errors
     /// The database's.
-    pub async fn list(&self) -> StoreResult<Vec<BenchSummary>> {
-        self.shared.store.read(|reader| reader.benches()).await
+    pub async fn list(&self, slice: Slice) -> StoreResult<Vec<BenchSummary>> {
+        let read = self.shared.store.read(move |reader| reader.benches(slice));
+        read.await
     }
 
     /// A bench with its rows, as they stand now, and what others say of them.

@@ -105,11 +105,16 @@ fn check_count(args: &PushArgs) -> Result<(), CliError> {
 
 /// The run with this id, or the newest of this name.
 fn baseline(remote: &Remote<'_>, wanted: &str) -> Result<RunId, CliError> {
-    let runs: Vec<RunSummary> = remote.get(routes::RUNS)?;
-    let by_id = runs.iter().find(|run| run.id.as_str() == wanted);
     // The list is sorted by age, the newest first.
-    let found = by_id.or_else(|| runs.iter().find(|run| run.name == wanted));
-    found.map(|run| run.id.clone()).ok_or_else(|| {
+    let mut newest = None;
+    let by_id = remote.find(routes::RUNS, |run: &RunSummary| {
+        if run.name == wanted {
+            newest.get_or_insert_with(|| run.id.clone());
+        }
+        run.id.as_str() == wanted
+    })?;
+    let found = by_id.map(|run| run.id).or(newest);
+    found.ok_or_else(|| {
         CliError::Usage(format!(
             "--base: the server has no run with the id or name {wanted}"
         ))

@@ -73,6 +73,26 @@ impl<'a> Remote<'a> {
         self.answer(request.call(), CliError::Failed)
     }
 
+    /// Reads a list that comes in pages until an entry is the one that is wanted, if any is.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub fn find<T: DeserializeOwned>(
+        &self,
+        list: &str,
+        mut is_wanted: impl FnMut(&T) -> bool,
+    ) -> Result<Option<T>, CliError> {
+        let mut offset = Some(0);
+        while let Some(from) = offset {
+            let page: Vec<T> = self.get(&api::page::from(list, from))?;
+            offset = api::page::next(from, page.len());
+            if let Some(found) = page.into_iter().find(|entry| is_wanted(entry)) {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
     /// Sends a document and reads the answer.
     ///
     /// # Errors

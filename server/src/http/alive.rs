@@ -65,7 +65,7 @@ pub async fn alive(question: Question, Query(query): Query<AliveQuery>) -> Resul
         let at = event(device, query.at.or(last).unwrap_or(0))?;
         Ok(questions::alive(decoded, device, at, by))
     };
-    question.answer("alive", &details, ask).await
+    question.by(by).answer("alive", &details, ask).await
 }
 
 /// What came and what went between two events.
@@ -87,7 +87,7 @@ pub async fn changes(
         let events = Span::new(event(device, query.from)?, event(device, query.to)?);
         Ok(questions::changes(decoded, device, events, by))
     };
-    question.answer("changes", &details, ask).await
+    question.by(by).answer("changes", &details, ask).await
 }
 
 /// A page of the allocations that a filter finds.

@@ -3,6 +3,7 @@
 use super::App;
 use super::extract::{Json, Path, Query, bench_id, bench_row_id};
 use super::packed;
+use super::page::PageQuery;
 use crate::problems::Error;
 use api::bench::{
     Bench, BenchCatalog, BenchStep, BenchSummary, OffloaderGrid, StartBench, TensorChanges,
@@ -30,10 +31,15 @@ pub async fn offloaders(headers: HeaderMap) -> Response {
 }
 
 /// Benches, newest first.
-#[utoipa::path(get, path = "/api/bench", tag = "bench",
+#[utoipa::path(get, path = "/api/bench", tag = "bench", params(PageQuery),
     responses((status = 200, body = Vec<BenchSummary>)))]
-pub async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Error> {
-    Ok(packed::json(&headers, &app.benches.list().await?))
+pub async fn list(
+    State(app): State<Arc<App>>,
+    Query(page): Query<PageQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let benches = app.benches.list(page.slice()).await?;
+    Ok(packed::json(&headers, &benches))
 }
 
 /// Queues rows; each configuration gets its baseline, asked for or not.

@@ -4,10 +4,12 @@ use super::App;
 use super::compare::rows;
 use super::extract::{Json, Path, Query, compared_runs, comparison_id};
 use super::packed;
+use super::page::PageQuery;
 use super::runs::run_name;
 use crate::clock::now_ms;
 use crate::identity;
 use crate::problems::Error;
+use crate::store::Reader;
 use api::compare::{RecordComparison, RecordedComparison, listed};
 use api::problem::Problem;
 use axum::extract::State;
@@ -28,16 +30,18 @@ pub struct ListQuery {
 }
 
 /// Recorded comparisons, newest first.
-#[utoipa::path(get, path = "/api/comparisons", tag = "compare", params(ListQuery),
+#[utoipa::path(get, path = "/api/comparisons", tag = "compare",
+    params(ListQuery, PageQuery),
     responses((status = 200, body = Vec<RecordedComparison>)))]
 pub async fn list(
     State(app): State<Arc<App>>,
     Query(query): Query<ListQuery>,
+    Query(page): Query<PageQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let read = app
-        .store
-        .read(move |reader| reader.comparisons(query.pr.as_deref()));
+    let slice = page.slice();
+    let list = move |reader: &Reader<'_>| reader.comparisons(query.pr.as_deref(), slice);
+    let read = app.store.read(list);
     Ok(packed::json(&headers, &read.await?))
 }
 

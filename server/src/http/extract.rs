@@ -103,11 +103,18 @@ impl<S: Sync> FromRequestParts<S> for Host {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Host, Error> {
-        let header = parts.headers.get(axum::http::header::HOST);
-        let host = header.and_then(|value| value.to_str().ok());
-        let named = host.or_else(|| parts.uri.authority().map(|a| a.as_str()));
-        let missing = || Error::BadRequest("the request names no host".to_owned());
-        named.map(|host| Host(host.to_owned())).ok_or_else(missing)
+        let bad = |why: &str| Err(Error::BadRequest(why.to_owned()));
+        let headers = parts.headers.get_all(axum::http::header::HOST).iter();
+        let headers = headers.map(|value| value.to_str().unwrap_or_default());
+        let mut named = headers.chain(parts.uri.authority().map(|a| a.as_str()));
+        let Some(host) = named.next() else {
+            return bad("the request names no host");
+        };
+        // Whoever is between may believe another one than this server does.
+        if named.any(|other| !other.eq_ignore_ascii_case(host)) {
+            return bad("the request names several hosts");
+        }
+        Ok(Host(host.to_owned()))
     }
 }
 

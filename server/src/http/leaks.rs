@@ -6,7 +6,7 @@ use super::extract::{Query, dimension};
 use super::packed::{self, Keep};
 use super::pictures::{Version, decoded};
 use super::question::{Question, StepsQuery};
-use crate::pictures::Decoded;
+use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
 use crate::questions;
 use crate::work;
@@ -17,6 +17,7 @@ use api::problem::Problem;
 use axum::response::Response;
 use serde::Deserialize;
 use trace::trace::DeviceTrace;
+use trace::watch::Watch;
 
 /// What the bands of a growth chart stand for.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -32,9 +33,8 @@ pub struct GrowthQuery {
     responses((status = 200, body = Leaks), (status = 404, body = Problem)))]
 pub async fn leaks(question: Question, Query(version): Query<Version>) -> Result<Response, Error> {
     if question.steps.is_some() {
-        let ask =
-            |decoded: &Decoded, device: &DeviceTrace| Ok(questions::report(&decoded.trace, device));
-        return question.answer("leaks", "", ask).await;
+        let ask = |decoded: &Decoded, device: &DeviceTrace| Ok(reported(decoded, device));
+        return question.of_stacks().answer("leaks", "", ask).await;
     }
     let Question {
         app,
@@ -78,7 +78,7 @@ pub async fn growth(
     let ask = move |decoded: &Decoded, device: &DeviceTrace| {
         Ok(questions::growth(decoded, device, by, &sites))
     };
-    question.answer("growth", by.name(), ask).await
+    question.by(by).answer("growth", by.name(), ask).await
 }
 
 /// What was found about a device, in the words that the reader may see. Without names sites have
@@ -94,6 +94,18 @@ async fn found(
         return Ok(app.uploads.judge().leaks(run, device).await?);
     }
     let decoded = decoded(app, run.clone(), audience, level).await?;
-    let judge = move || Ok(questions::report(&decoded.trace, decoded.device(device)?));
+    let memory = app
+        .pictures
+        .traces
+        .memory_to_ask(&decoded, Ask::Stacks)
+        .await?;
+    let judge = move || {
+        let _memory = memory;
+        Ok(reported(&decoded, decoded.device(device)?))
+    };
     work::answer(judge).await.map_err(|_| Error::Panicked)?
+}
+
+fn reported(decoded: &Decoded, device: &DeviceTrace) -> Leaks {
+    Watch::undisturbed(|watch| questions::report(&decoded.trace, device, watch))
 }

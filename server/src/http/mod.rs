@@ -4,6 +4,7 @@ mod alive;
 mod assets;
 mod audience;
 mod bench;
+mod bounds;
 mod cards;
 mod compare;
 mod comparisons;
@@ -15,6 +16,7 @@ mod guard;
 mod health;
 mod leaks;
 mod packed;
+mod page;
 mod pictures;
 mod question;
 mod runs;
@@ -127,6 +129,7 @@ fn api() -> OpenApiRouter<Arc<App>> {
 /// The whole server, as a service.
 pub fn router(app: Arc<App>) -> Router {
     let (routes, document) = api().split_for_parts();
+    let document = bounds::stated(&document);
     let openapi = move |headers: HeaderMap| async move { packed::json(&headers, &document) };
     // Outermost first.
     let guards = ServiceBuilder::new()

@@ -4,7 +4,7 @@ use super::App;
 use super::audience::Audience;
 use super::extract::{Path, Query, run_id};
 use super::packed::{self, Keep};
-use crate::pictures::Decoded;
+use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
 use crate::work;
 use api::ids::RunId;
@@ -14,6 +14,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use trace::alive::Dimension;
 use trace::trace::DeviceTrace;
 
 /// Who asks which device of which run.
@@ -25,6 +26,8 @@ pub struct Question {
     /// The key of the loop that is taken for steps; `None`: what is found.
     pub(super) steps: Option<String>,
     pub(super) headers: HeaderMap,
+    /// What it takes to answer.
+    pub(super) asks: Ask,
 }
 
 /// What is taken for steps.
@@ -63,11 +66,29 @@ impl FromRequestParts<Arc<App>> for Question {
             audience,
             steps,
             headers: parts.headers.clone(),
+            asks: Ask::Known,
         })
     }
 }
 
 impl Question {
+    /// The same question, where groups stand for `by`.
+    pub(super) fn by(self, by: Dimension) -> Question {
+        let asks = match by {
+            Dimension::Category => Ask::Stacks,
+            _ => self.asks,
+        };
+        Question { asks, ..self }
+    }
+
+    /// The same question, which looks for loops or leaks.
+    pub(super) fn of_stacks(self) -> Question {
+        Question {
+            asks: Ask::Stacks,
+            ..self
+        }
+    }
+
     /// Asks the decoded trace, off the runtime's threads. `what` is asked and `details` say how:
     /// since a run's id names its content, both together name the answer.
     pub(super) async fn answer<T: Serialize + Send + 'static>(
@@ -83,11 +104,13 @@ impl Question {
             audience,
             steps,
             headers,
+            asks,
         } = self;
         let version = api::alive::VERSION;
         let of = steps.as_deref().unwrap_or_default();
         let of: String = of.bytes().map(|byte| format!("{byte:02x}")).collect();
-        let etag = format!("W/\"{run}-{device}-{what}-{details}-{of}-v{version}\"");
+        let asked = brief(format!("{details}-{of}"));
+        let etag = format!("W/\"{run}-{device}-{what}-{asked}-v{version}\"");
         let etag = audience.tagged(etag);
         let trace = app.store.read(move |reader| reader.run_ref(&run));
         let trace = trace.await?.trace;
@@ -98,7 +121,7 @@ impl Question {
         let decoded = traces
             .get_cut(trace, audience.texts(), steps.as_deref())
             .await?;
-        let memory = traces.memory_to_ask(&decoded).await?;
+        let memory = traces.memory_to_ask(&decoded, asks).await?;
         let answer = work::answer(move || {
             let answer = ask(&decoded, decoded.device(device)?);
             drop(memory);
@@ -106,5 +129,26 @@ impl Question {
         });
         let value = answer.await.map_err(|_| Error::Panicked)??;
         Ok(packed::immutable_json(&headers, &value, etag, Keep::Ask))
+    }
+}
+
+/// What was asked, for a tag: clients refuse headers of many kilobytes.
+fn brief(asked: String) -> String {
+    const LONGEST: usize = 128;
+    match asked.len() <= LONGEST {
+        true => asked,
+        false => blake3::hash(asked.as_bytes()).to_hex().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_stay_short_and_tell_questions_apart() {
+        assert_eq!(brief("0-100-".to_owned()), "0-100-");
+        let long = |end: &str| brief(format!("{}{end}", "a".repeat(60_000)));
+        assert!(long("a").len() <= 64 && long("a") != long("b"));
     }
 }

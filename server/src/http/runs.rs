@@ -4,6 +4,7 @@ use super::App;
 use super::audience::Audience;
 use super::extract::{Json, Path, Query, run_id};
 use super::packed;
+use super::page::PageQuery;
 use crate::clock::now_ms;
 use crate::facts::DeviceFacts;
 use crate::plain::is_plain;
@@ -36,11 +37,12 @@ pub struct ListQuery {
 }
 
 /// Runs, newest first.
-#[utoipa::path(get, path = "/api/runs", tag = "runs", params(ListQuery),
+#[utoipa::path(get, path = "/api/runs", tag = "runs", params(ListQuery, PageQuery),
     responses((status = 200, body = Vec<RunSummary>)))]
 pub async fn list(
     State(app): State<Arc<App>>,
     Query(query): Query<ListQuery>,
+    Query(page): Query<PageQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let which = if query.deleted {
@@ -48,7 +50,9 @@ pub async fn list(
     } else {
         Which::Live
     };
-    let runs = app.store.read(move |reader| reader.runs(which)).await?;
+    let slice = page.slice();
+    let read = app.store.read(move |reader| reader.runs(which, slice));
+    let runs = read.await?;
     let summaries: Vec<RunSummary> = runs.into_iter().map(summary).collect();
     Ok(packed::json(&headers, &summaries))
 }

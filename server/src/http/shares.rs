@@ -3,9 +3,11 @@
 use super::App;
 use super::audience::{cookie, ended, for_good};
 use super::extract::{Client, Json, Origin, Path, Query, run_id};
+use super::page::PageQuery;
 use super::unfold::{self, Preview};
 use super::{assets, guard, packed};
 use crate::identity::{TOKEN_DIGITS, names_key, share_id, share_token};
+use crate::pictures::Ask;
 use crate::plain::is_plain;
 use crate::problems::Error;
 use crate::store::{ShareRow, StoreError};
@@ -40,18 +42,19 @@ pub struct ListQuery {
 }
 
 /// Links, newest first, those that have ended too.
-#[utoipa::path(get, path = "/api/shares", tag = "shares", params(ListQuery),
+#[utoipa::path(get, path = "/api/shares", tag = "shares", params(ListQuery, PageQuery),
     responses((status = 200, body = Vec<Share>)))]
 pub async fn list(
     State(app): State<Arc<App>>,
     Query(query): Query<ListQuery>,
+    Query(page): Query<PageQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let run = query.run.as_deref().map(run_id).transpose()?;
     let now = app.store.latest_ms();
     let read = app
         .store
-        .read(move |reader| reader.shares(run.as_ref(), now));
+        .read(move |reader| reader.shares(run.as_ref(), page.slice(), now));
     Ok(packed::json(&headers, &read.await?))
 }
 
@@ -219,7 +222,15 @@ pub async fn preview(
     let row = row.await?;
     let decoded = app.pictures.traces.get(row.trace).await?;
     // Each link has its own words: these are an example.
-    let work = move || redact::changes(&decoded.trace, names_key());
+    let memory = app
+        .pictures
+        .traces
+        .memory_to_ask(&decoded, Ask::Known)
+        .await?;
+    let work = move || {
+        let _memory = memory;
+        redact::changes(&decoded.trace, names_key(), EXAMPLES)
+    };
     let changes = crate::work::answer(work)
         .await
         .map_err(|_| Error::Store(StoreError::Interrupted))?;
@@ -228,24 +239,13 @@ pub async fn preview(
         before: row.name,
         after: nameless(&id),
     };
-    let changed = u32::try_from(changes.len() + 1).unwrap_or(u32::MAX);
-    let mut examples = vec![name];
-    let (mut last, mut shown) = (None, 0);
-    for change in changes {
-        shown = if last == Some(change.what) {
-            shown + 1
-        } else {
-            0
-        };
-        last = Some(change.what);
-        if shown < EXAMPLES {
-            examples.push(RedactedText {
-                what: what_name(change.what).to_owned(),
-                before: change.before,
-                after: change.after,
-            });
-        }
-    }
+    let changed = u32::try_from(changes.count + 1).unwrap_or(u32::MAX);
+    let examples = changes.examples.into_iter().map(|change| RedactedText {
+        what: what_name(change.what).to_owned(),
+        before: change.before,
+        after: change.after,
+    });
+    let examples = std::iter::once(name).chain(examples).collect();
     Ok(packed::json(
         &headers,
         &RedactionPreview { examples, changed },

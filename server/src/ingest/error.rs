@@ -9,6 +9,7 @@ use crate::store::StoreError;
 use std::time::Duration;
 use trace::reader::ReadError;
 use trace::units::Bytes;
+use trace::watch::Stopped;
 
 /// Why bytes did not become a run.
 #[derive(Debug, thiserror::Error)]
@@ -104,6 +105,13 @@ impl IngestError {
 
 fn of(announced: Option<u64>) -> String {
     announced.map_or(String::new(), |total| format!(" of {total}"))
+}
+
+/// Whoever looks on while a trace is stored stops it only when it is cancelled.
+impl From<Stopped> for IngestError {
+    fn from(_: Stopped) -> IngestError {
+        IngestError::Cancelled
+    }
 }
 
 impl From<ReadError> for IngestError {

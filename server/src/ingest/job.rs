@@ -9,7 +9,7 @@ use api::problem::Problem;
 use api::progress::{ServerEvent, UploadProgress};
 use api::runs::RunSource;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -32,6 +32,35 @@ pub struct Arrived {
     pub known: bool,
 }
 
+/// Whether an upload was cancelled or became a run: the first word counts.
+///
+/// Whoever cancels is answered at once, while the thread that stores the run may be in the middle
+/// of a long stretch; it finds out at its next look. So one of them has to give way.
+#[derive(Default)]
+pub struct Fate(AtomicU8);
+
+impl Fate {
+    const OPEN: u8 = 0;
+    const RUN: u8 = 1;
+    const CANCELLED: u8 = 2;
+
+    /// From now on it is a run, unless it was cancelled.
+    pub fn become_run(&self) -> bool {
+        self.settle(Fate::RUN)
+    }
+
+    /// From now on it is cancelled, unless it is a run.
+    pub fn cancel(&self) -> bool {
+        self.settle(Fate::CANCELLED)
+    }
+
+    fn settle(&self, to: u8) -> bool {
+        let (open, relaxed) = (Fate::OPEN, Ordering::Relaxed);
+        let settled = self.0.compare_exchange(open, to, Ordering::AcqRel, relaxed);
+        settled.is_ok() || settled == Err(to)
+    }
+}
+
 /// One upload.
 pub struct Job {
     /// Its id.
@@ -44,6 +73,8 @@ pub struct Job {
     pub progress: Progress,
     /// Fires when the user cancels it.
     pub cancel: CancellationToken,
+    /// What became of it once it was read.
+    pub fate: Fate,
     announced: (Option<ClientAddress>, Instant),
     started: AtomicBool,
     state: watch::Sender<UploadProgress>,
@@ -81,6 +112,7 @@ impl Job {
             source,
             progress,
             cancel: CancellationToken::new(),
+            fate: Fate::default(),
             announced,
             started: AtomicBool::new(false),
             state,
@@ -188,5 +220,17 @@ impl Job {
         let upload = self.id.clone();
         // Nobody may be listening.
         let _ = events.send(ServerEvent::Upload { upload, progress });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cancelled_is_no_run() {
+        let (cancelled, run) = (Fate::default(), Fate::default());
+        assert!(cancelled.cancel() && !cancelled.become_run() && cancelled.cancel());
+        assert!(run.become_run() && !run.cancel() && run.become_run());
     }
 }

@@ -5,6 +5,7 @@
 //! Only that one is synced to disk, and everything before it with it.
 
 use super::error::IngestError;
+use super::job::Job;
 use crate::clock::now_ms;
 use crate::facts::{DeviceFacts, step_facts};
 use crate::pictures::{Decoded, Pictures};
@@ -14,6 +15,7 @@ use api::ids::RunId;
 use api::runs::RunSource;
 use std::sync::Arc;
 use trace::trace::Trace;
+use trace::watch::Watch;
 
 /// Packed bytes per transaction: a few milliseconds of the writer's time.
 const BATCH_BYTES: usize = 2 << 20;
@@ -48,7 +50,8 @@ pub enum Kept {
     Known,
 }
 
-/// Stores a trace as a run, on a blocking thread. `cancelled` is asked between transactions.
+/// Stores a trace as a run, on a blocking thread. Whether the job was cancelled is looked at
+/// between transactions, between pictures and while it is judged.
 ///
 /// # Errors
 /// The database's, and [`IngestError::Cancelled`]; then nothing is left behind.
@@ -58,12 +61,12 @@ pub fn keep(
     label: Label,
     place: Place,
     decoded: Decoded,
-    cancelled: impl Fn() -> bool,
+    job: &Job,
 ) -> Result<Kept, IngestError> {
     let version = trace::stored::VERSION;
     let id = store.write_derived_now(|writer| writer.new_trace(version, now_ms()))?;
     let decoded = Arc::new(decoded);
-    match fill(store, pictures, id, &decoded, (label, place), cancelled) {
+    match fill(store, pictures, id, &decoded, (label, place), job) {
         Ok(Kept::New) => {
             decoded.settle();
             pictures.traces.keep(id, decoded);
@@ -83,13 +86,13 @@ fn fill(
     id: i64,
     decoded: &Decoded,
     (label, place): (Label, Place),
-    cancelled: impl Fn() -> bool,
+    job: &Job,
 ) -> Result<Kept, IngestError> {
-    write_chunks(store, id, &decoded.trace, &cancelled)?;
-    pictures.draw_overviews(id, decoded)?;
-    if cancelled() {
-        return Err(IngestError::Cancelled);
-    }
+    let go_on = |_| !job.cancel.is_cancelled();
+    let watch = Watch::new(&go_on);
+    write_chunks(store, id, &decoded.trace, watch)?;
+    pictures.draw_overviews::<IngestError>(id, decoded, watch)?;
+    let leaks = judge_now(&decoded.trace, watch)?;
     let devices = &decoded.trace.devices;
     let facts = devices
         .iter()
@@ -103,9 +106,12 @@ fn fill(
         format: decoded.trace.format.clone(),
         quality: decoded.trace.quality.clone(),
         devices: facts.collect(),
-        leaks: judge_now(&decoded.trace),
+        leaks,
         created_ms: now_ms(),
     };
+    if !job.fate.become_run() {
+        return Err(IngestError::Cancelled);
+    }
     let written = store.write_now(|writer| match place {
         Place::Insert => writer.insert_run(&run),
         Place::Replace => writer.replace_trace(&run),
@@ -122,7 +128,7 @@ fn write_chunks(
     store: &Store,
     id: i64,
     trace: &Trace,
-    cancelled: &impl Fn() -> bool,
+    watch: Watch<'_>,
 ) -> Result<(), IngestError> {
     let mut batch = Batch {
         store,
@@ -133,9 +139,9 @@ fn write_chunks(
     let mut outcome = Ok(());
     trace::stored::encode(trace, &mut |chunk| {
         if outcome.is_ok() {
-            outcome = match cancelled() {
-                true => Err(IngestError::Cancelled),
-                false => batch.push(&chunk).map_err(IngestError::from),
+            outcome = match watch.look(0) {
+                Err(stopped) => Err(stopped.into()),
+                Ok(()) => batch.push(&chunk).map_err(IngestError::from),
             };
         }
     });

@@ -399,22 +399,33 @@ impl Uploads {
         (snapshot, allowance): (Snapshot, Allowance),
     ) -> Result<Kept, IngestError> {
         job.progress.enter(Phase::Replaying);
-        let (job, uploads) = (Arc::clone(job), self.clone());
+        let (working, uploads) = (Arc::clone(job), self.clone());
         let work = background(move || {
             let replay = |watch: Watch<'_>| trace::replay::run_watched(snapshot, watch);
             let (trace, mut allowance) = watched(allowance, replay)?;
             let needed = Decoded::weight_of(&trace) + Decoded::storing_takes(&trace);
             allowance.go_on(usize::try_from(needed.get()).unwrap_or(usize::MAX))?;
-            job.progress.enter(Phase::Storing);
+            working.progress.enter(Phase::Storing);
             let Shared {
                 store, pictures, ..
             } = uploads.shared();
-            let cancelled = || job.cancel.is_cancelled();
             let (permit, _turn) = allowance.into_parts();
             let decoded = Decoded::new(trace, permit);
-            keep(store, pictures, label, place, decoded, cancelled)
+            keep(store, pictures, label, place, decoded, &working)
         });
-        work.await.map_err(|_| IngestError::Panicked("replay"))?
+        let done = async { work.await.map_err(|_| IngestError::Panicked("replay"))? };
+        tokio::pin!(done);
+        // Whoever cancels does not wait for the thread's next look.
+        let cancelled = async {
+            job.cancel.cancelled().await;
+            if !job.fate.cancel() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            kept = &mut done => kept,
+            () = cancelled => Err(IngestError::Cancelled),
+        }
     }
 
     /// Whether the run is there; a deleted one comes back, for that is what its sender wants.

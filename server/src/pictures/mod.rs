@@ -10,7 +10,7 @@ mod marks;
 mod traces;
 
 pub use marks::marks;
-pub use traces::{Decoded, Traces};
+pub use traces::{Ask, Decoded, Traces, is_judged_now};
 
 use crate::answers;
 use crate::budget::{Budget, Spare};
@@ -26,6 +26,7 @@ use tokio::sync::Semaphore;
 use trace::tiles::{GroupBy, TileId};
 use trace::trace::DeviceTrace;
 use trace::units::Bytes;
+use trace::watch::{Stopped, Watch};
 
 /// Bytes of tiles in the database, overviews apart.
 const CACHED_TILES: u64 = 512 << 20;
@@ -99,6 +100,15 @@ impl Picture {
             Picture::Series(_) | Picture::Mountain(..) => u32::from(trace::tiles::VERSION),
             Picture::Marks => Marks::VERSION,
             Picture::Contents => Contents::VERSION,
+        }
+    }
+
+    /// What it takes to draw it.
+    fn asks(self) -> Ask {
+        match self {
+            Picture::Series(_) => Ask::Known,
+            Picture::Mountain(group, _) if group != GroupBy::Category => Ask::Known,
+            Picture::Mountain(..) | Picture::Marks | Picture::Contents => Ask::Stacks,
         }
     }
 
@@ -189,10 +199,16 @@ impl Pictures {
     /// Draws the overviews of a trace that is about to become a run. On a blocking thread.
     ///
     /// # Errors
-    /// The database's.
-    pub fn draw_overviews(&self, trace: i64, decoded: &Decoded) -> StoreResult<()> {
+    /// The database's; [`Stopped`], when whoever looks on says so.
+    pub fn draw_overviews<E: From<StoreError> + From<Stopped>>(
+        &self,
+        trace: i64,
+        decoded: &Decoded,
+        watch: Watch<'_>,
+    ) -> Result<(), E> {
         for device in &decoded.trace.devices {
             for picture in Picture::overviews(device.events.len()) {
+                watch.look(0)?;
                 let key = picture.key(trace, device.device);
                 let packed = pack_tile(&picture.draw(decoded, device))?;
                 let keep = |w: &mut crate::store::Writer| w.put_tile(&key, &packed, Keep::Overview);
@@ -210,7 +226,7 @@ impl Pictures {
         texts: Texts,
     ) -> StoreResult<Vec<u8>> {
         let decoded = self.traces.get_for(trace, texts).await?;
-        let memory = self.traces.memory_to_ask(&decoded).await?;
+        let memory = self.traces.memory_to_ask(&decoded, picture.asks()).await?;
         let draw = move || {
             let _memory = memory;
             let device = decoded.device(device)?;

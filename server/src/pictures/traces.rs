@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OnceCell;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use trace::categories::Categories;
+use trace::categories::{self, Categories};
 use trace::intervals::LiveIndex;
+use trace::oom;
 use trace::steps::levels;
 use trace::tiles::{GroupBy, MountainIndex};
 use trace::trace::{DeviceTrace, Trace};
@@ -48,10 +49,10 @@ impl Decoded {
     }
 
     /// Memory that one answer takes.
-    pub fn answering_takes(&self) -> Bytes {
-        let stacks = &self.trace.stacks;
+    pub fn answering_takes(trace: &Trace) -> Bytes {
+        let stacks = &trace.stacks;
         let names = stacks.len() + stacks.n_frames();
-        let devices = self.trace.devices.iter().map(|device| {
+        let devices = trace.devices.iter().map(|device| {
             let kinds = device.blocks.kinds.len();
             // A site keeps something for each step (trace::leaks), a group has its levels.
             let cells = kinds.saturating_mul(device.steps.len()).min(CELLS);
@@ -61,10 +62,32 @@ impl Decoded {
         Bytes((devices.max().unwrap_or(0) + WORK) as u64)
     }
 
-    /// Bytes of memory that storing a trace takes besides: a table of its addresses.
+    /// Memory that it takes to read the stacks of a device once more: what its blocks are for, and
+    /// which loops there are.
+    pub fn reading_takes(trace: &Trace) -> Bytes {
+        let devices = trace.devices.iter();
+        let most = devices.map(|device| {
+            let categories = categories::memory_needed(device, &trace.stacks);
+            categories.max(levels::memory_needed(device, &trace.stacks))
+        });
+        Bytes(most.max().unwrap_or(0) as u64)
+    }
+
+    /// Bytes of memory that storing a trace takes besides: a table of its addresses, and what its
+    /// pictures and its verdict take.
     pub fn storing_takes(trace: &Trace) -> Bytes {
         let blocks: usize = trace.devices.iter().map(|device| device.blocks.len()).sum();
-        Bytes((blocks * 48 + (8 << 20)) as u64)
+        let encoding = Bytes((blocks * 48 + (8 << 20)) as u64);
+        let failed = trace.devices.iter().any(|device| oom::count(device) > 0);
+        let judging = match is_judged_now(trace) {
+            true => Decoded::answering_takes(trace) + Decoded::reading_takes(trace),
+            false => Bytes::ZERO,
+        };
+        let marking = match failed {
+            true => Decoded::reading_takes(trace),
+            false => Bytes::ZERO,
+        };
+        encoding.max(judging).max(marking)
     }
 
     /// It is stored: what that took goes back.
@@ -108,6 +131,15 @@ impl Decoded {
         let infer = || Arc::new(Categories::of(device, &self.trace.stacks));
         Arc::clone(known.or_insert_with(infer))
     }
+}
+
+/// What a question has to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// The columns and their indexes.
+    Known,
+    /// What the stacks say of every block as well: what it is for, which loop it is made in.
+    Stacks,
 }
 
 /// Two, however large: a comparison goes back and forth between them.
@@ -215,10 +247,14 @@ impl Traces {
         let level = level.to_owned();
         // What is no loop costs no copy.
         let (checked, named) = (Arc::clone(&whole), level.clone());
+        let memory = self.memory_to_ask(&whole, Ask::Stacks).await?;
         let checking = work::answer(move || check_level(&checked.trace, &named));
         checking.await.map_err(|_| StoreError::Interrupted)??;
         let permit = self.budget.take(whole.weight).await?;
-        let cutting = work::answer(move || cut(&whole.trace, &level, permit));
+        let cutting = work::answer(move || {
+            let _memory = memory;
+            cut(&whole.trace, &level, permit)
+        });
         let decoded = Arc::new(cutting.await.map_err(|_| StoreError::Interrupted)??);
         self.keep_for(key, Arc::clone(&decoded));
         Ok(decoded)
@@ -228,8 +264,14 @@ impl Traces {
     ///
     /// # Errors
     /// [`StoreError::NoMemory`].
-    pub async fn memory_to_ask(&self, decoded: &Decoded) -> StoreResult<Permit> {
-        Ok(self.budget.take(decoded.answering_takes()).await?)
+    pub async fn memory_to_ask(&self, decoded: &Decoded, what: Ask) -> StoreResult<Permit> {
+        let trace = &decoded.trace;
+        let reading = match what {
+            Ask::Known => Bytes::ZERO,
+            Ask::Stacks => Decoded::reading_takes(trace),
+        };
+        let answering = Decoded::answering_takes(trace);
+        Ok(self.budget.take(answering + reading).await?)
     }
 
     /// Keeps a trace that was decoded (or replayed) elsewhere.
@@ -334,4 +376,13 @@ impl Spare for Traces {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Blocks of a trace that is judged while it is stored: some tens of milliseconds.
+const SMALL: usize = 400_000;
+
+/// Whether a trace is small enough to be judged while it is stored.
+pub fn is_judged_now(trace: &Trace) -> bool {
+    let blocks: usize = trace.devices.iter().map(|d| d.blocks.len()).sum();
+    blocks <= SMALL
 }

@@ -4,17 +4,15 @@
 //! that another version judged are judged again: both happen in the background, one at a time.
 
 use super::report;
-use crate::pictures::Pictures;
+use crate::pictures::{Ask, Pictures, is_judged_now};
 use crate::store::{Store, StoreError, StoreResult};
 use api::ids::RunId;
 use api::leaks::Leaks;
 use api::progress::ServerEvent;
 use std::sync::Arc;
 use tokio::sync::{Mutex, broadcast};
-use trace::trace::Trace;
-
-/// Blocks of a trace that is judged while it is stored: some tens of milliseconds.
-const SMALL: usize = 400_000;
+use trace::trace::{DeviceTrace, Trace};
+use trace::watch::{Stopped, Watch};
 
 /// Judges runs and keeps the verdicts.
 #[derive(Clone)]
@@ -27,17 +25,20 @@ pub struct Judge {
 }
 
 /// The reports of a trace that is small enough to be judged while it is stored.
-pub fn judge_now(trace: &Trace) -> Vec<(u32, Leaks)> {
-    let blocks: usize = trace.devices.iter().map(|d| d.blocks.len()).sum();
-    match blocks <= SMALL {
-        true => judge(trace),
-        false => Vec::new(),
+///
+/// # Errors
+/// [`Stopped`], when whoever looks on says so.
+pub fn judge_now(trace: &Trace, watch: Watch<'_>) -> Result<Vec<(u32, Leaks)>, Stopped> {
+    match is_judged_now(trace) {
+        true => judge(trace, watch),
+        false => Ok(Vec::new()),
     }
 }
 
-fn judge(trace: &Trace) -> Vec<(u32, Leaks)> {
+fn judge(trace: &Trace, watch: Watch<'_>) -> Result<Vec<(u32, Leaks)>, Stopped> {
     let devices = trace.devices.iter();
-    devices.map(|d| (d.device, report(trace, d))).collect()
+    let report = |device: &DeviceTrace| Ok((device.device, report(trace, device, watch)?));
+    devices.map(report).collect()
 }
 
 impl Judge {
@@ -99,7 +100,15 @@ impl Judge {
         let id = run.clone();
         let trace = self.store.read(move |reader| reader.run_ref(&id)).await?;
         let decoded = self.pictures.traces.get(trace.trace).await?;
-        let judging = crate::work::background(move || judge(&decoded.trace));
+        let memory = self
+            .pictures
+            .traces
+            .memory_to_ask(&decoded, Ask::Stacks)
+            .await?;
+        let judging = crate::work::background(move || {
+            let _memory = memory;
+            Watch::undisturbed(|watch| judge(&decoded.trace, watch))
+        });
         let reports = judging.await.map_err(|_| StoreError::Interrupted)?;
         let (id, kept) = (run.clone(), reports.clone());
         let write = self.store.write(move |writer| {

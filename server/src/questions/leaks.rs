@@ -9,6 +9,7 @@ use trace::leaks::{self, LeakReport};
 use trace::stacks::StackIdx;
 use trace::steps::recording;
 use trace::trace::{DeviceTrace, Trace};
+use trace::watch::{Stopped, Watch};
 
 /// Blocks of a group whose forward operation is inferred: the most frequent one stands for all.
 const FORWARD_OF: usize = 32;
@@ -17,9 +18,12 @@ const FORWARD_OF: usize = 32;
 const MAX_GROUPS: usize = 1000;
 
 /// What is found about a device.
-pub fn report(trace: &Trace, device: &DeviceTrace) -> Leaks {
-    let found = leaks::find(device, &trace.stacks, &trace.quality);
-    named(trace, device, found)
+///
+/// # Errors
+/// [`Stopped`], when whoever looks on says so.
+pub fn report(trace: &Trace, device: &DeviceTrace, watch: Watch<'_>) -> Result<Leaks, Stopped> {
+    let found = leaks::find_watched(device, &trace.stacks, &trace.quality, watch)?;
+    Ok(named(trace, device, found))
 }
 
 /// What was found about a device, with its names.

@@ -1,6 +1,6 @@
 //! Benches, their rows, and the queue that the rows wait in.
 
-use super::rows::{corrupt, int, named, uint};
+use super::rows::{Slice, corrupt, int, named, uint};
 use super::{Reader, StoreError, StoreResult, Writer};
 use api::bench::{
     Bench, BenchProgress, BenchResult, BenchRow, BenchRowState, BenchStatus, BenchStep,
@@ -100,23 +100,24 @@ pub enum Stopped {
 
 impl Reader<'_> {
     /// Benches, newest first.
-    pub fn benches(&self) -> StoreResult<Vec<BenchSummary>> {
-        let mut found = self.bench_configs()?;
+    pub fn benches(&self, Slice { offset, limit }: Slice) -> StoreResult<Vec<BenchSummary>> {
         let sql = "SELECT b.id, b.created_ms, b.device, \
                    sum(r.state = 'queued') AS queued, sum(r.state = 'running') AS running, \
                    sum(r.state = 'done') AS done, sum(r.state = 'failed') AS failed, \
                    sum(r.state = 'cancelled') AS cancelled \
                    FROM benches b JOIN bench_rows r ON r.bench = b.id \
+                   WHERE b.id IN (SELECT id FROM benches ORDER BY created_ms DESC, id \
+                   LIMIT ?1 OFFSET ?2) \
                    GROUP BY b.id ORDER BY b.created_ms DESC, b.id";
         let mut statement = self.tx.prepare_cached(sql)?;
-        let mut rows = statement.query([])?;
+        let mut rows = statement.query([limit, offset])?;
         let mut benches = Vec::new();
         while let Some(row) = rows.next()? {
             let id: String = row.get("id")?;
             benches.push(BenchSummary {
                 created_ms: row.get("created_ms")?,
                 device: device_of(row)?,
-                configs: found.remove(&id).unwrap_or_default(),
+                configs: self.bench_configs(&id)?,
                 rows: RowCounts {
                     queued: row.get("queued")?,
                     running: row.get("running")?,
@@ -130,16 +131,12 @@ impl Reader<'_> {
         Ok(benches)
     }
 
-    fn bench_configs(&self) -> StoreResult<HashMap<String, Vec<String>>> {
-        let sql = "SELECT bench, config FROM bench_rows GROUP BY bench, config \
-                   ORDER BY bench, min(position)";
+    fn bench_configs(&self, bench: &str) -> StoreResult<Vec<String>> {
+        let sql = "SELECT config FROM bench_rows WHERE bench = ?1 GROUP BY config \
+                   ORDER BY min(position)";
         let mut statement = self.tx.prepare_cached(sql)?;
-        let mut rows = statement.query([])?;
-        let mut found: HashMap<String, Vec<String>> = HashMap::new();
-        while let Some(row) = rows.next()? {
-            found.entry(row.get(0)?).or_default().push(row.get(1)?);
-        }
-        Ok(found)
+        let configs = statement.query_map([bench], |row| row.get(0))?;
+        configs.map(|config| Ok(config?)).collect()
     }
 
     /// A bench with its rows. What others published or measured is not in the database.

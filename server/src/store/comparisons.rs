@@ -1,21 +1,27 @@
 //! Comparisons that were recorded.
 
-use super::rows::corrupt;
+use super::rows::{Slice, corrupt};
 use super::{Reader, StoreError, StoreResult, Writer};
 use api::compare::RecordedComparison;
 use api::ids::{ComparisonId, RunId};
 use rusqlite::{Row, params};
 
-/// Comparisons listed at most.
-const LISTED: u32 = 500;
-
 impl Reader<'_> {
     /// Recorded comparisons, newest first; of one pull request when it is named.
-    pub fn comparisons(&self, pr: Option<&str>) -> StoreResult<Vec<RecordedComparison>> {
+    pub fn comparisons(
+        &self,
+        pr: Option<&str>,
+        Slice { offset, limit }: Slice,
+    ) -> StoreResult<Vec<RecordedComparison>> {
         let sql = "SELECT id, name, pr, created_ms FROM comparisons \
-                   WHERE ?1 IS NULL OR pr = ?1 ORDER BY created_ms DESC, id LIMIT ?2";
+                   WHERE ?1 IS NULL OR pr = ?1 ORDER BY created_ms DESC, id \
+                   LIMIT ?2 OFFSET ?3";
         let mut statement = self.tx.prepare_cached(sql)?;
-        let rows = statement.query_map(params![pr, LISTED], |row| Ok(self.comparison_of(row)))?;
+        let rows =
+            statement.query_map(
+                params![pr, limit, offset],
+                |row| Ok(self.comparison_of(row)),
+            )?;
         rows.map(|row| row?).collect()
     }
 

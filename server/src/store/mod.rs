@@ -32,6 +32,7 @@ pub use blobs::{BlobCodec, BlobRow, Quarantined};
 pub use columns::PackedChunk;
 pub use error::{StoreError, StoreResult};
 pub use health::Looked;
+pub use rows::Slice;
 pub use runs::{NewRun, RunRef, RunRow, Which};
 pub use salvage::{Remembered, Salvaged};
 pub use sessions::SessionRow;

@@ -2,7 +2,7 @@
 
 use super::group::GroupWriter;
 use super::schema::{self, Opening};
-use super::{Inner, READERS, Reader, Store, StoreError, StoreResult, Which, health};
+use super::{Inner, READERS, Reader, Slice, Store, StoreError, StoreResult, Which, health};
 use crate::clock::{Steady, now_ms};
 use crate::identity::database_id;
 use rusqlite::{Connection, ErrorCode, MAIN_DB};
@@ -128,9 +128,9 @@ fn look(mut connection: Connection, path: &Path, opening: Opening) -> StoreResul
 
 /// Reads what every page needs: a value that nobody wrote is damage that SQLite cannot see.
 fn readable(reader: &Reader) -> StoreResult<()> {
-    reader.runs(Which::Live)?;
-    reader.runs(Which::Deleted)?;
-    reader.shares(None, 0)?;
+    reader.runs(Which::Live, Slice::ALL)?;
+    reader.runs(Which::Deleted, Slice::ALL)?;
+    reader.shares(None, Slice::ALL, 0)?;
     reader.unfinished_uploads()?;
     Ok(())
 }

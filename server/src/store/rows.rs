@@ -75,3 +75,20 @@ pub(super) fn corrupt(what: &'static str, value: &str) -> StoreError {
     let value = value.to_owned();
     StoreError::Corrupt { what, value }
 }
+
+/// Which rows of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Rows before them.
+    pub offset: u32,
+    /// How many.
+    pub limit: u32,
+}
+
+impl Slice {
+    /// All of them.
+    pub const ALL: Slice = Slice {
+        offset: 0,
+        limit: u32::MAX,
+    };
+}

@@ -4,7 +4,7 @@ use super::rows::{
     bytes, corrupt, event, int, series_of, source_name, source_of, step_source_name,
     step_source_of, uint,
 };
-use super::{Reader, StoreError, StoreResult, Writer};
+use super::{Reader, Slice, StoreError, StoreResult, Writer};
 use crate::facts::{DeviceFacts, OomFact, StepFacts};
 use api::ids::RunId;
 use api::leaks::{LeakSummary, Leaks};
@@ -90,14 +90,16 @@ pub struct RunRef {
 
 impl Reader<'_> {
     /// Runs, newest first.
-    pub fn runs(&self, which: Which) -> StoreResult<Vec<RunRow>> {
-        self.runs_where(
-            match which {
-                Which::Live => "deleted_ms IS NULL AND :id IS NULL",
-                Which::Deleted => "deleted_ms IS NOT NULL AND :id IS NULL",
-            },
-            None,
-        )
+    pub fn runs(&self, which: Which, Slice { offset, limit }: Slice) -> StoreResult<Vec<RunRow>> {
+        let deleted = match which {
+            Which::Live => "IS NULL",
+            Which::Deleted => "IS NOT NULL",
+        };
+        let listed = format!(
+            "SELECT id FROM runs WHERE deleted_ms {deleted} \
+             ORDER BY created_ms DESC, id LIMIT {limit} OFFSET {offset}"
+        );
+        self.runs_where(&format!("id IN ({listed}) AND :id IS NULL"), None)
     }
 
     /// One run, deleted or not.

@@ -1,6 +1,6 @@
 //! Links that were handed on. Of a secret, only its hash is here.
 
-use super::rows::{corrupt, named};
+use super::rows::{Slice, corrupt, named};
 use super::{Reader, StoreError, StoreResult, Writer};
 use crate::texts::Texts;
 use api::ids::{RunId, ShareId};
@@ -37,15 +37,20 @@ enum Wanted<'a> {
 
 impl Reader<'_> {
     /// Links, newest first; those that open a run, or all. `now_ms` decides which have expired.
-    pub fn shares(&self, run: Option<&RunId>, now_ms: i64) -> StoreResult<Vec<Share>> {
+    pub fn shares(
+        &self,
+        run: Option<&RunId>,
+        slice: Slice,
+        now_ms: i64,
+    ) -> StoreResult<Vec<Share>> {
         let wanted = run.map_or(Wanted::All, Wanted::OfRun);
-        let rows = self.share_rows(wanted, now_ms)?;
+        let rows = self.share_rows(wanted, slice, now_ms)?;
         Ok(rows.into_iter().map(|row| row.share).collect())
     }
 
     /// Every link, with the hash of its secret.
     pub(super) fn all_shares(&self) -> StoreResult<Vec<ShareRow>> {
-        self.share_rows(Wanted::All, 0)
+        self.share_rows(Wanted::All, Slice::ALL, 0)
     }
 
     /// A link by its short id.
@@ -53,16 +58,23 @@ impl Reader<'_> {
     /// # Errors
     /// [`StoreError::NotFound`].
     pub fn share(&self, id: &ShareId, now_ms: i64) -> StoreResult<ShareRow> {
-        let found = self.share_rows(Wanted::Id(id), now_ms)?.pop();
+        let found = self.share_rows(Wanted::Id(id), Slice::ALL, now_ms)?.pop();
         found.ok_or_else(|| no_share(id))
     }
 
     /// The link whose secret has this hash.
     pub fn share_by_hash(&self, hash: &str, now_ms: i64) -> StoreResult<Option<ShareRow>> {
-        Ok(self.share_rows(Wanted::Hash(hash), now_ms)?.pop())
+        Ok(self
+            .share_rows(Wanted::Hash(hash), Slice::ALL, now_ms)?
+            .pop())
     }
 
-    fn share_rows(&self, wanted: Wanted, now_ms: i64) -> StoreResult<Vec<ShareRow>> {
+    fn share_rows(
+        &self,
+        wanted: Wanted,
+        Slice { offset, limit }: Slice,
+        now_ms: i64,
+    ) -> StoreResult<Vec<ShareRow>> {
         let condition = match wanted {
             Wanted::Id(_) => "id = :key",
             Wanted::Hash(_) => "token_hash = :key",
@@ -81,10 +93,11 @@ impl Reader<'_> {
             "SELECT id, kind, token_hash, target, query, redaction, note, created_ms, created_by, \
              expires_ms, revoked_ms, revoked_by, last_opened_ms, names_key \
              FROM shares WHERE {condition} \
-             ORDER BY created_ms DESC, id"
+             ORDER BY created_ms DESC, id LIMIT :limit OFFSET :offset"
         );
         let mut statement = self.tx.prepare_cached(&sql)?;
-        let mut rows = statement.query(named_params! { ":key": key })?;
+        let named = named_params! { ":key": key, ":limit": limit, ":offset": offset };
+        let mut rows = statement.query(named)?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             found.push(self.share_of(row, now_ms)?);

@@ -147,10 +147,17 @@ fn small_bombs_fourth() {
     every_fourth(3);
 }
 
+/// Those that `ATTACKS` names (`ATTACKS=steps,pools ./check attacks`), or all of them.
+fn chosen() -> impl Iterator<Item = &'static Bomb> {
+    let names = std::env::var("ATTACKS").unwrap_or_default();
+    let is_chosen = move |name: &str| names.is_empty() || names.split(',').any(|n| n == name);
+    ALL.iter().filter(move |bomb| is_chosen(bomb.name))
+}
+
 #[test]
 #[ignore = "minutes: ./check attacks"]
 fn large_bombs() {
-    for bomb in ALL {
+    for bomb in chosen() {
         attack(bomb, bomb.large, Form::Zstd, Duration::from_secs(300));
     }
 }
@@ -158,7 +165,7 @@ fn large_bombs() {
 #[test]
 #[ignore = "minutes: ./check attacks"]
 fn plain_bombs() {
-    for bomb in ALL {
+    for bomb in chosen() {
         // As many repetitions as make some megabytes.
         attack(bomb, bomb.small, Form::Plain, Duration::from_secs(120));
     }
@@ -196,6 +203,60 @@ fn an_upload_that_takes_long_ends_when_it_is_cancelled() {
     assert_eq!(cancelled.status, 204, "{}", cancelled.text());
     assert_eq!(answer.json()["code"], "cancelled", "{}", answer.text());
     assert!(took < Duration::from_millis(200), "{took:?}");
+}
+
+/// Where the time goes behind the reader: looking for loops, judging, drawing, writing rows.
+#[test]
+#[ignore = "minutes: ./check attacks"]
+fn an_upload_ends_when_it_is_cancelled_whatever_is_done_with_it() {
+    let victim = Victim::start(1024);
+    for (name, n) in [
+        ("a loop of many lines", 250_000),
+        ("functions called once", 300_000),
+        ("places within steps", 12_000),
+        ("distinct events", 800_000),
+    ] {
+        let bomb = ALL.iter().find(|bomb| bomb.name == name);
+        let file = packed(bomb.expect("it is listed"), n);
+        for phase in ["replaying", "storing"] {
+            let took = cancelled_while(&victim, &file, phase);
+            let what = format!("{name}, {phase}: {took:?}");
+            eprintln!("{what}");
+            assert!(
+                took.is_none_or(|took| took < Duration::from_millis(200)),
+                "{what}"
+            );
+        }
+    }
+}
+
+/// How long it takes to cancel an upload in one of its phases; `None` when that was over too soon.
+fn cancelled_while(victim: &Victim, file: &[u8], phase: &str) -> Option<Duration> {
+    let announced = victim.post("/api/uploads", r#"{"name":"long.pickle"}"#);
+    let id = announced.json()["upload"].as_str()?.to_owned();
+    let path = format!("/api/uploads/{id}");
+    let sending = victim.begin_put(&path, file);
+    let began = Instant::now();
+    loop {
+        let now = victim.get(&path).json();
+        match now["phase"].as_str() {
+            Some(now) if now == phase => break,
+            Some(_) => {}
+            None => return None,
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{phase}: {now}");
+    }
+    let told = Instant::now();
+    let cancelled = victim.delete(&path);
+    let answer = victim.read_answer(sending);
+    let took = told.elapsed();
+    // It was just about to become a run.
+    if answer.status == 201 {
+        return None;
+    }
+    assert_eq!(cancelled.status, 204, "{}", cancelled.text());
+    assert_eq!(answer.json()["code"], "cancelled", "{}", answer.text());
+    Some(took)
 }
 
 /// A window of 128 MiB is memory as well.

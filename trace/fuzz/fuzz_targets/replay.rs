@@ -1,9 +1,12 @@
-//! Whatever can be read can be replayed, stored and read back: without a panic, and the same.
+//! Whatever can be read can be replayed, judged, stored and read back: without a panic, and the
+//! same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use trace::categories::Categories;
 use trace::leaks;
 use trace::reader::{Limits, read};
+use trace::steps::{levels, recording};
 use trace::stored::{decode, encode};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -12,6 +15,11 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let trace = trace::replay::run(snapshot);
     leaks::of_trace(&trace);
+    for device in &trace.devices {
+        Categories::of(device, &trace.stacks);
+        levels::of_device(device, &trace.stacks);
+        recording::of_device(device, &trace.stacks);
+    }
     let mut chunks = Vec::new();
     encode(&trace, &mut |chunk| chunks.push(chunk));
     let back = decode(chunks).expect("what was stored is read");

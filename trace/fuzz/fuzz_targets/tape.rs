@@ -5,6 +5,7 @@ use engine::tape::{TapeVersion, replay};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
+    let versions: Vec<TapeVersion> = TapeVersion::candidates().collect();
     // Whether it agrees is not asked: only that it ends.
-    let _ = replay(bytes, TapeVersion::RECORDED[bytes.len() % TapeVersion::RECORDED.len()]);
+    let _ = replay(bytes, versions[bytes.len() % versions.len()]);
 });

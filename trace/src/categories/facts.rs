@@ -1,5 +1,6 @@
 //! What a stack says of the blocks that are made, or given back, there.
 
+use crate::footprint::of_vec;
 use crate::phases::{Role, Roles};
 use crate::site;
 use crate::stacks::{Frame, StackIdx, Stacks, fx_hash};
@@ -42,6 +43,11 @@ impl Facts {
         Facts {
             of_stack: of_stack.collect(),
         }
+    }
+
+    /// Bytes behind them.
+    pub fn heap_bytes(&self) -> usize {
+        of_vec(&self.of_stack)
     }
 
     pub fn len(&self) -> usize {

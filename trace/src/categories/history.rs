@@ -2,6 +2,7 @@
 //! the recording ends.
 
 use super::Category;
+use crate::footprint::of_map;
 use crate::stacks::FxHashMap;
 use crate::units::Bytes;
 
@@ -27,6 +28,11 @@ struct Fate {
 }
 
 impl History {
+    /// Bytes behind it.
+    pub fn heap_bytes(&self) -> usize {
+        of_map(&self.fates) + of_map(&self.any) + of_map(&self.stays)
+    }
+
     pub fn note(&mut self, place: Place, nth: Nth, category: Category, pass: u32) {
         let fate = Fate { category, pass };
         self.fates.insert((place, nth), fate);

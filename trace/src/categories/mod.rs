@@ -27,6 +27,7 @@ mod tests;
 use crate::stacks::Stacks;
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
+use crate::watch::Watch;
 use serde::{Deserialize, Serialize};
 
 /// What a block is for.
@@ -141,9 +142,15 @@ pub struct Categories {
 
 impl Categories {
     /// Applies the rules: a few passes over the blocks, one over events and stacks.
+    ///
+    /// Where that takes more memory than [`memory_needed`], all of them are unknown.
     pub fn of(device: &DeviceTrace, stacks: &Stacks) -> Categories {
+        let most = memory_needed(device, stacks);
+        let go_on = |bytes| bytes <= most;
+        let found = rules::apply(device, stacks, Watch::new(&go_on));
+        let unknown = |_| vec![Category::Unknown; device.blocks.len()];
         Categories {
-            of_block: rules::apply(device, stacks),
+            of_block: found.unwrap_or_else(unknown),
         }
     }
 
@@ -161,6 +168,18 @@ impl Categories {
         }
         shares
     }
+}
+
+/// Bytes of memory that finding the categories of a device takes at most: several times what it
+/// takes for any recording at hand.
+pub fn memory_needed(device: &DeviceTrace, stacks: &Stacks) -> usize {
+    const PER_BLOCK: usize = 24;
+    const PER_EVENT: usize = 2;
+    const PER_NAME: usize = 192;
+    const ANY: usize = 8 << 20;
+    let names = stacks.len() + stacks.n_frames() + device.blocks.kinds.len();
+    let events = device.events.len() as usize;
+    ANY + device.blocks.len() * PER_BLOCK + events * PER_EVENT + names * PER_NAME
 }
 
 /// The blocks that are allocated at an event; `None`: before the first event.

@@ -5,10 +5,12 @@ use super::history::{History, Nth, Place};
 use super::sizes::Sizes;
 use super::survey::Survey;
 use super::{Category, caches};
+use crate::footprint::{of_map, of_vec};
 use crate::phases::{Phase, Phases, Role, Roles};
 use crate::stacks::{FxHashMap, StackIdx, Stacks};
 use crate::trace::{Action, BlockIdx, BlockKind, DeviceTrace};
 use crate::units::Bytes;
+use crate::watch::{Stopped, Watch};
 
 /// Sizes of the workspaces that cuBLAS and cuBLASLt keep for good.
 const WORKSPACES: [Bytes; 3] = [Bytes(8_519_680), Bytes(33_554_432), Bytes(1_048_576)];
@@ -16,11 +18,21 @@ const WORKSPACES: [Bytes; 3] = [Bytes(8_519_680), Bytes(33_554_432), Bytes(1_048
 const REMEMBERED: usize = 3;
 
 /// The category of every block.
-pub(super) fn apply(device: &DeviceTrace, stacks: &Stacks) -> Vec<Category> {
+///
+/// # Errors
+/// [`Stopped`].
+pub(super) fn apply(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    watch: Watch<'_>,
+) -> Result<Vec<Category>, Stopped> {
     let roles = Roles::of(stacks);
     let facts = Facts::of(stacks, &roles);
-    let phases = Phases::with_roles(device, stacks, &roles);
-    let survey = Survey::of(device, &roles, &facts, &phases);
+    let watch = watch.beside(stacks.len() + facts.heap_bytes());
+    watch.look(stacks.n_frames())?;
+    let phases = Phases::watched(device, stacks, &roles, watch)?;
+    let survey = Survey::of(device, &roles, &facts, &phases, watch)?;
+    let watch = watch.beside(survey.heap_bytes());
     let growing = caches::growing(device, &roles, &facts);
     let mut rules = Rules {
         device,
@@ -32,7 +44,7 @@ pub(super) fn apply(device: &DeviceTrace, stacks: &Stacks) -> Vec<Category> {
         growing: &growing,
         history: History::default(),
     };
-    rules.all()
+    rules.all(watch)
 }
 
 /// One block and what became of it.
@@ -94,14 +106,20 @@ struct Rules<'a> {
 }
 
 impl<'a> Rules<'a> {
-    fn all(&mut self) -> Vec<Category> {
+    fn all(&mut self, watch: Watch<'_>) -> Result<Vec<Category>, Stopped> {
         let blocks = &self.device.blocks;
         let remembered = self.remembered();
+        watch.look(blocks.len())?;
         let mut categories = Vec::with_capacity(blocks.len());
         let mut open: Vec<Open> = Vec::new();
         let mut nth = Ordinals::default();
         let mut span = 0;
         for block in (0..blocks.len() as u32).map(BlockIdx) {
+            watch.at_row(block.index(), || {
+                let tables = self.history.heap_bytes() + of_map(&nth.counts);
+                // What is full moves: it is there twice then.
+                of_vec(&categories) + 3 * tables + 2 * of_vec(&open)
+            })?;
             if let Some(recorded) = self.recorded(block) {
                 categories.push(recorded);
                 continue;
@@ -146,7 +164,7 @@ impl<'a> Rules<'a> {
             let category = &mut categories[open.block.index()];
             *category = self.recall(&open).unwrap_or(*category);
         }
-        categories
+        Ok(categories)
     }
 
     /// What a block that is still there is, by what became of its like.

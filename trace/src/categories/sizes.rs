@@ -1,6 +1,7 @@
 //! How many blocks of each size there are: a parameter, its gradient and its optimizer state are
 //! equally large.
 
+use crate::footprint::of_map;
 use crate::stacks::FxHashMap;
 use crate::units::Bytes;
 
@@ -11,6 +12,11 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
+    /// Bytes behind it.
+    pub fn heap_bytes(&self) -> usize {
+        of_map(&self.counts)
+    }
+
     pub fn add(&mut self, requested: Bytes) {
         *self.counts.entry(requested).or_default() += 1;
     }

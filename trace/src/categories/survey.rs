@@ -2,10 +2,12 @@
 
 use super::facts::Facts;
 use super::sizes::Sizes;
+use crate::footprint::{of_map, of_vec};
 use crate::phases::{Phase, Phases, Role, Roles};
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::tally::Tally;
 use crate::trace::{BlockIdx, DeviceTrace, Origin};
+use crate::watch::{Stopped, Watch};
 use std::collections::HashSet;
 
 /// Share of a forward pass's blocks that stay, from which on they wait for a backward pass: a model
@@ -43,6 +45,10 @@ pub(super) struct Survey {
     pub first_forward: Option<u32>,
     /// Events at which the program allocates outside of any module.
     pub program: Vec<u32>,
+    /// Backward passes.
+    passes: u32,
+    /// Whether nearly all gradients have as many blocks of their size from before that stay.
+    bare: bool,
     /// Whether there is a backward pass.
     pub learns: bool,
     /// Whether forward passes without a backward pass keep much of what they make.
@@ -50,7 +56,14 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    pub fn of(device: &DeviceTrace, roles: &Roles, facts: &Facts, phases: &Phases) -> Survey {
+    pub fn of(
+        device: &DeviceTrace,
+        roles: &Roles,
+        facts: &Facts,
+        phases: &Phases,
+        watch: Watch<'_>,
+    ) -> Result<Survey, Stopped> {
+        watch.look(phases.heap_bytes() + phases.spans().len() * size_of::<Part>())?;
         let spans = parts(phases);
         let forward = spans.iter().find(|s| s.phase == Phase::Forward);
         let mut survey = Survey {
@@ -65,11 +78,30 @@ impl Survey {
             copies: HashSet::new(),
             program: Vec::new(),
             keeps: false,
+            passes: 0,
+            bare: false,
         };
-        let candidates = survey.blocks(device, roles, facts);
+        let backward = survey.spans.iter().filter(|s| s.phase == Phase::Backward);
+        survey.passes = backward.count() as u32;
+        let watch = watch.beside(phases.heap_bytes());
+        let candidates = survey.blocks(device, roles, facts, watch)?;
+        survey.bare = survey.gradients.equal_in(&survey.before);
         survey.find_buffer_line(device, roles, facts);
         survey.find_copies(candidates);
-        survey
+        Ok(survey)
+    }
+
+    /// Bytes behind it.
+    pub fn heap_bytes(&self) -> usize {
+        let sizes = [
+            &self.gradients,
+            &self.parameters,
+            &self.of_modules,
+            &self.before,
+        ];
+        let sizes: usize = sizes.into_iter().map(Sizes::heap_bytes).sum();
+        // The gradients that no parameter was found for yet are a copy.
+        of_vec(&self.spans) + of_vec(&self.program) + sizes + self.gradients.heap_bytes()
     }
 
     /// One pass over the blocks. Gives, by stack, the sizes of what the program made before the
@@ -79,13 +111,20 @@ impl Survey {
         device: &DeviceTrace,
         roles: &Roles,
         facts: &Facts,
-    ) -> FxHashMap<StackIdx, Sizes> {
+        watch: Watch<'_>,
+    ) -> Result<FxHashMap<StackIdx, Sizes>, Stopped> {
         let blocks = &device.blocks;
         let n_events = device.events.len();
         let mut candidates: FxHashMap<StackIdx, Sizes> = FxHashMap::default();
         let mut left = Sizes::default();
         let (mut span, mut made, mut kept) = (0, Tally::default(), Tally::default());
+        // Entries of the sizes of candidates, each a table of its own at worst.
+        let mut n_candidates = 0;
         for block in (0..blocks.len() as u32).map(BlockIdx) {
+            watch.at_row(block.index(), || {
+                let tables = left.heap_bytes() + of_map(&candidates) + n_candidates * 96;
+                3 * self.heap_bytes() + 3 * tables
+            })?;
             let (kind, freed) = (blocks.kind(block), blocks.free_requested[block.index()]);
             let (stack, requested) = (kind.alloc_stack, kind.requested);
             let (role, fact) = (roles.get(stack), facts.get(stack));
@@ -122,6 +161,7 @@ impl Survey {
                     self.of_modules.add(requested);
                 }
                 Phase::Setup | Phase::Other if early && freed >= n_events => {
+                    n_candidates += 1;
                     candidates.entry(stack).or_default().add(requested);
                     self.parameters.add(requested);
                 }
@@ -132,7 +172,7 @@ impl Survey {
         self.gradients.retain_in(&self.parameters);
         let much = |kept: u64, made: u64| kept as f64 >= KEPT * made.max(1) as f64;
         self.keeps = much(kept.count, made.count) || much(kept.bytes.0, made.bytes.0);
-        candidates
+        Ok(candidates)
     }
 
     /// `Module._apply` goes through parameters first, so the last of its lines is that of buffers.
@@ -164,16 +204,19 @@ impl Survey {
 
     /// Backward passes that end between the end of one and an event.
     pub fn passes_between(&self, backward: usize, event: u32) -> usize {
-        let later = self.spans[backward + 1..].iter();
-        let ended = later.take_while(|s| s.end <= event);
-        ended.filter(|s| s.phase == Phase::Backward).count()
+        let ended = self.spans.partition_point(|s| s.end <= event);
+        let before = |at: usize| match self.spans.get(at) {
+            Some(part) => part.pass,
+            None => self.passes,
+        };
+        before(ended.max(backward + 1)) as usize - before(backward + 1) as usize
     }
 
     /// Whether there was exactly one lasting block from before for each gradient of a size, and
     /// that holds for nearly all gradients: there is no optimizer state.
     pub fn is_bare(&self, requested: crate::units::Bytes) -> bool {
         let count = self.gradients.count(requested);
-        count > 0 && self.before.count(requested) == count && self.gradients.equal_in(&self.before)
+        count > 0 && self.before.count(requested) == count && self.bare
     }
 }
 

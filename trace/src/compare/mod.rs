@@ -122,7 +122,7 @@ pub struct Side {
 
 /// Whether a run leaks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ComparedLeaks))]
 pub struct Leaks {
     /// The answer.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]

@@ -9,6 +9,7 @@ use crate::stacks::{FrameIdx, StackIdx};
 use crate::steps;
 use crate::testing::{TraceBuilder, block_of};
 use crate::trace::{Annotation, BlockIdx, QualityNote, Trace};
+use crate::watch::Watch;
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -135,7 +136,7 @@ impl Program {
             });
         }
         let stacks = trace.stacks.clone();
-        steps::find(&mut trace.devices[0], &stacks, 1);
+        steps::find(&mut trace.devices[0], &stacks, 1, Watch::nobody()).unwrap();
         trace
     }
 

@@ -16,6 +16,7 @@
 
 use crate::site::{is_framework, is_in_optimizer, is_module_call, is_python};
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx, fx_hash};
+use crate::watch::{Stopped, Watch};
 use std::hash::Hash;
 
 /// Of a function, "most of it" is kept from this share on.
@@ -57,13 +58,21 @@ pub struct Culprits<'a> {
 
 impl<'a> Culprits<'a> {
     /// From what each stack made and kept.
-    pub fn new(stacks: &'a Stacks, amounts: &FxHashMap<StackIdx, Amount>) -> Culprits<'a> {
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn new(
+        stacks: &'a Stacks,
+        amounts: &FxHashMap<StackIdx, Amount>,
+        watch: Watch<'_>,
+    ) -> Result<Culprits<'a>, Stopped> {
         let mut culprits = Culprits {
             stacks,
             inner: FxHashMap::default(),
             outer: FxHashMap::default(),
         };
-        for (&stack, &amount) in amounts {
+        for (at, (&stack, &amount)) in amounts.iter().enumerate() {
+            watch.at_row(at, || 0)?;
             let functions = culprits.functions(stack);
             if is_in_optimizer(stacks, stack) && amount.kept == 0 {
                 // Scratch space of the update says nothing about who keeps a graph.
@@ -77,7 +86,7 @@ impl<'a> Culprits<'a> {
                 culprits.outer.entry(hash).or_default().add(amount);
             }
         }
-        culprits
+        Ok(culprits)
     }
 
     /// The frame to name for a stack of a site that leaks; `None` without Python frames.

@@ -9,12 +9,16 @@ use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::trace::{BlockIdx, BlockKind};
 use crate::units::{Bytes, EventIdx};
+use crate::watch::Stopped;
 
 impl View<'_> {
     /// Makes the groups of sites that grow.
-    pub(super) fn groups(&self, grown: &[(usize, Growth)]) -> Vec<LeakGroup> {
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub(super) fn groups(&self, grown: &[(usize, Growth)]) -> Result<Vec<LeakGroup>, Stopped> {
         if grown.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let last_end = *self.ends.as_slice().last().expect("sites grow over ends");
         let first_end = self.ends.as_slice()[0];
@@ -24,13 +28,14 @@ impl View<'_> {
             slot[*site] = Some(Slot { at, counts });
         }
         let all = Span::new(EventIdx(0), EventIdx(last_end));
-        let tally = self.tally(all, first_end, last_end, &slot, grown.len());
-        let culprits = Culprits::new(self.stacks, &tally.amounts);
+        let tally = self.tally(all, first_end, last_end, &slot, grown.len())?;
+        let culprits = Culprits::new(self.stacks, &tally.amounts, self.watch)?;
         let groups = grown.iter().zip(tally.evidence);
         let groups = groups.map(|((site, growth), evidence)| {
             let kept = self.survey.kept[*site].as_deref();
             let kept = kept.expect("a site that grows keeps something");
-            self.group(*site, growth, kept, evidence, &culprits)
+            self.watch.look(0)?;
+            Ok(self.group(*site, growth, kept, evidence, &culprits))
         });
         groups.collect()
     }
@@ -44,12 +49,13 @@ impl View<'_> {
         alive_at: u32,
         slot: &[Option<Slot>],
         n_slots: usize,
-    ) -> Tally {
+    ) -> Result<Tally, Stopped> {
         let blocks = &self.device.blocks;
         let mut by_kind: Vec<Amount> = vec![Amount::default(); blocks.kinds.len()];
         let mut evidence = vec![Vec::new(); n_slots];
         for index in blocks.allocated_in(events) {
             let at = index as usize;
+            self.watch.at_row(at, || 0)?;
             let kind = blocks.kind[at].index();
             let size = blocks.kinds[kind].size.0;
             let steady = blocks.alloc[at] >= steady_from;
@@ -67,7 +73,7 @@ impl View<'_> {
             total.made += amount.made;
             total.kept += amount.kept;
         }
-        Tally { amounts, evidence }
+        Ok(Tally { amounts, evidence })
     }
 
     fn group(

@@ -67,10 +67,12 @@ use crate::span::Span;
 use crate::stacks::{Frame, StackIdx, Stacks, StrIdx};
 use crate::trace::{Action, BlockIdx, DeviceTrace, QualityNote, Series, Trace};
 use crate::units::{Bytes, EventIdx};
+use crate::watch::{Stopped, Watch};
 use excuse::{Excuse, Excuses};
 use judge::Finding;
 use reason::Teller;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use survivors::{Ends, Survey};
 
 /// Version of the method: answers of another one are looked for again.
@@ -199,6 +201,19 @@ pub fn worst(reports: &[LeakReport]) -> Option<usize> {
 
 /// Looks for leaks on one device. A pass over its blocks; needs its steps.
 pub fn find(device: &DeviceTrace, stacks: &Stacks, quality: &[QualityNote]) -> LeakReport {
+    Watch::undisturbed(|watch| find_watched(device, stacks, quality, watch))
+}
+
+/// The same, under somebody's eyes.
+///
+/// # Errors
+/// [`Stopped`], when whoever looks on says so.
+pub fn find_watched(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    quality: &[QualityNote],
+    watch: Watch<'_>,
+) -> Result<LeakReport, Stopped> {
     let steps = whole_steps(device);
     let ends = Ends::new(steps.iter().map(|s| s.events.end().0).collect());
     let level = |end: &u32| {
@@ -213,12 +228,14 @@ pub fn find(device: &DeviceTrace, stacks: &Stacks, quality: &[QualityNote]) -> L
         growth: Growth::of(&levels),
     };
     if ends.len() < MIN_STEPS {
-        return teller.too_few();
+        return Ok(teller.too_few());
     }
     let sites = Sites::new(&device.blocks, stacks);
-    let survey = Survey::new(&device.blocks, &sites, &ends, 0);
+    watch.look(0)?;
+    let survey = Survey::new(&device.blocks, &sites, &ends, 0, watch)?;
     let roles = Roles::of(stacks);
     let view = View {
+        watch,
         device,
         stacks,
         roles: &roles,
@@ -226,33 +243,33 @@ pub fn find(device: &DeviceTrace, stacks: &Stacks, quality: &[QualityNote]) -> L
         ends: &ends,
         survey: &survey,
     };
-    let found = Found::of(&view);
-    let mut groups = view.groups(&found.grown);
+    let found = Found::of(&view)?;
+    let mut groups = view.groups(&found.grown)?;
     if found.at_once < MIN_BYTES.0 as f64 {
         groups.clear();
     }
-    groups.extend(within::find(&view, &steps));
+    groups.extend(within::find(&view, &steps)?);
     if groups.is_empty() && found.unsure.is_empty() && found.excused.is_empty() {
-        groups.extend(of_any_size(&view));
+        groups.extend(of_any_size(&view)?);
     }
     if !groups.is_empty() {
         let others = others(&view, &groups);
-        return teller.leak(groups, others);
+        return Ok(teller.leak(groups, others));
     }
     let doubtful: f64 = found.unsure.iter().map(|(_, g)| g.bytes_per_growth).sum();
     if let Some((_, growth)) = found.unsure.first()
         && doubtful >= MIN_BYTES.0 as f64
     {
-        return teller.unsure(growth, doubtful);
+        return Ok(teller.unsure(growth, doubtful));
     }
     if survey.left_out > 0 {
-        return teller.too_many(survey.left_out);
+        return Ok(teller.too_many(survey.left_out));
     }
     let excused: f64 = found.excused.iter().map(|(_, g)| g.bytes_per_period).sum();
-    match found.excused.first() {
+    Ok(match found.excused.first() {
         Some((why, _)) if excused >= MIN_BYTES.0 as f64 => teller.excused(*why, excused),
         _ => teller.clean(found.at_once),
-    }
+    })
 }
 
 /// What is said of the sites.
@@ -267,10 +284,10 @@ struct Found {
 }
 
 impl Found {
-    fn of(view: &View<'_>) -> Found {
+    fn of(view: &View<'_>) -> Result<Found, Stopped> {
         let mut found = Found::default();
         let excuses = Excuses::new(view);
-        for (site, finding) in findings(view.survey) {
+        for (site, finding) in findings(view.survey, view.watch)? {
             match finding {
                 Finding::Grows(growth) => match excuses.of(site, &growth) {
                     Some(excuse) => found.excused.push((excuse, growth)),
@@ -281,15 +298,20 @@ impl Found {
             }
         }
         found.at_once = found.grown.iter().map(|(_, g)| g.bytes_per_growth).sum();
-        found
+        Ok(found)
     }
 }
 
 /// How many sites outside of the groups grow too, each by less than has a rhythm.
 fn others(view: &View<'_>, groups: &[LeakGroup]) -> usize {
     let from = settled(view.ends.len());
+    let known: HashSet<SiteKey> = groups.iter().map(|g| g.site).collect();
+    let is_any_size = |key: &SiteKey| matches!(key, SiteKey::Size(_));
+    let covered = |key: &SiteKey| {
+        known.contains(key) || (is_any_size(key) && known.contains(&SiteKey::ANY_SIZE))
+    };
     let sites = view.sites.keys.iter().zip(&view.survey.kept);
-    let outside = sites.filter(|(key, _)| !groups.iter().any(|g| g.site.covers(**key)));
+    let outside = sites.filter(|(key, _)| !covered(key));
     outside
         .filter_map(|(_, kept)| Line::fit(&kept.as_ref()?.live[from..]))
         .filter(|line| line.slope >= 1.0)
@@ -298,13 +320,13 @@ fn others(view: &View<'_>, groups: &[LeakGroup]) -> usize {
 
 /// Allocations without a stack are told apart by their size. Where sizes differ from step to step
 /// each looks like an accident: so, when nothing else grows, all of them are judged together.
-fn of_any_size(view: &View<'_>) -> Vec<LeakGroup> {
+fn of_any_size(view: &View<'_>) -> Result<Vec<LeakGroup>, Stopped> {
     let Some(sites) = view.sites.stackless() else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
-    let survey = Survey::new(&view.device.blocks, &sites, view.ends, 0);
+    let survey = Survey::new(&view.device.blocks, &sites, view.ends, 0, view.watch)?;
     let Some(kept) = survey.kept[0].as_deref() else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
     match judge::judge(kept, &survey) {
         // Slower rhythms may come from any of the many sites that this is made of.
@@ -319,12 +341,13 @@ fn of_any_size(view: &View<'_>) -> Vec<LeakGroup> {
             };
             view.groups(&[(0, growth)])
         }
-        _ => Vec::new(),
+        _ => Ok(Vec::new()),
     }
 }
 
 /// What the analysis looks at.
 pub(crate) struct View<'a> {
+    watch: Watch<'a>,
     device: &'a DeviceTrace,
     stacks: &'a Stacks,
     roles: &'a Roles,
@@ -357,13 +380,19 @@ fn len(events: Span<EventIdx>) -> u32 {
     events.end().0 - events.start().0
 }
 
-fn findings(survey: &Survey) -> Vec<(usize, Finding)> {
-    let kept = survey.kept.iter().enumerate();
-    kept.filter_map(|(site, kept)| {
-        let finding = judge::judge(kept.as_deref()?, survey);
-        (finding != Finding::Bounded).then_some((site, finding))
-    })
-    .collect()
+fn findings(survey: &Survey, watch: Watch<'_>) -> Result<Vec<(usize, Finding)>, Stopped> {
+    let mut found = Vec::new();
+    for (site, kept) in survey.kept.iter().enumerate() {
+        let Some(kept) = kept.as_deref() else {
+            continue;
+        };
+        watch.look(0)?;
+        let finding = judge::judge(kept, survey);
+        if finding != Finding::Bounded {
+            found.push((site, finding));
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use crate::site::Sites;
 use crate::stacks::FxHashMap;
 use crate::trace::{BlockIdx, Blocks};
 use crate::units::Bytes;
+use crate::watch::{Stopped, Watch};
 
 /// The ends of periods (steps, or parts of one): `ends[i]` is the first event after period `i`.
 /// A block is alive at end `i` when it was allocated before that event and not given back before
@@ -75,7 +76,16 @@ pub const MAX_CELLS: usize = 1 << 22;
 
 impl Survey {
     /// Surveys the blocks that are allocated in the periods from event `from` on.
-    pub fn new(blocks: &Blocks, sites: &Sites, ends: &Ends, from: u32) -> Survey {
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn new(
+        blocks: &Blocks,
+        sites: &Sites,
+        ends: &Ends,
+        from: u32,
+        watch: Watch<'_>,
+    ) -> Result<Survey, Stopped> {
         let n = ends.len();
         let mut survey = Survey {
             kept: vec![None; sites.keys.len()],
@@ -85,13 +95,15 @@ impl Survey {
         };
         let mut room = MAX_CELLS / n.max(1);
         let Some(&last_end) = ends.as_slice().last() else {
-            return survey;
+            return Ok(survey);
         };
         let first = blocks.n_preexisting as usize;
         survey.preexisting(blocks, ends);
         let mut index = first + blocks.alloc[first..].partition_point(|&event| event < from);
         for (period, &end) in ends.as_slice().iter().enumerate() {
+            watch.at_row(period, || 0)?;
             while index < blocks.len() && blocks.alloc[index] < end {
+                watch.at_row(index, || 0)?;
                 let kind = blocks.kind[index].index();
                 survey.churn[period] += blocks.kinds[kind].size.0;
                 let freed = blocks.free_requested[index];
@@ -119,9 +131,10 @@ impl Survey {
             }
         }
         for kept in survey.kept.iter_mut().flatten() {
+            watch.look(0)?;
             kept.sum_up();
         }
-        survey
+        Ok(survey)
     }
 
     fn preexisting(&mut self, blocks: &Blocks, ends: &Ends) {

@@ -4,6 +4,7 @@ use super::*;
 use crate::steps;
 use crate::testing::{TraceBuilder, block_of};
 use crate::trace::{Annotation, BlockKind};
+use crate::watch::Watch;
 use proptest::prelude::*;
 
 /// A program that runs step by step.
@@ -98,7 +99,7 @@ impl Program {
         device
             .annotations
             .sort_by_key(|a| (a.events.start(), a.depth));
-        steps::find(device, &trace.stacks, 1);
+        steps::find(device, &trace.stacks, 1, Watch::nobody()).unwrap();
         trace
     }
 

@@ -21,11 +21,12 @@ use super::judge::{self, Finding};
 use super::survivors::{Ends, Survey};
 use super::{LeakGroup, MIN_BYTES, Pattern, View};
 use crate::span::Span;
-use crate::stacks::{FxHashMap, StackIdx, StrIdx};
+use crate::stacks::{FxHashMap, StackIdx, StrIdx, fx_hash};
 use crate::steps::family_name;
 use crate::steps::levels::micro_batches;
 use crate::trace::{Annotation, Series, Step};
 use crate::units::EventIdx;
+use crate::watch::Stopped;
 
 /// Parts of a step that it takes: the first differs, three must grow.
 const MIN_PARTS: usize = 4;
@@ -52,20 +53,36 @@ struct Parts {
 }
 
 /// Groups that accumulate within steps.
-pub fn find(view: &View<'_>, steps: &[&Step]) -> Vec<LeakGroup> {
+///
+/// # Errors
+/// [`Stopped`].
+pub fn find(view: &View<'_>, steps: &[&Step]) -> Result<Vec<LeakGroup>, Stopped> {
     let candidates = scopes(view, steps).into_iter();
     let candidates = candidates.chain(between_optimizer_steps(view, steps));
-    let mut groups = candidates.map(|parts| of_parts(view, &parts));
-    if let Some(found) = groups.find(|groups| !groups.is_empty()) {
-        return found;
+    let found = first_found(view, candidates)?;
+    if !found.is_empty() {
+        return Ok(found);
     }
     // The dearest question last: the loops are read from all stacks.
-    let mut groups = loops(view, steps).map(|parts| of_parts(view, &parts));
-    groups.find(|groups| !groups.is_empty()).unwrap_or_default()
+    first_found(view, loops(view, steps)?)
+}
+
+/// The groups of the first parts that have any.
+fn first_found(
+    view: &View<'_>,
+    candidates: impl Iterator<Item = Parts>,
+) -> Result<Vec<LeakGroup>, Stopped> {
+    for parts in candidates {
+        let found = of_parts(view, &parts)?;
+        if !found.is_empty() {
+            return Ok(found);
+        }
+    }
+    Ok(Vec::new())
 }
 
 /// The loops inside the steps that hold all of the backward passes, fewest iterations first.
-fn loops(view: &View<'_>, steps: &[&Step]) -> impl Iterator<Item = Parts> {
+fn loops(view: &View<'_>, steps: &[&Step]) -> Result<impl Iterator<Item = Parts>, Stopped> {
     let skip = steps.len().saturating_sub(MAX_STEPS);
     let whole = move |parts: &[Span<EventIdx>], index: usize, step: &Step| {
         let inside = |part: &&Span<EventIdx>| step.events.contains(part.start());
@@ -77,21 +94,23 @@ fn loops(view: &View<'_>, steps: &[&Step]) -> impl Iterator<Item = Parts> {
             parts: parts.iter().filter(inside).map(clipped).collect(),
         }
     };
-    let found = micro_batches(view.device, view.stacks, steps.len()).into_iter();
-    found.filter_map(move |parts| {
+    let found = micro_batches(view.device, view.stacks, steps.len(), view.watch)?;
+    Ok(found.into_iter().filter_map(move |parts| {
         let last = steps.iter().enumerate().skip(skip);
         let wholes: Vec<Whole> = last.map(|(i, step)| whole(&parts, i, step)).collect();
         wholes
             .iter()
             .all(is_work)
             .then_some(Parts { name: None, wholes })
-    })
+    }))
 }
 
 /// Families of scopes that make up the last steps, fewest scopes first.
 fn scopes(view: &View<'_>, steps: &[&Step]) -> Vec<Parts> {
     let skip = steps.len().saturating_sub(MAX_STEPS);
-    let mut families: FxHashMap<String, Parts> = FxHashMap::default();
+    // By the hash of their name. Very many scopes may share one of some kilobytes, or each have one.
+    let mut families: FxHashMap<u64, Parts> = FxHashMap::default();
+    let mut names: FxHashMap<StrIdx, u64> = FxHashMap::default();
     for (index, step) in steps.iter().enumerate().skip(skip) {
         let annotations = &view.device.annotations;
         let from = annotations.partition_point(|a| a.events.start() < step.events.start());
@@ -100,8 +119,9 @@ fn scopes(view: &View<'_>, steps: &[&Step]) -> Vec<Parts> {
             .take_while(|a| a.events.start() < step.events.end())
             .filter(|a| a.events.end() <= step.events.end() && a.events != step.events);
         for scope in inside {
-            let name = family_name(view.stacks.str(scope.name));
-            let family = families.entry(name).or_insert_with(|| Parts {
+            let name = names.entry(scope.name);
+            let name = name.or_insert_with(|| fx_hash(&family_name(view.stacks.str(scope.name))));
+            let family = families.entry(*name).or_insert_with(|| Parts {
                 name: Some(scope.name),
                 wholes: Vec::new(),
             });
@@ -173,46 +193,45 @@ fn is_work(whole: &Whole) -> bool {
     parts.len() >= MIN_PARTS && apart && covered >= COVERED * len(whole.events)
 }
 
-fn of_parts(view: &View<'_>, parts: &Parts) -> Vec<LeakGroup> {
+fn of_parts(view: &View<'_>, parts: &Parts) -> Result<Vec<LeakGroup>, Stopped> {
     let mut seen: FxHashMap<usize, usize> = FxHashMap::default();
     let mut last = None;
     for whole in &parts.wholes {
         let ends = Ends::new(whole.parts.iter().map(|p| p.end().0).collect());
         let from = whole.events.start().0;
-        let survey = Survey::new(&view.device.blocks, view.sites, &ends, from);
+        let survey = Survey::new(&view.device.blocks, view.sites, &ends, from, view.watch)?;
         let inner = View {
             ends: &ends,
             survey: &survey,
             ..*view
         };
-        let grown = grown(&inner, whole);
+        let grown = grown(&inner, whole)?;
         for (site, _) in &grown {
             *seen.entry(*site).or_default() += 1;
         }
-        let groups = inner.groups(&grown);
+        let groups = inner.groups(&grown)?;
         let sites: Vec<usize> = grown.iter().map(|(site, _)| *site).collect();
         last = Some((whole.steps.1, sites, groups));
     }
     let Some((last_step, sites, groups)) = last else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
     let first_step = parts.wholes[0].steps.0;
     let in_all = |site: &usize| seen.get(site) == Some(&parts.wholes.len());
     let groups = sites.iter().zip(groups).filter(|(site, _)| in_all(site));
-    groups
-        .map(|(_, group)| LeakGroup {
-            pattern: Pattern::WithinStep,
-            scope: parts.name,
-            first_step: first_step as u32,
-            last_step: last_step as u32,
-            ..group
-        })
-        .collect()
+    let groups = groups.map(|(_, group)| LeakGroup {
+        pattern: Pattern::WithinStep,
+        scope: parts.name,
+        first_step: first_step as u32,
+        last_step: last_step as u32,
+        ..group
+    });
+    Ok(groups.collect())
 }
 
 /// Sites that add with every part of one step and are swept away near its end.
-fn grown(view: &View<'_>, whole: &Whole) -> Vec<(usize, judge::Growth)> {
-    let found = super::findings(view.survey);
+fn grown(view: &View<'_>, whole: &Whole) -> Result<Vec<(usize, judge::Growth)>, Stopped> {
+    let found = super::findings(view.survey, view.watch)?;
     let mut grown: Vec<(usize, judge::Growth)> = found
         .into_iter()
         .filter_map(|(site, finding)| match finding {
@@ -220,15 +239,18 @@ fn grown(view: &View<'_>, whole: &Whole) -> Vec<(usize, judge::Growth)> {
             _ => None,
         })
         .collect();
-    grown.retain(|(site, _)| is_swept(view, whole, *site));
+    if !grown.is_empty() {
+        let swept = swept(view, whole)?;
+        grown.retain(|(site, _)| swept[*site]);
+    }
     let kept: f64 = grown.iter().map(|(_, g)| g.bytes_per_growth).sum();
     let enough = kept >= MIN_BYTES.0 as f64;
     // A part that keeps most of what it ever had is building something up for later, unless its
     // backward pass has been already.
     let builds_up = || kept > MOST_KEPT * usual_rise(view, &whole.parts) as f64;
     match enough && (!builds_up() || have_backward(view, &whole.parts)) {
-        true => grown,
-        false => Vec::new(),
+        true => Ok(grown),
+        false => Ok(Vec::new()),
     }
 }
 
@@ -259,27 +281,46 @@ fn usual_rise(view: &View<'_>, parts: &[Span<EventIdx>]) -> u64 {
     rises[rises.len() / 2]
 }
 
-/// Whether what a site keeps to the last part is given back in one sweep: with fewer allocations
-/// between the first and the last free than there are blocks.
-fn is_swept(view: &View<'_>, whole: &Whole, site: usize) -> bool {
+/// When what a site keeps to the last part is given back.
+#[derive(Clone, Copy)]
+struct Sweep {
+    first_free: u32,
+    last_free: u32,
+    n: u32,
+}
+
+/// Per site, whether what it keeps to the last part is given back in one sweep: with fewer
+/// allocations between the first and the last free than there are blocks.
+fn swept(view: &View<'_>, whole: &Whole) -> Result<Vec<bool>, Stopped> {
     let last_end = *view.ends.as_slice().last().expect("a step has parts");
     let blocks = &view.device.blocks;
-    let (mut first_free, mut last_free, mut n) = (u32::MAX, 0, 0_u32);
+    let none = Sweep {
+        first_free: u32::MAX,
+        last_free: 0,
+        n: 0,
+    };
+    let mut sweeps = vec![none; view.sites.keys.len()];
     let inside = Span::new(whole.events.start(), EventIdx(last_end));
     for index in blocks.allocated_in(inside) {
+        view.watch.at_row(index as usize, || 0)?;
         let freed = blocks.free_requested[index as usize];
-        let kind = blocks.kind[index as usize].index();
-        if freed >= last_end && view.sites.of_kind[kind] as usize == site {
-            n += 1;
-            first_free = first_free.min(freed);
-            last_free = last_free.max(freed);
+        if freed >= last_end {
+            let kind = blocks.kind[index as usize].index();
+            let sweep = &mut sweeps[view.sites.of_kind[kind] as usize];
+            sweep.n += 1;
+            sweep.first_free = sweep.first_free.min(freed);
+            sweep.last_free = sweep.last_free.max(freed);
         }
     }
-    if last_free >= view.device.events.len() {
-        return false;
-    }
-    let between = blocks.allocated_in(Span::new(EventIdx(first_free), EventIdx(last_free)));
-    (between.len() as u32) < n
+    let n_events = view.device.events.len();
+    let is_swept = |sweep: &Sweep| {
+        if sweep.n == 0 || sweep.last_free >= n_events {
+            return false;
+        }
+        let freeing = Span::new(EventIdx(sweep.first_free), EventIdx(sweep.last_free));
+        (blocks.allocated_in(freeing).len() as u32) < sweep.n
+    };
+    Ok(sweeps.iter().map(is_swept).collect())
 }
 
 #[cfg(test)]
@@ -287,6 +328,7 @@ mod tests {
     use super::super::{Pattern, Verdict, of_trace};
     use crate::phases::program::{ADAM, MODULE, Program, TENSOR};
     use crate::trace::{BlockIdx, Trace};
+    use crate::watch::Watch;
 
     const MIB: u64 = 1 << 20;
 
@@ -324,7 +366,8 @@ mod tests {
             waits.into_iter().for_each(|block| program.free(block));
         }
         let mut trace = program.finish();
-        crate::steps::find(&mut trace.devices[0], &trace.stacks, 1);
+        let (devices, stacks) = (&mut trace.devices, &trace.stacks);
+        crate::steps::find(&mut devices[0], stacks, 1, Watch::nobody()).unwrap();
         trace
     }
 

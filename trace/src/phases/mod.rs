@@ -27,10 +27,12 @@ mod tests;
 
 pub use role::{Role, Roles};
 
+use crate::footprint::of_vec;
 use crate::span::Span;
 use crate::stacks::Stacks;
 use crate::trace::DeviceTrace;
 use crate::units::EventIdx;
+use crate::watch::{Stopped, Watch};
 use serde::{Deserialize, Serialize};
 
 /// A part of a program's work.
@@ -89,9 +91,26 @@ impl Phases {
 
     /// Finds them where the roles of the stacks are known already.
     pub fn with_roles(device: &DeviceTrace, stacks: &Stacks, roles: &Roles) -> Phases {
-        Phases {
-            spans: resolve::spans(device, stacks, roles),
-        }
+        Watch::undisturbed(|watch| Phases::watched(device, stacks, roles, watch))
+    }
+
+    /// The same, under somebody's eyes.
+    ///
+    /// # Errors
+    /// [`Stopped`], when whoever looks on says so.
+    pub(crate) fn watched(
+        device: &DeviceTrace,
+        stacks: &Stacks,
+        roles: &Roles,
+        watch: Watch<'_>,
+    ) -> Result<Phases, Stopped> {
+        let spans = resolve::spans(device, stacks, roles, watch)?;
+        Ok(Phases { spans })
+    }
+
+    /// Bytes behind them.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        of_vec(&self.spans)
     }
 
     /// All of them, in order; neighbours differ.

@@ -2,11 +2,13 @@
 
 use super::role::{Role, Roles};
 use super::{Phase, PhaseSpan};
+use crate::footprint::{of_map, of_vec};
 use crate::site;
 use crate::span::Span;
-use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
+use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, StrIdx};
 use crate::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET};
 use crate::units::EventIdx;
+use crate::watch::{Stopped, Watch};
 use std::collections::HashSet;
 
 /// What an event says, before its neighbours are asked.
@@ -38,8 +40,18 @@ impl Run {
 }
 
 /// The phases of a device's events: every event in one span, neighbours different.
-pub(super) fn spans(device: &DeviceTrace, stacks: &Stacks, roles: &Roles) -> Vec<PhaseSpan> {
-    let runs = runs(device, stacks, roles);
+///
+/// # Errors
+/// [`Stopped`].
+pub(super) fn spans(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    roles: &Roles,
+    watch: Watch<'_>,
+) -> Result<Vec<PhaseSpan>, Stopped> {
+    let runs = runs(device, stacks, roles, watch)?;
+    // No more spans than runs, in a vector that may be twice as long; and a phase for each run.
+    watch.look(of_vec(&runs) + runs.len() * (2 * size_of::<PhaseSpan>() + 1))?;
     let mut spans: Vec<PhaseSpan> = Vec::new();
     let mut push = |phase, run: &Run| match spans.last_mut() {
         Some(last) if last.phase == phase => {
@@ -77,14 +89,22 @@ pub(super) fn spans(device: &DeviceTrace, stacks: &Stacks, roles: &Roles) -> Vec
         }
         at = end.unwrap_or(runs.len());
     }
-    spans
+    Ok(spans)
 }
 
 /// Runs of events that say the same.
-fn runs(device: &DeviceTrace, stacks: &Stacks, roles: &Roles) -> Vec<Run> {
+fn runs(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    roles: &Roles,
+    watch: Watch<'_>,
+) -> Result<Vec<Run>, Stopped> {
     let mut marks = Marks::new(device, stacks, roles);
     let mut runs: Vec<Run> = Vec::new();
     for event in 0..device.events.len() {
+        watch.at_row(event as usize, || {
+            2 * of_vec(&runs) + 3 * (of_map(&marks.sides) + of_map(&marks.calls))
+        })?;
         let mark = marks.of(event);
         match runs.last_mut() {
             Some(last) if mark == Mark::Same || last.mark == mark => last.end = event + 1,
@@ -99,7 +119,7 @@ fn runs(device: &DeviceTrace, stacks: &Stacks, roles: &Roles) -> Vec<Run> {
             }),
         }
     }
-    runs
+    Ok(runs)
 }
 
 /// The runs between two majors.
@@ -191,6 +211,8 @@ struct Marks<'a> {
     /// The main thread's stack at the last call of `backward`.
     call: Option<StackIdx>,
     sides: FxHashMap<(StackIdx, StackIdx), Mark>,
+    /// Stacks that were asked whether they show the call.
+    calls: FxHashMap<StackIdx, bool>,
 }
 
 impl<'a> Marks<'a> {
@@ -206,6 +228,7 @@ impl<'a> Marks<'a> {
             frees_tell: kinds.iter().any(|kind| kind.free_stack != StackIdx::NONE),
             call: None,
             sides: FxHashMap::default(),
+            calls: FxHashMap::default(),
         };
         marks.call = call.filter(|&stack| marks.is_call(stack)).min();
         marks
@@ -268,8 +291,16 @@ impl<'a> Marks<'a> {
     }
 
     /// Whether a stack shows where the program calls `backward`.
-    fn is_call(&self, stack: StackIdx) -> bool {
-        self.roles.get(stack) == Role::Backward && self.caller(stack).next().is_some()
+    fn is_call(&mut self, stack: StackIdx) -> bool {
+        if self.roles.get(stack) != Role::Backward {
+            return false;
+        }
+        if let Some(&known) = self.calls.get(&stack) {
+            return known;
+        }
+        let is_call = self.caller(stack).next().is_some();
+        self.calls.insert(stack, is_call);
+        is_call
     }
 
     /// Python frames of a stack outside the call of `backward`, outermost first.
@@ -322,8 +353,11 @@ fn python(stacks: &Stacks, stack: StackIdx) -> impl Iterator<Item = Frame> + use
 /// Scopes that name a phase, flattened: where they nest, the innermost counts.
 fn scopes(device: &DeviceTrace, stacks: &Stacks) -> Vec<PhaseSpan> {
     let mut flat: Vec<PhaseSpan> = Vec::new();
+    // Very many scopes may share a name of some kilobytes.
+    let mut known: FxHashMap<StrIdx, Option<Phase>> = FxHashMap::default();
     for annotation in &device.annotations {
-        let Some(phase) = named(stacks.str(annotation.name)) else {
+        let phase = known.entry(annotation.name);
+        let Some(phase) = *phase.or_insert_with(|| named(stacks.str(annotation.name))) else {
             continue;
         };
         let events = annotation.events;

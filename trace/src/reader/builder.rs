@@ -32,6 +32,8 @@ pub struct Builder {
     pub(super) kind_ids: FxHashMap<u64, u32>,
     /// Kinds seen lately, by a cheap hash.
     pub(super) recent_kinds: Vec<u32>,
+    /// The sizes of all events, blocks and segments, summed.
+    pub(super) total_size: u64,
     pub(super) events: RawEvents,
     pub(super) blocks: Vec<RawBlock>,
     pub(super) segments: Vec<RawSegment>,
@@ -61,6 +63,7 @@ impl Builder {
             kinds: Vec::new(),
             kind_ids: FxHashMap::default(),
             recent_kinds: vec![0; RECENT_KINDS],
+            total_size: 0,
             events: RawEvents::default(),
             blocks: Vec::new(),
             segments: Vec::new(),

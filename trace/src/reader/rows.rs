@@ -4,12 +4,16 @@ use super::ReadErrorKind;
 use super::builder::{Builder, History, RECENT_KINDS, Result};
 use super::interner::{EMPTY, NEXT, NOT_APPLICABLE};
 use super::keys::{Key, action_at};
-use super::values::{Fields, Table, Value};
+use super::values::{Fields, MAX_TOTAL_SIZE, Table, Value};
 use crate::snapshot::{BlockState, EventKind, RawAnnotation, RawBlock, RawSegment, Stage};
 use crate::stacks::{Frame, FxHasher, StackIdx, StrIdx};
 use crate::trace::{PoolId, PoolSize};
 use crate::units::{Bytes, DeviceAddr, Micros};
 use std::hash::Hasher;
+
+/// Why a file whose sizes nobody could add up is refused.
+const TOO_LARGE: ReadErrorKind =
+    ReadErrorKind::Malformed("all sizes together exceed 4 EiB, more than any program allocates");
 
 impl Builder {
     /// Makes a row of the current fields, if they are those of something known.
@@ -67,6 +71,7 @@ impl Builder {
         let (addr, time) = (fields.handle(addr)?, fields.time());
         match self.push_event(&kind, addr, time) {
             Some(row) => Ok(Value::Row(Table::Event, row)),
+            None if self.events.kind.len() < self.limits.events => Err(TOO_LARGE),
             None => Err(ReadErrorKind::Limit(
                 "number of events",
                 self.limits.events as u64,
@@ -74,13 +79,16 @@ impl Builder {
         }
     }
 
-    /// Appends an event; `None`, and nothing has happened, when there are too many.
+    /// Appends an event; `None`, and nothing has happened, when there are too many, or too many
+    /// bytes in them.
     #[inline]
     pub(super) fn push_event(&mut self, kind: &EventKind, addr: u64, time: Micros) -> Option<u32> {
         let row = self.events.kind.len();
-        if row >= self.limits.events {
+        let total = self.total_size + kind.size.0;
+        if row >= self.limits.events || total > MAX_TOTAL_SIZE {
             return None;
         }
+        self.total_size = total;
         let id = self.kind(kind);
         self.events.kind.push(id);
         self.events.addr.push(addr);
@@ -160,7 +168,16 @@ impl Builder {
                 stack => stack,
             },
         };
+        self.add_size(block.size.max(block.requested))?;
         Ok(Value::Row(Table::Block, push_row(&mut self.blocks, block)?))
+    }
+
+    fn add_size(&mut self, size: Bytes) -> Result<()> {
+        self.total_size += size.0;
+        match self.total_size <= MAX_TOTAL_SIZE {
+            true => Ok(()),
+            false => Err(TOO_LARGE),
+        }
     }
 
     fn segment(&mut self) -> Result<Value> {
@@ -189,6 +206,7 @@ impl Builder {
             is_expandable: fields.get(Key::IsExpandable) == Value::Bool(true),
             blocks: blocks.clone(),
         };
+        self.add_size(segment.total_size)?;
         // torch 2.0 gives blocks no address: they tile the segment in order.
         let mut at = segment.addr.0;
         for block in &mut self.blocks[blocks] {

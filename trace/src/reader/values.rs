@@ -97,6 +97,10 @@ pub struct Fields {
 /// overflow, and SQLite stores `i64`.
 pub const MAX_SIZE: u64 = 1 << 48;
 
+/// The largest sum of all sizes that is believed: no sum of some of them overflows. A recording of
+/// a hundred million events of a gigabyte each stays below.
+pub const MAX_TOTAL_SIZE: u64 = 1 << 62;
+
 /// Device ordinals that are believed; torch is built for at most 120 devices.
 pub const MAX_DEVICES: u32 = 128;
 

@@ -28,7 +28,7 @@ mod names;
 mod native;
 mod notes;
 
-pub use changes::{Change, What, changes};
+pub use changes::{Change, Changes, What, changes};
 pub use key::Key;
 pub use notes::note;
 

@@ -260,7 +260,8 @@ fn secret() -> Trace {
 fn nothing_of_a_person_is_left_and_every_index_keeps_its_meaning() {
     let mut secret = secret();
     let before = secret.clone();
-    let told: BTreeSet<What> = changes(&secret, KEY).iter().map(|c| c.what).collect();
+    let changes = changes(&secret, KEY, 1);
+    let told: BTreeSet<What> = changes.examples.iter().map(|c| c.what).collect();
     let all = [
         What::File,
         What::Function,

@@ -92,11 +92,13 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
         devices,
         quality,
     };
+    // Whatever else the file held has gone into the devices.
+    drop((snapshot.kinds, snapshot.segments, snapshot.blocks));
+    drop(snapshot.annotations);
     let held = trace.heap_bytes();
     let n_devices = trace.devices.len();
     for device in &mut trace.devices {
-        watch.look(held + steps::memory_needed(device))?;
-        steps::find(device, &trace.stacks, n_devices);
+        steps::find(device, &trace.stacks, n_devices, watch.beside(held))?;
     }
     trace.quality.append(&mut quality::of_steps(&trace.devices));
     Ok(trace)

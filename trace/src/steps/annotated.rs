@@ -17,8 +17,11 @@ use crate::span::Span;
 use crate::stacks::{FxHashMap, Stacks, StrIdx};
 use crate::trace::{Action, Annotation, DeviceTrace, Step};
 use crate::units::EventIdx;
+use crate::watch::{Stopped, Watch};
 use std::cmp::Reverse;
 
+/// Bytes of a scope in its family.
+pub(super) const PER_SCOPE: usize = 96;
 /// Scopes that a family needs unless its name says step.
 const MIN_SCOPES: usize = 3;
 /// Share of the events that a family must cover unless its name says step.
@@ -49,11 +52,13 @@ pub struct Scopes<'a> {
 
 impl<'a> Scopes<'a> {
     /// Puts the scopes into families.
-    pub fn new(device: &'a DeviceTrace, stacks: &'a Stacks) -> Scopes<'a> {
-        Scopes {
-            device,
-            families: families(&device.annotations, stacks),
-        }
+    pub fn new(
+        device: &'a DeviceTrace,
+        stacks: &'a Stacks,
+        watch: Watch<'_>,
+    ) -> Result<Scopes<'a>, Stopped> {
+        let families = families(&device.annotations, stacks, watch)?;
+        Ok(Scopes { device, families })
     }
 
     /// The steps that call themselves steps.
@@ -130,12 +135,17 @@ pub fn family_name(name: &str) -> String {
     pattern
 }
 
-fn families<'a>(annotations: &[Annotation], stacks: &'a Stacks) -> Vec<Family<'a>> {
+fn families<'a>(
+    annotations: &[Annotation],
+    stacks: &'a Stacks,
+    watch: Watch<'_>,
+) -> Result<Vec<Family<'a>>, Stopped> {
     let mut families: Vec<Family<'a>> = Vec::new();
     let mut by_name: FxHashMap<StrIdx, (u32, u32)> = FxHashMap::default();
     let mut ids: FxHashMap<&'a str, u32> = FxHashMap::default();
     let mut by_pattern: FxHashMap<String, u32> = FxHashMap::default();
-    for annotation in annotations {
+    for (at, annotation) in annotations.iter().enumerate() {
+        watch.at_row(at, || 0)?;
         let name = stacks.str(annotation.name);
         // What costs the length of the name is done once for each name.
         let (id, family) = *by_name.entry(annotation.name).or_insert_with(|| {
@@ -170,7 +180,7 @@ fn families<'a>(annotations: &[Annotation], stacks: &'a Stacks) -> Vec<Family<'a
         }
     }
     families.sort_by(|a, b| a.name.cmp(&b.name));
-    families
+    Ok(families)
 }
 
 impl Family<'_> {
@@ -321,7 +331,8 @@ mod tests {
         trace.devices[0]
             .annotations
             .sort_by_key(|a| (a.events.start(), a.depth));
-        let scopes = Scopes::new(&trace.devices[0], &trace.stacks);
+        let scopes = Scopes::new(&trace.devices[0], &trace.stacks, Watch::nobody());
+        let scopes = scopes.unwrap();
         let steps = scopes.numbered().or_else(|| scopes.repeating());
         let steps = steps.unwrap_or_default();
         let shown: Vec<String> = steps

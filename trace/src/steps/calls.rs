@@ -9,7 +9,9 @@
 //! that what follows is inside a module.
 
 use super::frames::{Frames, Place};
+use crate::footprint::{of_map, of_vec};
 use crate::stacks::{FxHashMap, StackIdx, Stacks, dense_index};
+use crate::watch::{Stopped, Watch};
 use serde::{Deserialize, Serialize};
 
 dense_index!(
@@ -74,7 +76,7 @@ struct Builder<'a> {
 impl Calls {
     /// The calls that the stacks show. Stacks without a Python frame, and those of autograd's
     /// threads, have none.
-    pub fn new(stacks: &Stacks, frames: &Frames) -> Calls {
+    pub fn new(stacks: &Stacks, frames: &Frames, watch: Watch<'_>) -> Result<Calls, Stopped> {
         let mut builder = Builder {
             frames,
             calls: Calls {
@@ -87,9 +89,15 @@ impl Calls {
             spot_of: FxHashMap::default(),
         };
         for stack in 0..stacks.len() {
+            watch.at_row(stack, || builder.heap_bytes())?;
             builder.add(stacks, StackIdx(stack as u32));
         }
-        builder.calls
+        Ok(builder.calls)
+    }
+
+    /// Bytes behind them.
+    pub fn heap_bytes(&self) -> usize {
+        of_vec(&self.contexts) + of_vec(&self.spots) + of_vec(&self.members) + of_vec(&self.starts)
     }
 
     /// The spots of a stack, outermost first; none when the stack says nothing of the program.
@@ -116,6 +124,11 @@ impl Calls {
 }
 
 impl Builder<'_> {
+    /// Bytes behind it, should every table move next.
+    fn heap_bytes(&self) -> usize {
+        2 * self.calls.heap_bytes() + 3 * (of_map(&self.context_of) + of_map(&self.spot_of))
+    }
+
     fn add(&mut self, stacks: &Stacks, stack: StackIdx) {
         let mut place = Place::default();
         let mut parent: Option<(ContextIdx, u32)> = None;

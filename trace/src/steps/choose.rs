@@ -19,10 +19,12 @@ use super::iterations::{self, Iteration, Mark, Tally, Works};
 use super::regions::{Region, Ways};
 use super::walk::Walk;
 use super::word::Word;
+use crate::footprint::of_vec;
 use crate::span::Span;
-use crate::stacks::Stacks;
+use crate::stacks::{StackIdx, Stacks};
 use crate::trace::{Action, DeviceTrace, Step};
 use crate::units::EventIdx;
+use crate::watch::{Stopped, Watch};
 
 /// Share of the backward passes, and of the optimizer's work, that a step's loop must hold.
 const MOST_OF_TRAINING: f64 = 0.6;
@@ -77,23 +79,48 @@ pub struct Analysis<'a> {
     pub total: Tally,
     /// Allocations that set up a model.
     pub setup: u32,
+    /// Per context, its spots that are visited.
+    n_spots: Vec<u32>,
+    /// Where memory was last found too small.
+    last_oom: Option<usize>,
+    watch: Watch<'a>,
 }
 
 impl<'a> Analysis<'a> {
     /// Reads the stacks; `None` where hardly any allocation has a Python stack.
-    pub fn new(device: &'a DeviceTrace, stacks: &Stacks) -> Option<Analysis<'a>> {
+    ///
+    /// # Errors
+    /// [`Stopped`], here and wherever loops are looked for.
+    pub fn new(
+        device: &'a DeviceTrace,
+        stacks: &Stacks,
+        watch: Watch<'a>,
+    ) -> Result<Option<Analysis<'a>>, Stopped> {
         const ENOUGH_STACKS: f64 = 0.2;
         let blocks = &device.blocks;
-        let frames = Frames::new(stacks);
-        let calls = Calls::new(stacks, &frames);
-        let walk = Walk::new(blocks, &calls);
+        let frames = Frames::new(stacks, watch)?;
+        let watch = watch.beside(frames.heap_bytes());
+        let calls = Calls::new(stacks, &frames, watch)?;
+        let watch = watch.beside(calls.heap_bytes());
+        let walk = Walk::new(blocks, &calls, watch)?;
+        let watch = watch.beside(walk.heap_bytes());
         let walked: u64 = walk.moves.iter().map(|m| u64::from(m.count)).sum();
         if walked == 0 || (walked as f64) < ENOUGH_STACKS * walk.of_alloc.len() as f64 {
-            return None;
+            return Ok(None);
         }
-        let ways = Ways::new(&walk, &calls);
-        let regions = ways.regions(&calls);
-        let works = works(device, stacks, &frames);
+        let ways = Ways::new(&walk, &calls, watch)?;
+        let watch = watch.beside(ways.heap_bytes());
+        let regions = ways.regions(&calls, watch)?;
+        let watch = watch.beside(regions.iter().map(Region::heap_bytes).sum());
+        let works = works(device, stacks, &frames, watch)?;
+        let watch = watch.beside(of_vec(&works.of_kind) + of_vec(&works.scopes));
+        let mut n_spots = vec![0; calls.contexts.len()];
+        for (spot, visits) in calls.spots.iter().zip(&ways.visits) {
+            n_spots[spot.context.index()] += u32::from(visits.count > 0);
+        }
+        let watch = watch.beside(of_vec(&n_spots));
+        let actions = &device.events.action;
+        let last_oom = actions.iter().rposition(|a| *a == Action::Oom);
         let (mut total, mut setup) = (Tally::default(), 0);
         for kind in &blocks.kind[blocks.n_preexisting as usize..] {
             match works.of_kind[kind.index()] {
@@ -105,7 +132,7 @@ impl<'a> Analysis<'a> {
             }
         }
         total.optimizer += works.scopes.len() as u32;
-        Some(Analysis {
+        Ok(Some(Analysis {
             device,
             frames,
             calls,
@@ -115,7 +142,10 @@ impl<'a> Analysis<'a> {
             works,
             total,
             setup,
-        })
+            n_spots,
+            last_oom,
+            watch,
+        }))
     }
 
     /// The context in which a region's loop stands, if it can be a step's: the region's own; or,
@@ -136,20 +166,13 @@ impl<'a> Analysis<'a> {
             let is_wrapper = owner == region.context || context.place.is_framework;
             // A module that does something else, too, would have been entered anew itself: so it
             // is the module that loops. As torch's containers do.
-            let loops =
-                owner != region.context && (context.place.is_container || self.spots_of(owner) > 1);
+            let loops = owner != region.context
+                && (context.place.is_container || self.n_spots[owner.index()] > 1);
             if loops || !is_wrapper {
                 return None;
             }
             owner = context.parent?;
         }
-    }
-
-    fn spots_of(&self, context: ContextIdx) -> usize {
-        let spots = self.calls.spots.iter().enumerate();
-        let of_context =
-            spots.filter(|(i, s)| s.context == context && self.ways.visits[*i].count > 0);
-        of_context.count()
     }
 
     /// Whether a context can be called a step's.
@@ -164,12 +187,12 @@ impl<'a> Analysis<'a> {
     }
 
     /// The loops that may be steps, with their iterations.
-    pub fn loops(&self) -> Vec<Loop> {
+    pub fn loops(&self) -> Result<Vec<Loop>, Stopped> {
         self.loops_owned(|region, mark| self.owner(region, mark))
     }
 
     /// The loops that never are: in modules and optimizers.
-    pub fn inner_loops(&self) -> Vec<Loop> {
+    pub fn inner_loops(&self) -> Result<Vec<Loop>, Stopped> {
         self.loops_owned(|region, mark| {
             let place = self.calls.context(region.context).place;
             let shown = place.in_module || place.in_optimizer;
@@ -178,20 +201,26 @@ impl<'a> Analysis<'a> {
         })
     }
 
-    fn loops_owned(&self, owner: impl Fn(&Region, &Mark) -> Option<ContextIdx>) -> Vec<Loop> {
-        let mut marks = Vec::new();
+    fn loops_owned(
+        &self,
+        owner: impl Fn(&Region, &Mark) -> Option<ContextIdx>,
+    ) -> Result<Vec<Loop>, Stopped> {
+        let mut marks: Vec<Mark> = Vec::new();
         let mut owners = Vec::new();
+        let mut held = 0;
         for (index, region) in self.regions.iter().enumerate() {
+            self.watch.look(held + 2 * of_vec(&marks))?;
             for beat in 0..region.beats.len() {
                 for mark in Mark::of(region, index, beat, &self.ways, &self.calls) {
                     if let Some(owner) = owner(region, &mark) {
+                        held += mark.heap_bytes() + size_of::<ContextIdx>();
                         marks.push(mark);
                         owners.push(owner);
                     }
                 }
             }
         }
-        let found = self.iterations(&marks);
+        let found = self.iterations(&marks, self.watch.beside(held + of_vec(&marks)))?;
         let mut loops: Vec<Loop> = Vec::new();
         for ((mark, owner), iterations) in marks.iter().zip(owners).zip(found) {
             let one = Loop::new(mark, owner, iterations);
@@ -211,7 +240,7 @@ impl<'a> Analysis<'a> {
             self.leave_out_failed(&mut one.iterations);
         }
         loops.retain(|l| l.iterations.len() > 1);
-        loops
+        Ok(loops)
     }
 
     /// Leaves out a last iteration that ran out of memory: where it would have ended is not known.
@@ -221,14 +250,13 @@ impl<'a> Analysis<'a> {
         };
         let blocks = &self.device.blocks;
         let from = blocks.alloc[(blocks.n_preexisting + last.start) as usize] as usize;
-        let actions = &self.device.events.action[from..];
-        if last.left && actions.contains(&Action::Oom) {
+        if last.left && self.last_oom.is_some_and(|at| at >= from) {
             iterations.pop();
         }
     }
 
     /// The iterations of some loops.
-    pub fn iterations(&self, marks: &[Mark]) -> Vec<Vec<Iteration>> {
+    fn iterations(&self, marks: &[Mark], watch: Watch<'_>) -> Result<Vec<Vec<Iteration>>, Stopped> {
         iterations::find(
             self.device,
             &self.calls,
@@ -236,6 +264,7 @@ impl<'a> Analysis<'a> {
             &self.regions,
             marks,
             &self.works,
+            watch,
         )
     }
 
@@ -431,16 +460,28 @@ fn median(mut numbers: Vec<u32>) -> u32 {
 
 /// What the allocations of each kind are part of. Where there are Python frames, an allocation
 /// without any is autograd's.
-fn works(device: &DeviceTrace, stacks: &Stacks, frames: &Frames) -> Works {
+fn works(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    frames: &Frames,
+    watch: Watch<'_>,
+) -> Result<Works, Stopped> {
+    // Very many kinds may share a deep stack.
+    watch.look(stacks.len() + device.blocks.kinds.len())?;
+    let mut of_stack: Vec<Work> = Vec::with_capacity(stacks.len());
+    for stack in (0..stacks.len() as u32).map(StackIdx) {
+        watch.at_row(stack.index(), || stacks.len() + device.blocks.kinds.len())?;
+        of_stack.push(match frames.has_python(stacks, stack) {
+            true => frames.work(stacks, stack),
+            false => Work::Backward,
+        });
+    }
     let kinds = device.blocks.kinds.iter();
-    let of_kind = kinds.map(|kind| match frames.has_python(stacks, kind.alloc_stack) {
-        true => frames.work(stacks, kind.alloc_stack),
-        false => Work::Backward,
-    });
+    let of_kind = kinds.map(|kind| of_stack[kind.alloc_stack.index()]);
     let scopes = device.annotations.iter();
     let scopes = scopes.filter(|a| stacks.str(a.name).starts_with("Optimizer.step#"));
-    Works {
+    Ok(Works {
         of_kind: of_kind.collect(),
         scopes: scopes.map(|a| a.events.start()).collect(),
-    }
+    })
 }

@@ -1,7 +1,9 @@
 //! What each frame says of where the program is: in a module, in an optimizer, loading a model.
 
+use crate::footprint::{of_map, of_vec};
 use crate::site;
-use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks};
+use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx};
+use crate::watch::{Stopped, Watch};
 
 /// What an allocation is part of, as far as its own stack says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,31 +86,43 @@ impl Place {
 }
 
 impl Frames {
-    /// Looks at every frame once.
-    pub fn new(stacks: &Stacks) -> Frames {
+    /// Looks at every function once: names are up to some kilobytes long.
+    pub fn new(stacks: &Stacks, watch: Watch<'_>) -> Result<Frames, Stopped> {
+        let all = stacks.all_frames();
         let mut known: FxHashMap<(&str, &str), u32> = FxHashMap::default();
-        let mut functions = Vec::new();
-        let info = |&frame: &Frame| {
-            let (name, file) = (stacks.str(frame.name), stacks.str(frame.filename));
-            let function = *known.entry((name, file)).or_insert_with(|| {
-                functions.push(frame);
-                (functions.len() - 1) as u32
-            });
-            let module = site::module(file);
-            let is_torch = module.starts_with("torch/") && module.len() < file.len();
-            FrameInfo {
-                function,
-                line: frame.line,
-                is_module_call: site::is_module_call(stacks, frame),
-                is_torch,
-                is_python: site::is_python(stacks, frame),
-                is_framework: site::is_framework(stacks, frame) || is_loop_of_a_kernel(file),
-                is_container: module == "torch/nn/modules/container.py",
-                work: work(name, file, is_torch),
-            }
+        // Whether a frame has a line says something as well.
+        let mut looked: FxHashMap<(StrIdx, StrIdx, bool), FrameInfo> = FxHashMap::default();
+        let mut this = Frames {
+            frames: Vec::new(),
+            functions: Vec::new(),
         };
-        let frames = stacks.all_frames().iter().map(info).collect();
-        Frames { frames, functions }
+        watch.look(size_of_val(all))?;
+        this.frames.reserve_exact(all.len());
+        for (at, frame) in all.iter().enumerate() {
+            watch.at_row(at, || {
+                let tables = of_map(&known) + of_map(&looked);
+                this.heap_bytes() + of_vec(&this.functions) + 3 * tables
+            })?;
+            let key = (frame.name, frame.filename, frame.line > 0);
+            let info = *looked.entry(key).or_insert_with(|| {
+                let named = (stacks.str(frame.name), stacks.str(frame.filename));
+                let function = *known.entry(named).or_insert_with(|| {
+                    this.functions.push(*frame);
+                    (this.functions.len() - 1) as u32
+                });
+                look(stacks, *frame, function)
+            });
+            this.frames.push(FrameInfo {
+                line: frame.line,
+                ..info
+            });
+        }
+        Ok(this)
+    }
+
+    /// Bytes behind them.
+    pub fn heap_bytes(&self) -> usize {
+        of_vec(&self.frames) + of_vec(&self.functions)
     }
 
     /// What is known of a frame.
@@ -148,6 +162,22 @@ impl Frames {
             }
         }
         found
+    }
+}
+
+fn look(stacks: &Stacks, frame: Frame, function: u32) -> FrameInfo {
+    let (name, file) = (stacks.str(frame.name), stacks.str(frame.filename));
+    let module = site::module(file);
+    let is_torch = module.starts_with("torch/") && module.len() < file.len();
+    FrameInfo {
+        function,
+        line: frame.line,
+        is_module_call: site::is_module_call(stacks, frame),
+        is_torch,
+        is_python: site::is_python(stacks, frame),
+        is_framework: site::is_framework(stacks, frame) || is_loop_of_a_kernel(file),
+        is_container: module == "torch/nn/modules/container.py",
+        work: work(name, file, is_torch),
     }
 }
 

@@ -21,6 +21,7 @@ use crate::span::Span;
 use crate::stacks::{FxHashMap, fx_hash};
 use crate::trace::{Action, Blocks, DeviceTrace, Series, Step};
 use crate::units::EventIdx;
+use crate::watch::{Stopped, Watch};
 
 /// Anchors that it takes: fewer agree by chance.
 const MIN_ANCHORS: usize = 4;
@@ -46,7 +47,7 @@ const MAX_FIRST: usize = 4;
 const MAX_LEVELS: usize = 16;
 
 /// Places that are counted: a program has thousands, a hostile file as many as allocations.
-pub(super) const MAX_KEYS: usize = 1 << 20;
+const MAX_KEYS: usize = 1 << 20;
 
 /// Where each place occurs: allocations, numbered from 0.
 struct Places {
@@ -66,19 +67,32 @@ struct Anchors<'a> {
 }
 
 /// The steps that the sequence of allocations shows, if it repeats often enough.
-pub fn steps(device: &DeviceTrace) -> Option<Vec<Step>> {
-    let places = Places::new(&device.blocks);
+///
+/// # Errors
+/// [`Stopped`].
+pub fn steps(device: &DeviceTrace, watch: Watch<'_>) -> Result<Option<Vec<Step>>, Stopped> {
+    // Two keys an allocation, where each occurs, and how often.
+    let n_blocks = device.blocks.len();
+    let watch = watch.beside(n_blocks * 24 + (2 * n_blocks).min(MAX_KEYS) * 96);
+    watch.look(0)?;
+    let places = Places::new(&device.blocks, watch)?;
     let mut by_count: FxHashMap<usize, Vec<&Place>> = FxHashMap::default();
     for place in &places.places {
         by_count.entry(place.at.len()).or_default().push(place);
     }
-    let candidates = by_count
-        .into_values()
-        .filter(|same| same.len() >= MIN_ANCHORS)
-        .filter_map(|same| anchors(same, places.n_allocs));
-    let best = candidates.max_by_key(|a| (a.places.len(), a.places[0].at.len()))?;
-    let steps = cut(device, &best);
-    is_training(device, &steps).then_some(steps)
+    let mut candidates = Vec::new();
+    for same in by_count.into_values() {
+        watch.look(0)?;
+        if same.len() >= MIN_ANCHORS {
+            candidates.extend(anchors(same, places.n_allocs));
+        }
+    }
+    let best = candidates
+        .into_iter()
+        .max_by_key(|a| (a.places.len(), a.places[0].at.len()));
+    Ok(best
+        .map(|best| cut(device, &best))
+        .filter(|steps| is_training(device, steps)))
 }
 
 /// Whether periods are shaped like training steps: what the forward pass saves is held until the
@@ -106,11 +120,12 @@ fn is_training(device: &DeviceTrace, steps: &[Step]) -> bool {
 }
 
 impl Places {
-    fn new(blocks: &Blocks) -> Places {
+    fn new(blocks: &Blocks, watch: Watch<'_>) -> Result<Places, Stopped> {
         let kinds = &blocks.kind[blocks.n_preexisting as usize..];
         let keys = keys(blocks);
         let mut count: FxHashMap<u64, u32> = FxHashMap::default();
-        for key in &keys {
+        for (at, key) in keys.iter().enumerate() {
+            watch.at_row(at, || 0)?;
             if let Some(n) = count.get_mut(key) {
                 *n += 1;
             } else if count.len() < MAX_KEYS {
@@ -123,6 +138,7 @@ impl Places {
         let mut slot: FxHashMap<u64, usize> = FxHashMap::default();
         let mut places: Vec<Place> = Vec::with_capacity(count.len());
         for (alloc, key) in keys.iter().enumerate() {
+            watch.at_row(alloc, || 0)?;
             let Some(&n) = count.get(key) else {
                 continue;
             };
@@ -134,10 +150,10 @@ impl Places {
             });
             places[index].at.push(alloc as u32);
         }
-        Places {
+        Ok(Places {
             places,
             n_allocs: kinds.len(),
-        }
+        })
     }
 }
 

@@ -12,9 +12,11 @@ use super::calls::{Calls, SpotIdx};
 use super::frames::Work;
 use super::regions::{Region, Ways};
 use super::walk::{Move, NO_MOVE, Walk};
+use crate::footprint::of_vec;
 use crate::stacks::StackIdx;
 use crate::trace::{Blocks, DeviceTrace, Series};
 use crate::units::EventIdx;
+use crate::watch::{EVERY, Stopped, Watch};
 
 /// Beginnings at which the level is looked up, to choose between two.
 const MAX_LEVELS: usize = 16;
@@ -26,9 +28,9 @@ pub struct Mark {
     pub region: usize,
     /// Which of its beats counts.
     pub beat: usize,
-    /// An iteration begins at any of these …
+    /// An iteration begins at any of these, in order …
     starts: Vec<SpotIdx>,
-    /// … once any of these was passed.
+    /// … once any of these was passed, in order.
     lasts: Vec<SpotIdx>,
 }
 
@@ -83,25 +85,28 @@ impl Mark {
         };
         let second = visits(first).second;
         let in_first = exact.iter().rev().find(|s| visits(s).first < second);
+        let starts = region.spots.iter();
+        let mut starts: Vec<SpotIdx> = starts
+            .take_while(|s| visits(s).first <= visits(first).first)
+            .copied()
+            .collect();
+        starts.sort_unstable();
         let entered = Mark {
             region: index,
             beat,
-            starts: region
-                .spots
-                .iter()
-                .take_while(|s| visits(s).first <= visits(first).first)
-                .copied()
-                .collect(),
+            starts,
             lasts: vec![*in_first.unwrap_or(first)],
         };
         let line = |s: &&SpotIdx| (calls.spot(**s).line, visits(s).first);
         match exact.iter().min_by_key(line) {
             Some(top) if calls.spot(*top).line < calls.spot(*first).line => {
+                let mut lasts: Vec<SpotIdx> = exact.iter().filter(|s| s != &top).copied().collect();
+                lasts.sort_unstable();
                 let by_line = Mark {
                     region: index,
                     beat,
                     starts: vec![*top],
-                    lasts: exact.iter().filter(|s| s != &top).copied().collect(),
+                    lasts,
                 };
                 vec![entered, by_line]
             }
@@ -112,6 +117,11 @@ impl Mark {
     /// Whether the walk enters contexts at one of the starts: the loop may be its caller's.
     pub fn starts_at_entry(&self, ways: &Ways) -> bool {
         self.starts.iter().any(|s| ways.visits[s.index()].entry)
+    }
+
+    /// Bytes behind it.
+    pub fn heap_bytes(&self) -> usize {
+        of_vec(&self.starts) + of_vec(&self.lasts)
     }
 }
 
@@ -143,8 +153,14 @@ pub fn find(
     regions: &[Region],
     marks: &[Mark],
     work: &Works,
-) -> Vec<Vec<Iteration>> {
-    let deeds = Deeds::new(calls, walk, regions, marks);
+    watch: Watch<'_>,
+) -> Result<Vec<Vec<Iteration>>, Stopped> {
+    let per_mark = size_of::<State>() + size_of::<Vec<Iteration>>();
+    let watch = watch.beside(marks.len() * per_mark);
+    let deeds = Deeds::new(calls, walk, regions, marks, watch)?;
+    let watch = watch.beside(of_vec(&deeds.deeds) + of_vec(&deeds.starts));
+    // Iterations that were found, and deeds that were done: one move may do very many.
+    let (mut found, mut done) = (0, 0);
     let mut states = vec![State::default(); marks.len()];
     let mut clock = Clock::new(device, work);
     let mut tally = Tally::default();
@@ -153,8 +169,14 @@ pub fn find(
         tally = clock.before(alloc);
         if moved != NO_MOVE {
             for deed in deeds.of(moved) {
-                states[deed.mark as usize].apply(deed, alloc, tally);
+                found += states[deed.mark as usize].apply(deed, alloc, tally);
             }
+            done += deeds.of(moved).len();
+        }
+        done += 1;
+        if done >= EVERY {
+            done = 0;
+            watch.look(found * 2 * size_of::<Iteration>())?;
         }
         clock.count(alloc);
     }
@@ -166,11 +188,13 @@ pub fn find(
         state.close(n, tally, true);
         state.found
     });
-    states.collect()
+    Ok(states.collect())
 }
 
 impl State {
-    fn apply(&mut self, deed: &Deed, alloc: u32, tally: Tally) {
+    /// Does it; how many iterations that ends.
+    fn apply(&mut self, deed: &Deed, alloc: u32, tally: Tally) -> usize {
+        let before = self.found.len();
         if deed.leaves {
             self.close(alloc, tally, true);
         }
@@ -185,6 +209,7 @@ impl State {
         if deed.passes_last && deed.inside {
             (self.armed, self.whole) = (true, true);
         }
+        self.found.len() - before
     }
 
     fn close(&mut self, end: u32, now: Tally, left: bool) {
@@ -226,23 +251,42 @@ struct Deeds {
 }
 
 impl Deeds {
-    fn new(calls: &Calls, walk: &Walk, regions: &[Region], marks: &[Mark]) -> Deeds {
-        // Which marks care about a spot.
+    fn new(
+        calls: &Calls,
+        walk: &Walk,
+        regions: &[Region],
+        marks: &[Mark],
+        watch: Watch<'_>,
+    ) -> Result<Deeds, Stopped> {
+        // Which marks care about a spot, in order.
+        let table = calls.spots.len() * size_of::<Vec<u32>>();
+        watch.look(table)?;
         let mut of_spot: Vec<Vec<u32>> = vec![Vec::new(); calls.spots.len()];
+        let mut cared = 0;
         for (index, mark) in marks.iter().enumerate() {
-            for spot in &regions[mark.region].spots {
+            let spots = &regions[mark.region].spots;
+            cared += spots.len();
+            // A list begins with four places, and doubles.
+            watch.look(table + cared * 4 * size_of::<u32>())?;
+            for spot in spots {
                 of_spot[spot.index()].push(index as u32);
             }
         }
+        let watch = watch.beside(table + cared * 4 * size_of::<u32>());
         let mut all = Deeds {
             deeds: Vec::new(),
             starts: vec![0],
         };
-        for one in &walk.moves {
+        let mut looked_at = 0;
+        for (at, one) in walk.moves.iter().enumerate() {
+            if at.is_multiple_of(EVERY) || all.deeds.len() >= looked_at + EVERY {
+                looked_at = all.deeds.len();
+                watch.look(2 * (of_vec(&all.deeds) + of_vec(&all.starts)))?;
+            }
             all.push(one, calls, marks, &of_spot);
             all.starts.push(all.deeds.len() as u32);
         }
-        all
+        Ok(all)
     }
 
     fn push(&mut self, one: &Move, calls: &Calls, marks: &[Mark], of_spot: &[Vec<u32>]) {
@@ -252,7 +296,7 @@ impl Deeds {
         for spot in from.get(going.depth..).unwrap_or_default() {
             for &mark in &of_spot[spot.index()] {
                 let stays = to.get(going.depth).is_some_and(|now| {
-                    going.left == Some(*spot) && of_spot[now.index()].contains(&mark)
+                    going.left == Some(*spot) && cares(&of_spot[now.index()], mark)
                 });
                 if !stays {
                     self.deeds.push(Deed {
@@ -269,16 +313,14 @@ impl Deeds {
         for (depth, spot) in to.iter().enumerate().skip(going.depth) {
             for &mark in &of_spot[spot.index()] {
                 let was_inside = depth == going.depth
-                    && going
-                        .left
-                        .is_some_and(|l| of_spot[l.index()].contains(&mark));
+                    && going.left.is_some_and(|l| cares(&of_spot[l.index()], mark));
                 let this = &marks[mark as usize];
                 self.deeds.push(Deed {
                     mark,
                     leaves: false,
                     enters: !was_inside,
-                    starts: this.starts.contains(spot),
-                    passes_last: this.lasts.contains(spot),
+                    starts: this.starts.binary_search(spot).is_ok(),
+                    passes_last: this.lasts.binary_search(spot).is_ok(),
                     inside: true,
                 });
             }
@@ -289,6 +331,11 @@ impl Deeds {
         let at = moved as usize;
         &self.deeds[self.starts[at] as usize..self.starts[at + 1] as usize]
     }
+}
+
+/// Whether a mark is among some, which are in order.
+fn cares(marks: &[u32], mark: u32) -> bool {
+    marks.binary_search(&mark).is_ok()
 }
 
 /// Counts work along the allocations.

@@ -8,6 +8,7 @@ use crate::span::Span;
 use crate::stacks::Stacks;
 use crate::trace::{DeviceTrace, Step, StepSource, Trace};
 use crate::units::EventIdx;
+use crate::watch::{Stopped, Watch};
 use serde::{Deserialize, Serialize};
 
 /// The key of the steps that annotations mark.
@@ -51,9 +52,27 @@ pub struct UnknownLevel {
 }
 
 /// The loops of a device that can be chosen, the outermost first.
+/// None, where that takes more memory than [`memory_needed`].
 pub fn of_device(device: &DeviceTrace, stacks: &Stacks) -> Vec<Level> {
-    let with_steps = with_steps(device, stacks);
-    with_steps.into_iter().map(|(level, _)| level).collect()
+    let levels = within_limits(device, stacks).into_iter();
+    levels.map(|(level, _)| level).collect()
+}
+
+/// Bytes of memory that looking for loops takes at most: several times what it takes for any
+/// program at hand. A file made to need more has no loops.
+pub fn memory_needed(device: &DeviceTrace, stacks: &Stacks) -> usize {
+    const PER_BLOCK: usize = 24;
+    const PER_NAME: usize = 512;
+    const ANY: usize = 8 << 20;
+    let names = stacks.len() + stacks.n_frames();
+    let scopes = super::memory_of_scopes(device);
+    ANY + scopes + device.blocks.len() * PER_BLOCK + names * PER_NAME
+}
+
+fn within_limits(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Level, Vec<Step>)> {
+    let most = memory_needed(device, stacks);
+    let go_on = |bytes| bytes <= most;
+    with_steps(device, stacks, Watch::new(&go_on)).unwrap_or_default()
 }
 
 /// Takes the iterations of another loop, by its key or its label, for the device's steps.
@@ -61,7 +80,7 @@ pub fn of_device(device: &DeviceTrace, stacks: &Stacks) -> Vec<Level> {
 /// # Errors
 /// When no level is called so.
 pub fn recut(device: &mut DeviceTrace, stacks: &Stacks, key: &str) -> Result<(), UnknownLevel> {
-    let levels = with_steps(device, stacks);
+    let levels = within_limits(device, stacks);
     let same = |level: &Level| level.key == key || level.label == key;
     match levels.iter().position(|(level, _)| same(level)) {
         Some(at) => {
@@ -114,21 +133,22 @@ pub(crate) fn micro_batches(
     device: &DeviceTrace,
     stacks: &Stacks,
     n_steps: usize,
-) -> Vec<Vec<Span<EventIdx>>> {
-    let Some(analysis) = Analysis::new(device, stacks) else {
-        return Vec::new();
+    watch: Watch<'_>,
+) -> Result<Vec<Vec<Span<EventIdx>>>, Stopped> {
+    let Some(analysis) = Analysis::new(device, stacks, watch)? else {
+        return Ok(Vec::new());
     };
     let trains = |one: &Loop| {
         analysis.total.backward > 0 && one.work.backward * 10 >= analysis.total.backward * 9
     };
-    let loops = analysis.loops().into_iter();
+    let loops = analysis.loops()?.into_iter();
     let mut found: Vec<Vec<Span<EventIdx>>> = loops
         .filter(|one| one.iterations.len() > n_steps && trains(one))
         .map(|one| analysis.steps(&one.iterations, Word::MicroBatch))
         .map(|parts| parts.iter().map(|part| part.events).collect())
         .collect();
     found.sort_by_key(Vec::len);
-    found
+    Ok(found)
 }
 
 /// `epochs: 2 · steps: 24 · layers: 192`.
@@ -141,8 +161,13 @@ pub fn in_words(levels: &[Level]) -> String {
 }
 
 /// The levels with their steps.
-fn with_steps(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Level, Vec<Step>)> {
-    let scopes = Scopes::new(device, stacks);
+fn with_steps(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    watch: Watch<'_>,
+) -> Result<Vec<(Level, Vec<Step>)>, Stopped> {
+    let watch = watch.beside(super::memory_of_scopes(device));
+    let scopes = Scopes::new(device, stacks, watch)?;
     let of_scopes = |key: &str, label: &str, steps: Option<Vec<Step>>| {
         steps.filter(|s| s.len() > 1).map(|steps| {
             let level = Level {
@@ -160,8 +185,8 @@ fn with_steps(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Level, Vec<Step>)> 
     levels.extend(of_scopes(ANNOTATED, "annotated steps", scopes.numbered()));
     let optimizer = scopes.up_to_each_optimizer_step();
     levels.extend(of_scopes(OPTIMIZER, "optimizer steps", optimizer));
-    if let Some(analysis) = Analysis::new(device, stacks) {
-        of_loops(&analysis, stacks, &mut levels);
+    if let Some(analysis) = Analysis::new(device, stacks, watch)? {
+        of_loops(&analysis, stacks, &mut levels)?;
     }
     // Several readings of one loop are one level: what calls itself steps, else the loop.
     let is_loop = |l: &Level| l.key != OPTIMIZER && l.key != ANNOTATED;
@@ -187,7 +212,7 @@ fn with_steps(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Level, Vec<Step>)> 
     if let Some((level, _)) = levels.iter_mut().find(|(_, steps)| now(steps)) {
         level.chosen = !device.steps.is_empty();
     }
-    levels
+    Ok(levels)
 }
 
 fn covered(device: &DeviceTrace, steps: &[Step]) -> f64 {
@@ -197,20 +222,27 @@ fn covered(device: &DeviceTrace, steps: &[Step]) -> f64 {
     inside as f64 / all.max(1) as f64
 }
 
-fn of_loops(analysis: &Analysis<'_>, stacks: &Stacks, levels: &mut Vec<(Level, Vec<Step>)>) {
-    let loops = analysis.loops();
+fn of_loops(
+    analysis: &Analysis<'_>,
+    stacks: &Stacks,
+    levels: &mut Vec<(Level, Vec<Step>)>,
+) -> Result<(), Stopped> {
+    let loops = analysis.loops()?;
     let chosen = analysis.choose(&loops).map(|i| loops[i].clone());
     let all = analysis.walk.of_alloc.len().max(1) as f64;
-    let listed = |l: &Loop, best: bool| best && f64::from(l.allocs) >= WORTH_LISTING * all;
+    // How large it is costs nothing to know: that goes first.
+    let listed = |loops: &[Loop], i: usize| {
+        f64::from(loops[i].allocs) >= WORTH_LISTING * all && analysis.is_best_beat(loops, i)
+    };
     let mut shown: Vec<Loop> = Vec::new();
     for (index, one) in loops.iter().enumerate() {
         let is_chosen = chosen.as_ref().is_some_and(|c| is_same(c, one));
-        if is_chosen || listed(one, analysis.is_best_beat(&loops, index)) {
+        if is_chosen || listed(&loops, index) {
             shown.push(one.clone());
         }
     }
-    let inner = analysis.inner_loops();
-    let best = (0..inner.len()).filter(|&i| listed(&inner[i], analysis.is_best_beat(&inner, i)));
+    let inner = analysis.inner_loops()?;
+    let best = (0..inner.len()).filter(|&i| listed(&inner, i));
     // Of the loops in modules, and of those in optimizers, the largest.
     for in_optimizer in [false, true] {
         let here = best
@@ -242,6 +274,7 @@ fn of_loops(analysis: &Analysis<'_>, stacks: &Stacks, levels: &mut Vec<(Level, V
         };
         levels.push((level, steps));
     }
+    Ok(())
 }
 
 fn is_same(a: &Loop, b: &Loop) -> bool {

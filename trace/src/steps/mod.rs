@@ -31,6 +31,7 @@ use crate::span::Span;
 use crate::stacks::Stacks;
 use crate::trace::{DeviceTrace, Series, Step, StepSource};
 use crate::units::{Bytes, EventIdx};
+use crate::watch::{Stopped, Watch};
 use annotated::Scopes;
 use choose::Analysis;
 
@@ -40,42 +41,58 @@ pub(crate) use word::Word;
 /// Finds the steps of a device and notes where they come from.
 ///
 /// Of a trace of several devices each has its share of the [`MAX_STEPS`] that are kept.
-pub fn find(device: &mut DeviceTrace, stacks: &Stacks, n_devices: usize) {
-    let (source, mut steps) = found(device, stacks);
+///
+/// # Errors
+/// [`Stopped`]; then the device has the steps that it had.
+pub fn find(
+    device: &mut DeviceTrace,
+    stacks: &Stacks,
+    n_devices: usize,
+    watch: Watch<'_>,
+) -> Result<(), Stopped> {
+    let (source, mut steps) = found(device, stacks, watch)?;
     steps.truncate(MAX_STEPS / n_devices.max(1));
     steps.shrink_to_fit();
     (device.step_source, device.steps) = (source, steps);
+    Ok(())
 }
 
 /// Scopes that call themselves steps go first, then the loops that the stacks show, then other
 /// scopes; what repeats counts only where nothing else speaks.
-fn found(device: &DeviceTrace, stacks: &Stacks) -> (StepSource, Vec<Step>) {
-    let none = || (StepSource::None, Vec::new());
-    let scopes = Scopes::new(device, stacks);
+fn found(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    watch: Watch<'_>,
+) -> Result<(StepSource, Vec<Step>), Stopped> {
+    const NONE: (StepSource, Vec<Step>) = (StepSource::None, Vec::new());
+    let watch = watch.beside(memory_of_scopes(device));
+    watch.look(0)?;
+    let scopes = Scopes::new(device, stacks, watch)?;
     if let Some(steps) = scopes.numbered() {
-        return (StepSource::Annotations, steps);
+        return Ok((StepSource::Annotations, steps));
     }
     // One step of an optimizer: whatever repeats in it are layers and parameters.
     if scopes.optimizer_steps() == Some(1) {
-        return none();
+        return Ok(NONE);
     }
-    let analysis = Analysis::new(device, stacks);
+    let analysis = Analysis::new(device, stacks, watch)?;
     if let Some(analysis) = &analysis {
-        let mut loops = analysis.loops();
+        let mut loops = analysis.loops()?;
         if let Some(chosen) = analysis.choose(&loops) {
             let chosen = loops.swap_remove(chosen);
             let word = levels::word(analysis, stacks, &chosen, Some(&chosen));
             let steps = analysis.steps(&chosen.iterations, word.unwrap_or(Word::Step));
-            return (StepSource::Inferred, steps);
+            return Ok((StepSource::Inferred, steps));
         }
     }
     if let Some(steps) = scopes.repeating() {
-        return (StepSource::Annotations, steps);
+        return Ok((StepSource::Annotations, steps));
     }
-    match analysis {
-        Some(_) => none(),
-        None => inferred::steps(device).map_or_else(none, |s| (StepSource::Inferred, s)),
+    if analysis.is_some() {
+        return Ok(NONE);
     }
+    let steps = inferred::steps(device, watch)?;
+    Ok(steps.map_or(NONE, |steps| (StepSource::Inferred, steps)))
 }
 
 /// Steps that it takes to say anything of what steps do.
@@ -87,14 +104,10 @@ pub const MAX_STEPS: usize = 1 << 17;
 /// Bytes of a step's name that are kept.
 const STEP_NAME: usize = 160;
 
-/// Bytes of memory that looking for steps takes at most.
-pub fn memory_needed(device: &DeviceTrace) -> usize {
-    // Scopes by family, and what is kept of the steps.
-    let annotated = device.annotations.len() * 96 + MAX_STEPS.min(device.annotations.len()) * 224;
-    // Two keys an allocation, where each occurs, and how often.
-    let n_blocks = device.blocks.len();
-    let inferred = n_blocks * 24 + (2 * n_blocks).min(inferred::MAX_KEYS) * 96;
-    annotated.max(inferred)
+/// Bytes of memory that scopes by family take at most, with what is kept of the steps.
+fn memory_of_scopes(device: &DeviceTrace) -> usize {
+    let n = device.annotations.len();
+    n * annotated::PER_SCOPE + MAX_STEPS.min(n) * 224
 }
 
 /// The levels of one step, as `torch.cuda` would have counted them.

@@ -5,6 +5,7 @@ use crate::stacks::{Frame, FrameIdx, StackIdx};
 use crate::testing::{TraceBuilder, block_of};
 use crate::trace::{StepSource, Trace};
 use crate::units::Bytes;
+use crate::watch::Watch;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -84,7 +85,8 @@ impl Program {
 
     fn finish(self) -> Trace {
         let mut trace = self.builder.finish();
-        find(&mut trace.devices[0], &trace.stacks, 1);
+        let stacks = &trace.stacks;
+        find(&mut trace.devices[0], stacks, 1, Watch::nobody()).unwrap();
         trace
     }
 }
@@ -583,9 +585,10 @@ proptest! {
         body.run(&mut program, "main:1", &mut 10);
         let trace = program.finish();
         let device = &trace.devices[0];
-        let analysis = super::Analysis::new(device, &trace.stacks).expect("there are stacks");
+        let analysis = super::Analysis::new(device, &trace.stacks, Watch::nobody());
+        let analysis = analysis.unwrap().expect("there are stacks");
         let found: Vec<usize> =
-            analysis.loops().iter().map(|l| l.iterations.len()).collect();
+            analysis.loops().unwrap().iter().map(|l| l.iterations.len()).collect();
         let counts = body.counts(1);
         for count in &counts {
             prop_assert!(found.contains(count), "{count} in {found:?} of {body:?}");

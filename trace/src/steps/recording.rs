@@ -5,9 +5,11 @@
 
 use super::choose::Analysis;
 use super::frames::Work;
+use super::levels::memory_needed;
 use crate::stacks::Stacks;
 use crate::trace::{DeviceTrace, Series};
 use crate::units::Bytes;
+use crate::watch::Watch;
 use serde::{Deserialize, Serialize};
 
 /// Share of the allocations that load a model, in a recording of that.
@@ -132,7 +134,9 @@ fn described(device: &DeviceTrace, stacks: &Stacks) -> (Kind, String) {
     if device.steps.len() > 1 {
         return (Kind::Loop, format!("{} steps", device.steps.len()));
     }
-    let Some(analysis) = Analysis::new(device, stacks) else {
+    let most = memory_needed(device, stacks);
+    let go_on = |bytes| bytes <= most;
+    let Ok(Some(analysis)) = Analysis::new(device, stacks, Watch::new(&go_on)) else {
         let sentence = "no steps, and no stacks that say what was done";
         return (Kind::Unknown, sentence.to_owned());
     };

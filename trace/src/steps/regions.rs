@@ -13,10 +13,15 @@
 
 use super::calls::{Calls, ContextIdx, SpotIdx};
 use super::walk::Walk;
+use crate::footprint::of_vec;
 use crate::stacks::FxHashMap;
+use crate::watch::{Stopped, Watch};
+use std::collections::HashSet;
 
 /// Numbers of visits of one region that are looked at.
 const MAX_BEATS: usize = 6;
+/// Bytes of a spot while the parts of a graph are looked for.
+const PER_SPOT: usize = 160;
 
 /// A spot in the walk.
 #[derive(Clone, Copy, Debug)]
@@ -62,9 +67,20 @@ pub struct Ways {
     next: Vec<Vec<SpotIdx>>,
 }
 
+/// Regions as they are found.
+struct Search<'w> {
+    watch: Watch<'w>,
+    found: Vec<Region>,
+    /// The parts of the graph that were looked at. What is left without the spots of one beat lies
+    /// within what is left without those of a smaller one: each part is met again and again.
+    seen: HashSet<Vec<SpotIdx>>,
+    /// Bytes behind both.
+    held: usize,
+}
+
 impl Ways {
     /// Works the visits of spots, and the ways between them, out of the moves.
-    pub fn new(walk: &Walk, calls: &Calls) -> Ways {
+    pub fn new(walk: &Walk, calls: &Calls, watch: Watch<'_>) -> Result<Ways, Stopped> {
         let none = Visits {
             count: 0,
             first: u32::MAX,
@@ -75,7 +91,11 @@ impl Ways {
             visits: vec![none; calls.spots.len()],
             next: vec![Vec::new(); calls.spots.len()],
         };
-        for one in &walk.moves {
+        let per_spot = size_of::<Visits>() + size_of::<Vec<SpotIdx>>();
+        // A list of the smallest size is made for a spot's first way.
+        let held = calls.spots.len() * per_spot + walk.moves.len() * 4 * size_of::<SpotIdx>();
+        for (at, one) in walk.moves.iter().enumerate() {
+            watch.at_row(at, || held)?;
             let going = one.going(calls);
             let path = calls.path(one.to);
             for (depth, &spot) in path.iter().enumerate().skip(going.depth) {
@@ -90,11 +110,20 @@ impl Ways {
             next.sort_unstable();
             next.dedup();
         }
-        ways
+        Ok(ways)
+    }
+
+    /// Bytes behind it.
+    pub fn heap_bytes(&self) -> usize {
+        let next: usize = self.next.iter().map(of_vec).sum();
+        of_vec(&self.visits) + of_vec(&self.next) + next
     }
 
     /// All regions, outer ones before those within them.
-    pub fn regions(&self, calls: &Calls) -> Vec<Region> {
+    pub fn regions(&self, calls: &Calls, watch: Watch<'_>) -> Result<Vec<Region>, Stopped> {
+        // Every spot may have a context of its own, and a list.
+        let held = calls.spots.len() * 96;
+        watch.look(held)?;
         let mut of_context: FxHashMap<u32, Vec<SpotIdx>> = FxHashMap::default();
         for (index, spot) in calls.spots.iter().enumerate() {
             if self.visits[index].count > 0 {
@@ -104,22 +133,41 @@ impl Ways {
         }
         let mut contexts: Vec<(u32, Vec<SpotIdx>)> = of_context.into_iter().collect();
         contexts.sort_unstable_by_key(|(context, _)| *context);
-        let mut regions = Vec::new();
-        for (context, spots) in contexts {
-            self.regions_of(ContextIdx(context), &spots, &mut regions);
+        let mut search = Search {
+            watch: watch.beside(held),
+            found: Vec::new(),
+            seen: HashSet::new(),
+            held: 0,
+        };
+        for (at, (context, spots)) in contexts.into_iter().enumerate() {
+            search.watch.at_row(at, || search.held)?;
+            self.regions_of(ContextIdx(context), &spots, &mut search)?;
+            search.seen.clear();
         }
-        regions
+        Ok(search.found)
     }
 
     /// Regions among some spots of a context, and those within them.
-    fn regions_of(&self, context: ContextIdx, spots: &[SpotIdx], regions: &mut Vec<Region>) {
-        for mut part in strongly_connected(&self.next, spots) {
+    fn regions_of(
+        &self,
+        context: ContextIdx,
+        spots: &[SpotIdx],
+        search: &mut Search<'_>,
+    ) -> Result<(), Stopped> {
+        // Looking for parts takes some words a spot.
+        let looking = spots.len() * PER_SPOT;
+        search.watch.look(search.held + looking)?;
+        let mut parts = strongly_connected(&self.next, spots, search.watch)?;
+        for part in &mut parts {
             part.sort_unstable_by_key(|s| self.visits[s.index()].first);
+        }
+        for part in parts {
             let beats = self.beats(&part);
-            if beats.is_empty() {
+            if beats.is_empty() || !search.seen.insert(part.clone()) {
                 continue;
             }
-            regions.push(Region {
+            search.held += 2 * of_vec(&part) + of_vec(&beats) + size_of::<(Region, [u64; 8])>();
+            search.found.push(Region {
                 context,
                 spots: part.clone(),
                 beats: beats.clone(),
@@ -128,10 +176,11 @@ impl Ways {
                 let more = |s: &&SpotIdx| self.visits[s.index()].count > beat.most;
                 let rest: Vec<SpotIdx> = part.iter().filter(more).copied().collect();
                 if rest.len() < part.len() {
-                    self.regions_of(context, &rest, regions);
+                    self.regions_of(context, &rest, search)?;
                 }
             }
         }
+        Ok(())
     }
 
     /// The numbers of visits that spots agree on. The first or the last iteration may lack a spot,
@@ -159,6 +208,13 @@ impl Ways {
     }
 }
 
+impl Region {
+    /// Bytes behind it, and its own.
+    pub fn heap_bytes(&self) -> usize {
+        size_of::<Region>() + of_vec(&self.spots) + of_vec(&self.beats)
+    }
+}
+
 impl Visits {
     fn add(&mut self, count: u32, first: u32, second: u32, entry: bool) {
         self.count += count;
@@ -177,11 +233,11 @@ impl Visits {
 impl Beat {
     /// Of sorted numbers.
     fn of(counts: &[u32]) -> Beat {
-        let agree = |count: u32| counts.iter().filter(|&&c| c == count).count();
+        let equal = counts.chunk_by(|a, b| a == b);
         // Of equals the larger: iterations that were cut short visit less.
-        let most = counts.iter().max_by_key(|&&c| (agree(c), c));
+        let most = equal.max_by_key(|same| (same.len(), same[0]));
         Beat {
-            count: most.copied().unwrap_or(0),
+            count: most.map_or(0, |same| same[0]),
             support: counts.len(),
             most: counts.last().copied().unwrap_or(0),
         }
@@ -190,12 +246,17 @@ impl Beat {
 
 /// The parts of a graph in which every spot can be reached from every other (Tarjan's algorithm,
 /// with a stack of its own: programs can be deep). Spots that are alone are left out.
-fn strongly_connected(next: &[Vec<SpotIdx>], spots: &[SpotIdx]) -> Vec<Vec<SpotIdx>> {
+fn strongly_connected(
+    next: &[Vec<SpotIdx>],
+    spots: &[SpotIdx],
+    watch: Watch<'_>,
+) -> Result<Vec<Vec<SpotIdx>>, Stopped> {
     const UNSEEN: u32 = u32::MAX;
     let position: FxHashMap<SpotIdx, u32> = spots.iter().copied().zip(0..).collect();
     let (mut index, mut low) = (vec![UNSEEN; spots.len()], vec![0_u32; spots.len()]);
     let mut on_stack = vec![false; spots.len()];
     let (mut stack, mut parts, mut counter) = (Vec::new(), Vec::new(), 0);
+    let mut passed = 0;
     for root in 0..spots.len() {
         if index[root] != UNSEEN {
             continue;
@@ -203,6 +264,8 @@ fn strongly_connected(next: &[Vec<SpotIdx>], spots: &[SpotIdx]) -> Vec<Vec<SpotI
         // A spot, and which of the ways from it comes next.
         let mut open = vec![(root, 0_usize)];
         while let Some((at, way)) = open.pop() {
+            passed += 1;
+            watch.at_row(passed, || spots.len() * PER_SPOT)?;
             if way == 0 {
                 (index[at], low[at]) = (counter, counter);
                 counter += 1;
@@ -232,5 +295,5 @@ fn strongly_connected(next: &[Vec<SpotIdx>], spots: &[SpotIdx]) -> Vec<Vec<SpotI
             }
         }
     }
-    parts
+    Ok(parts)
 }

@@ -5,9 +5,11 @@
 //! that both stacks share) and which contexts it entered anew. So one pass counts the moves, and
 //! everything else is worked out of the distinct ones.
 
-use super::calls::{Calls, SpotIdx};
+use super::calls::{Calls, ContextIdx, SpotIdx};
+use crate::footprint::{of_map, of_vec};
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::trace::Blocks;
+use crate::watch::{Stopped, Watch};
 
 /// No move: the allocation has no stack that says where the program is.
 pub const NO_MOVE: u32 = u32::MAX;
@@ -47,29 +49,28 @@ pub struct Going {
 
 impl Walk {
     /// One pass over the allocations.
-    pub fn new(blocks: &Blocks, calls: &Calls) -> Walk {
+    pub fn new(blocks: &Blocks, calls: &Calls, watch: Watch<'_>) -> Result<Walk, Stopped> {
         let kinds = &blocks.kind[blocks.n_preexisting as usize..];
         let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         let mut walk = Walk {
             moves: Vec::new(),
             of_alloc: Vec::with_capacity(kinds.len()),
         };
-        // Where each thread is; there are few.
-        let mut threads: Vec<(u32, StackIdx)> = Vec::new();
+        // Where each thread is: few in a program, one for each allocation in a hostile file.
+        let mut threads: FxHashMap<ContextIdx, StackIdx> = FxHashMap::default();
+        watch.look(kinds.len() * size_of::<u32>())?;
         for (alloc, kind) in kinds.iter().enumerate() {
+            watch.at_row(alloc, || {
+                // Tables that are full move: they are there twice then.
+                let tables = of_map(&known) + of_map(&threads);
+                of_vec(&walk.of_alloc) + 2 * of_vec(&walk.moves) + 3 * tables
+            })?;
             let stack = blocks.kinds[kind.index()].alloc_stack;
             let Some(root) = calls.root(stack) else {
                 walk.of_alloc.push(NO_MOVE);
                 continue;
             };
-            let thread = threads.iter_mut().find(|(known, _)| *known == root.0);
-            let from = match thread {
-                Some((_, last)) => Some(std::mem::replace(last, stack)),
-                None => {
-                    threads.push((root.0, stack));
-                    None
-                }
-            };
+            let from = threads.insert(root, stack);
             let key = (from.map_or(u32::MAX, |f| f.0), stack.0);
             let next = walk.moves.len() as u32;
             let id = *known.entry(key).or_insert(next);
@@ -89,7 +90,12 @@ impl Walk {
             }
             walk.of_alloc.push(id);
         }
-        walk
+        Ok(walk)
+    }
+
+    /// Bytes behind it.
+    pub fn heap_bytes(&self) -> usize {
+        of_vec(&self.moves) + of_vec(&self.of_alloc)
     }
 }
 

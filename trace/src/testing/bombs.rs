@@ -3,6 +3,8 @@
 //! `n` says how often the part repeats that costs: a small one for the tests of every day, a large
 //! one for the suite of attacks. To add an attack, write it here and list it in [`ALL`].
 
+mod programs;
+
 use std::io::{self, Write};
 
 /// One attack.
@@ -61,6 +63,22 @@ pub const ALL: &[Bomb] = &[
     bomb("segments that share blocks", shared_blocks, 500, 500),
     bomb("unknown keys", unknown_keys, 20_000, 3_000_000),
     bomb("settings", settings, 20_000, 3_000_000),
+    bomb("enormous sizes", enormous_sizes, 100_000, 3_000_000),
+    bomb("loops in loops", programs::nested_loops, 40, 120),
+    bomb("functions called once", programs::roots, 20_000, 2_000_000),
+    bomb(
+        "a loop of many lines",
+        programs::long_loop,
+        20_000,
+        1_000_000,
+    ),
+    bomb("deep stacks", programs::deep_stacks, 300, 3_000),
+    bomb(
+        "places within steps",
+        programs::places_within_steps,
+        2_000,
+        60_000,
+    ),
 ];
 
 impl Bomb {
@@ -326,6 +344,17 @@ fn distinct_events(out: &mut dyn Write, n: usize) -> io::Result<()> {
     let event = |p: &mut Pickle<'_>, i: usize| {
         let i = i as u64;
         w.event(p, w.alloc, i << 20, i + 1, i)
+    };
+    snapshot(&mut p, n, event, nothing)
+}
+
+/// Together more bytes than 64 bits can count.
+fn enormous_sizes(out: &mut dyn Write, n: usize) -> io::Result<()> {
+    let mut p = Pickle::new(out)?;
+    let w = words(&mut p)?;
+    let event = |p: &mut Pickle<'_>, i: usize| {
+        let i = i as u64;
+        w.event(p, w.alloc, i << 20, 1 << 48, i)
     };
     snapshot(&mut p, n, event, nothing)
 }

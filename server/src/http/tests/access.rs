@@ -260,6 +260,28 @@ async fn other_names_for_this_machine_are_refused_without_a_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_request_names_one_host() {
+    let server = Server::start().await;
+    let check = async |uri: &str, hosts: &[&str], expected| {
+        let request = hosts.iter().fold(Request::get(uri), |request, host| {
+            request.header(header::HOST, *host)
+        });
+        let answer = server.send(request.body(Body::empty()).unwrap()).await;
+        answer.expect(expected);
+    };
+    check("/api/runs", &["localhost"], StatusCode::OK).await;
+    check("http://localhost/api/runs", &["localhost"], StatusCode::OK).await;
+    let two = ["localhost", "evil.example"];
+    check("/api/runs", &two, StatusCode::BAD_REQUEST).await;
+    for uri in [
+        "http://evil.example/api/runs",
+        "http://a:b@evil.example/api/runs",
+    ] {
+        check(uri, &["localhost"], StatusCode::BAD_REQUEST).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn with_a_token_only_names_of_this_server_pass_and_links_have_the_public_one() {
     let get = |host: &str, path: &str| {
         let request = Request::get(path).header(header::HOST, host);

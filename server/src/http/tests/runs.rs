@@ -48,6 +48,43 @@ async fn a_run_is_listed_with_its_facts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn lists_come_in_pages() {
+    let server = Server::start().await;
+    for name in ["plain_lm", "streams", "oom"] {
+        let path = routes::sample(name);
+        server.json(Method::POST, &path, "").await;
+    }
+    let run = upload(&server).await;
+    for _ in 0..3 {
+        let share =
+            format!(r#"{{"kind":"team","target":{{"kind":"run","run":"{run}"}},"query":""}}"#);
+        server.json(Method::POST, routes::SHARES, &share).await;
+    }
+    for list in [routes::RUNS, routes::SHARES] {
+        let whole: Vec<serde_json::Value> = server.get(list).await.read();
+        let mut parts = Vec::new();
+        for offset in 0..=whole.len() {
+            let path = format!("{list}?offset={offset}&limit=1");
+            let part: Vec<serde_json::Value> = server.get(&path).await.read();
+            assert_eq!(part.len(), usize::from(offset < whole.len()), "{path}");
+            parts.extend(part);
+        }
+        assert!(!whole.is_empty() && parts == whole, "{list}: {whole:?}");
+    }
+    // Whoever asks for more than there may be on a page gets a page.
+    let path = format!("{}?limit=18446744073709551615", routes::RUNS);
+    server.get(&path).await.expect(StatusCode::OK);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_does_not_say_all_that_was_asked_for() {
+    let server = Server::start().await;
+    let path = format!("/api/runs/run_{}", "a".repeat(50_000));
+    let problem = server.get(&path).await.problem();
+    assert!(problem.detail.len() <= 2048, "{}", problem.detail.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_run_can_be_renamed() {
     let server = Server::start().await;
     let run = upload(&server).await;

@@ -200,6 +200,14 @@ fn numbers_out_of_range() {
 }
 
 #[test]
+fn sizes_that_nobody_can_add_up() {
+    let sized = |n: usize| (0..n).map(|_| event(vec![("size", int(1 << 48))]));
+    assert!(super::try_read(&trace(sized(1 << 14).collect())).is_ok());
+    let error = super::try_read(&trace(sized((1 << 14) + 1).collect())).unwrap_err();
+    assert!(error.to_string().contains("exceed 4 EiB"), "{error}");
+}
+
+#[test]
 fn objects_that_hold_themselves_end() {
     // segments = [ ]; segments.append(segments), and settings that hold themselves.
     let key = |name: &str| [&[0x8c, name.len() as u8][..], name.as_bytes(), &[0x94]].concat();

@@ -18,7 +18,7 @@ pub fn Links(run: RunId, name: RwSignal<String>, changed: RwSignal<u32>) -> impl
         changed.track();
         let path = routes::shares_of(&run);
         leptos::task::spawn_local_scoped_with_cancellation(async move {
-            match client::get(&path).await {
+            match client::list(&path).await {
                 Ok(found) => drop(links.try_set(found)),
                 Err(failed) => drop(problem.try_set(Some(failed))),
             }

@@ -112,7 +112,7 @@ impl BenchStore {
         self.newest.set_value(request);
         let is_newest = move || self.newest.get_value() == request;
         leptos::task::spawn_local(async move {
-            let history = client::get::<Vec<BenchSummary>>(routes::BENCHES).await;
+            let history = client::list::<BenchSummary>(routes::BENCHES).await;
             if !is_newest() {
                 return;
             }

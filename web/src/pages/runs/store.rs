@@ -55,7 +55,7 @@ impl RunsStore {
         let request = self.newest.get_value().wrapping_add(1);
         self.newest.set_value(request);
         leptos::task::spawn_local(async move {
-            let answer = client::get::<Vec<RunSummary>>(routes::RUNS).await;
+            let answer = client::list::<RunSummary>(routes::RUNS).await;
             if self.newest.get_value() != request {
                 return;
             }

@@ -1,0 +1,253 @@
+//! How long lists in answers can be: stated in the API's document, as `maxItems`.
+//!
+//! Lists that grow with use come in pages ([`super::page`]). Every other one has a bound, whatever
+//! was uploaded; a test fails for a list that has neither.
+
+use api::alive::{MAX_GROUPS, MAX_PAGE};
+use api::bench::{BenchRow, TensorChanges};
+use api::compare::{Against, CurvesWanted};
+use api::contents::Contents;
+use api::shares::NewShare;
+use api::timeline::Marks;
+use serde_json::Value;
+use trace::leaks::MAX_EVIDENCE;
+use trace::oom::MAX_FAILURES;
+use trace::steps::MAX_STEPS;
+use utoipa::openapi::OpenApi;
+
+/// Devices of a run.
+const DEVICES: usize = 128;
+/// What is known when the program is built: configurations, patches, releases, samples.
+const BUILT_IN: usize = 1024;
+/// Rows of a bench.
+const ROWS: usize = 200;
+/// Frames of a stack.
+const FRAMES: usize = 1200;
+/// Categories of memory.
+const CATEGORIES: usize = trace::categories::Category::ALL.len();
+/// Findings about the data: some for each device, some for the file.
+const FINDINGS: usize = 32 * (DEVICES + 1);
+/// Groups that leak.
+const LEAKS: usize = 1000;
+/// Moments at which growth is told.
+const MOMENTS: usize = 4096;
+const PARTS: usize = CurvesWanted::MAX_PARTS as usize;
+const RUNS: usize = NewShare::MAX_RUNS;
+
+/// Properties of schemas that are lists, and how long these can be. A schema that is a list itself
+/// has no property.
+const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
+    ("Against", &[("devices", DEVICES)]),
+    ("Alive", &[("groups", MAX_GROUPS), ("tree", 800)]),
+    ("AllocationPage", &[("items", MAX_PAGE)]),
+    ("AnnotationMark", &[("events", 2)]),
+    ("Bench", &[("rows", ROWS)]),
+    (
+        "BenchCatalog",
+        &[
+            ("configs", BUILT_IN),
+            ("devices", BUILT_IN),
+            ("patches", BUILT_IN),
+        ],
+    ),
+    ("BenchChoice", &[("patches", BUILT_IN)]),
+    (
+        "BenchConfig",
+        &[
+            ("applicable", BUILT_IN),
+            ("chain", BUILT_IN),
+            ("combination", BUILT_IN),
+            ("inputs", BUILT_IN),
+            ("published_only", BUILT_IN),
+        ],
+    ),
+    (
+        "BenchRow",
+        &[("patches", BUILT_IN), ("spark", BenchRow::SPARK_POINTS)],
+    ),
+    ("BenchSummary", &[("configs", BUILT_IN)]),
+    (
+        "BlockDetail",
+        &[
+            ("alloc_stack", FRAMES),
+            ("free_stack", FRAMES),
+            ("notes", 8),
+        ],
+    ),
+    ("Comparison", &[("against", RUNS), ("runs", RUNS)]),
+    (
+        "Contents",
+        &[("levels", 8), ("phases", Contents::MAX_PHASES)],
+    ),
+    (
+        "Curve",
+        &[("events", PARTS + 1), ("parts", PARTS), ("steps", PARTS)],
+    ),
+    ("Curves", &[("runs", RUNS)]),
+    (
+        "DeviceSummary",
+        &[("oom_events", MAX_FAILURES), ("series", 4)],
+    ),
+    (
+        "Difference",
+        &[
+            ("conditions", 1024),
+            ("phases", 8),
+            ("series", 4),
+            ("sites", 500),
+            ("steps", Against::MAX_STEPS),
+        ],
+    ),
+    ("Growth", &[("bands", 12), ("moments", MOMENTS)]),
+    ("GrowthBand", &[("bytes", MOMENTS), ("counts", MOMENTS)]),
+    ("Held", &[("categories", CATEGORIES)]),
+    ("LeakGroup", &[("evidence", MAX_EVIDENCE)]),
+    ("ComparedLeaks", &[("places", LEAKS)]),
+    ("Leaks", &[("caveats", FINDINGS), ("groups", LEAKS)]),
+    ("Levels", &[("", 4)]),
+    (
+        "Marks",
+        &[
+            ("annotations", Marks::MAX_ANNOTATIONS),
+            ("ooms", Marks::MAX_OOMS),
+            ("steps", MAX_STEPS),
+        ],
+    ),
+    (
+        "OffloaderGrid",
+        &[
+            ("cells", BUILT_IN),
+            ("configs", BUILT_IN),
+            ("offloaders", BUILT_IN),
+        ],
+    ),
+    ("OomMark", &[("held", CATEGORIES)]),
+    ("Part", &[("groups", MAX_GROUPS)]),
+    ("PhaseMark", &[("events", 2)]),
+    ("RecordComparison", &[("runs", RUNS)]),
+    ("RecordedComparison", &[("runs", RUNS)]),
+    ("RedactionPreview", &[("examples", 32)]),
+    (
+        "RunDetail",
+        &[("quality_notes", FINDINGS), ("settings", 256)],
+    ),
+    ("RunSummary", &[("devices", DEVICES), ("quality", FINDINGS)]),
+    ("Sessions", &[("sessions", 256)]),
+    ("ShareTarget", &[("runs", RUNS)]),
+    ("Side", &[("at_peak", CATEGORIES)]),
+    ("SiteSide", &[("frames", 48)]),
+    ("StartBench", &[("rows", ROWS)]),
+    ("Step", &[("events", 2)]),
+    ("TensorChange", &[("shape", 64)]),
+    ("TensorChanges", &[("changes", TensorChanges::MOST)]),
+    ("TensorDetail", &[("shape", 64)]),
+    ("Verdicts", &[("findings", Against::MAX_FINDINGS)]),
+];
+
+/// Answers that are lists themselves.
+const OF_ANSWERS: &[(&str, usize)] = &[
+    ("/api/bench/rows/{row}/steps", 10_000),
+    ("/api/samples", BUILT_IN),
+];
+
+/// The document with all bounds.
+pub fn stated(document: &OpenApi) -> Value {
+    let mut document = serde_json::to_value(document).expect("the document is plain data");
+    for (schema, lists) in OF_SCHEMAS {
+        let schema = &mut document["components"]["schemas"][schema];
+        for (property, most) in *lists {
+            state(schema, property, *most);
+        }
+    }
+    for (path, most) in OF_ANSWERS {
+        let answer = &mut document["paths"][path]["get"]["responses"]["200"];
+        bound(&mut answer["content"]["application/json"]["schema"], *most);
+    }
+    document
+}
+
+/// States the bound of a property, also where a schema has several shapes.
+fn state(schema: &mut Value, property: &str, most: usize) {
+    if property.is_empty() {
+        bound(schema, most);
+    } else if let Some(list) = schema["properties"].get_mut(property) {
+        bound(list, most);
+    }
+    for shapes in ["allOf", "anyOf", "oneOf"] {
+        if let Some(shapes) = schema.get_mut(shapes).and_then(Value::as_array_mut) {
+            shapes.iter_mut().for_each(|s| state(s, property, most));
+        }
+    }
+}
+
+/// A list, and the lists in it, which are no longer.
+fn bound(list: &mut Value, most: usize) {
+    if is_list(list) && list.get("maxItems").is_none() {
+        list["maxItems"] = most.into();
+        if let Some(items) = list.get_mut("items") {
+            bound(items, most);
+        }
+    }
+}
+
+/// Whether a schema is that of a list; what has its entries listed one by one is none.
+fn is_list(schema: &Value) -> bool {
+    let is = |kind: &Value| kind == "array";
+    let kind = &schema["type"];
+    let listed = schema.get("prefixItems").is_some();
+    !listed && (is(kind) || kind.as_array().is_some_and(|kinds| kinds.iter().any(is)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lists below a schema that state no bound.
+    fn unbounded(schema: &Value, at: &str, found: &mut Vec<String>) {
+        if is_list(schema) && schema.get("maxItems").is_none() {
+            found.push(at.to_owned());
+        }
+        match schema {
+            Value::Object(members) => members
+                .iter()
+                .for_each(|(name, value)| unbounded(value, &format!("{at}/{name}"), found)),
+            Value::Array(items) => items.iter().for_each(|value| unbounded(value, at, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn nothing_is_listed_without_a_bound() {
+        let (_, document) = super::super::api().split_for_parts();
+        let document = stated(&document);
+        let mut found = Vec::new();
+        unbounded(&document["components"]["schemas"], "", &mut found);
+        let paths = document["paths"].as_object().unwrap();
+        for (path, operations) in paths {
+            for (method, operation) in operations.as_object().unwrap() {
+                let names = operation["parameters"].as_array().into_iter().flatten();
+                let names: Vec<&str> = names.filter_map(|p| p["name"].as_str()).collect();
+                let in_pages = ["offset", "limit"].iter().all(|name| names.contains(name));
+                if !in_pages {
+                    let at = format!("{method} {path}");
+                    unbounded(&operation["responses"], &at, &mut found);
+                }
+            }
+        }
+        assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_bound_is_of_something() {
+        let (_, document) = super::super::api().split_for_parts();
+        let document = stated(&document);
+        for (schema, lists) in OF_SCHEMAS {
+            let schema = &document["components"]["schemas"][schema];
+            for (property, most) in *lists {
+                let text = schema.to_string();
+                let stated = format!("\"maxItems\":{most}");
+                assert!(text.contains(&stated), "{property}: {text}");
+            }
+        }
+    }
+}
