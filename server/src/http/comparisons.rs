@@ -29,7 +29,11 @@ pub struct ListQuery {
 
 /// Recorded comparisons, newest first.
 #[utoipa::path(get, path = "/api/comparisons", tag = "compare", params(ListQuery),
-    responses((status = 200, body = Vec<RecordedComparison>)))]
+    responses(
+        (status = 200,
+            description = "Recorded comparisons, newest first.",
+            body = Vec<RecordedComparison>),
+    ))]
 pub async fn list(
     State(app): State<Arc<App>>,
     Query(query): Query<ListQuery>,
@@ -45,8 +49,10 @@ pub async fn list(
 /// but its name.
 #[utoipa::path(post, path = "/api/comparisons", tag = "compare",
     request_body = RecordComparison,
-    responses((status = 200, body = RecordedComparison), (status = 400, body = Problem),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The comparison was recorded.", body = RecordedComparison),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+    ))]
 pub async fn record(
     State(app): State<Arc<App>>,
     Json(request): Json<RecordComparison>,
@@ -76,7 +82,10 @@ pub async fn record(
 /// One recorded comparison.
 #[utoipa::path(get, path = "/api/comparisons/{comparison}", tag = "compare",
     params(("comparison" = String, Path)),
-    responses((status = 200, body = RecordedComparison), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The recorded comparison.", body = RecordedComparison),
+        (status = 404, body = Problem),
+    ))]
 pub async fn get(
     State(app): State<Arc<App>>,
     Path(comparison): Path<String>,
@@ -90,7 +99,12 @@ pub async fn get(
 /// Forgets a recorded comparison; its runs stay.
 #[utoipa::path(delete, path = "/api/comparisons/{comparison}", tag = "compare",
     params(("comparison" = String, Path)),
-    responses((status = 200, body = RecordedComparison), (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "The comparison that is forgotten now.",
+            body = RecordedComparison),
+        (status = 404, body = Problem),
+    ))]
 pub async fn forget(
     State(app): State<Arc<App>>,
     Path(comparison): Path<String>,

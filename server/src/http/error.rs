@@ -155,6 +155,29 @@ impl Error {
     }
 }
 
+/// What an error status means wherever the API's document lists it.
+pub fn meaning(status: &str) -> Option<&'static str> {
+    let status = StatusCode::from_bytes(status.as_bytes()).ok()?;
+    Some(match status {
+        StatusCode::BAD_REQUEST => "The request is malformed. `detail` says where.",
+        StatusCode::UNAUTHORIZED => "The token or the link's secret is wrong.",
+        StatusCode::NOT_FOUND => "There is no such thing.",
+        StatusCode::REQUEST_TIMEOUT => "The body did not arrive in time.",
+        StatusCode::CONFLICT => "It is in a state that does not allow this.",
+        StatusCode::GONE => "The link has ended.",
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            "Larger than the server's limit, or it takes more memory than there is."
+        }
+        StatusCode::UNPROCESSABLE_ENTITY => {
+            "Not a snapshot that can be read. `offset` is the byte where reading stopped."
+        }
+        StatusCode::TOO_MANY_REQUESTS => "Too much from this client. `Retry-After` says when.",
+        StatusCode::SERVICE_UNAVAILABLE => "The server is busy. `Retry-After` says when.",
+        StatusCode::INSUFFICIENT_STORAGE => "There is not enough disk space.",
+        _ => return None,
+    })
+}
+
 /// Whole seconds, rounded up.
 fn seconds(time: Duration) -> u64 {
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);

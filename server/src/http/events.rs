@@ -29,8 +29,12 @@ pub enum Listen {
 /// Whatever changes on the server, so that open pages refresh: first how unfinished uploads stand,
 /// then each change.
 #[utoipa::path(get, path = "/api/events", tag = "server",
-    responses((status = 200, body = ServerEvent, content_type = "text/event-stream"),
-              (status = 429, body = Problem), (status = 503, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "A stream of events that does not end.",
+            body = ServerEvent, content_type = "text/event-stream"),
+        (status = 429, body = Problem), (status = 503, body = Problem),
+    ))]
 pub async fn all(
     State(app): State<Arc<App>>,
     client: Client,

@@ -37,9 +37,13 @@ pub struct ExportQuery {
 /// The run as a file: its snapshot, a table of its allocations, or a trace for Perfetto.
 #[utoipa::path(get, path = "/api/runs/{run}/export", tag = "runs",
     params(("run" = String, Path), ExportQuery),
-    responses((status = 200, content_type = "application/octet-stream"),
-              (status = 400, body = Problem), (status = 404, body = Problem),
-              (status = 429, body = Problem), (status = 503, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "The run as a file.",
+            content_type = "application/octet-stream"),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
+    ))]
 pub async fn export(
     State(app): State<Arc<App>>,
     client: Client,

@@ -8,6 +8,7 @@ mod cards;
 mod compare;
 mod comparisons;
 mod connections;
+mod document;
 pub mod error;
 mod events;
 mod export;
@@ -127,7 +128,8 @@ fn api() -> OpenApiRouter<Arc<App>> {
 
 /// The whole server, as a service.
 pub fn router(app: Arc<App>) -> Router {
-    let (routes, document) = api().split_for_parts();
+    let (routes, mut document) = api().split_for_parts();
+    document::finish(&mut document);
     let openapi = move |headers: HeaderMap| async move { packed::json(&headers, &document) };
     // Outermost first.
     let guards = ServiceBuilder::new()

@@ -37,7 +37,7 @@ pub struct ListQuery {
 
 /// Runs, newest first.
 #[utoipa::path(get, path = "/api/runs", tag = "runs", params(ListQuery),
-    responses((status = 200, body = Vec<RunSummary>)))]
+    responses((status = 200, description = "Runs, newest first.", body = Vec<RunSummary>)))]
 pub async fn list(
     State(app): State<Arc<App>>,
     Query(query): Query<ListQuery>,
@@ -55,7 +55,10 @@ pub async fn list(
 
 /// One run.
 #[utoipa::path(get, path = "/api/runs/{run}", tag = "runs", params(("run" = String, Path)),
-    responses((status = 200, body = RunDetail), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The run.", body = RunDetail),
+        (status = 404, body = Problem),
+    ))]
 pub async fn get(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
@@ -84,7 +87,10 @@ pub async fn get(
 /// Renames a run.
 #[utoipa::path(patch, path = "/api/runs/{run}", tag = "runs", params(("run" = String, Path)),
     request_body = RenameRun,
-    responses((status = 200, body = RunSummary), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The run under its new name.", body = RunSummary),
+        (status = 404, body = Problem),
+    ))]
 pub async fn rename(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
@@ -100,7 +106,12 @@ pub async fn rename(
 
 /// Deletes a run; for ten minutes that can be undone.
 #[utoipa::path(delete, path = "/api/runs/{run}", tag = "runs", params(("run" = String, Path)),
-    responses((status = 200, body = RunSummary), (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "The run that is deleted now. It can be restored for a while.",
+            body = RunSummary),
+        (status = 404, body = Problem),
+    ))]
 pub async fn delete(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
@@ -116,7 +127,10 @@ pub async fn delete(
 /// Undoes a deletion.
 #[utoipa::path(post, path = "/api/runs/{run}/restore", tag = "runs",
     params(("run" = String, Path)),
-    responses((status = 200, body = RunSummary), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The run that is restored.", body = RunSummary),
+        (status = 404, body = Problem),
+    ))]
 pub async fn restore(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,

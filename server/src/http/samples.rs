@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// The bundled samples.
 #[utoipa::path(get, path = "/api/samples", tag = "samples",
-    responses((status = 200, body = Vec<Sample>)))]
+    responses((status = 200, description = "The bundled samples.", body = Vec<Sample>)))]
 pub async fn list() -> axum::Json<Vec<Sample>> {
     axum::Json(
         samples::ALL
@@ -30,8 +30,11 @@ pub async fn list() -> axum::Json<Vec<Sample>> {
 /// Makes a run of a sample, or finds the one that it is already.
 #[utoipa::path(post, path = "/api/samples/{name}", tag = "samples",
     params(("name" = String, Path)),
-    responses((status = 201, body = FinishedUpload), (status = 200, body = FinishedUpload),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 201, description = "The sample was stored as a run.", body = FinishedUpload),
+        (status = 200, description = "The sample was already a run.", body = FinishedUpload),
+        (status = 404, body = Problem),
+    ))]
 pub async fn open(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,

@@ -41,7 +41,7 @@ pub struct ListQuery {
 
 /// Links, newest first, those that have ended too.
 #[utoipa::path(get, path = "/api/shares", tag = "shares", params(ListQuery),
-    responses((status = 200, body = Vec<Share>)))]
+    responses((status = 200, description = "The links, newest first.", body = Vec<Share>)))]
 pub async fn list(
     State(app): State<Arc<App>>,
     Query(query): Query<ListQuery>,
@@ -57,8 +57,12 @@ pub async fn list(
 
 /// Makes a link. The answer is the only one that tells its address.
 #[utoipa::path(post, path = "/api/shares", tag = "shares", request_body = NewShare,
-    responses((status = 201, body = CreatedShare), (status = 400, body = Problem),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 201,
+            description = "The link, with its secret. The secret is told only here.",
+            body = CreatedShare),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+    ))]
 pub async fn create(
     State(app): State<Arc<App>>,
     origin: Origin,
@@ -133,7 +137,10 @@ pub struct RevokeQuery {
 /// Revokes a link: at once, for everybody. Its row stays, to say so.
 #[utoipa::path(delete, path = "/api/shares/{share}", tag = "shares",
     params(("share" = String, Path), RevokeQuery),
-    responses((status = 200, body = Share), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The link, which does not open any more.", body = Share),
+        (status = 404, body = Problem),
+    ))]
 pub async fn revoke(
     State(app): State<Arc<App>>,
     Path(share): Path<String>,
@@ -151,8 +158,11 @@ pub async fn revoke(
 
 /// Exchanges the last part of a link's address for a session that opens what the link opens.
 #[utoipa::path(post, path = "/api/shares/open", tag = "shares", request_body = OpenShare,
-    responses((status = 200, body = Share), (status = 401, body = Problem),
-              (status = 404, body = Problem), (status = 410, body = Problem)))]
+    responses(
+        (status = 200, description = "What the link opens; the cookie is set.", body = Share),
+        (status = 401, body = Problem), (status = 404, body = Problem),
+        (status = 410, body = Problem),
+    ))]
 pub async fn open(
     State(app): State<Arc<App>>,
     client: Client,
@@ -205,7 +215,12 @@ pub async fn open(
 /// What redaction would change in a run, with examples.
 #[utoipa::path(get, path = "/api/runs/{run}/redaction", tag = "shares",
     params(("run" = String, Path)),
-    responses((status = 200, body = RedactionPreview), (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "Which names a redacted link would show, and which it would replace.",
+            body = RedactionPreview),
+        (status = 404, body = Problem),
+    ))]
 pub async fn preview(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
