@@ -38,7 +38,7 @@ pub struct ComparedRun {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Against {
-    /// The position in `devices` of the one that speaks for the run; absent without devices.
+    /// The position in `devices` of the one that is shown for the run; absent without devices.
     pub foremost: Option<u32>,
     /// The difference of each pair of devices, in order.
     pub devices: Vec<Difference>,
@@ -57,7 +57,7 @@ impl Against {
         }
     }
 
-    /// The difference that speaks for the run.
+    /// The difference that is shown for the run.
     pub fn difference(&self) -> Option<&Difference> {
         self.devices.get(self.foremost? as usize)
     }

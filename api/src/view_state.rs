@@ -144,7 +144,7 @@ pub struct ViewState {
     pub filter: AllocationFilter,
 }
 
-/// A query that is no view state.
+/// The query is not a view state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadViewState {
     /// Written by a newer version.

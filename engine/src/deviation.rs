@@ -1,4 +1,4 @@
-//! Rules broken on purpose: the negative controls of offload-semantics.md §5.4.
+//! Rules broken on purpose: docs/offloader-rules.md, "Negative controls".
 //!
 //! A test suite that stays green when a rule is broken does not test the rule. Each deviation
 //! switches one rule off; nothing but tests asks for one.
@@ -6,7 +6,7 @@
 /// One broken rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deviation {
-    /// `AccumulateGrad` takes over every first gradient, whoever else refers to it.
+    /// `AccumulateGrad` takes over every first gradient, even when others refer to it.
     StealAlways,
     /// The de-duplication map is emptied whenever the context is entered.
     ResetMapEveryStep,

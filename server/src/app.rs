@@ -94,9 +94,9 @@ pub struct App {
     pub hostname: String,
     /// Fires when the server is asked to stop.
     pub stopping: CancellationToken,
-    /// What whoever started the server should know, a sentence each.
+    /// What the operator should know, a sentence each.
     pub notices: Vec<String>,
-    /// Held while the server runs; the system lets go of them even after `kill -9`.
+    /// Held while the server runs; the system releases them even after `kill -9`.
     _locks: (DataLock, Ownership),
 }
 

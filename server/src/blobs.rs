@@ -439,7 +439,7 @@ fn is_full(error: &(dyn std::error::Error + 'static)) -> bool {
 
 #[cfg(feature = "s3")]
 mod remote {
-    //! Blobs in S3, or in anything that speaks its protocol; `AWS_…` variables configure it.
+    //! Blobs in S3, or in any store with its protocol; `AWS_…` variables configure it.
 
     use super::{BlobError, Blobs};
     use object_store::aws::AmazonS3Builder;

@@ -24,7 +24,7 @@ pub struct Config {
     pub keep_free: Bytes,
     /// Memory for all that grows with what people send and ask.
     pub memory: Bytes,
-    /// Memory for decoded traces that nobody uses at the moment, out of that.
+    /// Memory for decoded traces that are not in use, out of that.
     pub cache: Bytes,
     /// zstd level at which blobs are packed again when the server is idle; `None`: they are not.
     pub repack_level: Option<i32>,

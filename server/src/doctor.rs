@@ -31,7 +31,7 @@ pub struct Report {
     pub checked: usize,
     /// Blobs that are not what was uploaded, or gone: a sentence each.
     pub bad_blobs: Vec<String>,
-    /// Blobs that no run uses and that nobody deleted.
+    /// Blobs that no run uses and that were not deleted.
     pub unused: Vec<Unused>,
 }
 

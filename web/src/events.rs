@@ -1,8 +1,8 @@
 //! Server-sent events: what changed on the server, as it changes.
 //!
 //! The browser reconnects by itself when the connection drops, but gives up for good on an answer
-//! that is no event stream (a proxy's error page, a restart). Then we try again, slower each time.
-//! Events may be missed meanwhile: [`Notice::Back`] tells when to read everything anew.
+//! that is not an event stream (a proxy's error page, a restart). Then we try again, slower each
+//! time. Events may be missed meanwhile: [`Notice::Back`] tells when to read everything anew.
 
 use crate::turn::{Turn, Waited};
 use api::progress::ServerEvent;

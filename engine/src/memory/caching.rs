@@ -2,7 +2,7 @@
 //!
 //! Rounding, best fit, splitting and merging are [`trace::allocator::Arena`]'s, the same code that
 //! re-simulates uploads. Here are the parts that need a device: segments, frees that wait for
-//! other streams, and the retry with an empty cache (snapshot-format.md §4.4 and §4.5).
+//! other streams, and the retry with an empty cache (docs/allocator.md, "What malloc does").
 
 use std::collections::BTreeMap;
 
@@ -152,7 +152,7 @@ pub struct CachingAllocator {
     events: Option<Vec<MemoryEvent>>,
     /// Events that were taken before the ones in `events`.
     taken: u32,
-    /// Waiting since it was last asked for, while somebody watches.
+    /// Waiting since it was last asked for, while that is watched.
     order: Option<Vec<Ordering>>,
     kept: Vec<Allocation>,
     step: Option<u32>,
@@ -355,7 +355,7 @@ impl CachingAllocator {
         Some(place)
     }
 
-    /// Lets go of a block. Where other streams use it, the free completes at a later malloc.
+    /// Frees a block. Where other streams use it, the free completes at a later malloc.
     pub fn free(&mut self, lease: Lease, device: &mut dyn Device) {
         self.tick(device);
         self.stats.allocated -= lease.bytes;

@@ -1,4 +1,4 @@
-//! Pack: a tensor is saved for backward (offload-semantics.md §1.3).
+//! Pack: a tensor is saved for backward (docs/offloader-rules.md, "Pack").
 
 use super::OffloadActivations;
 use super::error::OffloadError;

@@ -132,7 +132,7 @@ fn the_card_saw_the_corruption_that_the_detector_infers() {
     }
 }
 
-/// design.md §5: the configurations allocate for real, 20 GB and more.
+/// The configurations allocate for real, 20 GB and more.
 #[test]
 fn the_driver_saw_the_memory_that_the_allocator_reserved() {
     let mut most = 0;
@@ -145,7 +145,7 @@ fn the_driver_saw_the_memory_that_the_allocator_reserved() {
     assert!(most > 20_000_000_000, "{most}");
 }
 
-/// design.md §7: the budgets of real copies.
+/// README.md, "Budgets": real copies.
 #[test]
 fn copies_met_their_budgets_on_the_card() {
     let results = parsed(FIRST);

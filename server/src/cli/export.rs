@@ -242,7 +242,7 @@ fn write_to(
         let _ = std::fs::remove_file(&path);
         return Err(cannot(&error));
     }
-    // Nobody may be reading.
+    // An error only means that the reader is gone.
     let _ = writeln!(io::stderr(), "wrote {}", path.display());
     Ok(())
 }

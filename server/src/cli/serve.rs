@@ -84,7 +84,7 @@ pub struct ServeArgs {
     /// Memory for all that grows with what people send and ask; 100 MiB come on top
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Bytes,
-    /// Memory for decoded traces that nobody looks at, out of that
+    /// Memory for decoded traces that are not in use, out of that
     #[arg(long, value_name = "SIZE", default_value = "384MiB")]
     cache: Bytes,
     /// zstd level at which uploaded files are packed again when the server is idle; 0: they are not
@@ -203,7 +203,7 @@ fn read_token(path: &Path) -> Result<String, CliError> {
 /// The one line that programs wait for.
 fn announce(address: SocketAddr) {
     use std::io::Write;
-    // Nobody may be reading.
+    // An error only means that the reader is gone.
     let _ = writeln!(std::io::stderr(), "listening on http://{address}");
 }
 
@@ -211,7 +211,7 @@ pub(super) fn start_logging() {
     let filter = EnvFilter::try_from_env("TIDEMARK_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        // Nobody may be reading: that ends no request.
+        // An error only means that the log's reader is gone; requests go on.
         .log_internal_errors(false)
         .with_writer(std::io::stderr)
         .init();

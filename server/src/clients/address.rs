@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Bits of an IPv6 address that one client has to itself: whoever has one address of such a
+/// Bits of an IPv6 address that one client has to itself: a client with one address of such a
 /// network has all of them.
 const IPV6_CLIENT_BITS: u8 = 64;
 
@@ -15,10 +15,10 @@ const IPV6_CLIENT_BITS: u8 = 64;
 pub struct ClientAddress(IpAddr);
 
 impl ClientAddress {
-    /// Somebody whose address nobody told.
+    /// A client whose address is not known.
     pub const UNKNOWN: ClientAddress = ClientAddress(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
-    /// Somebody on this machine.
+    /// A client on this machine.
     pub const HERE: ClientAddress = ClientAddress(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
     /// Programs and people on this machine. They are not held apart: quotas of one address are
@@ -65,7 +65,7 @@ pub struct Peer {
     pub local: SocketAddr,
 }
 
-/// Networks of the proxies in front of this server. Nobody else's word about a client counts.
+/// Networks of the proxies in front of this server. Only what these say of a client is believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxies(Vec<IpNet>);
 

@@ -2,7 +2,7 @@
 //!
 //! Who has used up its guesses is refused before anybody looks at what it sends, so that the
 //! answer tells nothing. When guesses come from everywhere, only addresses that have shown the
-//! right secret before may still try; whoever has a session needs no guess.
+//! right secret before may still try; a client with a session needs no guess.
 
 use super::ClientAddress;
 use std::collections::{HashMap, HashSet};
@@ -30,7 +30,7 @@ pub const ALL: Rate = Rate {
     every: Duration::from_millis(600),
 };
 
-/// However many guesses were under way at once, nobody is kept out for longer.
+/// However many guesses were under way at once, no one is kept out for longer.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// Addresses that are remembered, wrong ones and right ones.

@@ -285,7 +285,7 @@ pub(super) fn text_response(text: String) -> Response {
     (headers, text).into_response()
 }
 
-/// The card of a link, for whoever unfolds it: the secret is in the address.
+/// The card of a link, for programs that unfold links: the secret is in the address.
 pub async fn of_share(
     State(app): State<Arc<App>>,
     client: Client,

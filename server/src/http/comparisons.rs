@@ -1,4 +1,4 @@
-//! Comparisons that somebody recorded: list, record, look, forget.
+//! Recorded comparisons: list, record, look, forget.
 
 use super::App;
 use super::compare::rows;

@@ -336,7 +336,7 @@ fn of_store(error: &StoreError) -> Kind {
 fn outward(code: ProblemCode, detail: String) -> String {
     match code {
         ProblemCode::Internal => "the server's log has the details".to_owned(),
-        // Where the folder is and what SQLite said is for whoever runs the server.
+        // Where the folder is and what SQLite said is for the operator.
         ProblemCode::Unavailable => {
             "the server's data cannot be changed now: the disk can only be \
                                      read, or the database is damaged. What is there can be read \

@@ -102,7 +102,7 @@ async fn next_state(watching: Watching) -> Option<(UploadProgress, Watching)> {
     if !matches!(state, UploadProgress::Running { .. }) {
         return Some((state, None));
     }
-    // The sender goes away only with the last word spoken, which is then still to be read.
+    // The sender goes away only after the last message, which is then still to be read.
     let _ = watching.changed().await;
     Some((state, Some(watching)))
 }

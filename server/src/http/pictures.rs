@@ -103,7 +103,7 @@ pub async fn mountain(
     ))]
 pub async fn marks(question: Question, Query(version): Query<Version>) -> Result<Response, Error> {
     if question.steps.is_some() {
-        // Drawn for whoever asks: only what is found without asking is kept.
+        // Not kept: only pictures with the steps that are found are.
         let ask = |decoded: &Decoded, device: &DeviceTrace| {
             Ok(pictures::marks(device, &decoded.trace.stacks))
         };

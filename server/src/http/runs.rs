@@ -163,7 +163,7 @@ pub fn run_name(text: &str) -> Result<String, Error> {
 }
 
 fn changed(app: &App, row: RunRow) -> Result<axum::Json<RunSummary>, Error> {
-    // Nobody may be listening.
+    // An error only means that no page listens.
     let _ = app.events.send(api::progress::ServerEvent::RunsChanged);
     Ok(axum::Json(summary(row)))
 }
@@ -189,7 +189,7 @@ fn leave_out_names(run: &mut RunDetail, key: Key) {
     let summary = &mut run.summary;
     summary.name = nameless(&summary.id);
     summary.quality = run.quality_notes.iter().map(|n| n.code.clone()).collect();
-    // Whoever guesses the file could make sure; and when it came says when someone worked.
+    // Hash and size would confirm a guess of the file; the time says when someone worked.
     summary.content_hash.clear();
     summary.created_ms = 0;
     if let Some(leaks) = &mut summary.leaks {

@@ -38,7 +38,7 @@ pub async fn server(
     }))
 }
 
-/// Opens a session for whoever knows the token; a cookie holds its secret.
+/// Opens a session for a client that knows the token; a cookie holds its secret.
 #[utoipa::path(post, path = "/api/session", tag = "server", request_body = OpenSession,
     responses(
         (status = 204, description = "The session is open; the cookie is set."),
@@ -67,7 +67,7 @@ pub async fn open(
         agent: plain(agent),
     };
     let opened = app.gate.open_session(visitor, now_ms()).await?;
-    // Whoever signs in anew is done with the session before.
+    // Signing in again ends the session before.
     end_shown(&app, &headers).await?;
     let secret = opened.unwrap_or_default();
     Ok(with_cookie(&secret, LIFE_S, client.scheme))
@@ -115,7 +115,7 @@ pub async fn revoke_others(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Ends a session: whoever has its cookie must type the token again.
+/// Ends a session: its browser must type the token again.
 #[utoipa::path(delete, path = "/api/sessions/{session}", tag = "server",
     params(("session" = String, Path)),
     responses(

@@ -129,7 +129,7 @@ fn checked(new: NewShare, created_ms: i64) -> Result<(ShareRow, Option<String>),
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct RevokeQuery {
-    /// The name that whoever opens the link is told.
+    /// The name that the link shows.
     #[serde(default)]
     by: String,
 }
@@ -191,7 +191,7 @@ pub async fn open(
     let (id, now) = (share.id.clone(), app.store.latest_ms());
     let note = app.store.write(move |writer| writer.opened_share(&id, now));
     match note.await {
-        // A full disk keeps nobody from reading.
+        // A full disk must not keep anyone from reading.
         Err(error) if error.refuses_writes() => {
             tracing::debug!(%error, "cannot note that a link was opened");
         }
@@ -279,7 +279,7 @@ fn what_name(what: What) -> &'static str {
     }
 }
 
-/// The link, when whoever has its address may know what it opens. A team link says nothing to
+/// The link, when the holder of its address may know what it opens. A team link says nothing to
 /// those who do not have the server's token.
 ///
 /// # Errors
@@ -291,8 +291,8 @@ pub async fn readable_by_anyone(app: &App, client: Client, token: &str) -> Resul
     readable.ok_or_else(|| Error::NotFound("such link".to_owned()))
 }
 
-/// A link as whoever opens it is told of it. What was searched for in a redacted one is a name, and
-/// what was selected may be a hash of one; links from before keep both.
+/// A link as it is described to those who open it. What was searched for in a redacted one is a
+/// name, and what was selected may be a hash of one; links from before keep both.
 pub fn for_its_reader(mut share: Share) -> Share {
     if share.redaction == Redaction::Redacted {
         share.query = nameless_view(&share.target, &share.query);
@@ -377,7 +377,7 @@ async fn run_name(app: &App, share: &Share) -> Option<String> {
     }
 }
 
-/// [`find`], for somebody who may be guessing.
+/// [`find`], for a client that may be guessing.
 async fn find_for(app: &App, client: Client, slug: &str) -> Result<Option<ShareRow>, Error> {
     app.gate.may_guess(client.address)?;
     let found = find(app, slug).await?;
@@ -410,7 +410,7 @@ fn slug_of(id: &ShareId) -> &str {
     id.as_str().trim_start_matches(ShareId::PREFIX)
 }
 
-/// How a secret is kept. It has 128 random bits: nobody can guess what has this hash.
+/// How a secret is kept. It has 128 random bits: what has this hash cannot be guessed.
 fn hash_of(token: &str) -> String {
     blake3::hash(token.as_bytes()).to_hex().to_string()
 }

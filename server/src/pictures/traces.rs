@@ -141,7 +141,7 @@ pub struct Traces {
     /// Least recently used first.
     kept: Mutex<Vec<Kept>>,
     loading: Mutex<HashMap<Key, Arc<OnceCell<Arc<Decoded>>>>>,
-    /// Traces that are damaged, for whoever derives them again.
+    /// Traces that are damaged, to be derived again.
     damaged: UnboundedSender<i64>,
     told: Mutex<Option<UnboundedReceiver<i64>>>,
 }
@@ -184,7 +184,7 @@ impl Traces {
         if let Some(decoded) = self.cached(&key) {
             return Ok(decoded);
         }
-        // Whoever comes first decodes; the others wait for the same cell.
+        // The first request decodes; the others wait for the same cell.
         let cell = Arc::clone(lock(&self.loading).entry(key.clone()).or_default());
         let decoded = cell
             .get_or_try_init(|| self.load(trace, texts))
@@ -247,7 +247,7 @@ impl Traces {
         }
     }
 
-    /// Lets go of everything, so that it is decoded again.
+    /// Drops everything, so that it is decoded again.
     #[cfg(test)]
     pub fn forget_all(&self) {
         lock(&self.kept).clear();
@@ -265,7 +265,7 @@ impl Traces {
     async fn load(&self, trace: i64, texts: Texts) -> StoreResult<Arc<Decoded>> {
         let loaded = self.decode(trace, texts).await;
         if loaded.as_ref().is_err_and(StoreError::is_of_derived) {
-            // Nobody may be listening, where nothing can be written.
+            // An error only means that nothing listens, as where the store is read-only.
             let _ = self.damaged.send(trace);
         }
         loaded

@@ -16,7 +16,7 @@ pub enum BlobCodec {
     Identity,
 }
 
-/// A blob that no run uses and that nobody deleted.
+/// A blob that no run uses and that was not deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantined {
     /// BLAKE3 of its bytes, hexadecimal.

@@ -1,4 +1,4 @@
-//! Every view looks as somebody approved it: `./check pictures`; `./check pictures --approve`
+//! Every view looks as it was approved: `./check pictures`; `./check pictures --approve`
 //! takes what is seen now.
 
 use std::path::PathBuf;
@@ -82,7 +82,7 @@ fn judge(name: &str, now: &Picture) -> Option<String> {
     now.save(&actual);
     let Some(found) = found else {
         return Some(format!(
-            "{name}: nobody approved it yet; see {}",
+            "{name}: not approved yet; see {}",
             actual.display()
         ));
     };

@@ -72,7 +72,7 @@ impl Dimension {
     }
 }
 
-/// A name that is no dimension.
+/// The name is not a dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a grouping: use site, stack, module, file, function, category, stream or pool")]
 pub struct UnknownDimension;

@@ -274,7 +274,7 @@ pub fn compare(base: &Profile, new: &Profile) -> Vec<Difference> {
         .collect()
 }
 
-/// The position of the difference that speaks for the runs: that with the largest change of the
+/// The position of the difference that is shown for the runs: that with the largest change of the
 /// peak of *allocated*. `None` without devices.
 pub fn foremost(differences: &[Difference]) -> Option<usize> {
     let weight = |d: &Difference| d.series(Series::Allocated).peak.unsigned_abs();

@@ -179,7 +179,7 @@ pub fn of_trace(trace: &Trace) -> Vec<LeakReport> {
         .collect()
 }
 
-/// The position of the report that speaks for the whole trace: of a leak before one that cannot
+/// The position of the report that is shown for the whole trace: of a leak before one that cannot
 /// tell before a clean one, and of several leaks the fastest. `None` without devices.
 pub fn worst(reports: &[LeakReport]) -> Option<usize> {
     let severity = |report: &LeakReport| match report.verdict {

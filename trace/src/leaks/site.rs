@@ -45,7 +45,7 @@ impl fmt::Display for SiteKey {
     }
 }
 
-/// Text that is no site.
+/// The text is not a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an allocation site: it is `s` and 16 hexadecimal digits, or `z` and a size in bytes")]
 pub struct BadSite;

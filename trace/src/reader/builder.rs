@@ -205,7 +205,7 @@ impl Builder {
                 Ok(self.generic_list(&[&[Value::Int(a), Value::Int(b)], items].concat()))
             }
             _ => Err(ReadErrorKind::Malformed(
-                "items are appended to something that is no list",
+                "items are appended to something that is not a list",
             )),
         }
     }
@@ -269,7 +269,7 @@ impl Builder {
                 "a finished dictionary is changed later",
             )),
             _ => Err(ReadErrorKind::Malformed(
-                "keys are set in something that is no dictionary",
+                "keys are set in something that is not a dictionary",
             )),
         }
     }
@@ -364,7 +364,7 @@ impl UnknownKeys {
     }
 }
 
-const NO_FRAME: ReadErrorKind = ReadErrorKind::Shape("a stack holds something that is no frame");
+const NO_FRAME: ReadErrorKind = ReadErrorKind::Shape("a stack holds something that is not a frame");
 const NO_STRING_KEY: ReadErrorKind = ReadErrorKind::Shape("a dictionary key is no string");
 
 fn all_strings(items: &[Value]) -> bool {

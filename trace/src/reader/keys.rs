@@ -110,7 +110,8 @@ impl KeysSeen {
         self.0 & key.bit() != 0
     }
 
-    /// The torch versions that write these keys (snapshot-format §2), such as `2.10 to 2.11`.
+    /// The torch versions that write these keys (docs/snapshot-format.md, "Keys by torch version"),
+    /// such as `2.10 to 2.11`.
     /// `None` when the file has neither blocks nor events to tell by.
     pub fn torch_guess(self) -> Option<String> {
         // Per feature: the first version that writes it.

@@ -73,7 +73,7 @@ pub enum ReadErrorKind {
     Truncated,
     /// A pickle opcode that would import or call code.
     Code(&'static str),
-    /// A byte that is no opcode known here.
+    /// A byte that is not a known opcode.
     UnknownOpcode(u8),
     /// A pickle protocol this reader does not know.
     Protocol(u8),

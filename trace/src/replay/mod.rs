@@ -37,13 +37,13 @@ use simulate::Simulated;
 
 /// Turns a snapshot into a trace.
 pub fn run(snapshot: Snapshot) -> Trace {
-    run_watched(snapshot, Watch::nobody()).expect("nobody stops it")
+    run_watched(snapshot, Watch::nobody()).expect("this watch never stops it")
 }
 
-/// Turns a snapshot into a trace, under somebody's eyes.
+/// Turns a snapshot into a trace; the [`Watch`] may stop it.
 ///
 /// # Errors
-/// [`Stopped`], when whoever looks on says so.
+/// [`Stopped`], when the watch says so.
 pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, Stopped> {
     let mut config = Config::from_settings(&snapshot.settings);
     // Files of torch before 2.2 have no settings, but the events tell.

@@ -118,7 +118,7 @@ impl<'a> Analysis<'a> {
     }
 
     /// The context in which a region's loop stands, if it can be a step's: the region's own; or,
-    /// where each iteration enters it anew and it is a module's, whoever calls the module.
+    /// where each iteration enters it anew and it is a module's, no matter who calls the module.
     pub fn owner(&self, region: &Region, mark: &Mark) -> Option<ContextIdx> {
         let mut owner = region.context;
         if !mark.starts_at_entry(&self.ways) {

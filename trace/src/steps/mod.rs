@@ -46,7 +46,7 @@ pub fn find(device: &mut DeviceTrace, stacks: &Stacks, n_devices: usize) {
 }
 
 /// Scopes that call themselves steps go first, then the loops that the stacks show, then other
-/// scopes; what repeats counts only where nothing else speaks.
+/// scopes; what repeats counts only where nothing else is known.
 fn found(device: &DeviceTrace, stacks: &Stacks) -> (StepSource, Vec<Step>) {
     let none = || (StepSource::None, Vec::new());
     let scopes = Scopes::new(device, stacks);

@@ -436,7 +436,7 @@ impl Device for CudaDevice {
 
 impl Drop for CudaDevice {
     fn drop(&mut self) {
-        // Where the card has failed, every call below fails too, and there is nobody to tell.
+        // Where the card has failed, every call below fails too, and there is no one to report to.
         let _ = self.wait_for_all();
         for segment in std::mem::take(&mut self.segments).into_values() {
             self.give_to_card(segment.card);

@@ -20,7 +20,7 @@ pub enum Names {
 pub struct Links {
     /// The page, absolute.
     pub page: String,
-    /// The card as a picture, absolute; `None` where whoever reads the block cannot fetch it.
+    /// The card as a picture, absolute; `None` where readers of the block cannot fetch it.
     pub image: Option<String>,
 }
 

@@ -4,7 +4,8 @@ use super::Server;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The schema of OpenAPI 3.1 documents; `tests/fixtures/openapi-3.1.schema.md` says where it is from.
+/// The schema of OpenAPI 3.1 documents; `tests/fixtures/openapi-3.1.schema.md` says where it is
+/// from.
 const OPENAPI: &str = include_str!("../../../../tests/fixtures/openapi-3.1.schema.json");
 
 async fn document() -> Value {

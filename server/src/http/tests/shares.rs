@@ -295,7 +295,7 @@ async fn a_redacted_link_shows_no_paths_names_or_settings() {
             let answer = stranger(&server, Method::GET, cached, &cookie).await;
             assert!(!tells(&answer.expect(StatusCode::OK).body), "{path}");
         }
-        // Whoever could see all of it sees what the link shows when looking through the link.
+        // The team sees what the link shows when it looks through the link.
         let named = format!(
             "{path}{}share={}",
             if path.contains('?') { '&' } else { '?' },

@@ -133,12 +133,12 @@ fn broken_opcodes() {
     check(
         b"\x80\x04N(K\x01K\x02u",
         8,
-        "keys are set in something that is no dictionary",
+        "keys are set in something that is not a dictionary",
     );
     check(
         b"\x80\x04N(K\x01e",
         6,
-        "appended to something that is no list",
+        "appended to something that is not a list",
     );
     check(b"\x80\x04}(K\x01u", 6, "a key without a value");
     check(

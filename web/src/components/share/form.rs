@@ -194,12 +194,12 @@ fn KindField(kind: RwSignal<ShareKind>) -> impl IntoView {
         (
             ShareKind::Team,
             "Team link",
-            "Short. Whoever opens it needs what this server asks of everybody.",
+            "Short. Opening it needs the access token, where the server has one.",
         ),
         (
             ShareKind::Capability,
             "Link without login",
-            "Whoever has it can look at this view's runs, and at nothing else, until you revoke \
+            "Anyone who has it can look at this view's runs, and at nothing else, until you revoke \
              it.",
         ),
     ];
