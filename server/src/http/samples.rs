@@ -7,12 +7,9 @@ use super::uploads::finished;
 use crate::ingest::Sender;
 use crate::samples;
 use api::problem::Problem;
-use api::runs::{FinishedUpload, RunSource, Sample};
+use api::runs::{FinishedUpload, Sample};
 use axum::extract::State;
 use axum::response::Response;
-use bytes::Bytes;
-use futures_util::stream;
-use std::convert::Infallible;
 use std::sync::Arc;
 
 /// The bundled samples.
@@ -43,10 +40,7 @@ pub async fn open(
 ) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("sample {name}"));
     let sample = samples::find(&name).ok_or_else(missing)?;
-    let (size, title) = (sample.file.len() as u64, sample.title.to_owned());
-    let job = app.uploads.expect(title, Some(size), RunSource::Sample)?;
     let sender = Sender::Client(client.address);
-    let body = stream::iter([Ok::<_, Infallible>(Bytes::from_static(sample.file))]);
-    let arrived = app.uploads.take(job, sender, body).await?;
+    let arrived = sample.open(&app.uploads, sender).await?;
     finished(&app, arrived, &origin).await
 }
