@@ -228,7 +228,7 @@ impl Page for Firefox {
     }
 
     async fn complaints(&self) -> Vec<String> {
-        // What was logged before is told before the answer to this.
+        // What was logged before arrives before the answer to this.
         self.call("browsingContext.getTree", json!({})).await;
         std::mem::take(&mut self.socket.borrow_mut().complaints)
     }

@@ -308,7 +308,7 @@ impl CachingAllocator {
         let key = PoolKey {
             pool: PoolId(0, 0),
             size: self.arena.config().pool_size(rounded),
-            stream: if self.deviation == Some(Deviation::IgnoreStream) {
+            stream: if Deviation::IgnoreStream.is(self.deviation) {
                 0
             } else {
                 u64::from(stream.0)
@@ -466,7 +466,7 @@ impl CachingAllocator {
         stream: StreamId,
         device: &mut dyn Device,
     ) -> Result<Slot, DeviceError> {
-        let bytes = if self.deviation == Some(Deviation::ExactFitSegments) {
+        let bytes = if Deviation::ExactFitSegments.is(self.deviation) {
             rounded
         } else {
             self.arena.config().segment_size(rounded)

@@ -234,7 +234,7 @@ impl<R: Runtime> OffloadActivations<R> {
     }
 
     fn deviates(&self, deviation: Deviation) -> bool {
-        self.config.deviation == Some(deviation)
+        deviation.is(self.config.deviation)
     }
 
     /// `s0`: captured once, or with axolotl's patch whatever stream is current.

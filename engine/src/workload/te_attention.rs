@@ -26,7 +26,7 @@ pub struct TeAttention {
 }
 
 impl TeAttention {
-    /// A stack whose contexts live as told.
+    /// A stack whose contexts live as given.
     pub fn new(lifetime: CtxLifetime) -> TeAttention {
         TeAttention {
             lifetime,

@@ -97,7 +97,7 @@ fn judge(name: &str, now: &Picture) -> Option<String> {
     ))
 }
 
-/// Pictures of views that are gone; none are told while only some views are looked at.
+/// Pictures of views that are gone; none are reported while only some views are looked at.
 fn orphans(names: &[String]) -> Vec<PathBuf> {
     if env::var_os("VIEWS").is_some() {
         return Vec::new();

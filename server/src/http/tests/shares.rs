@@ -245,7 +245,7 @@ async fn an_expired_link_says_so() {
     };
     let created = create(&server, &new).await;
     let cookie = session(&server, &created).await;
-    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    server.app.store.pass_ms(1100);
     let plain = routes::run(&run.id);
     let answer = stranger(&server, Method::GET, &plain, &cookie).await;
     answer.expect(StatusCode::UNAUTHORIZED);
