@@ -297,8 +297,8 @@ impl AllocationFilter {
         out
     }
 
-    /// The same filter without what may tell a name: what is searched for, and keys that are made
-    /// of names. Sizes, streams and pools are numbers.
+    /// The same filter without what may give away a name: what is searched for, and keys that are
+    /// made of names. Sizes, streams and pools are numbers.
     pub fn without_names(mut self) -> AllocationFilter {
         self.q.clear();
         self.site = self.site.filter(|site| {

@@ -152,7 +152,7 @@ impl NewShare {
     pub const MAX_RUNS: usize = 8;
 }
 
-/// Answer to [`NewShare`]: the only time that the secret is told.
+/// Answer to [`NewShare`]: the only time that the secret is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedShare {

@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-/// Events that a slow listener may fall behind before it is told to look for itself.
+/// Events that a slow listener may fall behind before it has to read everything again.
 const EVENTS_KEPT: usize = 256;
 
 /// When to ask again for an export that found no place: they take seconds.
@@ -66,7 +66,7 @@ pub enum OpenError {
 
 /// Everything a request needs.
 pub struct App {
-    /// What the server was told.
+    /// How the server was configured.
     pub config: Config,
     /// The database.
     pub store: Store,

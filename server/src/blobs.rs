@@ -277,7 +277,7 @@ pub struct Incoming {
     key: Key,
     hasher: blake3::Hasher,
     received: u64,
-    /// The first bytes, until they tell whether the rest is compressed already.
+    /// The first bytes, until they show whether the rest is compressed already.
     head: Vec<u8>,
     level: i32,
     packing: Packing,

@@ -1,4 +1,4 @@
-//! What `tidemark serve` is told, checked.
+//! The settings of `tidemark serve`, checked.
 
 use crate::bench::BenchSettings;
 use crate::clients::{ClientLimits, Proxies};
@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use trace::units::Bytes;
 
-/// Everything the server is told.
+/// All settings of the server.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where it listens; anything but loopback needs a token.
     pub listen: SocketAddr,
-    /// Folder of the database and, unless told otherwise, of the blobs.
+    /// Folder of the database and, unless set otherwise, of the blobs.
     pub data: PathBuf,
     /// Where uploaded bytes are kept; `None`: in the folder.
     pub blobs: Option<String>,

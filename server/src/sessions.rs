@@ -42,8 +42,8 @@ pub struct Sessions {
 struct Shared {
     store: Store,
     token_hash: String,
-    /// By the hash of the secret: what is looked up is no secret any more, so that the time of a
-    /// look-up tells nothing about it.
+    /// By the hash of the secret: what is looked up is not a secret any more, so that the time of a
+    /// look-up reveals nothing about it.
     live: Mutex<HashMap<String, Live>>,
     /// The latest time that was seen: a clock that goes back revives nothing.
     latest_ms: AtomicI64,

@@ -32,7 +32,7 @@ const RETRIES: u32 = 4;
 /// After this long without an answer a request has failed, like any other problem.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
-/// Of many requests that wait at once, one tells why.
+/// Of many requests that wait at once, one shows why.
 const TELL_BUSY_EVERY_MS: i64 = 10_000;
 
 /// How a request changes the server.
@@ -306,7 +306,7 @@ mod tests {
             code: ProblemCode::BadSnapshot,
             status: 422,
             title: "Not a snapshot".to_owned(),
-            detail: "Byte 17 is no opcode.".to_owned(),
+            detail: "Byte 17 is not an opcode.".to_owned(),
             offset: Some(17),
         };
         let body = serde_json::to_string(&sent).unwrap();

@@ -1,5 +1,5 @@
-//! Which client a request belongs to: an address, told by the connection or by a proxy that is
-//! trusted to tell it.
+//! Which client a request belongs to: the address of the connection, or the one that a proxy
+//! reports, if the proxy is trusted.
 
 use ipnet::{IpNet, Ipv6Net};
 use std::fmt;
@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// network has all of them.
 const IPV6_CLIENT_BITS: u8 = 64;
 
-/// One client, as far as anybody can tell.
+/// One client, as far as it can be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(IpAddr);
 
@@ -71,7 +71,7 @@ pub struct Proxies(Vec<IpNet>);
 
 /// What is neither an address nor a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no address (10.0.0.7) and no network (10.0.0.0/24)")]
+#[error("`{0}` is not an address (10.0.0.7) and not a network (10.0.0.0/24)")]
 pub struct NoNetwork(String);
 
 impl Proxies {
@@ -176,6 +176,10 @@ mod tests {
     fn a_proxy_is_an_address_or_a_network() {
         assert!(Proxies::parse(["::1", "192.168.0.0/16"]).is_ok());
         let wrong = Proxies::parse(["proxy.example"]).unwrap_err();
-        assert!(wrong.to_string().contains("`proxy.example` is no address"));
+        assert!(
+            wrong
+                .to_string()
+                .contains("`proxy.example` is not an address")
+        );
     }
 }

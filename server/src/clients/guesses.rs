@@ -1,7 +1,7 @@
 //! Wrong guesses at a secret, slowed: a few at once, then one now and then, per address and in all.
 //!
 //! Who has used up its guesses is refused before anybody looks at what it sends, so that the
-//! answer tells nothing. When guesses come from everywhere, only addresses that have shown the
+//! answer reveals nothing. When guesses come from everywhere, only addresses that have shown the
 //! right secret before may still try; a client with a session needs no guess.
 
 use super::ClientAddress;
@@ -36,7 +36,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// Addresses that are remembered, wrong ones and right ones.
 const REMEMBERED: usize = 10_000;
 
-/// The log tells of guesses at most this often.
+/// The log mentions guesses at most this often.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// Too many guesses: none is looked at for a while.

@@ -247,7 +247,7 @@ pub(super) fn is_within(path: &str, query: &str, runs: &[RunId]) -> bool {
     }
 }
 
-/// Who ended a link, when, and what it opened. The run's name is told only to those who may see
+/// Who ended a link, when, and what it opened. The run's name is shown only to those who may see
 /// it.
 pub fn ended(share: &Share, name: Option<&str>) -> String {
     let by = |who: &str| match who {
@@ -278,7 +278,7 @@ pub fn ended(share: &Share, name: Option<&str>) -> String {
     };
     let (made, maker) = (when(share.created_ms), by(&share.created_by));
     let ask = match share.created_by.as_str() {
-        "" => "whoever sent it to you".to_owned(),
+        "" => "the person who sent it to you".to_owned(),
         who => who.to_owned(),
     };
     format!(

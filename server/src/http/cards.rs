@@ -58,7 +58,7 @@ impl ThemeName {
     }
 }
 
-/// How much the Markdown tells, and where it leads.
+/// How much the Markdown says, and where it leads.
 #[derive(Clone, Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct MarkdownQuery {

@@ -85,7 +85,7 @@ pub async fn compare(
     Ok(packed::json(&headers, &Shared { runs, against }))
 }
 
-/// How much the Markdown tells, and where it leads.
+/// How much the Markdown says, and where it leads.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct MarkdownQuery {
@@ -126,7 +126,7 @@ pub async fn md(
             markdown::comparison(&comparison, Some(&links.unwrap_or_else(here)))
         }
         _ => {
-            // A view may tell what was searched for, and that is a name.
+            // A view may give away what was searched for, and that is a name.
             let here = || Links {
                 page: format!("{origin}{}", routes::compare_page(&view.runs)),
                 image: None,

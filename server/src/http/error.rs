@@ -273,7 +273,7 @@ fn of_ingest(error: &IngestError) -> Kind {
         IngestError::Busy(refusal) => of_crowd(refusal.crowd),
         IngestError::Cancelled => (StatusCode::CONFLICT, ProblemCode::Cancelled, "Cancelled"),
         IngestError::Store(error) => of_store(error),
-        // A loop of restarts is no defect of the request, nor one that another try would mend.
+        // A loop of restarts is not a defect of the request, nor one that another try would mend.
         IngestError::GivenUp { .. } => (
             StatusCode::INTERNAL_SERVER_ERROR,
             ProblemCode::Damaged,

@@ -158,8 +158,8 @@ async fn wrong_method(request: Request) -> Response {
     Error::Method(request.method().to_string()).into_response()
 }
 
-/// What the log may tell of a path. Outside of the API and the front end's files it may hold a
-/// link's secret, so only its kind is told.
+/// What the log may show of a path. Outside of the API and the front end's files it may hold a
+/// link's secret, so only its kind is shown.
 fn told(path: &str) -> &str {
     match path.split('/').nth(1) {
         Some("api" | "assets" | "runs") => path,

@@ -55,7 +55,7 @@ pub async fn list(
     Ok(packed::json(&headers, &read.await?))
 }
 
-/// Makes a link. The answer is the only one that tells its address.
+/// Makes a link. Only this answer holds its address.
 #[utoipa::path(post, path = "/api/shares", tag = "shares", request_body = NewShare,
     responses(
         (status = 201,
@@ -87,7 +87,7 @@ fn checked(new: NewShare, created_ms: i64) -> Result<(ShareRow, Option<String>),
     let bad = |why: &str| Err(Error::BadRequest(why.to_owned()));
     let (note, created_by) = (line(&new.note)?, line(&new.created_by)?);
     if new.query.len() > NewShare::MAX_QUERY || new.query.chars().any(char::is_control) {
-        return bad("the view is no query, or too long a one");
+        return bad("the view is not a query, or too long a one");
     }
     if new.kind == ShareKind::Team && new.redaction == Redaction::Redacted {
         return bad("a team link shows everything; only a link without login can be redacted");
@@ -399,7 +399,7 @@ async fn find(app: &App, slug: &str) -> Result<Option<ShareRow>, Error> {
         return Ok(None);
     };
     match app.store.read(move |reader| reader.share(&id, now)).await {
-        // The short id of a capability link is no secret: it opens nothing.
+        // The short id of a capability link is not a secret: it opens nothing.
         Ok(row) => Ok((row.share.kind == ShareKind::Team).then_some(row)),
         Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error.into()),

@@ -162,7 +162,7 @@ impl Traces {
         }
     }
 
-    /// Where damaged traces are told; for the first who asks.
+    /// Where damaged traces are reported; taken by the first caller.
     pub fn damaged(&self) -> Option<UnboundedReceiver<i64>> {
         lock(&self.told).take()
     }
@@ -213,7 +213,7 @@ impl Traces {
         }
         let whole = self.get_for(trace, texts).await?;
         let level = level.to_owned();
-        // What is no loop costs no copy.
+        // What is not a loop costs no copy.
         let (checked, named) = (Arc::clone(&whole), level.clone());
         let checking = work::answer(move || check_level(&checked.trace, &named));
         checking.await.map_err(|_| StoreError::Interrupted)??;

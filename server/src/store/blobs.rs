@@ -23,7 +23,7 @@ pub struct Quarantined {
     pub hash: String,
     /// Name of the upload that it came with.
     pub name: String,
-    /// Why it is no run, as a sentence.
+    /// Why it is not a run, as a sentence.
     pub why: String,
 }
 

@@ -42,7 +42,7 @@ struct Outcome {
     changed: Condvar,
 }
 
-/// Why a group failed: what each of its members is told.
+/// Why a group failed: the error that each of its members gets.
 type Failure = (rusqlite::ffi::Error, Option<String>);
 
 impl GroupWriter {

@@ -32,7 +32,7 @@ impl Tally {
     }
 }
 
-/// Blocks that no grouping tells apart.
+/// Blocks that no grouping distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// Their kind.

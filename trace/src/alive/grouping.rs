@@ -250,7 +250,7 @@ const LONGEST_NAME: usize = 512;
 const NO_STACK: &str = "no stack recorded";
 const UNKNOWN: &str = "file unknown";
 
-/// What to call blocks without a stack: their size tells them apart.
+/// What to call blocks without a stack: their size distinguishes them.
 pub(super) fn no_stack_of(size: Bytes) -> String {
     format!("no stack recorded, {size} each")
 }

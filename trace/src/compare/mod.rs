@@ -367,7 +367,7 @@ fn side(
         leaks: Leaks {
             verdict: leaks.verdict,
             reason: leaks.reason.clone(),
-            // Growth within steps has no rate from step to step: what a part adds is told.
+            // Growth within steps has no rate from step to step: what a part adds is shown.
             rate: match leaks.bytes_per_step > 0.0 {
                 true => leaks.bytes_per_step,
                 false => groups.iter().map(|group| group.bytes_per_step).sum(),

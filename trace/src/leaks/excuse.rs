@@ -12,7 +12,7 @@ use super::{Pattern, View};
 use crate::phases::Role;
 use crate::stacks::StackIdx;
 
-/// Why growth is no leak.
+/// Why growth is not a leak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excuse {
     /// The optimizer keeps it and bounds it.

@@ -350,7 +350,7 @@ pub struct UnknownKeys {
 }
 
 impl UnknownKeys {
-    /// Keys that are told apart; a new version of PyTorch brings a few.
+    /// Unknown keys that are counted apart; a new version of PyTorch brings a few.
     pub const MAX: usize = 256;
 
     pub fn count(&mut self, key: StrIdx) {
@@ -365,7 +365,7 @@ impl UnknownKeys {
 }
 
 const NO_FRAME: ReadErrorKind = ReadErrorKind::Shape("a stack holds something that is not a frame");
-const NO_STRING_KEY: ReadErrorKind = ReadErrorKind::Shape("a dictionary key is no string");
+const NO_STRING_KEY: ReadErrorKind = ReadErrorKind::Shape("a dictionary key is not a string");
 
 fn all_strings(items: &[Value]) -> bool {
     items.iter().all(|item| matches!(item, Value::Str(_)))

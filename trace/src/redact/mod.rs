@@ -74,7 +74,7 @@ pub fn trace(trace: &mut Trace, key: Key) {
     }
 }
 
-/// Times of a device, told from the start of its run on.
+/// Times of a device, counted from the start of its run.
 pub fn since(start: Micros, time: Micros) -> Micros {
     Micros(time.0.saturating_sub(start.0))
 }

@@ -63,7 +63,7 @@ fn is_in(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|one| one == word)
 }
 
-/// Whether a function may be told: every name in it, of types too, belongs to a known namespace or
+/// Whether a function may be shown: every name in it, of types too, belongs to a known namespace or
 /// is known by itself.
 pub(super) fn is_known(name: &str) -> bool {
     if name == "<unwind unsupported>" || name == "??" {

@@ -195,7 +195,7 @@ impl<'a> Analysis<'a> {
         for ((mark, owner), iterations) in marks.iter().zip(owners).zip(found) {
             let one = Loop::new(mark, owner, iterations);
             match loops.last_mut() {
-                // Two ways to tell the iterations of one loop apart.
+                // Two ways to distinguish the iterations of one loop.
                 Some(last) if (last.region, last.beat) == (one.region, one.beat) => {
                     let level = |l: &Loop| iterations::level_at_starts(self.device, &l.iterations);
                     // Of equals the one that begins at the smallest line.

@@ -43,7 +43,7 @@ pub fn TokenDialog() -> impl IntoView {
             <form class="token-form" on:submit=send>
                 <p class="muted">
                     "Type the access token that the server was started with, also when your "
-                    "session has ended: after seven days, or because it was ended elsewhere. "
+                    "session has ended: after seven days, or because somebody ended it. "
                     "This browser remembers the session, not the token."
                 </p>
                 <label for="token">"Access token"</label>

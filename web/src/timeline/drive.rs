@@ -52,7 +52,7 @@ impl Source {
     }
 }
 
-/// What the loop tells the components.
+/// What the loop reports to the components.
 #[derive(Clone, Copy)]
 pub struct Outputs {
     /// What is under the pointer.

@@ -6,7 +6,7 @@ mod run;
 pub use comparison::{comparison, gate, numbers_only};
 pub use run::run;
 
-/// How much a block tells.
+/// How much a block says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// Names, places, and the picture.

@@ -1,4 +1,4 @@
-//! What a redacted link tells: secrets are planted in every field of a snapshot, in odd places and
+//! What a redacted link shows: secrets are planted in every field of a snapshot, in odd places and
 //! encodings, and every byte that the link can fetch is searched for them.
 
 use super::shares::{TOKEN, guarded, open, session, slug, stranger, team};

@@ -350,7 +350,7 @@ async fn links_work_without_any_token_too() {
     let path = format!("{}?share={}", routes::run(&run.id), created.share.id);
     let detail: RunDetail = server.get(&path).await.read();
     assert!(detail.summary.name.starts_with("Run "));
-    // The list is no part of what the link opens, even where everybody may see it.
+    // The list is not a part of what the link opens, even where everybody may see it.
     let list = format!("{}?share={}", routes::RUNS, created.share.id);
     server.get(&list).await.expect(StatusCode::FORBIDDEN);
 }

@@ -21,7 +21,7 @@ const LIVES: [(&str, Option<u32>); 5] = [
     ("never", None),
 ];
 
-/// What a redacted link tells, and what it does not.
+/// What a redacted link shows, and what it does not.
 const ABOUT_REDACTION: &str = "\
     Names of PyTorch, of well-known packages and of Python, sizes, counts and line numbers are \
     shown. Your own files, functions, scopes, metadata and settings get stand-ins, the same ones \
@@ -194,12 +194,12 @@ fn KindField(kind: RwSignal<ShareKind>) -> impl IntoView {
         (
             ShareKind::Team,
             "Team link",
-            "Short. Opening it needs the access token, where the server has one.",
+            "Short. Whoever opens it needs what this server asks of everybody.",
         ),
         (
             ShareKind::Capability,
             "Link without login",
-            "Anyone who has it can look at this view's runs, and at nothing else, until you revoke \
+            "Whoever has it can look at this view's runs, and at nothing else, until you revoke \
              it.",
         ),
     ];
