@@ -1,11 +1,11 @@
 //! What is alive at a moment, what came and went between two, how it grew, and the allocations
 //! themselves.
 
-use crate::leaks::ForwardOp;
+use crate::frames::ForwardOp;
 use crate::query::{decode, encode};
 use serde::{Deserialize, Serialize};
 use trace::alive::Dimension;
-use trace::leaks::site::SiteKey;
+use trace::site::SiteKey;
 use trace::units::{Bytes, EventIdx};
 
 /// Version of these answers; part of their entity tags.

@@ -2,8 +2,8 @@
 //!
 //! One document on stdout: the object itself for one file, an array of them for several.
 
-use crate::leaks::{ForwardOp, Pattern};
-use crate::timeline::FrameText;
+use crate::frames::{ForwardOp, FrameText};
+use crate::leaks::{Pattern, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trace::categories::Category;
@@ -161,19 +161,6 @@ pub struct Leaks {
     pub groups: Vec<LeakGroup>,
 }
 
-/// Whether something leaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// Something grows with the steps.
-    Leak,
-    /// Nothing does.
-    Clean,
-    /// The data does not allow an answer; the reason says why.
-    CannotTell,
-}
-
 /// Allocations that grow together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeakGroup {
@@ -184,7 +171,7 @@ pub struct LeakGroup {
     /// Bytes live at the end.
     pub live_bytes: Bytes,
     /// Where they are allocated.
-    pub frame: crate::timeline::FrameText,
+    pub frame: FrameText,
     /// From 0 to 1.
     pub confidence: f64,
     /// The call shape: equal in another trace of the same program.

@@ -1,7 +1,6 @@
 //! Whether a run leaks, how fast, since when, and which code it is.
 
-pub use crate::inspect::Verdict;
-use crate::timeline::FrameText;
+use crate::frames::{ForwardOp, FrameText};
 use serde::{Deserialize, Serialize};
 use trace::steps::recording::Kind;
 use trace::trace::StepSource;
@@ -32,6 +31,19 @@ pub struct Leaks {
 impl Leaks {
     /// Version of their meaning, with that of the method; part of their address.
     pub const VERSION: u32 = 2 + 100 * trace::leaks::VERSION;
+}
+
+/// Whether something leaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Something grows with the steps.
+    Leak,
+    /// Nothing does.
+    Clean,
+    /// The data does not allow an answer; the reason says why.
+    CannotTell,
 }
 
 /// The answer in a list of runs: of the device that leaks most.
@@ -103,18 +115,4 @@ pub struct LeakGroup {
     pub live_bytes: Bytes,
     /// The blocks, oldest first; `live_count` says how many there are.
     pub evidence: Vec<u32>,
-}
-
-/// The forward operation that a backward allocation belongs to. Always inferred.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct ForwardOp {
-    /// In one line: the node, the place of the forward call, or both.
-    pub label: String,
-    /// The autograd node (`MmBackward0`), where a frame names it.
-    pub node: Option<String>,
-    /// The forward call.
-    pub frame: Option<FrameText>,
-    /// What it rests on: `node`, `forward_frames`, `size_and_order` or `order`.
-    pub evidence: String,
 }

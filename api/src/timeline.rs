@@ -1,7 +1,7 @@
 //! What the timeline asks for besides tiles: marks, blocks, moments.
 
 use crate::contents::CategoryBytes;
-use crate::leaks::ForwardOp;
+use crate::frames::{ForwardOp, FrameText};
 use serde::{Deserialize, Serialize};
 use trace::phases::Phase;
 use trace::span::Span;
@@ -76,18 +76,6 @@ pub struct OomMark {
     pub frame: Option<FrameText>,
     /// What was allocated, by category, most bytes first.
     pub held: Vec<CategoryBytes>,
-}
-
-/// One frame of a stack.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct FrameText {
-    /// Function.
-    pub name: String,
-    /// File.
-    pub filename: String,
-    /// Line; 0 when unknown.
-    pub line: u32,
 }
 
 /// Everything about one block.

@@ -3,7 +3,7 @@
 //! Bytes arrive under `incoming/UPLOAD` and are moved to `HASH[..2]/HASH` once they are complete
 //! and their hash is known, so that a blob is either whole or not there. What was uploaded
 //! compressed is stored as it is; everything else as zstd. Either way the stored object unpacks to
-//! the snapshot with [`crate::ingest::decompress`].
+//! the snapshot with `ingest::decompress`.
 
 mod owner;
 mod survey;
@@ -11,6 +11,7 @@ mod survey;
 pub use owner::{Claim, Owner, Ownership};
 pub use survey::Found;
 
+use crate::compression::is_compressed;
 use crate::store::{BlobCodec, BlobRow};
 use api::ids::UploadId;
 use bytes::Bytes;
@@ -350,7 +351,7 @@ impl Incoming {
                 return Ok(());
             }
         };
-        self.packing = if crate::ingest::decompress::is_compressed(&head) {
+        self.packing = if is_compressed(&head) {
             Packing::Identity(parts)
         } else {
             let encoder = zstd::stream::write::Encoder::new(parts, self.level);

@@ -7,6 +7,7 @@
 //! of it; `cli` is what a person types.
 
 pub mod access;
+mod answers;
 pub mod app;
 pub mod bench;
 pub mod blobs;
@@ -16,6 +17,7 @@ pub mod cli;
 pub mod clients;
 mod clock;
 pub mod comparisons;
+mod compression;
 pub mod config;
 pub mod doctor;
 pub mod export;
@@ -28,6 +30,7 @@ pub mod names;
 pub mod pictures;
 pub mod plain;
 mod private;
+pub mod problems;
 pub mod questions;
 mod samples;
 pub mod sessions;

@@ -1,7 +1,7 @@
 //! What the engine knows of the tensors of a run, as columns: packed for the database, and looked
 //! up by the block under the pointer.
 
-use crate::store::{Store, StoreError, StoreResult};
+use crate::store::{AliveTensor, Store, StoreError, StoreResult};
 use api::ids::RunId;
 use api::timeline::{BlockDetail, TensorDetail};
 use engine::recording::TensorInfo;
@@ -82,21 +82,6 @@ pub struct TensorTable {
     role: Vec<u32>,
     made_step: Vec<Option<u32>>,
     owner: Vec<Option<u32>>,
-}
-
-/// A tensor that is alive at the end of its recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AliveTensor {
-    /// Its place in the table.
-    pub position: u32,
-    /// The event of its allocation; `None` when before the recording.
-    pub event: Option<u32>,
-    /// First address.
-    pub address: u64,
-    /// Bytes asked for.
-    pub bytes: u64,
-    /// What it is, and what keeps it alive.
-    pub detail: TensorDetail,
 }
 
 impl TensorTable {

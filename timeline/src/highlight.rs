@@ -2,7 +2,6 @@
 
 use super::colours::Rgba;
 use super::hit_test::{Hit, Target};
-use super::model::Rubber;
 use super::mountain::{Frame, Mountain};
 use super::plot::{PxRect, Run};
 use super::scene::{Anchor, Scene, Text, text_width};
@@ -10,6 +9,9 @@ use super::stack::Item;
 use super::tile_cache::Piece;
 use api::view_state::Selection;
 use trace::units::Bytes;
+
+/// A rectangle being drawn by the pointer, CSS pixels.
+pub type Rubber = ((f64, f64), (f64, f64));
 
 /// What is to be made to stand out.
 #[derive(Clone, Copy, PartialEq)]

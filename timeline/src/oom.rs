@@ -68,7 +68,7 @@ pub fn asker(oom: &OomMark) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::timeline::FrameText;
+    use api::frames::FrameText;
     use trace::span::Span;
     use trace::units::{Bytes, EventIdx};
 

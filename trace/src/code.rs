@@ -42,7 +42,7 @@ pub enum Native {
 
 /// What a C++ function is for.
 pub fn native(function: &str) -> Native {
-    const MACHINERY: [&str; 17] = [
+    const MACHINERY: [&str; 18] = [
         "c10::",
         "at::_ops::",
         "at::detail::",
@@ -55,6 +55,7 @@ pub fn native(function: &str) -> Native {
         "torch::autograd::VariableType::",
         "torch::autograd::Engine",
         "torch::autograd::python::",
+        "torch::autograd::utils::",
         "torch::CapturedTraceback",
         "torch::cuda::(anonymous namespace)::gather",
         "torch::unwind",
@@ -79,9 +80,19 @@ fn operation(function: &str) -> Option<&str> {
         return (!empty && !name.starts_with("resize_")).then_some(name);
     }
     if let Some(rest) = function.strip_prefix("torch::autograd::generated::") {
-        return rest.split("::").next().filter(|name| !name.contains('('));
+        // `generated::details` is what nodes share.
+        let mut names = rest.split("::").filter(|name| *name != "details");
+        return names.next().filter(|name| !name.contains('('));
     }
     let name = without_arguments(function);
+    // Nodes that are written by hand: `torch::autograd::AccumulateGrad::apply`.
+    let node = name.strip_prefix("torch::autograd::");
+    if let Some(node) = node.and_then(|name| name.strip_suffix("::apply"))
+        && !node.contains("::")
+        && node != "Node"
+    {
+        return Some(node);
+    }
     let last = name.rsplit("::").next().unwrap_or(name);
     (name.starts_with("at::cuda::") && last.contains("Workspace")).then_some(last)
 }
@@ -145,6 +156,21 @@ mod tests {
             "torch::autograd::generated::MmBackward0::apply(std::vector<at::Tensor>&&)",
             Native::Operation,
             "MmBackward0",
+        );
+        check(
+            "torch::autograd::generated::details::linear_backward(at::Tensor const&)",
+            Native::Other,
+            "torch::autograd::generated::details::linear_backward",
+        );
+        check(
+            "torch::autograd::AccumulateGrad::apply(std::vector<at::Tensor>&&)",
+            Native::Operation,
+            "AccumulateGrad",
+        );
+        check(
+            "torch::autograd::utils::clone_obey_contract(at::Tensor const&, at::Tensor const&)",
+            Native::Machinery,
+            "torch::autograd::utils::clone_obey_contract",
         );
         check(
             "at::cuda::getCUDABlasLtWorkspace()",

@@ -13,7 +13,7 @@
 //!    gradient is as large as what it is the gradient of.
 //! 4. **Order.** If none has the same size, the first one that is given back.
 
-use crate::leaks::site;
+use crate::site;
 use crate::stacks::{StackIdx, Stacks};
 use crate::trace::{Action, BlockIdx, DeviceTrace};
 
@@ -103,7 +103,7 @@ fn is_forward_stack(stacks: &Stacks, stack: StackIdx) -> bool {
 
 /// The autograd node among C++ frames: the innermost identifier that ends in `Backward` and a
 /// number.
-fn node(stacks: &Stacks, stack: StackIdx) -> Option<&str> {
+pub(crate) fn node(stacks: &Stacks, stack: StackIdx) -> Option<&str> {
     let frames = stacks.frames(stack).iter().map(|&f| stacks.frame(f));
     let mut names = frames.map(|frame| stacks.str(frame.name));
     names.find_map(|name| {

@@ -25,11 +25,14 @@ pub mod pyramid;
 pub mod reader;
 pub mod redact;
 pub mod replay;
+pub mod series;
+pub mod site;
 pub mod snapshot;
 pub mod span;
 pub mod stacks;
 pub mod steps;
 pub mod stored;
+pub mod tally;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tiles;

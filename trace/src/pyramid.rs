@@ -8,8 +8,7 @@
 //! the active level there. That is where the mountain is sampled.
 
 use crate::footprint::of_vec;
-use crate::tiles::Extent;
-use crate::trace::{Levels, Series};
+use crate::series::{Extent, Levels, Series};
 use crate::units::{Bytes, EventIdx};
 
 /// The finest level kept: buckets of `2^BASE_LEVEL` events.

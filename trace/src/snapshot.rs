@@ -167,6 +167,6 @@ impl Snapshot {
 
     /// Whether the file has a list of segments; an empty one says that nothing was reserved.
     pub fn has_segments(&self) -> bool {
-        self.keys_seen.has(crate::reader::keys::Key::Segments)
+        self.keys_seen.has_segments()
     }
 }

@@ -8,6 +8,8 @@
 //! `alloc <= i < free_completed`: half-open, with the number of events as "never".
 
 use crate::footprint::{of_vec, of_vec_after};
+use crate::pyramid::Pyramid;
+pub use crate::series::{Levels, Series, SeriesSummary};
 use crate::span::Span;
 use crate::stacks::{StackIdx, Stacks, StrIdx, dense_index};
 use crate::time::TimeColumn;
@@ -268,71 +270,6 @@ impl Events {
     }
 }
 
-/// The four series (docs/snapshot-format.md, "The four series"). They are never mixed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Series {
-    /// Σ of what the program asked for, of active blocks.
-    Requested,
-    /// Σ block sizes from alloc to `free_requested`: `torch.cuda.memory_allocated()`.
-    Allocated,
-    /// Σ block sizes from alloc to `free_completed`: allocated plus pending frees.
-    Active,
-    /// Σ segment sizes: `torch.cuda.memory_reserved()`.
-    Reserved,
-}
-
-impl Series {
-    /// All four, in the order in which [`Levels`] holds them.
-    pub const ALL: [Series; 4] = [
-        Series::Requested,
-        Series::Allocated,
-        Series::Active,
-        Series::Reserved,
-    ];
-
-    /// Lower-case name, as in JSON and URLs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Series::Requested => "requested",
-            Series::Allocated => "allocated",
-            Series::Active => "active",
-            Series::Reserved => "reserved",
-        }
-    }
-}
-
-/// The four levels at one moment, indexed by [`Series`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Levels(pub [Bytes; 4]);
-
-impl Levels {
-    /// One of them.
-    pub fn get(&self, series: Series) -> Bytes {
-        self.0[series as usize]
-    }
-
-    /// One of them, to change.
-    pub fn get_mut(&mut self, series: Series) -> &mut Bytes {
-        &mut self.0[series as usize]
-    }
-}
-
-/// Start, peak and end of one series.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct SeriesSummary {
-    /// Before the first event.
-    pub start: Bytes,
-    /// The largest level, start included.
-    pub peak: Bytes,
-    /// The first event at which it stood; `None` when that was before the first event.
-    pub peak_event: Option<EventIdx>,
-    /// After the last event.
-    pub end: Bytes,
-}
-
 /// How well the allocator's rules reproduced the recorded addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -391,7 +328,7 @@ pub struct DeviceTrace {
     /// Its blocks.
     pub blocks: Blocks,
     /// Min, max and last of the four series over buckets of events.
-    pub pyramid: crate::pyramid::Pyramid,
+    pub pyramid: Pyramid,
     /// Start, peak and end, in the order of [`Series::ALL`].
     pub summary: [SeriesSummary; 4],
     /// How well the allocator's rules reproduced the trace.

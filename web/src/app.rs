@@ -8,7 +8,9 @@ use crate::components::sessions::{SessionsDialog, SessionsOpen};
 use crate::components::toasts::{ToastArea, Toasts};
 use crate::components::token_dialog::{TokenDialog, TokenNeeded};
 use crate::components::upload_tray::UploadTray;
+use crate::connection::Connection;
 use crate::events::{self, Notice};
+use crate::opened_link::OpenedLink;
 use crate::pages::bench::BenchPage;
 use crate::pages::bench::store::BenchStore;
 use crate::pages::compare::ComparePage;
@@ -17,7 +19,7 @@ use crate::pages::not_found::NotFoundPage;
 use crate::pages::run::RunPage;
 use crate::pages::runs::RunsPage;
 use crate::pages::runs::store::RunsStore;
-use crate::pages::shared::{OpenedLink, SharedPage};
+use crate::pages::shared::SharedPage;
 use crate::upload::driver::Uploads;
 use api::progress::ServerEvent;
 use api::routes;
@@ -26,15 +28,6 @@ use leptos_router::components::{Route, Router, Routes};
 use leptos_router::hooks::{use_location, use_params_map};
 use leptos_router::path;
 use wasm_bindgen::JsCast;
-
-/// Whether the server answers; in the context of the whole application.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Connection {
-    /// It does.
-    There,
-    /// It does not; we keep trying.
-    Lost,
-}
 
 /// The application.
 #[component]

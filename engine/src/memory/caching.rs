@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use trace::allocator::{Arena, Config, PoolKey, Slot};
+use trace::categories::Category;
 use trace::trace::PoolId;
 
 use super::label::{Allocation, Label};
@@ -46,6 +47,8 @@ pub struct MemoryEvent {
     pub site: u32,
     /// Operation that allocated; empty for segments.
     pub op: &'static str,
+    /// What the block is for, where its maker knows; `None` for segments.
+    pub category: Option<Category>,
     /// Host time of the device, microseconds.
     pub time: u64,
 }
@@ -119,6 +122,7 @@ impl Lease {
             stream: self.stream,
             site: self.label.site,
             op: self.label.op,
+            category: self.label.role.category(),
             time: 0,
         }
     }
@@ -406,6 +410,7 @@ impl CachingAllocator {
                 stream,
                 site: 0,
                 op: "",
+                category: None,
                 time: 0,
             });
         }
@@ -491,6 +496,7 @@ impl CachingAllocator {
             stream,
             site: 0,
             op: "",
+            category: None,
             time: 0,
         });
         Ok(self.arena.add_segment(key, start, bytes))

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use trace::categories::Category;
+
 use crate::tensor::{DType, Dims};
 
 /// What a tensor is for.
@@ -27,6 +29,23 @@ pub enum Role {
     Clone,
     /// Scratch memory of a kernel or a library.
     Workspace,
+}
+
+impl Role {
+    /// What a viewer calls it. Of what the backward pass makes, only what becomes of it tells
+    /// gradients of parameters from those of activations.
+    pub const fn category(self) -> Option<Category> {
+        match self {
+            Role::Parameter => Some(Category::Parameter),
+            Role::OptimizerState => Some(Category::OptimizerState),
+            Role::Input => Some(Category::Input),
+            Role::Activation | Role::Recomputed | Role::Restored | Role::Clone => {
+                Some(Category::Activation)
+            }
+            Role::Workspace => Some(Category::Temporary),
+            Role::Gradient => None,
+        }
+    }
 }
 
 /// What an allocation is called in recordings.

@@ -12,6 +12,7 @@ use crate::device::StreamId;
 use crate::memory::{Allocation, MemoryAction, MemoryEvent};
 use crate::session::Session;
 use crate::workload::Workload;
+use trace::categories::Category;
 
 mod owners;
 mod pickle;
@@ -51,6 +52,8 @@ struct Block {
     state: BlockState,
     /// Container that holds it, with the step it has been there since.
     owner: Option<String>,
+    /// What its owner keeps it for.
+    category: Option<Category>,
 }
 
 /// A segment at the end of the recording.
@@ -134,6 +137,9 @@ impl Recording {
                         owner: owner
                             .filter(|_| state == BlockState::Used)
                             .map(|owner| owner.text.clone()),
+                        // What the backward pass made and a step leaves behind is a `.grad`.
+                        category: owner
+                            .map(|owner| owner.role.category().unwrap_or(Category::Gradient)),
                     }
                 };
                 let blocks = blocks[from..to].iter().map(describe).collect();
@@ -215,7 +221,10 @@ impl Recording {
     }
 
     fn write_event(&self, pickle: &mut Pickle<impl Write>, event: &MemoryEvent) -> io::Result<()> {
-        pickle.dict(6)?;
+        let category = event
+            .category
+            .filter(|_| event.action == MemoryAction::Alloc);
+        pickle.dict(6 + usize::from(category.is_some()))?;
         pickle.key("action")?;
         pickle.text(match event.action {
             MemoryAction::SegmentAlloc => "segment_alloc",
@@ -238,6 +247,11 @@ impl Recording {
             .get(event.site as usize)
             .map_or("unknown", String::as_str);
         pickle.frames(&[(event.op, "operation"), (module, "module")])?;
+        // As the export of torch.profiler writes it.
+        if let Some(category) = category {
+            pickle.key("category")?;
+            pickle.text(category.name())?;
+        }
         pickle.end_dict()
     }
 
@@ -271,7 +285,7 @@ impl Recording {
         pickle.key("blocks")?;
         pickle.list(segment.blocks.len())?;
         for block in &segment.blocks {
-            pickle.dict(5)?;
+            pickle.dict(5 + usize::from(block.category.is_some()))?;
             for (name, value) in [
                 ("address", block.start),
                 ("size", block.bytes),
@@ -290,6 +304,10 @@ impl Recording {
             match &block.owner {
                 Some(owner) => pickle.frames(&[(owner, "owner")])?,
                 None => pickle.frames(&[])?,
+            }
+            if let Some(category) = block.category {
+                pickle.key("category")?;
+                pickle.text(category.name())?;
             }
             pickle.end_dict()?;
         }

@@ -1,6 +1,6 @@
 //! The tensors behind a patch: what is alive at the end of one row and not of another.
 
-use crate::tensors::AliveTensor;
+use crate::store::AliveTensor;
 use api::bench::TensorChange;
 use std::collections::BTreeMap;
 

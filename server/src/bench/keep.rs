@@ -2,8 +2,9 @@
 
 use super::child::ChildSpec;
 use crate::ingest::{IngestError, Sender, Uploads};
+use crate::store::AliveTensor;
 use crate::store::{Store, StoreError};
-use crate::tensors::{self, AliveTensor, TensorTable};
+use crate::tensors::{self, TensorTable};
 use api::ids::RunId;
 use api::runs::RunSource;
 use bytes::Bytes;

@@ -291,6 +291,8 @@ fn sites(difference: &Difference) -> (String, Vec<(String, String)>) {
 /// Where a site is, in a line.
 pub fn place(site: &SiteDelta) -> String {
     match site.place() {
+        // Of C++ only the name says something.
+        Some(place) if place.line == 0 => place.name.clone(),
         Some(place) => {
             let file = place.filename.rsplit('/').next().unwrap_or_default();
             format!("{} ({file}:{})", place.name, place.line)

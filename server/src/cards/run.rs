@@ -1,8 +1,8 @@
 //! The card of a run.
 
 use super::{at_peak, sentence};
+use crate::answers::contents;
 use crate::pictures::{Decoded, marks};
-use crate::questions::contents;
 use crate::store::{RunRow, StoreResult};
 use crate::texts::Texts;
 use api::contents::Contents;
@@ -247,9 +247,9 @@ fn headline(
     match (out_of_memory, tone) {
         (None, _) => (verdict.clone(), tone, reason.clone()),
         (Some(oom), Tone::Bad) => {
-            // The picture says what was asked for.
+            // The picture says what was asked for. First what is short: the end may be cut.
             let said = format!("memory ran out {}", oom.place);
-            let said = format!("{reason} {}", sentence(said.trim_end()));
+            let said = format!("{} {reason}", sentence(said.trim_end()));
             (format!("{verdict}, out of memory"), tone, said)
         }
         (Some(oom), _) => ("Out of memory".to_owned(), Tone::Bad, oom.sentence()),

@@ -3,7 +3,7 @@
 use super::CliError;
 use super::inspect::trace_of;
 use super::table::{Table, grouped};
-use crate::cards::{markdown, place, word};
+use crate::cards::{self, markdown, place, word};
 use api::compare::{Against, ComparedRun, Comparison};
 use clap::Args;
 use std::fmt::Write as _;
@@ -154,7 +154,7 @@ fn device(difference: &Difference) -> String {
         let (name, base, new) = (&condition.name, &condition.base, &condition.new);
         let _ = writeln!(out, "    {name}: {base} → {new}; {}", condition.meaning);
     }
-    out + &levels(difference) + &steps(difference) + &sites(difference)
+    out + &levels(difference) + &categories(difference) + &steps(difference) + &sites(difference)
 }
 
 fn levels(difference: &Difference) -> String {
@@ -192,6 +192,14 @@ fn levels(difference: &Difference) -> String {
         leaks(&base.leaks),
         leaks(&new.leaks)
     )
+}
+
+/// What the peaks consist of, where that differs.
+fn categories(difference: &Difference) -> String {
+    match cards::categories(difference) {
+        none if none.is_empty() => String::new(),
+        differ => format!("    {differ}\n"),
+    }
 }
 
 fn leaks(leaks: &Leaks) -> String {

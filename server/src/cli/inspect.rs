@@ -5,11 +5,11 @@ use super::table;
 use crate::facts::{DeviceFacts, StepFacts, step_facts};
 use crate::ingest::parse;
 use crate::questions;
+use api::frames::FrameText;
 use api::inspect::{
     Device, Format, Inspection, LeakGroup, Leaks, LiveBlock, OutOfMemory, StepLevels, Steps,
-    Verdict,
 };
-use api::timeline::FrameText;
+use api::leaks::Verdict;
 use clap::Args;
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,6 +1,7 @@
 //! Summaries as text that lines up.
 
-use api::inspect::{Device, Inspection, OutOfMemory, StepLevels, Verdict};
+use api::inspect::{Device, Inspection, OutOfMemory, StepLevels};
+use api::leaks::Verdict;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use trace::categories::Category;

@@ -1,9 +1,9 @@
 //! What is alive at a moment, what came and went between two, and the allocations themselves.
 
-use super::error::Error;
 use super::extract::{Path, Query, dimension};
 use super::question::Question;
 use crate::pictures::Decoded;
+use crate::problems::Error;
 use crate::questions;
 use api::alive::{Alive, AllocationFilter, AllocationPage, Changes};
 use api::problem::Problem;

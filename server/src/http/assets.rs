@@ -1,7 +1,7 @@
 //! The front end's files.
 
-use super::error::Error;
 use super::packed::accepts;
+use crate::problems::Error;
 use crate::web_assets::{self, Asset};
 use axum::body::Body;
 use axum::extract::Request;

@@ -5,12 +5,12 @@
 //! the link was opened here; without the parameter, any link will do that opens what is asked for.
 
 use super::App;
-use super::error::Error;
 use super::extract::Client;
 use super::guard::cookies;
 use super::session::secure;
 use crate::clients::ClientAddress;
 use crate::names::Scheme;
+use crate::problems::Error;
 use crate::store::{ShareRow, StoreError};
 use crate::texts::Texts;
 use api::ids::{RunId, ShareId};

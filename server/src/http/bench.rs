@@ -1,9 +1,9 @@
 //! Benches: what can be run, start, watch, cancel, run again.
 
 use super::App;
-use super::error::Error;
 use super::extract::{Json, Path, Query, bench_id, bench_row_id};
 use super::packed;
+use crate::problems::Error;
 use api::bench::{
     Bench, BenchCatalog, BenchStep, BenchSummary, OffloaderGrid, StartBench, TensorChanges,
 };

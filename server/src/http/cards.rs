@@ -4,12 +4,12 @@
 use super::App;
 use super::audience::Audience;
 use super::compare;
-use super::error::Error;
 use super::extract::{Client, Origin, Path, Query, run_id};
 use super::packed::{Keep, Packed, not_modified};
 use super::shares::{image_of, page_link};
 use crate::cards::markdown::{self, Links, Names};
 use crate::cards::{self, ComparisonCard, RunCard};
+use crate::problems::Error;
 use crate::store::{RunRow, StoreError};
 use crate::texts::Texts;
 use crate::work;

@@ -3,10 +3,10 @@
 use super::App;
 use super::audience::Audience;
 use super::cards::{self, Asked, CardQuery, Format, Subject};
-use super::error::Error;
 use super::extract::{Origin, Query, compared_runs};
 use super::packed;
 use crate::cards::markdown::{self, Links};
+use crate::problems::Error;
 use crate::store::RunRow;
 use crate::texts::Texts;
 use api::compare::{Against, ComparedRun, Comparison, Curves, CurvesWanted};

@@ -2,12 +2,12 @@
 
 use super::App;
 use super::compare::rows;
-use super::error::Error;
 use super::extract::{Json, Path, Query, compared_runs, comparison_id};
 use super::packed;
 use super::runs::run_name;
 use crate::clock::now_ms;
 use crate::identity;
+use crate::problems::Error;
 use api::compare::{RecordComparison, RecordedComparison, listed};
 use api::problem::Problem;
 use axum::extract::State;

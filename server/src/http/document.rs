@@ -1,6 +1,6 @@
 //! The API's document: what the attributes of the handlers do not say.
 
-use super::error;
+use crate::problems;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{OpenApi, PathItem, RefOr};
 
@@ -40,7 +40,7 @@ fn name(operation: &mut Operation) {
 
 fn describe_errors(operation: &mut Operation) {
     for (status, response) in &mut operation.responses.responses {
-        let (RefOr::T(response), Some(meaning)) = (response, error::meaning(status)) else {
+        let (RefOr::T(response), Some(meaning)) = (response, problems::meaning(status)) else {
             continue;
         };
         if response.description.is_empty() {

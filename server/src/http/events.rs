@@ -1,8 +1,8 @@
 //! Server-sent events.
 
 use super::App;
-use super::error::Error;
 use super::extract::Client;
+use crate::problems::Error;
 use api::problem::Problem;
 use api::progress::{ServerEvent, UploadProgress};
 use axum::extract::State;

@@ -1,12 +1,12 @@
 //! A run as a file for other tools.
 
 use super::App;
-use super::error::Error;
 use super::extract::{Client, Path, Query, run_id};
 use crate::blobs::BlobError;
 use crate::clients::Slot;
 use crate::export::{self, ExportError, Format, Source};
 use crate::pictures::Decoded;
+use crate::problems::Error;
 use crate::tensors::TensorTable;
 use crate::work::background;
 use api::problem::Problem;

@@ -1,9 +1,9 @@
 //! Extractors whose refusals are problems too.
 
 use super::App;
-use super::error::Error;
 use crate::clients::ClientAddress;
 use crate::names::Scheme;
+use crate::problems::Error;
 use api::ids::{BenchId, BenchRowId, ComparisonId, RunId, SessionId, UploadId};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::Extensions;

@@ -1,7 +1,6 @@
 //! What every request passes on its way in, and every response on its way out.
 
 use super::audience::{self, Asking};
-use super::error::Error;
 use super::extract::{Client, Host};
 use crate::access::{COOKIE, Entry, Shown};
 use crate::app::App;
@@ -9,6 +8,7 @@ use crate::clients::{ClientAddress, Peer};
 use crate::clock::now_ms;
 use crate::config::Config;
 use crate::names::{Authority, Scheme};
+use crate::problems::Error;
 use api::routes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};

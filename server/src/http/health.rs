@@ -3,7 +3,7 @@
 //! Both are open to everybody who reaches the server and say nothing about what is stored.
 
 use super::App;
-use super::error::Error;
+use crate::problems::Error;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};

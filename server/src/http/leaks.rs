@@ -2,12 +2,12 @@
 
 use super::App;
 use super::audience::Audience;
-use super::error::Error;
 use super::extract::{Query, dimension};
 use super::packed::{self, Keep};
 use super::pictures::{Version, decoded};
 use super::question::{Question, StepsQuery};
 use crate::pictures::Decoded;
+use crate::problems::Error;
 use crate::questions;
 use crate::work;
 use api::alive::Growth;

@@ -55,7 +55,7 @@ impl Packed {
         };
         match bytes {
             Ok(bytes) => coded(bytes, coding, self.media_type),
-            Err(_) => super::error::Error::Panicked.into_response(),
+            Err(_) => crate::problems::Error::Panicked.into_response(),
         }
     }
 }

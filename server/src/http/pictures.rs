@@ -2,11 +2,11 @@
 
 use super::App;
 use super::audience::Audience;
-use super::error::Error;
 use super::extract::{Path, Query, group_by, run_id, tile_id};
 use super::packed::{self, Keep, Packed};
 use super::question::{Question, StepsQuery};
 use crate::pictures::{self, Decoded, Picture, details};
+use crate::problems::Error;
 use crate::texts::Texts;
 use api::contents::Contents;
 use api::ids::RunId;

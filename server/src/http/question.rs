@@ -2,10 +2,10 @@
 
 use super::App;
 use super::audience::Audience;
-use super::error::Error;
 use super::extract::{Path, Query, run_id};
 use super::packed::{self, Keep};
 use crate::pictures::Decoded;
+use crate::problems::Error;
 use crate::work;
 use api::ids::RunId;
 use axum::extract::FromRequestParts;

@@ -2,12 +2,12 @@
 
 use super::App;
 use super::audience::Audience;
-use super::error::Error;
 use super::extract::{Json, Path, Query, run_id};
 use super::packed;
 use crate::clock::now_ms;
 use crate::facts::DeviceFacts;
 use crate::plain::is_plain;
+use crate::problems::Error;
 use crate::store::{RunRow, Which};
 use crate::texts::Texts;
 use api::ids::RunId;

@@ -1,10 +1,10 @@
 //! Bundled sample runs, one click away.
 
 use super::App;
-use super::error::Error;
 use super::extract::{Client, Origin, Path};
 use super::uploads::finished;
 use crate::ingest::Sender;
+use crate::problems::Error;
 use crate::samples;
 use api::problem::Problem;
 use api::runs::{FinishedUpload, Sample};

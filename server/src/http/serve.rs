@@ -124,7 +124,7 @@ fn begin(
 
 /// Says why on a connection that is closed at once: nothing is read from it, nothing waited for.
 fn refuse(stream: &TcpStream, refusal: &Refusal) {
-    let answer = super::error::refused_connection(refusal);
+    let answer = crate::problems::refused_connection(refusal);
     // A client that cannot even take this learns it from the closed connection.
     let _ = stream.try_write(answer.as_bytes());
 }

@@ -1,13 +1,13 @@
 //! What the page asks first: who is there, and may I come in.
 
 use super::App;
-use super::error::Error;
 use super::extract::{Client, Json, Path, session_id};
 use super::guard::{self, cookies};
 use crate::access::{COOKIE, Entry, Shown};
 use crate::clock::now_ms;
 use crate::names::Scheme;
 use crate::plain::plain;
+use crate::problems::Error;
 use crate::sessions::{LIFE_S, Visitor};
 use crate::store::StoreError;
 use api::problem::Problem;

@@ -2,12 +2,12 @@
 
 use super::App;
 use super::audience::{cookie, ended, for_good};
-use super::error::Error;
 use super::extract::{Client, Json, Origin, Path, Query, run_id};
 use super::unfold::{self, Preview};
 use super::{assets, guard, packed};
 use crate::identity::{TOKEN_DIGITS, names_key, share_id, share_token};
 use crate::plain::is_plain;
+use crate::problems::Error;
 use crate::store::{ShareRow, StoreError};
 use api::ids::{RunId, ShareId};
 use api::problem::Problem;

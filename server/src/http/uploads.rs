@@ -1,12 +1,12 @@
 //! Uploads: announce, send, watch, cancel.
 
 use super::App;
-use super::error::Error;
 use super::events::{self, Listen};
 use super::extract::{Client, Json, Origin, Path, upload_id};
 use super::runs::summary_of;
 use crate::ingest::{Arrived, Job, Sender};
 use crate::plain::is_plain;
+use crate::problems::Error;
 use crate::store::{StoreError, UploadState};
 use api::ids::UploadId;
 use api::problem::Problem;

@@ -4,15 +4,13 @@
 //! is limited ([`Decompressor::DEFAULT_LIMIT`]), and for uploads so is the ratio: reading costs
 //! time by the unpacked byte, sending by the packed one.
 
+use crate::compression::{GZIP_MAGIC, ZSTD_MAGIC};
 use flate2::write::MultiGzDecoder;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use trace::units::Bytes;
 use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
-
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// gzip expands at most 1032 times: unpacking this much at once makes at most 4 MiB.
 const GZIP_PIECE: usize = 4 << 10;
@@ -22,11 +20,6 @@ const ZSTD_PIECE: usize = 128 << 10;
 
 /// Frames that need a larger window are refused: it is memory. 2^27 is what `--long` makes.
 const ZSTD_WINDOW_LOG: u32 = 27;
-
-/// Whether a file that begins so is compressed.
-pub fn is_compressed(head: &[u8]) -> bool {
-    head.starts_with(&GZIP_MAGIC) || head.starts_with(&ZSTD_MAGIC)
-}
 
 /// A compressed file that cannot be unpacked. Offsets are bytes of the file as sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

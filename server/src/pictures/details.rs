@@ -1,8 +1,9 @@
 //! One block, one moment: what hovering and selecting show.
 
 use super::Decoded;
-use crate::questions::{forward_op, frame_text};
-use api::timeline::{BlockDetail, FrameText, Moment};
+use crate::answers::{forward_op, frame_text};
+use api::frames::FrameText;
+use api::timeline::{BlockDetail, Moment};
 use trace::clip::CUT;
 use trace::stacks::{StackIdx, Stacks};
 use trace::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, Step};

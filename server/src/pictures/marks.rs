@@ -1,6 +1,6 @@
 //! Marks: bands and rules over the timeline.
 
-use crate::questions::{frame_text, held, shown};
+use crate::answers::{frame_text, held, shown};
 use api::timeline::{AnnotationMark, Marks, OomMark};
 use std::cmp::Reverse;
 use trace::categories::Categories;

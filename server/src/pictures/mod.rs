@@ -12,8 +12,8 @@ mod traces;
 pub use marks::marks;
 pub use traces::{Decoded, Traces};
 
+use crate::answers;
 use crate::budget::{Budget, Spare};
-use crate::questions;
 use crate::store::{Keep, Store, StoreError, StoreResult, TileKey, pack_tile};
 use crate::texts::Texts;
 use crate::work;
@@ -115,7 +115,7 @@ impl Picture {
                 serde_json::to_vec(&marks).expect("marks are plain data")
             }
             Picture::Contents => {
-                let contents = questions::contents(device, &decoded.trace.stacks);
+                let contents = answers::contents(device, &decoded.trace.stacks);
                 serde_json::to_vec(&contents).expect("contents are plain data")
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use trace::alive::{self, Cell, Dimension, Grouping, Label, Subject, Tree};
 use trace::categories::Categories;
 use trace::intervals::LiveIndex;
-use trace::leaks::site::SiteKey;
+use trace::site::SiteKey;
 use trace::span::Span;
 use trace::stacks::StackIdx;
 use trace::trace::{DeviceTrace, Series};

@@ -1,12 +1,12 @@
 //! Lists of allocations.
 
 use super::alive::{Known, step_at, tally};
-use super::forward_op;
+use crate::answers::forward_op;
 use crate::pictures::Decoded;
 use api::alive::{AllocationFilter, AllocationPage, AllocationRow, MAX_PAGE, Sort};
 use trace::alive::{self, BadFilter, Dimension, Filter, Order, Place};
 use trace::forward;
-use trace::leaks::site::BadSite;
+use trace::site::BadSite;
 use trace::tiles::block_label;
 use trace::trace::{BlockIdx, DeviceTrace, PoolId, PoolSize};
 use trace::units::{Bytes, EventIdx};

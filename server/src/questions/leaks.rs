@@ -1,14 +1,13 @@
 //! A leak report with its names.
 
-use super::{frame_text, shown};
-use api::inspect::Verdict;
-use api::leaks::{ForwardOp, LeakGroup, Leaks, Pattern};
+use crate::answers::{forward_op, frame_text, shown};
+use api::frames::ForwardOp;
+use api::leaks::{LeakGroup, Leaks, Pattern, Verdict};
 use std::collections::HashMap;
 use trace::forward::{self, Forward};
 use trace::leaks::{self, LeakReport};
-use trace::stacks::{StackIdx, Stacks};
+use trace::stacks::StackIdx;
 use trace::steps::recording;
-use trace::tiles::stack_label;
 use trace::trace::{DeviceTrace, Trace};
 
 /// Blocks of a group whose forward operation is inferred: the most frequent one stands for all.
@@ -101,21 +100,4 @@ fn usual_forward(
         .into_values()
         .max_by_key(|(n, forward)| (*n, forward.stack.0));
     most.map(|(_, forward)| forward_op(&trace.stacks, &forward))
-}
-
-/// An inferred forward operation with its names.
-pub fn forward_op(stacks: &Stacks, forward: &Forward) -> ForwardOp {
-    let frame = stacks.headline(forward.stack);
-    let place = frame.map(|_| stack_label(stacks, forward.stack));
-    let label = match (&forward.node, place) {
-        (Some(node), Some(place)) => format!("{node}, of {place}"),
-        (Some(node), None) => node.clone(),
-        (None, place) => place.unwrap_or_default(),
-    };
-    ForwardOp {
-        label,
-        node: forward.node.clone(),
-        frame: frame.map(|frame| frame_text(stacks, frame)),
-        evidence: forward.evidence.name().to_owned(),
-    }
 }

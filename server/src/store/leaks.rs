@@ -2,10 +2,9 @@
 
 use super::rows::{bytes, corrupt, int, named, step_source_of, uint};
 use super::{Reader, StoreResult, Writer};
+use api::frames::{ForwardOp, FrameText};
 use api::ids::RunId;
-use api::inspect::Verdict;
-use api::leaks::{ForwardOp, LeakGroup, LeakSummary, Leaks, Pattern};
-use api::timeline::FrameText;
+use api::leaks::{LeakGroup, LeakSummary, Leaks, Pattern, Verdict};
 use rusqlite::{OptionalExtension, Row, named_params, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -36,6 +36,7 @@ pub use runs::{NewRun, RunRef, RunRow, Which};
 pub use salvage::{Remembered, Salvaged};
 pub use sessions::SessionRow;
 pub use shares::ShareRow;
+pub use tensors::AliveTensor;
 pub use tiles::{Keep, TileKey, pack_tile};
 pub use uploads::{UploadRow, UploadState};
 

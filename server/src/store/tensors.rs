@@ -2,10 +2,24 @@
 
 use super::rows::{corrupt, int, uint};
 use super::{Reader, StoreResult, Writer};
-use crate::tensors::AliveTensor;
 use api::ids::RunId;
 use api::timeline::TensorDetail;
 use rusqlite::{OptionalExtension, params};
+
+/// A tensor that is alive at the end of its recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AliveTensor {
+    /// Its place in the table.
+    pub position: u32,
+    /// The event of its allocation; `None` when before the recording.
+    pub event: Option<u32>,
+    /// First address.
+    pub address: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// What it is, and what keeps it alive.
+    pub detail: TensorDetail,
+}
 
 impl Reader<'_> {
     /// The packed table of a run, if it has one of this version.

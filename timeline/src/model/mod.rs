@@ -14,6 +14,7 @@ pub use tiles::TileRequest;
 
 use crate::axis::AxisMap;
 use crate::colours::Palette;
+pub use crate::highlight::Rubber;
 use crate::lanes;
 use crate::mountain::Mountain;
 use crate::plot::{Columns, Layout, Measure, Rows};
@@ -30,9 +31,6 @@ use trace::units::Bytes;
 const MOUNTAIN_BUDGET: usize = 96 << 20;
 /// Memory for series tiles, bytes (one is 400 KiB).
 const SERIES_BUDGET: usize = 16 << 20;
-
-/// A rectangle being drawn by the pointer, CSS pixels.
-pub type Rubber = ((f64, f64), (f64, f64));
 
 /// The state.
 #[derive(Debug)]

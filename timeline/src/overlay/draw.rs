@@ -251,7 +251,7 @@ impl Pen<'_> {
         let most = (f64::from(axis.width()) / places.scale / 80.0)
             .floor()
             .max(3.0) as usize;
-        for Tick { at, label } in positions(self.overlay.align, self.overlay.window, most) {
+        for Tick { at, label } in positions(self.overlay, most) {
             let x = places.x(self.overlay.window, at).round() as i32;
             let tick = PxRect {
                 x0: x,
@@ -276,8 +276,9 @@ pub(super) fn difference_colours(palette: &Palette) -> (Rgba, Rgba) {
 }
 
 /// Ticks of an axis.
-fn positions(align: Align, window: (f64, f64), most: usize) -> Vec<Tick> {
-    match align {
+fn positions(overlay: &Overlay<'_>, most: usize) -> Vec<Tick> {
+    let window = overlay.window;
+    match overlay.align {
         Align::Event => ticks::events(window.0, window.1, most),
         Align::Time => ticks::time(window.0 * 1e6, window.1 * 1e6, most)
             .into_iter()
@@ -286,8 +287,21 @@ fn positions(align: Align, window: (f64, f64), most: usize) -> Vec<Tick> {
                 ..tick
             })
             .collect(),
+        Align::Step if overlay.is_one_pass() => percent(window, most),
         Align::Step => steps(window, most),
     }
+}
+
+/// Shares of one pass.
+fn percent(window: (f64, f64), most: usize) -> Vec<Tick> {
+    let hundredfold = (window.0 * 100.0, window.1 * 100.0);
+    let ticks = ticks::events(hundredfold.0, hundredfold.1, most).into_iter();
+    ticks
+        .map(|tick| Tick {
+            at: tick.at / 100.0,
+            label: format!("{} %", tick.label),
+        })
+        .collect()
 }
 
 /// Whole steps, or tenths and hundredths of them when few are visible.

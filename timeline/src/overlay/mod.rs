@@ -9,7 +9,7 @@ mod readout;
 mod window;
 
 pub use draw::scene;
-pub use readout::{Readout, Row, place, readout};
+pub use readout::{Readout, Row, readout};
 pub use window::{narrowest, panned, zoomed};
 
 use crate::colours::{Palette, Rgba};
@@ -135,6 +135,12 @@ impl Places {
 }
 
 impl Overlay<'_> {
+    /// Whether the axis is one pass: none of the runs has several steps.
+    fn is_one_pass(&self) -> bool {
+        let (from, to) = self.curves.whole;
+        self.align == Align::Step && from >= 0.0 && to <= 1.0
+    }
+
     /// The part of the curves at a place of the axis.
     pub fn part_at(&self, at: f64) -> Option<usize> {
         let (from, to) = self.curves.window;

@@ -40,21 +40,24 @@ pub fn readout(overlay: &Overlay<'_>, at: f64) -> Option<Readout> {
     };
     Some(Readout {
         at: overlay.begin_of(part),
-        place: place(overlay.align, at),
+        place: overlay.place(at),
         rows: overlay.runs.iter().filter_map(row).collect(),
         difference: overlay.difference(part),
     })
 }
 
-/// A place of the axis in words.
-pub fn place(align: Align, at: f64) -> String {
-    match align {
-        Align::Step if at < 0.0 => "before the first step".to_owned(),
-        Align::Step => {
-            let step = at.floor();
-            format!("step {step:.0}, {:.0} % through", (at - step) * 100.0)
+impl Overlay<'_> {
+    /// A place of the axis in words.
+    pub fn place(&self, at: f64) -> String {
+        match self.align {
+            Align::Step if self.is_one_pass() => format!("{:.0} % through", at * 100.0),
+            Align::Step if at < 0.0 => "before the first step".to_owned(),
+            Align::Step => {
+                let step = at.floor();
+                format!("step {step:.0}, {:.0} % through", (at - step) * 100.0)
+            }
+            Align::Event => format!("event {}", format::count(at.max(0.0) as u64)),
+            Align::Time => ticks::duration(at * 1e6, 1e3),
         }
-        Align::Event => format!("event {}", format::count(at.max(0.0) as u64)),
-        Align::Time => ticks::duration(at * 1e6, 1e3),
     }
 }

@@ -141,8 +141,19 @@ fn readouts_are_exact_and_absent_runs_are_said_to_be() {
     let there = readout(&overlay, 9.5).unwrap();
     assert_eq!((there.rows[1].levels, there.difference), (None, None));
     assert_eq!(readout(&overlay, 11.0), None);
-    assert_eq!(place(Align::Event, 12_345.0), "event 12,345");
-    assert_eq!(place(Align::Step, -0.5), "before the first step");
+    assert_eq!(overlay.place(-0.5), "before the first step");
+    let by_event = Overlay {
+        align: Align::Event,
+        ..overlay
+    };
+    assert_eq!(by_event.place(12_345.0), "event 12,345");
+    let mut pass = curves.clone();
+    pass.whole = (0.0, 1.0);
+    let pass = Overlay {
+        curves: &pass,
+        ..overlay
+    };
+    assert_eq!(pass.place(0.4), "40 % through");
 }
 
 #[test]

@@ -3,34 +3,12 @@
 use super::Subject;
 use crate::categories::Category;
 use crate::forward;
-use crate::leaks::site;
+use crate::site;
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
+use crate::tally::Tally;
 use crate::trace::{BlockIdx, KindIdx};
 use crate::units::{Bytes, EventIdx};
-
-/// How many blocks, and their sizes together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Blocks.
-    pub count: u64,
-    /// Σ block sizes.
-    pub bytes: Bytes,
-}
-
-impl Tally {
-    /// Counts one more block.
-    pub fn add(&mut self, size: Bytes) {
-        self.count += 1;
-        self.bytes += size;
-    }
-
-    /// Counts others too.
-    pub fn join(&mut self, other: Tally) {
-        self.count += other.count;
-        self.bytes += other.bytes;
-    }
-}
 
 /// Blocks that no grouping distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::cells::Forwards;
 use super::{Cell, Dimension, Grouping, Subject, Tally};
 use crate::categories::Category;
-use crate::leaks::site::{self, SiteKey};
+use crate::site::{self, SiteKey};
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace, KindIdx, PoolId, PoolSize};

@@ -3,7 +3,7 @@
 use super::{Cell, Tally};
 use crate::categories::{Category, is_recorded};
 use crate::clip::clipped;
-use crate::leaks::site::{self, SiteKey};
+use crate::site::{self, SiteKey};
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
 use crate::tiles::{FROM_BEFORE, frame_label, stack_label};
 use crate::trace::{BlockKind, Blocks, DeviceTrace, PoolId, PoolSize};

@@ -3,7 +3,7 @@
 use super::cells::Forwards;
 use super::{Cell, Dimension, Grouping, Label, Subject};
 use crate::categories::Category;
-use crate::leaks::site::SiteKey;
+use crate::site::SiteKey;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::tiles::stack_label;
 use crate::trace::{BlockIdx, KindIdx};

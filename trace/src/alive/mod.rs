@@ -14,7 +14,8 @@ mod growth;
 mod tests;
 mod tree;
 
-pub use cells::{Cell, Tally, alive, came, passed, went};
+pub use crate::tally::Tally;
+pub use cells::{Cell, alive, came, passed, went};
 pub use filter::{BadFilter, Filter, Order, Page, Place, age, select};
 pub use grouping::{Dimension, Grouping, Label, UnknownDimension};
 pub use growth::{Band, Growth, growth, moments};

@@ -8,7 +8,7 @@ use super::{Cell, Dimension, Tally};
 use crate::categories::Category;
 use crate::clip::clipped;
 use crate::fingerprint::Fingerprint;
-use crate::leaks::site;
+use crate::site;
 use crate::stacks::{FxHashMap, StackIdx, Stacks};
 use crate::tiles::{FROM_BEFORE, frame_label};
 use crate::trace::{BlockKind, DeviceTrace, PoolId, PoolSize};

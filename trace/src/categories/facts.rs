@@ -1,7 +1,7 @@
 //! What a stack says of the blocks that are made, or given back, there.
 
-use crate::leaks::site;
 use crate::phases::{Role, Roles};
+use crate::site;
 use crate::stacks::{Frame, StackIdx, Stacks, fx_hash};
 
 /// What one stack says.

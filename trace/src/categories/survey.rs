@@ -2,9 +2,9 @@
 
 use super::facts::Facts;
 use super::sizes::Sizes;
-use crate::alive::Tally;
 use crate::phases::{Phase, Phases, Role, Roles};
 use crate::stacks::{FxHashMap, StackIdx};
+use crate::tally::Tally;
 use crate::trace::{BlockIdx, DeviceTrace, Origin};
 use std::collections::HashSet;
 

@@ -3,7 +3,7 @@
 use super::noise;
 use super::profile::{DeviceProfile, Profile};
 use super::sites::{Matched, Matching};
-use crate::leaks::site::SiteKey;
+use crate::site::SiteKey;
 use crate::trace::StepSource;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};

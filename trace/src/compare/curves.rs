@@ -4,11 +4,11 @@
 //! [`Alignment`]: where on the axis its events lie. A curve is min, max and last of a series over
 //! equal parts of a window of the axis, so that no peak is hidden and none invented.
 
-use super::phase::interpolate;
+use super::phase::{interpolate, spans_of_steps};
 use crate::pyramid::{BASE_EVENTS, BASE_LEVEL};
+use crate::series::{Extent, Series};
 use crate::span::Span;
-use crate::tiles::Extent;
-use crate::trace::{DeviceTrace, Series};
+use crate::trace::DeviceTrace;
 use crate::units::{EventIdx, Micros};
 use serde::{Deserialize, Serialize};
 
@@ -53,7 +53,8 @@ pub struct Alignment<'a> {
 
 impl<'a> Alignment<'a> {
     /// The alignment of a run. `anchors` are those of [`super::phase::Rhythm::over`] the
-    /// baseline's rhythm, empty for the baseline itself. Without steps, steps are events.
+    /// baseline's rhythm, empty for the baseline itself. A run without steps is one step: a
+    /// single pass lies over the first step of a run that has several.
     pub fn new(device: &'a DeviceTrace, align: Align, anchors: &[(f64, f64)]) -> Alignment<'a> {
         let n = f64::from(device.events.len());
         let mut alignment = Alignment {
@@ -63,7 +64,7 @@ impl<'a> Alignment<'a> {
             domain: (0.0, n),
         };
         match align {
-            Align::Step if !device.steps.is_empty() => {
+            Align::Step if n > 0.0 => {
                 alignment.knots = step_knots(device, anchors);
                 let (first, last) = (
                     alignment.knots[0],
@@ -150,20 +151,17 @@ fn step_knots(device: &DeviceTrace, anchors: &[(f64, f64)]) -> Vec<(f64, f64)> {
         Some(&(before, last)) if event <= last || x <= before => {}
         _ => knots.push((x, event)),
     };
-    let steps = &device.steps;
-    let start = f64::from(steps[0].events.start().0);
+    let steps = spans_of_steps(device);
+    let start = f64::from(steps[0].start().0);
     if start > 0.0 {
         knot(-1.0, 0.0);
     }
     for (index, step) in steps.iter().enumerate() {
-        let (begin, end) = (
-            f64::from(step.events.start().0),
-            f64::from(step.events.end().0),
-        );
+        let (begin, end) = (f64::from(step.start().0), f64::from(step.end().0));
         // What lies between two steps belongs to the first.
         let next = steps
             .get(index + 1)
-            .map_or(end, |next| f64::from(next.events.start().0));
+            .map_or(end, |next| f64::from(next.start().0));
         let x = index as f64;
         knot(x, begin);
         for &(own, common) in anchors {

@@ -6,9 +6,11 @@
 //! both steps have in equal number gives anchors; between two anchors phases are interpolated.
 
 use crate::growth::settled;
-use crate::leaks::site::{SiteKey, Sites};
+use crate::site::{SiteKey, Sites};
+use crate::span::Span;
 use crate::stacks::{FxHashMap, Stacks};
-use crate::trace::{DeviceTrace, Step};
+use crate::trace::DeviceTrace;
+use crate::units::EventIdx;
 
 /// Anchors kept.
 const MAX_ANCHORS: usize = 96;
@@ -27,17 +29,16 @@ pub struct Rhythm {
 impl Rhythm {
     /// The rhythm of a device: that of the settled step whose length is the median.
     pub fn of(device: &DeviceTrace, stacks: &Stacks) -> Rhythm {
-        let from = settled(device.steps.len()).min(device.steps.len().saturating_sub(1));
-        let mut steps: Vec<&Step> = device.steps[from..].iter().collect();
-        steps.sort_by_key(|step| step.events.end().0 - step.events.start().0);
-        let Some(step) = steps.get(steps.len() / 2) else {
-            return Rhythm::default();
-        };
-        let (start, end) = (step.events.start().0, step.events.end().0);
+        let steps = spans_of_steps(device);
+        let from = settled(steps.len()).min(steps.len() - 1);
+        let mut settled: Vec<Span<EventIdx>> = steps[from..].to_vec();
+        settled.sort_by_key(|step| step.end().0 - step.start().0);
+        let step = settled[settled.len() / 2];
+        let (start, end) = (step.start().0, step.end().0);
         let length = f64::from(end - start).max(1.0);
         let sites = Sites::new(&device.blocks, stacks);
         let mut rhythm = Rhythm::default();
-        for index in device.blocks.allocated_in(step.events).take(MAX_ALLOCS) {
+        for index in device.blocks.allocated_in(step).take(MAX_ALLOCS) {
             let index = index as usize;
             let kind = device.blocks.kind[index].index();
             let key = sites.keys[sites.of_kind[kind] as usize];
@@ -78,6 +79,14 @@ impl Rhythm {
         }
         anchors.push((1.0, 1.0));
         anchors
+    }
+}
+
+/// The events of each step of a device; of a recording without steps, which is one pass, all.
+pub(super) fn spans_of_steps(device: &DeviceTrace) -> Vec<Span<EventIdx>> {
+    match device.steps.is_empty() {
+        true => vec![Span::new(EventIdx(0), EventIdx(device.events.len()))],
+        false => device.steps.iter().map(|step| step.events).collect(),
     }
 }
 

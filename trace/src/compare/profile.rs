@@ -5,8 +5,8 @@
 use super::pass::PhasePeak;
 use crate::categories::{Categories, Category};
 use crate::growth::{Growth, settled, wobble};
-use crate::leaks::site::{self, SiteKey, Sites};
 use crate::leaks::{self, LeakGroup, Pattern, Verdict};
+use crate::site::{self, SiteKey, Sites};
 use crate::span::Span;
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, fx_hash};
 use crate::trace::{Action, DeviceTrace, Series, SeriesSummary, StepSource, Trace};

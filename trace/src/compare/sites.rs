@@ -1,7 +1,7 @@
 //! Differences by stack: which sites are the same, and which hold more or less.
 //!
 //! 1. Sites with equal keys are the same: the key is a call shape without lines and install paths
-//!    ([`crate::leaks::site`]).
+//!    ([`crate::site`]).
 //! 2. What is left is matched by what remains of its stack when renames are taken into account, in
 //!    three rounds: by function names alone (a file was renamed), with each function that the
 //!    other run does not have replaced by a blank (a function was renamed), and with those left
@@ -12,7 +12,7 @@
 
 use super::noise;
 use super::profile::{Place, SiteProfile};
-use crate::leaks::site::SiteKey;
+use crate::site::SiteKey;
 use crate::stacks::{FxHashMap, fx_hash};
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};

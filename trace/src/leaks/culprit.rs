@@ -14,7 +14,7 @@
 //! The outer of the two is named; if that is PyTorch's own code, its first caller that is not.
 //! Sites that add less than [`super::MIN_BYTES`] have no say.
 
-use super::site::{is_framework, is_in_optimizer, is_module_call, is_python};
+use crate::site::{is_framework, is_in_optimizer, is_module_call, is_python};
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx, fx_hash};
 use std::hash::Hash;
 

@@ -2,9 +2,9 @@
 
 use super::culprit::{Amount, Culprits};
 use super::judge::Growth;
-use super::site;
 use super::survivors::Kept;
 use super::{LeakGroup, MAX_EVIDENCE, MIN_BYTES, View};
+use crate::site;
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::trace::{BlockIdx, BlockKind};

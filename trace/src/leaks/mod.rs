@@ -28,7 +28,7 @@
 //! * [`MIN_STEPS`] = 4: step 0 differs in every program (optimizer state, workspaces), so four
 //!   leave three chances to grow.
 //! * [`MIN_GROWTHS`] = 3: two growths have one distance, and one distance is not a rhythm. Two
-//! equal growths with no time to see a third make the verdict *cannot tell*.
+//!   equal growths with no time to see a third make the verdict *cannot tell*.
 //! * [`MIN_LATE_GROWTHS`] = 6 where growth begins after step 2 and takes up less than half of the
 //!   trace: a bounded buffer that starts late looks like a leak until it is full. With fewer the
 //!   verdict is *cannot tell*.
@@ -54,14 +54,15 @@ mod excuse;
 mod groups;
 mod judge;
 mod reason;
-pub mod site;
 mod survivors;
 mod within;
 
+pub use crate::steps::MIN_STEPS;
 pub use survivors::MAX_CELLS;
 
 use crate::growth::{Growth, Line, settled};
 use crate::phases::Roles;
+use crate::site::{SiteKey, Sites};
 use crate::span::Span;
 use crate::stacks::{Frame, StackIdx, Stacks, StrIdx};
 use crate::trace::{Action, BlockIdx, DeviceTrace, QualityNote, Series, Trace};
@@ -70,13 +71,10 @@ use excuse::{Excuse, Excuses};
 use judge::Finding;
 use reason::Teller;
 use serde::{Deserialize, Serialize};
-use site::{SiteKey, Sites};
 use survivors::{Ends, Survey};
 
 /// Version of the method: answers of another one are looked for again.
 pub const VERSION: u32 = 3;
-/// Steps that it takes to say anything.
-pub const MIN_STEPS: usize = 4;
 /// Growths that it takes to call something a leak.
 pub const MIN_GROWTHS: usize = 3;
 /// Growths that it takes when they begin late.

@@ -1,6 +1,6 @@
 //! One pass over the blocks: what each site keeps across the ends of steps.
 
-use super::site::Sites;
+use crate::site::Sites;
 use crate::stacks::FxHashMap;
 use crate::trace::{BlockIdx, Blocks};
 use crate::units::Bytes;

@@ -2,7 +2,7 @@
 
 use super::role::{Role, Roles};
 use super::{Phase, PhaseSpan};
-use crate::leaks::site;
+use crate::site;
 use crate::span::Span;
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
 use crate::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET};

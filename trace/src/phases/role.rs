@@ -5,7 +5,7 @@
 //! module that is called below the autograd engine is a checkpoint that computes its forward pass
 //! again, and that is part of the backward pass.
 
-use crate::leaks::site;
+use crate::site;
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
 
 /// What a stack was doing.

@@ -110,6 +110,11 @@ impl KeysSeen {
         self.0 & key.bit() != 0
     }
 
+    /// Whether the file has a list of segments, if only an empty one.
+    pub(crate) fn has_segments(self) -> bool {
+        self.has(Key::Segments)
+    }
+
     /// The torch versions that write these keys (docs/snapshot-format.md, "Keys by torch version"),
     /// such as `2.10 to 2.11`.
     /// `None` when the file has neither blocks nor events to judge by.

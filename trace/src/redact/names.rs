@@ -1,7 +1,7 @@
 //! What each kind of text becomes: itself when it is known, else a stand-in.
 
 use super::{Key, known, native};
-use crate::steps::family_name;
+use crate::steps::{Word, family_name};
 use crate::trace::Step;
 
 /// Endings of files that are kept: what is Python is told by them.
@@ -101,7 +101,7 @@ pub(super) fn is_told(name: &str, file: &str) -> bool {
 
 /// What a step is called.
 pub(super) fn step(step: &Step) -> String {
-    match known::scope(&step.name) {
+    match known::scope(&step.name) || Word::named(&step.name, step.index) {
         true => step.name.clone(),
         false => format!("step {}", step.index),
     }

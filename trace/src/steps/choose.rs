@@ -12,12 +12,13 @@
 //! batches, not the epochs around them); everything else the one with fewest (the requests, not
 //! the tokens in them), unless those are too few to say anything and an inner loop is not.
 
+use super::MIN_STEPS;
 use super::calls::{Calls, ContextIdx};
 use super::frames::{Frames, Place, Work};
 use super::iterations::{self, Iteration, Mark, Tally, Works};
 use super::regions::{Region, Ways};
 use super::walk::Walk;
-use crate::leaks::MIN_STEPS;
+use super::word::Word;
 use crate::span::Span;
 use crate::stacks::Stacks;
 use crate::trace::{Action, DeviceTrace, Step};
@@ -351,8 +352,8 @@ impl<'a> Analysis<'a> {
         f64::from(freed) >= GIVEN_BACK * f64::from(all)
     }
 
-    /// A loop's iterations as steps.
-    pub fn steps(&self, iterations: &[Iteration]) -> Vec<Step> {
+    /// A loop's iterations as steps, called by what they are.
+    pub fn steps(&self, iterations: &[Iteration], word: Word) -> Vec<Step> {
         let blocks = &self.device.blocks;
         let n_events = self.device.events.len();
         let n = self.walk.of_alloc.len() as u32;
@@ -374,7 +375,7 @@ impl<'a> Analysis<'a> {
                 }
                 Step {
                     index: index as u32,
-                    name: format!("step {index}"),
+                    name: word.nth(index as u32),
                     events: Span::new(EventIdx(event(iteration.start)), EventIdx(end)),
                 }
             })

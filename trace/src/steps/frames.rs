@@ -1,6 +1,6 @@
 //! What each frame says of where the program is: in a module, in an optimizer, loading a model.
 
-use crate::leaks::site;
+use crate::site;
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks};
 
 /// What an allocation is part of, as far as its own stack says.

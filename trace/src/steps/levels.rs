@@ -3,6 +3,7 @@
 use super::annotated::Scopes;
 use super::choose::{Analysis, Loop};
 use super::iterations::Mark;
+use super::word::Word;
 use crate::span::Span;
 use crate::stacks::Stacks;
 use crate::trace::{DeviceTrace, Step, StepSource, Trace};
@@ -123,7 +124,7 @@ pub(crate) fn micro_batches(
     let loops = analysis.loops().into_iter();
     let mut found: Vec<Vec<Span<EventIdx>>> = loops
         .filter(|one| one.iterations.len() > n_steps && trains(one))
-        .map(|one| analysis.steps(&one.iterations))
+        .map(|one| analysis.steps(&one.iterations, Word::MicroBatch))
         .map(|parts| parts.iter().map(|part| part.events).collect())
         .collect();
     found.sort_by_key(Vec::len);
@@ -169,7 +170,7 @@ fn with_steps(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Level, Vec<Step>)> 
     levels.retain(|(l, _)| l.key != OPTIMIZER || !counts.contains(&l.count));
     let annotated = levels.iter().find(|(l, _)| l.key == ANNOTATED);
     let annotated = annotated.map(|(l, _)| l.count);
-    levels.retain(|(l, _)| l.label != "steps" || Some(l.count) != annotated);
+    levels.retain(|(l, _)| l.label != Word::Step.many() || Some(l.count) != annotated);
     let mut seen: Vec<(u32, String)> = Vec::new();
     levels.retain(|(level, _)| {
         let this = (level.count, level.place.clone());
@@ -229,15 +230,17 @@ fn of_loops(analysis: &Analysis<'_>, stacks: &Stacks, levels: &mut Vec<(Level, V
             0 => key,
             n => format!("{key}-{}", n + 1),
         };
+        let word = word(analysis, stacks, &one, chosen.as_ref());
+        let steps = analysis.steps(&one.iterations, word.unwrap_or(Word::Step));
         let level = Level {
             key,
-            label: label(analysis, stacks, &one, chosen.as_ref()).unwrap_or_else(|| place.clone()),
+            label: word.map_or_else(|| place.clone(), |word| word.many().to_owned()),
             place,
             count: one.iterations.len() as u32,
             share: f64::from(one.allocs) / all,
             chosen: false,
         };
-        levels.push((level, analysis.steps(&one.iterations)));
+        levels.push((level, steps));
     }
 }
 
@@ -297,18 +300,18 @@ fn named(analysis: &Analysis<'_>, stacks: &Stacks, one: &Loop) -> (String, Strin
 }
 
 /// The word for a loop, where there is one.
-fn label(
+pub(super) fn word(
     analysis: &Analysis<'_>,
     stacks: &Stacks,
     one: &Loop,
     chosen: Option<&Loop>,
-) -> Option<String> {
+) -> Option<Word> {
     let context = analysis.calls.context(one.owner);
     if context.place.in_optimizer {
-        return Some("parameters".to_owned());
+        return Some(Word::Parameter);
     }
     if context.place.in_module {
-        return Some("layers".to_owned());
+        return Some(Word::Layer);
     }
     let name = stacks
         .str(analysis.frames.function(context.function).name)
@@ -318,18 +321,18 @@ fn label(
     let trains = analysis.total.backward > 0;
     let (n, steps) = (one.iterations.len(), chosen.iterations.len());
     let word = match n.cmp(&steps) {
-        std::cmp::Ordering::Equal if is_same(one, chosen) && trains => "steps",
-        std::cmp::Ordering::Less if trains => "epochs",
+        std::cmp::Ordering::Equal if is_same(one, chosen) && trains => Word::Step,
+        std::cmp::Ordering::Less if trains => Word::Epoch,
         std::cmp::Ordering::Greater
             if trains && one.work.backward * 10 >= chosen.work.backward * 9 =>
         {
-            "micro-batches"
+            Word::MicroBatch
         }
-        _ if says(&["serve", "request", "handle"]) => "requests",
-        _ if says(&["generate", "decode"]) => "tokens",
-        _ if says(&["denois", "p_sample", "diffus"]) => "denoising steps",
-        _ if is_same(one, chosen) => "iterations",
+        _ if says(&["serve", "request", "handle"]) => Word::Request,
+        _ if says(&["generate", "decode"]) => Word::Token,
+        _ if says(&["denois", "p_sample", "diffus"]) => Word::DenoisingStep,
+        _ if is_same(one, chosen) => Word::Iteration,
         _ => return None,
     };
-    Some(word.to_owned())
+    Some(word)
 }

@@ -23,6 +23,7 @@ pub mod levels;
 pub mod recording;
 mod regions;
 mod walk;
+mod word;
 
 use crate::levels::Effect;
 use crate::pyramid::BASE_EVENTS;
@@ -34,6 +35,7 @@ use annotated::Scopes;
 use choose::Analysis;
 
 pub(crate) use annotated::family_name;
+pub(crate) use word::Word;
 
 /// Finds the steps of a device and notes where they come from.
 ///
@@ -61,7 +63,9 @@ fn found(device: &DeviceTrace, stacks: &Stacks) -> (StepSource, Vec<Step>) {
     if let Some(analysis) = &analysis {
         let mut loops = analysis.loops();
         if let Some(chosen) = analysis.choose(&loops) {
-            let steps = analysis.steps(&loops.swap_remove(chosen).iterations);
+            let chosen = loops.swap_remove(chosen);
+            let word = levels::word(analysis, stacks, &chosen, Some(&chosen));
+            let steps = analysis.steps(&chosen.iterations, word.unwrap_or(Word::Step));
             return (StepSource::Inferred, steps);
         }
     }
@@ -73,6 +77,9 @@ fn found(device: &DeviceTrace, stacks: &Stacks) -> (StepSource, Vec<Step>) {
         None => inferred::steps(device).map_or_else(none, |s| (StepSource::Inferred, s)),
     }
 }
+
+/// Steps that it takes to say anything of what steps do.
+pub const MIN_STEPS: usize = 4;
 
 /// Steps of a trace that are kept, the first ones. A run of a week has some ten thousand.
 pub const MAX_STEPS: usize = 1 << 17;

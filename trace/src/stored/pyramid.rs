@@ -5,7 +5,7 @@ use super::device::{check_rows, damaged};
 use super::head::DeviceHead;
 use super::{Chunk, Column, Damage, StoredError};
 use crate::pyramid::{Base, Bucket, Pyramid};
-use crate::tiles::Extent;
+use crate::series::Extent;
 use crate::trace::{DeviceTrace, Series};
 use crate::units::Bytes;
 use crate::varint::{Cursor, put, put_difference};

@@ -3,7 +3,8 @@
 use super::GroupBy;
 use crate::categories::{Categories, Category};
 use crate::clip::clipped;
-use crate::code::function_name;
+use crate::code::{function_name, is_python};
+use crate::forward::node;
 use crate::intervals::LiveIndex;
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace, KindIdx, PoolId, PoolSize};
@@ -242,11 +243,19 @@ pub fn frame_label(stacks: &Stacks, frame: Frame) -> String {
 /// Bytes of a function's or file's name in a label: a label stands once for every group.
 const LONGEST_PART: usize = 240;
 
-/// What to call a stack in one line: its headline frame.
+/// What to call a stack in one line: its headline frame. Of C++ alone also the autograd node that
+/// asked for it: `mm in MmBackward0`.
 pub fn stack_label(stacks: &Stacks, stack: StackIdx) -> String {
-    match stacks.headline(stack) {
-        None => NO_STACK.to_owned(),
-        Some(frame) => frame_label(stacks, frame),
+    let Some(frame) = stacks.headline(stack) else {
+        return NO_STACK.to_owned();
+    };
+    let label = frame_label(stacks, frame);
+    let is_native = !is_python(stacks.str(frame.filename), frame.line);
+    match node(stacks, stack) {
+        Some(node) if is_native && !label.contains(node) => {
+            format!("{label} in {}", clipped(node, LONGEST_PART))
+        }
+        _ => label,
     }
 }
 

@@ -30,6 +30,7 @@ mod series;
 #[cfg(test)]
 mod tests;
 
+pub use crate::series::Extent;
 pub use codec::{TileError, VERSION};
 pub use groups::{FROM_BEFORE, MountainIndex, OTHER, block_label, frame_label, stack_label};
 pub use mountain::{MAX_BLOCKS, MAX_GROUPS};
@@ -143,17 +144,6 @@ impl FromStr for GroupBy {
             .find(|g| g.name() == name)
             .ok_or(UnknownGroupBy)
     }
-}
-
-/// Min, max and last level of one series in one bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Extent {
-    /// Lowest level at an event of the bucket.
-    pub min: Bytes,
-    /// Highest level at an event of the bucket.
-    pub max: Bytes,
-    /// Level at the last event of the bucket.
-    pub last: Bytes,
 }
 
 /// The four lines over a window.

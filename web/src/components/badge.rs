@@ -1,7 +1,7 @@
 //! Quality notes as badges: what to keep in mind about the data.
 
-use api::inspect::Verdict;
 use api::leaks::LeakSummary;
+use api::leaks::Verdict;
 use api::runs::RunSummary;
 use leptos::prelude::*;
 use std::cmp::Reverse;

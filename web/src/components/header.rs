@@ -1,12 +1,12 @@
 //! The slim bar at the top of every page.
 
-use crate::app::Connection;
 use crate::components::file_picker::FilePicker;
 use crate::components::help::Help;
 use crate::components::icon::{Icon, IconView, LogoMark};
 use crate::components::sessions::SessionsButton;
 use crate::components::token_dialog::TokenNeeded;
-use crate::pages::shared::OpenedLink;
+use crate::connection::Connection;
+use crate::opened_link::OpenedLink;
 use crate::theme::{self, Theme};
 use api::routes;
 use leptos::prelude::*;

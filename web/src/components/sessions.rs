@@ -5,7 +5,7 @@ use crate::clock;
 use crate::components::dialog::{Closing, Dialog};
 use crate::components::icon::{Icon, IconView};
 use crate::format::{self, UnixMillis};
-use crate::pages::shared::OpenedLink;
+use crate::opened_link::OpenedLink;
 use api::problem::Problem;
 use api::routes;
 use api::runs::{Access, ServerInfo, Session, Sessions};

@@ -10,7 +10,7 @@ use crate::components::keys::{is_shortcut, on_key};
 use crate::components::problem_note::ProblemNote;
 use crate::components::share::ShareButton;
 use crate::format::{self, count};
-use crate::pages::shared::OpenedLink;
+use crate::opened_link::OpenedLink;
 use crate::questions::answer::{Answer, ask};
 use crate::questions::{Asker, Beside, Questions, TabBar};
 use crate::timeline::drive::Source;

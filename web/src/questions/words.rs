@@ -2,7 +2,7 @@
 
 use crate::components::badge::{Badge, Weight, badge};
 use crate::format;
-use api::inspect::Verdict;
+use api::leaks::Verdict;
 use api::leaks::{LeakGroup, Leaks, Pattern};
 use api::runs::{DeviceSummary, RunDetail};
 use trace::trace::StepSource;
@@ -161,7 +161,7 @@ fn fidelity(device: &DeviceSummary) -> Option<(Badge, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::timeline::FrameText;
+    use api::frames::FrameText;
     use trace::trace::Fidelity;
 
     fn group() -> LeakGroup {

@@ -1,8 +1,9 @@
 //! Benches whose rows are in the database already: what is asked about them.
 
 use super::Server;
+use crate::store::AliveTensor;
 use crate::store::{BenchEnd, NewBench, NewBenchRow, Writer};
-use crate::tensors::{self, AliveTensor, TensorTable};
+use crate::tensors::{self, TensorTable};
 use api::bench::{BenchResult, BenchStatus, DeviceKind, TensorChanges};
 use api::ids::{BenchRowId, RunId};
 use api::problem::ProblemCode;

@@ -3,7 +3,7 @@
 use super::{Answer, Server, request};
 use api::alive::{Alive, AllocationFilter, AllocationPage, Changes, Growth, GrowthBand, Sort};
 use api::ids::RunId;
-use api::inspect::Verdict;
+use api::leaks::Verdict;
 use api::leaks::{Leaks, Pattern};
 use api::problem::ProblemCode;
 use api::routes;
@@ -221,7 +221,7 @@ async fn allocations_are_filtered_sorted_and_paged() {
         let path = routes::block(&run.id, 0, BlockIdx(row.block));
         let block: BlockDetail = ok(&server, &path).await.read();
         assert!(block.size >= Bytes::mib(4));
-        let named = |f: &api::timeline::FrameText| f.name.contains("forward");
+        let named = |f: &api::frames::FrameText| f.name.contains("forward");
         assert!(block.alloc_stack.iter().any(named));
     }
     let block = found.items[0].block;

@@ -109,7 +109,10 @@ fn well_formed_files_that_are_no_snapshot() {
     check(&config, "neither `segments` nor `device_traces`");
     let no_events = |traces| dict(vec![("segments", list(vec![])), ("device_traces", traces)]);
     check(&no_events(int(3)), "not a list of lists of events");
-    check(&no_events(list(vec![int(3)])), "not a list of lists of events");
+    check(
+        &no_events(list(vec![int(3)])),
+        "not a list of lists of events",
+    );
     check(
         &no_events(list(vec![event(vec![])])),
         "not a list of lists of events",

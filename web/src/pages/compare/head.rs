@@ -189,11 +189,12 @@ pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
             let state = view.state().get_untracked();
             view.set(with_runs(&state, |runs| runs.push(id.clone())));
         };
-        let facts = format!(
-            "peak {} · {}",
-            format::bytes(run.peak_allocated),
-            format::plural(u64::from(run.steps), "step")
-        );
+        let pass = run.leaks.as_ref().and_then(|leaks| leaks.recording.word());
+        let holds = match pass {
+            Some(pass) => pass.to_owned(),
+            None => format::plural(u64::from(run.steps), "step"),
+        };
+        let facts = format!("peak {} · {holds}", format::bytes(run.peak_allocated));
         view! {
             <li>
                 <button class="pick-row" on:click=add>

@@ -14,7 +14,7 @@ use crate::client;
 use crate::components::copy_for_pr::CopyForPr;
 use crate::components::problem_note::ProblemNote;
 use crate::components::share::ShareButton;
-use crate::pages::shared::OpenedLink;
+use crate::opened_link::OpenedLink;
 use crate::url_state::{Query, UrlState, use_url_state};
 use api::compare::{Against, Comparison};
 use api::compare_view::CompareState;

@@ -255,7 +255,12 @@ fn title(site: &SiteDelta) -> (String, String) {
                 .rsplit(['/', '\\'])
                 .next()
                 .unwrap_or_default();
-            (place.name.clone(), format!("{file}:{}", place.line))
+            // The C++ file of a function without a line says nothing.
+            let place_in_file = match place.line {
+                0 => String::new(),
+                line => format!("{file}:{line}"),
+            };
+            (place.name.clone(), place_in_file)
         }
         None => {
             let side = site.new.as_ref().or(site.base.as_ref());

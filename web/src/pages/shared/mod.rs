@@ -8,36 +8,16 @@ mod banner;
 
 use crate::client;
 use crate::components::problem_note::ProblemNote;
+use crate::opened_link::OpenedLink;
 use crate::pages::compare::ComparePage;
 use crate::pages::run::RunOf;
 use api::problem::{Problem, ProblemCode};
 use api::routes;
-use api::shares::{OpenShare, Share, ShareKind, ShareTarget};
+use api::shares::{OpenShare, Share, ShareTarget};
 use banner::LinkBanner;
 use leptos::prelude::*;
 use leptos_router::NavigateOptions;
 use leptos_router::hooks::{use_location, use_navigate, use_params_map};
-
-/// The link on whose behalf the page is shown; in the context of the whole application.
-#[derive(Clone, Copy)]
-pub struct OpenedLink(pub RwSignal<Option<Share>>);
-
-impl OpenedLink {
-    /// Whether the viewer may see what the link opens and no other page. Tracks.
-    pub fn is_all(self) -> bool {
-        self.0.with(Self::opens_no_more)
-    }
-
-    /// The same on a page that the link opened: it stays that link's.
-    pub fn is_all_here(self) -> bool {
-        self.0.with_untracked(Self::opens_no_more)
-    }
-
-    fn opens_no_more(share: &Option<Share>) -> bool {
-        let share = share.as_ref();
-        share.is_some_and(|share| share.kind == ShareKind::Capability)
-    }
-}
 
 /// The link, on its way, open, or not.
 #[derive(Clone)]

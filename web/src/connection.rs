@@ -1,0 +1,10 @@
+//! Whether the server is there.
+
+/// Whether the server answers; in the context of the whole application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// It does.
+    There,
+    /// It does not; we keep trying.
+    Lost,
+}
