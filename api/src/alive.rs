@@ -233,6 +233,7 @@ fn is_pool(text: &str) -> bool {
 /// link's: the keys are the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+#[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 pub struct AllocationFilter {
     /// Part of a function's or a file's name, in any frame, in any case.
     #[serde(default)]
@@ -262,6 +263,7 @@ pub struct AllocationFilter {
     pub alive: Option<u32>,
     /// The order.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", param(inline))]
     pub sort: Sort,
 }
 
@@ -295,8 +297,8 @@ impl AllocationFilter {
         out
     }
 
-    /// The same filter without what may tell a name: what is searched for, and keys that are made
-    /// of names. Sizes, streams and pools are numbers.
+    /// The same filter without what may give away a name: what is searched for, and keys that are
+    /// made of names. Sizes, streams and pools are numbers.
     pub fn without_names(mut self) -> AllocationFilter {
         self.q.clear();
         self.site = self.site.filter(|site| {

@@ -38,7 +38,7 @@ pub struct ComparedRun {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Against {
-    /// The position in `devices` of the one that speaks for the run; absent without devices.
+    /// The position in `devices` of the one that is shown for the run; absent without devices.
     pub foremost: Option<u32>,
     /// The difference of each pair of devices, in order.
     pub devices: Vec<Difference>,
@@ -68,7 +68,7 @@ impl Against {
     /// Findings that are told, the most serious ones.
     pub const MAX_FINDINGS: usize = 1000;
 
-    /// The difference that speaks for the run.
+    /// The difference that is shown for the run.
     pub fn difference(&self) -> Option<&Difference> {
         self.devices.get(self.foremost? as usize)
     }

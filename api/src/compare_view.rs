@@ -6,6 +6,7 @@
 
 use crate::compare::{RUNS, listed};
 use crate::ids::RunId;
+use crate::query::{decode, encode};
 use crate::view_state::BadViewState;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -157,10 +158,10 @@ impl fmt::Display for CompareState {
             write!(f, "&sort={}", self.order.name())?;
         }
         if !self.search.is_empty() {
-            write!(f, "&q={}", escaped(&self.search))?;
+            write!(f, "&q={}", encode(&self.search))?;
         }
         match &self.selected {
-            Some(selected) => write!(f, "&sel={}", escaped(selected)),
+            Some(selected) => write!(f, "&sel={}", encode(selected)),
             None => Ok(()),
         }
     }
@@ -172,7 +173,7 @@ fn rounded(x: f64) -> f64 {
 }
 
 impl CompareState {
-    /// The same view without what may tell a name: what is searched for, and the selected row,
+    /// The same view without what may give away a name: what is searched for, and the selected row,
     /// whose key is made of names.
     pub fn without_names(mut self) -> CompareState {
         self.search.clear();
@@ -191,7 +192,7 @@ impl CompareState {
         let mut problems = Vec::new();
         let (mut from, mut to) = (None, None);
         for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            let value = unescaped(value);
+            let value = decode(value);
             let understood = match key {
                 "runs" => runs(&value).map(|r| state.runs = r).ok_or("runs"),
                 "pair" => number(&value).map(|p| state.pair = Some(p)).ok_or("pair"),
@@ -265,42 +266,6 @@ fn named<T: Copy>(
     name: fn(T) -> &'static str,
 ) -> Option<T> {
     all.into_iter().find(|&item| name(item) == text)
-}
-
-/// Percent-encoding of everything that is not plainly itself in a query.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => out.push(byte as char),
-            _ => out += &format!("%{byte:02X}"),
-        }
-    }
-    out
-}
-
-/// The text; what is not well encoded stays as it is.
-fn unescaped(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let digits = bytes
-            .get(at + 1..at + 3)
-            .filter(|d| d.iter().all(u8::is_ascii_hexdigit));
-        let code = digits.and_then(|d| std::str::from_utf8(d).ok());
-        match code.and_then(|d| u8::from_str_radix(d, 16).ok()) {
-            Some(byte) if bytes[at] == b'%' => {
-                out.push(byte);
-                at += 3;
-            }
-            _ => {
-                out.push(if bytes[at] == b'+' { b' ' } else { bytes[at] });
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub enum ProblemCode {
     TooLarge,
     /// The disk could not hold it.
     InsufficientStorage,
-    /// The file is no snapshot, or a broken or hostile one; `offset` says where.
+    /// The file is not a snapshot, or a broken or hostile one; `offset` says where.
     BadSnapshot,
     /// The connection ended before the announced end of the body.
     Interrupted,

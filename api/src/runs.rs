@@ -190,7 +190,7 @@ pub struct Session {
     pub current: bool,
 }
 
-/// Who has typed the access token, and how often somebody typed a wrong one.
+/// Who has typed the access token, and how often a wrong one was typed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Sessions {

@@ -1,7 +1,7 @@
 //! Links that are handed on: what they open, for whom, and how long.
 //!
-//! A *team link* is a short name for a view; whoever opens it needs what the server asks of
-//! everybody. A *capability link* carries a secret instead: whoever has it may look at exactly one
+//! A *team link* is a short name for a view; opening it needs the access token, like any page. A
+//! *capability link* carries a secret instead: anyone who has it may look at exactly one
 //! run or comparison, and at nothing else, until it expires or is revoked.
 
 use crate::compare_view::CompareState;
@@ -89,7 +89,7 @@ pub struct Share {
     pub query: String,
     /// How much it shows.
     pub redaction: Redaction,
-    /// What it is for, in the words of whoever made it.
+    /// What it is for, in the words of its maker.
     pub note: String,
     /// When it was made, milliseconds since the epoch.
     pub created_ms: i64,
@@ -135,7 +135,7 @@ pub struct NewShare {
     /// What it is for, at most [`NewShare::MAX_TEXT`] characters.
     #[serde(default)]
     pub note: String,
-    /// Who makes it, at most [`NewShare::MAX_TEXT`] characters; shown to whoever opens it.
+    /// Who makes it, at most [`NewShare::MAX_TEXT`] characters; shown to anyone who opens it.
     #[serde(default)]
     pub created_by: String,
     /// Seconds until it ends; `None`: never.
@@ -152,7 +152,7 @@ impl NewShare {
     pub const MAX_RUNS: usize = 8;
 }
 
-/// Answer to [`NewShare`]: the only time that the secret is told.
+/// Answer to [`NewShare`]: the only time that the secret is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedShare {
@@ -216,7 +216,7 @@ pub fn nameless_view(target: &ShareTarget, query: &str) -> String {
     }
 }
 
-/// The page that a link stands for, for whoever needs no link.
+/// The page that a link leads to, for those who need no link.
 pub fn page_of(target: &ShareTarget, query: &str) -> String {
     let path = match target {
         ShareTarget::Run { run } => routes::run_page(run),

@@ -131,9 +131,9 @@ pub struct TensorDetail {
     pub op: String,
     /// Module or layer that it was made in.
     pub module: String,
-    /// Shape; empty for a number, and for memory that is no tensor.
+    /// Shape; empty for a number, and for memory that is not a tensor.
     pub shape: Vec<u64>,
-    /// Element type under PyTorch's name; none for memory that is no tensor.
+    /// Element type under PyTorch's name; none for memory that is not a tensor.
     pub dtype: Option<String>,
     /// What it is for: `parameter`, `activation`, `restored` …
     pub role: String,

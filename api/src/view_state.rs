@@ -144,7 +144,7 @@ pub struct ViewState {
     pub filter: AllocationFilter,
 }
 
-/// A query that is no view state.
+/// The query is not a view state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadViewState {
     /// Written by a newer version.
@@ -220,8 +220,8 @@ impl ViewState {
 }
 
 impl ViewState {
-    /// The same view without what may tell a name: what is searched for, and keys that are made of
-    /// names.
+    /// The same view without what may give away a name: what is searched for, and keys that are
+    /// made of names.
     pub fn without_names(mut self) -> ViewState {
         self.root = None;
         // A key of a loop is a file and a function.
@@ -331,7 +331,7 @@ fn set<T>(field: &mut T, read: Option<T>, key: &'static str) -> Result<(), &'sta
     Ok(())
 }
 
-/// Both ends in order, or neither; anything else is no range.
+/// Both ends in order, or neither; anything else is not a range.
 fn range(ends: (Option<f64>, Option<f64>)) -> Option<Option<(f64, f64)>> {
     match ends {
         (Some(start), Some(end)) if start < end => Some(Some((start, end))),

@@ -1,12 +1,13 @@
-//! Rules broken on purpose: the negative controls of offload-semantics.md §5.4.
+//! Rules broken on purpose: docs/offloader-rules.md, "Negative controls".
 //!
 //! A test suite that stays green when a rule is broken does not test the rule. Each deviation
-//! switches one rule off; nothing but tests asks for one.
+//! switches one rule off; nothing but tests asks for one. Only the feature `deviations`, which the
+//! engine's own tests turn on, compiles the branches.
 
 /// One broken rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deviation {
-    /// `AccumulateGrad` takes over every first gradient, whoever else refers to it.
+    /// `AccumulateGrad` takes over every first gradient, even when others refer to it.
     StealAlways,
     /// The de-duplication map is emptied whenever the context is entered.
     ResetMapEveryStep,
@@ -20,4 +21,11 @@ pub enum Deviation {
     ExactFitSegments,
     /// A free block serves any stream.
     IgnoreStream,
+}
+
+impl Deviation {
+    /// Whether this rule is the broken one.
+    pub(crate) fn is(self, broken: Option<Deviation>) -> bool {
+        cfg!(feature = "deviations") && broken == Some(self)
+    }
 }

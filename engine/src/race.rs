@@ -3,7 +3,7 @@
 //! Two accesses to the same bytes conflict when one of them writes. They race when nothing orders
 //! them: not the same stream, no event, no `wait_stream`, no host that waited for the one before
 //! it enqueued the other. Memory is watched by address, not by tensor, because the damage of
-//! #5694 happens after a block has changed hands (offload-semantics.md §1.7, class F of §1.8).
+//! #5694 happens after a block has changed hands (docs/offloader-rules.md, "Kinds of leaks").
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

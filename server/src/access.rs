@@ -1,4 +1,4 @@
-//! Who may read: the token, the sessions of browsers that typed it, and how often somebody may be
+//! Who may read: the token, the sessions of browsers that typed it, and how often one may be
 //! wrong about a secret.
 
 use crate::clients::guesses::Tally;
@@ -106,7 +106,7 @@ impl Gate {
         }
     }
 
-    /// Whether somebody may show a secret of which only the database knows whether it is right;
+    /// Whether a client may show a secret of which only the database knows whether it is right;
     /// [`Gate::guessed`] then says whether it was.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Gate {
         self.guesses.may_try(who, Instant::now())
     }
 
-    /// Somebody showed a secret.
+    /// A client showed a secret.
     pub fn guessed(&self, who: ClientAddress, right: bool) {
         match right {
             true => self.guesses.right(who),

@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-/// Events that a slow listener may fall behind before it is told to look for itself.
+/// Events that a slow listener may fall behind before it has to read everything again.
 const EVENTS_KEPT: usize = 256;
 
 /// When to ask again for an export that found no place: they take seconds.
@@ -66,7 +66,7 @@ pub enum OpenError {
 
 /// Everything a request needs.
 pub struct App {
-    /// What the server was told.
+    /// How the server was configured.
     pub config: Config,
     /// The database.
     pub store: Store,
@@ -94,9 +94,9 @@ pub struct App {
     pub hostname: String,
     /// Fires when the server is asked to stop.
     pub stopping: CancellationToken,
-    /// What whoever started the server should know, a sentence each.
+    /// What the operator should know, a sentence each.
     pub notices: Vec<String>,
-    /// Held while the server runs; the system lets go of them even after `kill -9`.
+    /// Held while the server runs; the system releases them even after `kill -9`.
     _locks: (DataLock, Ownership),
 }
 

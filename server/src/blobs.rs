@@ -278,7 +278,7 @@ pub struct Incoming {
     key: Key,
     hasher: blake3::Hasher,
     received: u64,
-    /// The first bytes, until they tell whether the rest is compressed already.
+    /// The first bytes, until they show whether the rest is compressed already.
     head: Vec<u8>,
     level: i32,
     packing: Packing,
@@ -440,7 +440,7 @@ fn is_full(error: &(dyn std::error::Error + 'static)) -> bool {
 
 #[cfg(feature = "s3")]
 mod remote {
-    //! Blobs in S3, or in anything that speaks its protocol; `AWS_…` variables configure it.
+    //! Blobs in S3, or in any store with its protocol; `AWS_…` variables configure it.
 
     use super::{BlobError, Blobs};
     use object_store::aws::AmazonS3Builder;

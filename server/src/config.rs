@@ -1,4 +1,4 @@
-//! What `tidemark serve` is told, checked.
+//! The settings of `tidemark serve`, checked.
 
 use crate::bench::BenchSettings;
 use crate::clients::{ClientLimits, Proxies};
@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use trace::units::Bytes;
 
-/// Everything the server is told.
+/// All settings of the server.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where it listens; anything but loopback needs a token.
     pub listen: SocketAddr,
-    /// Folder of the database and, unless told otherwise, of the blobs.
+    /// Folder of the database and, unless set otherwise, of the blobs.
     pub data: PathBuf,
     /// Where uploaded bytes are kept; `None`: in the folder.
     pub blobs: Option<String>,
@@ -24,7 +24,7 @@ pub struct Config {
     pub keep_free: Bytes,
     /// Memory for all that grows with what people send and ask.
     pub memory: Bytes,
-    /// Memory for decoded traces that nobody uses at the moment, out of that.
+    /// Memory for decoded traces that are not in use, out of that.
     pub cache: Bytes,
     /// zstd level at which blobs are packed again when the server is idle; `None`: they are not.
     pub repack_level: Option<i32>,

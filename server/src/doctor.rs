@@ -31,7 +31,7 @@ pub struct Report {
     pub checked: usize,
     /// Blobs that are not what was uploaded, or gone: a sentence each.
     pub bad_blobs: Vec<String>,
-    /// Blobs that no run uses and that nobody deleted.
+    /// Blobs that no run uses and that were not deleted.
     pub unused: Vec<Unused>,
 }
 
@@ -42,7 +42,7 @@ pub struct Unused {
     pub hash: String,
     /// What its run will be called.
     pub name: String,
-    /// Why it is no run.
+    /// Why it is not a run.
     pub why: String,
     /// When it was put there, in milliseconds since the epoch.
     pub since_ms: i64,
@@ -58,7 +58,7 @@ impl Report {
 /// Reads everything in a data folder and changes nothing.
 ///
 /// # Errors
-/// When it is no data folder, or cannot be read at all.
+/// When it is not a data folder, or cannot be read at all.
 pub async fn examine(config: &Config) -> Result<Report, OpenError> {
     let database = config.data.join(DATABASE);
     let blobs = open_blobs(config)?;

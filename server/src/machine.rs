@@ -109,9 +109,9 @@ fn limit(path: &Path) -> Option<Bytes> {
     text.trim().parse().ok().map(Bytes)
 }
 
-/// What the allocator of glibc is told. By itself it makes up to eight arenas for each core, each
+/// Settings for the allocator of glibc. By itself it makes up to eight arenas for each core, each
 /// keeps what was freed, and after one large vector it takes vectors of up to 32 MiB from these
-/// arenas: after a few uploads hundreds of megabytes are held that nobody uses.
+/// arenas: after a few uploads hundreds of megabytes are held unused.
 const ALLOCATOR: [(&str, &str); 3] = [
     ("MALLOC_ARENA_MAX", "2"),
     ("MALLOC_MMAP_THRESHOLD_", "1048576"),

@@ -98,9 +98,9 @@ pub struct PublicUrl {
     pub authority: Authority,
 }
 
-/// What is no address of a server.
+/// What is not an address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no address such as https://tidemark.example (without a path)")]
+#[error("`{0}` is not an address such as https://tidemark.example (without a path)")]
 pub struct NoPublicUrl(String);
 
 impl std::str::FromStr for PublicUrl {

@@ -156,6 +156,29 @@ impl Error {
     }
 }
 
+/// What an error status means wherever the API's document lists it.
+pub fn meaning(status: &str) -> Option<&'static str> {
+    let status = StatusCode::from_bytes(status.as_bytes()).ok()?;
+    Some(match status {
+        StatusCode::BAD_REQUEST => "The request is malformed. `detail` says where.",
+        StatusCode::UNAUTHORIZED => "The token or the link's secret is wrong.",
+        StatusCode::NOT_FOUND => "There is no such thing.",
+        StatusCode::REQUEST_TIMEOUT => "The body did not arrive in time.",
+        StatusCode::CONFLICT => "It is in a state that does not allow this.",
+        StatusCode::GONE => "The link has ended.",
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            "Larger than the server's limit, or it takes more memory than there is."
+        }
+        StatusCode::UNPROCESSABLE_ENTITY => {
+            "Not a snapshot that can be read. `offset` is the byte where reading stopped."
+        }
+        StatusCode::TOO_MANY_REQUESTS => "Too much from this client. `Retry-After` says when.",
+        StatusCode::SERVICE_UNAVAILABLE => "The server is busy. `Retry-After` says when.",
+        StatusCode::INSUFFICIENT_STORAGE => "There is not enough disk space.",
+        _ => return None,
+    })
+}
+
 /// Whole seconds, rounded up.
 fn seconds(time: Duration) -> u64 {
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
@@ -251,7 +274,7 @@ fn of_ingest(error: &IngestError) -> Kind {
         IngestError::Busy(refusal) => of_crowd(refusal.crowd),
         IngestError::Cancelled => (StatusCode::CONFLICT, ProblemCode::Cancelled, "Cancelled"),
         IngestError::Store(error) => of_store(error),
-        // A loop of restarts is no defect of the request, nor one that another try would mend.
+        // A loop of restarts is not a defect of the request, nor one that another try would mend.
         IngestError::GivenUp { .. } => (
             StatusCode::INTERNAL_SERVER_ERROR,
             ProblemCode::Damaged,
@@ -314,7 +337,7 @@ fn of_store(error: &StoreError) -> Kind {
 fn outward(code: ProblemCode, detail: String) -> String {
     match code {
         ProblemCode::Internal => "the server's log has the details".to_owned(),
-        // Where the folder is and what SQLite said is for whoever runs the server.
+        // Where the folder is and what SQLite said is for the operator.
         ProblemCode::Unavailable => {
             "the server's data cannot be changed now: the disk can only be \
                                      read, or the database is damaged. What is there can be read \

@@ -1,6 +1,10 @@
 //! Small real snapshots that every binary carries; `tests/fixtures/*.md` say where they are from.
 
-use api::runs::Sample;
+use crate::ingest::{Arrived, IngestError, Sender, Uploads};
+use api::runs::{RunSource, Sample};
+use bytes::Bytes;
+use futures_util::stream;
+use std::convert::Infallible;
 
 /// A bundled snapshot.
 pub struct BundledSample {
@@ -19,6 +23,9 @@ macro_rules! fixture {
         include_bytes!(concat!("../../tests/fixtures/", $name, ".pickle.zst"))
     };
 }
+
+/// The one that shows most at a glance, where none is named.
+pub const SHOWN_FIRST: &str = "off_v1_moe";
 
 /// All of them, the simplest first.
 pub static ALL: [BundledSample; 6] = [
@@ -71,6 +78,21 @@ pub fn find(name: &str) -> Option<&'static BundledSample> {
 }
 
 impl BundledSample {
+    /// Makes a run of it, or finds the one that it already is.
+    ///
+    /// # Errors
+    /// Those of an upload.
+    pub async fn open(
+        &'static self,
+        uploads: &Uploads,
+        sender: Sender,
+    ) -> Result<Arrived, IngestError> {
+        let (size, title) = (self.file.len() as u64, self.title.to_owned());
+        let job = uploads.expect(title, Some(size), RunSource::Sample)?;
+        let body = stream::iter([Ok::<_, Infallible>(Bytes::from_static(self.file))]);
+        uploads.take(job, sender, body).await
+    }
+
     /// What the API says of it.
     pub fn describe(&self) -> Sample {
         Sample {
@@ -98,5 +120,6 @@ mod tests {
             let snapshot = parse(sample.file.chunks(4096), &AtomicU64::new(0)).unwrap();
             assert!(!snapshot.devices.is_empty(), "{}", sample.name);
         }
+        assert!(find(SHOWN_FIRST).is_some());
     }
 }

@@ -1,5 +1,5 @@
 //! Browsers that typed the access token: each has a random secret of its own in a cookie, which
-//! ends at logout, when somebody revokes it, after some days, and with the token it was made with.
+//! ends at logout, when it is revoked, after some days, and with the token it was made with.
 //!
 //! The database keeps them over restarts; every request is checked against memory.
 
@@ -42,8 +42,8 @@ pub struct Sessions {
 struct Shared {
     store: Store,
     token_hash: String,
-    /// By the hash of the secret: what is looked up is no secret any more, so that the time of a
-    /// look-up tells nothing about it.
+    /// By the hash of the secret: what is looked up is not a secret any more, so that the time of a
+    /// look-up reveals nothing about it.
     live: Mutex<HashMap<String, Live>>,
     /// The latest time that was seen: a clock that goes back revives nothing.
     latest_ms: AtomicI64,
@@ -174,7 +174,7 @@ impl Sessions {
     /// Ends one.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], and the database's: it then lives on, so that nobody believes
+    /// [`StoreError::NotFound`], and the database's: it then lives on, so that no one believes
     /// in an end that a restart would undo.
     pub async fn end(&self, id: &SessionId) -> StoreResult<()> {
         let mut found = self.rows();
@@ -244,7 +244,7 @@ fn by_secret(rows: Vec<SessionRow>) -> HashMap<String, Live> {
         .collect()
 }
 
-/// How a secret is kept: it has 256 random bits, so nobody can guess what has this hash.
+/// How a secret is kept: it has 256 random bits, so what has this hash cannot be guessed.
 fn hash_of(secret: &str) -> String {
     blake3::hash(secret.as_bytes()).to_hex().to_string()
 }

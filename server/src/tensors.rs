@@ -1,5 +1,5 @@
 //! What the engine knows of the tensors of a run, as columns: packed for the database, and looked
-//! up by the block that somebody points at.
+//! up by the block under the pointer.
 
 use crate::store::{AliveTensor, Store, StoreError, StoreResult};
 use api::ids::RunId;

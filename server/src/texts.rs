@@ -18,8 +18,8 @@ impl Texts {
         matches!(self, Texts::Redacted(_))
     }
 
-    /// What tells what was made for one reader from what was made for another; nothing where all
-    /// texts are there. It says nothing of the key.
+    /// A mark that separates what was made for one reader from what was made for another; nothing
+    /// where all texts are there. It says nothing of the key.
     pub fn tag(self) -> Option<String> {
         let word = |key: Key, n: u8| key.word(&format!("\0tag {n}"));
         match self {

@@ -11,6 +11,7 @@ pub struct Asset {
     pub mime: &'static str,
     /// Whether the path changes with the content, so that browsers may keep it for good.
     pub immutable: bool,
+    /// Its content.
     pub bytes: &'static [u8],
     /// The same in Brotli, where that is smaller.
     pub brotli: Option<&'static [u8]>,

@@ -22,7 +22,7 @@ pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Does what somebody waits for, soon, on a thread that may block.
+/// Does what a request waits for, soon, on a thread that may block.
 ///
 /// # Errors
 /// When it panics.
@@ -36,7 +36,7 @@ pub async fn answer<T: Send + 'static>(
         .map_err(|_| Panicked)
 }
 
-/// Begins what nobody waits for with a finger on the screen, on a thread of its own that gives way
+/// Begins work that no viewer waits for, on a thread of its own that gives way
 /// to everything else. It runs to its end, whether the future is kept or not.
 pub fn background<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
@@ -45,14 +45,14 @@ pub fn background<T: Send + 'static>(
     let span = tracing::Span::current();
     let body = move || {
         give_way();
-        // Nobody may be waiting.
+        // An error only means that no request waits.
         let _ = sender.send(span.in_scope(work));
     };
     let thread = thread::Builder::new()
         .name("background".to_owned())
         .spawn(body);
     if let Err(error) = thread {
-        // The sender is gone with the thread that never was: whoever waits hears of it.
+        // The sender is gone with the thread that never was: the waiting request gets an error.
         tracing::error!(%error, "cannot start a thread");
     }
     Box::pin(async move { result.await.map_err(|_| Panicked) })

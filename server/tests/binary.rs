@@ -194,6 +194,34 @@ fn kill_9_at_any_moment_of_an_ingest_leaves_a_store_that_comes_back() {
 }
 
 #[test]
+fn a_sample_is_a_run_at_the_address_that_is_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tidemark"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--sample", "--data"])
+        .arg(folder.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    let stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut lines = stderr.lines().map(Result::unwrap);
+    let listening = lines.next().unwrap();
+    let address = listening.strip_prefix("listening on http://").unwrap();
+    let server = Server {
+        child,
+        address: address.to_owned(),
+    };
+    let sample = lines.find_map(|line| Some(line.strip_prefix("sample: ")?.to_owned()));
+    let sample = sample.expect("the address is printed");
+    let run = sample.strip_prefix(&format!("http://{address}/runs/"));
+    let run = server.get(&format!("/api/runs/{}", run.expect("a run's page")));
+    assert_eq!(run["source"], "sample");
+    let output = tidemark(&["serve", "--sample", "nothing"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("off_v1_moe"), "{text}");
+}
+
+#[test]
 fn other_addresses_are_refused_without_a_token() {
     let output = tidemark(&["serve", "--listen", "0.0.0.0:0"]);
     assert_eq!(output.status.code(), Some(2));

@@ -63,9 +63,8 @@ fn fixture(name: &str) -> PathBuf {
     tests::workspace_root().join(format!("tests/fixtures/{name}.pickle.zst"))
 }
 
-fn shared(name: &str) -> Option<PathBuf> {
-    let path = tests::shared_dir()?.join(format!("{name}.pickle.zst"));
-    path.is_file().then_some(path)
+fn shared(name: &str) -> PathBuf {
+    tests::recordings().join(format!("{name}.pickle.zst"))
 }
 
 /// A growth per step of the difference, in decimal megabytes.
@@ -73,9 +72,23 @@ fn growth(side: &Value) -> f64 {
     side["growth"]["slope"].as_f64().expect("a slope") / 1e6
 }
 
+fn check_against_itself(folder: &Path) {
+    let files = snapshots(folder);
+    assert!(!files.is_empty(), "no recordings in {}", folder.display());
+    for path in files {
+        let gated = check(&path, &path, PASS);
+        assert_eq!(gated.difference()["change"], "none", "{}", path.display());
+    }
+}
+
 #[test]
+fn every_fixture_passes_against_itself_as_no_change() {
+    check_against_itself(&tests::workspace_root().join("tests/fixtures"));
+}
+
+#[test]
+#[ignore = "needs ../shared"]
 fn every_recording_passes_against_itself_as_no_change() {
-    let mut folders = vec![tests::workspace_root().join("tests/fixtures")];
     let kinds = [
         "snapshots",
         "plain",
@@ -84,25 +97,17 @@ fn every_recording_passes_against_itself_as_no_change() {
         "categories",
         "settings",
     ];
-    folders.extend(
-        tests::shared_dir()
-            .into_iter()
-            .flat_map(|dir| kinds.map(|kind| dir.join(kind))),
-    );
-    for path in folders.iter().flat_map(|folder| snapshots(folder)) {
-        let gated = check(&path, &path, PASS);
-        assert_eq!(gated.difference()["change"], "none", "{}", path.display());
+    for kind in kinds {
+        check_against_itself(&tests::recordings().join(kind));
     }
 }
 
 /// Recordings of one program under other settings of the allocator, under a limit, and dumped at
 /// other moments: none of them is a regression of another.
 #[test]
+#[ignore = "needs ../shared"]
 fn recordings_of_one_program_are_no_regression_of_one_another() {
-    let Some(shared) = tests::shared_dir() else {
-        eprintln!("skipped: there is no ../shared");
-        return;
-    };
+    let shared = tests::recordings();
     // This setting rounds sizes up, so that the same program allocates 4 % more: told below.
     let rounds_up = |path: &PathBuf| path.to_string_lossy().contains("_round");
     let mut settings = snapshots(&shared.join("settings"));
@@ -135,14 +140,12 @@ fn recordings_of_one_program_are_no_regression_of_one_another() {
 }
 
 #[test]
+#[ignore = "needs ../shared"]
 fn a_forward_pass_cannot_be_judged_by_a_whole_step() {
-    let (Some(forward), Some(whole)) = (
+    let (forward, whole) = (
         shared("plain/single_forward"),
         shared("plain/single_fullstep"),
-    ) else {
-        eprintln!("skipped: there is no ../shared");
-        return;
-    };
+    );
     for (base, new) in [(&forward, &whole), (&whole, &forward)] {
         let gated = check(base, new, CANNOT_TELL);
         let reason = gated.report["reason"].as_str().expect("a sentence");
@@ -168,6 +171,7 @@ fn the_fixtures_leak_fails_and_its_fix_passes() {
 }
 
 #[test]
+#[ignore = "needs ../shared"]
 fn each_shared_leak_fails_against_its_clean_counterpart() {
     let pairs = [
         ("clean_plain", "leak_every_other"),
@@ -182,13 +186,7 @@ fn each_shared_leak_fails_against_its_clean_counterpart() {
         ("off_v2_moe", "off_v1_moe"),
     ];
     for (clean, leak) in pairs {
-        let (Some(clean), Some(leak)) = (
-            shared(&format!("snapshots/{clean}")),
-            shared(&format!("snapshots/{leak}")),
-        ) else {
-            eprintln!("skipped: there is no ../shared");
-            return;
-        };
+        let [clean, leak] = [clean, leak].map(|name| shared(&format!("snapshots/{name}")));
         let gated = check(&clean, &leak, REGRESSION);
         let findings = gated.report["findings"].as_array().expect("a list");
         let fails = |finding: &&Value| finding["code"] == "leak" && finding["weight"] == "fail";
@@ -198,15 +196,10 @@ fn each_shared_leak_fails_against_its_clean_counterpart() {
 }
 
 #[test]
+#[ignore = "needs ../shared"]
 fn null_pairs_are_told_from_patches() {
-    let (Some(plain), Some(expandable), Some(ring)) = (
-        shared("snapshots/plain_lm"),
-        shared("snapshots/expandable"),
-        shared("snapshots/ring"),
-    ) else {
-        eprintln!("skipped: there is no ../shared");
-        return;
-    };
+    let [plain, expandable, ring] =
+        ["plain_lm", "expandable", "ring"].map(|name| shared(&format!("snapshots/{name}")));
     // One program under another allocator setting: equal in what it asks for.
     for (base, new) in [(&plain, &expandable), (&expandable, &plain)] {
         let gated = check(base, new, PASS);
@@ -225,11 +218,11 @@ fn null_pairs_are_told_from_patches() {
         "{reason}"
     );
     // With C++ frames the backward functions have names, and that they do is said.
-    let cpp = shared("snapshots/cpp").expect("it is beside the others");
+    let cpp = shared("snapshots/cpp");
     let conditions = gate(&plain, &cpp).difference()["conditions"].to_string();
     assert!(conditions.contains("C++ frames recorded"), "{conditions}");
     // Without stacks the same levels in the same steps, but too few of them.
-    let stackless = shared("snapshots/nostack").expect("it is beside the others");
+    let stackless = shared("snapshots/nostack");
     let gated = check(&plain, &stackless, CANNOT_TELL);
     for step in gated.difference()["steps"]
         .as_array()
@@ -242,16 +235,10 @@ fn null_pairs_are_told_from_patches() {
 }
 
 #[test]
+#[ignore = "needs ../shared"]
 fn the_chain_of_patches_tells_its_story() {
     let versions = ["off_v1_moe", "off_v2_moe", "off_v3_moe", "off_v4_moe"];
-    let files: Option<Vec<PathBuf>> = versions
-        .iter()
-        .map(|name| shared(&format!("snapshots/{name}")))
-        .collect();
-    let Some(files) = files else {
-        eprintln!("skipped: there is no ../shared");
-        return;
-    };
+    let files = versions.map(|name| shared(&format!("snapshots/{name}")));
     let output = Command::new(tests::tidemark())
         .args(["compare", "--json"])
         .args(&files)
@@ -293,12 +280,9 @@ fn the_chain_of_patches_tells_its_story() {
 }
 
 #[test]
+#[ignore = "needs ../shared"]
 fn the_published_pair_grows_less_and_still_leaks() {
-    let (Some(baseline), Some(patched)) = (shared("qwen9b/vl_v0"), shared("qwen9b/vl_v0+P3"))
-    else {
-        eprintln!("skipped: there is no ../shared");
-        return;
-    };
+    let (baseline, patched) = (shared("qwen9b/vl_v0"), shared("qwen9b/vl_v0+P3"));
     let gated = check(&baseline, &patched, PASS);
     let difference = gated.difference();
     assert_eq!(

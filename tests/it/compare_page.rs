@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 use tests::{Browser, TestServer, Theme, Viewport};
 
 const DRAWN: &str = "const stage = document.querySelector('.overlay-stage');
@@ -170,14 +169,7 @@ async fn runs_are_picked_in_the_list_and_compared() {
 #[tokio::test]
 async fn the_page_shows_in_both_themes_and_sizes() {
     let server = TestServer::start();
-    let mut files = fixtures();
-    if let Some(shared) = tests::shared_dir() {
-        let snapshots = ["off_v1_moe", "off_v2_moe", "off_v3_moe", "off_v4_moe"];
-        files = snapshots
-            .map(|name| shared.join(format!("snapshots/{name}.pickle.zst")))
-            .to_vec();
-    }
-    let link = push(&server, &files);
+    let link = push(&server, &fixtures());
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
     for (page, url) in [
         ("compare", &link),
@@ -193,7 +185,7 @@ async fn the_page_shows_in_both_themes_and_sizes() {
                     _ => "return !!document.querySelector('.pick-row');",
                 };
                 browser.wait_until(page, there).await;
-                tokio::time::sleep(Duration::from_millis(300)).await;
+                browser.painted().await;
                 let name = format!("{page}-{viewport:?}-{theme:?}").to_lowercase();
                 browser.screenshot(&name).await;
                 assert!(!browser.scrolls_sideways().await, "{name} scrolls sideways");

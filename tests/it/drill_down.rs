@@ -214,7 +214,7 @@ async fn a_filter_is_in_the_address_and_every_tab_fits_every_screen() {
             for theme in [Theme::Light, Theme::Dark] {
                 browser.set_viewport(viewport).await;
                 browser.set_theme(theme).await;
-                tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+                browser.painted().await;
                 let name = format!("{tab}-{viewport:?}-{theme:?}").to_lowercase();
                 browser.screenshot(&name).await;
                 assert!(!browser.scrolls_sideways().await, "{name} scrolls sideways");

@@ -153,11 +153,9 @@ async fn a_small_snapshot_is_dropped_explored_and_reopened() {
 }
 
 #[tokio::test]
+#[ignore = "needs ../shared"]
 async fn a_gigabyte_is_dropped_explored_and_reopened() {
-    let Some(big) = tests::shared_dir().map(|dir| dir.join("big/big.pickle.zst")) else {
-        eprintln!("skipped: there is no ../shared");
-        return;
-    };
+    let big = tests::recordings().join("big/big.pickle.zst");
     let server = TestServer::start();
     let browser = Browser::open(Viewport::Desktop, Theme::Dark).await;
     browser.goto(&server.url("/")).await;
@@ -204,7 +202,7 @@ async fn a_sample_is_one_click_away_and_every_page_shows_in_both_themes_and_size
             for theme in [Theme::Light, Theme::Dark] {
                 browser.set_viewport(viewport).await;
                 browser.set_theme(theme).await;
-                tokio::time::sleep(Duration::from_millis(400)).await;
+                browser.painted().await;
                 let name = format!("{page}-{viewport:?}-{theme:?}").to_lowercase();
                 browser.screenshot(&name).await;
                 assert!(!browser.scrolls_sideways().await, "{name} scrolls sideways");

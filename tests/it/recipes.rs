@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tests::TestServer;
 
-/// A torch that has no GPU: it hands out a recorded snapshot, and fails when it is told to.
+/// A torch that has no GPU: it hands out a recorded snapshot, and fails on request.
 const FAKE_TORCH: &str = r#"
 import os, shutil
 

@@ -4,7 +4,7 @@
 use super::explore::{choose_file, wait_for_picture};
 use tests::{Browser, TestServer, Theme, Viewport};
 
-/// Opens the recording of a program that nobody annotated.
+/// Opens the recording of a program without annotations.
 async fn open(browser: &Browser, server: &TestServer, name: &str) {
     browser.goto(&server.url("/")).await;
     let file = format!("tests/fixtures/plain/{name}.pickle.zst");

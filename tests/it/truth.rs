@@ -39,6 +39,9 @@ fn inspect(path: &Path) -> Value {
     json(&output.stdout, path)
 }
 
+/// Steps that a recording must hold, where its process ran as many.
+const FEWEST: usize = 3;
+
 /// Every step that both know, compared to the byte. A file may hold fewer steps than its process
 /// ran (the first four of a hundred), or one more (cut short by an out-of-memory error).
 fn check_steps(path: &Path, inspected: &Value, truth: &Value) {
@@ -54,7 +57,13 @@ fn check_steps(path: &Path, inspected: &Value, truth: &Value) {
         .as_array()
         .expect("a list of steps");
     let counted = truth["steps"].as_array().expect("a list of steps");
-    assert!(!steps.is_empty(), "{name}: no steps");
+    let both = steps.len().min(counted.len());
+    assert!(
+        both >= 2 && both >= FEWEST.min(counted.len()),
+        "{name}: {} steps of {}",
+        steps.len(),
+        counted.len()
+    );
     for (step, counted) in steps.iter().zip(counted) {
         for (ours, theirs) in [
             ("allocated_end", "allocated"),
@@ -87,22 +96,18 @@ fn every_step_of_the_fixtures_equals_the_process_s_own_counters() {
 }
 
 #[test]
+#[ignore = "needs ../shared"]
 fn every_step_of_the_shared_recordings_equals_the_process_s_own_counters() {
-    let Some(shared) = tests::shared_dir() else {
-        eprintln!("skipped: there is no ../shared");
-        return;
-    };
+    let shared = tests::recordings();
     for folder in ["snapshots", "qwen9b"] {
         check_folder(&shared.join(folder));
     }
 }
 
 #[test]
+#[ignore = "needs ../shared"]
 fn a_ring_that_wrapped_is_said_to_have() {
-    let Some(shared) = tests::shared_dir() else {
-        eprintln!("skipped: there is no ../shared");
-        return;
-    };
+    let shared = tests::recordings();
     let inspected = inspect(&shared.join("snapshots/ring.pickle.zst"));
     let notes = inspected["quality"].to_string();
     assert!(notes.contains("ring_wrapped"), "{notes}");

@@ -59,10 +59,12 @@ impl Viewport {
     }
 }
 
-/// What the page is told that the user prefers.
+/// The preference of the user that the page sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
+    /// Dark on light.
     Light,
+    /// Light on dark.
     Dark,
 }
 
@@ -170,6 +172,15 @@ impl Browser {
     pub async fn eval(&self, script: &str) -> Value {
         let answer = self.page.execute(script, Vec::new()).await;
         answer.unwrap_or_else(|error| panic!("{script}: {error}"))
+    }
+
+    /// Waits until what has changed is painted: transitions have ended, and two frames are drawn.
+    pub async fn painted(&self) {
+        let script = "const ends = a => Number.isFinite(a.effect.getComputedTiming().endTime);
+            const ended = document.getAnimations().filter(ends).map(a => a.finished.catch(() => 0));
+            const frame = () => new Promise(drawn => requestAnimationFrame(() => drawn(true)));
+            return Promise.all(ended).then(frame).then(frame);";
+        self.eval(script).await;
     }
 
     /// Whether the page is wider than the screen. Not `innerWidth`: on a phone that grows with what

@@ -12,7 +12,7 @@ use crate::places;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A chromedriver on a port of its own. Dropped, it and its browsers are gone, whether or not the
-/// test panicked: one left behind holds the test's output open and hangs whoever reads it.
+/// test panicked: one left behind holds the test's output open and hangs its reader.
 pub(crate) struct Chromedriver {
     child: Child,
     port: u16,

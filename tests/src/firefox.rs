@@ -1,4 +1,4 @@
-//! Firefox with one page, driven over WebDriver BiDi: Debian has no geckodriver, and Firefox speaks
+//! Firefox with one page, driven over WebDriver BiDi: Debian has no geckodriver, and Firefox has
 //! this protocol itself.
 
 use std::cell::{Cell, RefCell};
@@ -137,7 +137,7 @@ fn address(child: &mut Child) -> String {
     thread::spawn(move || {
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
             if let Some((_, address)) = line.split_once(LISTENING) {
-                // Nobody waits any more when it says so twice.
+                // The second time, nothing waits for it any more.
                 let _ = announce.send(address.trim().to_owned());
             }
         }
@@ -228,7 +228,7 @@ impl Page for Firefox {
     }
 
     async fn complaints(&self) -> Vec<String> {
-        // What was logged before is told before the answer to this.
+        // What was logged before arrives before the answer to this.
         self.call("browsingContext.getTree", json!({})).await;
         std::mem::take(&mut self.socket.borrow_mut().complaints)
     }

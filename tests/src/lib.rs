@@ -20,5 +20,5 @@ pub use browser::{Browser, Theme, Viewport};
 pub use firefox::Firefox;
 pub use page::Page;
 pub use picture::{Picture, TOLERANCE_PPM};
-pub use places::{screenshots_dir, shared_dir, target_dir, tidemark, workspace_root};
+pub use places::{recordings, screenshots_dir, shared_dir, target_dir, tidemark, workspace_root};
 pub use test_server::TestServer;

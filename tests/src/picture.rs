@@ -25,7 +25,9 @@ pub const TOLERANCE_PPM: f64 = 25.0;
 /// Red, green and blue of each pixel, row by row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
+    /// Pixels in a row.
     pub width: u32,
+    /// Rows.
     pub height: u32,
     pixels: Vec<[u8; 3]>,
 }

@@ -16,6 +16,14 @@ pub fn shared_dir() -> Option<PathBuf> {
     dir.is_dir().then_some(dir)
 }
 
+/// The same for tests, which are ignored unless it is there (`./check` looks).
+///
+/// # Panics
+/// Where it is not there.
+pub fn recordings() -> PathBuf {
+    shared_dir().expect("this test reads recordings in ../shared")
+}
+
 /// Cargo's target directory.
 pub fn target_dir() -> PathBuf {
     let program = env::current_exe().expect("a running program has a path");

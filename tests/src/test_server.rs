@@ -124,7 +124,7 @@ fn read_log(stderr: ChildStderr, log: &Mutex<String>, announce: &Sender<String>)
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {
         if let Some((_, url)) = line.split_once(LISTENING) {
             let url = url.split_whitespace().next().unwrap_or_default();
-            // Nobody waits any more when the server says it twice.
+            // The second time, nothing waits for it any more.
             let _ = announce.send(url.trim_end_matches('/').to_owned());
         }
         let mut log = log.lock().expect("no reader panics");

@@ -18,7 +18,7 @@ const MERGE_STEPS_BELOW_CSS: f64 = 3.0;
 /// Font of lane labels, CSS pixels.
 const FONT_CSS: f64 = 10.5;
 
-/// What a name ends with that nobody wrote down.
+/// What the name of an inferred pass ends with.
 const INFERRED: &str = " (inferred)";
 
 /// Lanes that the annotations need, at most.
@@ -71,7 +71,7 @@ pub fn with_phases(marks: &Marks, phases: &[PhaseMark]) -> Marks {
     marks
 }
 
-/// What a pass is called. Nobody wrote it down: it is read from the stacks.
+/// What a pass is called. It is inferred from the stacks.
 pub const fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Setup => "setup (inferred)",

@@ -65,8 +65,8 @@ fn thick(spacing: i32) -> i32 {
     (spacing / 3).max(1)
 }
 
-/// Stripes ([`stripe`]). One is a staircase of dots: at this size nobody sees the steps, and thin
-/// rectangles (a bucket is often one pixel wide) cost no more than their pixels.
+/// Stripes ([`stripe`]). One is a staircase of dots: at this size the steps cannot be seen, and
+/// thin rectangles (a bucket is often one pixel wide) cost no more than their pixels.
 fn hatch<DB: DrawingBackend>(
     backend: &mut DB,
     rect: PxRect,

@@ -38,19 +38,46 @@ pub struct Limits {
 /// bottom, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
-    /// Zoom horizontally about `x`; a factor above 1 shows less.
-    ZoomX { x: f64, factor: f64 },
-    /// Zoom vertically about `y`.
-    ZoomY { y: f64, factor: f64 },
-    /// Move by fractions of the plot: positive shows what is right and what is above.
-    Pan { dx: f64, dy: f64 },
+    /// Zoom horizontally.
+    ZoomX {
+        /// The place that stays where it is.
+        x: f64,
+        /// Above 1 shows less.
+        factor: f64,
+    },
+    /// Zoom vertically.
+    ZoomY {
+        /// The place that stays where it is.
+        y: f64,
+        /// Above 1 shows less.
+        factor: f64,
+    },
+    /// Move by fractions of the plot.
+    Pan {
+        /// Positive shows what is right.
+        dx: f64,
+        /// Positive shows what is above.
+        dy: f64,
+    },
     /// Show a rectangle, corners in any order.
-    Box { x: (f64, f64), y: (f64, f64) },
+    Box {
+        /// Left and right.
+        x: (f64, f64),
+        /// Bottom and top.
+        y: (f64, f64),
+    },
     /// Show a range of events at the present levels.
-    Events { from: f64, to: f64 },
+    Events {
+        /// The first.
+        from: f64,
+        /// One past the last.
+        to: f64,
+    },
     /// Show a range of events and levels.
     Frame {
+        /// The first, and one past the last.
         events: (f64, f64),
+        /// The lowest and the highest, bytes.
         levels: (f64, f64),
     },
     /// Show everything.

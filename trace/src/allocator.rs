@@ -1,7 +1,7 @@
 //! PyTorch's caching allocator: rounding, pools, best fit, splitting, coalescing.
 //!
 //! Source: `c10/cuda/CUDACachingAllocator.cpp` and `AllocatorConfig`, as described in
-//! snapshot-format §4. [`Arena`] holds the blocks and the rules and knows nothing of where
+//! docs/allocator.md. [`Arena`] holds the blocks and the rules and knows nothing of where
 //! segments come from: replay follows recorded addresses, the engine asks a device.
 
 mod free_list;

@@ -32,7 +32,7 @@ pub fn is_framework(filename: &str, line: u32) -> bool {
 /// What a C++ frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Native {
-    /// The operation that somebody asked for: `at::_ops::mm`, an autograd node, a workspace.
+    /// The operation that the program asked for: `at::_ops::mm`, an autograd node, a workspace.
     Operation,
     /// Its implementation, or anything else.
     Other,
@@ -72,7 +72,7 @@ pub fn native(function: &str) -> Native {
 }
 
 /// The operation that a C++ function names: `mm` of `at::_ops::mm::call(…)`, `MmBackward0` of its
-/// autograd node. Making an empty tensor is no operation: somebody needed it for one.
+/// autograd node. Making an empty tensor does not count: it was made for an operation.
 fn operation(function: &str) -> Option<&str> {
     if let Some(rest) = function.strip_prefix("at::_ops::") {
         let name = rest.split("::").next()?;

@@ -59,7 +59,7 @@ pub struct Forward {
 }
 
 /// The forward operation of one block; `None` for blocks that have a Python stack of their own and
-/// where nothing speaks for one.
+/// where nothing points to one.
 pub fn of_block(device: &DeviceTrace, stacks: &Stacks, block: BlockIdx) -> Option<Forward> {
     let blocks = &device.blocks;
     let own = blocks.kind(block).alloc_stack;

@@ -2,8 +2,8 @@
 //!
 //! Least squares through *allocated* at the ends of whole steps, from a settled step on, with its
 //! 95 % interval. Where a leak is proven block by block, the sum of its groups is exact, and the
-//! fit is not: [`Growth::proven`] says which of the two is told, so that a list, a page, a card, a
-//! comparison and a bench all tell the same.
+//! fit is not: [`Growth::proven`] says which of the two is shown, so that a list, a page, a card, a
+//! comparison and a bench all say the same.
 
 use serde::{Deserialize, Serialize};
 
@@ -41,9 +41,9 @@ impl Growth {
         })
     }
 
-    /// This growth where `proven` bytes a step are known to be kept. What is proven is told where
+    /// This growth where `proven` bytes a step are known to be kept. What is proven is shown where
     /// the fit does not contradict it: a fit over few or uneven steps is far off by itself. Where
-    /// the level rises by more than its error allows, the level is told, and something else grows
+    /// the level rises by more than its error allows, the level is shown, and something else grows
     /// too.
     pub fn proven(self, proven: f64) -> Growth {
         let more = self.slope - proven;

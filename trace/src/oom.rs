@@ -37,7 +37,7 @@ impl Failure {
     }
 }
 
-/// Failed allocations that are told of a device, the first ones.
+/// Failed allocations that are listed for a device, the first ones.
 pub const MAX_FAILURES: usize = 256;
 
 /// Who asked for memory: the operation, and the line of the program that called it.

@@ -3,7 +3,7 @@
 use crate::units::{Bytes, EventIdx};
 use serde::{Deserialize, Serialize};
 
-/// The four series (snapshot-format §3.2). They are never mixed.
+/// The four series (docs/snapshot-format.md, "The four series"). They are never mixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Series {

@@ -7,7 +7,8 @@
 //! the frames, as a hint for the reader.
 
 use crate::code;
-use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, fx_hash};
+use crate::fingerprint::Fingerprint;
+use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
 use crate::trace::{BlockKind, Blocks};
 use crate::units::Bytes;
 use std::fmt;
@@ -45,7 +46,7 @@ impl fmt::Display for SiteKey {
     }
 }
 
-/// Text that is no site.
+/// The text is not a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an allocation site: it is `s` and 16 hexadecimal digits, or `z` and a size in bytes")]
 pub struct BadSite;
@@ -138,7 +139,11 @@ fn shape(stacks: &Stacks, stack: StackIdx) -> Option<u64> {
     let mut last = None;
     for (file, name) in functions {
         if last != Some((file, name)) {
-            hash = fx_hash(&(hash, file, name));
+            hash = Fingerprint::default()
+                .number(hash)
+                .text(file)
+                .text(name)
+                .key();
             last = Some((file, name));
         }
     }

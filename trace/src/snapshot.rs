@@ -110,7 +110,7 @@ pub enum Stage {
     End,
 }
 
-/// Which optional keys a file has: they tell the torch version.
+/// Which optional keys a file has: they show the torch version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeysSeen(pub(crate) u64);
 

@@ -185,7 +185,7 @@ impl TraceBuilder {
         self.push_event(Action::Snapshot, row);
     }
 
-    /// A free of memory that nobody knows.
+    /// A free of memory that was never allocated in the trace.
     pub fn unmatched_free(&mut self) {
         self.device.unmatched_frees += 1;
         self.push_event(Action::FreeCompleted, NO_TARGET);

@@ -1,4 +1,4 @@
-//! Somebody who looks on while long work is done: it may stop it, and hears what memory it holds.
+//! A watch on long work: it learns how much memory the work holds, and may stop it.
 //!
 //! This crate has no clock and no thread, so whether the user cancelled, the time is over or the
 //! memory is spoken for is for the caller to know.
@@ -6,7 +6,7 @@
 /// Rows between two looks. Hostile rows may take a microsecond each, or a thousand.
 pub(crate) const EVERY: usize = 256;
 
-/// The work was stopped by whoever looks on.
+/// The watch stopped the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the work was stopped")]
 pub struct Stopped;
@@ -26,7 +26,7 @@ impl<'a> Watch<'a> {
         Watch { go_on, beside: 0 }
     }
 
-    /// Nobody: the work goes on to its end.
+    /// A watch that never stops the work.
     pub fn nobody() -> Watch<'static> {
         Watch::new(&|_| true)
     }

@@ -1,7 +1,7 @@
 //! Categories of real programs, in bytes, against what the process itself knew of each block.
 //!
 //! `cargo nextest run -p trace --test categories --no-capture` prints the figure of each file.
-//! Those beside the repository (`../shared/categories`) are measured too where they are there.
+//! Those beside the repository (`../shared/categories`) have a test that is ignored without them.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -13,16 +13,10 @@ use trace::units::EventIdx;
 /// Share of the bytes that must be right where the recording began before the model was built.
 const EARLY: f64 = 0.95;
 
-fn files() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("a workspace");
-    let beside = root.parent().expect("a folder").join("shared/categories");
-    let folders = [root.join("tests/fixtures/categories"), beside];
-    let entries = folders
-        .iter()
-        .filter_map(|folder| std::fs::read_dir(folder).ok())
-        .flatten();
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let entries =
+        std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let paths = entries.map(|entry| entry.expect("an entry").path());
     let is_ours = |path: &PathBuf| {
         let name = path
@@ -65,14 +59,23 @@ fn table(file: &Path, truth: &Value) -> BTreeMap<(String, Category), u64> {
 }
 
 #[test]
-fn bytes_are_in_the_category_that_the_process_knew() {
-    let files = files();
-    assert!(files.len() >= 3, "the fixtures are there");
+fn bytes_of_the_fixtures_are_in_the_category_that_the_process_knew() {
+    check(&files("../tests/fixtures/categories"), 3);
+}
+
+#[test]
+#[ignore = "needs ../shared"]
+fn bytes_of_the_recordings_are_in_the_category_that_the_process_knew() {
+    check(&files("../../shared/categories"), 12);
+}
+
+fn check(files: &[PathBuf], fewest: usize) {
+    assert!(files.len() >= fewest, "{} files", files.len());
     for file in files {
-        let truth = truth(&file);
+        let truth = truth(file);
         let early = truth["recording"] == "early";
         let (mut right, mut all) = (0, 0);
-        for ((known, found), bytes) in table(&file, &truth) {
+        for ((known, found), bytes) in table(file, &truth) {
             let is_right = match known.as_str() {
                 // Workspaces, logits, losses.
                 "-" => [Category::Temporary, Category::Unknown, Category::Before].contains(&found),

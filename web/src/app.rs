@@ -112,7 +112,7 @@ fn provide_shared_state() {
 }
 
 /// Listens to what changes on the server, from the first page that is not a link's: those who
-/// hold only a link are not told, and nothing that it shows changes.
+/// hold only a link get no notice, and nothing that it shows changes.
 #[component]
 fn ListensToServer() -> impl IntoView {
     let path = use_location().pathname;

@@ -30,10 +30,10 @@ type Tell = Rc<dyn Fn(&Problem)>;
 /// A request that the server has no room for is sent again so often.
 const RETRIES: u32 = 4;
 
-/// Nobody waits for longer than this without a word; then it is a problem like any other.
+/// After this long without an answer a request has failed, like any other problem.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
-/// Of many requests that wait at once, one tells why.
+/// Of many requests that wait at once, one shows why.
 const TELL_BUSY_EVERY_MS: i64 = 10_000;
 
 /// How a request changes the server.
@@ -152,7 +152,7 @@ pub async fn get_bytes(path: &str) -> Result<Vec<u8>, Problem> {
     Ok(js_sys::Uint8Array::new(&buffer).to_vec())
 }
 
-/// The problem in an answer that is no success. Also used for uploads, which are sent elsewhere.
+/// The problem in an answer that is not a success. Also used for uploads, which are sent elsewhere.
 pub fn problem_in(status: u16, body: &str) -> Problem {
     if let Ok(problem) = serde_json::from_str::<Problem>(body) {
         return problem;
@@ -322,7 +322,7 @@ mod tests {
             code: ProblemCode::BadSnapshot,
             status: 422,
             title: "Not a snapshot".to_owned(),
-            detail: "Byte 17 is no opcode.".to_owned(),
+            detail: "Byte 17 is not an opcode.".to_owned(),
             offset: Some(17),
         };
         let body = serde_json::to_string(&sent).unwrap();

@@ -1,8 +1,8 @@
 //! Server-sent events: what changed on the server, as it changes.
 //!
 //! The browser reconnects by itself when the connection drops, but gives up for good on an answer
-//! that is no event stream (a proxy's error page, a restart). Then we try again, slower each time.
-//! Events may be missed meanwhile: [`Notice::Back`] tells when to read everything anew.
+//! that is not an event stream (a proxy's error page, a restart). Then we try again, slower each
+//! time. Events may be missed meanwhile: [`Notice::Back`] says when to read everything again.
 
 use crate::turn::{Turn, Waited};
 use api::progress::ServerEvent;
@@ -16,7 +16,7 @@ use wasm_bindgen::{JsCast, JsValue};
 use web_sys::{BroadcastChannel, EventSource, MessageEvent};
 
 /// What the tabs of a browser call the right to listen, and the way in which the one that does
-/// tells the others.
+/// informs the others.
 const LOCK: &str = "tidemark-events";
 const CHANNEL: &str = "tidemark-events";
 
@@ -46,7 +46,7 @@ pub fn subscribe(react: impl Fn(Notice) + 'static) {
     });
 }
 
-/// What tabs tell one another, beside the events as they came.
+/// What tabs send one another, beside the events as they came.
 const BACK: &str = "back";
 const LOST: &str = "lost";
 

@@ -8,6 +8,11 @@
 //! ([`components`], [`timeline`], [`upload`], [`format`]), and the edges to the browser
 //! ([`client`], [`events`], [`turn`], [`url_state`], [`theme`], [`clock`]).
 
+#![allow(
+    missing_docs,
+    reason = "the macro of a component makes fields that cannot be documented"
+)]
+
 pub mod app;
 pub mod client;
 pub mod clock;

@@ -19,7 +19,7 @@ pub enum Waited {
     Yes,
 }
 
-/// A wait that is no wait for another tab.
+/// A short wait: not yet a wait for another tab.
 const AT_ONCE_MS: i64 = 200;
 
 /// A turn, or the wait for one.
@@ -77,7 +77,7 @@ impl Turn {
             .and_then(|value| value.dyn_into::<Promise>().ok())
         {
             leptos::task::spawn_local(async move {
-                // A wait that is given up ends with an error, which nobody is to hear of.
+                // A wait that is given up ends with an error, which is not shown.
                 let _ = wasm_bindgen_futures::JsFuture::from(asking).await;
             });
         }

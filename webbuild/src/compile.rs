@@ -21,7 +21,7 @@ pub enum Profile {
 
 impl Profile {
     /// The profile that `WEB_PROFILE` names; unset means [`Profile::Release`], for a front end
-    /// that is slow only because nobody asked is worse than a slow build.
+    /// that is slow without need is worse than a slow build.
     pub fn from_name(name: Option<&str>) -> Result<Self, Error> {
         match name {
             None | Some("" | "wasm") => Ok(Self::Release),

@@ -11,13 +11,13 @@ use crate::site::{Site, SiteFile};
 /// What a binary without a front end shows. It must not look like a page that failed to load.
 const NO_FRONT_END: &str = include_str!("no_front_end.html");
 
-/// Writes `out_dir/web_assets.rs` for this front end.
+/// Writes `web_assets.rs` in `out_dir` for this front end.
 pub fn write(out_dir: &Path, site: &Site, profile: Profile) -> Result<(), Error> {
     let name = format!("Some({:?})", profile.name());
     write_table(out_dir, &site.files, &name)
 }
 
-/// Writes `out_dir/web_assets.rs` for a binary that has no front end and says so.
+/// Writes `web_assets.rs` in `out_dir` for a binary that has no front end and says so.
 pub fn write_without_front_end(out_dir: &Path) -> Result<(), Error> {
     let page = SiteFile {
         path: "/index.html".to_owned(),

@@ -6,12 +6,20 @@ use std::path::{Path, PathBuf};
 /// Why there is no front end.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// A crate that stands alone.
     #[error("{} is not inside a workspace", .0.display())]
     NoWorkspace(PathBuf),
 
+    /// A file that cannot be read or written.
     #[error("{}: {source}", .path.display())]
-    Io { path: PathBuf, source: io::Error },
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
 
+    /// No compiler for the browser.
     #[error(
         "no Rust compiler here can build for wasm32-unknown-unknown: run `rustup target add \
          wasm32-unknown-unknown`, or on Debian `apt-get install --no-install-recommends \
@@ -20,22 +28,35 @@ pub enum Error {
     )]
     NoToolchain,
 
+    /// A program that does not start.
     #[error("cannot start `{program}`: {source}")]
-    Start { program: String, source: io::Error },
+    Start {
+        /// The program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
 
+    /// A command that failed.
     #[error("`{what}` failed; the end of {}:\n{tail}", .log.display())]
     Failed {
+        /// The command.
         what: String,
+        /// All that it printed.
         log: PathBuf,
+        /// The last of it.
         tail: String,
     },
 
+    /// No JavaScript glue.
     #[error("wasm-bindgen: {0}")]
     Bindgen(String),
 
+    /// A profile that does not exist.
     #[error("WEB_PROFILE={0}: expected `wasm` or `wasm-dev`")]
     UnknownProfile(String),
 
+    /// A debug front end in a release build.
     #[error(
         "WEB_PROFILE=wasm-dev is for debug builds of the server: a release binary must not carry \
          a debug front end"

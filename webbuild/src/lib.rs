@@ -97,8 +97,9 @@ impl Workshop {
 
 /// The target directory that holds `place`: a build script's `OUT_DIR`, or a program.
 ///
-/// Cargo does not tell, but marks the directory with a `CACHEDIR.TAG` when it makes it. In one that
-/// was there before cargo came, what cargo built stands in for it: any folder of its own will do.
+/// Cargo does not say which, but marks the directory with a `CACHEDIR.TAG` when it makes it. In one
+/// that was there before cargo came, what cargo built stands in for it: any folder of its own will
+/// do.
 pub fn target_dir(place: &Path) -> PathBuf {
     let marked = place
         .ancestors()
@@ -122,7 +123,7 @@ mod tests {
         assert_eq!(
             target_dir(&program),
             root.join("wasm32/debug"),
-            "a program is no folder"
+            "a program is not a folder"
         );
         fs::write(root.join("CACHEDIR.TAG"), "").unwrap();
         assert_eq!(target_dir(&out), root);

@@ -30,6 +30,7 @@ pub struct SiteFile {
     pub mime: &'static str,
     /// Whether the path changes with the content.
     pub immutable: bool,
+    /// Its content.
     pub bytes: Vec<u8>,
     /// The same in Brotli, where that is smaller.
     pub brotli: Option<Vec<u8>>,
@@ -38,6 +39,7 @@ pub struct SiteFile {
 /// All of it, sorted by path.
 #[derive(Debug)]
 pub struct Site {
+    /// Its files.
     pub files: Vec<SiteFile>,
 }
 

@@ -28,7 +28,12 @@ pub enum Toolchain {
     /// The active toolchain has the target.
     Active,
     /// The programs in `bin`, with `sysroot` in place of a target of their own.
-    WithSysroot { bin: PathBuf, sysroot: PathBuf },
+    WithSysroot {
+        /// Where `cargo` and `rustc` are.
+        bin: PathBuf,
+        /// Where the compiled std is.
+        sysroot: PathBuf,
+    },
 }
 
 impl Toolchain {

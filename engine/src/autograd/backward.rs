@@ -91,7 +91,7 @@ impl Session {
         Ok(())
     }
 
-    /// `InputBuffer::add`: in place where nobody else can see the first gradient.
+    /// `InputBuffer::add`: in place where nothing else refers to the first gradient.
     fn add_gradient(&mut self, slot: &mut Option<Tensor>, grad: Tensor) -> Result<(), RunError> {
         let Some(first) = slot.take() else {
             *slot = Some(grad);
@@ -221,7 +221,7 @@ impl Session {
         Ok(tensors)
     }
 
-    /// `AccumulateGrad`: the first gradient is taken over if nobody else refers to it, and copied
+    /// `AccumulateGrad`: the first gradient is taken over if nothing else refers to it, and copied
     /// otherwise; later ones are added in place.
     fn accumulate(&mut self, leaf: &Tensor, grad: Tensor) -> Result<(), RunError> {
         if let Some(sum) = leaf.grad() {

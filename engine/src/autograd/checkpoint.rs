@@ -31,7 +31,7 @@ pub(crate) struct Frame {
     input_saver: RefCell<Option<Rc<Node>>>,
     holders: RefCell<Vec<Weak<Holder>>>,
     recomputed_in: Cell<Option<GraphTask>>,
-    /// Tensors that the function holds, so that those who ask what keeps them alive can be told.
+    /// Tensors that the function holds, so that what keeps them alive can be shown.
     captured: Vec<Tensor>,
 }
 

@@ -134,7 +134,7 @@ impl Tensor {
         self.view_as(*self.layout(), None)
     }
 
-    /// The tensor as an output of a node: in place where nobody else has seen it.
+    /// The tensor as an output of a node: in place where nothing else refers to it.
     pub(crate) fn with_grad_fn(mut self, edge: Edge) -> Tensor {
         if let Some(inner) = Rc::get_mut(&mut self.0) {
             inner.grad_fn = Some(edge);

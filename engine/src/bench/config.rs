@@ -244,7 +244,8 @@ impl Config {
 
     /// Device memory in bytes that the published run had, where it limits anything.
     pub fn published_capacity(self) -> Option<u64> {
-        // 80 GiB less what the driver and the context keep (offload-semantics.md §2.4).
+        // 80 GiB less what the driver and the context keep (docs/scenarios.md,
+        // "Losses that are kept").
         (self == Config::FastLlm).then_some(85_150_000_000)
     }
 

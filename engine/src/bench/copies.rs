@@ -1,4 +1,4 @@
-//! The copy benchmark: the stack of measured.md §4 under several offloaders.
+//! The copy benchmark: the stack of docs/measurements.md, "Copies", under several offloaders.
 //!
 //! A step that offloads everything is bound by the link: its floor is what it copies over the plain
 //! rate of the same kind of copy, measured beside it. A step that offloads little is bound by
@@ -16,7 +16,7 @@ use crate::session::{RunError, Session};
 use crate::workload::{MlpStack, Workload};
 
 /// Arithmetic rate of the products, FLOP/s: with it the step without offloading takes the 0.187 s
-/// that measured.md §4 measured with real products.
+/// that docs/measurements.md, "Copies", has for real products.
 const PRODUCT_RATE: f64 = 660e12;
 /// Size of a plain copy, bytes; the smallest activation of the workload has it.
 const PLAIN_COPY: u64 = 64 << 20;
@@ -40,9 +40,9 @@ pub struct CopySpec {
 pub enum CopyVariant {
     /// No offloading.
     None,
-    /// Before #5694 (`v0` of measured.md).
+    /// Before #5694 (`trl-0.29` of docs/measurements.md).
     V2,
-    /// After #6241 (`v4` of measured.md).
+    /// After #6241 (`trl-1.8` of docs/measurements.md).
     V6,
     /// The same without a side stream.
     V6SingleStream,
@@ -103,7 +103,7 @@ impl CopyVariant {
             step_seconds,
             peak_allocated: (peak * 1e9) as u64,
             offloaded_bytes: (offloaded * 1e9) as u64,
-            source: "measured.md section 4, NVIDIA H200, PyTorch 2.11.0+cu130",
+            source: "docs/measurements.md, Copies: NVIDIA H200, PyTorch 2.11.0+cu130",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Patches: what each changes in a run (offload-semantics.md §3).
+//! Patches: what each changes in a run (docs/scenarios.md, "Patches").
 
 use serde::{Deserialize, Serialize};
 

@@ -19,7 +19,8 @@ use crate::recording::{Recording, micros};
 use crate::session::{Around, RunError, Session};
 use crate::workload::{self, Workload};
 
-/// First steps differ from the rest: optimizer state, workspaces (measured.md §1).
+/// First steps differ from the rest: optimizer state, workspaces (docs/measurements.md,
+/// "The 9B program").
 const SETTLED_AFTER: usize = 5;
 
 /// Which stream the offloader copies on.

@@ -57,7 +57,7 @@ pub struct Kernel {
     pub traffic: u64,
 }
 
-/// Memory that a kernel reads and writes. Only devices that keep contents are told.
+/// Memory that a kernel reads and writes. Only devices that keep contents need it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Touched<'a> {
     /// Read.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::{Device, DeviceError, EventId, HostBuffer, Kernel, Span, StreamId, Touched};
 
 /// How fast the simulated machine is. The defaults are those of one H200 on PCIe 5 ×16: the copy
-/// rates are the measured ones (measured.md §4), the compute rates are assumed.
+/// rates are the measured ones (docs/measurements.md, "Copies"), the compute rates are assumed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CostModel {
     /// Arithmetic rate of kernels, FLOP/s.

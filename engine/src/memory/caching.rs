@@ -2,7 +2,7 @@
 //!
 //! Rounding, best fit, splitting and merging are [`trace::allocator::Arena`]'s, the same code that
 //! re-simulates uploads. Here are the parts that need a device: segments, frees that wait for
-//! other streams, and the retry with an empty cache (snapshot-format.md §4.4 and §4.5).
+//! other streams, and the retry with an empty cache (docs/allocator.md, "What malloc does").
 
 use std::collections::BTreeMap;
 
@@ -156,7 +156,7 @@ pub struct CachingAllocator {
     events: Option<Vec<MemoryEvent>>,
     /// Events that were taken before the ones in `events`.
     taken: u32,
-    /// Waiting since it was last asked for, while somebody watches.
+    /// Waiting since it was last asked for, while that is watched.
     order: Option<Vec<Ordering>>,
     kept: Vec<Allocation>,
     step: Option<u32>,
@@ -312,7 +312,7 @@ impl CachingAllocator {
         let key = PoolKey {
             pool: PoolId(0, 0),
             size: self.arena.config().pool_size(rounded),
-            stream: if self.deviation == Some(Deviation::IgnoreStream) {
+            stream: if Deviation::IgnoreStream.is(self.deviation) {
                 0
             } else {
                 u64::from(stream.0)
@@ -359,7 +359,7 @@ impl CachingAllocator {
         Some(place)
     }
 
-    /// Lets go of a block. Where other streams use it, the free completes at a later malloc.
+    /// Frees a block. Where other streams use it, the free completes at a later malloc.
     pub fn free(&mut self, lease: Lease, device: &mut dyn Device) {
         self.tick(device);
         self.stats.allocated -= lease.bytes;
@@ -471,7 +471,7 @@ impl CachingAllocator {
         stream: StreamId,
         device: &mut dyn Device,
     ) -> Result<Slot, DeviceError> {
-        let bytes = if self.deviation == Some(Deviation::ExactFitSegments) {
+        let bytes = if Deviation::ExactFitSegments.is(self.deviation) {
             rounded
         } else {
             self.arena.config().segment_size(rounded)

@@ -1,7 +1,7 @@
 //! Pinned host memory: a pool that rounds to powers of two and reuses blocks.
 //!
 //! PyTorch's pinned allocator does the same, which is why a leak of host copies costs up to twice
-//! the bytes that leaked (offload-semantics.md §1.8, class B).
+//! the bytes that leaked (docs/offloader-rules.md, "Kinds of leaks", B).
 
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -59,7 +59,7 @@ pub struct Label {
     pub role: Role,
     /// Shape of the tensor it was made for.
     pub shape: Dims,
-    /// Element type; `None` for memory that is no tensor.
+    /// Element type; `None` for memory that is not a tensor.
     pub dtype: Option<DType>,
 }
 

@@ -1,4 +1,5 @@
-//! What runs after a backward node and at the end of a backward pass (offload-semantics.md §1.5).
+//! What runs after a backward node and at the end of a backward pass (docs/offloader-rules.md,
+//! "Hooks after a node").
 
 use super::OffloadActivations;
 use super::error::OffloadError;

@@ -1,9 +1,9 @@
 //! The activation offloader: TRL's `OffloadActivations`, in every version.
 //!
-//! The state machine is the one of offload-semantics.md §1, paragraph by paragraph:
-//! [`version`] says which changes are in, [`state`] holds the containers, `pack`, `unpack`,
-//! `hooks` and `scope` are §1.3, §1.4–1.5, the hook part of §1.5, and §1.6. It does no IO and owns
-//! no device: everything outside is a [`Runtime`].
+//! The rules are those of docs/offloader-rules.md. [`version`] says which changes are in, [`state`]
+//! holds the containers; `pack`, `unpack`, `hooks` and `scope` follow the sections "Pack",
+//! "Unpack", "Hooks after a node" and "Entering and leaving". It does no IO and owns no device:
+//! everything outside is a [`Runtime`].
 
 mod error;
 mod hooks;
@@ -79,7 +79,7 @@ pub struct OffloadActivations<R: Runtime> {
 }
 
 impl<R: Runtime> OffloadActivations<R> {
-    /// Builds the offloader, capturing the default stream (§1.2).
+    /// Builds the offloader, capturing the default stream (docs/offloader-rules.md, "State").
     ///
     /// # Errors
     /// [`OffloadError::StashTooSmall`] for a forward stash of 0 in streams mode, or the device's
@@ -218,7 +218,8 @@ impl<R: Runtime> OffloadActivations<R> {
     }
 
     /// Leaves a tensor in the tracker as a branch that never runs backward would, with the flag
-    /// that such a leftover keeps down: the injection of axolotl's leak test (§1.9).
+    /// that such a leftover keeps down: the injection of axolotl's leak test
+    /// (docs/offloader-rules.md, "Upstream tests").
     pub fn inject(&mut self, tensor: R::Tensor) -> TensorId {
         // From the far end, so that the program's own ids stay what they are.
         let taken = self.state.tracker.range(TensorId(u64::MAX / 2)..).count() as u64;
@@ -233,7 +234,7 @@ impl<R: Runtime> OffloadActivations<R> {
     }
 
     fn deviates(&self, deviation: Deviation) -> bool {
-        self.config.deviation == Some(deviation)
+        deviation.is(self.config.deviation)
     }
 
     /// `s0`: captured once, or with axolotl's patch whatever stream is current.

@@ -1,4 +1,4 @@
-//! Pack: a tensor is saved for backward (offload-semantics.md §1.3).
+//! Pack: a tensor is saved for backward (docs/offloader-rules.md, "Pack").
 
 use super::OffloadActivations;
 use super::error::OffloadError;
@@ -76,7 +76,7 @@ impl<R: Runtime> OffloadActivations<R> {
         Ok(id)
     }
 
-    /// First pack since the flag was armed: a new step, as far as the hooks can tell.
+    /// First pack since the flag was armed: a new step, as far as the hooks can see.
     fn begin_forward_if_armed(&mut self) -> Result<(), OffloadError<R::Error>> {
         let state = &mut self.state;
         if !state.phase.first_forward_call {

@@ -29,7 +29,7 @@ pub enum KeyPlace {
 }
 
 impl StorageKey {
-    /// `_get_unique_tensor_key` (offload-semantics.md §1.2).
+    /// `_get_unique_tensor_key` (docs/offloader-rules.md, "State").
     pub fn of(tensor: &SavedTensor) -> StorageKey {
         let place = match tensor.storage.base {
             Some(base) => KeyPlace::Address(base + tensor.layout.offset),

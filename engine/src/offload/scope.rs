@@ -1,4 +1,4 @@
-//! Entering and leaving the context (offload-semantics.md §1.6).
+//! Entering and leaving the context (docs/offloader-rules.md, "Entering and leaving").
 //!
 //! Pushing and popping the hooks themselves is up to the caller, who owns the hook stack; it must
 //! pop even where [`OffloadActivations::exit`] fails, as upstream's `finally` does.

@@ -1,4 +1,4 @@
-//! The containers of the offloader (offload-semantics.md §1.2).
+//! The containers of the offloader (docs/offloader-rules.md, "State").
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

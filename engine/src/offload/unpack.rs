@@ -1,4 +1,4 @@
-//! Unpack: a saved tensor is wanted again (offload-semantics.md §1.4 and §1.5).
+//! Unpack: a saved tensor is wanted again (docs/offloader-rules.md, "Unpack").
 
 use super::OffloadActivations;
 use super::error::OffloadError;
@@ -53,7 +53,8 @@ impl<R: Runtime> OffloadActivations<R> {
     }
 
     /// First unpack since the flag was armed: remembers the backward pass and queues the clean-up
-    /// at its end. Where the flag stays down, neither happens again (finding 1 of §0).
+    /// at its end. Where the flag stays down, neither happens again (docs/offloader-rules.md,
+    /// "What each version gets wrong").
     fn begin_backward_if_armed(&mut self, runtime: &mut R) {
         if !self.state.phase.first_backward_call {
             return;

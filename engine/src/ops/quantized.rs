@@ -98,7 +98,7 @@ fn matmul4bit_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunErr
 
 impl Session {
     /// `x @ dequantise(weight)ᵀ`. Nothing dequantised is saved: `forward` of a Python function
-    /// runs without grad (offload-semantics.md §3.1, why patch P1 changes nothing).
+    /// runs without grad (docs/scenarios.md, "Patches").
     ///
     /// # Errors
     /// As for [`Session::cast`].

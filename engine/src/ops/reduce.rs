@@ -15,7 +15,7 @@ fn mean_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     Ok(smallvec![Some(out)])
 }
 
-/// `sum`: the gradient is expanded, which copies nothing until somebody computes with it.
+/// `sum`: the gradient is expanded, which copies nothing until it is computed with.
 fn sum_back(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
     Ok(smallvec![Some(grad.expanded(call.inputs[0].shape))])

@@ -189,7 +189,7 @@ mod tests {
     use crate::offload::{Changes, OffloadConfig};
     use crate::workload;
 
-    /// Invariant 1 of offload-semantics.md §5.1: owners cover every live block, to the byte.
+    /// docs/offloader-rules.md, "Invariants": owners cover every live block, to the byte.
     fn no_byte_is_unattributed(config: Config, patches: &[Patch], steps: u32) {
         let mut session = Session::new(Box::new(SimDevice::new(SimSpec::default())));
         if let Some(base) = config.base().changes() {
@@ -211,7 +211,7 @@ mod tests {
             let blocks = heap.caching.blocks().filter(|&(_, _, used)| used);
             let live: u64 = blocks.map(|(_, bytes, _)| bytes).sum();
             let stats = heap.caching.stats();
-            // A block whose free waits for a stream is active and nobody's.
+            // A block whose free waits for a stream is active and has no owner.
             assert_eq!(
                 (owned, live),
                 (stats.allocated, stats.active),

@@ -24,9 +24,9 @@ pub struct TensorInfo {
     pub op: String,
     /// Module it was made in.
     pub module: String,
-    /// Shape; empty for a number, and for memory that is no tensor.
+    /// Shape; empty for a number, and for memory that is not a tensor.
     pub shape: Vec<u64>,
-    /// Element type under PyTorch's name; `None` for memory that is no tensor.
+    /// Element type under PyTorch's name; `None` for memory that is not a tensor.
     pub dtype: Option<String>,
     /// What it is for.
     pub role: Role,

@@ -215,7 +215,7 @@ impl Accelerator {
         self.heap.borrow_mut().next_object()
     }
 
-    /// Memory that is no tensor.
+    /// Memory that is not a tensor.
     pub(super) fn allocate_raw(
         &mut self,
         bytes: u64,

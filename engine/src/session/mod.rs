@@ -106,7 +106,7 @@ impl Session {
     }
 
     pub(crate) fn deviates(&self, deviation: Deviation) -> bool {
-        self.deviation == Some(deviation)
+        deviation.is(self.deviation)
     }
 
     /// `__enter__` of the offloader, or nothing without one.

@@ -1,4 +1,5 @@
-//! The lines of a recorded tape (measured.md §5): one JSON object per call of the real offloader.
+//! The lines of a recorded tape (docs/measurements.md, "Recorded calls"): one JSON object for each
+//! call of the real offloader.
 
 use serde::Deserialize;
 

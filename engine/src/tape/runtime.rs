@@ -136,7 +136,7 @@ impl Runtime for TapeRuntime {
     fn empty_cache(&mut self) {}
 }
 
-/// A copy of its own, at an address the recording does not tell.
+/// A copy of its own, at an address that is not in the recording.
 fn dense_copy(source: &SavedTensor) -> SavedTensor {
     SavedTensor {
         storage: StorageInfo {

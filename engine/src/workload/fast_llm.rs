@@ -2,7 +2,7 @@
 //!
 //! The head stores that gradient on its context. A loss that is kept for logging keeps the head's
 //! node, so the context, the accumulator behind it, its leaf and the leaf's gradient: three tensors
-//! of the same size for each micro-batch (offload-semantics.md §3.7).
+//! of the same size for each micro-batch (docs/scenarios.md, "Losses that are kept").
 
 use super::Workload;
 use crate::autograd::Tensor;

@@ -1,4 +1,4 @@
-//! The stack of measured.md §4: 24 blocks of Linear, GELU, Linear in bf16, without checkpoints.
+//! 24 blocks of Linear, GELU, Linear in bf16, without checkpoints (docs/measurements.md, "Copies").
 //!
 //! Every activation is saved, so the offloader moves gigabytes a step: what is measured is whether
 //! copies keep up with the link and hide behind arithmetic.
@@ -15,7 +15,7 @@ const INNER: u64 = 12_288;
 const BF16: DType = DType::Bfloat16;
 
 /// Floating point operations of a step: two products a block, each once forward and twice backward,
-/// except that nobody wants the gradient of the first input.
+/// except that the first input needs no gradient.
 pub fn stack_flops(tokens: u64) -> f64 {
     let product = 2.0 * (tokens * WIDTH * INNER) as f64;
     product * f64::from(6 * BLOCKS - 1)

@@ -36,7 +36,7 @@ pub trait Workload {
 /// The workload of a configuration, with the patches that are not the offloader's.
 ///
 /// P1 and P2 change no line that runs here: `forward` of a Python function runs without grad, and
-/// cross-entropy runs in fp32 under autocast (offload-semantics.md §3.1 and §3.2).
+/// cross-entropy runs in fp32 under autocast (docs/scenarios.md, "Patches").
 ///
 /// # Errors
 /// Out of memory.

@@ -2,7 +2,8 @@
 //!
 //! A `NoOpManager` on every module sits above the checkpoint's own hook, so tensors inside a layer
 //! are simply kept, no holder is ever unpacked, and the layer's saved inputs (a dummy and the
-//! hidden states) stay in the tracker: 2 entries × 30 layers a micro-batch (finding 4 of §0).
+//! hidden states) stay in the tracker: 2 entries × 30 layers a micro-batch (docs/scenarios.md,
+//! "Mixture of experts").
 
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
 //! QLoRA on Qwen3.5-9B: NF4 text model with adapters, frozen vision tower, checkpoints everywhere.
 //!
-//! The program is the one of measured.md §1: batch 1, forward and backward inside the offloader's
-//! context, AdamW, gradients set to none.
+//! The program is the one of docs/measurements.md, "The 9B program": batch 1, forward and backward
+//! inside the offloader's context, AdamW, gradients set to none.
 
 use super::Workload;
 use crate::autograd::Tensor;

@@ -2,7 +2,7 @@
 //!
 //! Query, key, value and output are attributes of the function's context rather than saved
 //! tensors, so the engine does not release them: they live as long as the graph, and the graph as
-//! long as the output (offload-semantics.md §2.5).
+//! long as the output (docs/scenarios.md, "Tensors kept by contexts").
 
 use super::Workload;
 use crate::autograd::{CtxLifetime, Tensor};
@@ -26,7 +26,7 @@ pub struct TeAttention {
 }
 
 impl TeAttention {
-    /// A stack whose contexts live as told.
+    /// A stack whose contexts live as given.
     pub fn new(lifetime: CtxLifetime) -> TeAttention {
         TeAttention {
             lifetime,

@@ -25,7 +25,7 @@ fn within(value: f64, target: f64, share: f64) -> bool {
     (value - target).abs() <= share * target.abs()
 }
 
-/// measured.md §1: 103.8 MB a step, 33.4 MB with P3, nothing with #5730.
+/// docs/measurements.md, "The 9B program": 103.8 MB a step, 33.4 MB with P3, nothing with #5730.
 #[test]
 fn the_vision_run_grows_as_measured() {
     let steps = 30;
@@ -75,7 +75,8 @@ fn the_vision_run_grows_as_measured() {
     );
 }
 
-/// Invariants 8 and 9 of §5.1: P1 and P2 change nothing, and combined they add nothing to P3.
+/// docs/offloader-rules.md, "Invariants", 8 and 9: P1 and P2 change nothing, and combined they add
+/// nothing to P3.
 #[test]
 fn patches_that_change_nothing_change_nothing() {
     let baseline = row(Config::VlQwen, &[], 4);
@@ -125,7 +126,7 @@ fn the_clone_on_the_side_stream_is_seen_and_the_one_on_the_compute_stream_is_cle
     assert_eq!((clean.races, clean.corrupted_tensors), (0, 0));
 }
 
-/// measured.md §1, TEXT: no leak with any version; 10.712 GB.
+/// docs/measurements.md, "The 9B program", TEXT: no leak with any version; 10.712 GB.
 #[test]
 fn the_text_run_is_flat() {
     let baseline = row(Config::TextQwen, &[], 12);
@@ -140,7 +141,8 @@ fn the_text_run_is_flat() {
     assert_eq!(p3.allocated_end, baseline.allocated_end);
 }
 
-/// §2.4: three tensors of 56 MiB a micro-batch, static 46.62 GiB, out of memory at 111 to 115.
+/// docs/scenarios.md, "Losses that are kept": three tensors of 56 MiB a micro-batch, static 46.62
+/// GiB, out of memory at 111 to 115.
 #[test]
 fn kept_losses_cost_168_mib_a_micro_batch() {
     let rows = run_matrix(Config::FastLlm, None, SimSpec::default());
@@ -164,7 +166,7 @@ fn kept_losses_cost_168_mib_a_micro_batch() {
     assert!(within(peak, 60.54, 0.02), "{peak}");
 }
 
-/// §2.5: three layers of four fp8 tensors of 65.5 MiB.
+/// docs/scenarios.md, "Tensors kept by contexts": three layers of four fp8 tensors of 65.5 MiB.
 #[test]
 fn contexts_that_outlive_backward_hold_786_mib() {
     let rows = run_matrix(Config::TeFusedAttention, None, SimSpec::default());
@@ -173,7 +175,8 @@ fn contexts_that_outlive_backward_hold_786_mib() {
     assert_eq!(rows[1].status, BenchStatus::RootCauseFix);
 }
 
-/// §2.2: 60 entries a micro-batch exactly, and a growth below 1.289 GiB a step.
+/// docs/scenarios.md, "Mixture of experts": 60 entries a micro-batch exactly, and a growth below
+/// 1.289 GiB a step.
 #[test]
 fn unrecomputed_checkpoints_leave_sixty_entries_a_micro_batch() {
     let baseline = row(Config::MoeGemma, &[], 3);
@@ -185,7 +188,8 @@ fn unrecomputed_checkpoints_leave_sixty_entries_a_micro_batch() {
     assert_eq!((fixed.tracker_end, fixed.growth_per_step), (60, 0.0));
 }
 
-/// Finding 5 of §0: without false de-duplication more is offloaded and less stays.
+/// docs/scenarios.md, "De-duplication": without false de-duplication more is offloaded and less
+/// stays.
 #[test]
 fn released_keys_lower_the_peak() {
     let rows = run_matrix(Config::DedupeReuse, None, SimSpec::default());
@@ -427,8 +431,8 @@ fn a_patch_that_leaves_more_behind_makes_it_worse() {
     assert_eq!(rows[1].status, BenchStatus::MakesItWorse, "{:?}", rows[1]);
 }
 
-/// measured.md §6: `save_on_cpu` peaks at 11.410 GB, more than no offloading at all, because the
-/// head's weight comes back beside the gradients of the logits.
+/// docs/measurements.md, "The 9B program": `save_on_cpu` peaks at 11.410 GB, more than no
+/// offloading at all, because the head's weight comes back beside the gradients of the logits.
 #[test]
 fn save_on_cpu_peaks_where_the_real_one_does() {
     let with = |base| RunSpec {

@@ -35,7 +35,8 @@ fn restored(
     (seen.verified_tensors, seen.corrupted_tensors)
 }
 
-/// measured.md §1: the shifted labels are read from the clone before it is written.
+/// docs/measurements.md, "The 9B program": the shifted labels are read from the clone before it is
+/// written.
 #[test]
 fn the_clone_on_the_side_stream_is_seen_in_the_contents() {
     for config in [Config::VlQwen, Config::TextQwen] {

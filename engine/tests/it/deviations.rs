@@ -1,5 +1,5 @@
-//! Negative controls (offload-semantics.md §5.4): with one rule broken, the figures that the other
-//! tests hold the engine to must be wrong.
+//! Negative controls (docs/offloader-rules.md, "Negative controls"): with one rule broken, the
+//! figures that the other tests hold the engine to must be wrong.
 
 use std::path::Path;
 

@@ -72,7 +72,7 @@ fn the_grid_agrees_with_what_was_measured() {
     assert!(compared >= 9, "{compared}");
 }
 
-/// measured.md §1, §3 and §6, in words.
+/// What docs/measurements.md says, in words.
 #[test]
 fn the_history_is_told_as_it_was() {
     use Trouble::{Corrupts, Crashes, Leaks, LeaksOnHost};

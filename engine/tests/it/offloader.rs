@@ -1,5 +1,6 @@
-//! The offloader's rules: ports of the upstream tests (offload-semantics.md §1.9), the invariants
-//! that concern it alone (§5.1), and programs that only some versions survive.
+//! The offloader's rules: ports of the upstream tests (docs/offloader-rules.md, "Upstream tests"),
+//! the invariants that concern it alone (docs/offloader-rules.md, "Invariants"), and programs that
+//! only some versions survive.
 
 use std::rc::Rc;
 
@@ -34,7 +35,8 @@ fn sizes(s: &Session) -> engine::offload::ContainerSizes {
     s.offloader().unwrap().sizes(&s.accelerator)
 }
 
-/// `used` feeds the loss, `unused` saves its input and is dropped (measured.md §2 in small).
+/// `used` feeds the loss, `unused` saves its input and is dropped (docs/measurements.md,
+/// "A branch that is not used", in small).
 fn stale_step(s: &mut Session, used: usize, unused: usize) -> Result<(), RunError> {
     s.enter();
     let input = s.empty(&[64, 64], F32)?;
@@ -78,7 +80,7 @@ fn a_forward_stash_of_zero_is_refused_and_of_one_works() {
     .unwrap();
 }
 
-/// `test_min_offload_size`, and the boundary of §5.1 nr 10.
+/// `test_min_offload_size`, and the border of invariant 10.
 #[test]
 fn a_tensor_of_the_minimum_size_is_offloaded_and_one_byte_less_is_not() {
     for (bytes, expected) in [(1023, Decision::Kept), (1024, Decision::Offloaded)] {
@@ -145,7 +147,7 @@ fn parameters_and_their_views_stay_on_the_device() {
     drop((weight, view));
 }
 
-/// `test_stale_tracker_state_is_cleared_between_forwards`, and §5.1 nr 5.
+/// `test_stale_tracker_state_is_cleared_between_forwards`, and invariant 5.
 #[test]
 fn stale_entries_add_up_until_enter_resets() {
     for version in [
@@ -170,7 +172,8 @@ fn stale_entries_add_up_until_enter_resets() {
     }
 }
 
-/// Finding 2 of §0: before #4236 the second forward raises instead.
+/// docs/offloader-rules.md, "What each version gets wrong": before #4236 the second forward raises
+/// instead.
 #[test]
 fn the_first_release_raises_over_a_full_tracker() {
     let mut s = session(Release::Trl018.changes(), |_| {});
@@ -187,7 +190,7 @@ fn the_first_release_raises_over_a_full_tracker() {
     );
 }
 
-/// §5.1 nr 2: without leftovers everything is empty after backward, and nothing grows.
+/// Invariant 2: without leftovers everything is empty after backward, and nothing grows.
 #[test]
 fn a_healthy_step_leaves_nothing() {
     for version in Release::ALL {
@@ -212,7 +215,7 @@ fn a_healthy_step_leaves_nothing() {
     }
 }
 
-/// §5.1 nr 3: from the second step on every restore stays in the backward stash, for good.
+/// Invariant 3: from the second step on every restore stays in the backward stash, for good.
 #[test]
 fn one_leftover_keeps_the_backward_stash_from_ever_draining() {
     let mut s = session(Release::Trl024.changes(), |_| {});
@@ -229,7 +232,8 @@ fn one_leftover_keeps_the_backward_stash_from_ever_draining() {
     );
 }
 
-/// §1.7, trl-0.29 against #5694: a restored view of a larger storage does not fit its copy.
+/// docs/offloader-rules.md, "What each version gets wrong": trl-0.29 against #5694: a restored view
+/// of a larger storage does not fit its copy.
 #[test]
 fn an_offset_view_raises_before_5694_and_comes_back_after() {
     let step = |changes: Changes| {
@@ -282,7 +286,8 @@ fn a_broadcast_view_round_trips() {
     assert_eq!(sizes(&s).tracker, 0);
 }
 
-/// §5.2: two forwards before their backwards are legal until #5730 clears the first one's entries.
+/// docs/offloader-rules.md, "Entering and leaving": two forwards before their backwards are legal
+/// until #5730 clears the first one's entries.
 #[test]
 fn two_forwards_before_their_backwards() {
     let run = |changes: Changes| -> Result<(), RunError> {
@@ -311,7 +316,8 @@ fn two_forwards_before_their_backwards() {
     }
 }
 
-/// §5.2: backward after the context. #5700 must not clear the tracker when the context is left.
+/// docs/offloader-rules.md, "Entering and leaving": backward after the context. #5700 must not
+/// clear the tracker when the context is left.
 #[test]
 fn backward_outside_the_context_works_in_every_version() {
     for version in Release::ALL {
@@ -377,7 +383,7 @@ fn an_injected_tensor_leaks_until_enter_resets() {
     }
 }
 
-/// §5.1 nr 4 and 10: with right flags the backward stash holds two nodes' tensors at most, and
+/// Invariants 4 and 10: with right flags the backward stash holds two nodes' tensors at most, and
 /// without streams nothing is ever stashed.
 #[test]
 fn the_backward_stash_holds_two_nodes_at_most() {
@@ -409,7 +415,7 @@ fn the_backward_stash_holds_two_nodes_at_most() {
     assert_eq!(run(false), 0);
 }
 
-/// §5.1 nr 7: every key of #6241 stands for a tensor that is alive; before it, some do not.
+/// Invariant 7: every key of #6241 stands for a tensor that is alive; before it, some do not.
 #[test]
 fn a_key_outlives_its_tensor_only_before_6241() {
     let dead_keys = |version: Release| {
@@ -467,7 +473,7 @@ fn a_reused_address_is_a_duplicate_only_before_6241() {
     assert_eq!(decide(Release::Trl15), [Offloaded, Offloaded, Kept]);
 }
 
-/// §5.1 nr 12: work on another stream is unordered with the captured `s0`, and ordered with the
+/// Invariant 12: work on another stream is unordered with the captured `s0`, and ordered with the
 /// live one (axolotl 93a94e0d7).
 #[test]
 fn a_captured_default_stream_races_with_compute_elsewhere() {
@@ -485,8 +491,8 @@ fn a_captured_default_stream_races_with_compute_elsewhere() {
     assert_eq!(races(v2.with(Change::LiveComputeStream)), 0);
 }
 
-/// §5.1 nr 6: entering brings every step to the same level; an emptied cache takes nothing from the
-/// program, and keeps exactly the segments that hold something.
+/// Invariant 6: entering brings every step to the same level; an emptied cache takes nothing from
+/// the program, and keeps exactly the segments that hold something.
 #[test]
 fn entering_gives_back_wholly_free_segments_and_no_others() {
     let mut s = session(Release::Trl15.changes(), |config| {
@@ -524,7 +530,7 @@ fn entering_gives_back_wholly_free_segments_and_no_others() {
     drop(kept);
 }
 
-/// §5.1 nr 10: without streams there is one pool, and no stash is ever used.
+/// Invariant 10: without streams there is one pool, and no stash is ever used.
 #[test]
 fn a_single_stream_touches_no_stash_and_no_other_pool() {
     for version in Release::ALL {

@@ -1,5 +1,5 @@
 //! Random programs in every version: what holds whatever is saved, dropped, recomputed or hidden
-//! (offload-semantics.md §5.1).
+//! (docs/offloader-rules.md, "Invariants").
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -91,7 +91,7 @@ fn line(s: &mut Session, line: Line, values: &[Tensor]) -> Result<Option<Tensor>
     }))
 }
 
-/// Keys of #6241 whose tensor is gone (§5.1 nr 7).
+/// Keys of #6241 whose tensor is gone (invariant 7).
 fn dead_keys(s: &Session) -> usize {
     let offloader = s.offloader().unwrap();
     let kept = offloader.forward_stash().chain(offloader.kept_tensors());
@@ -161,7 +161,7 @@ fn config() -> ProptestConfig {
 proptest! {
     #![proptest_config(config())]
 
-    /// §5.1 nr 2 and 10: a program that uses all it saves leaves nothing, in any version.
+    /// Invariants 2 and 10: a program that uses all it saves leaves nothing, in any version.
     #[test]
     fn what_backward_reaches_leaves_nothing(
         program in prop::collection::vec(alive_line(), 1..24),
@@ -178,7 +178,7 @@ proptest! {
         prop_assert!(flat, "{left:?}");
     }
 
-    /// §5.1 nr 5: what backward never reaches adds up in the tracker until #5730 resets it.
+    /// Invariant 5: what backward never reaches adds up in the tracker until #5730 resets it.
     #[test]
     fn leftovers_add_up_until_enter_resets(
         program in prop::collection::vec(any_line(), 1..24),
@@ -206,7 +206,7 @@ proptest! {
         }
     }
 
-    /// §5.1 nr 7: with #6241 every key stands for a tensor that is alive, at every moment.
+    /// Invariant 7: with #6241 every key stands for a tensor that is alive, at every moment.
     #[test]
     fn a_key_of_the_last_version_never_outlives_its_tensor(
         program in prop::collection::vec(any_line(), 1..24),
@@ -217,7 +217,7 @@ proptest! {
         prop_assert_eq!(steps(&mut s, &program).1, 0);
     }
 
-    /// §5.1 nr 12: dense programs on the default stream have no unordered accesses, whatever the
+    /// Invariant 12: dense programs on the default stream have no unordered accesses, whatever the
     /// version: only the copies that #5694 makes of views race.
     #[test]
     fn dense_programs_do_not_race(

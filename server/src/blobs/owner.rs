@@ -39,7 +39,7 @@ pub struct Ownership {
 }
 
 impl Blobs {
-    /// Makes sure that nobody else uses these blobs, and leaves a mark.
+    /// Makes sure that no other server uses these blobs, and leaves a mark.
     ///
     /// # Errors
     /// [`BlobError::NotOurs`].

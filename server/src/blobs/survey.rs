@@ -25,7 +25,7 @@ pub struct Found {
 }
 
 impl Blobs {
-    /// Every blob in the store. Whatever has no place that a blob would have is somebody else's.
+    /// Every blob in the store. A file that is not where a blob would be is not ours.
     ///
     /// # Errors
     /// When the store cannot be listed.
@@ -47,7 +47,7 @@ impl Blobs {
         Ok(found)
     }
 
-    /// Removes the bytes of uploads that did not arrive whole: nobody was told that they had.
+    /// Removes the bytes of uploads that did not arrive whole: no client was told that they had.
     ///
     /// # Errors
     /// When the store cannot be listed.

@@ -1,5 +1,5 @@
 //! Cards: one picture, or one block of Markdown, that stands for a run or a comparison where there
-//! is no page.
+//! is not a page.
 //!
 //! The picture in a card is the page's: the same model, scenes and painting (crate `timeline`).
 //! Equal inputs give equal bytes: there is no clock and no system font in it. `shelf` keeps those
@@ -23,7 +23,7 @@ use trace::categories::Category;
 /// Version of what cards look like; part of their ETag.
 pub const VERSION: u32 = 3;
 
-/// Categories that are told, the largest.
+/// Categories that are listed, the largest.
 const CATEGORIES: usize = 4;
 
 /// What the peak consists of, in a line: `activations 996 MiB · parameters 324 MiB`. Inferred, and

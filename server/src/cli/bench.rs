@@ -134,7 +134,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
         ..SimSpec::default()
     };
     let mut specs = Vec::new();
-    // The status of a row is judged by its baseline, which runs even when nobody asked for it.
+    // The status of a row is judged by its baseline, which runs even when it was not asked for.
     let mut unasked = Vec::new();
     for config in configs(&args.configs)? {
         let mut sets = sets(config, &args.patches)?;

@@ -113,7 +113,7 @@ pub(super) fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string_pretty(value).expect("comparisons are plain data") + "\n"
 }
 
-/// Writes to the standard output; that somebody has read enough is no failure.
+/// Writes to the standard output; a reader that stops early is not an error.
 pub(super) fn print(text: &str) -> Result<(), CliError> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CliError::Failed(

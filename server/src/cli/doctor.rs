@@ -154,7 +154,7 @@ async fn rebuild(config: &Config) -> Result<(), CliError> {
 
 fn say(line: &str) {
     use std::io::Write;
-    // Nobody may be reading.
+    // An error only means that the reader is gone.
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 

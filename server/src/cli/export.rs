@@ -130,7 +130,7 @@ fn of_data(args: &ExportArgs, id: &RunId, data: &Path) -> Result<(), CliError> {
     let failed = |error: &dyn std::fmt::Display| CliError::Failed(error.to_string());
     let database = data.join("tidemark.db");
     if !database.is_file() {
-        let why = "it is no data folder of tidemark".to_owned();
+        let why = "it is not a data folder of tidemark".to_owned();
         let path = data.to_owned();
         return Err(CliError::BadInput { path, why });
     }
@@ -242,7 +242,7 @@ fn write_to(
         let _ = std::fs::remove_file(&path);
         return Err(cannot(&error));
     }
-    // Nobody may be reading.
+    // An error only means that the reader is gone.
     let _ = writeln!(io::stderr(), "wrote {}", path.display());
     Ok(())
 }

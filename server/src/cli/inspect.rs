@@ -135,7 +135,7 @@ fn read(path: &Path) -> Result<Snapshot, String> {
     })
 }
 
-/// Fills buffers until the file ends or nobody wants more.
+/// Fills buffers until the file ends or the parser stops.
 fn read_pieces(
     file: &mut dyn Read,
     to_parser: &SyncSender<Vec<u8>>,

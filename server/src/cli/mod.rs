@@ -80,7 +80,7 @@ enum Command {
 /// Why a command failed, as `main` prints it.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// A file cannot be read or is no snapshot.
+    /// A file cannot be read or is not a snapshot.
     #[error("{}: {why}", .path.display())]
     BadInput {
         /// Which file.

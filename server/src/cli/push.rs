@@ -95,7 +95,7 @@ fn check_count(args: &PushArgs) -> Result<(), CliError> {
     match n {
         n if RUNS.contains(&n) => Ok(()),
         1 => Err(CliError::Usage(
-            "one run is no comparison: give two files, or a baseline with --base".to_owned(),
+            "one run is not a comparison: give two files, or a baseline with --base".to_owned(),
         )),
         n => Err(CliError::Usage(format!(
             "a comparison takes 2 to 8 runs, not {n}"

@@ -19,7 +19,7 @@ use ureq::{Agent, Body, RequestBuilder, SendBody};
 /// How often the progress line is written.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A comparison of eight runs with all its stacks; more is no answer of ours.
+/// A comparison of eight runs with all its stacks; more is not an answer of ours.
 const LARGEST_ANSWER: u64 = 256 << 20;
 
 /// Where the dashboard is.

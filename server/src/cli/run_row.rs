@@ -3,7 +3,7 @@
 use super::CliError;
 use crate::bench::{probe_card, run_child};
 
-/// What there is to say to somebody who finds it.
+/// What its help says.
 pub const EXAMPLES: &str = "\
 Examples:
   tidemark bench vl-qwen3.5-9b               runs rows from the command line";

@@ -7,12 +7,17 @@ use crate::clients::limits::Share;
 use crate::clients::{ClientLimits, Pace, Proxies};
 use crate::config::{Config, Token};
 use crate::http::{Listening, serve as serve_http};
+use crate::ingest::Sender;
 use crate::machine;
 use crate::names::PublicUrl;
 use crate::private;
+use crate::samples::{self, BundledSample};
+use api::routes;
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use trace::units::Bytes;
 use tracing_subscriber::EnvFilter;
@@ -23,6 +28,7 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 const EXAMPLES: &str = "\
 Examples:
   tidemark serve
+  tidemark serve --sample
   tidemark serve --listen 127.0.0.1:9000 --data /srv/tidemark
   tidemark token > token; tidemark serve --listen 0.0.0.0:7878 --token-file token
   tidemark serve --token-file token --public-url https://tidemark.example \\
@@ -41,6 +47,10 @@ pub struct ServeArgs {
     /// Folder of the database and the uploaded files; made when it is not there
     #[arg(long, value_name = "DIR", default_value = "tidemark-data")]
     data: PathBuf,
+    /// Open a bundled recording and print the address of its page
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = samples::SHOWN_FIRST,
+          value_parser = PossibleValuesParser::new(samples::ALL.iter().map(|sample| sample.name)))]
+    sample: Option<String>,
     /// Where uploaded files are kept [default: DIR/blobs]; s3://BUCKET/PREFIX in builds with S3
     #[arg(long, value_name = "WHERE")]
     blobs: Option<String>,
@@ -84,7 +94,7 @@ pub struct ServeArgs {
     /// Memory for all that grows with what people send and ask; 100 MiB come on top
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Bytes,
-    /// Memory for decoded traces that nobody looks at, out of that
+    /// Memory for decoded traces that are not in use, out of that
     #[arg(long, value_name = "SIZE", default_value = "384MiB")]
     cache: Bytes,
     /// zstd level at which uploaded files are packed again when the server is idle; 0: they are not
@@ -106,6 +116,7 @@ pub struct ServeArgs {
 /// Why the server cannot start.
 pub fn serve(args: ServeArgs) -> Result<(), CliError> {
     let config = args.config()?;
+    let sample = args.sample.as_deref().and_then(samples::find);
     config
         .check()
         .map_err(|error| CliError::Usage(error.to_string()))?;
@@ -130,6 +141,9 @@ pub fn serve(args: ServeArgs) -> Result<(), CliError> {
             stopping.cancel();
         });
         announce(listening.address);
+        if let Some(sample) = sample {
+            tokio::spawn(show(Arc::clone(&app), sample, listening.address));
+        }
         for notice in &app.notices {
             tracing::warn!("{notice}");
         }
@@ -203,15 +217,30 @@ fn read_token(path: &Path) -> Result<String, CliError> {
 /// The one line that programs wait for.
 fn announce(address: SocketAddr) {
     use std::io::Write;
-    // Nobody may be reading.
+    // An error only means that the reader is gone.
     let _ = writeln!(std::io::stderr(), "listening on http://{address}");
+}
+
+/// Makes a run of a sample and says where its page is.
+async fn show(app: Arc<App>, sample: &'static BundledSample, address: SocketAddr) {
+    use std::io::Write;
+    let line = match sample.open(&app.uploads, Sender::Server).await {
+        Ok(arrived) => {
+            let public = app.config.public_url.as_ref();
+            let origin = public.map_or(format!("http://{address}"), ToString::to_string);
+            format!("sample: {origin}{}", routes::run_page(&arrived.run))
+        }
+        Err(error) => format!("the sample cannot be opened: {error}"),
+    };
+    // An error only means that the reader is gone.
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 pub(super) fn start_logging() {
     let filter = EnvFilter::try_from_env("TIDEMARK_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        // Nobody may be reading: that ends no request.
+        // An error only means that the log's reader is gone; requests go on.
         .log_internal_errors(false)
         .with_writer(std::io::stderr)
         .init();

@@ -1,24 +1,24 @@
-//! Which client a request belongs to: an address, told by the connection or by a proxy that is
-//! trusted to tell it.
+//! Which client a request belongs to: the address of the connection, or the one that a proxy
+//! reports, if the proxy is trusted.
 
 use ipnet::{IpNet, Ipv6Net};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Bits of an IPv6 address that one client has to itself: whoever has one address of such a
+/// Bits of an IPv6 address that one client has to itself: a client with one address of such a
 /// network has all of them.
 const IPV6_CLIENT_BITS: u8 = 64;
 
-/// One client, as far as anybody can tell.
+/// One client, as far as it can be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(IpAddr);
 
 impl ClientAddress {
-    /// Somebody whose address nobody told.
+    /// A client whose address is not known.
     pub const UNKNOWN: ClientAddress = ClientAddress(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
-    /// Somebody on this machine.
+    /// A client on this machine.
     pub const HERE: ClientAddress = ClientAddress(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
     /// Programs and people on this machine. They are not held apart: quotas of one address are
@@ -65,13 +65,13 @@ pub struct Peer {
     pub local: SocketAddr,
 }
 
-/// Networks of the proxies in front of this server. Nobody else's word about a client counts.
+/// Networks of the proxies in front of this server. Only what these say of a client is believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxies(Vec<IpNet>);
 
 /// What is neither an address nor a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no address (10.0.0.7) and no network (10.0.0.0/24)")]
+#[error("`{0}` is not an address (10.0.0.7) and not a network (10.0.0.0/24)")]
 pub struct NoNetwork(String);
 
 impl Proxies {
@@ -176,6 +176,10 @@ mod tests {
     fn a_proxy_is_an_address_or_a_network() {
         assert!(Proxies::parse(["::1", "192.168.0.0/16"]).is_ok());
         let wrong = Proxies::parse(["proxy.example"]).unwrap_err();
-        assert!(wrong.to_string().contains("`proxy.example` is no address"));
+        assert!(
+            wrong
+                .to_string()
+                .contains("`proxy.example` is not an address")
+        );
     }
 }

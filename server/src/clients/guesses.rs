@@ -1,8 +1,8 @@
 //! Wrong guesses at a secret, slowed: a few at once, then one now and then, per address and in all.
 //!
 //! Who has used up its guesses is refused before anybody looks at what it sends, so that the
-//! answer tells nothing. When guesses come from everywhere, only addresses that have shown the
-//! right secret before may still try; whoever has a session needs no guess.
+//! answer reveals nothing. When guesses come from everywhere, only addresses that have shown the
+//! right secret before may still try; a client with a session needs no guess.
 
 use super::ClientAddress;
 use std::collections::{HashMap, HashSet};
@@ -30,13 +30,13 @@ pub const ALL: Rate = Rate {
     every: Duration::from_millis(600),
 };
 
-/// However many guesses were under way at once, nobody is kept out for longer.
+/// However many guesses were under way at once, no one is kept out for longer.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// Addresses that are remembered, wrong ones and right ones.
 const REMEMBERED: usize = 10_000;
 
-/// The log tells of guesses at most this often.
+/// The log mentions guesses at most this often.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// Too many guesses: none is looked at for a while.

@@ -48,7 +48,7 @@ pub struct ClientLimits {
     pub pace: Pace,
     /// An upload that is slower gives the parser to others; its bytes are read when all are there.
     pub parse_pace: Pace,
-    /// A request that is no upload must be there whole in this time.
+    /// A request that is not an upload must arrive whole in this time.
     pub body_within: Duration,
 }
 

@@ -1,5 +1,5 @@
 //! Who asks, and how much one of them may take, so that slow, rude and guessing clients hurt
-//! themselves and nobody else.
+//! only themselves.
 //!
 //! `address` says which client a request belongs to, `quota` how many things it may hold at a
 //! time, `pace` how slow it may be, `guesses` how often it may be wrong about a secret. `limits`

@@ -51,8 +51,8 @@ pub struct Slot {
 }
 
 impl Quota {
-    /// `all` places, of which one address may hold `each`; who finds none is told to come again
-    /// after `retry`.
+    /// `all` places, of which one address may hold `each`; a client that finds none is asked to
+    /// come again after `retry`.
     pub fn new(what: &'static str, each: usize, all: usize, retry: Duration) -> Quota {
         Quota {
             what,

@@ -55,8 +55,10 @@ pub struct Beside {
 /// What is alive at an event: groups, and a tree of stacks.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/alive", tag = "alive",
     params(("run" = String, Path), ("device" = u32, Path), AliveQuery),
-    responses((status = 200, body = Alive), (status = 400, body = Problem),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "What is alive at the moment asked for.", body = Alive),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+    ))]
 pub async fn alive(question: Question, Query(query): Query<AliveQuery>) -> Result<Response, Error> {
     let by = dimension(query.by.as_deref().unwrap_or("stack"))?;
     let details = format!("{:?}-{}", query.at, by.name());
@@ -71,8 +73,12 @@ pub async fn alive(question: Question, Query(query): Query<AliveQuery>) -> Resul
 /// What came and what went between two events.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/changes", tag = "alive",
     params(("run" = String, Path), ("device" = u32, Path), ChangesQuery),
-    responses((status = 200, body = Changes), (status = 400, body = Problem),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "What was made and what was given back between two moments.",
+            body = Changes),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+    ))]
 pub async fn changes(
     question: Question,
     Query(query): Query<ChangesQuery>,
@@ -93,8 +99,10 @@ pub async fn changes(
 /// A page of the allocations that a filter finds.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/allocations", tag = "alive",
     params(("run" = String, Path), ("device" = u32, Path), AllocationFilter, PageQuery),
-    responses((status = 200, body = AllocationPage), (status = 400, body = Problem),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "A page of allocations.", body = AllocationPage),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+    ))]
 pub async fn allocations(
     question: Question,
     Query(filter): Query<AllocationFilter>,
@@ -113,7 +121,12 @@ pub async fn allocations(
 /// What was allocated before and after a block.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/blocks/{block}/beside", tag = "alive",
     params(("run" = String, Path), ("device" = u32, Path), ("block" = u32, Path)),
-    responses((status = 200, body = AllocationPage), (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "The allocations made before and after it.",
+            body = AllocationPage),
+        (status = 404, body = Problem),
+    ))]
 pub async fn beside(
     question: Question,
     Path(Beside { block }): Path<Beside>,

@@ -1,9 +1,8 @@
-//! On whose behalf a request is made: the team's, or that of whoever holds a link.
+//! Who will read an answer: the team, or the holder of a link.
 //!
-//! A request names its link with `?share=` ([`api::routes::SHARE_PARAMETER`]); whoever may look at
-//! everything then sees what the link shows, and no more. Whoever may look at nothing else proves
-//! with a cookie that the link was opened here; without the parameter, any link will do that
-//! opens what is asked for.
+//! A request names its link with `?share=` ([`api::routes::SHARE_PARAMETER`]); a client that may
+//! look at everything then sees what the link shows, and no more. Others prove with a cookie that
+//! the link was opened here; without the parameter, any link will do that opens what is asked for.
 
 use super::App;
 use super::extract::Client;
@@ -97,7 +96,7 @@ impl Asking {
     /// Whether the client knows the link's secret.
     ///
     /// # Errors
-    /// When it shows a wrong one, which only somebody does who guesses, once too often.
+    /// When it shows a wrong one, which is a guess, once too often.
     fn knows(&self, app: &App, row: &ShareRow) -> Result<bool, Error> {
         let secret = self.held.iter().find(|(id, _)| *id == row.share.id);
         let Some((_, secret)) = secret else {
@@ -156,7 +155,8 @@ pub async fn of(app: &App, asking: Asking, access: Access) -> Result<Audience, E
     if !needs_link {
         return Ok(Audience::default());
     }
-    // A link held by chance, ended or about something else, keeps nobody from typing the token.
+    // A link held by chance, ended or about something else, must not keep a person from typing the
+    // token.
     let rows = held_rows(app, &asking).await?.into_iter();
     let mut admitted = rows.filter_map(|row| admit(row, &asking).ok());
     admitted.next().ok_or(Error::TokenNeeded)
@@ -214,7 +214,7 @@ fn admit(row: ShareRow, asking: &Asking) -> Result<Audience, Error> {
     Ok(Audience { link })
 }
 
-/// Whether an address is about these runs alone. What is not listed here is closed: whoever adds
+/// Whether an address is about these runs alone. What is not listed here is closed: adding
 /// a route decides, and sees to it that its answer keeps to [`Audience::texts`].
 pub(super) fn is_within(path: &str, query: &str, runs: &[RunId]) -> bool {
     let is_one = |run: &str| runs.iter().any(|one| one.as_str() == run);
@@ -247,7 +247,7 @@ pub(super) fn is_within(path: &str, query: &str, runs: &[RunId]) -> bool {
     }
 }
 
-/// Who ended a link, when, and what it opened. The run's name is told only to those who may see
+/// Who ended a link, when, and what it opened. The run's name is shown only to those who may see
 /// it.
 pub fn ended(share: &Share, name: Option<&str>) -> String {
     let by = |who: &str| match who {
@@ -278,7 +278,7 @@ pub fn ended(share: &Share, name: Option<&str>) -> String {
     };
     let (made, maker) = (when(share.created_ms), by(&share.created_by));
     let ask = match share.created_by.as_str() {
-        "" => "whoever sent it to you".to_owned(),
+        "" => "the person who sent it to you".to_owned(),
         who => who.to_owned(),
     };
     format!(

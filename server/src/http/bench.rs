@@ -18,21 +18,25 @@ use std::sync::Arc;
 
 /// Configurations, patches, devices and limits.
 #[utoipa::path(get, path = "/api/bench/catalog", tag = "bench",
-    responses((status = 200, body = BenchCatalog)))]
+    responses((status = 200, description = "What can be benched here.", body = BenchCatalog)))]
 pub async fn catalog(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     packed::json(&headers, &app.benches.catalog().await)
 }
 
 /// Every offloader on every configuration.
 #[utoipa::path(get, path = "/api/bench/offloaders", tag = "bench",
-    responses((status = 200, body = OffloaderGrid)))]
+    responses(
+        (status = 200,
+            description = "What each offloader does to each configuration.",
+            body = OffloaderGrid),
+    ))]
 pub async fn offloaders(headers: HeaderMap) -> Response {
     packed::json(&headers, engine::bench::offloader_grid())
 }
 
 /// Benches, newest first.
 #[utoipa::path(get, path = "/api/bench", tag = "bench", params(PageQuery),
-    responses((status = 200, body = Vec<BenchSummary>)))]
+    responses((status = 200, description = "Benches, newest first.", body = Vec<BenchSummary>)))]
 pub async fn list(
     State(app): State<Arc<App>>,
     Query(page): Query<PageQuery>,
@@ -44,8 +48,10 @@ pub async fn list(
 
 /// Queues rows; each configuration gets its baseline, asked for or not.
 #[utoipa::path(post, path = "/api/bench", tag = "bench", request_body = StartBench,
-    responses((status = 201, body = Bench), (status = 400, body = Problem),
-              (status = 503, body = Problem)))]
+    responses(
+        (status = 201, description = "The bench was queued.", body = Bench),
+        (status = 400, body = Problem), (status = 503, body = Problem),
+    ))]
 pub async fn start(
     State(app): State<Arc<App>>,
     Json(request): Json<StartBench>,
@@ -56,7 +62,10 @@ pub async fn start(
 
 /// A bench with its rows, as they stand now.
 #[utoipa::path(get, path = "/api/bench/{bench}", tag = "bench", params(("bench" = String, Path)),
-    responses((status = 200, body = Bench), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The bench with its rows.", body = Bench),
+        (status = 404, body = Problem),
+    ))]
 pub async fn get(
     State(app): State<Arc<App>>,
     Path(bench): Path<String>,
@@ -69,7 +78,10 @@ pub async fn get(
 /// Forgets a bench; the runs of its rows stay.
 #[utoipa::path(delete, path = "/api/bench/{bench}", tag = "bench",
     params(("bench" = String, Path)),
-    responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem)))]
+    responses(
+        (status = 204, description = "The bench was deleted."),
+        (status = 404, body = Problem), (status = 409, body = Problem),
+    ))]
 pub async fn delete(
     State(app): State<Arc<App>>,
     Path(bench): Path<String>,
@@ -81,7 +93,10 @@ pub async fn delete(
 /// Cancels the rows of a bench that are not finished.
 #[utoipa::path(post, path = "/api/bench/{bench}/cancel", tag = "bench",
     params(("bench" = String, Path)),
-    responses((status = 200, body = Bench), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The bench, with its rows cancelled.", body = Bench),
+        (status = 404, body = Problem),
+    ))]
 pub async fn cancel(
     State(app): State<Arc<App>>,
     Path(bench): Path<String>,
@@ -94,8 +109,10 @@ pub async fn cancel(
 /// Cancels a row. One that is under way ends a moment later.
 #[utoipa::path(post, path = "/api/bench/rows/{row}/cancel", tag = "bench",
     params(("row" = String, Path)),
-    responses((status = 200, body = Bench), (status = 404, body = Problem),
-              (status = 409, body = Problem)))]
+    responses(
+        (status = 200, description = "The bench of the row, which is cancelled.", body = Bench),
+        (status = 404, body = Problem), (status = 409, body = Problem),
+    ))]
 pub async fn cancel_row(
     State(app): State<Arc<App>>,
     Path(row): Path<String>,
@@ -107,8 +124,10 @@ pub async fn cancel_row(
 /// Runs a finished row again.
 #[utoipa::path(post, path = "/api/bench/rows/{row}/rerun", tag = "bench",
     params(("row" = String, Path)),
-    responses((status = 200, body = Bench), (status = 404, body = Problem),
-              (status = 409, body = Problem)))]
+    responses(
+        (status = 200, description = "The bench of the row, which is queued again.", body = Bench),
+        (status = 404, body = Problem), (status = 409, body = Problem),
+    ))]
 pub async fn rerun_row(
     State(app): State<Arc<App>>,
     Path(row): Path<String>,
@@ -120,7 +139,12 @@ pub async fn rerun_row(
 /// Every step of a row, as numbers.
 #[utoipa::path(get, path = "/api/bench/rows/{row}/steps", tag = "bench",
     params(("row" = String, Path)),
-    responses((status = 200, body = Vec<BenchStep>), (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "The steps that the row has done so far.",
+            body = Vec<BenchStep>),
+        (status = 404, body = Problem),
+    ))]
 pub async fn steps(
     State(app): State<Arc<App>>,
     Path(row): Path<String>,
@@ -132,6 +156,7 @@ pub async fn steps(
 
 /// Which row to compare with.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct BeforeQuery {
     /// A row of the same bench: in a root-cause chain, the one before.
     before: String,
@@ -141,7 +166,12 @@ pub struct BeforeQuery {
 /// round: at the ends of their recordings.
 #[utoipa::path(get, path = "/api/bench/rows/{row}/tensors", tag = "bench",
     params(("row" = String, Path), BeforeQuery),
-    responses((status = 200, body = TensorChanges), (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "Which tensors the row keeps, and which its predecessor kept.",
+            body = TensorChanges),
+        (status = 404, body = Problem),
+    ))]
 pub async fn tensors(
     State(app): State<Arc<App>>,
     Path(row): Path<String>,

@@ -34,6 +34,7 @@ use timeline::scene::Scene;
 pub struct CardQuery {
     /// Dark on light, or light on dark.
     #[serde(default)]
+    #[param(inline)]
     theme: ThemeName,
 }
 
@@ -57,7 +58,7 @@ impl ThemeName {
     }
 }
 
-/// How much the Markdown tells, and where it leads.
+/// How much the Markdown says, and where it leads.
 #[derive(Clone, Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct MarkdownQuery {
@@ -190,7 +191,10 @@ fn view_of(query: &str) -> Result<ViewState, Error> {
 /// The card as SVG.
 #[utoipa::path(get, path = "/api/runs/{run}/card.svg", tag = "runs",
     params(("run" = String, Path), CardQuery),
-    responses((status = 200, content_type = "image/svg+xml"), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The card as SVG.", content_type = "image/svg+xml"),
+        (status = 404, body = Problem),
+    ))]
 pub async fn svg(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
@@ -203,7 +207,10 @@ pub async fn svg(
 /// The card as PNG.
 #[utoipa::path(get, path = "/api/runs/{run}/card.png", tag = "runs",
     params(("run" = String, Path), CardQuery),
-    responses((status = 200, content_type = "image/png"), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The card as PNG.", content_type = "image/png"),
+        (status = 404, body = Problem),
+    ))]
 pub async fn png(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
@@ -216,7 +223,12 @@ pub async fn png(
 /// The card as Markdown, for a pull request.
 #[utoipa::path(get, path = "/api/runs/{run}/card.md", tag = "runs",
     params(("run" = String, Path), MarkdownQuery),
-    responses((status = 200, content_type = "text/markdown"), (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "The block for a pull request.",
+            content_type = "text/markdown"),
+        (status = 404, body = Problem),
+    ))]
 pub async fn md(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
@@ -273,7 +285,7 @@ pub(super) fn text_response(text: String) -> Response {
     (headers, text).into_response()
 }
 
-/// The card of a link, for whoever unfolds it: the secret is in the address.
+/// The card of a link, for programs that unfold links: the secret is in the address.
 pub async fn of_share(
     State(app): State<Arc<App>>,
     client: Client,

@@ -39,6 +39,7 @@ pub struct CurvesQuery {
     runs: String,
     /// What lies above one another.
     #[serde(default)]
+    #[param(inline)]
     align: Align,
     /// `requested`, `allocated`, `active` or `reserved`.
     #[param(value_type = Option<String>)]
@@ -63,8 +64,10 @@ struct Shared<'a> {
 
 /// What differs between a baseline and up to seven runs.
 #[utoipa::path(get, path = "/api/compare", tag = "compare", params(RunsQuery),
-    responses((status = 200, body = Comparison), (status = 400, body = Problem),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "What changed between the runs.", body = Comparison),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+    ))]
 pub async fn compare(
     State(app): State<Arc<App>>,
     Query(query): Query<RunsQuery>,
@@ -82,7 +85,7 @@ pub async fn compare(
     Ok(packed::json(&headers, &Shared { runs, against }))
 }
 
-/// How much the Markdown tells, and where it leads.
+/// How much the Markdown says, and where it leads.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct MarkdownQuery {
@@ -97,8 +100,12 @@ pub struct MarkdownQuery {
 
 /// A comparison as Markdown, for a pull request.
 #[utoipa::path(get, path = "/api/compare/card.md", tag = "compare", params(MarkdownQuery),
-    responses((status = 200, content_type = "text/markdown"), (status = 400, body = Problem),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "The block for a pull request.",
+            content_type = "text/markdown"),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+    ))]
 pub async fn md(
     State(app): State<Arc<App>>,
     Query(query): Query<MarkdownQuery>,
@@ -119,7 +126,7 @@ pub async fn md(
             markdown::comparison(&comparison, Some(&links.unwrap_or_else(here)))
         }
         _ => {
-            // A view may tell what was searched for, and that is a name.
+            // A view may give away what was searched for, and that is a name.
             let here = || Links {
                 page: format!("{origin}{}", routes::compare_page(&view.runs)),
                 image: None,
@@ -133,8 +140,10 @@ pub async fn md(
 /// The card of a comparison as SVG.
 #[utoipa::path(get, path = "/api/compare/card.svg", tag = "compare",
     params(RunsQuery, CardQuery),
-    responses((status = 200, content_type = "image/svg+xml"), (status = 400, body = Problem),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The card as SVG.", content_type = "image/svg+xml"),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+    ))]
 pub async fn svg(
     State(app): State<Arc<App>>,
     Query(query): Query<RunsQuery>,
@@ -148,8 +157,10 @@ pub async fn svg(
 /// The card of a comparison as PNG.
 #[utoipa::path(get, path = "/api/compare/card.png", tag = "compare",
     params(RunsQuery, CardQuery),
-    responses((status = 200, content_type = "image/png"), (status = 400, body = Problem),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The card as PNG.", content_type = "image/png"),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+    ))]
 pub async fn png(
     State(app): State<Arc<App>>,
     Query(query): Query<RunsQuery>,
@@ -162,8 +173,12 @@ pub async fn png(
 
 /// Curves of the runs of a comparison over one axis.
 #[utoipa::path(get, path = "/api/compare/curves", tag = "compare", params(CurvesQuery),
-    responses((status = 200, body = Curves), (status = 400, body = Problem),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "The series of each run on one axis of steps.",
+            body = Curves),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+    ))]
 pub async fn curves(
     State(app): State<Arc<App>>,
     Query(query): Query<CurvesQuery>,

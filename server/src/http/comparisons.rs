@@ -1,4 +1,4 @@
-//! Comparisons that somebody recorded: list, record, look, forget.
+//! Recorded comparisons: list, record, look, forget.
 
 use super::App;
 use super::compare::rows;
@@ -30,9 +30,13 @@ pub struct ListQuery {
 }
 
 /// Recorded comparisons, newest first.
-#[utoipa::path(get, path = "/api/comparisons", tag = "compare",
+#[utoipa::path(get, path = "/api/comparisons", tag = "compare", 
     params(ListQuery, PageQuery),
-    responses((status = 200, body = Vec<RecordedComparison>)))]
+    responses(
+        (status = 200,
+            description = "Recorded comparisons, newest first.",
+            body = Vec<RecordedComparison>),
+    ))]
 pub async fn list(
     State(app): State<Arc<App>>,
     Query(query): Query<ListQuery>,
@@ -49,8 +53,10 @@ pub async fn list(
 /// but its name.
 #[utoipa::path(post, path = "/api/comparisons", tag = "compare",
     request_body = RecordComparison,
-    responses((status = 200, body = RecordedComparison), (status = 400, body = Problem),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The comparison was recorded.", body = RecordedComparison),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+    ))]
 pub async fn record(
     State(app): State<Arc<App>>,
     Json(request): Json<RecordComparison>,
@@ -80,7 +86,10 @@ pub async fn record(
 /// One recorded comparison.
 #[utoipa::path(get, path = "/api/comparisons/{comparison}", tag = "compare",
     params(("comparison" = String, Path)),
-    responses((status = 200, body = RecordedComparison), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The recorded comparison.", body = RecordedComparison),
+        (status = 404, body = Problem),
+    ))]
 pub async fn get(
     State(app): State<Arc<App>>,
     Path(comparison): Path<String>,
@@ -94,7 +103,12 @@ pub async fn get(
 /// Forgets a recorded comparison; its runs stay.
 #[utoipa::path(delete, path = "/api/comparisons/{comparison}", tag = "compare",
     params(("comparison" = String, Path)),
-    responses((status = 200, body = RecordedComparison), (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "The comparison that is forgotten now.",
+            body = RecordedComparison),
+        (status = 404, body = Problem),
+    ))]
 pub async fn forget(
     State(app): State<Arc<App>>,
     Path(comparison): Path<String>,

@@ -29,8 +29,12 @@ pub enum Listen {
 /// Whatever changes on the server, so that open pages refresh: first how unfinished uploads stand,
 /// then each change.
 #[utoipa::path(get, path = "/api/events", tag = "server",
-    responses((status = 200, body = ServerEvent, content_type = "text/event-stream"),
-              (status = 429, body = Problem), (status = 503, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "A stream of events that does not end.",
+            body = ServerEvent, content_type = "text/event-stream"),
+        (status = 429, body = Problem), (status = 503, body = Problem),
+    ))]
 pub async fn all(
     State(app): State<Arc<App>>,
     client: Client,
@@ -98,7 +102,7 @@ async fn next_state(watching: Watching) -> Option<(UploadProgress, Watching)> {
     if !matches!(state, UploadProgress::Running { .. }) {
         return Some((state, None));
     }
-    // The sender goes away only with the last word spoken, which is then still to be read.
+    // The sender goes away only after the last message, which is then still to be read.
     let _ = watching.changed().await;
     Some((state, Some(watching)))
 }

@@ -37,9 +37,13 @@ pub struct ExportQuery {
 /// The run as a file: its snapshot, a table of its allocations, or a trace for Perfetto.
 #[utoipa::path(get, path = "/api/runs/{run}/export", tag = "runs",
     params(("run" = String, Path), ExportQuery),
-    responses((status = 200, content_type = "application/octet-stream"),
-              (status = 400, body = Problem), (status = 404, body = Problem),
-              (status = 429, body = Problem), (status = 503, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "The run as a file.",
+            content_type = "application/octet-stream"),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
+    ))]
 pub async fn export(
     State(app): State<Arc<App>>,
     client: Client,
@@ -129,7 +133,7 @@ type Out = BufWriter<Pieces>;
 type Sender = mpsc::Sender<io::Result<Bytes>>;
 
 /// Writes an export into the response. A failure in the middle breaks the connection off, so that
-/// nobody takes half a file for a whole one.
+/// half a file cannot be taken for a whole one.
 fn run_to_end(
     sender: Sender,
     _place: Slot,
@@ -139,7 +143,7 @@ fn run_to_end(
     let written = work(&mut out).and_then(|()| Ok(out.flush()?));
     if let Err(error) = written {
         tracing::info!(%error, "an export ended early");
-        // The reader has gone, or hears of it.
+        // The reader has gone, or gets the error.
         let _ = sender.blocking_send(Err(io::Error::other(error)));
     }
 }

@@ -74,7 +74,7 @@ impl FromRequestParts<Arc<App>> for Origin {
 pub struct Client {
     /// Who.
     pub address: ClientAddress,
-    /// Over what, as far as a trusted proxy or the server's public address tell.
+    /// Over what, as far as a trusted proxy or the server's public address show.
     pub scheme: Scheme,
     /// The address of this server that was connected to.
     pub local: Option<IpAddr>,

@@ -17,7 +17,7 @@ use axum::response::Response;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Nothing from elsewhere; no inline code; nobody may frame the page.
+/// Nothing from elsewhere; no inline code; no other page may frame this one.
 const CSP: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; \
                    img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; \
                    form-action 'self'; frame-ancestors 'none'";
@@ -49,7 +49,7 @@ pub async fn harden(request: Request, next: Next) -> Response {
     response
 }
 
-/// Finds out who asks: the other end of the connection, or whoever a trusted proxy says.
+/// Finds out who asks: the other end of the connection, or the client that a trusted proxy names.
 pub async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
     let client = client_of(&app.config, peer, request.headers());
@@ -112,7 +112,7 @@ pub async fn check_host(
 }
 
 /// The public address and loopback; with a token also what this machine is called by itself and
-/// by whoever connected to it.
+/// by the client that connected to it.
 fn is_known(app: &App, client: Client, host: &Authority) -> bool {
     let public = app.config.public_url.as_ref();
     if host.is_loopback() || public.is_some_and(|url| host.is_host_of(&url.authority)) {

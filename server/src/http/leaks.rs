@@ -30,7 +30,10 @@ pub struct GrowthQuery {
 /// The verdict about a device, and what accumulates.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/leaks", tag = "leaks",
     params(("run" = String, Path), ("device" = u32, Path), Version, StepsQuery),
-    responses((status = 200, body = Leaks), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The verdict, with its groups.", body = Leaks),
+        (status = 404, body = Problem),
+    ))]
 pub async fn leaks(question: Question, Query(version): Query<Version>) -> Result<Response, Error> {
     if question.steps.is_some() {
         let ask = |decoded: &Decoded, device: &DeviceTrace| Ok(reported(decoded, device));
@@ -57,8 +60,12 @@ pub async fn leaks(question: Question, Query(version): Query<Version>) -> Result
 /// What is alive at the end of each step, by group.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/growth", tag = "leaks",
     params(("run" = String, Path), ("device" = u32, Path), GrowthQuery, StepsQuery),
-    responses((status = 200, body = Growth), (status = 400, body = Problem),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "How much each group holds at the end of each step.",
+            body = Growth),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+    ))]
 pub async fn growth(
     question: Question,
     Query(query): Query<GrowthQuery>,

@@ -9,6 +9,7 @@ mod cards;
 mod compare;
 mod comparisons;
 mod connections;
+mod document;
 mod events;
 mod export;
 mod extract;
@@ -128,7 +129,8 @@ fn api() -> OpenApiRouter<Arc<App>> {
 
 /// The whole server, as a service.
 pub fn router(app: Arc<App>) -> Router {
-    let (routes, document) = api().split_for_parts();
+    let (routes, mut document) = api().split_for_parts();
+    document::finish(&mut document);
     let document = bounds::stated(&document);
     let openapi = move |headers: HeaderMap| async move { packed::json(&headers, &document) };
     // Outermost first.
@@ -158,8 +160,8 @@ async fn wrong_method(request: Request) -> Response {
     Error::Method(request.method().to_string()).into_response()
 }
 
-/// What the log may tell of a path. Outside of the API and the front end's files it may hold a
-/// link's secret, so only its kind is told.
+/// What the log may show of a path. Outside of the API and the front end's files it may hold a
+/// link's secret, so only its kind is shown.
 fn told(path: &str) -> &str {
     match path.split('/').nth(1) {
         Some("api" | "assets" | "runs") => path,

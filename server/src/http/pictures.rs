@@ -42,8 +42,12 @@ impl Version {
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/series/{level}/{index}",
     tag = "timeline", params(("run" = String, Path), ("device" = u32, Path),
         ("level" = u8, Path), ("index" = u32, Path), Version),
-    responses((status = 200, content_type = "application/vnd.tidemark.tile"),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "The tile. It never changes.",
+            content_type = "application/vnd.tidemark.tile"),
+        (status = 404, body = Problem),
+    ))]
 pub async fn series(
     State(app): State<Arc<App>>,
     Path((run, device, level, index)): Path<(String, u32, u8, u32)>,
@@ -66,8 +70,12 @@ pub async fn series(
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/mountain/{group}/{level}/{index}",
     tag = "timeline", params(("run" = String, Path), ("device" = u32, Path),
         ("group" = String, Path), ("level" = u8, Path), ("index" = u32, Path), Version),
-    responses((status = 200, content_type = "application/vnd.tidemark.tile"),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "The tile. It never changes.",
+            content_type = "application/vnd.tidemark.tile"),
+        (status = 404, body = Problem),
+    ))]
 pub async fn mountain(
     State(app): State<Arc<App>>,
     Path((run, device, group, level, index)): Path<(String, u32, String, u8, u32)>,
@@ -89,10 +97,13 @@ pub async fn mountain(
 /// Steps, scopes and failed allocations of a device.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/marks", tag = "timeline",
     params(("run" = String, Path), ("device" = u32, Path), Version, StepsQuery),
-    responses((status = 200, body = Marks), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "Steps, scopes and failed allocations.", body = Marks),
+        (status = 404, body = Problem),
+    ))]
 pub async fn marks(question: Question, Query(version): Query<Version>) -> Result<Response, Error> {
     if question.steps.is_some() {
-        // Drawn for whoever asks: only what is found without asking is kept.
+        // Not kept: only pictures with the steps that are found are.
         let ask = |decoded: &Decoded, device: &DeviceTrace| {
             Ok(pictures::marks(device, &decoded.trace.stacks))
         };
@@ -105,7 +116,12 @@ pub async fn marks(question: Question, Query(version): Query<Version>) -> Result
 /// consists of.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/contents", tag = "timeline",
     params(("run" = String, Path), ("device" = u32, Path), Version),
-    responses((status = 200, body = Contents), (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "What the recording holds, and what its peak consists of.",
+            body = Contents),
+        (status = 404, body = Problem),
+    ))]
 pub async fn contents(
     question: Question,
     Query(version): Query<Version>,
@@ -131,7 +147,10 @@ async fn one_of_a_device(
 /// Everything about one block.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/blocks/{block}", tag = "timeline",
     params(("run" = String, Path), ("device" = u32, Path), ("block" = u32, Path), StepsQuery),
-    responses((status = 200, body = BlockDetail), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The allocation, with its stack.", body = BlockDetail),
+        (status = 404, body = Problem),
+    ))]
 pub async fn block(
     State(app): State<Arc<App>>,
     Path((run, device, block)): Path<(String, u32, u32)>,
@@ -155,7 +174,10 @@ pub async fn block(
 /// One event and the levels after it.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/events/{event}", tag = "timeline",
     params(("run" = String, Path), ("device" = u32, Path), ("event" = u32, Path), StepsQuery),
-    responses((status = 200, body = Moment), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The series at one event.", body = Moment),
+        (status = 404, body = Problem),
+    ))]
 pub async fn moment(
     State(app): State<Arc<App>>,
     Path((run, device, event)): Path<(String, u32, u32)>,

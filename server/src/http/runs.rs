@@ -38,7 +38,7 @@ pub struct ListQuery {
 
 /// Runs, newest first.
 #[utoipa::path(get, path = "/api/runs", tag = "runs", params(ListQuery, PageQuery),
-    responses((status = 200, body = Vec<RunSummary>)))]
+    responses((status = 200, description = "Runs, newest first.", body = Vec<RunSummary>)))]
 pub async fn list(
     State(app): State<Arc<App>>,
     Query(query): Query<ListQuery>,
@@ -59,7 +59,10 @@ pub async fn list(
 
 /// One run.
 #[utoipa::path(get, path = "/api/runs/{run}", tag = "runs", params(("run" = String, Path)),
-    responses((status = 200, body = RunDetail), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The run.", body = RunDetail),
+        (status = 404, body = Problem),
+    ))]
 pub async fn get(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
@@ -88,7 +91,10 @@ pub async fn get(
 /// Renames a run.
 #[utoipa::path(patch, path = "/api/runs/{run}", tag = "runs", params(("run" = String, Path)),
     request_body = RenameRun,
-    responses((status = 200, body = RunSummary), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The run under its new name.", body = RunSummary),
+        (status = 404, body = Problem),
+    ))]
 pub async fn rename(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
@@ -104,7 +110,12 @@ pub async fn rename(
 
 /// Deletes a run; for ten minutes that can be undone.
 #[utoipa::path(delete, path = "/api/runs/{run}", tag = "runs", params(("run" = String, Path)),
-    responses((status = 200, body = RunSummary), (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "The run that is deleted now. It can be restored for a while.",
+            body = RunSummary),
+        (status = 404, body = Problem),
+    ))]
 pub async fn delete(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
@@ -120,7 +131,10 @@ pub async fn delete(
 /// Undoes a deletion.
 #[utoipa::path(post, path = "/api/runs/{run}/restore", tag = "runs",
     params(("run" = String, Path)),
-    responses((status = 200, body = RunSummary), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The run that is restored.", body = RunSummary),
+        (status = 404, body = Problem),
+    ))]
 pub async fn restore(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
@@ -153,7 +167,7 @@ pub fn run_name(text: &str) -> Result<String, Error> {
 }
 
 fn changed(app: &App, row: RunRow) -> Result<axum::Json<RunSummary>, Error> {
-    // Nobody may be listening.
+    // An error only means that no page listens.
     let _ = app.events.send(api::progress::ServerEvent::RunsChanged);
     Ok(axum::Json(summary(row)))
 }
@@ -179,7 +193,7 @@ fn leave_out_names(run: &mut RunDetail, key: Key) {
     let summary = &mut run.summary;
     summary.name = nameless(&summary.id);
     summary.quality = run.quality_notes.iter().map(|n| n.code.clone()).collect();
-    // Whoever guesses the file could make sure; and when it came says when someone worked.
+    // Hash and size would confirm a guess of the file; the time says when someone worked.
     summary.content_hash.clear();
     summary.created_ms = 0;
     if let Some(leaks) = &mut summary.leaks {

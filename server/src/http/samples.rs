@@ -7,17 +7,14 @@ use crate::ingest::Sender;
 use crate::problems::Error;
 use crate::samples;
 use api::problem::Problem;
-use api::runs::{FinishedUpload, RunSource, Sample};
+use api::runs::{FinishedUpload, Sample};
 use axum::extract::State;
 use axum::response::Response;
-use bytes::Bytes;
-use futures_util::stream;
-use std::convert::Infallible;
 use std::sync::Arc;
 
 /// The bundled samples.
 #[utoipa::path(get, path = "/api/samples", tag = "samples",
-    responses((status = 200, body = Vec<Sample>)))]
+    responses((status = 200, description = "The bundled samples.", body = Vec<Sample>)))]
 pub async fn list() -> axum::Json<Vec<Sample>> {
     axum::Json(
         samples::ALL
@@ -30,8 +27,11 @@ pub async fn list() -> axum::Json<Vec<Sample>> {
 /// Makes a run of a sample, or finds the one that it is already.
 #[utoipa::path(post, path = "/api/samples/{name}", tag = "samples",
     params(("name" = String, Path)),
-    responses((status = 201, body = FinishedUpload), (status = 200, body = FinishedUpload),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 201, description = "The sample was stored as a run.", body = FinishedUpload),
+        (status = 200, description = "The sample was already a run.", body = FinishedUpload),
+        (status = 404, body = Problem),
+    ))]
 pub async fn open(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
@@ -40,10 +40,7 @@ pub async fn open(
 ) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("sample {name}"));
     let sample = samples::find(&name).ok_or_else(missing)?;
-    let (size, title) = (sample.file.len() as u64, sample.title.to_owned());
-    let job = app.uploads.expect(title, Some(size), RunSource::Sample)?;
     let sender = Sender::Client(client.address);
-    let body = stream::iter([Ok::<_, Infallible>(Bytes::from_static(sample.file))]);
-    let arrived = app.uploads.take(job, sender, body).await?;
+    let arrived = sample.open(&app.uploads, sender).await?;
     finished(&app, arrived, &origin).await
 }

@@ -67,7 +67,7 @@ pub async fn serve(listening: Listening, app: Arc<App>) {
                 continue;
             }
         };
-        // A proxy speaks for many, and sees to their connections itself.
+        // Behind a proxy are many clients; it limits their connections itself.
         let who = match app.config.proxies.has(remote.ip()) {
             true => ClientAddress::HERE,
             false => remote.ip().into(),

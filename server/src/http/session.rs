@@ -20,7 +20,12 @@ use std::sync::Arc;
 
 /// Version, limits, and whether a token is needed.
 #[utoipa::path(get, path = "/api/server", tag = "server",
-    responses((status = 200, body = ServerInfo), (status = 429, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "What the server is and may do for this client.",
+            body = ServerInfo),
+        (status = 429, body = Problem),
+    ))]
 pub async fn server(
     State(app): State<Arc<App>>,
     client: Client,
@@ -33,9 +38,12 @@ pub async fn server(
     }))
 }
 
-/// Opens a session for whoever knows the token; a cookie holds its secret.
+/// Opens a session for a client that knows the token; a cookie holds its secret.
 #[utoipa::path(post, path = "/api/session", tag = "server", request_body = OpenSession,
-    responses((status = 204), (status = 401, body = Problem), (status = 429, body = Problem)))]
+    responses(
+        (status = 204, description = "The session is open; the cookie is set."),
+        (status = 401, body = Problem), (status = 429, body = Problem),
+    ))]
 pub async fn open(
     State(app): State<Arc<App>>,
     client: Client,
@@ -59,14 +67,17 @@ pub async fn open(
         agent: plain(agent),
     };
     let opened = app.gate.open_session(visitor, now_ms()).await?;
-    // Whoever signs in anew is done with the session before.
+    // Signing in again ends the session before.
     end_shown(&app, &headers).await?;
     let secret = opened.unwrap_or_default();
     Ok(with_cookie(&secret, LIFE_S, client.scheme))
 }
 
 /// Ends the session that asks.
-#[utoipa::path(delete, path = "/api/session", tag = "server", responses((status = 204)))]
+#[utoipa::path(delete, path = "/api/session", tag = "server",
+    responses(
+        (status = 204, description = "The session is closed; the cookie is cleared."),
+    ))]
 pub async fn close(
     State(app): State<Arc<App>>,
     client: Client,
@@ -78,7 +89,7 @@ pub async fn close(
 
 /// The sessions that have not ended, and how many wrong tokens there were.
 #[utoipa::path(get, path = "/api/sessions", tag = "server",
-    responses((status = 200, body = Sessions)))]
+    responses((status = 200, description = "Who is signed in.", body = Sessions)))]
 pub async fn list(
     State(app): State<Arc<App>>,
     Extension(entry): Extension<Entry>,
@@ -92,7 +103,10 @@ pub async fn list(
 }
 
 /// Ends all sessions but the one that asks.
-#[utoipa::path(delete, path = "/api/sessions", tag = "server", responses((status = 204)))]
+#[utoipa::path(delete, path = "/api/sessions", tag = "server",
+    responses(
+        (status = 204, description = "All other sessions are closed."),
+    ))]
 pub async fn revoke_others(
     State(app): State<Arc<App>>,
     Extension(entry): Extension<Entry>,
@@ -101,10 +115,13 @@ pub async fn revoke_others(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Ends a session: whoever has its cookie must type the token again.
+/// Ends a session: its browser must type the token again.
 #[utoipa::path(delete, path = "/api/sessions/{session}", tag = "server",
     params(("session" = String, Path)),
-    responses((status = 204), (status = 404, body = Problem)))]
+    responses(
+        (status = 204, description = "The session is closed."),
+        (status = 404, body = Problem),
+    ))]
 pub async fn revoke(
     State(app): State<Arc<App>>,
     Path(session): Path<String>,

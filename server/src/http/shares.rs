@@ -43,7 +43,7 @@ pub struct ListQuery {
 
 /// Links, newest first, those that have ended too.
 #[utoipa::path(get, path = "/api/shares", tag = "shares", params(ListQuery, PageQuery),
-    responses((status = 200, body = Vec<Share>)))]
+    responses((status = 200, description = "The links, newest first.", body = Vec<Share>)))]
 pub async fn list(
     State(app): State<Arc<App>>,
     Query(query): Query<ListQuery>,
@@ -58,10 +58,14 @@ pub async fn list(
     Ok(packed::json(&headers, &read.await?))
 }
 
-/// Makes a link. The answer is the only one that tells its address.
+/// Makes a link. Only this answer holds its address.
 #[utoipa::path(post, path = "/api/shares", tag = "shares", request_body = NewShare,
-    responses((status = 201, body = CreatedShare), (status = 400, body = Problem),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 201,
+            description = "The link, with its secret. The secret is told only here.",
+            body = CreatedShare),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+    ))]
 pub async fn create(
     State(app): State<Arc<App>>,
     origin: Origin,
@@ -86,7 +90,7 @@ fn checked(new: NewShare, created_ms: i64) -> Result<(ShareRow, Option<String>),
     let bad = |why: &str| Err(Error::BadRequest(why.to_owned()));
     let (note, created_by) = (line(&new.note)?, line(&new.created_by)?);
     if new.query.len() > NewShare::MAX_QUERY || new.query.chars().any(char::is_control) {
-        return bad("the view is no query, or too long a one");
+        return bad("the view is not a query, or too long a one");
     }
     if new.kind == ShareKind::Team && new.redaction == Redaction::Redacted {
         return bad("a team link shows everything; only a link without login can be redacted");
@@ -128,7 +132,7 @@ fn checked(new: NewShare, created_ms: i64) -> Result<(ShareRow, Option<String>),
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct RevokeQuery {
-    /// The name that whoever opens the link is told.
+    /// The name that the link shows.
     #[serde(default)]
     by: String,
 }
@@ -136,7 +140,10 @@ pub struct RevokeQuery {
 /// Revokes a link: at once, for everybody. Its row stays, to say so.
 #[utoipa::path(delete, path = "/api/shares/{share}", tag = "shares",
     params(("share" = String, Path), RevokeQuery),
-    responses((status = 200, body = Share), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "The link, which does not open any more.", body = Share),
+        (status = 404, body = Problem),
+    ))]
 pub async fn revoke(
     State(app): State<Arc<App>>,
     Path(share): Path<String>,
@@ -154,8 +161,11 @@ pub async fn revoke(
 
 /// Exchanges the last part of a link's address for a session that opens what the link opens.
 #[utoipa::path(post, path = "/api/shares/open", tag = "shares", request_body = OpenShare,
-    responses((status = 200, body = Share), (status = 401, body = Problem),
-              (status = 404, body = Problem), (status = 410, body = Problem)))]
+    responses(
+        (status = 200, description = "What the link opens; the cookie is set.", body = Share),
+        (status = 401, body = Problem), (status = 404, body = Problem),
+        (status = 410, body = Problem),
+    ))]
 pub async fn open(
     State(app): State<Arc<App>>,
     client: Client,
@@ -184,7 +194,7 @@ pub async fn open(
     let (id, now) = (share.id.clone(), app.store.latest_ms());
     let note = app.store.write(move |writer| writer.opened_share(&id, now));
     match note.await {
-        // A full disk keeps nobody from reading.
+        // A full disk must not keep anyone from reading.
         Err(error) if error.refuses_writes() => {
             tracing::debug!(%error, "cannot note that a link was opened");
         }
@@ -208,7 +218,12 @@ pub async fn open(
 /// What redaction would change in a run, with examples.
 #[utoipa::path(get, path = "/api/runs/{run}/redaction", tag = "shares",
     params(("run" = String, Path)),
-    responses((status = 200, body = RedactionPreview), (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "Which names a redacted link would show, and which it would replace.",
+            body = RedactionPreview),
+        (status = 404, body = Problem),
+    ))]
 pub async fn preview(
     State(app): State<Arc<App>>,
     Path(run): Path<String>,
@@ -264,7 +279,7 @@ fn what_name(what: What) -> &'static str {
     }
 }
 
-/// The link, when whoever has its address may know what it opens. A team link says nothing to
+/// The link, when the holder of its address may know what it opens. A team link says nothing to
 /// those who do not have the server's token.
 ///
 /// # Errors
@@ -276,8 +291,8 @@ pub async fn readable_by_anyone(app: &App, client: Client, token: &str) -> Resul
     readable.ok_or_else(|| Error::NotFound("such link".to_owned()))
 }
 
-/// A link as whoever opens it is told of it. What was searched for in a redacted one is a name, and
-/// what was selected may be a hash of one; links from before keep both.
+/// A link as it is described to those who open it. What was searched for in a redacted one is a
+/// name, and what was selected may be a hash of one; links from before keep both.
 pub fn for_its_reader(mut share: Share) -> Share {
     if share.redaction == Redaction::Redacted {
         share.query = nameless_view(&share.target, &share.query);
@@ -362,7 +377,7 @@ async fn run_name(app: &App, share: &Share) -> Option<String> {
     }
 }
 
-/// [`find`], for somebody who may be guessing.
+/// [`find`], for a client that may be guessing.
 async fn find_for(app: &App, client: Client, slug: &str) -> Result<Option<ShareRow>, Error> {
     app.gate.may_guess(client.address)?;
     let found = find(app, slug).await?;
@@ -384,7 +399,7 @@ async fn find(app: &App, slug: &str) -> Result<Option<ShareRow>, Error> {
         return Ok(None);
     };
     match app.store.read(move |reader| reader.share(&id, now)).await {
-        // The short id of a capability link is no secret: it opens nothing.
+        // The short id of a capability link is not a secret: it opens nothing.
         Ok(row) => Ok((row.share.kind == ShareKind::Team).then_some(row)),
         Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error.into()),
@@ -395,7 +410,7 @@ fn slug_of(id: &ShareId) -> &str {
     id.as_str().trim_start_matches(ShareId::PREFIX)
 }
 
-/// How a secret is kept. It has 128 random bits: nobody can guess what has this hash.
+/// How a secret is kept. It has 128 random bits: what has this hash cannot be guessed.
 fn hash_of(token: &str) -> String {
     blake3::hash(token.as_bytes()).to_hex().to_string()
 }

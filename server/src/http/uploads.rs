@@ -24,9 +24,13 @@ const NAME_CHARS: usize = 200;
 
 /// Announces an upload: the limit and the disk are checked before a byte is sent.
 #[utoipa::path(post, path = "/api/uploads", tag = "uploads", request_body = AnnounceUpload,
-    responses((status = 201, body = AnnouncedUpload), (status = 413, body = Problem),
-              (status = 429, body = Problem), (status = 503, body = Problem),
-              (status = 507, body = Problem)))]
+    responses(
+        (status = 201,
+            description = "The upload is announced; send its bytes to the address given.",
+            body = AnnouncedUpload),
+        (status = 413, body = Problem), (status = 429, body = Problem),
+        (status = 503, body = Problem), (status = 507, body = Problem),
+    ))]
 pub async fn announce(
     State(app): State<Arc<App>>,
     client: Client,
@@ -42,9 +46,12 @@ pub async fn announce(
 #[utoipa::path(put, path = "/api/uploads/{upload}", tag = "uploads",
     params(("upload" = String, Path)),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
-    responses((status = 201, body = FinishedUpload), (status = 200, body = FinishedUpload),
-              (status = 408, body = Problem), (status = 422, body = Problem),
-              (status = 429, body = Problem), (status = 503, body = Problem)))]
+    responses(
+        (status = 201, description = "The file was stored as a run.", body = FinishedUpload),
+        (status = 200, description = "The file was already a run.", body = FinishedUpload),
+        (status = 408, body = Problem), (status = 422, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
+    ))]
 pub async fn send(
     State(app): State<Arc<App>>,
     Path(upload): Path<String>,
@@ -65,10 +72,13 @@ pub async fn send(
 /// Announces and sends in one: `curl -T FILE http://HOST/api/upload/`.
 #[utoipa::path(put, path = "/api/upload/{name}", tag = "uploads", params(("name" = String, Path)),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
-    responses((status = 201, body = FinishedUpload), (status = 200, body = FinishedUpload),
-              (status = 408, body = Problem), (status = 413, body = Problem),
-              (status = 422, body = Problem), (status = 429, body = Problem),
-              (status = 503, body = Problem)))]
+    responses(
+        (status = 201, description = "The file was stored as a run.", body = FinishedUpload),
+        (status = 200, description = "The file was already a run.", body = FinishedUpload),
+        (status = 408, body = Problem), (status = 413, body = Problem),
+        (status = 422, body = Problem), (status = 429, body = Problem),
+        (status = 503, body = Problem),
+    ))]
 pub async fn send_named(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
@@ -90,7 +100,10 @@ pub async fn send_named(
 /// How an upload stands.
 #[utoipa::path(get, path = "/api/uploads/{upload}", tag = "uploads",
     params(("upload" = String, Path)),
-    responses((status = 200, body = UploadProgress), (status = 404, body = Problem)))]
+    responses(
+        (status = 200, description = "How far the upload is.", body = UploadProgress),
+        (status = 404, body = Problem),
+    ))]
 pub async fn get(
     State(app): State<Arc<App>>,
     Path(upload): Path<String>,
@@ -107,8 +120,12 @@ pub async fn get(
 /// is done, failed or cancelled.
 #[utoipa::path(get, path = "/api/uploads/{upload}/events", tag = "uploads",
     params(("upload" = String, Path)),
-    responses((status = 200, body = UploadProgress, content_type = "text/event-stream"),
-              (status = 404, body = Problem)))]
+    responses(
+        (status = 200,
+            description = "A stream of progress that ends with the upload.",
+            body = UploadProgress, content_type = "text/event-stream"),
+        (status = 404, body = Problem),
+    ))]
 pub async fn watch(
     State(app): State<Arc<App>>,
     client: Client,
@@ -125,7 +142,10 @@ pub async fn watch(
 /// Cancels an upload.
 #[utoipa::path(delete, path = "/api/uploads/{upload}", tag = "uploads",
     params(("upload" = String, Path)),
-    responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem)))]
+    responses(
+        (status = 204, description = "The upload is cancelled."),
+        (status = 404, body = Problem), (status = 409, body = Problem),
+    ))]
 pub async fn cancel(
     State(app): State<Arc<App>>,
     Path(upload): Path<String>,

@@ -145,7 +145,7 @@ pub struct Pictures {
 }
 
 impl Pictures {
-    /// Pictures of the runs in `store`; decoded traces that nobody uses may take `cache` of the
+    /// Pictures of the runs in `store`; unused decoded traces may take `cache` of the
     /// budget, but half of it at most: uploads need the rest.
     pub fn new(store: Store, budget: &Budget, cache: Bytes) -> Pictures {
         let cache = cache.min(Bytes(budget.total().get() / 2));
@@ -240,7 +240,7 @@ impl Pictures {
         Ok(packed)
     }
 
-    /// Keeps a picture for the next one who asks. Nobody waits for it: the database may be busy
+    /// Keeps a picture for the next request. No request waits for it: the database may be busy
     /// with an upload. When many wait to be kept, it is drawn again instead.
     fn remember(&self, key: TileKey, packed: Vec<u8>) {
         let Ok(place) = Arc::clone(&self.keeping).try_acquire_owned() else {

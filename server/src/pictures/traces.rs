@@ -173,7 +173,7 @@ pub struct Traces {
     /// Least recently used first.
     kept: Mutex<Vec<Kept>>,
     loading: Mutex<HashMap<Key, Arc<OnceCell<Arc<Decoded>>>>>,
-    /// Traces that are damaged, for whoever derives them again.
+    /// Traces that are damaged, to be derived again.
     damaged: UnboundedSender<i64>,
     told: Mutex<Option<UnboundedReceiver<i64>>>,
 }
@@ -194,7 +194,7 @@ impl Traces {
         }
     }
 
-    /// Where damaged traces are told; for the first who asks.
+    /// Where damaged traces are reported; taken by the first caller.
     pub fn damaged(&self) -> Option<UnboundedReceiver<i64>> {
         lock(&self.told).take()
     }
@@ -216,7 +216,7 @@ impl Traces {
         if let Some(decoded) = self.cached(&key) {
             return Ok(decoded);
         }
-        // Whoever comes first decodes; the others wait for the same cell.
+        // The first request decodes; the others wait for the same cell.
         let cell = Arc::clone(lock(&self.loading).entry(key.clone()).or_default());
         let decoded = cell
             .get_or_try_init(|| self.load(trace, texts))
@@ -245,7 +245,7 @@ impl Traces {
         }
         let whole = self.get_for(trace, texts).await?;
         let level = level.to_owned();
-        // What is no loop costs no copy.
+        // What is not a loop costs no copy.
         let (checked, named) = (Arc::clone(&whole), level.clone());
         let memory = self.memory_to_ask(&whole, Ask::Stacks).await?;
         let checking = work::answer(move || check_level(&checked.trace, &named));
@@ -289,7 +289,7 @@ impl Traces {
         }
     }
 
-    /// Lets go of everything, so that it is decoded again.
+    /// Drops everything, so that it is decoded again.
     #[cfg(test)]
     pub fn forget_all(&self) {
         lock(&self.kept).clear();
@@ -307,7 +307,7 @@ impl Traces {
     async fn load(&self, trace: i64, texts: Texts) -> StoreResult<Arc<Decoded>> {
         let loaded = self.decode(trace, texts).await;
         if loaded.as_ref().is_err_and(StoreError::is_of_derived) {
-            // Nobody may be listening, where nothing can be written.
+            // An error only means that nothing listens, as where the store is read-only.
             let _ = self.damaged.send(trace);
         }
         loaded

@@ -1,4 +1,4 @@
-//! Judging runs: once each, when they arrive, when somebody asks, or when the server starts.
+//! Judging runs: once each, when they arrive, when a page asks, or when the server starts.
 //!
 //! A small trace is judged while it is stored. A large one would keep its sender waiting, and runs
 //! that another version judged are judged again: both happen in the background, one at a time.
@@ -20,7 +20,7 @@ pub struct Judge {
     store: Store,
     pictures: Pictures,
     events: broadcast::Sender<ServerEvent>,
-    /// Whoever judges holds it: a large trace should not be judged twice.
+    /// Held while judging: a large trace should not be judged twice.
     one_at_a_time: Arc<Mutex<()>>,
 }
 
@@ -52,7 +52,7 @@ impl Judge {
         }
     }
 
-    /// What was found about a device of a run, looked for now if nobody has.
+    /// What was found about a device of a run, looked for now if that was not done.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] when there is no such run or device; the database's.
@@ -72,7 +72,7 @@ impl Judge {
         })
     }
 
-    /// Judges the runs that nobody has, one after the other, in the background.
+    /// Judges the runs that are not judged yet, one after the other, in the background.
     pub async fn judge_all(self) {
         let unjudged = self.store.read(|reader| reader.unjudged_runs()).await;
         for run in unjudged.unwrap_or_else(|error| {
@@ -118,7 +118,7 @@ impl Judge {
             Ok(())
         });
         match write.await {
-            // Nobody may be listening.
+            // An error only means that no page listens.
             Ok(()) => drop(self.events.send(ServerEvent::RunsChanged)),
             // It is known: on a full disk it is found out each time.
             Err(error) if error.refuses_writes() => {

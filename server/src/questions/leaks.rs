@@ -14,7 +14,7 @@ use trace::watch::{Stopped, Watch};
 /// Blocks of a group whose forward operation is inferred: the most frequent one stands for all.
 const FORWARD_OF: usize = 32;
 
-/// Groups that are told, those that grow fastest.
+/// Groups that are listed, those that grow fastest.
 const MAX_GROUPS: usize = 1000;
 
 /// What is found about a device.

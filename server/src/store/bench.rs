@@ -85,7 +85,7 @@ pub enum BenchEnd {
         /// Why, as a sentence.
         reason: String,
     },
-    /// Somebody cancelled it.
+    /// It was cancelled.
     Cancelled,
 }
 

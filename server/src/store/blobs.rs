@@ -16,14 +16,14 @@ pub enum BlobCodec {
     Identity,
 }
 
-/// A blob that no run uses and that nobody deleted.
+/// A blob that no run uses and that was not deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantined {
     /// BLAKE3 of its bytes, hexadecimal.
     pub hash: String,
     /// Name of the upload that it came with.
     pub name: String,
-    /// Why it is no run, as a sentence.
+    /// Why it is not a run, as a sentence.
     pub why: String,
 }
 

@@ -47,7 +47,7 @@ pub enum StoreError {
     /// Nothing can be written there.
     #[error("the database can only be read: {0}")]
     ReadOnly(String),
-    /// The file is no whole database any more.
+    /// The file is not a whole database any more.
     #[error(
         "the database {} is damaged: {found}. Nothing was changed, and the uploaded files are kept \
          apart from it. Stop the server and run `tidemark doctor --rebuild --data {}`: it moves \
@@ -121,7 +121,7 @@ impl StoreError {
         matches!(self, StoreError::Packing(_) | StoreError::Undecodable(_))
     }
 
-    /// Whether the file is no whole database any more.
+    /// Whether the file is not a whole database any more.
     pub fn is_damage(&self) -> bool {
         matches!(self, StoreError::Damaged { .. })
     }

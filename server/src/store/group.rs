@@ -1,8 +1,8 @@
 //! Group commit: changes that wait for one another share a transaction, and its sync to disk.
 //!
-//! A sync takes milliseconds and the closures microseconds, so whoever is the last to wait commits
+//! A sync takes milliseconds and the closures microseconds, so the last one to wait commits
 //! for all. Everybody's closure runs on its own thread inside a savepoint of its own, so one that
-//! fails leaves the others alone. Nobody hears of success before the disk has it.
+//! fails leaves the others alone. Success is reported only after the disk has it.
 
 use super::{StoreError, StoreResult, lock};
 use rusqlite::Connection;
@@ -42,7 +42,7 @@ struct Outcome {
     changed: Condvar,
 }
 
-/// Why a group failed: what each of its members is told.
+/// Why a group failed: the error that each of its members gets.
 type Failure = (rusqlite::ffi::Error, Option<String>);
 
 impl GroupWriter {
@@ -115,7 +115,7 @@ impl GroupWriter {
         work(&state.connection)
     }
 
-    /// Waits for the connection. Whoever has it sees that somebody waits, and leaves the commit to
+    /// Waits for the connection. Its holder sees that another waits, and leaves the commit to
     /// them.
     fn enter(&self) -> MutexGuard<'_, State> {
         self.waiting.fetch_add(1, Ordering::SeqCst);

@@ -127,7 +127,13 @@ impl Store {
         lock(&self.inner.clock).latest_ms(now_ms())
     }
 
-    /// Sees to it that a time that has passed has passed for good, should the clock go back.
+    /// Lets this much time pass, as if the wall clock had gone forward.
+    #[cfg(test)]
+    pub fn pass_ms(&self, ms: i64) {
+        lock(&self.inner.clock).latest_ms(now_ms() + ms);
+    }
+
+    /// Remembers a time that has passed, in case the clock goes back.
     ///
     /// # Errors
     /// The database's.

@@ -126,7 +126,7 @@ fn look(mut connection: Connection, path: &Path, opening: Opening) -> StoreResul
     })
 }
 
-/// Reads what every page needs: a value that nobody wrote is damage that SQLite cannot see.
+/// Reads what every page needs: a value that was never written is damage that SQLite cannot see.
 fn readable(reader: &Reader) -> StoreResult<()> {
     reader.runs(Which::Live, Slice::ALL)?;
     reader.runs(Which::Deleted, Slice::ALL)?;

@@ -1,4 +1,4 @@
-//! What can still be read of a damaged database: what nobody can derive from the blobs again.
+//! What can still be read of a damaged database: what cannot be derived from the blobs again.
 //!
 //! Names, dates and deletions of runs, and links. Whatever cannot be read is left out: a run then
 //! has the name of its blob, and a link does not open any more.

@@ -1,4 +1,4 @@
-//! Every view looks as somebody approved it: `./check pictures`; `./check pictures --approve`
+//! Every view looks as it was approved: `./check pictures`; `./check pictures --approve`
 //! takes what is seen now.
 
 use std::path::PathBuf;
@@ -82,7 +82,7 @@ fn judge(name: &str, now: &Picture) -> Option<String> {
     now.save(&actual);
     let Some(found) = found else {
         return Some(format!(
-            "{name}: nobody approved it yet; see {}",
+            "{name}: not approved yet; see {}",
             actual.display()
         ));
     };
@@ -97,7 +97,7 @@ fn judge(name: &str, now: &Picture) -> Option<String> {
     ))
 }
 
-/// Pictures of views that are gone; none are told while only some views are looked at.
+/// Pictures of views that are gone; none are reported while only some views are looked at.
 fn orphans(names: &[String]) -> Vec<PathBuf> {
     if env::var_os("VIEWS").is_some() {
         return Vec::new();

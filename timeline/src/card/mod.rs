@@ -1,5 +1,5 @@
 //! The card: one picture of 1200 × 630 pixels that stands for a run or a comparison where there
-//! is no page, as in a pull request or a chat.
+//! is not a page, as in a pull request or a chat.
 //!
 //! A scene like any other, so that the picture in it is painted by the code that paints the page.
 

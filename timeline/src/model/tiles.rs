@@ -40,7 +40,7 @@ impl Model {
         self.series.arrived(tile.id, tile, cost);
     }
 
-    /// A mountain tile has arrived; one of a grouping that nobody looks at any more is dropped.
+    /// A mountain tile has arrived; one of a grouping that is no longer shown is dropped.
     pub fn mountain_arrived(&mut self, tile: MountainTile) {
         if tile.group_by == self.group_by {
             let (id, mountain) = (tile.id, Mountain::new(tile));

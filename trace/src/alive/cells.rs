@@ -10,7 +10,7 @@ use crate::tally::Tally;
 use crate::trace::{BlockIdx, KindIdx};
 use crate::units::{Bytes, EventIdx};
 
-/// Blocks that no grouping tells apart.
+/// Blocks that no grouping distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// Their kind.

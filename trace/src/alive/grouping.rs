@@ -72,7 +72,7 @@ impl Dimension {
     }
 }
 
-/// A name that is no dimension.
+/// The name is not a dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a grouping: use site, stack, module, file, function, category, stream or pool")]
 pub struct UnknownDimension;
@@ -250,7 +250,7 @@ const LONGEST_NAME: usize = 512;
 const NO_STACK: &str = "no stack recorded";
 const UNKNOWN: &str = "file unknown";
 
-/// What to call blocks without a stack: their size tells them apart.
+/// What to call blocks without a stack: their size distinguishes them.
 pub(super) fn no_stack_of(size: Bytes) -> String {
     format!("no stack recorded, {size} each")
 }

@@ -117,7 +117,7 @@ type ForwardCounts = FxHashMap<StackIdx, u64>;
 
 /// Per group, bytes and blocks at each moment; empty for groups that are never seen. And of the
 /// sites that have no Python stack, what is inferred: a site stays one group under its own key,
-/// which is that of its leak; every other place in the code is told apart by it.
+/// which is that of its leak; every other place in the code is distinguished by it.
 fn levels(
     subject: Subject<'_>,
     grouping: &mut Grouping<'_>,

@@ -35,6 +35,6 @@ pub struct Subject<'a> {
     pub stacks: &'a Stacks,
     /// The index of its blocks.
     pub live: &'a LiveIndex,
-    /// What its blocks are for; only [`Dimension::Category`] asks, and tells them apart by it.
+    /// What its blocks are for; only [`Dimension::Category`] asks, and distinguishes them by it.
     pub categories: Option<&'a Categories>,
 }

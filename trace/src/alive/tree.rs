@@ -7,8 +7,9 @@ use super::grouping::{module_name, no_stack_of};
 use super::{Cell, Dimension, Tally};
 use crate::categories::Category;
 use crate::clip::clipped;
+use crate::fingerprint::Fingerprint;
 use crate::site;
-use crate::stacks::{FxHashMap, StackIdx, Stacks, fx_hash};
+use crate::stacks::{FxHashMap, StackIdx, Stacks};
 use crate::tiles::{FROM_BEFORE, frame_label};
 use crate::trace::{BlockKind, DeviceTrace, PoolId, PoolSize};
 use std::borrow::Cow;
@@ -146,7 +147,8 @@ impl Growth<'_> {
         }
         let at = self.nodes.len() as u32;
         let text = &*self.labels.texts[label as usize];
-        let key = fx_hash(&(self.nodes[parent as usize].key, text));
+        let above = self.nodes[parent as usize].key;
+        let key = Fingerprint::default().number(above).text(text).key();
         self.children.insert((parent, label), at);
         self.nodes.push(Growing {
             parent,

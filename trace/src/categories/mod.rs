@@ -11,7 +11,7 @@
 //! made in a forward pass and given back in its backward pass; inputs are made by the program's own
 //! code and live into a forward pass; what is gone before its phase ends is temporary.
 //!
-//! Of what was there before the recording, behaviour tells little: a gradient is cleared by
+//! Of what was there before the recording, behaviour shows little: a gradient is cleared by
 //! `zero_grad`, an activation is given back in a backward pass, and where there is exactly one
 //! lasting block for each gradient, it is the parameter.
 

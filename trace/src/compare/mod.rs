@@ -274,7 +274,7 @@ pub fn compare(base: &Profile, new: &Profile) -> Vec<Difference> {
         .collect()
 }
 
-/// The position of the difference that speaks for the runs: that with the largest change of the
+/// The position of the difference that is shown for the runs: that with the largest change of the
 /// peak of *allocated*. `None` without devices.
 pub fn foremost(differences: &[Difference]) -> Option<usize> {
     let weight = |d: &Difference| d.series(Series::Allocated).peak.unsigned_abs();
@@ -367,7 +367,7 @@ fn side(
         leaks: Leaks {
             verdict: leaks.verdict,
             reason: leaks.reason.clone(),
-            // Growth within steps has no rate from step to step: what a part adds is told.
+            // Growth within steps has no rate from step to step: what a part adds is shown.
             rate: match leaks.bytes_per_step > 0.0 {
                 true => leaks.bytes_per_step,
                 false => groups.iter().map(|group| group.bytes_per_step).sum(),

@@ -134,7 +134,7 @@ mod tests {
             "the backward phase peaks 40.0 MiB higher",
         );
         check(&more, &whole, Outcome::Pass, judged);
-        // A whole step needs more than a forward pass, which is nobody's fault.
+        // A whole step needs more than a forward pass, which is not a regression.
         let forward = pass(100, None, None);
         check(
             &forward,

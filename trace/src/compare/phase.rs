@@ -1,9 +1,9 @@
 //! Where in a step are we? Two runs' steps laid over one another by what they allocate.
 //!
 //! A patch that adds allocations to the forward pass shifts everything after it, so the fraction of
-//! a step's events is no phase. The sequence of allocation sites is: the n-th allocation of a site
-//! in one step is the n-th of it in the other. The longest common subsequence of those that both
-//! steps have in equal number gives anchors; between two anchors phases are interpolated.
+//! a step's events is not a phase. The sequence of allocation sites is: the n-th allocation of a
+//! site in one step is the n-th of it in the other. The longest common subsequence of those that
+//! both steps have in equal number gives anchors; between two anchors phases are interpolated.
 
 use crate::growth::settled;
 use crate::site::{SiteKey, Sites};

@@ -261,7 +261,7 @@ fn likeness(base: &SiteProfile, new: &SiteProfile) -> f64 {
 
 /// The rows of two runs' sites that differ, the largest difference first, and how many sites are
 /// the same. `extra_steps` is by how many steps the new run is longer: a site that grows steadily
-/// holds more after more steps, and that is no difference.
+/// holds more after more steps, which is not a difference between the programs.
 pub fn deltas(
     base: &[SiteProfile],
     new: &[SiteProfile],

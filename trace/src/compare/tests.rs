@@ -233,7 +233,7 @@ fn a_leak_that_both_have_is_warned_about_and_a_faster_one_fails() {
         ..Program::default()
     };
     let base = leaky(8 * MIB, 12);
-    // More steps hold more, which is no difference.
+    // More steps hold more, which is not a difference.
     for new in [base.clone(), leaky(8 * MIB, 20), leaky(4 * MIB, 12)] {
         let verdicts = gated(&base, &new);
         assert_eq!(verdicts.outcome, Outcome::Pass, "{}", verdicts.reason);
@@ -258,7 +258,7 @@ fn a_leak_traded_for_another_fails() {
         leak: 8 * MIB,
         ..Program::default()
     };
-    // Another size, so that it is no rename.
+    // Another size, so that it is not a rename.
     let new = Program {
         leaker: ("hoard", "other.py"),
         leak: 8 * MIB + 512,
@@ -431,7 +431,7 @@ fn no_devices_cannot_be_judged() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Whatever a trace holds, against itself it is no change, and passes.
+    /// Whatever a trace holds, against itself it is not a change, and passes.
     #[test]
     fn a_trace_against_itself_is_no_change(trace in crate::testing::arbitrary::traces(400)) {
         let profile = Profile::of(&trace);

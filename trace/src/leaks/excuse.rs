@@ -12,7 +12,7 @@ use super::{Pattern, View};
 use crate::phases::Role;
 use crate::stacks::StackIdx;
 
-/// Why growth is no leak.
+/// Why growth is not a leak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excuse {
     /// The optimizer keeps it and bounds it.
@@ -77,7 +77,7 @@ impl<'v> Excuses<'v> {
         rises().filter(near).count() * 10 >= sorted.len() * 9
     }
 
-    /// Whether gradients are computed. Without any stack nobody can say.
+    /// Whether gradients are computed. Without any stack this cannot be known.
     fn has_backward(&self) -> bool {
         let kinds = &self.view.device.blocks.kinds;
         let mut stacks = kinds.iter().map(|kind| kind.alloc_stack);

@@ -8,7 +8,7 @@
 //! that are alive at the last end. [`judge`] then asks of each site whether its survivors come
 //! from step after step, without end:
 //!
-//! | pattern | how it is told apart |
+//! | pattern | how it is distinguished |
 //! |---|---|
 //! | steady leak | survivors from every step |
 //! | growth every n-th step | survivors at a regular distance |
@@ -27,8 +27,8 @@
 //!
 //! * [`MIN_STEPS`] = 4: step 0 differs in every program (optimizer state, workspaces), so four
 //!   leave three chances to grow.
-//! * [`MIN_GROWTHS`] = 3: two growths have one distance, and one distance is no rhythm. Two equal
-//!   growths with no time to see a third make the verdict *cannot tell*.
+//! * [`MIN_GROWTHS`] = 3: two growths have one distance, and one distance is not a rhythm. Two
+//!   equal growths with no time to see a third make the verdict *cannot tell*.
 //! * [`MIN_LATE_GROWTHS`] = 6 where growth begins after step 2 and takes up less than half of the
 //!   trace: a bounded buffer that starts late looks like a leak until it is full. With fewer the
 //!   verdict is *cannot tell*.
@@ -164,7 +164,7 @@ pub struct LeakReport {
     pub caveats: Vec<String>,
     /// What accumulates, most bytes a step first.
     pub groups: Vec<LeakGroup>,
-    /// Bytes that accumulate with each step, as [`Growth::proven`] tells it: all groups together,
+    /// Bytes that accumulate with each step, as [`Growth::proven`] gives it: all groups together,
     /// and what else makes the level rise. 0 unless it leaks from step to step.
     pub bytes_per_step: f64,
     /// Growth of *allocated* at the ends of whole steps; its slope is `bytes_per_step` in a leak.
@@ -179,7 +179,7 @@ pub fn of_trace(trace: &Trace) -> Vec<LeakReport> {
         .collect()
 }
 
-/// The position of the report that speaks for the whole trace: of a leak before one that cannot
+/// The position of the report that is shown for the whole trace: of a leak before one that cannot
 /// tell before a clean one, and of several leaks the fastest. `None` without devices.
 pub fn worst(reports: &[LeakReport]) -> Option<usize> {
     let severity = |report: &LeakReport| match report.verdict {
@@ -318,8 +318,8 @@ fn others(view: &View<'_>, groups: &[LeakGroup]) -> usize {
         .count()
 }
 
-/// Allocations without a stack are told apart by their size. Where sizes differ from step to step
-/// each looks like an accident: so, when nothing else grows, all of them are judged together.
+/// Allocations without a stack are distinguished by their size. Where sizes differ from step to
+/// step each looks like an accident: so, when nothing else grows, all of them are judged together.
 fn of_any_size(view: &View<'_>) -> Result<Vec<LeakGroup>, Stopped> {
     let Some(sites) = view.sites.stackless() else {
         return Ok(Vec::new());

@@ -609,7 +609,7 @@ fn a_server_that_keeps_the_cache_of_every_request_leaks() {
 fn the_cache_of_one_request_is_no_leak() {
     let reason = serving(1, true, true).is(Verdict::CannotTell);
     assert!(reason.contains("record 4 requests or more"), "{reason}");
-    // With a backward pass it is no request.
+    // With a backward pass it is not a request.
     let mut buffer = None;
     Program::run(12, |p, step| {
         let larger = p.alloc(&KEEP, u64::from(step + 1) << 20);
@@ -784,7 +784,7 @@ proptest! {
         prop_assert_eq!(run(&churn), run(&[]));
     }
 
-    /// What is always given back within a few steps is no leak, whatever its sizes and ages.
+    /// What is always given back within a few steps is not a leak, whatever its sizes and ages.
     #[test]
     fn bounded_lifetimes_are_never_a_leak(
         ages in prop::collection::vec((0..4_usize, 1..6_u32, 1_u64..1 << 22), 30..200),

@@ -254,7 +254,7 @@ fn grown(view: &View<'_>, whole: &Whole) -> Result<Vec<(usize, judge::Growth)>, 
     }
 }
 
-/// Whether each part computes gradients itself. Without stacks nobody can say.
+/// Whether each part computes gradients itself. Without stacks this cannot be known.
 fn have_backward(view: &View<'_>, parts: &[Span<EventIdx>]) -> bool {
     let blocks = &view.device.blocks;
     let stacks = |part: Span<EventIdx>| {

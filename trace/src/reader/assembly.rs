@@ -50,7 +50,7 @@ impl Builder {
         let keep = match find(Key::Segments) {
             Some(Value::Rows(Table::Segment, rows)) => rows.range(),
             None | Some(Value::OpenList(_)) => 0..0,
-            Some(_) => return Err(ReadErrorKind::Shape("`segments` is no list of segments")),
+            Some(_) => return Err(ReadErrorKind::Shape("`segments` is not a list of segments")),
         };
         cut_vec(&mut self.segments, &keep);
         self.check_blocks()?;
@@ -115,7 +115,7 @@ impl Builder {
 
     /// The rows of each device's trace.
     fn device_ranges(&self, traces: Option<Value>) -> Result<Vec<Range<usize>>> {
-        let shape = ReadErrorKind::Shape("`device_traces` is no list of lists of events");
+        let shape = ReadErrorKind::Shape("`device_traces` is not a list of lists of events");
         let lists = match traces {
             None | Some(Value::OpenList(_)) => return Ok(Vec::new()),
             Some(Value::List(index)) => index,

@@ -208,7 +208,7 @@ impl Builder {
                 Ok(self.generic_list(&[&[Value::Int(a), Value::Int(b)], items].concat()))
             }
             _ => Err(ReadErrorKind::Malformed(
-                "items are appended to something that is no list",
+                "items are appended to something that is not a list",
             )),
         }
     }
@@ -272,7 +272,7 @@ impl Builder {
                 "a finished dictionary is changed later",
             )),
             _ => Err(ReadErrorKind::Malformed(
-                "keys are set in something that is no dictionary",
+                "keys are set in something that is not a dictionary",
             )),
         }
     }
@@ -353,7 +353,7 @@ pub struct UnknownKeys {
 }
 
 impl UnknownKeys {
-    /// Keys that are told apart; a new version of PyTorch brings a few.
+    /// Unknown keys that are counted apart; a new version of PyTorch brings a few.
     pub const MAX: usize = 256;
 
     pub fn count(&mut self, key: StrIdx) {
@@ -367,8 +367,8 @@ impl UnknownKeys {
     }
 }
 
-const NO_FRAME: ReadErrorKind = ReadErrorKind::Shape("a stack holds something that is no frame");
-const NO_STRING_KEY: ReadErrorKind = ReadErrorKind::Shape("a dictionary key is no string");
+const NO_FRAME: ReadErrorKind = ReadErrorKind::Shape("a stack holds something that is not a frame");
+const NO_STRING_KEY: ReadErrorKind = ReadErrorKind::Shape("a dictionary key is not a string");
 
 fn all_strings(items: &[Value]) -> bool {
     items.iter().all(|item| matches!(item, Value::Str(_)))

@@ -146,7 +146,7 @@ impl Parser {
 
     fn end_word(&mut self, builder: &mut Builder) -> Result<()> {
         self.token = Token::None;
-        let bad = ReadErrorKind::Malformed("a word that is no JSON value");
+        let bad = ReadErrorKind::Malformed("a word that is not a JSON value");
         let text = std::str::from_utf8(&self.text).map_err(|_| bad.clone())?;
         let value = match text {
             "true" => Value::Bool(true),

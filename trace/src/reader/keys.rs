@@ -115,8 +115,9 @@ impl KeysSeen {
         self.has(Key::Segments)
     }
 
-    /// The torch versions that write these keys (snapshot-format §2), such as `2.10 to 2.11`.
-    /// `None` when the file has neither blocks nor events to tell by.
+    /// The torch versions that write these keys (docs/snapshot-format.md, "Keys by torch version"),
+    /// such as `2.10 to 2.11`.
+    /// `None` when the file has neither blocks nor events to judge by.
     pub fn torch_guess(self) -> Option<String> {
         // Per feature: the first version that writes it.
         let features = [
@@ -132,14 +133,15 @@ impl KeysSeen {
         if self.0 == 0 {
             return None;
         }
-        // 2.15's mark occurs only on rare events: its presence tells, its absence does not.
+        // 2.15's mark occurs only on rare events: its presence means something, its absence does
+        // not.
         if self.has(Key::InternalMetadata) {
             return Some(format!("{NEWEST} or later"));
         }
         let newest_seen = features.iter().rev().find(|(key, _)| self.has(*key));
         let from = newest_seen.map_or(0, |(_, version)| *version);
         let from = from.max(if self.has(Key::CaptureReuse) { 9 } else { 0 });
-        // Events lack their keys when there are no events: only the top level tells then.
+        // Events lack their keys when there are no events: only the top level counts then.
         let has_events = self.has(Key::Action);
         let event_key = |key| {
             matches!(

@@ -73,7 +73,7 @@ pub enum ReadErrorKind {
     Truncated,
     /// A pickle opcode that would import or call code.
     Code(&'static str),
-    /// A byte that is no opcode known here.
+    /// A byte that is not a known opcode.
     UnknownOpcode(u8),
     /// A pickle protocol this reader does not know.
     Protocol(u8),
@@ -111,7 +111,7 @@ impl fmt::Display for ReadError {
             ReadErrorKind::UnknownOpcode(op) => {
                 write!(
                     f,
-                    "byte {at} ({op:#04x}) is no pickle opcode; the file is damaged"
+                    "byte {at} ({op:#04x}) is not a pickle opcode; the file is damaged"
                 )
             }
             ReadErrorKind::Protocol(version) => write!(
@@ -252,7 +252,7 @@ impl Reader {
     /// The snapshot, once all bytes were pushed.
     ///
     /// # Errors
-    /// When the file ended early or is no snapshot.
+    /// When the file ended early or is not a snapshot.
     pub fn finish(self) -> Result<Snapshot, ReadError> {
         let (root, protocol, trailing) = match self.format {
             Format::Pickle(machine) => machine.finish()?,
@@ -285,7 +285,7 @@ pub fn read(bytes: &[u8], limits: Limits) -> Result<Snapshot, ReadError> {
     reader.finish()
 }
 
-/// Bytes at the start that tell what a foreign file is.
+/// Bytes at the start by which foreign files are recognised.
 const MAGIC_LEN: usize = 4;
 
 /// The error for a file that begins with `start`, which ends at offset `end`.

@@ -280,7 +280,7 @@ impl Machine {
                 self.memoize(index as usize)?;
                 return Ok(Step::Next(5));
             }
-            // FRAME: a length that helps readers of files; ours is told how much there is.
+            // FRAME: a length that helps readers of files; ours knows how much there is.
             0x95 => {
                 args!(8);
                 return Ok(Step::Next(9));

@@ -45,7 +45,7 @@ impl Builder {
         let fields = &self.fields;
         let action = match fields.get(Key::Action) {
             Value::Str(word) => action_at(word.0),
-            _ => return Err(ReadErrorKind::Shape("an event's action is no string")),
+            _ => return Err(ReadErrorKind::Shape("an event's action is not a string")),
         };
         let pool = match fields.get(Key::PoolId) {
             Value::Pair(index) => Some(pool_id(self.pairs[index as usize])),
@@ -137,7 +137,9 @@ impl Builder {
                 };
                 Ok(Value::Frame(self.interner.frame(frame)?))
             }
-            _ => Err(ReadErrorKind::Shape("a frame's name or file is no string")),
+            _ => Err(ReadErrorKind::Shape(
+                "a frame's name or file is not a string",
+            )),
         }
     }
 
@@ -233,7 +235,7 @@ impl Builder {
             }
         };
         let Some(name) = fields.str(Key::Name) else {
-            return Err(ReadErrorKind::Shape("an annotation's name is no string"));
+            return Err(ReadErrorKind::Shape("an annotation's name is not a string"));
         };
         let annotation = RawAnnotation {
             name,

@@ -80,7 +80,7 @@ impl Value {
         match self {
             Value::Int(n) => Some(i128::from(n)),
             Value::Big(n) => Some(i128::from(n)),
-            // Beyond 2^64 the cast could not be told from saturation.
+            // Beyond 2^64 the cast could not be distinguished from saturation.
             Value::Float(x) if x.fract() == 0.0 && x.abs() < 2_f64.powi(64) => Some(x as i128),
             _ => None,
         }

@@ -4,7 +4,7 @@ use siphasher::sip::SipHasher24;
 use std::fmt;
 use std::hash::Hasher;
 
-/// What stand-ins depend on besides the text. Whoever does not have it cannot tell which text a
+/// What stand-ins depend on besides the text. Without it, one cannot tell which text a
 /// stand-in stands for, not even by trying all that come to mind, and cannot tell whether two
 /// stand-ins of different keys are the same text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ impl Key {
         Key(bytes)
     }
 
-    /// Its bytes, to be kept where nobody else looks.
+    /// Its bytes. They are secret.
     pub const fn bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -41,7 +41,7 @@ impl Key {
     }
 }
 
-/// Its bytes are nobody's business.
+/// Hides the bytes, which are secret.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(…)")

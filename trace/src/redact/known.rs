@@ -64,7 +64,7 @@ const NATIVE_FILES: &str = "
     python_variable_methods.cpp pythonrun.c register_c10_ops.cpp tensor.cpp tensor_new.cpp
     thread.cc typeobject.c";
 
-/// Folders of those files that tell plumbing (`Stacks::is_plumbing`).
+/// Folders of those files by which plumbing is recognised (`Stacks::is_plumbing`).
 const NATIVE_FOLDERS: [&str; 5] = ["Modules", "Objects", "Python", "boxing", "cpython"];
 
 /// Functions that PyTorch, its trainers and Python ask everybody to write or to call so.
@@ -226,7 +226,7 @@ fn native_file(path: &str) -> Option<String> {
     })
 }
 
-/// Whether a function's name may be told: it is of a known file, or asked for by PyTorch.
+/// Whether a function's name may be shown: it is of a known file, or asked for by PyTorch.
 pub(super) fn function(name: &str, of: &str) -> bool {
     let place = file(of).filter(|shown| shown.starts_with(['…', '<']));
     // What runs from a string is anybody's.
@@ -240,7 +240,7 @@ fn is_python_name(name: &str) -> bool {
     name.split('.').all(|part| is_word(part) || known(part))
 }
 
-/// Whether a scope, or a step, may be told.
+/// Whether a scope, or a step, may be shown.
 pub(super) fn scope(name: &str) -> bool {
     if SCOPES.contains(&name) {
         return true;
@@ -277,7 +277,7 @@ fn is_count(text: &str) -> bool {
     (1..=6).contains(&text.len()) && text.chars().all(|c| c.is_ascii_digit())
 }
 
-/// Whether metadata may be told: a category, or shapes and types of tensors.
+/// Whether metadata may be shown: a category, or shapes and types of tensors.
 pub(super) fn metadata(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "[](),.:_ x".contains(c);
     // The digits of a shape: no size of a tensor has more, and telephone numbers have.
@@ -290,18 +290,18 @@ pub(super) fn metadata(text: &str) -> bool {
             && words.all(|word| is_in(TYPES, word) || sizes(word)))
 }
 
-/// Whether a compile context may be told: which frame was compiled, which time, which attempt.
+/// Whether a compile context may be shown: which frame was compiled, which time, which attempt.
 pub(super) fn context(text: &str) -> bool {
     text == "N/A" || text.split(['/', '_']).all(is_count)
 }
 
-/// Whether the name of a setting may be told: `roundup_power2_divisions.256`.
+/// Whether the name of a setting may be shown: `roundup_power2_divisions.256`.
 pub(super) fn setting(name: &str) -> bool {
     let mut parts = name.split('.');
     is_in(SETTINGS, parts.next().unwrap_or_default()) && parts.all(is_number)
 }
 
-/// Whether the value of a known setting may be told: a number, a switch, or settings in one line.
+/// Whether the value of a known setting may be shown: a number, a switch, or settings in one line.
 pub(super) fn value(text: &str) -> bool {
     let mut words = text.split([',', ';', ':', '[', ']', '>', ' ', '{', '}']);
     words.all(|word| {

@@ -46,7 +46,7 @@ pub fn trace(trace: &mut Trace, key: Key) {
     };
     for frame in trace.stacks.all_frames_mut() {
         let file = renaming.old.get(frame.filename).to_owned();
-        // One name may be PyTorch's in one file and somebody's in another.
+        // One name may be PyTorch's in one file and the user's in another.
         let role = match names::is_told(renaming.old.get(frame.name), &file) {
             true => Role::KnownFunction,
             false => Role::Function,
@@ -74,7 +74,7 @@ pub fn trace(trace: &mut Trace, key: Key) {
     }
 }
 
-/// Times of a device, told from the start of its run on.
+/// Times of a device, counted from the start of its run.
 pub fn since(start: Micros, time: Micros) -> Micros {
     Micros(time.0.saturating_sub(start.0))
 }

@@ -35,7 +35,7 @@ impl Key {
         if directory.is_empty() {
             return format!("{installed}{file}");
         }
-        // What an optimizer allocates is told by this folder.
+        // What an optimizer allocates is recognised by this folder.
         let optim = match directory.split('/').any(|part| part == "optim") {
             true => "/optim",
             false => "",
@@ -94,7 +94,7 @@ impl Key {
     }
 }
 
-/// Whether the name of a function in a file is told.
+/// Whether the name of a function in a file is shown.
 pub(super) fn is_told(name: &str, file: &str) -> bool {
     known::function(name, file) || native::is_known(name)
 }

@@ -56,14 +56,14 @@ const FUNCTIONS: &str = "
     _PyObject_MakeTpCall _PyObject_VectorcallTstate _PyRun_AnyFileObject _PyRun_SimpleFileObject
     _PyTuple_Resize _PyVectorcall_Call _Py_Dealloc";
 
-/// A longer one is cut by whoever wrote it, or made to be long.
+/// PyTorch cuts longer ones; a longer one in a file was made up.
 const MAX_CHARS: usize = 4096;
 
 fn is_in(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|one| one == word)
 }
 
-/// Whether a function may be told: every name in it, of types too, belongs to a known namespace or
+/// Whether a function may be shown: every name in it, of types too, belongs to a known namespace or
 /// is known by itself.
 pub(super) fn is_known(name: &str) -> bool {
     if name == "<unwind unsupported>" || name == "??" {

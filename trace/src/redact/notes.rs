@@ -1,5 +1,5 @@
 //! Findings about the data. They are our own sentences, kept with the run by whatever version
-//! found them: what is not one of them any more is told by its kind alone.
+//! found them: what is not one of them any more is recognised by its kind alone.
 
 use crate::trace::QualityNote;
 
@@ -67,7 +67,7 @@ const CLAUSES: &[&str] = &[
     "they were inferred from what repeats",
 ];
 
-/// What is told of a finding.
+/// What is shown of a finding.
 pub fn note(finding: &QualityNote) -> QualityNote {
     let code = match CODES.contains(&finding.code.as_str()) {
         true => finding.code.clone(),

@@ -273,7 +273,7 @@ fn nothing_of_a_person_is_left_and_every_index_keeps_its_meaning() {
     ];
     assert_eq!(told, BTreeSet::from(all));
     trace(&mut secret, KEY);
-    // PyTorch's own function of that name is told, where PyTorch has it.
+    // PyTorch's own function of that name is shown, where PyTorch has it.
     let frames = secret.stacks.all_frames();
     let names: Vec<&str> = frames.iter().map(|f| secret.stacks.str(f.name)).collect();
     assert_eq!([names[0], names[2]], ["forward", "apollo_step"]);

@@ -140,7 +140,7 @@ impl Initial {
     }
 }
 
-/// The pool of a segment that only an event tells of: 2 MiB segments are the small pool's, since
+/// The pool of a segment that only an event mentions: 2 MiB segments are the small pool's, since
 /// the large pool gets 20 MiB or more (10 MiB requests and up are served exactly).
 pub fn guess(kind: &EventKind) -> PoolKey {
     let size = if kind.size.0 == SMALL_BUFFER {

@@ -1,7 +1,8 @@
 //! Which alloc belongs to which free, and what existed before the first event.
 //!
-//! Three populations (snapshot-format §3.1): **A** freed in the window but not allocated in it,
-//! **B** active in the final segments but not allocated in the window, **C** allocated in it.
+//! Three populations (docs/snapshot-format.md, "What existed before the first event"): **A** freed
+//! in the window but not allocated in it, **B** active in the final segments but not allocated in
+//! the window, **C** allocated in it.
 
 use super::addr;
 use crate::footprint::{of_map, of_vec, of_vec_after};

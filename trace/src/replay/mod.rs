@@ -6,7 +6,7 @@
 //! simulate    both -> the true size of each block, by the allocator's rules
 //! levels      blocks -> the four levels after each event, kept as a pyramid
 //! scopes      annotations -> half-open intervals of events
-//! quality     what to tell the reader about the data
+//! quality     findings about the data
 //! ```
 //!
 //! *Allocated* is the reason for `simulate`: a large block keeps up to 1 MiB that was too small to
@@ -37,16 +37,16 @@ use simulate::Simulated;
 
 /// Turns a snapshot into a trace.
 pub fn run(snapshot: Snapshot) -> Trace {
-    run_watched(snapshot, Watch::nobody()).expect("nobody stops it")
+    run_watched(snapshot, Watch::nobody()).expect("this watch never stops it")
 }
 
-/// Turns a snapshot into a trace, under somebody's eyes.
+/// Turns a snapshot into a trace; the [`Watch`] may stop it.
 ///
 /// # Errors
-/// [`Stopped`], when whoever looks on says so.
+/// [`Stopped`], when the watch says so.
 pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, Stopped> {
     let mut config = Config::from_settings(&snapshot.settings);
-    // Files of torch before 2.2 have no settings, but the events tell.
+    // Files of torch before 2.2 have no settings, but the events show it.
     let mut kinds = snapshot.kinds.iter();
     config.expandable_segments |= kinds.any(|kind| kind.action == Action::SegmentMap);
     let mut quality = quality::of_file(&snapshot);

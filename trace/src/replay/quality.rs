@@ -1,4 +1,4 @@
-//! What to tell people about the data itself.
+//! Findings about the data itself.
 
 mod ring;
 

@@ -142,7 +142,7 @@ impl Builder<'_> {
                 continue;
             }
             if parent.is_none() && info.is_torch {
-                // A thread of autograd: what it runs is no walk through the program.
+                // A thread of autograd: what it runs is not a walk through the program.
                 break;
             }
             place = place.inside(info);

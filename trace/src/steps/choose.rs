@@ -149,7 +149,7 @@ impl<'a> Analysis<'a> {
     }
 
     /// The context in which a region's loop stands, if it can be a step's: the region's own; or,
-    /// where each iteration enters it anew and it is a module's, whoever calls the module.
+    /// where each iteration enters it anew and it is a module's, no matter who calls the module.
     pub fn owner(&self, region: &Region, mark: &Mark) -> Option<ContextIdx> {
         let mut owner = region.context;
         if !mark.starts_at_entry(&self.ways) {
@@ -225,7 +225,7 @@ impl<'a> Analysis<'a> {
         for ((mark, owner), iterations) in marks.iter().zip(owners).zip(found) {
             let one = Loop::new(mark, owner, iterations);
             match loops.last_mut() {
-                // Two ways to tell the iterations of one loop apart.
+                // Two ways to distinguish the iterations of one loop.
                 Some(last) if (last.region, last.beat) == (one.region, one.beat) => {
                     let level = |l: &Loop| iterations::level_at_starts(self.device, &l.iterations);
                     // Of equals the one that begins at the smallest line.

@@ -21,7 +21,7 @@ use crate::watch::{EVERY, Stopped, Watch};
 /// Beginnings at which the level is looked up, to choose between two.
 const MAX_LEVELS: usize = 16;
 
-/// How the iterations of a region are told from each other.
+/// How the iterations of a region are distinguished.
 #[derive(Clone, Debug)]
 pub struct Mark {
     /// The region.
@@ -70,7 +70,7 @@ pub struct Iteration {
 }
 
 impl Mark {
-    /// The ways to tell a region's iterations apart by one of its beats: one or two.
+    /// The ways to distinguish a region's iterations by one of its beats: one or two.
     pub fn of(region: &Region, index: usize, beat: usize, ways: &Ways, calls: &Calls) -> Vec<Mark> {
         let visits = |s: &SpotIdx| ways.visits[s.index()];
         let count = region.beats[beat].count;

@@ -288,7 +288,7 @@ fn named(analysis: &Analysis<'_>, stacks: &Stacks, one: &Loop) -> (String, Strin
     let region = &analysis.regions[one.region];
     let spots = region.spots.iter().map(|&s| analysis.calls.spot(s).line);
     let (mut context, mut line) = (region.context, spots.min().unwrap_or(0));
-    // Each call of a module is an iteration of whoever calls it.
+    // Each call of a module is an iteration of its caller.
     while context != one.owner
         && let Some(caller) = analysis.calls.context(context).parent
     {

@@ -58,7 +58,7 @@ pub fn find(
 }
 
 /// Scopes that call themselves steps go first, then the loops that the stacks show, then other
-/// scopes; what repeats counts only where nothing else speaks.
+/// scopes; what repeats counts only where nothing else is known.
 fn found(
     device: &DeviceTrace,
     stacks: &Stacks,

@@ -239,7 +239,7 @@ fn parameters_of_an_optimizer_are_no_steps() {
         ),
         0,
     );
-    // An optimizer that is no `torch.optim.Optimizer`.
+    // An optimizer that is not a `torch.optim.Optimizer`.
     check(
         &format!(
             "main:3 !forward:10

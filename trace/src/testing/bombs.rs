@@ -120,7 +120,7 @@ impl Pickle<'_> {
         self.op(text)
     }
 
-    /// Remembers a string. It stays on the stack, where it harms nobody.
+    /// Remembers a string. It stays on the stack, where it does no harm.
     fn word(&mut self, text: &[u8]) -> io::Result<Word> {
         self.text(text)?;
         self.op(b"\x94")?;

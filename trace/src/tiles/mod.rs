@@ -131,7 +131,7 @@ impl GroupBy {
     }
 }
 
-/// A name that is no grouping.
+/// The name is not a grouping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a grouping: use stack, category, file, stream, pool or none")]
 pub struct UnknownGroupBy;

@@ -14,7 +14,7 @@ pub enum Weight {
     Detail,
     /// Good to know; the numbers stand.
     Info,
-    /// Some numbers are incomplete or cannot be told.
+    /// Some numbers are incomplete or cannot be known.
     Caution,
 }
 

@@ -17,7 +17,7 @@ use leptos_router::components::A;
 pub fn Header() -> impl IntoView {
     let Help(help) = expect_context();
     let link: OpenedLink = expect_context();
-    // Whoever holds a link may look, and do nothing else.
+    // With a link one may look, and do nothing else.
     let upload = move || {
         let reads_only = link.0.with(Option::is_some);
         (!reads_only).then(|| view! { <FilePicker label="Upload"/> })

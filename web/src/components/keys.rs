@@ -4,7 +4,7 @@ use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, KeyboardEvent};
 
-/// Whether a press is a shortcut: no modifier held, and nobody is typing.
+/// Whether a press is a shortcut: no modifier is held, and no text field has the focus.
 pub fn is_shortcut(event: &KeyboardEvent) -> bool {
     let held = event.ctrl_key() || event.meta_key() || event.alt_key();
     let target = event

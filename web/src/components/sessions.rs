@@ -1,4 +1,4 @@
-//! Who is signed in: the browsers in which somebody typed the access token, and how to end that.
+//! Who is signed in: the browsers in which the access token was typed, and how to end that.
 
 use crate::client::{self, Method};
 use crate::clock;
@@ -16,7 +16,7 @@ use leptos::task::{spawn_local, spawn_local_scoped_with_cancellation};
 #[derive(Clone, Copy)]
 pub struct SessionsOpen(pub RwSignal<bool>);
 
-/// The button in the header. Nothing where no token is needed, or for whoever came with a link.
+/// The button in the header. Nothing where no token is needed, or for those who came with a link.
 #[component]
 pub fn SessionsButton() -> impl IntoView {
     let SessionsOpen(open) = expect_context();

@@ -155,7 +155,7 @@ fn is_inferred(group: &LeakGroup) -> bool {
 const INFERRED: &str = "These allocations have no Python stack: the name is inferred from size, \
                         order and what was allocated beside them.";
 
-/// The end of a path that tells files apart.
+/// The end of a path that distinguishes files.
 fn short(path: &str) -> &str {
     let mut slashes = path.rmatch_indices('/').map(|(at, _)| at);
     match slashes.nth(1) {

@@ -52,7 +52,7 @@ impl Source {
     }
 }
 
-/// What the loop tells the components.
+/// What the loop reports to the components.
 #[derive(Clone, Copy)]
 pub struct Outputs {
     /// What is under the pointer.
@@ -157,7 +157,7 @@ impl Driver {
         self.wake(Dirt::Everything);
     }
 
-    /// Ends it: late tiles find nobody.
+    /// Ends it; tiles that arrive later are dropped.
     pub fn stop(&self) {
         self.0.alive.set(false);
         *self.0.surfaces.borrow_mut() = None;

@@ -181,7 +181,7 @@ fn tensor_facts(tensor: &TensorDetail) -> Vec<Fact> {
         (Some(dtype), false) => format!("{}, {dtype}", shape.join(" × ")),
         (None, _) => "no tensor".to_owned(),
     };
-    let freed = || "nobody: it has been freed".to_owned();
+    let freed = || "nothing: it was freed".to_owned();
     let facts = [
         ("tensor", tensor.name.clone()),
         ("kept by", tensor.owner.clone().unwrap_or_else(freed)),
@@ -275,7 +275,7 @@ fn stack_text(frames: &[FrameText]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The end of a path that tells files apart.
+/// The end of a path that distinguishes files.
 fn short_path(path: &str) -> &str {
     let mut slashes = path.rmatch_indices('/').map(|(at, _)| at);
     match slashes.nth(1) {
@@ -320,7 +320,7 @@ fn StackView(
             {empty
                 .then(|| {
                     let why = match from_before {
-                        true => "From before the recording: nobody saw it allocated.",
+                        true => "From before the recording: its allocation was not recorded.",
                         false => "No stack was recorded for this allocation.",
                     };
                     view! { <p class="muted">{why}</p> }

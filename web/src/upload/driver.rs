@@ -57,7 +57,7 @@ impl Uploads {
             .with(|items| items.iter().find(|item| item.id == id).cloned())
     }
 
-    /// Runs that this page uploaded and nobody has opened yet.
+    /// Runs that this page uploaded and that were not opened yet.
     pub fn fresh(self) -> Signal<HashSet<RunId>> {
         self.fresh.into()
     }

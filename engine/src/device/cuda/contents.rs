@@ -276,7 +276,7 @@ impl CudaDevice {
         // SAFETY: three addresses of eight bytes each (the counters of sixteen) in pieces that
         // live for the whole run.
         unsafe { launch(self.driver.compare, 1, self.stream(stream), &mut parameters)? };
-        // Whoever takes the places next clears them on the same stream.
+        // The next user of the places clears them on the same stream.
         self.prints.release(packed);
         self.prints.release(restored);
         Ok(())

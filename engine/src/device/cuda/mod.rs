@@ -4,7 +4,7 @@
 //! **Whose decisions.** What the caching allocator does depends on two things that differ from run
 //! to run on a real card: the addresses of segments, and whether an event has completed by the time
 //! it is asked for. So that a run on a card can be compared with the simulation to the byte, both
-//! come from a [`SimDevice`] that is told everything the card is told: segments are known by the
+//! come from a [`SimDevice`] that gets the same calls as the card: segments are known by the
 //! addresses that the simulation gives them and translated on the way to the card, and an event
 //! counts as done when the simulated clock says so – the card is then waited for, so that memory is
 //! never reused early, and the waits are counted. [`Addresses::Card`] takes the driver's addresses
@@ -436,7 +436,7 @@ impl Device for CudaDevice {
 
 impl Drop for CudaDevice {
     fn drop(&mut self) {
-        // Where the card has failed, every call below fails too, and there is nobody to tell.
+        // Where the card has failed, every call below fails too, and there is no one to report to.
         let _ = self.wait_for_all();
         for segment in std::mem::take(&mut self.segments).into_values() {
             self.give_to_card(segment.card);

@@ -6,7 +6,7 @@ mod run;
 pub use comparison::{comparison, gate, numbers_only};
 pub use run::run;
 
-/// How much a block tells.
+/// How much a block says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// Names, places, and the picture.
@@ -20,7 +20,7 @@ pub enum Names {
 pub struct Links {
     /// The page, absolute.
     pub page: String,
-    /// The card as a picture, absolute; `None` where whoever reads the block cannot fetch it.
+    /// The card as a picture, absolute; `None` where readers of the block cannot fetch it.
     pub image: Option<String>,
 }
 

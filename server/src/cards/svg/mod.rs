@@ -17,7 +17,7 @@ use timeline::scene::{Anchor, Scene, Text};
 /// From the middle of a line of text down to its baseline, in font sizes: half a capital letter.
 const TO_BASELINE: f64 = 0.36;
 
-/// The fonts of whoever looks at it, as on the page.
+/// The viewer's own fonts, as on the page.
 const FONT: &str = "system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif";
 
 /// The document. Its texts are texts.

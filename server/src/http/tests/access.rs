@@ -172,7 +172,7 @@ async fn guessing_is_slowed_and_counted_and_holds_up_no_session() {
     let looked_at = count(StatusCode::UNAUTHORIZED);
     assert!((10..25).contains(&looked_at), "{looked_at}");
     assert_eq!(looked_at + count(StatusCode::TOO_MANY_REQUESTS), 200);
-    // Whoever guessed the right one now would not be told.
+    // Even the right one is refused now.
     let bearer = format!("Bearer {TOKEN}");
     let late = request(Method::GET, "/api/runs").header(header::AUTHORIZATION, bearer);
     let late = server.send(late.body(Body::empty()).unwrap()).await;

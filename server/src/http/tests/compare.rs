@@ -138,7 +138,7 @@ async fn what_cannot_be_compared_is_refused_with_a_reason() {
         };
         check(path, bad.0, bad.1).await;
     }
-    // A device that is not there has no curve, but is no error: another run may have it.
+    // A device that is not there has no curve, but is not an error: another run may have it.
     let path = routes::compare_curves(
         &two,
         &CurvesWanted {

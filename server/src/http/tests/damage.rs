@@ -1,4 +1,4 @@
-//! Damaged and missing files, and what probes are told.
+//! Damaged and missing files, and what probes get.
 
 use super::*;
 

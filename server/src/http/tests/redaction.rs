@@ -1,4 +1,4 @@
-//! What a redacted link tells: secrets are planted in every field of a snapshot, in odd places and
+//! What a redacted link shows: secrets are planted in every field of a snapshot, in odd places and
 //! encodings, and every byte that the link can fetch is searched for them.
 
 use super::shares::{TOKEN, guarded, open, session, slug, stranger, team};
@@ -13,7 +13,7 @@ use axum::http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What nobody may learn. None of it is part of any word that the program or PyTorch writes.
+/// What must stay secret. None of it is part of any word that the program or PyTorch writes.
 const SECRETS: [&str; 4] = ["zqalicexj", "zqapolloxj", "zqnarwhalxj", "zqhunterxj"];
 
 /// Letters of a secret that tell it: shorter pieces are met by chance.
@@ -336,7 +336,7 @@ async fn link(server: &Server, target: ShareTarget) -> CreatedShare {
     answer.expect(StatusCode::CREATED).read()
 }
 
-/// Everything that is told at a link's own address, whoever asks.
+/// Everything that a link's own address shows to anyone.
 async fn at_its_address(server: &Server, link: &CreatedShare) -> Vec<(String, Answer)> {
     let page = routes::share_page(slug(link));
     let mut all = Vec::new();

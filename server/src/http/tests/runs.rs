@@ -228,7 +228,7 @@ async fn reopened(config: Config, folder: tempfile::TempDir) -> Server {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("the first server never lets go of the folder");
+    panic!("the first server never releases the folder");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -245,7 +245,7 @@ async fn an_expired_link_says_so() {
     };
     let created = create(&server, &new).await;
     let cookie = session(&server, &created).await;
-    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    server.app.store.pass_ms(1100);
     let plain = routes::run(&run.id);
     let answer = stranger(&server, Method::GET, &plain, &cookie).await;
     answer.expect(StatusCode::UNAUTHORIZED);
@@ -295,7 +295,7 @@ async fn a_redacted_link_shows_no_paths_names_or_settings() {
             let answer = stranger(&server, Method::GET, cached, &cookie).await;
             assert!(!tells(&answer.expect(StatusCode::OK).body), "{path}");
         }
-        // Whoever could see all of it sees what the link shows when looking through the link.
+        // The team sees what the link shows when it looks through the link.
         let named = format!(
             "{path}{}share={}",
             if path.contains('?') { '&' } else { '?' },
@@ -350,7 +350,7 @@ async fn links_work_without_any_token_too() {
     let path = format!("{}?share={}", routes::run(&run.id), created.share.id);
     let detail: RunDetail = server.get(&path).await.read();
     assert!(detail.summary.name.starts_with("Run "));
-    // The list is no part of what the link opens, even where everybody may see it.
+    // The list is not a part of what the link opens, even where everybody may see it.
     let list = format!("{}?share={}", routes::RUNS, created.share.id);
     server.get(&list).await.expect(StatusCode::FORBIDDEN);
 }

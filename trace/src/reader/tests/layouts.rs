@@ -1,4 +1,5 @@
-//! Every layout of torch 2.0 to 2.15 (snapshot-format §2), by every pickler and as JSON.
+//! Every layout of torch 2.0 to 2.15 (docs/snapshot-format.md, "Keys by torch version"), by every
+//! pickler and as JSON.
 
 use super::pickle_writer::{Author, Dialect, Filling, Py, json, pickle};
 use super::{describe, dict, int, list, read_all, shared, text};

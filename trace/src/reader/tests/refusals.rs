@@ -67,7 +67,7 @@ fn other_opcodes_are_refused_with_a_reason() {
     check(
         &after_a_dict(&[0xff]),
         4,
-        "byte 4 (0xff) is no pickle opcode",
+        "byte 4 (0xff) is not a pickle opcode",
     );
 }
 
@@ -108,14 +108,17 @@ fn well_formed_files_that_are_no_snapshot() {
     let config = dict(vec![("lr", int(1)), ("epochs", int(3))]);
     check(&config, "neither `segments` nor `device_traces`");
     let no_events = |traces| dict(vec![("segments", list(vec![])), ("device_traces", traces)]);
-    check(&no_events(int(3)), "no list of lists of events");
-    check(&no_events(list(vec![int(3)])), "no list of lists of events");
+    check(&no_events(int(3)), "not a list of lists of events");
+    check(
+        &no_events(list(vec![int(3)])),
+        "not a list of lists of events",
+    );
     check(
         &no_events(list(vec![event(vec![])])),
-        "no list of lists of events",
+        "not a list of lists of events",
     );
     let segments = dict(vec![("segments", int(1)), ("device_traces", list(vec![]))]);
-    check(&segments, "`segments` is no list of segments");
+    check(&segments, "`segments` is not a list of segments");
     let devices = list((0..129).map(|_| list(vec![])).collect());
     check(&no_events(devices), "number of devices is limited to 128");
 }
@@ -133,20 +136,24 @@ fn broken_opcodes() {
     check(
         b"\x80\x04N(K\x01K\x02u",
         8,
-        "keys are set in something that is no dictionary",
+        "keys are set in something that is not a dictionary",
     );
     check(
         b"\x80\x04N(K\x01e",
         6,
-        "appended to something that is no list",
+        "appended to something that is not a list",
     );
     check(b"\x80\x04}(K\x01u", 6, "a key without a value");
     check(
         b"\x80\x04}(K\x01K\x02K\x03K\x04u",
         12,
-        "a dictionary key is no string",
+        "a dictionary key is not a string",
     );
-    check(b"\x80\x04}K\x01K\x02s", 7, "a dictionary key is no string");
+    check(
+        b"\x80\x04}K\x01K\x02s",
+        7,
+        "a dictionary key is not a string",
+    );
     // The memo: forward references, jumps, and what became a row.
     check(b"\x80\x04h\x00", 2, "was never remembered");
     check(b"\x80\x04j\xff\xff\xff\xff", 2, "was never remembered");
@@ -196,7 +203,10 @@ fn numbers_out_of_range() {
     check(vec![("addr", int(1 << 64))], "longer than 64 bits");
     check(vec![("addr", int(-(1 << 63) - 1))], "longer than 64 bits");
     check(vec![("addr", int(1 << 100))], "longer than 64 bits");
-    check(vec![("action", int(1))], "an event's action is no string");
+    check(
+        vec![("action", int(1))],
+        "an event's action is not a string",
+    );
 }
 
 #[test]
@@ -253,9 +263,9 @@ fn broken_json() {
     check(b"{\"a\": 1,}", 8, "cannot stand here");
     check(b"{\"a\": [1,]}", 9, "cannot stand here");
     check(b"{\"a\": [1}", 8, "closes something else");
-    check(b"{\"a\": nan}", 6, "no JSON value");
-    check(b"{\"a\": 1e999}", 6, "no JSON value");
-    check(b"{\"a\": -}", 6, "no JSON value");
+    check(b"{\"a\": nan}", 6, "not a JSON value");
+    check(b"{\"a\": 1e999}", 6, "not a JSON value");
+    check(b"{\"a\": -}", 6, "not a JSON value");
     check(b"{\"a\": \"\\x\"}", 6, "bad escape");
     check(b"{1: 2}", 1, "cannot stand here");
     check(b"{\"a\": 1", 7, "ends at byte 7");

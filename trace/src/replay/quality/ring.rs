@@ -1,13 +1,14 @@
 //! Did the ring of events wrap, or did the recording begin late?
 //!
-//! Nothing in the file says so, and both leave frees whose allocation nobody saw. What differs:
+//! Nothing in the file says so, and both leave frees whose allocation was not recorded. What
+//! differs:
 //!
 //! * **A free that is cut in two.** The allocator writes `free_requested` and, where nothing has
 //!   to be waited for, `free_completed` at once: a recording cannot begin between the two, a ring
 //!   that overwrites can.
 //! * **Scopes without their events.** Annotations have a ring of their own. A scope that ended
 //!   before the first event, of a kind that later holds events, has lost its own.
-//! * **A number that somebody typed.** A full ring holds exactly `max_entries` events. By chance
+//! * **A round number.** A full ring holds exactly `max_entries` events. By chance
 //!   one number in [`ODDS`] is as round as that.
 
 use super::{Evidence, note};

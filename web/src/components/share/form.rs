@@ -21,7 +21,7 @@ const LIVES: [(&str, Option<u32>); 5] = [
     ("never", None),
 ];
 
-/// What a redacted link tells, and what it does not.
+/// What a redacted link shows, and what it does not.
 const ABOUT_REDACTION: &str = "\
     Names of PyTorch, of well-known packages and of Python, sizes, counts and line numbers are \
     shown. Your own files, functions, scopes, metadata and settings get stand-ins, the same ones \

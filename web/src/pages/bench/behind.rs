@@ -34,7 +34,7 @@ fn sentence(change: &TensorChange) -> String {
     )
 }
 
-/// What a patch lets go, or keeps: the largest part, and the others behind it.
+/// What a patch frees, or keeps: the largest part, and the others behind it.
 pub fn behind((before, after): (BenchRowId, BenchRowId)) -> AnyView {
     let found = ask::<TensorChanges>(move || Some(routes::bench_row_tensors(&after, &before)));
     let lines = move || {

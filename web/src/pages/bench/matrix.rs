@@ -30,7 +30,7 @@ pub struct Shared {
     pub bench: Memo<Option<Bench>>,
     /// The store it is from.
     pub store: BenchStore,
-    /// Where failures are told.
+    /// Where failures are shown.
     pub toasts: Toasts,
 }
 

@@ -1,4 +1,4 @@
-//! The kinds of numbers, told apart by form and word, and what each rests on.
+//! The kinds of numbers, distinguished by form and word, and what each rests on.
 
 use super::figures::level;
 use api::bench::{Evidence, EvidenceKind};
@@ -40,7 +40,7 @@ fn class_of(kind: EvidenceKind) -> &'static str {
     }
 }
 
-/// A number of another run that is told where its evidence can be opened already.
+/// A number of another run that is shown where its evidence can be opened already.
 pub fn told(known: &Evidence, text: String) -> AnyView {
     view! {
         <span class=format!("kind {}", class_of(known.kind)) title=known.source.clone()>

@@ -11,7 +11,7 @@ use leptos::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Whether somebody looks at benches.
+/// Whether the page of benches is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Watching {
     Nobody,
@@ -85,7 +85,7 @@ impl BenchStore {
         self.refresh();
     }
 
-    /// Nobody looks any more.
+    /// The page of benches was left.
     pub fn look_away(self) {
         self.watching.set_value(Watching::Nobody);
     }
@@ -131,7 +131,7 @@ impl BenchStore {
         });
     }
 
-    /// Starts a bench; `then` hears its id.
+    /// Starts a bench; `then` gets its id.
     pub fn start(self, toasts: Toasts, request: StartBench, then: Callback<Option<BenchId>>) {
         leptos::task::spawn_local(async move {
             let path = routes::BENCHES;

@@ -76,7 +76,7 @@ pub fn ComparePage() -> impl IntoView {
             return loaded.set(Loaded::TooFew);
         }
         loaded.set(Loaded::Loading);
-        // Ends with this effect: a newer choice of runs lets go of the older request.
+        // Ends with this effect: a newer choice of runs drops the older request.
         leptos::task::spawn_local_scoped_with_cancellation(async move {
             let answer = client::get::<Comparison>(&routes::compare(&runs)).await;
             let _ = loaded.try_set(match answer {
@@ -194,7 +194,7 @@ impl Focus {
         }
     }
 
-    /// The run whose page may be opened; `None` for whoever would be asked for the token there.
+    /// The run whose page may be opened; `None` for viewers who would be asked for the token there.
     fn page_of(self, run: usize) -> Option<RunId> {
         let comparison = self.comparison();
         let id = comparison.runs.get(run)?.id.clone();

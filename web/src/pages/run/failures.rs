@@ -12,7 +12,7 @@ use api::view_state::{Tab, ViewState};
 use leptos::prelude::*;
 use std::sync::Arc;
 
-/// Failed allocations that are told one by one.
+/// Failed allocations that are listed one by one.
 const TOLD: usize = 2;
 
 /// What could not be had on this device; nothing where nothing failed.
@@ -108,7 +108,7 @@ fn facts(oom: &OomMark) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// How many there are beyond those that are told.
+/// How many there are beyond those that are listed.
 fn more(marks: &Marks) -> Option<String> {
     let sent = marks.ooms.len().saturating_sub(TOLD) as u64;
     match sent + marks.ooms_left_out {

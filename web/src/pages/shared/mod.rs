@@ -1,7 +1,7 @@
 //! The page behind a link that was handed on: exactly the view it was made for.
 //!
 //! The address stays the link's own, with the view as its query, so that reloading it and copying
-//! it work as everywhere. Everything is asked for on the link's behalf: whoever made it sees here
+//! it work as everywhere. Every request names the link: its maker sees here
 //! what its reader sees.
 
 mod banner;

@@ -1,0 +1,53 @@
+//! The API's document: what the attributes of the handlers do not say.
+
+use crate::problems;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::{OpenApi, PathItem, RefOr};
+
+/// Errors are problems: the one media type of all of them.
+const PROBLEM: &str = "application/problem+json";
+
+/// Gives every operation a name of its own, and says of each error what it means and that it is a
+/// problem. The handlers only list its status.
+pub fn finish(document: &mut OpenApi) {
+    for item in document.paths.paths.values_mut() {
+        for operation in operations(item) {
+            name(operation);
+            describe_errors(operation);
+        }
+    }
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let PathItem {
+        get,
+        put,
+        post,
+        delete,
+        patch,
+        ..
+    } = item;
+    [get, put, post, delete, patch].into_iter().flatten()
+}
+
+/// `list` of the tag `runs` becomes `runs_list`: several tags have a `list`.
+fn name(operation: &mut Operation) {
+    let tag = operation.tags.as_ref().and_then(|tags| tags.first());
+    if let (Some(tag), Some(name)) = (tag, &operation.operation_id) {
+        operation.operation_id = Some(format!("{tag}_{name}"));
+    }
+}
+
+fn describe_errors(operation: &mut Operation) {
+    for (status, response) in &mut operation.responses.responses {
+        let (RefOr::T(response), Some(meaning)) = (response, problems::meaning(status)) else {
+            continue;
+        };
+        if response.description.is_empty() {
+            meaning.clone_into(&mut response.description);
+        }
+        if let Some(content) = response.content.shift_remove("application/json") {
+            response.content.insert(PROBLEM.to_owned(), content);
+        }
+    }
+}

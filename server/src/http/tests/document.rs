@@ -1,0 +1,115 @@
+//! The API's document: reviewed, and valid OpenAPI 3.1.
+
+use super::Server;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// The schema of OpenAPI 3.1 documents; `tests/fixtures/openapi-3.1.schema.md` says where it is
+/// from.
+const OPENAPI: &str = include_str!("../../../../tests/fixtures/openapi-3.1.schema.json");
+
+async fn document() -> Value {
+    let server = Server::start().await;
+    server.get(api::routes::OPENAPI).await.read()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_is_the_reviewed_one() {
+    let mut document = document().await;
+    document["info"]["version"] = "any".into();
+    insta::assert_json_snapshot!("openapi", document);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_document_is_valid() {
+    let document = document().await;
+    assert_eq!(faults(&document), [""; 0]);
+
+    let check = |pointer: &str, value: Option<Value>, expected: &str| {
+        let mut broken = document.clone();
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        let parent = broken.pointer_mut(parent).unwrap();
+        let parent = parent.as_object_mut().unwrap();
+        match value {
+            Some(value) => parent.insert(key.to_owned(), value),
+            None => parent.remove(key),
+        };
+        let found = faults(&broken);
+        assert!(
+            found.iter().any(|fault| fault.contains(expected)),
+            "{pointer}: {found:?}"
+        );
+    };
+    let ok = "/paths/~1api~1runs/get/responses/200";
+    check(&format!("{ok}/description"), None, "description");
+    let schema = format!("{ok}/content/application~1json/schema");
+    check(&schema, Some(json!({ "type": "list" })), "list");
+    let nowhere = json!({ "$ref": "#/components/schemas/Nothing" });
+    check(&schema, Some(nowhere), "schemas/Nothing");
+    let taken = Some(json!("samples_list"));
+    check("/paths/~1api~1runs/get/operationId", taken, "samples_list");
+    let run = "/paths/~1api~1runs~1{run}/get/parameters";
+    check(run, Some(json!([])), "get /api/runs/{run} takes {}");
+}
+
+/// What is wrong with a document: by the schema, which leaves JSON schemas, references and names
+/// of operations to others, and in these.
+fn faults(document: &Value) -> Vec<String> {
+    let openapi = serde_json::from_str(OPENAPI).unwrap();
+    let openapi = jsonschema::validator_for(&openapi).unwrap();
+    let told = |error: jsonschema::ValidationError| format!("{}: {error}", error.instance_path());
+    let mut faults: Vec<String> = openapi.iter_errors(document).map(told).collect();
+    let mut names = BTreeSet::new();
+    walk(document, &mut |key, value| match (key, value) {
+        ("schema", schema) => {
+            faults.extend(jsonschema::meta::validate(schema).err().map(told));
+        }
+        ("schemas", Value::Object(schemas)) => {
+            for schema in schemas.values() {
+                faults.extend(jsonschema::meta::validate(schema).err().map(told));
+            }
+        }
+        ("$ref", Value::String(target)) => {
+            let pointer = target.strip_prefix('#').unwrap_or_default();
+            if pointer.is_empty() || document.pointer(pointer).is_none() {
+                faults.push(format!("there is no {target}"));
+            }
+        }
+        ("operationId", Value::String(name)) if !names.insert(name.clone()) => {
+            faults.push(format!("two operations are called {name}"));
+        }
+        ("paths", Value::Object(paths)) => {
+            faults.extend(paths.iter().flat_map(|(path, item)| strays(path, item)));
+        }
+        _ => {}
+    });
+    faults
+}
+
+/// Parameters that claim to be part of a path and are not, and parts of a path without one.
+fn strays(path: &str, item: &Value) -> Vec<String> {
+    let parts = path.split('/').filter_map(|part| part.strip_prefix('{'));
+    let expected: BTreeSet<&str> = parts.map(|part| part.trim_end_matches('}')).collect();
+    let operations = item.as_object().into_iter().flatten();
+    let told = operations.filter_map(|(method, operation)| {
+        let parameters = operation["parameters"].as_array().into_iter().flatten();
+        let in_path = parameters.filter(|parameter| parameter["in"] == "path");
+        let found: BTreeSet<&str> = in_path.filter_map(|p| p["name"].as_str()).collect();
+        (found != expected).then(|| format!("{method} {path} takes {found:?}"))
+    });
+    told.collect()
+}
+
+/// Every key and its value, at any depth.
+fn walk(value: &Value, see: &mut impl FnMut(&str, &Value)) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                see(key, value);
+                walk(value, see);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| walk(item, see)),
+        _ => {}
+    }
+}
