@@ -105,6 +105,19 @@ impl Release {
         }
     }
 
+    /// What is new in it.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Release::Trl018 => "the first: ported from torchtune (#2954)",
+            Release::Trl024 => "#4236: re-armed when the tracker is empty",
+            Release::Trl029 => "0.25 to 1.3, #4247: de-duplication",
+            Release::Trl14 => "#5694: contiguous copies; #5700: exit clears",
+            Release::Trl15 => "1.5 to 1.7, #5730: enter resets",
+            Release::Trl18 => "1.8 to 1.13, #6241: keys released",
+            Release::Trl114 => "1.14 to 1.16, #7193, #7195: copies before the wait",
+        }
+    }
+
     /// The first release, as major and minor number, with this offloader.
     const fn since(self) -> (u32, u32) {
         match self {
