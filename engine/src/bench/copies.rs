@@ -71,11 +71,11 @@ impl CopyVariant {
         }
     }
 
-    fn version(self) -> Option<Release> {
+    fn version(self) -> Option<&'static Release> {
         match self {
             CopyVariant::None => None,
-            CopyVariant::V2 => Some(Release::Trl029),
-            _ => Some(Release::Trl18),
+            CopyVariant::V2 => Some(Release::TRL_0_29),
+            _ => Some(Release::TRL_1_8),
         }
     }
 

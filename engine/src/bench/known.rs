@@ -146,7 +146,7 @@ mod tests {
             Patch::PACK_CONTIGUOUS,
             Patch::ENTER_RESET,
         ];
-        let released = known(System::VL_QWEN, Base::Release(Release::Trl15), &[]);
+        let released = known(System::VL_QWEN, Base::Release(Release::TRL_1_5), &[]);
         let released = released.measured.unwrap();
         let losses = released.losses.unwrap();
         assert!(losses.first < 14.0 && losses.last > 60.0, "{losses:?}");

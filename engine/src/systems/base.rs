@@ -9,7 +9,7 @@ use crate::session::Around;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Base {
     /// The offloader of a TRL release.
-    Release(Release),
+    Release(&'static Release),
     /// The same workload without an offloader: what checkpointing alone leaves.
     NoOffloading,
     /// `torch.autograd.graph.save_on_cpu(pin_memory=True)`.
@@ -46,7 +46,7 @@ impl Base {
     /// Label, and what it is.
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            Base::Release(release) => (release.label(), release.about()),
+            Base::Release(release) => (release.label, release.about),
             Base::SaveOnCpu => (
                 "save_on_cpu",
                 "torch.autograd.graph, pinned: everything saved, one stream",

@@ -106,12 +106,12 @@ impl MeasuredCode {
 
     /// The patches that touch other code than the offloader's were not in these runs, and neither
     /// are those that only one project had.
-    fn of_release(release: Release, patches: &[&'static Patch]) -> Option<MeasuredCode> {
+    fn of_release(release: &'static Release, patches: &[&'static Patch]) -> Option<MeasuredCode> {
         if !patches.iter().all(|patch| patch.change().is_some()) {
             return None;
         }
         let changes = patches::changes(release.changes(), patches);
-        let baseline = Release::Trl029.changes();
+        let baseline = Release::TRL_0_29.changes();
         let known = [
             (baseline, MeasuredCode::Trl029),
             (
@@ -119,10 +119,10 @@ impl MeasuredCode {
                 MeasuredCode::WithP3,
             ),
             (baseline.with(Change::PackContiguous), MeasuredCode::WithP4),
-            (Release::Trl14.changes(), MeasuredCode::Trl14),
-            (Release::Trl15.changes(), MeasuredCode::Trl15),
-            (Release::Trl18.changes(), MeasuredCode::Trl18),
-            (Release::Trl114.changes(), MeasuredCode::Trl114),
+            (Release::TRL_1_4.changes(), MeasuredCode::Trl14),
+            (Release::TRL_1_5.changes(), MeasuredCode::Trl15),
+            (Release::TRL_1_8.changes(), MeasuredCode::Trl18),
+            (Release::TRL_1_14.changes(), MeasuredCode::Trl114),
         ];
         let found = known.into_iter().find(|(set, _)| *set == changes);
         found.map(|(_, ran)| ran)

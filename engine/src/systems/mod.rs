@@ -1,8 +1,8 @@
 //! Systems: what the bench runs. The command line and the API call them configurations.
 //!
 //! One file a system, which holds everything about it: its numbers, the program that is run with
-//! them, what others published and what was measured. [`System::ALL`] is the table. `docs/add-a-system.md`
-//! shows how to add one.
+//! them, what others published and what was measured. [`System::ALL`] is the table.
+//! `docs/add-a-system.md` shows how to add one.
 
 mod base;
 mod chunk_views;
@@ -97,7 +97,7 @@ impl System {
         System {
             id,
             about,
-            base: Base::Release(Release::Trl029),
+            base: Base::Release(Release::TRL_0_29),
             default_steps: 10,
             capacity: None,
             bitsandbytes: false,

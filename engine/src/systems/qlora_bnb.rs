@@ -14,7 +14,7 @@ const SPEC: &QwenVlSpec = &QwenVlSpec::nine_billion(Samples::WithImage);
 impl System {
     /// The vision-language run after #5700, with bitsandbytes (path 2).
     pub const QLORA_BNB: &'static System = &System {
-        base: Base::Release(Release::Trl14),
+        base: Base::Release(Release::TRL_1_4),
         default_steps: 100,
         bitsandbytes: true,
         applies: |patch| {

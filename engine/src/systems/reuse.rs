@@ -24,7 +24,7 @@ const SPEC: &ReuseSpec = &ReuseSpec {
 impl System {
     /// Activations of one size, one after another.
     pub const REUSE: &'static System = &System {
-        base: Base::Release(Release::Trl15),
+        base: Base::Release(Release::TRL_1_5),
         applies: |patch| patch == Patch::RELEASE_DEDUPE_KEY,
         ..System::new(
             "dedupe-reuse",

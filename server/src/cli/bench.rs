@@ -8,6 +8,7 @@ use engine::bench::{
 };
 use engine::device::cuda::{self, Addresses};
 use engine::device::sim::SimSpec;
+use engine::offload::Release;
 use engine::patches::Patch;
 use engine::systems::{Base, System};
 use std::fmt::Write as _;
@@ -54,9 +55,8 @@ pub struct BenchArgs {
     /// combination
     #[arg(long, value_delimiter = ',', default_value = "all")]
     patches: Vec<String>,
-    /// What patches are applied to: TRL releases from trl-0.18 to trl-1.16, `save_on_cpu`,
-    /// `hidden-states`, `none` for no offloading, or `all` of these; else each configuration's own
-    #[arg(long, value_delimiter = ',', value_parser = bases_called, value_name = "RELEASE")]
+    #[arg(long, value_delimiter = ',', value_parser = bases_called, value_name = "RELEASE",
+          help = base_help())]
     base: Vec<Bases>,
     /// Copy on the stream that computes (`use_streams=False`)
     #[arg(long)]
@@ -272,6 +272,19 @@ fn configs(names: &[String]) -> Result<Vec<&'static System>, CliError> {
     names.iter().map(system).collect()
 }
 
+/// The TRL releases that can be named.
+fn releases() -> String {
+    format!("{} to {}", Release::ALL[0].label, Release::NEWEST_READ)
+}
+
+fn base_help() -> String {
+    format!(
+        "What patches are applied to: TRL releases from {}, `save_on_cpu`, `hidden-states`, \
+         `none` for no offloading, or `all` of these; else each configuration's own",
+        releases()
+    )
+}
+
 /// What one word of `--base` means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bases {
@@ -280,13 +293,14 @@ enum Bases {
 }
 
 fn bases_called(label: &str) -> Result<Bases, String> {
-    let wrong = "expected a TRL release from trl-0.18 to trl-1.16, save_on_cpu, hidden-states, \
-                 none or all";
     match label {
         "all" => Ok(Bases::All),
-        _ => Base::from_label(label)
-            .map(Bases::One)
-            .ok_or_else(|| wrong.to_owned()),
+        _ => Base::from_label(label).map(Bases::One).ok_or_else(|| {
+            format!(
+                "expected a TRL release from {}, save_on_cpu, hidden-states, none or all",
+                releases()
+            )
+        }),
     }
 }
 
