@@ -211,7 +211,8 @@ fn intern<T: Clone + Eq + std::hash::Hash>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::bench::{Config, RunSpec, run_recorded};
+    use engine::bench::{RunSpec, run_recorded};
+    use engine::systems::System;
     use std::sync::atomic::AtomicU64;
     use trace::trace::BlockIdx;
 
@@ -219,7 +220,7 @@ mod tests {
         let spec = RunSpec {
             steps: Some(3),
             record_steps: 2,
-            ..RunSpec::new(Config::DedupeReuse, &[])
+            ..RunSpec::new(System::REUSE, &[])
         };
         run_recorded(&spec, &mut |_| true).1
     }

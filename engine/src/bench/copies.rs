@@ -5,12 +5,12 @@
 //! arithmetic: it is to cost no more than the step without offloading. Arithmetic is a kernel that
 //! reads and writes the operands and lasts as long as the product would at a calibrated rate.
 
+use api::bench::{CardFacts, DeviceKind};
 use serde::Serialize;
 
 use super::run::{median, open};
 use crate::device::cuda::{Addresses, PlainRates, plain_rates};
 use crate::device::sim::{CostModel, SimSpec};
-use crate::device::{DeviceKind, HardwareFacts};
 use crate::offload::{OffloadConfig, Release};
 use crate::session::{RunError, Session};
 use crate::workload::{MlpStack, Workload};
@@ -71,11 +71,11 @@ impl CopyVariant {
         }
     }
 
-    fn version(self) -> Option<Release> {
+    fn version(self) -> Option<&'static Release> {
         match self {
             CopyVariant::None => None,
-            CopyVariant::V2 => Some(Release::Trl029),
-            _ => Some(Release::Trl18),
+            CopyVariant::V2 => Some(Release::TRL_0_29),
+            _ => Some(Release::TRL_1_8),
         }
     }
 
@@ -146,7 +146,7 @@ pub struct CopyRow {
     pub over_no_offloading: f64,
     /// What only a card can say.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hardware: Option<HardwareFacts>,
+    pub hardware: Option<CardFacts>,
     /// What was measured with the real offloader.
     pub measured: Option<MeasuredStep>,
     /// What ended the run, where it failed; the figures are then those until there.

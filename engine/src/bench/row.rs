@@ -5,8 +5,9 @@ use serde::Serialize;
 
 use super::hypothesis;
 use super::known::known;
-use super::patch::Patch;
 use super::run::RunSpec;
+use crate::patches::Patch;
+use crate::systems::{Base, System};
 
 /// A run with what is known of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -16,7 +17,7 @@ pub struct Row {
     /// Version before patches.
     pub base: String,
     /// Ids of the patches; none for the baseline.
-    pub patches: Vec<Patch>,
+    pub patches: Vec<&'static Patch>,
     /// The verdict.
     pub status: BenchStatus,
     /// What it found out; none where the row only tests a hypothesis, or nothing was run.
@@ -33,19 +34,46 @@ pub struct Row {
     pub known: Known,
 }
 
+/// What stands beside the numbers of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beside {
+    /// What is known of it.
+    pub known: Known,
+    /// What was assumed, and what became of it.
+    pub hypothesis: Option<Hypothesis>,
+    /// Why its only patch changes nothing, where that is asserted.
+    pub asserted: Option<&'static str>,
+}
+
+impl Beside {
+    /// What stands beside a run; `result` is what it found out, once it has run.
+    pub fn of(
+        system: &System,
+        base: Base,
+        patches: &[&'static Patch],
+        result: Option<&BenchResult>,
+    ) -> Beside {
+        let known = known(system, base, patches);
+        let about = patches.iter().find_map(|patch| patch.hypothesis());
+        let judge = |about| hypothesis::judge(about, result, known.published.as_ref());
+        Beside {
+            hypothesis: about.map(judge),
+            asserted: match patches {
+                [only] => only.asserted(),
+                _ => None,
+            },
+            known,
+        }
+    }
+}
+
 impl Row {
     /// A run with its verdict, beside its baseline where there is one, and what is known of it.
     pub fn new(spec: &RunSpec, outcome: &BenchResult, baseline: Option<&BenchResult>) -> Row {
-        let known = known(spec.config, spec.base, &spec.patches);
-        let about = spec.patches.iter().find_map(|patch| patch.hypothesis());
-        let hypothesis =
-            about.map(|about| hypothesis::judge(about, Some(outcome), known.published.as_ref()));
-        let asserted = match spec.patches.as_slice() {
-            [only] => only.asserted(),
-            _ => None,
-        };
+        let beside = Beside::of(spec.system, spec.base, &spec.patches, Some(outcome));
+        let hypothesis = beside.hypothesis;
         Row {
-            config: spec.config.id(),
+            config: spec.system.id,
             base: spec.base.to_string(),
             patches: spec.patches.clone(),
             status: match hypothesis {
@@ -54,8 +82,8 @@ impl Row {
             },
             outcome: hypothesis.is_none().then(|| outcome.clone()),
             hypothesis,
-            asserted,
-            known,
+            asserted: beside.asserted,
+            known: beside.known,
         }
     }
 }

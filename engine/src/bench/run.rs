@@ -4,20 +4,19 @@ use std::num::NonZero;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use api::bench::{BenchResult, CardFacts};
+use api::bench::{BenchResult, BenchStep, DeviceKind};
 
-use super::base::Base;
-use super::config::Config;
-use super::patch::{self, Patch};
 use super::row::{Row, slope};
 use crate::deviation::Deviation;
 use crate::device::cuda::{Addresses, CudaDevice};
 use crate::device::sim::{SimDevice, SimSpec};
-use crate::device::{Device, DeviceError, DeviceKind, HardwareFacts};
+use crate::device::{Device, DeviceError};
 use crate::offload::{Changes, OffloadConfig};
+use crate::patches::{self, Effect, Patch};
 use crate::recording::{Recording, micros};
 use crate::session::{Around, RunError, Session};
-use crate::workload::{self, Workload};
+use crate::systems::{Base, System};
+use crate::workload::Workload;
 
 /// First steps differ from the rest: optimizer state, workspaces (docs/measurements.md,
 /// "The 9B program").
@@ -36,22 +35,22 @@ pub enum CopyStream {
 /// What to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunSpec {
-    /// Configuration.
-    pub config: Config,
+    /// What is run.
+    pub system: &'static System,
     /// What the patches are applied to.
     pub base: Base,
     /// The patches.
-    pub patches: Vec<Patch>,
+    pub patches: Vec<&'static Patch>,
     /// Which stream the offloader copies on.
     pub copies: CopyStream,
     /// Where to run.
     pub device: DeviceKind,
     /// Whose addresses a card's run is decided by.
     pub addresses: Addresses,
-    /// Steps; `None` for the configuration's own number.
+    /// Steps; `None` for the system's own number.
     pub steps: Option<u32>,
     /// The simulated machine, which also decides for a card; a capacity given here replaces the
-    /// configuration's.
+    /// system's.
     pub sim: SimSpec,
     /// Steps, from the first, whose events [`run_recorded`] keeps.
     pub record_steps: u32,
@@ -60,11 +59,11 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
-    /// A run with the configuration's own inputs.
-    pub fn new(config: Config, patches: &[Patch]) -> RunSpec {
+    /// A run with the system's own inputs.
+    pub fn new(system: &'static System, patches: &[&'static Patch]) -> RunSpec {
         RunSpec {
-            config,
-            base: config.base(),
+            system,
+            base: system.base,
             patches: patches.to_vec(),
             copies: CopyStream::Side,
             device: DeviceKind::Sim,
@@ -75,27 +74,6 @@ impl RunSpec {
             deviation: None,
         }
     }
-}
-
-/// One step, for progress and charts. Bytes.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct StepFacts {
-    /// From 0.
-    pub step: u32,
-    /// Allocated at the end of the step.
-    pub allocated: u64,
-    /// Highest allocated within the step.
-    pub peak_allocated: u64,
-    /// Reserved at the end of the step.
-    pub reserved: u64,
-    /// Entries of the tracker.
-    pub tracker: u64,
-    /// Tensors in the backward stash.
-    pub bwd_stash: u64,
-    /// Pinned host memory in use.
-    pub host_pinned: u64,
-    /// Time of the step, in the device's own time.
-    pub seconds: f64,
 }
 
 /// Opens a device.
@@ -122,7 +100,7 @@ pub(super) fn median(values: &[f64]) -> f64 {
 
 /// Runs the specification. `progress` is called after each step and may
 /// end the run by returning `false`.
-pub fn run(spec: &RunSpec, progress: &mut dyn FnMut(StepFacts) -> bool) -> BenchResult {
+pub fn run(spec: &RunSpec, progress: &mut dyn FnMut(BenchStep) -> bool) -> BenchResult {
     run_recorded(spec, progress).0
 }
 
@@ -130,10 +108,10 @@ pub fn run(spec: &RunSpec, progress: &mut dyn FnMut(StepFacts) -> bool) -> Bench
 /// end. Where the device cannot be opened, the run has no step, and says why as its crash.
 pub fn run_recorded(
     spec: &RunSpec,
-    progress: &mut dyn FnMut(StepFacts) -> bool,
+    progress: &mut dyn FnMut(BenchStep) -> bool,
 ) -> (BenchResult, Recording) {
     let mut sim = spec.sim;
-    sim.capacity = sim.capacity.or(spec.config.published_capacity());
+    sim.capacity = sim.capacity.or(spec.system.capacity);
     let device = match open(spec.device, sim, spec.addresses) {
         Ok(device) => device,
         Err(error) => return (not_started(&error), Recording::default()),
@@ -149,25 +127,29 @@ pub fn run_recorded(
 /// What is kept of a run while it runs.
 #[derive(Default)]
 struct Log {
-    facts: Vec<StepFacts>,
+    facts: Vec<BenchStep>,
     recording: Recording,
 }
 
 /// Runs baseline, each applicable patch alone, and the published combination.
-pub fn run_matrix(config: Config, steps: Option<u32>, sim: SimSpec) -> Vec<Row> {
-    run_rows(config, &config.matrix(), steps, sim)
+pub fn run_matrix(system: &'static System, steps: Option<u32>, sim: SimSpec) -> Vec<Row> {
+    run_rows(system, &system.matrix(), steps, sim)
 }
 
 /// Runs the given sets of patches; none is the baseline, which is run in any case, because the
 /// status of the others is judged by it.
-pub fn run_rows(config: Config, sets: &[Vec<Patch>], steps: Option<u32>, sim: SimSpec) -> Vec<Row> {
+pub fn run_rows(
+    system: &'static System,
+    sets: &[Vec<&'static Patch>],
+    steps: Option<u32>,
+    sim: SimSpec,
+) -> Vec<Row> {
     let baseline = [Vec::new()];
-    let spec = |patches: &Vec<Patch>| RunSpec {
-        config,
+    let spec = |patches: &Vec<&'static Patch>| RunSpec {
         patches: patches.clone(),
         steps,
         sim,
-        ..RunSpec::new(config, &[])
+        ..RunSpec::new(system, &[])
     };
     let specs: Vec<RunSpec> = baseline.iter().chain(sets).map(spec).collect();
     run_all(&specs).split_off(1)
@@ -177,13 +159,13 @@ pub fn run_rows(config: Config, sets: &[Vec<Patch>], steps: Option<u32>, sim: Si
 ///
 /// Those whose patches leave the same program are run once: P1 and P2 change no line that the
 /// engine runs, and the simulation has no other source of difference. A card runs every
-/// specification, one after another. The first row of a configuration and base without patches is
+/// specification, one after another. The first row of a system and base without patches is
 /// the baseline that its other rows are judged by.
 pub fn run_all(specs: &[RunSpec]) -> Vec<Row> {
     let outcomes = outcomes(specs);
     let baseline = |of: &RunSpec| {
         let is_baseline = |spec: &RunSpec| {
-            spec.patches.is_empty() && (spec.config, spec.base) == (of.config, of.base)
+            spec.patches.is_empty() && (spec.system, spec.base) == (of.system, of.base)
         };
         Some(&outcomes[specs.iter().position(is_baseline)?])
     };
@@ -238,42 +220,50 @@ fn run_distinct(specs: &[RunSpec], distinct: &[usize]) -> Vec<OnceLock<BenchResu
 }
 
 /// What actually runs: two specifications with the same program give the same row.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Program {
-    config: Config,
+    system: &'static System,
     device: DeviceKind,
     addresses: Addresses,
     /// Of TRL's offloader; `None` without it.
     changes: Option<Changes>,
     around: Around,
     copies: CopyStream,
-    detached: bool,
-    cleared: bool,
+    /// Those that change the program itself.
+    patches: Vec<&'static Patch>,
     sim: SimSpec,
     deviation: Option<Deviation>,
 }
 
 impl Program {
     fn of(spec: &RunSpec) -> Program {
+        let patches = spec.patches.iter().copied();
+        let of_program = patches.filter(|patch| patch.effect == Effect::Program);
         Program {
-            config: spec.config,
+            system: spec.system,
             device: spec.device,
             addresses: spec.addresses,
             changes: offloader_changes(spec),
             around: around(spec),
             copies: spec.copies,
-            detached: spec.patches.contains(&Patch::LossDetach),
-            cleared: spec.patches.contains(&Patch::ClearCtxTensors),
+            patches: of_program.collect(),
             sim: spec.sim,
             deviation: spec.deviation,
         }
     }
 }
 
+/// Whether a patch is assumed to keep activations on the device.
+fn stays_on_device(spec: &RunSpec) -> bool {
+    spec.patches
+        .iter()
+        .any(|patch| patch.hypothesis().is_some())
+}
+
 /// What stands around the steps of a run.
 fn around(spec: &RunSpec) -> Around {
-    match spec.patches.contains(&Patch::TorchMemoryFix) {
-        // The hypothesis of P5: TRL's context is there, activations stay on the device.
+    match stays_on_device(spec) {
+        // TRL's context is there, and moves nothing.
         true => Around::Trl,
         false => spec.base.around(),
     }
@@ -281,20 +271,19 @@ fn around(spec: &RunSpec) -> Around {
 
 /// TRL's offloader in a run, as its changes; `None` where it offloads nothing.
 fn offloader_changes(spec: &RunSpec) -> Option<Changes> {
-    let offloads = !spec.patches.contains(&Patch::TorchMemoryFix);
-    let base = spec.base.changes().filter(|_| offloads)?;
-    Some(patch::changes(base, &spec.patches))
+    let base = spec.base.changes().filter(|_| !stays_on_device(spec))?;
+    Some(patches::changes(base, &spec.patches))
 }
 
 fn run_steps(
     spec: &RunSpec,
     session: &mut Session,
     log: &mut Log,
-    progress: &mut dyn FnMut(StepFacts) -> bool,
+    progress: &mut dyn FnMut(BenchStep) -> bool,
 ) -> Result<(), RunError> {
-    let steps = spec.steps.unwrap_or(spec.config.default_steps());
+    let steps = spec.steps.unwrap_or(spec.system.default_steps);
     install(spec, session)?;
-    let mut workload = workload::build(spec.config, &spec.patches, session)?;
+    let mut workload = spec.system.spec.build(&spec.patches, session)?;
     session.heap().borrow_mut().empty_cache();
     session.accelerator.watch_races();
     let outcome = step_through(spec, steps, workload.as_mut(), session, log, progress);
@@ -310,7 +299,7 @@ fn step_through(
     workload: &mut dyn Workload,
     session: &mut Session,
     log: &mut Log,
-    progress: &mut dyn FnMut(StepFacts) -> bool,
+    progress: &mut dyn FnMut(BenchStep) -> bool,
 ) -> Result<(), RunError> {
     let mut before = session.heap().borrow_mut().device.settle()?;
     for step in 0..steps {
@@ -326,7 +315,7 @@ fn step_through(
         if step + 1 == spec.record_steps {
             log.recording.finish(session, workload);
         }
-        let now = StepFacts {
+        let now = BenchStep {
             seconds: after - before,
             ..step_facts(session, step)
         };
@@ -349,7 +338,7 @@ fn install(spec: &RunSpec, session: &mut Session) -> Result<(), RunError> {
     };
     session.install_offloader(OffloadConfig {
         use_streams: spec.copies == CopyStream::Side,
-        bitsandbytes_imported: spec.config == Config::QloraBnb,
+        bitsandbytes_imported: spec.system.bitsandbytes,
         deviation: spec.deviation,
         ..OffloadConfig::new(changes)
     })
@@ -368,7 +357,7 @@ fn begin_step(session: &Session, step: u32, record: bool) -> u64 {
     micros(heap.device.host_time())
 }
 
-fn step_facts(session: &Session, step: u32) -> StepFacts {
+fn step_facts(session: &Session, step: u32) -> BenchStep {
     let heap = session.heap().borrow();
     let stats = heap.caching.stats();
     let (tracker, bwd_stash) = session.offloader().map_or((0, 0), |offloader| {
@@ -377,7 +366,7 @@ fn step_facts(session: &Session, step: u32) -> StepFacts {
             offloader.backward_stash().count() as u64,
         )
     });
-    StepFacts {
+    BenchStep {
         step,
         allocated: stats.allocated,
         peak_allocated: stats.peak_allocated,
@@ -389,7 +378,7 @@ fn step_facts(session: &Session, step: u32) -> StepFacts {
     }
 }
 
-fn summarise(session: &Session, facts: &[StepFacts], failure: Option<RunError>) -> BenchResult {
+fn summarise(session: &Session, facts: &[BenchStep], failure: Option<RunError>) -> BenchResult {
     let completed = facts.len() - usize::from(failure.is_some() && !facts.is_empty());
     let (growth_per_step, growth_error) = slope_of(&facts[..completed], |step| step.allocated);
     let (host_growth_per_step, _) = slope_of(&facts[..completed], |step| step.host_pinned);
@@ -424,30 +413,18 @@ fn summarise(session: &Session, facts: &[StepFacts], failure: Option<RunError>) 
         d2h_bytes: copied.to_host,
         h2d_bytes: copied.to_device,
         step_seconds: median(timed.unwrap_or(&seconds)),
-        card: hardware.map(card_facts),
+        card: hardware,
     }
 }
 
 /// Slope of a level, and its standard error, over the steps that are alike: all where they are few.
-fn slope_of(steps: &[StepFacts], level: impl Fn(&StepFacts) -> u64) -> (f64, f64) {
+fn slope_of(steps: &[BenchStep], level: impl Fn(&BenchStep) -> u64) -> (f64, f64) {
     let ends: Vec<f64> = steps.iter().map(|step| level(step) as f64).collect();
     let settled = match ends.len() > 2 * SETTLED_AFTER {
         true => &ends[SETTLED_AFTER..],
         false => &ends[..],
     };
     slope(settled)
-}
-
-fn card_facts(seen: HardwareFacts) -> CardFacts {
-    CardFacts {
-        total: seen.total,
-        free_at_start: seen.free_at_start,
-        free_min: seen.free_min,
-        peak_used: seen.peak_used,
-        verified_tensors: seen.verified_tensors,
-        corrupted_tensors: seen.corrupted_tensors,
-        early_decisions: seen.early_decisions,
-    }
 }
 
 /// Nothing ran, because the device could not be opened: every figure is 0.

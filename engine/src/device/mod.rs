@@ -10,20 +10,10 @@
 pub mod cuda;
 pub mod sim;
 
-use serde::{Deserialize, Serialize};
+use api::bench::CardFacts;
+use serde::Serialize;
 
 use crate::tensor::Layout;
-
-/// Which device runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DeviceKind {
-    /// The simulated one.
-    #[default]
-    Sim,
-    /// The first CUDA card.
-    Cuda,
-}
 
 /// A stream of the device; 0 is the default stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -80,25 +70,6 @@ pub struct View {
 /// A checksum that the device keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint(pub u64);
-
-/// What only a real card can say of a run. Bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HardwareFacts {
-    /// Memory of the card.
-    pub total: u64,
-    /// Free before the run allocated anything, as the driver sees it.
-    pub free_at_start: u64,
-    /// Lowest free memory after any segment was allocated, as the driver sees it.
-    pub free_min: u64,
-    /// Most memory that the run took, as the driver sees it.
-    pub peak_used: u64,
-    /// Restored tensors whose checksum was compared with what was packed.
-    pub verified_tensors: u64,
-    /// Of these, how many held other bytes.
-    pub corrupted_tensors: u64,
-    /// Events that the decision clock called done before the card was there; each was waited for.
-    pub early_decisions: u64,
-}
 
 /// A pinned host buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -273,7 +244,7 @@ pub trait Device {
     ///
     /// # Errors
     /// A fault of earlier work.
-    fn hardware(&mut self) -> Result<Option<HardwareFacts>, DeviceError> {
+    fn hardware(&mut self) -> Result<Option<CardFacts>, DeviceError> {
         Ok(None)
     }
 

@@ -21,16 +21,39 @@ pub struct VisionConfig {
     pub intermediate: u64,
     /// Attention heads.
     pub heads: u64,
-    /// Numbers in one patch: channels × frames × height × width.
-    pub patch_values: u64,
+    /// Side of a patch, in pixels.
+    pub patch: u64,
     /// Rows of the position table.
     pub positions: u64,
-    /// Patches that become one token.
+    /// Side of the square of patches that becomes one token.
     pub merge: u64,
-    /// Patches of one image.
-    pub patches: u64,
+    /// Side of an image, in pixels.
+    pub image: u64,
     /// Width of the text model.
     pub out: u64,
+}
+
+/// Colours of a pixel.
+const CHANNELS: u64 = 3;
+/// Frames that a patch spans; an image is a film that stands still.
+const FRAMES: u64 = 2;
+
+impl VisionConfig {
+    /// Patches of one image.
+    pub const fn patches(&self) -> u64 {
+        let side = self.image / self.patch;
+        side * side
+    }
+
+    /// Numbers in one patch.
+    pub const fn patch_values(&self) -> u64 {
+        CHANNELS * FRAMES * self.patch * self.patch
+    }
+
+    /// Patches that become one token.
+    pub const fn merged(&self) -> u64 {
+        self.merge * self.merge
+    }
 }
 
 struct Linear {
@@ -147,18 +170,18 @@ impl Block {
         let c = &self.config;
         let width = c.hidden / c.heads;
         let qkv = self.qkv.forward(s, x)?;
-        let shape = [1, c.heads, c.patches, width];
-        let query = s.part(&qkv, &[c.patches, c.hidden], 0)?;
-        let key = s.part(&qkv, &[c.patches, c.hidden], c.hidden)?;
+        let shape = [1, c.heads, c.patches(), width];
+        let query = s.part(&qkv, &[c.patches(), c.hidden], 0)?;
+        let key = s.part(&qkv, &[c.patches(), c.hidden], c.hidden)?;
         let (query, key) = turn_both(s, &query, &key, rotary)?;
         let query = s.view(&query, &shape)?;
         let key = s.view(&key, &shape)?;
-        let value = s.part(&qkv, &[c.patches, c.hidden], 2 * c.hidden)?;
+        let value = s.part(&qkv, &[c.patches(), c.hidden], 2 * c.hidden)?;
         let value = s.view(&value, &shape)?;
         let lengths = s.empty(&[1], DType::Int32)?;
         let attended = s.attention(&query, &key, &value)?;
         let dense = s.dense(&attended, BF16)?;
-        let flat = s.view(&dense, &[c.patches, c.hidden])?;
+        let flat = s.view(&dense, &[c.patches(), c.hidden])?;
         drop(dense);
         let out = self.out.forward(s, &flat)?;
         drop(flat);
@@ -211,13 +234,13 @@ impl VisionTower {
     /// # Errors
     /// Out of memory.
     pub fn new(s: &mut Session, config: VisionConfig) -> Result<VisionTower, RunError> {
-        let patch = Linear::new(s, config.hidden, config.patch_values)?;
+        let patch = Linear::new(s, config.hidden, config.patch_values())?;
         let positions = s.frozen(&[config.positions, config.hidden], BF16)?;
         let mut blocks = Vec::new();
         for _ in 0..config.blocks {
             blocks.push(Rc::new(Block::new(s, config)?));
         }
-        let merged = config.hidden * config.merge;
+        let merged = config.hidden * config.merged();
         let norm = [
             s.frozen(&[config.hidden], BF16)?,
             s.frozen(&[config.hidden], BF16)?,
@@ -264,7 +287,7 @@ impl VisionTower {
     /// Out of memory, or a hook that fails.
     pub fn forward(&self, s: &mut Session, pixels: &Tensor) -> Result<Tensor, RunError> {
         let c = &self.config;
-        let weights = s.empty(&[c.patches, 4], DType::Int64)?;
+        let weights = s.empty(&[c.patches(), 4], DType::Int64)?;
         let (x, summed) = self.embed(s, pixels)?;
         let rotary = self.rotary(s)?;
         let mut x = x;
@@ -280,7 +303,7 @@ impl VisionTower {
         }
         let out = {
             let normed = s.layer_norm(&x)?;
-            let merged = s.view(&normed, &[c.patches / c.merge, c.hidden * c.merge])?;
+            let merged = s.view(&normed, &[c.patches() / c.merged(), c.hidden * c.merged()])?;
             let active = {
                 let inner = self.merge_in.forward(s, &merged)?;
                 s.gelu(&inner)?
@@ -296,12 +319,12 @@ impl VisionTower {
     fn embed(&self, s: &mut Session, pixels: &Tensor) -> Result<(Tensor, Tensor), RunError> {
         let c = &self.config;
         // A convolution whose stride is its size; cuDNN's, not cuBLAS's.
-        let patches = s.empty(&[c.patches, c.hidden], BF16)?;
+        let patches = s.empty(&[c.patches(), c.hidden], BF16)?;
         s.kernel_over(&[pixels, &self.patch.weight, &self.patch.bias], &[&patches])?;
-        let table = s.empty(&[4, c.patches, c.hidden], BF16)?;
-        let weighted = s.empty(&[4, c.patches, c.hidden], F32)?;
+        let table = s.empty(&[4, c.patches(), c.hidden], BF16)?;
+        let weighted = s.empty(&[4, c.patches(), c.hidden], F32)?;
         drop(table);
-        let summed = s.empty(&[c.patches, c.hidden], F32)?;
+        let summed = s.empty(&[c.patches(), c.hidden], F32)?;
         drop(weighted);
         let narrow = s.cast(&summed, BF16)?;
         let x = s.add(&patches, &narrow)?;
@@ -313,8 +336,8 @@ impl VisionTower {
     fn rotary(&self, s: &mut Session) -> Result<[Tensor; 2], RunError> {
         let c = &self.config;
         let width = c.hidden / c.heads;
-        let half = [c.patches, width / 2];
-        let positions = s.empty(&[c.patches, 2], F32)?;
+        let half = [c.patches(), width / 2];
+        let positions = s.empty(&[c.patches(), 2], F32)?;
         let angles = s.empty(&half, F32)?;
         // Each of cosine and sine is computed, scaled, and doubled by way of a copy.
         let copied = |s: &mut Session, shape: &[u64]| -> Result<Tensor, RunError> {
@@ -323,9 +346,9 @@ impl VisionTower {
         };
         let cos = copied(s, &half)?;
         let sin = copied(s, &half)?;
-        let cos_full = copied(s, &[c.patches, width])?;
+        let cos_full = copied(s, &[c.patches(), width])?;
         drop(cos);
-        let sin_full = copied(s, &[c.patches, width])?;
+        let sin_full = copied(s, &[c.patches(), width])?;
         drop((sin, positions, angles));
         Ok([cos_full, sin_full])
     }

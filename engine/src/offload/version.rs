@@ -3,6 +3,8 @@
 //! Each release is a set of changes, so that a patch can be tried alone on any base. The code
 //! paths are gated one change at a time.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// One upstream change to `OffloadActivations`.
@@ -61,67 +63,98 @@ impl Changes {
     }
 }
 
-/// A TRL release from which on the offloader behaves differently, by its first number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Release {
-    /// #2954: the port from torchtune.
-    Trl018,
-    /// + #4236.
-    Trl024,
-    /// + #4247, out since 0.25 and unchanged to 1.3: the published baseline.
-    Trl029,
-    /// + #5694 and #5700.
-    Trl14,
-    /// + #5730.
-    Trl15,
-    /// + #6241.
-    Trl18,
-    /// + #7193 and #7195; 1.16 decides the same.
-    Trl114,
+/// A TRL release from which on the offloader behaves differently. An older one is less.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Release {
+    /// The first release, as major and minor number, with this offloader: first here because it
+    /// is the order.
+    since: (u32, u32),
+    /// The name that users know: `trl-0.29`.
+    pub label: &'static str,
+    /// What is new in it.
+    pub about: &'static str,
+    /// What it adds to the release before it.
+    adds: &'static [Change],
 }
 
 impl Release {
-    /// All of them, oldest first.
-    pub const ALL: [Release; 7] = [
-        Release::Trl018,
-        Release::Trl024,
-        Release::Trl029,
-        Release::Trl14,
-        Release::Trl15,
-        Release::Trl18,
-        Release::Trl114,
+    /// All of them, oldest first. A new one is an entry below and its name here.
+    pub const ALL: [&'static Release; 7] = [
+        Release::TRL_0_18,
+        Release::TRL_0_24,
+        Release::TRL_0_29,
+        Release::TRL_1_4,
+        Release::TRL_1_5,
+        Release::TRL_1_8,
+        Release::TRL_1_14,
     ];
 
-    /// The name that users know: `trl-0.29`.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Release::Trl018 => "trl-0.18",
-            Release::Trl024 => "trl-0.24",
-            Release::Trl029 => "trl-0.29",
-            Release::Trl14 => "trl-1.4",
-            Release::Trl15 => "trl-1.5",
-            Release::Trl18 => "trl-1.8",
-            Release::Trl114 => "trl-1.14",
-        }
-    }
+    /// The newest release whose source was read: what comes after it may be otherwise.
+    pub const NEWEST_READ: &'static str = "trl-1.16";
 
-    /// The first release, as major and minor number, with this offloader.
-    const fn since(self) -> (u32, u32) {
-        match self {
-            Release::Trl018 => (0, 18),
-            Release::Trl024 => (0, 24),
-            // The label is that of the published run; its code came with 0.25.
-            Release::Trl029 => (0, 25),
-            Release::Trl14 => (1, 4),
-            Release::Trl15 => (1, 5),
-            Release::Trl18 => (1, 8),
-            Release::Trl114 => (1, 14),
-        }
-    }
+    /// The port from torchtune.
+    pub const TRL_0_18: &'static Release = &Release {
+        since: (0, 18),
+        label: "trl-0.18",
+        about: "the first: ported from torchtune (#2954)",
+        adds: &[],
+    };
+
+    /// With #4236.
+    pub const TRL_0_24: &'static Release = &Release {
+        since: (0, 24),
+        label: "trl-0.24",
+        about: "#4236: re-armed when the tracker is empty",
+        adds: &[Change::RearmWhenEmpty],
+    };
+
+    /// The published baseline, by the name of its run; its code came with 0.25.
+    pub const TRL_0_29: &'static Release = &Release {
+        since: (0, 25),
+        label: "trl-0.29",
+        about: "0.25 to 1.3, #4247: de-duplication",
+        adds: &[Change::Deduplicate],
+    };
+
+    /// With #5694 and #5700.
+    pub const TRL_1_4: &'static Release = &Release {
+        since: (1, 4),
+        label: "trl-1.4",
+        about: "#5694: contiguous copies; #5700: exit clears",
+        adds: &[Change::PackContiguous, Change::ExitSyncAndClear],
+    };
+
+    /// With #5730.
+    pub const TRL_1_5: &'static Release = &Release {
+        since: (1, 5),
+        label: "trl-1.5",
+        about: "1.5 to 1.7, #5730: enter resets",
+        adds: &[Change::EnterReset],
+    };
+
+    /// With #6241.
+    pub const TRL_1_8: &'static Release = &Release {
+        since: (1, 8),
+        label: "trl-1.8",
+        about: "1.8 to 1.13, #6241: keys released",
+        adds: &[Change::ReleaseDedupeKey],
+    };
+
+    /// With #7193 and #7195.
+    pub const TRL_1_14: &'static Release = &Release {
+        since: (1, 14),
+        label: "trl-1.14",
+        about: "1.14 to 1.16, #7193, #7195: copies before the wait",
+        adds: &[
+            Change::DedupeOnlyWithStreams,
+            Change::CloneBeforeWait,
+            Change::LiveComputeStream,
+        ],
+    };
 
     /// The offloader of a TRL release, such as `trl-1.4`, `trl-1.16` or `trl-0.29.0`: a release
     /// without a change of its own has that of the one before.
-    pub fn from_label(label: &str) -> Option<Release> {
+    pub fn from_label(label: &str) -> Option<&'static Release> {
         let mut numbers = label.strip_prefix("trl-")?.split('.');
         let mut number = || numbers.next()?.parse::<u32>().ok();
         let version = (number()?, number()?);
@@ -130,40 +163,22 @@ impl Release {
             return None;
         }
         let mut known = Release::ALL.into_iter().rev();
-        known.find(|release| release.since() <= version)
+        known.find(|release| release.since <= version)
     }
 
-    /// The changes that are in.
-    pub fn changes(self) -> Changes {
-        const ADDED: [&[Change]; 7] = [
-            &[],
-            &[Change::RearmWhenEmpty],
-            &[Change::Deduplicate],
-            &[Change::PackContiguous, Change::ExitSyncAndClear],
-            &[Change::EnterReset],
-            &[Change::ReleaseDedupeKey],
-            &[
-                Change::DedupeOnlyWithStreams,
-                Change::CloneBeforeWait,
-                Change::LiveComputeStream,
-            ],
-        ];
-        let added = ADDED.iter().take(self as usize + 1).copied().flatten();
+    /// The changes that are in: its own, and those of every release before it.
+    pub fn changes(&self) -> Changes {
+        let until = Release::ALL
+            .into_iter()
+            .filter(|one| one.since <= self.since);
+        let added = until.flat_map(|one| one.adds);
         added.fold(Changes::NONE, |set, &change| set.with(change))
     }
 }
 
-impl Serialize for Release {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.label())
-    }
-}
-
-impl<'de> Deserialize<'de> for Release {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let label = <std::borrow::Cow<'_, str>>::deserialize(deserializer)?;
-        let unknown = || serde::de::Error::custom(format!("`{label}` is no TRL release"));
-        Release::from_label(&label).ok_or_else(unknown)
+impl fmt::Debug for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label)
     }
 }
 
@@ -176,13 +191,13 @@ mod tests {
         for pair in Release::ALL.windows(2) {
             let (before, after) = (pair[0].changes(), pair[1].changes());
             assert!(after.contains(before) && after != before, "{pair:?}");
-            assert!(pair[0].since() < pair[1].since(), "{pair:?}");
+            assert!(pair[0].since < pair[1].since, "{pair:?}");
         }
     }
 
     #[test]
     fn the_published_baseline_deduplicates_and_does_not_clear() {
-        let baseline = Release::Trl029.changes();
+        let baseline = Release::TRL_0_29.changes();
         assert!(baseline.has(Change::RearmWhenEmpty) && baseline.has(Change::Deduplicate));
         assert!(!baseline.has(Change::PackContiguous) && !baseline.has(Change::ExitSyncAndClear));
     }
@@ -190,15 +205,15 @@ mod tests {
     #[test]
     fn a_label_reads_back_and_any_release_has_the_offloader_of_its_time() {
         for release in Release::ALL {
-            assert_eq!(Release::from_label(release.label()), Some(release));
+            assert_eq!(Release::from_label(release.label), Some(release));
         }
         let check = |label, expected| assert_eq!(Release::from_label(label), expected, "{label}");
-        check("trl-0.23.1", Some(Release::Trl018));
-        check("trl-0.25", Some(Release::Trl029));
-        check("trl-1.3.0", Some(Release::Trl029));
-        check("trl-1.5.1", Some(Release::Trl15));
-        check("trl-1.13", Some(Release::Trl18));
-        check("trl-1.16", Some(Release::Trl114));
+        check("trl-0.23.1", Some(Release::TRL_0_18));
+        check("trl-0.25", Some(Release::TRL_0_29));
+        check("trl-1.3.0", Some(Release::TRL_0_29));
+        check("trl-1.5.1", Some(Release::TRL_1_5));
+        check("trl-1.13", Some(Release::TRL_1_8));
+        check("trl-1.16", Some(Release::TRL_1_14));
         check("trl-0.17", None);
         check("trl-1", None);
         check("trl-1.4.x", None);

@@ -184,22 +184,21 @@ impl Walk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{Config, Patch};
     use crate::device::sim::{SimDevice, SimSpec};
-    use crate::offload::{Changes, OffloadConfig};
-    use crate::workload;
+    use crate::offload::OffloadConfig;
+    use crate::patches::{self, Patch};
+    use crate::systems::System;
 
     /// docs/offloader-rules.md, "Invariants": owners cover every live block, to the byte.
-    fn no_byte_is_unattributed(config: Config, patches: &[Patch], steps: u32) {
+    fn no_byte_is_unattributed(system: &System, patches: &[&'static Patch], steps: u32) {
         let mut session = Session::new(Box::new(SimDevice::new(SimSpec::default())));
-        if let Some(base) = config.base().changes() {
-            let changes = patches.iter().filter_map(|patch| patch.change());
-            let changes = changes.fold(base, Changes::with);
+        if let Some(base) = system.base.changes() {
+            let changes = patches::changes(base, patches);
             session
                 .install_offloader(OffloadConfig::new(changes))
                 .unwrap();
         }
-        let mut program = workload::build(config, patches, &mut session).unwrap();
+        let mut program = system.spec.build(patches, &mut session).unwrap();
         for step in 0..steps {
             session.heap().borrow_mut().caching.begin_step(step);
             program.step(&mut session).unwrap();
@@ -216,32 +215,32 @@ mod tests {
                 (owned, live),
                 (stats.allocated, stats.active),
                 "{} after step {step}",
-                config.id()
+                system.id
             );
         }
     }
 
     #[test]
     fn owners_cover_every_live_byte_of_every_configuration() {
-        for config in Config::ALL {
+        for system in System::ALL {
             // Without these its first backward pass raises.
-            let patches: &[Patch] = match config {
-                Config::ChunkViews => &[Patch::PackContiguous, Patch::CloneBeforeWait],
-                _ => &[],
+            let patches: &[&'static Patch] = match system == System::CHUNK_VIEWS {
+                true => &[Patch::PACK_CONTIGUOUS, Patch::CLONE_BEFORE_WAIT],
+                false => &[],
             };
-            no_byte_is_unattributed(config, patches, 3);
+            no_byte_is_unattributed(system, patches, 3);
         }
     }
 
     #[test]
     fn owners_cover_every_live_byte_of_patched_runs() {
         for patch in [
-            Patch::ExitSyncAndClear,
-            Patch::PackContiguous,
-            Patch::EnterReset,
-            Patch::ReleaseDedupeKey,
+            Patch::EXIT_SYNC_AND_CLEAR,
+            Patch::PACK_CONTIGUOUS,
+            Patch::ENTER_RESET,
+            Patch::RELEASE_DEDUPE_KEY,
         ] {
-            no_byte_is_unattributed(Config::VlQwen, &[patch], 2);
+            no_byte_is_unattributed(System::VL_QWEN, &[patch], 2);
         }
     }
 }

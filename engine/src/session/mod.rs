@@ -51,7 +51,7 @@ pub struct Session {
 }
 
 /// One cuBLAS workspace on a Hopper card, in bytes.
-const CUBLAS_WORKSPACE: u64 = 32 << 20;
+pub(crate) const CUBLAS_WORKSPACE: u64 = 32 << 20;
 /// The workspace of cuBLASLt, in bytes.
 const CUBLAS_LT_WORKSPACE: u64 = 1 << 20;
 

@@ -2,41 +2,20 @@
 
 use std::fmt;
 
-use crate::offload::{Change, Changes, Release};
+use crate::offload::{Changes, Release};
+use crate::patches::{self, Patch};
 
 /// The recorded code. Written `trl-1.4`, or `trl-0.29+P3` with a patch on top.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TapeVersion {
     /// The release.
-    release: Release,
+    release: &'static Release,
     /// What was added to it.
-    added: Option<AddedPatch>,
+    added: Option<&'static Patch>,
 }
 
-/// A patch that was tried alone on a release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AddedPatch {
-    /// `P3`: the `__exit__` of #5700.
-    P3,
-    /// `P4`: the copies of #5694.
-    P4,
-}
-
-impl AddedPatch {
-    fn label(self) -> &'static str {
-        match self {
-            AddedPatch::P3 => "P3",
-            AddedPatch::P4 => "P4",
-        }
-    }
-
-    fn change(self) -> Change {
-        match self {
-            AddedPatch::P3 => Change::ExitSyncAndClear,
-            AddedPatch::P4 => Change::PackContiguous,
-        }
-    }
-}
+/// Patches that were recorded alone on a release.
+const ADDED: [&Patch; 2] = [Patch::EXIT_SYNC_AND_CLEAR, Patch::PACK_CONTIGUOUS];
 
 /// Labels of older recordings, which count from the published baseline.
 const OLD_LABELS: [(&str, &str); 7] = [
@@ -53,8 +32,8 @@ impl TapeVersion {
     /// Every code that a recording is compared with where its name says nothing, oldest first.
     pub fn candidates() -> impl Iterator<Item = TapeVersion> {
         let plain = Release::ALL.map(TapeVersion::from);
-        let patched = [AddedPatch::P3, AddedPatch::P4].map(|patch| TapeVersion {
-            release: Release::Trl029,
+        let patched = ADDED.map(|patch| TapeVersion {
+            release: Release::TRL_0_29,
             added: Some(patch),
         });
         plain.into_iter().chain(patched)
@@ -71,9 +50,7 @@ impl TapeVersion {
         };
         let added = match patch {
             None => None,
-            Some("P3") => Some(AddedPatch::P3),
-            Some("P4") => Some(AddedPatch::P4),
-            Some(_) => return None,
+            Some(label) => Some(ADDED.into_iter().find(|patch| patch.label() == label)?),
         };
         let release = Release::from_label(release)?;
         Some(TapeVersion { release, added })
@@ -88,15 +65,12 @@ impl TapeVersion {
 
     /// The changes that are in.
     pub fn changes(self) -> Changes {
-        let added = self.added.map(AddedPatch::change);
-        added
-            .into_iter()
-            .fold(self.release.changes(), Changes::with)
+        patches::changes(self.release.changes(), self.added.as_slice())
     }
 }
 
-impl From<Release> for TapeVersion {
-    fn from(release: Release) -> TapeVersion {
+impl From<&'static Release> for TapeVersion {
+    fn from(release: &'static Release) -> TapeVersion {
         let added = None;
         TapeVersion { release, added }
     }
@@ -104,7 +78,7 @@ impl From<Release> for TapeVersion {
 
 impl fmt::Display for TapeVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.release.label())?;
+        f.write_str(self.release.label)?;
         match self.added {
             Some(patch) => write!(f, "+{}", patch.label()),
             None => Ok(()),

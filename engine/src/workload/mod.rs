@@ -1,23 +1,17 @@
 //! Workloads: training loops whose sizes follow from model dimensions.
+//!
+//! Here is what they have in common, and those that serve more than one purpose. The program of a
+//! single system stands in that system's file.
 
-mod chunk_views;
-mod fast_llm;
+mod blocks;
 mod mlp_stack;
-mod moe;
 mod qwen_vl;
-mod reuse;
-mod te_attention;
 
-pub use chunk_views::ChunkViews;
-pub use fast_llm::{FastLlm, KeptLoss};
+pub(crate) use blocks::{Block, Blocks};
 pub use mlp_stack::{MlpStack, stack_flops};
-pub use moe::Moe;
-pub use qwen_vl::{QwenVl, QwenVlSpec};
-pub use reuse::Reuse;
-pub use te_attention::TeAttention;
+pub use qwen_vl::{QwenVl, QwenVlSpec, Samples};
 
-use crate::autograd::{CtxLifetime, Tensor};
-use crate::bench::{Config, Patch};
+use crate::autograd::Tensor;
 use crate::session::{RunError, Session};
 
 /// A training loop, one step at a time.
@@ -33,43 +27,28 @@ pub trait Workload {
     fn visit(&self, visit: &mut dyn FnMut(&str, &Tensor));
 }
 
-/// The workload of a configuration, with the patches that are not the offloader's.
-///
-/// P1 and P2 change no line that runs here: `forward` of a Python function runs without grad, and
-/// cross-entropy runs in fp32 under autocast (docs/scenarios.md, "Patches").
+/// A forward pass that returns the loss, and its backward pass, both inside the offloader's
+/// context. The context is left even where a pass fails, and the first failure counts.
 ///
 /// # Errors
-/// Out of memory.
-pub fn build(
-    config: Config,
-    patches: &[Patch],
-    session: &mut Session,
-) -> Result<Box<dyn Workload>, RunError> {
-    Ok(match config {
-        Config::VlQwen | Config::QloraBnb => {
-            Box::new(QwenVl::new(session, QwenVlSpec::nine_billion(true))?)
-        }
-        Config::TextQwen => Box::new(QwenVl::new(session, QwenVlSpec::nine_billion(false))?),
-        Config::MoeGemma => Box::new(Moe::new(session)?),
-        Config::FastLlm => {
-            let detached = patches.contains(&Patch::LossDetach);
-            let kept = if detached {
-                KeptLoss::Detached
-            } else {
-                KeptLoss::WithGraph
-            };
-            Box::new(FastLlm::new(session, kept)?)
-        }
-        Config::TeFusedAttention => {
-            let cleared = patches.contains(&Patch::ClearCtxTensors);
-            let lifetime = if cleared {
-                CtxLifetime::Backward
-            } else {
-                CtxLifetime::Node
-            };
-            Box::new(TeAttention::new(lifetime))
-        }
-        Config::DedupeReuse => Box::new(Reuse::new(session)?),
-        Config::ChunkViews => Box::new(ChunkViews::new(session)?),
-    })
+/// The failure of either pass, or of leaving the context.
+pub fn offloaded_pass(
+    s: &mut Session,
+    forward: impl FnOnce(&mut Session) -> Result<Tensor, RunError>,
+) -> Result<(), RunError> {
+    s.enter();
+    let outcome = forward(s).and_then(|loss| s.backward(&loss));
+    let left = s.exit();
+    outcome?;
+    left
+}
+
+/// Tells the offloader which tensors are parameters: it leaves views of them alone.
+pub fn declare_parameters<'t>(s: &mut Session, parameters: impl IntoIterator<Item = &'t Tensor>) {
+    if let Some(offloader) = s.offloader_mut() {
+        let storages = parameters
+            .into_iter()
+            .map(|tensor| tensor.storage().start());
+        offloader.update_model_params(storages);
+    }
 }

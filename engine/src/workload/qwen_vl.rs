@@ -3,7 +3,7 @@
 //! The program is the one of docs/measurements.md, "The 9B program": batch 1, forward and backward
 //! inside the offloader's context, AdamW, gradients set to none.
 
-use super::Workload;
+use super::{Workload, offloaded_pass};
 use crate::autograd::Tensor;
 use crate::memory::Role;
 use crate::model::{AdamW, TextConfig, TextModel, VisionConfig, VisionTower};
@@ -17,13 +17,22 @@ pub struct QwenVlSpec {
     pub text: TextConfig,
     /// Vision tower; it is loaded in text mode too.
     pub vision: VisionConfig,
-    /// Whether samples contain an image.
-    pub with_image: bool,
+    /// What a sample holds.
+    pub samples: Samples,
+}
+
+/// What a sample holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Samples {
+    /// Tokens alone.
+    Text,
+    /// Tokens and an image.
+    WithImage,
 }
 
 impl QwenVlSpec {
     /// Qwen3.5-9B with samples of 512 tokens; an image of 512 × 512 pixels is 1024 patches.
-    pub fn nine_billion(with_image: bool) -> QwenVlSpec {
+    pub const fn nine_billion(samples: Samples) -> QwenVlSpec {
         let text = TextConfig {
             layers: 32,
             hidden: 4096,
@@ -45,17 +54,22 @@ impl QwenVlSpec {
             hidden: 1152,
             intermediate: 4304,
             heads: 16,
-            patch_values: 3 * 2 * 16 * 16,
+            patch: 16,
             positions: 2304,
-            merge: 4,
-            patches: 1024,
+            merge: 2,
+            image: 512,
             out: 4096,
         };
         QwenVlSpec {
             text,
             vision,
-            with_image,
+            samples,
         }
+    }
+
+    /// Shape of a sample's token ids: the batch, and the tokens of a sample.
+    pub const fn ids(&self) -> [u64; 2] {
+        [1, self.text.tokens]
     }
 }
 
@@ -97,19 +111,19 @@ impl QwenVl {
     }
 
     fn sample(&self, s: &mut Session) -> Result<Sample, RunError> {
-        let tokens = self.spec.text.tokens;
-        let ids = s.empty_as(&[1, tokens], DType::Int64, Role::Input)?;
-        let labels = s.empty_as(&[1, tokens], DType::Int64, Role::Input)?;
+        let shape = self.spec.ids();
+        let ids = s.empty_as(&shape, DType::Int64, Role::Input)?;
+        let labels = s.empty_as(&shape, DType::Int64, Role::Input)?;
         let mut others = vec![ids];
         let mut pixels = None;
-        if self.spec.with_image {
+        if self.spec.samples == Samples::WithImage {
             let c = &self.spec.vision;
-            pixels =
-                Some(s.empty_as(&[c.patches, c.patch_values], DType::Bfloat16, Role::Input)?);
+            let shape_of_image = [c.patches(), c.patch_values()];
+            pixels = Some(s.empty_as(&shape_of_image, DType::Bfloat16, Role::Input)?);
             others.push(s.empty_as(&[1, 3], DType::Int64, Role::Input)?);
-            others.push(s.empty_as(&[1, tokens], DType::Int64, Role::Input)?);
+            others.push(s.empty_as(&shape, DType::Int64, Role::Input)?);
         }
-        others.push(s.empty_as(&[1, tokens], DType::Int64, Role::Input)?);
+        others.push(s.empty_as(&shape, DType::Int64, Role::Input)?);
         for tensor in others.iter().chain([&labels]).chain(&pixels) {
             s.initialise(tensor)?;
         }
@@ -147,20 +161,11 @@ impl QwenVl {
         drop(sample);
         Ok(loss)
     }
-
-    fn forward_backward(&mut self, s: &mut Session) -> Result<(), RunError> {
-        let loss = self.forward(s)?;
-        s.backward(&loss)
-    }
 }
 
 impl Workload for QwenVl {
     fn step(&mut self, s: &mut Session) -> Result<(), RunError> {
-        s.enter();
-        let outcome = self.forward_backward(s);
-        let left = s.exit();
-        outcome?;
-        left?;
+        offloaded_pass(s, |s| self.forward(s))?;
         self.optimizer.step(s)?;
         self.optimizer.zero_grad();
         Ok(())

@@ -1,17 +1,19 @@
 //! Rows of the bench against what was derived, published or measured.
 
 use api::bench::{BenchResult, BenchStatus, Fate, verdict};
-use engine::bench::{Base, Config, Patch, Row, RunSpec, run, run_all, run_matrix};
+use engine::bench::{Row, RunSpec, run, run_all, run_matrix};
 use engine::device::sim::{Faults, SimSpec};
 use engine::memory::Role;
+use engine::patches::Patch;
 use engine::recording::TensorInfo;
+use engine::systems::{Base, System};
 
 const MIB: u64 = 1 << 20;
 
-fn row(config: Config, patches: &[Patch], steps: u32) -> BenchResult {
+fn row(system: &'static System, patches: &[&'static Patch], steps: u32) -> BenchResult {
     let spec = RunSpec {
         steps: Some(steps),
-        ..RunSpec::new(config, patches)
+        ..RunSpec::new(system, patches)
     };
     run(&spec, &mut |_| true)
 }
@@ -29,7 +31,7 @@ fn within(value: f64, target: f64, share: f64) -> bool {
 #[test]
 fn the_vision_run_grows_as_measured() {
     let steps = 30;
-    let baseline = row(Config::VlQwen, &[], steps);
+    let baseline = row(System::VL_QWEN, &[], steps);
     assert!(
         within(baseline.growth_per_step, 103.8e6, 0.10),
         "{baseline:?}"
@@ -41,13 +43,13 @@ fn the_vision_run_grows_as_measured() {
     );
     assert_eq!((baseline.races, baseline.corrupted_tensors), (0, 0));
 
-    let p3 = row(Config::VlQwen, &[Patch::ExitSyncAndClear], steps);
+    let p3 = row(System::VL_QWEN, &[Patch::EXIT_SYNC_AND_CLEAR], steps);
     assert!(within(p3.growth_per_step, 33.4e6, 0.10), "{p3:?}");
     assert_eq!(p3.bwd_stash_end, 0);
 
     let reset = row(
-        Config::VlQwen,
-        &[Patch::ExitSyncAndClear, Patch::EnterReset],
+        System::VL_QWEN,
+        &[Patch::EXIT_SYNC_AND_CLEAR, Patch::ENTER_RESET],
         steps,
     );
     assert_eq!((reset.growth_per_step, reset.growth_error), (0.0, 0.0));
@@ -59,11 +61,11 @@ fn the_vision_run_grows_as_measured() {
     );
 
     let keyed = [
-        Patch::ExitSyncAndClear,
-        Patch::EnterReset,
-        Patch::ReleaseDedupeKey,
+        Patch::EXIT_SYNC_AND_CLEAR,
+        Patch::ENTER_RESET,
+        Patch::RELEASE_DEDUPE_KEY,
     ];
-    let keyed = row(Config::VlQwen, &keyed, 8);
+    let keyed = row(System::VL_QWEN, &keyed, 8);
     assert!(
         keyed.peak_allocated < reset.peak_allocated,
         "more is offloaded"
@@ -79,48 +81,48 @@ fn the_vision_run_grows_as_measured() {
 /// nothing to P3.
 #[test]
 fn patches_that_change_nothing_change_nothing() {
-    let baseline = row(Config::VlQwen, &[], 4);
-    for patch in [Patch::Matmul4bitNoGrad, Patch::Bf16CrossEntropy] {
-        assert_eq!(row(Config::VlQwen, &[patch], 4), baseline);
+    let baseline = row(System::VL_QWEN, &[], 4);
+    for patch in [Patch::MATMUL_4BIT_NO_GRAD, Patch::BF16_CROSS_ENTROPY] {
+        assert_eq!(row(System::VL_QWEN, &[patch], 4), baseline);
     }
-    let p3 = row(Config::VlQwen, &[Patch::ExitSyncAndClear], 4);
-    let combined = &Patch::ALL[..3];
-    assert_eq!(row(Config::VlQwen, combined, 4), p3);
+    let p3 = row(System::VL_QWEN, &[Patch::EXIT_SYNC_AND_CLEAR], 4);
+    let combined = &Patch::PUBLISHED_FIVE[..3];
+    assert_eq!(row(System::VL_QWEN, combined, 4), p3);
     assert_ne!(p3.allocated_end, baseline.allocated_end);
 }
 
 /// Invariants 8 and 9, event by event: not only the figures are the same.
 #[test]
 fn patches_that_change_nothing_leave_every_event_as_it_was() {
-    let events = |config: Config, patches: &[Patch]| {
+    let events = |system: &'static System, patches: &[&'static Patch]| {
         let spec = RunSpec {
             steps: Some(2),
             record_steps: 2,
-            ..RunSpec::new(config, patches)
+            ..RunSpec::new(system, patches)
         };
         engine::bench::run_recorded(&spec, &mut |_| true).1
     };
-    let baseline = events(Config::VlQwen, &[]);
-    for patch in [Patch::Matmul4bitNoGrad, Patch::Bf16CrossEntropy] {
-        assert!(events(Config::VlQwen, &[patch]) == baseline, "{patch:?}");
+    let baseline = events(System::VL_QWEN, &[]);
+    for patch in [Patch::MATMUL_4BIT_NO_GRAD, Patch::BF16_CROSS_ENTROPY] {
+        assert!(events(System::VL_QWEN, &[patch]) == baseline, "{patch:?}");
     }
-    let p3 = events(Config::VlQwen, &[Patch::ExitSyncAndClear]);
-    assert!(events(Config::VlQwen, &Patch::ALL[..3]) == p3);
+    let p3 = events(System::VL_QWEN, &[Patch::EXIT_SYNC_AND_CLEAR]);
+    assert!(events(System::VL_QWEN, &Patch::PUBLISHED_FIVE[..3]) == p3);
     assert!(p3 != baseline);
     // Nothing in this chain is a view: P4 has nothing to copy.
-    let chain = events(Config::DedupeReuse, &[]);
-    assert!(events(Config::DedupeReuse, &[Patch::PackContiguous]) == chain);
+    let chain = events(System::REUSE, &[]);
+    assert!(events(System::REUSE, &[Patch::PACK_CONTIGUOUS]) == chain);
 }
 
 /// #5694 alone: the same memory, and bytes that nobody can vouch for.
 #[test]
 fn the_clone_on_the_side_stream_is_seen_and_the_one_on_the_compute_stream_is_clean() {
-    let racy = row(Config::VlQwen, &[Patch::PackContiguous], 2);
+    let racy = row(System::VL_QWEN, &[Patch::PACK_CONTIGUOUS], 2);
     assert!(racy.races >= 2 && racy.corrupted_tensors > 0, "{racy:?}");
     assert_eq!(verdict(&racy, true, None), BenchStatus::Corruption);
     let clean = row(
-        Config::VlQwen,
-        &[Patch::PackContiguous, Patch::ComputeStreamClone],
+        System::VL_QWEN,
+        &[Patch::PACK_CONTIGUOUS, Patch::COMPUTE_STREAM_CLONE],
         2,
     );
     assert_eq!((clean.races, clean.corrupted_tensors), (0, 0));
@@ -129,14 +131,14 @@ fn the_clone_on_the_side_stream_is_seen_and_the_one_on_the_compute_stream_is_cle
 /// docs/measurements.md, "The 9B program", TEXT: no leak with any version; 10.712 GB.
 #[test]
 fn the_text_run_is_flat() {
-    let baseline = row(Config::TextQwen, &[], 12);
+    let baseline = row(System::TEXT_QWEN, &[], 12);
     assert_eq!((baseline.tracker_end, baseline.bwd_stash_end), (0, 0));
     assert!(baseline.growth_per_step.abs() < 1.0, "{baseline:?}");
     assert!(
         within(baseline.peak_allocated as f64, 10.712e9, 0.02),
         "{baseline:?}"
     );
-    let p3 = row(Config::TextQwen, &[Patch::ExitSyncAndClear], 12);
+    let p3 = row(System::TEXT_QWEN, &[Patch::EXIT_SYNC_AND_CLEAR], 12);
     assert_eq!(p3.peak_allocated, baseline.peak_allocated);
     assert_eq!(p3.allocated_end, baseline.allocated_end);
 }
@@ -145,7 +147,7 @@ fn the_text_run_is_flat() {
 /// GiB, out of memory at 111 to 115.
 #[test]
 fn kept_losses_cost_168_mib_a_micro_batch() {
-    let rows = run_matrix(Config::FastLlm, None, SimSpec::default());
+    let rows = run_matrix(System::FAST_LLM, None, SimSpec::default());
     let baseline = outcome(&rows[0]);
     assert!(
         within(baseline.growth_per_step, 168.0 * MIB as f64, 0.001),
@@ -169,7 +171,7 @@ fn kept_losses_cost_168_mib_a_micro_batch() {
 /// docs/scenarios.md, "Tensors kept by contexts": three layers of four fp8 tensors of 65.5 MiB.
 #[test]
 fn contexts_that_outlive_backward_hold_786_mib() {
-    let rows = run_matrix(Config::TeFusedAttention, None, SimSpec::default());
+    let rows = run_matrix(System::TE_ATTENTION, None, SimSpec::default());
     let ends = [0, 1].map(|row| outcome(&rows[row]).allocated_end);
     assert_eq!(ends[0] - ends[1], 786 * MIB);
     assert_eq!(rows[1].status, BenchStatus::RootCauseFix);
@@ -179,12 +181,12 @@ fn contexts_that_outlive_backward_hold_786_mib() {
 /// 1.289 GiB a step.
 #[test]
 fn unrecomputed_checkpoints_leave_sixty_entries_a_micro_batch() {
-    let baseline = row(Config::MoeGemma, &[], 3);
+    let baseline = row(System::MOE_GEMMA, &[], 3);
     assert_eq!(baseline.tracker_end, 60 * 4 * 3);
     assert_eq!(baseline.bwd_stash_end, 0, "nothing is ever restored");
     let gib = baseline.growth_per_step / (1u64 << 30) as f64;
     assert!((0.3..1.289).contains(&gib), "{gib}");
-    let fixed = row(Config::MoeGemma, &[Patch::EnterReset], 3);
+    let fixed = row(System::MOE_GEMMA, &[Patch::ENTER_RESET], 3);
     assert_eq!((fixed.tracker_end, fixed.growth_per_step), (60, 0.0));
 }
 
@@ -192,7 +194,7 @@ fn unrecomputed_checkpoints_leave_sixty_entries_a_micro_batch() {
 /// stays.
 #[test]
 fn released_keys_lower_the_peak() {
-    let rows = run_matrix(Config::DedupeReuse, None, SimSpec::default());
+    let rows = run_matrix(System::REUSE, None, SimSpec::default());
     let (before, after) = (outcome(&rows[0]), outcome(&rows[1]));
     assert!(after.peak_allocated < before.peak_allocated);
     assert!(after.d2h_bytes > before.d2h_bytes);
@@ -208,7 +210,7 @@ fn a_small_card_runs_out_and_says_when() {
     let spec = RunSpec {
         sim,
         steps: Some(30),
-        ..RunSpec::new(Config::VlQwen, &[])
+        ..RunSpec::new(System::VL_QWEN, &[])
     };
     let out = run(&spec, &mut |_| true);
     let step = out.oom_step.expect("the leak does not fit");
@@ -230,7 +232,7 @@ fn an_injected_failure_is_retried_with_an_empty_cache() {
     };
     let spec = RunSpec {
         sim,
-        ..RunSpec::new(Config::DedupeReuse, &[])
+        ..RunSpec::new(System::REUSE, &[])
     };
     let hit = run(&spec, &mut |_| true);
     assert_eq!((hit.oom_step, hit.crash), (None, None));
@@ -249,11 +251,11 @@ fn slow_copies_make_slow_steps_and_the_same_memory() {
     let slow = run(
         &RunSpec {
             sim,
-            ..RunSpec::new(Config::DedupeReuse, &[])
+            ..RunSpec::new(System::REUSE, &[])
         },
         &mut |_| true,
     );
-    let usual = row(Config::DedupeReuse, &[], 10);
+    let usual = row(System::REUSE, &[], 10);
     assert!(slow.step_seconds > 3.0 * usual.step_seconds);
     assert_eq!(slow.peak_allocated, usual.peak_allocated);
 }
@@ -261,7 +263,7 @@ fn slow_copies_make_slow_steps_and_the_same_memory() {
 #[test]
 fn progress_can_end_a_run() {
     let mut seen = 0;
-    let out = run(&RunSpec::new(Config::DedupeReuse, &[]), &mut |facts| {
+    let out = run(&RunSpec::new(System::REUSE, &[]), &mut |facts| {
         seen += 1;
         facts.step < 2
     });
@@ -272,7 +274,7 @@ fn progress_can_end_a_run() {
 fn the_json_of_a_row_has_the_documented_fields() {
     let spec = RunSpec {
         steps: Some(1),
-        ..RunSpec::new(Config::DedupeReuse, &[])
+        ..RunSpec::new(System::REUSE, &[])
     };
     let json = serde_json::to_value(&run_all(&[spec])[0]).unwrap();
     let documented = [
@@ -313,7 +315,7 @@ fn a_recording_is_a_snapshot_that_says_who_holds_the_leak() {
     let spec = RunSpec {
         steps: Some(4),
         record_steps: 4,
-        ..RunSpec::new(Config::VlQwen, &[])
+        ..RunSpec::new(System::VL_QWEN, &[])
     };
     let (row, recording) = engine::bench::run_recorded(&spec, &mut |_| true);
     assert_eq!(recording.steps().len(), 4);
@@ -357,10 +359,10 @@ fn a_recording_is_a_snapshot_that_says_who_holds_the_leak() {
 fn a_racy_base_fails_and_its_patches_are_judged_by_what_they_change() {
     let sets = [
         vec![],
-        vec![Patch::EnterReset],
-        vec![Patch::ComputeStreamClone],
+        vec![Patch::ENTER_RESET],
+        vec![Patch::COMPUTE_STREAM_CLONE],
     ];
-    let rows = engine::bench::run_rows(Config::QloraBnb, &sets, Some(8), SimSpec::default());
+    let rows = engine::bench::run_rows(System::QLORA_BNB, &sets, Some(8), SimSpec::default());
     let status: Vec<BenchStatus> = rows.iter().map(|row| row.status).collect();
     assert_eq!(
         status,
@@ -378,14 +380,14 @@ fn a_racy_base_fails_and_its_patches_are_judged_by_what_they_change() {
 #[test]
 fn the_same_program_has_the_same_verdict_everywhere() {
     let patched = [
-        Patch::ExitSyncAndClear,
-        Patch::PackContiguous,
-        Patch::EnterReset,
+        Patch::EXIT_SYNC_AND_CLEAR,
+        Patch::PACK_CONTIGUOUS,
+        Patch::ENTER_RESET,
     ];
     let sets = [vec![], patched.to_vec()];
-    let vision = engine::bench::run_rows(Config::VlQwen, &sets, Some(3), SimSpec::default());
-    let sets = [vec![], vec![Patch::EnterReset]];
-    let quantised = engine::bench::run_rows(Config::QloraBnb, &sets, Some(3), SimSpec::default());
+    let vision = engine::bench::run_rows(System::VL_QWEN, &sets, Some(3), SimSpec::default());
+    let sets = [vec![], vec![Patch::ENTER_RESET]];
+    let quantised = engine::bench::run_rows(System::QLORA_BNB, &sets, Some(3), SimSpec::default());
     assert_eq!(vision[1].status, BenchStatus::Corruption);
     assert_eq!(quantised[1].status, vision[1].status);
 }
@@ -393,17 +395,17 @@ fn the_same_program_has_the_same_verdict_everywhere() {
 /// Over as many steps as there are: what races in each step is counted in each.
 #[test]
 fn corruption_is_counted_over_all_steps() {
-    let p4 = [Patch::PackContiguous];
-    let counted = [3, 7].map(|steps| row(Config::TextQwen, &p4, steps).corrupted_tensors);
+    let p4 = [Patch::PACK_CONTIGUOUS];
+    let counted = [3, 7].map(|steps| row(System::TEXT_QWEN, &p4, steps).corrupted_tensors);
     assert_eq!(counted, [3, 7], "the labels, once a step");
 }
 
 /// #5694 ends the crash of #4247 and brings another fault; with #7195 neither is left.
 #[test]
 fn chunk_views_crash_then_corrupt_then_run() {
-    let copied_before = [Patch::PackContiguous, Patch::CloneBeforeWait];
-    let sets = [vec![], vec![Patch::PackContiguous], copied_before.to_vec()];
-    let rows = engine::bench::run_rows(Config::ChunkViews, &sets, Some(3), SimSpec::default());
+    let copied_before = [Patch::PACK_CONTIGUOUS, Patch::CLONE_BEFORE_WAIT];
+    let sets = [vec![], vec![Patch::PACK_CONTIGUOUS], copied_before.to_vec()];
+    let rows = engine::bench::run_rows(System::CHUNK_VIEWS, &sets, Some(3), SimSpec::default());
     let status: Vec<BenchStatus> = rows.iter().map(|row| row.status).collect();
     let expected = [
         BenchStatus::Crash,
@@ -418,16 +420,16 @@ fn chunk_views_crash_then_corrupt_then_run() {
 /// `release-dedupe-key` alone ends the growth on the device and begins one on the host.
 #[test]
 fn a_leak_that_moves_to_the_host_is_no_fix() {
-    let sets = [vec![], vec![Patch::ReleaseDedupeKey]];
-    let rows = engine::bench::run_rows(Config::MoeGemma, &sets, Some(6), SimSpec::default());
+    let sets = [vec![], vec![Patch::RELEASE_DEDUPE_KEY]];
+    let rows = engine::bench::run_rows(System::MOE_GEMMA, &sets, Some(6), SimSpec::default());
     assert_eq!(rows[1].status, BenchStatus::MovesToHost, "{:?}", rows[1]);
 }
 
 /// The same patch where it makes the leak larger, as on the vision run.
 #[test]
 fn a_patch_that_leaves_more_behind_makes_it_worse() {
-    let sets = [vec![], vec![Patch::ReleaseDedupeKey]];
-    let rows = engine::bench::run_rows(Config::VlQwen, &sets, Some(12), SimSpec::default());
+    let sets = [vec![], vec![Patch::RELEASE_DEDUPE_KEY]];
+    let rows = engine::bench::run_rows(System::VL_QWEN, &sets, Some(12), SimSpec::default());
     assert_eq!(rows[1].status, BenchStatus::MakesItWorse, "{:?}", rows[1]);
 }
 
@@ -438,7 +440,7 @@ fn save_on_cpu_peaks_where_the_real_one_does() {
     let with = |base| RunSpec {
         base,
         steps: Some(3),
-        ..RunSpec::new(Config::VlQwen, &[])
+        ..RunSpec::new(System::VL_QWEN, &[])
     };
     let saved = run(&with(Base::SaveOnCpu), &mut |_| true);
     let none = run(&with(Base::NoOffloading), &mut |_| true);
@@ -460,8 +462,8 @@ fn save_on_cpu_peaks_where_the_real_one_does() {
 /// assumption, but no number of ours.
 #[test]
 fn a_patch_without_source_has_no_numbers_of_ours() {
-    let sets = [vec![Patch::TorchMemoryFix]];
-    let rows = engine::bench::run_rows(Config::VlQwen, &sets, Some(3), SimSpec::default());
+    let sets = [vec![Patch::TORCH_MEMORY_FIX]];
+    let rows = engine::bench::run_rows(System::VL_QWEN, &sets, Some(3), SimSpec::default());
     let row = &rows[0];
     assert_eq!(row.status, BenchStatus::SourceUnavailable);
     assert_eq!(row.hypothesis.as_ref().unwrap().fate, Fate::Refuted);
@@ -478,7 +480,7 @@ fn the_tensors_of_a_recording_have_names_roles_and_owners() {
     let spec = RunSpec {
         steps: Some(3),
         record_steps: 2,
-        ..RunSpec::new(Config::VlQwen, &[])
+        ..RunSpec::new(System::VL_QWEN, &[])
     };
     let (_, recording) = engine::bench::run_recorded(&spec, &mut |_| true);
     let tensors: Vec<TensorInfo> = recording.tensors().collect();

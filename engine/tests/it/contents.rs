@@ -1,32 +1,32 @@
 //! Whether what was packed comes back, seen in contents and not inferred from an order.
 
-use engine::bench::{Config, Patch, RunSpec, run};
+use api::bench::DeviceKind;
+use engine::bench::{RunSpec, run};
 use engine::deviation::Deviation;
-use engine::device::DeviceKind;
 use engine::device::cuda;
-use engine::offload::{Changes, OffloadConfig};
+use engine::offload::OffloadConfig;
+use engine::patches::{self, Patch};
 use engine::session::Session;
-use engine::workload;
+use engine::systems::System;
 
 use crate::late_device::{Late, LateDevice};
 
 /// Restored tensors, and how many of them held other contents than were packed.
 fn restored(
-    config: Config,
-    patches: &[Patch],
+    system: &System,
+    patches: &[&'static Patch],
     steps: u32,
     late: Late,
     deviation: Option<Deviation>,
 ) -> (u64, u64) {
     let mut session = Session::new(Box::new(LateDevice::new(late)));
     session.deviate(deviation);
-    let base = config.base().changes().unwrap_or_default();
-    let changes = patches.iter().filter_map(|patch| patch.change());
-    let changes = changes.fold(base, Changes::with);
+    let base = system.base.changes().unwrap_or_default();
+    let changes = patches::changes(base, patches);
     session
         .install_offloader(OffloadConfig::new(changes))
         .unwrap();
-    let mut program = workload::build(config, patches, &mut session).unwrap();
+    let mut program = system.spec.build(patches, &mut session).unwrap();
     for _ in 0..steps {
         program.step(&mut session).unwrap();
     }
@@ -39,12 +39,13 @@ fn restored(
 /// written.
 #[test]
 fn the_clone_on_the_side_stream_is_seen_in_the_contents() {
-    for config in [Config::VlQwen, Config::TextQwen] {
-        let (verified, corrupted) = restored(config, &[Patch::PackContiguous], 2, Late::Side, None);
+    for system in [System::VL_QWEN, System::TEXT_QWEN] {
+        let (verified, corrupted) =
+            restored(system, &[Patch::PACK_CONTIGUOUS], 2, Late::Side, None);
         assert!(verified > 30 && corrupted >= 2, "{verified} {corrupted}");
-        let clean = [Patch::PackContiguous, Patch::ComputeStreamClone];
+        let clean = [Patch::PACK_CONTIGUOUS, Patch::COMPUTE_STREAM_CLONE];
         for late in [Late::Side, Late::Default] {
-            assert_eq!(restored(config, &clean, 2, late, None).1, 0, "{late:?}");
+            assert_eq!(restored(system, &clean, 2, late, None).1, 0, "{late:?}");
         }
     }
 }
@@ -54,18 +55,18 @@ fn the_clone_on_the_side_stream_is_seen_in_the_contents() {
 fn ordered_offloaders_bring_back_what_was_packed() {
     for patches in [
         &[][..],
-        &[Patch::ExitSyncAndClear],
-        &[Patch::EnterReset],
-        &[Patch::ReleaseDedupeKey],
-        &[Patch::AxolotlBackport],
+        &[Patch::EXIT_SYNC_AND_CLEAR],
+        &[Patch::ENTER_RESET],
+        &[Patch::RELEASE_DEDUPE_KEY],
+        &[Patch::AXOLOTL_BACKPORT],
     ] {
         for late in [Late::Side, Late::Default] {
-            let (verified, corrupted) = restored(Config::VlQwen, patches, 2, late, None);
+            let (verified, corrupted) = restored(System::VL_QWEN, patches, 2, late, None);
             assert!(verified > 20, "{verified}");
             assert_eq!(corrupted, 0, "{patches:?} {late:?}");
         }
     }
-    let (_, corrupted) = restored(Config::DedupeReuse, &[], 3, Late::Side, None);
+    let (_, corrupted) = restored(System::REUSE, &[], 3, Late::Side, None);
     assert_eq!(corrupted, 0);
 }
 
@@ -73,7 +74,7 @@ fn ordered_offloaders_bring_back_what_was_packed() {
 #[test]
 fn a_pool_shared_by_all_streams_corrupts() {
     let broken = Some(Deviation::IgnoreStream);
-    assert!(restored(Config::VlQwen, &[], 2, Late::Default, broken).1 > 0);
+    assert!(restored(System::VL_QWEN, &[], 2, Late::Default, broken).1 > 0);
 }
 
 /// Where there is no card, the row has run nothing, and says why.
@@ -82,7 +83,7 @@ fn a_row_without_a_card_says_why_and_invents_nothing() {
     let Err(why) = cuda::probe() else { return };
     let spec = RunSpec {
         device: DeviceKind::Cuda,
-        ..RunSpec::new(Config::DedupeReuse, &[])
+        ..RunSpec::new(System::REUSE, &[])
     };
     let row = run(&spec, &mut |_| true);
     assert_eq!(

@@ -4,15 +4,22 @@
 use std::path::Path;
 
 use api::bench::BenchResult;
-use engine::bench::{Config, Patch, RunSpec, run};
+use engine::bench::{RunSpec, run};
 use engine::deviation::Deviation;
+use engine::patches::Patch;
+use engine::systems::System;
 use engine::tape::{self, TapeVersion};
 
-fn row(config: Config, patches: &[Patch], steps: u32, deviation: Option<Deviation>) -> BenchResult {
+fn row(
+    system: &'static System,
+    patches: &[&'static Patch],
+    steps: u32,
+    deviation: Option<Deviation>,
+) -> BenchResult {
     let spec = RunSpec {
         steps: Some(steps),
         deviation,
-        ..RunSpec::new(config, patches)
+        ..RunSpec::new(system, patches)
     };
     run(&spec, &mut |_| true)
 }
@@ -30,7 +37,7 @@ fn mismatches(name: &str, version: &str, deviation: Deviation) -> u64 {
 /// The gradient on the context must not be taken over: 112 MiB a micro-batch instead of 168.
 #[test]
 fn stealing_every_gradient_loses_a_third_of_the_leak() {
-    let broken = row(Config::FastLlm, &[], 40, Some(Deviation::StealAlways));
+    let broken = row(System::FAST_LLM, &[], 40, Some(Deviation::StealAlways));
     assert_eq!(broken.growth_per_step.round(), (112 << 20) as f64 + 512.0);
 }
 
@@ -57,15 +64,15 @@ fn a_key_without_the_type_disagrees_with_a_recording() {
 /// One entry a vision block instead of two.
 #[test]
 fn a_checkpoint_without_its_dummy_leaves_half_the_entries() {
-    let broken = row(Config::VlQwen, &[], 2, Some(Deviation::SkipDummy));
+    let broken = row(System::VL_QWEN, &[], 2, Some(Deviation::SkipDummy));
     assert_eq!(broken.tracker_end, 27 * 2);
 }
 
 /// Addresses come back differently, so another share of the activations is taken for duplicates.
 #[test]
 fn segments_that_fit_exactly_change_what_is_offloaded() {
-    let right = row(Config::VlQwen, &[], 8, None);
-    let broken = row(Config::VlQwen, &[], 8, Some(Deviation::ExactFitSegments));
+    let right = row(System::VL_QWEN, &[], 8, None);
+    let broken = row(System::VL_QWEN, &[], 8, Some(Deviation::ExactFitSegments));
     assert_ne!(broken.d2h_bytes, right.d2h_bytes);
     assert_ne!(broken.peak_reserved, right.peak_reserved);
 }
@@ -73,6 +80,6 @@ fn segments_that_fit_exactly_change_what_is_offloaded() {
 /// Blocks of the copying stream reach compute without an order.
 #[test]
 fn a_pool_shared_by_all_streams_races() {
-    let broken = row(Config::VlQwen, &[], 2, Some(Deviation::IgnoreStream));
+    let broken = row(System::VL_QWEN, &[], 2, Some(Deviation::IgnoreStream));
     assert!(broken.races > 0, "{broken:?}");
 }

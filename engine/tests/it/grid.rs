@@ -2,7 +2,8 @@
 //! real software.
 
 use api::bench::{GridCell, Trouble};
-use engine::bench::{Base, Config, RunSpec, offloader_grid, outcomes};
+use engine::bench::{RunSpec, offloader_grid, outcomes};
+use engine::systems::{Base, System};
 
 /// Steps of the longest rows that are simulated again each time; `TIDEMARK_SLOW=1` repeats all.
 const QUICK: u32 = 20;
@@ -10,7 +11,7 @@ const QUICK: u32 = 20;
 fn spec(cell: &GridCell) -> RunSpec {
     RunSpec {
         base: Base::from_label(&cell.offloader).expect("the column is an offloader"),
-        ..RunSpec::new(Config::from_id(&cell.config).expect("the row is one"), &[])
+        ..RunSpec::new(System::from_id(&cell.config).expect("the row is one"), &[])
     }
 }
 
@@ -36,7 +37,7 @@ fn every_pair_is_there_and_says_where_it_is_from() {
 #[test]
 fn the_kept_numbers_are_computed_again() {
     let slow = std::env::var_os("TIDEMARK_SLOW").is_some();
-    let quick = |cell: &&GridCell| slow || spec(cell).config.default_steps() < QUICK;
+    let quick = |cell: &&GridCell| slow || spec(cell).system.default_steps < QUICK;
     let cells: Vec<&GridCell> = offloader_grid().cells.iter().filter(quick).collect();
     assert!(cells.len() >= 20, "{}", cells.len());
     let specs: Vec<RunSpec> = cells.iter().map(|cell| spec(cell)).collect();

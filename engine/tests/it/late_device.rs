@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use api::bench::CardFacts;
 use engine::device::sim::{SimDevice, SimSpec};
 use engine::device::{
-    Device, DeviceError, EventId, Fingerprint, HardwareFacts, HostBuffer, Kernel, Span, StreamId,
-    Touched, View,
+    Device, DeviceError, EventId, Fingerprint, HostBuffer, Kernel, Span, StreamId, Touched, View,
 };
 use engine::tensor::Layout;
 
@@ -407,9 +407,9 @@ impl Device for LateDevice {
         Ok(())
     }
 
-    fn hardware(&mut self) -> Result<Option<HardwareFacts>, DeviceError> {
+    fn hardware(&mut self) -> Result<Option<CardFacts>, DeviceError> {
         self.finish();
-        Ok(Some(HardwareFacts {
+        Ok(Some(CardFacts {
             total: 0,
             free_at_start: 0,
             free_min: 0,

@@ -9,3 +9,5 @@ mod offloader;
 mod programs;
 mod results;
 mod tapes;
+mod toy;
+mod toy_system;

@@ -28,7 +28,7 @@ fn session(changes: Changes, adjust: impl FnOnce(&mut OffloadConfig)) -> Session
 
 /// #5694 alone, which no release was.
 fn with_contiguous_packs() -> Changes {
-    Release::Trl029.changes().with(Change::PackContiguous)
+    Release::TRL_0_29.changes().with(Change::PackContiguous)
 }
 
 fn sizes(s: &Session) -> engine::offload::ContainerSizes {
@@ -62,7 +62,7 @@ fn stale_step(s: &mut Session, used: usize, unused: usize) -> Result<(), RunErro
 fn a_forward_stash_of_zero_is_refused_and_of_one_works() {
     let config = |max_fwd_stash_size| OffloadConfig {
         max_fwd_stash_size,
-        ..OffloadConfig::new(Release::Trl18.changes())
+        ..OffloadConfig::new(Release::TRL_1_8.changes())
     };
     let mut s = Session::new(Box::new(SimDevice::new(SimSpec::default())));
     let refused = s.install_offloader(config(0));
@@ -84,13 +84,13 @@ fn a_forward_stash_of_zero_is_refused_and_of_one_works() {
 #[test]
 fn a_tensor_of_the_minimum_size_is_offloaded_and_one_byte_less_is_not() {
     for (bytes, expected) in [(1023, Decision::Kept), (1024, Decision::Offloaded)] {
-        let mut s = session(Release::Trl029.changes(), |config| {
+        let mut s = session(Release::TRL_0_29.changes(), |config| {
             config.min_offload_size = 1024
         });
         let tensor = s.empty(&[bytes], DType::Uint8).unwrap();
         let Session { accelerator, .. } = &mut s;
         let mut offloader = engine::offload::OffloadActivations::new(
-            OffloadConfig::new(Release::Trl029.changes()),
+            OffloadConfig::new(Release::TRL_0_29.changes()),
             accelerator,
         )
         .unwrap();
@@ -102,7 +102,7 @@ fn a_tensor_of_the_minimum_size_is_offloaded_and_one_byte_less_is_not() {
 /// `test_tensor_deduplication`: views of one storage are offloaded once.
 #[test]
 fn views_of_one_storage_are_offloaded_once() {
-    let mut s = session(Release::Trl029.changes(), |_| {});
+    let mut s = session(Release::TRL_0_29.changes(), |_| {});
     s.enter();
     let input = s.empty(&[10, 100], F32).unwrap();
     let leaf = s.leaf_over(&input);
@@ -123,7 +123,7 @@ fn views_of_one_storage_are_offloaded_once() {
 /// `test_parameter_filtering`: a parameter, and any view of one, stays where it is.
 #[test]
 fn parameters_and_their_views_stay_on_the_device() {
-    let mut s = session(Release::Trl029.changes(), |_| {});
+    let mut s = session(Release::TRL_0_29.changes(), |_| {});
     let weight = s.frozen(&[64, 64], F32).unwrap();
     let view = s.view(&weight, &[4096]).unwrap();
     let base = weight.storage().start();
@@ -141,7 +141,7 @@ fn parameters_and_their_views_stay_on_the_device() {
     let now = sizes(&s);
     assert_eq!((now.tracker, now.offloaded), (1, 0));
     // Before #4247 only the class of the object counted, so the view went to the host.
-    let mut s = session(Release::Trl024.changes(), |_| {});
+    let mut s = session(Release::TRL_0_24.changes(), |_| {});
     let weight = s.frozen(&[4096], F32).unwrap();
     let view = s.view(&weight, &[4096]).unwrap();
     drop((weight, view));
@@ -151,11 +151,11 @@ fn parameters_and_their_views_stay_on_the_device() {
 #[test]
 fn stale_entries_add_up_until_enter_resets() {
     for version in [
-        Release::Trl024,
-        Release::Trl029,
-        Release::Trl14,
-        Release::Trl15,
-        Release::Trl18,
+        Release::TRL_0_24,
+        Release::TRL_0_29,
+        Release::TRL_1_4,
+        Release::TRL_1_5,
+        Release::TRL_1_8,
     ] {
         let mut s = session(version.changes(), |_| {});
         let mut counts = Vec::new();
@@ -163,7 +163,7 @@ fn stale_entries_add_up_until_enter_resets() {
             stale_step(&mut s, 4, 1).unwrap();
             counts.push(sizes(&s).tracker);
         }
-        let expected = if version >= Release::Trl15 {
+        let expected = if version >= Release::TRL_1_5 {
             [2, 2, 2]
         } else {
             [2, 4, 6]
@@ -176,7 +176,7 @@ fn stale_entries_add_up_until_enter_resets() {
 /// instead.
 #[test]
 fn the_first_release_raises_over_a_full_tracker() {
-    let mut s = session(Release::Trl018.changes(), |_| {});
+    let mut s = session(Release::TRL_0_18.changes(), |_| {});
     stale_step(&mut s, 4, 1).unwrap();
     let raised = stale_step(&mut s, 4, 1).unwrap_err();
     let RunError::Offload(error) = raised else {
@@ -218,7 +218,7 @@ fn a_healthy_step_leaves_nothing() {
 /// Invariant 3: from the second step on every restore stays in the backward stash, for good.
 #[test]
 fn one_leftover_keeps_the_backward_stash_from_ever_draining() {
-    let mut s = session(Release::Trl024.changes(), |_| {});
+    let mut s = session(Release::TRL_0_24.changes(), |_| {});
     let mut stash = Vec::new();
     for _ in 0..4 {
         stale_step(&mut s, 12, 1).unwrap();
@@ -253,20 +253,20 @@ fn an_offset_view_raises_before_5694_and_comes_back_after() {
         s.exit()?;
         outcome
     };
-    let Err(RunError::Offload(error)) = step(Release::Trl029.changes()) else {
+    let Err(RunError::Offload(error)) = step(Release::TRL_0_29.changes()) else {
         panic!("trl-0.29 must raise")
     };
     assert_eq!(error.python_class(), "RuntimeError");
     assert!(error.to_string().contains("out of bounds"), "{error}");
     step(with_contiguous_packs()).unwrap();
     // Before strides were saved, nothing was checked and nothing raised.
-    step(Release::Trl024.changes()).unwrap();
+    step(Release::TRL_0_24.changes()).unwrap();
 }
 
 /// A broadcast view (stride 0) is copied as its storage and comes back as the view it was.
 #[test]
 fn a_broadcast_view_round_trips() {
-    let mut s = session(Release::Trl029.changes(), |_| {});
+    let mut s = session(Release::TRL_0_29.changes(), |_| {});
     s.enter();
     let input = s.empty(&[1, 8, 64], DType::Bfloat16).unwrap();
     let leaf = s.leaf_over(&input);
@@ -304,10 +304,10 @@ fn two_forwards_before_their_backwards() {
         losses.iter().try_for_each(|loss| s.backward(loss))
     };
     run(with_contiguous_packs()).unwrap();
-    for version in [Release::Trl024, Release::Trl029, Release::Trl14] {
+    for version in [Release::TRL_0_24, Release::TRL_0_29, Release::TRL_1_4] {
         run(version.changes()).unwrap_or_else(|error| panic!("{version:?}: {error}"));
     }
-    for version in [Release::Trl15, Release::Trl18, Release::Trl114] {
+    for version in [Release::TRL_1_5, Release::TRL_1_8, Release::TRL_1_14] {
         let error = run(version.changes()).unwrap_err();
         assert!(
             matches!(error, RunError::Offload(OffloadError::Untracked(_))),
@@ -344,7 +344,7 @@ fn backward_outside_the_context_works_in_every_version() {
 /// `test_noop_manager_with_offloading`: under a nested NoOpManager nothing reaches the offloader.
 #[test]
 fn a_nested_noop_manager_hides_its_region() {
-    let mut s = session(Release::Trl18.changes(), |_| {});
+    let mut s = session(Release::TRL_1_8.changes(), |_| {});
     s.enter();
     let input = s.empty(&[64, 64], F32).unwrap();
     let leaf = s.leaf_over(&input);
@@ -362,9 +362,9 @@ fn a_nested_noop_manager_hides_its_region() {
 #[test]
 fn an_injected_tensor_leaks_until_enter_resets() {
     for (version, leaks) in [
-        (Release::Trl029, true),
-        (Release::Trl14, true),
-        (Release::Trl15, false),
+        (Release::TRL_0_29, true),
+        (Release::TRL_1_4, true),
+        (Release::TRL_1_5, false),
     ] {
         let mut s = session(version.changes(), |_| {});
         let mut allocated = Vec::new();
@@ -388,7 +388,7 @@ fn an_injected_tensor_leaks_until_enter_resets() {
 #[test]
 fn the_backward_stash_holds_two_nodes_at_most() {
     let run = |use_streams: bool| {
-        let mut s = session(Release::Trl029.changes(), |config| {
+        let mut s = session(Release::TRL_0_29.changes(), |config| {
             config.use_streams = use_streams
         });
         let most = Rc::new(std::cell::Cell::new(0));
@@ -418,7 +418,7 @@ fn the_backward_stash_holds_two_nodes_at_most() {
 /// Invariant 7: every key of #6241 stands for a tensor that is alive; before it, some do not.
 #[test]
 fn a_key_outlives_its_tensor_only_before_6241() {
-    let dead_keys = |version: Release| {
+    let dead_keys = |version: &'static Release| {
         let mut s = session(version.changes(), |config| config.max_fwd_stash_size = 1);
         s.enter();
         let mut dead = 0;
@@ -440,9 +440,9 @@ fn a_key_outlives_its_tensor_only_before_6241() {
         }
         dead
     };
-    assert_eq!(dead_keys(Release::Trl18), 0);
+    assert_eq!(dead_keys(Release::TRL_1_8), 0);
     assert!(
-        dead_keys(Release::Trl15) > 0,
+        dead_keys(Release::TRL_1_5) > 0,
         "a counter-example of trl-0.29 to trl-1.5"
     );
 }
@@ -451,7 +451,7 @@ fn a_key_outlives_its_tensor_only_before_6241() {
 /// first tensor is gone when the third gets its block.
 #[test]
 fn a_reused_address_is_a_duplicate_only_before_6241() {
-    let decide = |version: Release| {
+    let decide = |version: &'static Release| {
         let mut s = session(version.changes(), |config| config.max_fwd_stash_size = 1);
         let config = *s.offloader().unwrap().config();
         let accelerator = &mut s.accelerator;
@@ -469,8 +469,8 @@ fn a_reused_address_is_a_duplicate_only_before_6241() {
         decisions
     };
     use Decision::{Kept, Offloaded};
-    assert_eq!(decide(Release::Trl18), [Offloaded, Offloaded, Offloaded]);
-    assert_eq!(decide(Release::Trl15), [Offloaded, Offloaded, Kept]);
+    assert_eq!(decide(Release::TRL_1_8), [Offloaded, Offloaded, Offloaded]);
+    assert_eq!(decide(Release::TRL_1_5), [Offloaded, Offloaded, Kept]);
 }
 
 /// Invariant 12: work on another stream is unordered with the captured `s0`, and ordered with the
@@ -486,7 +486,7 @@ fn a_captured_default_stream_races_with_compute_elsewhere() {
         s.accelerator.set_stream(StreamId::DEFAULT);
         s.accelerator.detector().unwrap().races().count()
     };
-    let v2 = Release::Trl029.changes();
+    let v2 = Release::TRL_0_29.changes();
     assert!(races(v2) > 0);
     assert_eq!(races(v2.with(Change::LiveComputeStream)), 0);
 }
@@ -495,7 +495,7 @@ fn a_captured_default_stream_races_with_compute_elsewhere() {
 /// the program, and keeps exactly the segments that hold something.
 #[test]
 fn entering_gives_back_wholly_free_segments_and_no_others() {
-    let mut s = session(Release::Trl15.changes(), |config| {
+    let mut s = session(Release::TRL_1_5.changes(), |config| {
         config.bitsandbytes_imported = true;
     });
     let kept = s.empty(&[3, 1024, 1024], F32).unwrap();

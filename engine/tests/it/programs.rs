@@ -47,7 +47,7 @@ fn any_line() -> impl Strategy<Value = Line> {
     prop_oneof![6 => alive_line(), 1 => Just(Line::Dead)]
 }
 
-fn session(version: Release, streams: bool, stash: u64) -> Session {
+fn session(version: &'static Release, streams: bool, stash: u64) -> Session {
     let mut session = Session::new(Box::new(SimDevice::new(SimSpec::default())));
     let config = OffloadConfig {
         use_streams: streams,
@@ -146,7 +146,7 @@ fn steps(s: &mut Session, program: &[Line]) -> (Vec<Left>, usize) {
     (left.collect(), dead)
 }
 
-fn versions(range: RangeInclusive<usize>) -> impl Strategy<Value = Release> {
+fn versions(range: RangeInclusive<usize>) -> impl Strategy<Value = &'static Release> {
     range.prop_map(|index| Release::ALL[index])
 }
 
@@ -190,17 +190,17 @@ proptest! {
         let (left, _) = steps(&mut s, &program);
         let first = left[0].tracker;
         for (index, now) in left.iter().enumerate() {
-            let times = if version >= Release::Trl15 { 1 } else { index as u64 + 1 };
+            let times = if version >= Release::TRL_1_5 { 1 } else { index as u64 + 1 };
             prop_assert_eq!(now.tracker, first * times, "{:?}", left);
             if !streams {
                 prop_assert_eq!((now.forward, now.backward), (0, 0));
             }
             // #5700: whatever the flags say, nothing stays in a stash after the context.
-            if version >= Release::Trl14 {
+            if version >= Release::TRL_1_4 {
                 prop_assert_eq!((now.forward, now.backward), (0, 0));
             }
         }
-        if version >= Release::Trl15 {
+        if version >= Release::TRL_1_5 {
             let flat = left[1..].iter().all(|now| now.allocated == left[1].allocated);
             prop_assert!(flat, "{left:?}");
         }
@@ -213,7 +213,7 @@ proptest! {
         streams: bool,
         stash in 1..9_u64,
     ) {
-        let mut s = session(Release::Trl18, streams, stash);
+        let mut s = session(Release::TRL_1_8, streams, stash);
         prop_assert_eq!(steps(&mut s, &program).1, 0);
     }
 

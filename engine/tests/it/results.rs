@@ -1,7 +1,9 @@
 //! The results kept from a real card, against the simulation of today.
 
 use api::bench::BenchResult;
-use engine::bench::{Config, Patch, RunSpec, outcomes};
+use engine::bench::{RunSpec, outcomes};
+use engine::patches::Patch;
+use engine::systems::System;
 use serde_json::Value;
 
 /// The first day's file, which also holds the copies.
@@ -42,9 +44,9 @@ const DECIDED: [&str; 13] = [
 ];
 
 fn spec_of(row: &Value) -> RunSpec {
-    let config = Config::from_id(row["config"].as_str().unwrap()).unwrap();
+    let system = System::from_id(row["config"].as_str().unwrap()).unwrap();
     let ids = row["patches"].as_array().unwrap();
-    let patches: Vec<Patch> = ids
+    let patches: Vec<&'static Patch> = ids
         .iter()
         .map(|id| Patch::from_id(id.as_str().unwrap()).unwrap())
         .collect();
@@ -52,7 +54,7 @@ fn spec_of(row: &Value) -> RunSpec {
     let out_of_memory = u32::from(!row["oom_step"].is_null());
     RunSpec {
         steps: Some(ran + out_of_memory),
-        ..RunSpec::new(config, &patches)
+        ..RunSpec::new(system, &patches)
     }
 }
 

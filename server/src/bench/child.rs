@@ -6,9 +6,11 @@
 use crate::tensors::TensorTable;
 use crate::work;
 use api::bench::{BenchResult, BenchStep, DeviceKind};
-use engine::bench::{Config, Patch, RunSpec, StepFacts, run_recorded};
+use engine::bench::{RunSpec, run_recorded};
 use engine::device::cuda;
 use engine::device::sim::SimSpec;
+use engine::patches::Patch;
+use engine::systems::System;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -119,7 +121,7 @@ pub fn run_child() -> io::Result<()> {
 fn run_row(spec: &ChildSpec, run: &RunSpec) -> io::Result<()> {
     let mut broken = None;
     let (result, mut recording) = run_recorded(run, &mut |facts| {
-        let said = say(&Line::Step(step(facts)));
+        let said = say(&Line::Step(facts));
         broken = said.err();
         misbehave(spec.fault.as_ref(), facts.step);
         broken.is_none()
@@ -129,7 +131,7 @@ fn run_row(spec: &ChildSpec, run: &RunSpec) -> io::Result<()> {
         return Err(error);
     }
     std::fs::write(&spec.tensors, TensorTable::of(recording.tensors()).pack()?)?;
-    recording.label("tidemark.config", run.config.id());
+    recording.label("tidemark.config", run.system.id);
     recording.label("tidemark.patches", &spec.patches.join(" "));
     recording.label("tidemark.device", spec.device.name());
     let file = File::create(&spec.recording)?;
@@ -145,10 +147,10 @@ fn run_spec(spec: &ChildSpec) -> Result<RunSpec, String> {
     if spec.device == DeviceKind::Cuda {
         cuda::probe().map_err(|why| why.to_string())?;
     }
-    let config = Config::from_id(&spec.config);
-    let config = config.ok_or_else(|| unknown("configuration", &spec.config))?;
+    let system = System::from_id(&spec.config);
+    let system = system.ok_or_else(|| unknown("configuration", &spec.config))?;
     let patch = |id: &String| Patch::from_id(id).ok_or_else(|| unknown("patch", id));
-    let patches: Vec<Patch> = spec.patches.iter().map(patch).collect::<Result<_, _>>()?;
+    let patches: Vec<&Patch> = spec.patches.iter().map(patch).collect::<Result<_, _>>()?;
     Ok(RunSpec {
         steps: Some(spec.steps),
         sim: SimSpec {
@@ -156,11 +158,8 @@ fn run_spec(spec: &ChildSpec) -> Result<RunSpec, String> {
             ..SimSpec::default()
         },
         record_steps: spec.recorded_steps,
-        device: match spec.device {
-            DeviceKind::Sim => engine::device::DeviceKind::Sim,
-            DeviceKind::Cuda => engine::device::DeviceKind::Cuda,
-        },
-        ..RunSpec::new(config, &patches)
+        device: spec.device,
+        ..RunSpec::new(system, &patches)
     })
 }
 
@@ -170,19 +169,6 @@ fn say(line: &Line) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
-}
-
-fn step(facts: StepFacts) -> BenchStep {
-    BenchStep {
-        step: facts.step,
-        allocated: facts.allocated,
-        peak_allocated: facts.peak_allocated,
-        reserved: facts.reserved,
-        tracker: facts.tracker,
-        bwd_stash: facts.bwd_stash,
-        host_pinned: facts.host_pinned,
-        seconds: facts.seconds,
-    }
 }
 
 /// Waits until stdin ends, which it does when the server does.

@@ -23,19 +23,21 @@ pub fn changed_verdicts(rows: &[BenchRow]) -> Vec<(BenchRowId, BenchStatus)> {
 mod tests {
     use super::*;
     use api::bench::{BenchRowState, Known};
-    use engine::bench::{Config, Patch, RunSpec, run, run_all};
+    use engine::bench::{RunSpec, run, run_all};
+    use engine::patches::Patch;
+    use engine::systems::System;
 
     #[test]
     fn verdicts_from_stored_numbers_are_those_of_the_engine() {
-        let sets = [vec![], vec![Patch::ReleaseDedupeKey]];
-        let specs = sets.map(|set| RunSpec::new(Config::DedupeReuse, &set));
+        let sets = [vec![], vec![Patch::RELEASE_DEDUPE_KEY]];
+        let specs = sets.map(|set| RunSpec::new(System::REUSE, &set));
         let together = run_all(&specs);
         let stored = |(at, spec): (usize, &RunSpec)| {
             let result = run(spec, &mut |_| true);
             BenchRow {
                 id: format!("row_{at}").parse().unwrap(),
-                config: spec.config.id().to_owned(),
-                patches: spec.patches.iter().map(|p| p.id().to_owned()).collect(),
+                config: spec.system.id.to_owned(),
+                patches: spec.patches.iter().map(|p| p.id.to_owned()).collect(),
                 steps: 10,
                 state: BenchRowState::Done,
                 status: Some(verdict(&result, !spec.patches.is_empty(), None)),

@@ -1,11 +1,11 @@
 //! What is asked for, checked and completed: every configuration with its baseline first.
 
-use super::catalog;
 use super::error::BenchError;
 use crate::identity::{bench_id, bench_row_id};
 use crate::store::{NewBench, NewBenchRow};
 use api::bench::{BenchChoice, BenchDevice, BenchLimits, StartBench};
-use engine::bench::{Config, Patch};
+use engine::patches::Patch;
+use engine::systems::System;
 
 /// Device memory that can be asked for, in bytes: from what holds no model to more than any card.
 const CAPACITY: std::ops::RangeInclusive<u64> = (16 << 20)..=(16 << 40);
@@ -37,11 +37,11 @@ pub fn new_bench(
             "{asked} rows are more than the {most} of one bench"
         ));
     }
-    let row = |(config, patches): (Config, Vec<Patch>)| NewBenchRow {
+    let row = |(system, patches): (&System, Vec<&Patch>)| NewBenchRow {
         id: bench_row_id(),
-        config: config.id().to_owned(),
-        patches: patches.iter().map(|patch| patch.id().to_owned()).collect(),
-        steps: request.steps.unwrap_or(config.default_steps()),
+        config: system.id.to_owned(),
+        patches: patches.iter().map(|patch| patch.id.to_owned()).collect(),
+        steps: request.steps.unwrap_or(system.default_steps),
     };
     let recorded = request.recorded_steps.unwrap_or(limits.recorded_steps);
     Ok(NewBench {
@@ -75,50 +75,53 @@ fn check_steps(request: &StartBench, limits: &BenchLimits) -> Result<(), BenchEr
     Ok(())
 }
 
-/// Each once, those of a configuration together and its baseline first.
-fn choices(asked: &[BenchChoice]) -> Result<Vec<(Config, Vec<Patch>)>, BenchError> {
-    let mut configs: Vec<(Config, Vec<Vec<Patch>>)> = Vec::new();
+/// A set of patches on a system.
+type Choice = (&'static System, Vec<&'static Patch>);
+
+/// Each once, those of a system together and its baseline first.
+fn choices(asked: &[BenchChoice]) -> Result<Vec<Choice>, BenchError> {
+    let mut systems: Vec<(&System, Vec<Vec<&Patch>>)> = Vec::new();
     for choice in asked {
-        let (config, patches) = one_choice(choice)?;
-        let at = match configs.iter().position(|(other, _)| *other == config) {
+        let (system, patches) = one_choice(choice)?;
+        let at = match systems.iter().position(|(other, _)| *other == system) {
             Some(at) => at,
             None => {
-                configs.push((config, vec![Vec::new()]));
-                configs.len() - 1
+                systems.push((system, vec![Vec::new()]));
+                systems.len() - 1
             }
         };
-        if !configs[at].1.contains(&patches) {
-            configs[at].1.push(patches);
+        if !systems[at].1.contains(&patches) {
+            systems[at].1.push(patches);
         }
     }
-    let rows = configs.into_iter().flat_map(|(config, sets)| {
-        let row = move |patches| (config, patches);
+    let rows = systems.into_iter().flat_map(|(system, sets)| {
+        let row = move |patches| (system, patches);
         sets.into_iter().map(row)
     });
     Ok(rows.collect())
 }
 
-fn one_choice(choice: &BenchChoice) -> Result<(Config, Vec<Patch>), BenchError> {
+fn one_choice(choice: &BenchChoice) -> Result<Choice, BenchError> {
     let id = choice.config.as_str();
-    let Some(config) = Config::from_id(id) else {
+    let Some(system) = System::from_id(id) else {
         return refuse(format!("there is no configuration `{id}`"));
     };
-    let applicable = config.applicable();
+    let applicable = system.applicable();
     let mut patches = Vec::with_capacity(choice.patches.len());
     for id in &choice.patches {
         match Patch::from_id(id) {
             None => return refuse(format!("there is no patch `{id}`")),
             Some(patch) if !applicable.contains(&patch) => {
-                let config = config.id();
-                return refuse(format!("`{id}` changes nothing that `{config}` runs"));
+                let system = system.id;
+                return refuse(format!("`{id}` changes nothing that `{system}` runs"));
             }
             Some(patch) => patches.push(patch),
         }
     }
     // One set has one name, in whatever order it is asked for.
-    patches.sort_by_key(|patch| catalog::position(*patch));
+    patches.sort_by_key(|patch| patch.position());
     patches.dedup();
-    Ok((config, patches))
+    Ok((system, patches))
 }
 
 fn refuse<T>(why: String) -> Result<T, BenchError> {
@@ -194,7 +197,7 @@ mod tests {
         ];
         assert_eq!(rows, expected);
         assert_eq!((bench.created_ms, bench.recorded_steps), (7, 12));
-        assert_eq!(bench.rows[0].steps, Config::DedupeReuse.default_steps());
+        assert_eq!(bench.rows[0].steps, System::REUSE.default_steps);
     }
 
     #[test]
@@ -226,7 +229,7 @@ mod tests {
             ..one
         };
         check(&tiny, "16 MiB");
-        let all: Vec<(&str, &[&str])> = Config::ALL.iter().map(|c| (c.id(), &[][..])).collect();
+        let all: Vec<(&str, &[&str])> = System::ALL.iter().map(|c| (c.id, &[][..])).collect();
         check(&request(&all), "more than the 5");
     }
 }

@@ -1,15 +1,16 @@
 //! `tidemark bench`: configurations × patches on the engine.
 
 use super::CliError;
-use api::bench::{BenchResult, Evidence};
+use api::bench::{BenchResult, DeviceKind, Evidence};
 use clap::{Args, ValueEnum};
 use engine::bench::{
-    Base, Config, CopyRow, CopySpec, CopyStream, CopyTable, Patch, Row, RunSpec, Table, run_all,
-    run_copies,
+    CopyRow, CopySpec, CopyStream, CopyTable, Row, RunSpec, Table, run_all, run_copies,
 };
-use engine::device::DeviceKind;
 use engine::device::cuda::{self, Addresses};
 use engine::device::sim::SimSpec;
+use engine::offload::Release;
+use engine::patches::Patch;
+use engine::systems::{Base, System};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use trace::units::{Bytes, size};
@@ -27,12 +28,24 @@ On the simulated device nothing is allocated and time is virtual. On a CUDA card
 segments, copies and kernels are real, and every restored tensor's checksum is compared with what
 was packed; no toolkit is needed, only the driver.
 
-Configurations: vl-qwen3.5-9b text-qwen3.5-9b moe-gemma4-26b qlora-bnb-9b
-                fast-llm-qwen2.5-7b te-fused-attention-fp8 dedupe-reuse chunk-views";
+Configurations: ";
+
+/// Ids of a line of the help.
+const IDS_A_LINE: usize = 4;
+
+/// The examples, and the ids of all configurations.
+fn after_help() -> String {
+    let lines = System::ALL.chunks(IDS_A_LINE).map(|line| {
+        let ids: Vec<&str> = line.iter().map(|system| system.id).collect();
+        ids.join(" ")
+    });
+    let lines: Vec<String> = lines.collect();
+    EXAMPLES.to_owned() + &lines.join("\n                ")
+}
 
 /// Options of `tidemark bench`.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = after_help())]
 pub struct BenchArgs {
     /// Configurations; `all` for every one
     #[arg(required_unless_present = "copies", value_name = "CONFIG")]
@@ -42,9 +55,8 @@ pub struct BenchArgs {
     /// combination
     #[arg(long, value_delimiter = ',', default_value = "all")]
     patches: Vec<String>,
-    /// What patches are applied to: TRL releases from trl-0.18 to trl-1.16, `save_on_cpu`,
-    /// `hidden-states`, `none` for no offloading, or `all` of these; else each configuration's own
-    #[arg(long, value_delimiter = ',', value_parser = bases_called, value_name = "RELEASE")]
+    #[arg(long, value_delimiter = ',', value_parser = bases_called, value_name = "RELEASE",
+          help = base_help())]
     base: Vec<Bases>,
     /// Copy on the stream that computes (`use_streams=False`)
     #[arg(long)]
@@ -136,13 +148,13 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
     let mut specs = Vec::new();
     // The status of a row is judged by its baseline, which runs even when it was not asked for.
     let mut unasked = Vec::new();
-    for config in configs(&args.configs)? {
-        let mut sets = sets(config, &args.patches)?;
+    for system in configs(&args.configs)? {
+        let mut sets = sets(system, &args.patches)?;
         if !sets.contains(&Vec::new()) {
-            unasked.push(config.id());
+            unasked.push(system.id);
             sets.insert(0, Vec::new());
         }
-        for base in bases(config, &args.base)? {
+        for base in bases(system, &args.base)? {
             specs.extend(sets.iter().map(|patches| RunSpec {
                 base,
                 copies: match args.no_streams {
@@ -153,7 +165,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
                 sim,
                 device: args.device.kind(),
                 addresses: args.addresses.addresses(),
-                ..RunSpec::new(config, patches)
+                ..RunSpec::new(system, patches)
             }));
         }
     }
@@ -246,18 +258,31 @@ fn copy_line(row: &CopyRow) -> String {
     line
 }
 
-fn configs(names: &[String]) -> Result<Vec<Config>, CliError> {
+fn configs(names: &[String]) -> Result<Vec<&'static System>, CliError> {
     if names.iter().any(|name| name == "all") {
-        return Ok(Config::ALL.to_vec());
+        return Ok(System::ALL.to_vec());
     }
-    let config = |name: &String| {
-        Config::from_id(name).ok_or_else(|| {
+    let system = |name: &String| {
+        System::from_id(name).ok_or_else(|| {
             CliError::Usage(format!(
                 "there is no configuration `{name}`; see `tidemark bench --help`"
             ))
         })
     };
-    names.iter().map(config).collect()
+    names.iter().map(system).collect()
+}
+
+/// The TRL releases that can be named.
+fn releases() -> String {
+    format!("{} to {}", Release::ALL[0].label, Release::NEWEST_READ)
+}
+
+fn base_help() -> String {
+    format!(
+        "What patches are applied to: TRL releases from {}, `save_on_cpu`, `hidden-states`, \
+         `none` for no offloading, or `all` of these; else each configuration's own",
+        releases()
+    )
 }
 
 /// What one word of `--base` means.
@@ -268,22 +293,23 @@ enum Bases {
 }
 
 fn bases_called(label: &str) -> Result<Bases, String> {
-    let wrong = "expected a TRL release from trl-0.18 to trl-1.16, save_on_cpu, hidden-states, \
-                 none or all";
     match label {
         "all" => Ok(Bases::All),
-        _ => Base::from_label(label)
-            .map(Bases::One)
-            .ok_or_else(|| wrong.to_owned()),
+        _ => Base::from_label(label).map(Bases::One).ok_or_else(|| {
+            format!(
+                "expected a TRL release from {}, save_on_cpu, hidden-states, none or all",
+                releases()
+            )
+        }),
     }
 }
 
-fn bases(config: Config, asked: &[Bases]) -> Result<Vec<Base>, CliError> {
-    match (asked, config.base()) {
+fn bases(system: &System, asked: &[Bases]) -> Result<Vec<Base>, CliError> {
+    match (asked, system.base) {
         ([], own) => Ok(vec![own]),
         (_, Base::Program(_)) => Err(CliError::Usage(format!(
             "`{}` has no offloader: leave --base out",
-            config.id()
+            system.id
         ))),
         (asked, _) => {
             let bases = asked.iter().flat_map(|bases| match bases {
@@ -295,27 +321,24 @@ fn bases(config: Config, asked: &[Bases]) -> Result<Vec<Base>, CliError> {
     }
 }
 
-fn sets(config: Config, names: &[String]) -> Result<Vec<Vec<Patch>>, CliError> {
+fn sets(system: &System, names: &[String]) -> Result<Vec<Vec<&'static Patch>>, CliError> {
     if names.iter().any(|name| name == "all") {
-        return Ok(config.matrix());
+        return Ok(system.matrix());
     }
-    names.iter().map(|set| one_set(config, set)).collect()
+    names.iter().map(|set| one_set(system, set)).collect()
 }
 
-fn one_set(config: Config, set: &str) -> Result<Vec<Patch>, CliError> {
+fn one_set(system: &System, set: &str) -> Result<Vec<&'static Patch>, CliError> {
     if set == "baseline" {
         return Ok(Vec::new());
     }
     let patch = |name: &str| {
-        let short = |patch: &Patch| patch.id().split('-').next() == Some(name);
-        let found =
-            Patch::from_id(name).or_else(|| Patch::ALL.iter().copied().find(|patch| short(patch)));
-        match found {
-            Some(patch) if config.applicable().contains(&patch) => Ok(patch),
+        let short = |patch: &&Patch| patch.id.split('-').next() == Some(name);
+        match Patch::from_id(name).or_else(|| Patch::ALL.into_iter().find(short)) {
+            Some(patch) if (system.applies)(patch) => Ok(patch),
             Some(patch) => Err(CliError::Usage(format!(
                 "`{}` does not apply to `{}`",
-                patch.id(),
-                config.id()
+                patch.id, system.id
             ))),
             None => Err(CliError::Usage(format!("there is no patch `{name}`"))),
         }
@@ -352,7 +375,7 @@ fn for_people(table: &Table) -> String {
 }
 
 fn line(row: &Row) -> String {
-    let patches: Vec<&str> = row.patches.iter().map(|patch| patch.id()).collect();
+    let patches: Vec<&str> = row.patches.iter().map(|patch| patch.id).collect();
     let patches = match patches.is_empty() {
         true => "baseline".to_owned(),
         false => patches.join(" + "),
@@ -435,7 +458,7 @@ mod tests {
     #[test]
     fn patches_are_named_in_full_or_by_number() {
         let check = |set: &str, expected: usize| {
-            let patches = one_set(Config::VlQwen, set);
+            let patches = one_set(System::VL_QWEN, set);
             assert_eq!(
                 patches.map(|p| p.len()).unwrap_or(usize::MAX),
                 expected,

@@ -24,12 +24,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::time::Instant;
 
+use api::bench::CardFacts;
 use cudarc::driver::{result, sys};
 
 use super::sim::{SimDevice, SimSpec};
 use super::{
-    Device, DeviceError, EventId, Fingerprint, HardwareFacts, HostBuffer, Kernel, Span, StreamId,
-    Touched, View,
+    Device, DeviceError, EventId, Fingerprint, HostBuffer, Kernel, Span, StreamId, Touched, View,
 };
 use contents::Prints;
 pub use copies::{PlainRates, plain_rates};
@@ -79,7 +79,7 @@ pub struct CudaDevice {
     prints: Prints,
     launches: u64,
     started: Instant,
-    memory: HardwareFacts,
+    memory: CardFacts,
     /// A failure in a call that cannot report it; the next one that can does.
     failed: Option<DeviceError>,
 }
@@ -107,7 +107,7 @@ impl CudaDevice {
             prints: Prints::new()?,
             launches: 0,
             started: Instant::now(),
-            memory: HardwareFacts {
+            memory: CardFacts {
                 total: total as u64,
                 free_at_start: free as u64,
                 free_min: free as u64,
@@ -415,10 +415,10 @@ impl Device for CudaDevice {
         self.prints.release(print);
     }
 
-    fn hardware(&mut self) -> Result<Option<HardwareFacts>, DeviceError> {
+    fn hardware(&mut self) -> Result<Option<CardFacts>, DeviceError> {
         self.wait_for_all()?;
         let [verified, corrupted] = self.prints.counters()?;
-        Ok(Some(HardwareFacts {
+        Ok(Some(CardFacts {
             verified_tensors: verified,
             corrupted_tensors: corrupted,
             ..self.memory

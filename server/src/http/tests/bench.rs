@@ -10,7 +10,9 @@ use api::problem::ProblemCode;
 use api::routes;
 use api::runs::FinishedUpload;
 use axum::http::{Method, StatusCode};
-use engine::bench::{Config, Patch, RunSpec, run_recorded};
+use engine::bench::{RunSpec, run_recorded};
+use engine::patches::Patch;
+use engine::systems::System;
 use serde_json::{Value, json};
 
 const ROWS: [&str; 3] = ["row_base", "row_fixed", "row_lost"];
@@ -20,11 +22,11 @@ fn row(id: &str) -> BenchRowId {
 }
 
 /// What the engine leaves alive after three steps.
-fn alive(patches: &[Patch]) -> Vec<AliveTensor> {
+fn alive(patches: &[&'static Patch]) -> Vec<AliveTensor> {
     let spec = RunSpec {
         steps: Some(3),
         record_steps: 3,
-        ..RunSpec::new(Config::TeFusedAttention, patches)
+        ..RunSpec::new(System::TE_ATTENTION, patches)
     };
     let recording = run_recorded(&spec, &mut |_| true).1;
     TensorTable::of(recording.tensors()).alive().collect()
@@ -96,7 +98,7 @@ async fn the_tensors_behind_a_patch_are_listed() {
         answer.read::<FinishedUpload>().run.id
     };
     let runs = [sample("plain_lm").await, sample("streams").await];
-    let alive = [alive(&[]), alive(&[Patch::ClearCtxTensors])];
+    let alive = [alive(&[]), alive(&[Patch::CLEAR_CTX_TENSORS])];
     let bytes = alive
         .each_ref()
         .map(|alive| alive.iter().map(|tensor| tensor.bytes).sum::<u64>());

@@ -155,6 +155,7 @@ fn capitalised(text: &str) -> String {
     first.unwrap_or_default() + chars.as_str()
 }
 
+/// Rows for tests.
 #[cfg(test)]
 pub mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use crate::session::Around;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Base {
     /// The offloader of a TRL release.
-    Release(Release),
+    Release(&'static Release),
     /// The same workload without an offloader: what checkpointing alone leaves.
     NoOffloading,
     /// `torch.autograd.graph.save_on_cpu(pin_memory=True)`.
@@ -27,14 +27,36 @@ impl Base {
         Release::ALL.map(Base::Release).into_iter().chain(others)
     }
 
-    /// The base called so: a TRL release such as `trl-1.14`, `save_on_cpu`, `hidden-states` or
-    /// `none`.
+    /// The base called so: one of [`Base::choices`], or any TRL release such as `trl-1.16`.
     pub fn from_label(label: &str) -> Option<Base> {
-        match label {
-            "none" => Some(Base::NoOffloading),
-            "save_on_cpu" => Some(Base::SaveOnCpu),
-            "hidden-states" => Some(Base::HiddenStates),
-            _ => Release::from_label(label).map(Base::Release),
+        let choice = Base::choices().find(|base| base.label() == label);
+        choice.or_else(|| Release::from_label(label).map(Base::Release))
+    }
+
+    /// What users call it.
+    pub fn label(self) -> &'static str {
+        self.words().0
+    }
+
+    /// What is new in it, or what it is.
+    pub fn about(self) -> &'static str {
+        self.words().1
+    }
+
+    /// Label, and what it is.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Base::Release(release) => (release.label, release.about),
+            Base::SaveOnCpu => (
+                "save_on_cpu",
+                "torch.autograd.graph, pinned: everything saved, one stream",
+            ),
+            Base::HiddenStates => (
+                "hidden-states",
+                "Unsloth, axolotl: inputs of checkpointed blocks only",
+            ),
+            Base::NoOffloading => ("none", "checkpointing alone"),
+            Base::Program(name) => (name, name),
         }
     }
 
@@ -47,7 +69,7 @@ impl Base {
     }
 
     /// What stands around the steps.
-    pub(super) fn around(self) -> Around {
+    pub(crate) fn around(self) -> Around {
         match self {
             Base::Release(_) => Around::Trl,
             Base::SaveOnCpu => Around::SaveOnCpu,
@@ -59,13 +81,7 @@ impl Base {
 
 impl fmt::Display for Base {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Base::Release(release) => f.write_str(release.label()),
-            Base::NoOffloading => f.write_str("none"),
-            Base::SaveOnCpu => f.write_str("save_on_cpu"),
-            Base::HiddenStates => f.write_str("hidden-states"),
-            Base::Program(name) => f.write_str(name),
-        }
+        f.write_str(self.label())
     }
 }
 

@@ -1,0 +1,159 @@
+//! Systems: what the bench runs. The command line and the API call them configurations.
+//!
+//! One file a system, which holds everything about it: its numbers, the program that is run with
+//! them, what others published and what was measured. [`System::ALL`] is the table.
+//! `docs/add-a-system.md` shows how to add one.
+
+mod base;
+mod chunk_views;
+mod evidence;
+mod fast_llm;
+mod input;
+mod moe_gemma;
+mod qlora_bnb;
+mod qwen;
+mod reuse;
+#[cfg(test)]
+mod shown;
+mod te_attention;
+mod text_qwen;
+mod vl_qwen;
+
+pub use base::Base;
+pub use evidence::MeasuredCode;
+pub use input::{assumed, published, source};
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use api::bench::{BenchInput, Evidence, PublishedOnly};
+
+use crate::offload::Release;
+use crate::patches::Patch;
+use crate::session::{RunError, Session};
+use crate::workload::Workload;
+
+/// Everything about a system. Two with the same id are the same.
+pub struct System {
+    /// The public id: it is in links, in the database and in result files.
+    pub id: &'static str,
+    /// What it is, in a sentence.
+    pub about: &'static str,
+    /// The code before any patch, unless the caller says otherwise.
+    pub base: Base,
+    /// Steps of a run, unless the caller says otherwise.
+    pub default_steps: u32,
+    /// Device memory in bytes that the published run had, where it limits anything.
+    pub capacity: Option<u64>,
+    /// Whether the process has imported bitsandbytes, which the offloader looks for.
+    pub bitsandbytes: bool,
+    /// What a run is made of.
+    pub spec: &'static dyn Spec,
+    /// Whether a patch touches anything that it runs.
+    pub applies: fn(&Patch) -> bool,
+    /// The combination of patches that was published or merged as the solution.
+    pub combination: &'static [&'static Patch],
+    /// What was published of a run with these patches.
+    pub published: fn(&[&'static Patch]) -> Option<Evidence>,
+    /// What was measured with the real software, by the code that ran.
+    pub measured: fn(MeasuredCode) -> Option<Evidence>,
+    /// What was published but cannot be derived, and why.
+    pub published_only: fn() -> Vec<PublishedOnly>,
+}
+
+/// The numbers of a system. What is allocated and what users are shown are both made of them, so
+/// the two cannot differ.
+pub trait Spec: Sync {
+    /// What users are shown, each with where it comes from.
+    fn inputs(&self) -> Vec<BenchInput>;
+
+    /// The program, with the patches that are not the offloader's.
+    ///
+    /// # Errors
+    /// Out of memory.
+    fn build(
+        &self,
+        patches: &[&'static Patch],
+        session: &mut Session,
+    ) -> Result<Box<dyn Workload>, RunError>;
+}
+
+impl System {
+    /// Every system, in the order in which they are shown.
+    pub const ALL: [&'static System; 8] = [
+        System::VL_QWEN,
+        System::TEXT_QWEN,
+        System::MOE_GEMMA,
+        System::QLORA_BNB,
+        System::FAST_LLM,
+        System::TE_ATTENTION,
+        System::REUSE,
+        System::CHUNK_VIEWS,
+    ];
+
+    /// A system of ten steps on TRL 0.29, of which nothing is published or measured. The entries
+    /// of [`System::ALL`] say what is otherwise.
+    pub const fn new(id: &'static str, about: &'static str, spec: &'static dyn Spec) -> System {
+        System {
+            id,
+            about,
+            base: Base::Release(Release::TRL_0_29),
+            default_steps: 10,
+            capacity: None,
+            bitsandbytes: false,
+            spec,
+            applies: |_| false,
+            combination: &[],
+            published: |_| None,
+            measured: |_| None,
+            published_only: Vec::new,
+        }
+    }
+
+    /// The system with this id.
+    pub fn from_id(id: &str) -> Option<&'static System> {
+        System::ALL.into_iter().find(|system| system.id == id)
+    }
+
+    /// The systems that an offloader can be chosen for.
+    pub fn with_offloader() -> impl Iterator<Item = &'static System> {
+        let has_one = |system: &&System| !matches!(system.base, Base::Program(_));
+        System::ALL.into_iter().filter(has_one)
+    }
+
+    /// Patches that touch anything it runs.
+    pub fn applicable(&self) -> Vec<&'static Patch> {
+        let all = Patch::ALL.into_iter();
+        all.filter(|patch| (self.applies)(patch)).collect()
+    }
+
+    /// Baseline, each applicable patch alone, and the published combination.
+    pub fn matrix(&self) -> Vec<Vec<&'static Patch>> {
+        let mut rows = vec![Vec::new()];
+        rows.extend(self.applicable().into_iter().map(|patch| vec![patch]));
+        if !self.combination.is_empty() {
+            rows.push(self.combination.to_vec());
+        }
+        rows
+    }
+}
+
+impl PartialEq for System {
+    fn eq(&self, other: &System) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for System {}
+
+impl Hash for System {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+impl fmt::Debug for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id)
+    }
+}

@@ -1,0 +1,105 @@
+//! What the systems on Qwen3.5-9B share: the inputs of their program, and words about it.
+
+use api::bench::BenchInput;
+
+use super::{Spec, assumed, published, source};
+use crate::patches::Patch;
+use crate::session::{CUBLAS_WORKSPACE, RunError, Session};
+use crate::workload::{QwenVl, QwenVlSpec, Workload};
+
+pub(super) use crate::workload::Samples;
+
+/// The program that was measured.
+pub(super) const MEASURED_PROGRAM: &str =
+    "Qwen3.5-9B dimensions, NF4 and LoRA, non-reentrant checkpointing, batch 1";
+
+/// Why nothing can be derived of P5.
+pub(super) const NO_SOURCE: &str = "the source of the patch was never published";
+
+/// Patches of the offloader and of the training around it, on TRL 0.29.
+pub(super) fn touches_trl_029(patch: &Patch) -> bool {
+    // #7195 moves the copies of #5694, which that release does not make.
+    !matches!(
+        patch,
+        Patch::LOSS_DETACH | Patch::CLEAR_CTX_TENSORS | Patch::CLONE_BEFORE_WAIT
+    )
+}
+
+impl Spec for QwenVlSpec {
+    fn inputs(&self) -> Vec<BenchInput> {
+        let (text, vision) = (&self.text, &self.vision);
+        let [batch, tokens] = self.ids();
+        let mut inputs = vec![
+            source(
+                "dimensions",
+                format!(
+                    "{} layers, hidden {}, intermediate {}, vocabulary {}",
+                    text.layers, text.hidden, text.intermediate, text.vocab
+                ),
+            ),
+            source(
+                "vision tower",
+                format!(
+                    "{} blocks, hidden {}, patch {}, merge {}; frozen, checkpointed",
+                    vision.blocks, vision.hidden, vision.patch, vision.merge
+                ),
+            ),
+            published(
+                "quantisation",
+                "NF4 with double quantisation on the text model's linears",
+            ),
+            assumed("batch", batch.to_string()),
+            assumed("tokens a sample", tokens.to_string()),
+        ];
+        if self.samples == Samples::WithImage {
+            let (patches, side) = (vision.patches(), vision.image);
+            inputs.push(assumed(
+                "patches an image",
+                format!("{patches} ({side} x {side} pixels)"),
+            ));
+        }
+        inputs.extend(self.assumed_of_training());
+        inputs
+    }
+
+    /// P1 and P2 change no line that runs here: `forward` of a Python function runs without
+    /// gradients, and cross-entropy runs in fp32 under autocast.
+    fn build(&self, _: &[&'static Patch], s: &mut Session) -> Result<Box<dyn Workload>, RunError> {
+        Ok(Box::new(QwenVl::new(s, *self)?))
+    }
+}
+
+impl QwenVlSpec {
+    fn assumed_of_training(&self) -> [BenchInput; 6] {
+        let rank = self.text.lora_rank;
+        [
+            assumed(
+                "LoRA",
+                format!(
+                    "rank {rank} on q, k, v, o, gate, up, down and the delta net's projections"
+                ),
+            ),
+            assumed("optimizer", "AdamW, fp32 states"),
+            assumed(
+                "checkpointing",
+                "non-reentrant, every text layer and vision block",
+            ),
+            assumed(
+                "loss",
+                "eager cross-entropy in fp32: it sets the peak of text-only steps",
+            ),
+            assumed(
+                "gated delta rule",
+                "its reference PyTorch form, many small allocations; a fused kernel moves \
+                 addresses",
+            ),
+            assumed(
+                "cuBLAS workspaces",
+                format!(
+                    "{} MiB a thread, as on Hopper; other cards take less, by tens of MiB",
+                    CUBLAS_WORKSPACE >> 20
+                ),
+            ),
+        ]
+    }
+}

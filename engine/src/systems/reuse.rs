@@ -1,0 +1,130 @@
+//! A chain of checkpointed blocks with inputs of one size: each address comes back soon.
+
+use std::rc::Rc;
+
+use api::bench::BenchInput;
+
+use super::{Base, Spec, System, assumed};
+use crate::autograd::{Region, Tensor};
+use crate::memory::Role;
+use crate::offload::{Changes, OffloadConfig, Release};
+use crate::patches::Patch;
+use crate::session::{RunError, Session};
+use crate::tensor::DType;
+use crate::workload::{Workload, offloaded_pass};
+
+const BF16: DType = DType::Bfloat16;
+
+const SPEC: &ReuseSpec = &ReuseSpec {
+    blocks: 32,
+    tokens: 512,
+    width: 4096,
+};
+
+impl System {
+    /// Activations of one size, one after another.
+    pub const REUSE: &'static System = &System {
+        base: Base::Release(Release::TRL_1_5),
+        applies: |patch| patch == Patch::RELEASE_DEDUPE_KEY,
+        ..System::new(
+            "dedupe-reuse",
+            "Activations of one size, one after another: an address that comes back passes for \
+             the same tensor.",
+            SPEC,
+        )
+    };
+}
+
+/// The numbers of the chain.
+#[derive(Debug, Clone, Copy)]
+struct ReuseSpec {
+    blocks: u64,
+    tokens: u64,
+    width: u64,
+}
+
+impl ReuseSpec {
+    /// Bytes of one activation.
+    fn activation(&self) -> u64 {
+        self.tokens * self.width * BF16.size()
+    }
+}
+
+impl Spec for ReuseSpec {
+    fn inputs(&self) -> Vec<BenchInput> {
+        let (blocks, mib) = (self.blocks, self.activation() >> 20);
+        let stash = OffloadConfig::new(Changes::NONE).max_fwd_stash_size;
+        vec![
+            assumed(
+                "activations",
+                format!("{blocks} of {mib} MiB, each dead once it has been saved"),
+            ),
+            assumed("forward stash", stash.to_string()),
+        ]
+    }
+
+    fn build(&self, _: &[&'static Patch], s: &mut Session) -> Result<Box<dyn Workload>, RunError> {
+        Ok(Box::new(Reuse {
+            spec: *self,
+            weight: s.parameter(&[self.width, self.width], BF16)?,
+        }))
+    }
+}
+
+/// The chain.
+struct Reuse {
+    spec: ReuseSpec,
+    weight: Tensor,
+}
+
+impl Reuse {
+    fn forward(&self, s: &mut Session) -> Result<Tensor, RunError> {
+        let shape = [1, self.spec.tokens, self.spec.width];
+        let input = s.empty_as(&shape, BF16, Role::Input)?;
+        s.initialise(&input)?;
+        let mut x = s.leaf_over(&input);
+        drop(input);
+        for _ in 0..self.spec.blocks {
+            let weight = self.weight.clone();
+            let region: Region = Rc::new(move |s: &mut Session, inputs: &[Tensor]| {
+                let inner = s.linear(&inputs[0], &weight)?;
+                let active = s.gelu(&inner)?;
+                drop(inner);
+                s.add(&inputs[0], &active)
+            });
+            x = s.checkpoint(region, std::slice::from_ref(&x))?;
+        }
+        s.sum(&x)
+    }
+}
+
+impl Workload for Reuse {
+    fn step(&mut self, s: &mut Session) -> Result<(), RunError> {
+        offloaded_pass(s, |s| self.forward(s))?;
+        self.weight.set_grad(None);
+        Ok(())
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&str, &Tensor)) {
+        visit("weight", &self.weight);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::shown::is_computed_with;
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_computed_with() {
+        let spec = *SPEC;
+        is_computed_with(
+            &spec,
+            &[
+                (&["activations"], |s| s.blocks += 1),
+                (&["activations"], |s| s.tokens *= 2),
+                (&["activations"], |s| s.width *= 2),
+            ],
+        );
+    }
+}

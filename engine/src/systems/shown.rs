@@ -1,0 +1,56 @@
+//! Tests that what users are shown is what is computed with. Every system's file uses them.
+
+use crate::device::sim::{SimDevice, SimSpec};
+use crate::session::Session;
+
+use super::Spec;
+
+/// Inputs whose numbers are constants of the engine, which a spec cannot change.
+const CONSTANT: [&str; 4] = ["batch", "cuBLAS workspaces", "forward stash", "card"];
+
+/// A change of a spec, and the inputs that it moves.
+pub(super) type Case<S> = (&'static [&'static str], fn(&mut S));
+
+/// Each change moves these inputs and no other, and it moves what a step does to the device. No
+/// input shows a number that none of the changes moves.
+pub(super) fn is_computed_with<S: Spec + Copy>(spec: &S, cases: &[Case<S>]) {
+    let before = computed(spec);
+    for (names, change) in cases {
+        let mut changed = *spec;
+        change(&mut changed);
+        assert_eq!(&moved(spec, &changed), names);
+        assert_ne!(computed(&changed), before, "{names:?} is only shown");
+    }
+    for input in spec.inputs() {
+        let name = input.name.as_str();
+        let moves = cases.iter().any(|(names, _)| names.contains(&name));
+        let shows_none = !shows_a_number(&input.value);
+        assert!(moves || shows_none || CONSTANT.contains(&name), "{name}");
+    }
+}
+
+/// Names of the inputs that differ.
+fn moved(before: &dyn Spec, after: &dyn Spec) -> Vec<String> {
+    let after = after.inputs();
+    let differs = before.inputs().into_iter().zip(after);
+    let differs = differs.filter(|(before, after)| before != after);
+    differs.map(|(before, _)| before.name).collect()
+}
+
+/// Whether a word of the text begins with a digit, as `32` does and `fp32` does not.
+fn shows_a_number(text: &str) -> bool {
+    let starts = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+    text.split_whitespace().any(starts)
+}
+
+/// What building the program and one step do to the device: allocated and peak in bytes, and the
+/// time that it takes.
+fn computed(spec: &dyn Spec) -> (u64, u64, f64) {
+    let mut session = Session::new(Box::new(SimDevice::new(SimSpec::default())));
+    let mut program = spec.build(&[], &mut session).unwrap();
+    program.step(&mut session).unwrap();
+    let mut heap = session.heap().borrow_mut();
+    let seconds = heap.device.settle().unwrap();
+    let allocated = heap.caching.stats().allocated;
+    (allocated, heap.caching.highest_allocated(), seconds)
+}

@@ -1,0 +1,121 @@
+//! The model of the vision-language run on text alone.
+
+use api::bench::{Evidence, Losses, PublishedOnly};
+
+use super::System;
+use super::evidence::{MeasuredCode, NO_INPUTS, PAGE, gigabytes, only, page, real_crash, real_run};
+use super::qwen::{self, Samples};
+use crate::patches::Patch;
+use crate::workload::QwenVlSpec;
+
+/// The loss of the first step, in every measured run: the same seed and weights.
+const FIRST_LOSS: f64 = 13.314_535_140_991_211;
+
+const SPEC: &QwenVlSpec = &QwenVlSpec::nine_billion(Samples::Text);
+
+impl System {
+    /// The model of the vision-language run on text alone.
+    pub const TEXT_QWEN: &'static System = &System {
+        default_steps: 40,
+        applies: qwen::touches_trl_029,
+        combination: &Patch::PUBLISHED_FIVE,
+        published,
+        measured,
+        published_only,
+        ..System::new(
+            "text-qwen3.5-9b",
+            "The same model on text alone: everything packed is unpacked again.",
+            SPEC,
+        )
+    };
+}
+
+fn published(patches: &[&'static Patch]) -> Option<Evidence> {
+    match patches {
+        []
+        | [
+            Patch::MATMUL_4BIT_NO_GRAD
+            | Patch::BF16_CROSS_ENTROPY
+            | Patch::EXIT_SYNC_AND_CLEAR
+            | Patch::PACK_CONTIGUOUS,
+        ] => Some(page(8.498, 150)),
+        _ if patches == [Patch::TORCH_MEMORY_FIX] || patches == Patch::PUBLISHED_FIVE => {
+            Some(Evidence {
+                out_of_memory: true,
+                ..page(24.216, 150)
+            })
+        }
+        _ => None,
+    }
+}
+
+/// 40 steps with every code but one.
+fn measured(code: MeasuredCode) -> Option<Evidence> {
+    let command = format!("{}, 512 tokens", qwen::MEASURED_PROGRAM);
+    let (peak, last_loss) = match code {
+        MeasuredCode::Trl029 => (10.712_340_480, Some(13.197_500_228_881_836)),
+        MeasuredCode::Trl15 => (10.712_340_480, Some(13.183_608_055_114_746)),
+        MeasuredCode::Trl18 => (10.653_620_224, Some(13.187_188_148_498_535)),
+        MeasuredCode::NoOffloading => (10.783_660_032, None),
+        MeasuredCode::Trl14 => return Some(real_crash(&command, "device-side assert")),
+        MeasuredCode::WithP3
+        | MeasuredCode::WithP4
+        | MeasuredCode::Trl114
+        | MeasuredCode::SaveOnCpu => return None,
+    };
+    Some(Evidence {
+        peak_allocated: gigabytes(peak),
+        growth_per_step: Some(0.0),
+        steps: Some(match code {
+            MeasuredCode::NoOffloading => 20,
+            _ => 40,
+        }),
+        losses: last_loss.map(|last| Losses {
+            first: FIRST_LOSS,
+            last,
+        }),
+        ..real_run(&command)
+    })
+}
+
+fn published_only() -> Vec<PublishedOnly> {
+    vec![
+        only("absolute peak of 8.498 GB", PAGE, NO_INPUTS),
+        only("P5: 24.216 GB, out of memory", PAGE, qwen::NO_SOURCE),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::shown::is_computed_with;
+    use super::*;
+    use crate::systems::Spec;
+
+    #[test]
+    fn what_is_shown_is_computed_with() {
+        let spec = *SPEC;
+        is_computed_with(
+            &spec,
+            &[
+                (&["dimensions"], |s| s.text.layers += 4),
+                (&["dimensions"], |s| {
+                    s.text.hidden *= 2;
+                    s.vision.out *= 2;
+                }),
+                (&["dimensions"], |s| s.text.intermediate *= 2),
+                (&["dimensions"], |s| s.text.vocab *= 2),
+                (&["vision tower"], |s| s.vision.blocks += 1),
+                (&["vision tower"], |s| s.vision.hidden += 64),
+                (&["vision tower"], |s| s.vision.merge = 4),
+                (&["tokens a sample"], |s| s.text.tokens *= 2),
+                (&["LoRA"], |s| s.text.lora_rank *= 2),
+                (&["vision tower"], |s| s.vision.patch = 32),
+            ],
+        );
+        let images = spec
+            .inputs()
+            .into_iter()
+            .filter(|input| input.name.contains("image"));
+        assert_eq!(images.count(), 0, "its samples hold none");
+    }
+}
