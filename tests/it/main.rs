@@ -1,6 +1,7 @@
 //! The end-to-end tests: one binary, one module per feature.
 
 mod bench;
+mod circles;
 mod citations;
 mod compare;
 mod compare_page;

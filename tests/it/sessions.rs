@@ -3,7 +3,9 @@
 use fantoccini::Locator;
 use std::fs;
 use tempfile::TempDir;
-use tests::{Browser, TestServer, Theme, Viewport};
+use tests::{Browser, Page, TestServer, Theme, Viewport};
+
+use super::eyes::axe;
 
 const TOKEN: &str = "correct-horse-battery-staple-0001";
 
@@ -75,6 +77,32 @@ async fn browsers_are_listed_and_signed_out() {
     other.wait_until("the question for the token", ASKED).await;
     mine.click(".sessions-end button:last-of-type").await;
     mine.wait_until("the question for the token", ASKED).await;
+}
+
+/// The list differs from one visit to the next, so it has no approved picture.
+#[tokio::test]
+async fn everybody_can_see_and_reach_the_list() {
+    let folder = TempDir::with_prefix("tidemark-token-").expect("a temporary folder");
+    let file = folder.path().join("token");
+    fs::write(&file, TOKEN).expect("the token is kept");
+    let file = file.to_str().expect("a path in UTF-8");
+    let server = TestServer::start_with(&["--token-file", file]);
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.add_to_pages(axe::AXE).await;
+    sign_in(&browser, &server).await;
+    browser
+        .click("button[aria-label=\"Who is signed in\"]")
+        .await;
+    list(&browser, 1).await;
+    for viewport in [Viewport::Desktop, Viewport::Phone] {
+        browser.set_viewport(viewport).await;
+        for theme in [Theme::Light, Theme::Dark] {
+            browser.set_still_theme(theme).await;
+            let mut wrong = browser.out_of_sight().await;
+            wrong.extend(axe::findings(&browser).await);
+            assert!(wrong.is_empty(), "{viewport:?} {theme:?}: {wrong:#?}");
+        }
+    }
 }
 
 #[tokio::test]

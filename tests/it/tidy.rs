@@ -116,9 +116,9 @@ const SQL: [&str; 8] = [
 ];
 
 /// One Rust file.
-struct Source {
+pub(crate) struct Source {
     /// From the workspace root, with slashes.
-    path: String,
+    pub(crate) path: String,
     text: String,
 }
 
@@ -164,7 +164,7 @@ fn migrations_are_numbered_without_gaps_and_all_applied() {
     }
 }
 
-fn sources() -> Vec<Source> {
+pub(crate) fn sources() -> Vec<Source> {
     let root = workspace_root();
     let mut sources: Vec<Source> = files_under(root)
         .into_iter()
@@ -273,14 +273,16 @@ fn function_name(line: &str) -> Option<&str> {
     (only_modifiers && !name.is_empty()).then_some(name)
 }
 
-/// The lines that are compiled into the product: no comments, and nothing from the tests at the
-/// end of the file.
-fn product_code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
-    let lines = source.text.lines().enumerate();
-    lines
-        .take_while(|(_, line)| line.trim() != "#[cfg(test)]")
-        .map(|(index, line)| (index + 1, line.trim_start()))
-        .filter(|(_, line)| !line.starts_with("//"))
+/// The lines that are compiled into the product: no comments, no item that only tests see, and
+/// nothing from the tests at the end of the file.
+pub(crate) fn product_code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
+    let lines: Vec<&str> = source.text.lines().map(str::trim_start).collect();
+    let for_tests = |index: usize| index > 0 && lines[index - 1] == "#[cfg(test)]";
+    let tests = |index: usize| for_tests(index) && lines[index].ends_with("mod tests {");
+    let end = (0..lines.len()).find(|&index| tests(index));
+    let kept = (0..end.unwrap_or(lines.len())).filter(|&index| !for_tests(index));
+    let kept: Vec<(usize, &str)> = kept.map(|index| (index + 1, lines[index])).collect();
+    kept.into_iter().filter(|(_, line)| !line.starts_with("//"))
 }
 
 fn forbidden_imports(source: &Source) -> Vec<Offence> {
@@ -305,7 +307,7 @@ fn is_within(path: &str, module: &str) -> bool {
 }
 
 /// Every path that `use` brings in, with its braces resolved, and every path written out in code.
-fn paths_used(source: &Source) -> Vec<(usize, String)> {
+pub(crate) fn paths_used(source: &Source) -> Vec<(usize, String)> {
     let mut paths = Vec::new();
     let mut statement: Option<(usize, String)> = None;
     for (number, line) in product_code(source) {

@@ -6,7 +6,8 @@ use tests::{Browser, Theme, Viewport};
 use super::views::views;
 use super::world::World;
 
-const AXE: &str = include_str!("../../vendor/axe.min.js");
+/// The script that finds, for [`Browser::add_to_pages`].
+pub(crate) const AXE: &str = include_str!("../../vendor/axe.min.js");
 
 /// One line for each element that breaks a rule.
 const RUN: &str = "
@@ -16,7 +17,8 @@ const RUN: &str = "
             `${rule.id} (${rule.impact}): ${node.target.join(' ')}: ` +
             node.failureSummary.replaceAll('\\n', ' ')))), error => done([String(error)]));";
 
-async fn findings(browser: &Browser) -> Vec<String> {
+/// What it finds on the page as it is.
+pub(crate) async fn findings(browser: &Browser) -> Vec<String> {
     let found = browser.page.execute_async(RUN, Vec::new()).await;
     let found = found.expect("axe runs");
     let lines = found.as_array().expect("a list").iter();
