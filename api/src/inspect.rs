@@ -72,6 +72,10 @@ pub struct Device {
     pub live: Option<Vec<LiveBlock>>,
     /// Failed allocations, in order.
     pub out_of_memory: Vec<OutOfMemory>,
+    /// Which single change would have got past the first of them, the one that reserves least first;
+    /// `null` where none failed, or where the rules do not give the failure itself.
+    #[serde(default)]
+    pub remedies: Option<Vec<Remedy>>,
 }
 
 /// A block that is allocated after the last event.
@@ -87,6 +91,19 @@ pub struct LiveBlock {
     pub inferred: bool,
     /// Where it was allocated, in one line.
     pub site: String,
+}
+
+/// A single change that would have got past the first failed allocation, whatever the limit was
+/// exactly; what the program would have asked for after it was not recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remedy {
+    /// A setting as `PYTORCH_CUDA_ALLOC_CONF` has it, or `no leaks`: what leaks is given back at the
+    /// end of the step that made it.
+    pub change: String,
+    /// Highest *reserved*, up to there.
+    pub peak_reserved: Bytes,
+    /// Requests that needed the cache emptied first.
+    pub retries: u64,
 }
 
 /// A failed allocation.

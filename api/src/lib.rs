@@ -21,3 +21,4 @@ pub mod runs;
 pub mod shares;
 pub mod timeline;
 pub mod view_state;
+pub mod what_if;

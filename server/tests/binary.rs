@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+const OOM: &[u8] = include_bytes!("../../tests/fixtures/oom.pickle.zst");
 const SNAPSHOT: &[u8] = include_bytes!("../../tests/fixtures/off_v1_moe.pickle.zst");
 
 fn tidemark(args: &[&str]) -> Output {
@@ -269,6 +270,47 @@ fn bad_input_is_a_sentence_with_path_and_offset_and_status_2() {
     check("cut.pickle.zst", &SNAPSHOT[..1000], "byte 1000");
     let output = tidemark(&["inspect", "/does/not/exist"]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn what_if_answers_in_numbers_and_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("oom.pickle.zst");
+    std::fs::write(&file, OOM).unwrap();
+    let file = file.to_str().unwrap();
+    let json = |args: &[&str]| -> serde_json::Value {
+        let output = tidemark(&[&["what-if", file, "--json"], args].concat());
+        assert!(output.status.success(), "{args:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let own = json(&[]);
+    assert_eq!(
+        own["calibration"]["allocs"],
+        own["calibration"]["predicted"]
+    );
+    assert_eq!(own["calibration"]["peak_reserved_error"], 0.0);
+    for what in ["peak_allocated", "peak_reserved", "oom_step"] {
+        assert_eq!(own["recorded"][what], own["what_if"][what], "{what}");
+    }
+    assert_eq!(own["recorded"]["oom_step"], 21);
+    let less = json(&["--limit", "1500MiB", "--alloc-conf", ""]);
+    assert_eq!(less["what_if"]["oom_step"], 0);
+    assert_eq!(less["what_if"]["reaches"], "failure");
+    let more = json(&["--limit", "3GiB"]);
+    assert!(more["what_if"]["oom_step"].is_null());
+    assert_eq!(more["what_if"]["reaches"], "recorded_failure");
+    let text = tidemark(&["what-if", file, "--alloc-conf", "expandable_segments:True"]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("It would get past step 21"), "{text}");
+    assert!(text.contains("all 23757 recorded addresses"), "{text}");
+    let wrong = tidemark(&["what-if", file, "--alloc-conf", "max_split_size_mb:3"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let why = String::from_utf8(wrong.stderr).unwrap();
+    assert!(
+        why.contains("max_split_size_mb is `3`, but must be"),
+        "{why}"
+    );
+    assert!(why.contains("20 or more"), "{why}");
 }
 
 #[test]

@@ -4,144 +4,20 @@
 //! docs/allocator.md. [`Arena`] holds the blocks and the rules and knows nothing of where
 //! segments come from: replay follows recorded addresses, the engine asks a device.
 
+pub mod caching;
+pub mod conf;
+mod config;
+mod driver;
 mod free_list;
 
 use crate::footprint::{of_map, of_vec_after};
 use crate::stacks::FxHashMap;
 use crate::trace::{PoolId, PoolSize};
+pub use config::{
+    Config, LARGE_BUFFER, MIN_BLOCK, MIN_LARGE_ALLOC, ROUND_LARGE, SMALL_BUFFER, SMALL_SIZE,
+};
 use free_list::FreeList;
 use std::collections::BTreeMap;
-
-/// Smallest block and granule of rounding, bytes (`kMinBlockSize`).
-pub const MIN_BLOCK: u64 = 512;
-/// Largest request that the small pool serves, bytes (`kSmallSize`).
-pub const SMALL_SIZE: u64 = 1 << 20;
-/// Segment of the small pool, bytes (`kSmallBuffer`).
-pub const SMALL_BUFFER: u64 = 2 << 20;
-/// Below this a large request gets a [`LARGE_BUFFER`], bytes (`kMinLargeAlloc`).
-pub const MIN_LARGE_ALLOC: u64 = 10 << 20;
-/// Usual segment of the large pool, bytes (`kLargeBuffer`).
-pub const LARGE_BUFFER: u64 = 20 << 20;
-/// Granule of larger segments, bytes (`kRoundLarge`).
-pub const ROUND_LARGE: u64 = 2 << 20;
-
-/// What `PYTORCH_CUDA_ALLOC_CONF` can change about the rules.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// Blocks of at least this many bytes are never split; `None`: no limit.
-    pub max_split_size: Option<u64>,
-    /// An oversize block may exceed its request by this many bytes.
-    pub max_non_split_rounding: u64,
-    /// `roundup_power2_divisions` for sizes of 1 MiB, 2 MiB, … 32 GiB; 0 and 1 mean none.
-    pub roundup_power2_divisions: [u64; 16],
-    /// Whether segments grow by mapping pages.
-    pub expandable_segments: bool,
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            max_split_size: None,
-            max_non_split_rounding: LARGE_BUFFER,
-            roundup_power2_divisions: [0; 16],
-            expandable_segments: false,
-        }
-    }
-}
-
-impl Config {
-    /// From a snapshot's flattened `allocator_settings`.
-    pub fn from_settings(settings: &[(String, String)]) -> Config {
-        let mut config = Config::default();
-        for (name, value) in settings {
-            match name.as_str() {
-                // −1 is SIZE_MAX seen as signed: no limit.
-                "max_split_size" => config.max_split_size = value.parse().ok(),
-                "expandable_segments" => config.expandable_segments = value == "true",
-                _ => {
-                    let Some(mib) = name.strip_prefix("roundup_power2_divisions.") else {
-                        continue;
-                    };
-                    let bucket = mib.parse::<u64>().ok().filter(|m| m.is_power_of_two());
-                    if let (Some(mib), Ok(divisions)) = (bucket, value.parse()) {
-                        let at = (mib.trailing_zeros() as usize).min(15);
-                        config.roundup_power2_divisions[at] = divisions;
-                    }
-                }
-            }
-        }
-        config
-    }
-
-    /// Bytes of the block that a request of `n` bytes asks for.
-    pub fn round_size(&self, n: u64) -> u64 {
-        if n < MIN_BLOCK {
-            return MIN_BLOCK;
-        }
-        let bucket = (63 - n.leading_zeros()).saturating_sub(20).min(15) as usize;
-        let divisions = self.roundup_power2_divisions[bucket];
-        if divisions > 1 && n > MIN_BLOCK * divisions {
-            return next_division(n, divisions);
-        }
-        n.next_multiple_of(MIN_BLOCK)
-    }
-
-    /// Bytes of the segment for a rounded request that nothing fits.
-    pub fn segment_size(&self, rounded: u64) -> u64 {
-        match rounded {
-            0..=SMALL_SIZE => SMALL_BUFFER,
-            n if n < MIN_LARGE_ALLOC => LARGE_BUFFER,
-            n => n.next_multiple_of(ROUND_LARGE),
-        }
-    }
-
-    /// The pool that serves a rounded request.
-    pub fn pool_size(&self, rounded: u64) -> PoolSize {
-        if rounded <= SMALL_SIZE {
-            PoolSize::Small
-        } else {
-            PoolSize::Large
-        }
-    }
-
-    /// Whether a free block that would leave `remaining` bytes is split.
-    pub fn splits(&self, pool: PoolSize, rounded: u64, remaining: u64) -> bool {
-        if pool == PoolSize::Small || self.expandable_segments {
-            remaining >= MIN_BLOCK
-        } else {
-            self.max_split_size.is_none_or(|max| rounded < max) && remaining > SMALL_SIZE
-        }
-    }
-
-    /// The largest remainder that stays inside a block of the pool because it is not split off.
-    pub fn largest_unsplit_remainder(&self, pool: PoolSize) -> u64 {
-        if pool == PoolSize::Small || self.expandable_segments {
-            0
-        } else {
-            SMALL_SIZE
-        }
-    }
-
-    /// Whether best fit rejects a block (oversize rules).
-    fn rejects(&self, rounded: u64, block: u64) -> bool {
-        self.max_split_size.is_some_and(|max| {
-            (rounded < max && block >= max)
-                || (rounded >= max && block >= rounded + self.max_non_split_rounding)
-        })
-    }
-}
-
-/// `n` rounded up to the next of `divisions` steps between powers of two.
-fn next_division(n: u64, divisions: u64) -> u64 {
-    if n.is_power_of_two() {
-        return n;
-    }
-    let floor = 1_u64 << (63 - n.leading_zeros());
-    match floor >> (63 - divisions.leading_zeros()) {
-        0 => floor << 1,
-        step => n.next_multiple_of(step),
-    }
-}
 
 /// A pool of free blocks: never mixed with another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -181,12 +57,30 @@ struct Block {
     state: State,
     /// Whether it lies in an expandable segment.
     expandable: bool,
+    /// [`Arena::searches`] when it became free.
+    listed_at: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Pool {
     key: PoolKey,
     free: FreeList,
+}
+
+/// Memory of an expandable segment that could become one free block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gaps {
+    /// The free block in front of what is not mapped, or [`Slot::NONE`].
+    pub free_before: Slot,
+    /// What is not mapped, as addresses and bytes, lowest first. Between two lies a free range.
+    pub unmapped: Vec<(u64, u64)>,
+}
+
+impl Gaps {
+    const NONE: Gaps = Gaps {
+        free_before: Slot::NONE,
+        unmapped: Vec::new(),
+    };
 }
 
 /// Why a segment cannot be changed as asked.
@@ -215,6 +109,8 @@ pub struct Arena {
     searched: u64,
     /// Blocks by address, once the search has cost more than keeping this does.
     by_address: Option<BTreeMap<u64, Slot>>,
+    /// What the age of free blocks is counted in (`get_free_blocks_call_count`).
+    searches: u64,
 }
 
 /// Blocks looked at in search of an address before an index is kept. Real traces come nowhere near;
@@ -241,6 +137,7 @@ impl Arena {
             segments: BTreeMap::new(),
             searched: 0,
             by_address: None,
+            searches: 0,
         }
     }
 
@@ -267,6 +164,62 @@ impl Arena {
     /// Whether a block is in use.
     pub fn is_used(&self, slot: Slot) -> bool {
         self.block(slot).state == State::Used
+    }
+
+    /// Whether a block lies in an expandable segment.
+    pub fn is_expandable(&self, slot: Slot) -> bool {
+        self.block(slot).expandable
+    }
+
+    /// Whether a block is a whole segment or mapped range.
+    pub fn is_whole(&self, slot: Slot) -> bool {
+        let block = self.block(slot);
+        block.prev == Slot::NONE && block.next == Slot::NONE
+    }
+
+    /// Free blocks are older by one search.
+    pub fn count_search(&mut self) {
+        self.searches += 1;
+    }
+
+    /// Searches counted since a block became free.
+    pub fn age(&self, slot: Slot) -> u64 {
+        self.searches - self.block(slot).listed_at
+    }
+
+    /// The free blocks of a pool, of all its streams: by stream, size, address.
+    pub fn free_blocks(&self, pool: PoolId, size: PoolSize) -> impl Iterator<Item = Slot> + '_ {
+        let same = |p: &&Pool| p.key.pool == pool && p.key.size == size;
+        let mut pools: Vec<&Pool> = self.pools.iter().filter(same).collect();
+        pools.sort_unstable_by_key(|pool| pool.key.stream);
+        pools.into_iter().flat_map(|pool| pool.free.fits(0))
+    }
+
+    /// The free blocks of one stream of a pool that have at least `size` bytes, smallest first.
+    pub fn free_from(&self, key: PoolKey, size: u64) -> impl Iterator<Item = Slot> + '_ {
+        let pool = self
+            .pool_ids
+            .get(&key)
+            .map(|&id| &self.pools[usize::from(id)]);
+        pool.into_iter().flat_map(move |pool| pool.free.fits(size))
+    }
+
+    /// Private pools that hold memory none of which is in use: nobody can need it any more.
+    pub fn idle_pools(&self) -> Vec<PoolId> {
+        let live = self.blocks.iter().filter(|b| b.state != State::Vacant);
+        let mut idle: Vec<(PoolId, bool)> = Vec::new();
+        for block in live {
+            let pool = self.pools[usize::from(block.pool)].key.pool;
+            let used = block.state == State::Used;
+            match idle.iter_mut().find(|(known, _)| *known == pool) {
+                Some((_, idle)) => *idle &= !used,
+                None => idle.push((pool, !used)),
+            }
+        }
+        let idle = idle
+            .into_iter()
+            .filter(|(pool, idle)| *idle && *pool != PoolId::default());
+        idle.map(|(pool, _)| pool).collect()
     }
 
     fn block(&self, slot: Slot) -> &Block {
@@ -308,9 +261,12 @@ impl Arena {
     }
 
     fn list(&mut self, slot: Slot) {
+        let searches = self.searches;
+        let block = self.block_mut(slot);
+        block.listed_at = searches;
         let Block {
             addr, size, pool, ..
-        } = *self.block(slot);
+        } = *block;
         self.pools[usize::from(pool)].free.insert(size, addr, slot);
     }
 
@@ -332,6 +288,7 @@ impl Arena {
             pool,
             state: State::Free,
             expandable: false,
+            listed_at: 0,
         });
         self.list(slot);
         self.segments.insert(addr, slot);
@@ -474,6 +431,57 @@ impl Arena {
         Some(best)
     }
 
+    /// The free block in front of unmapped memory that an expandable segment hands out when best fit
+    /// refuses all: it looks for room to grow, and finds that none is needed.
+    pub fn grown(&self, key: PoolKey, rounded: u64) -> Option<Slot> {
+        let pool = *self.pool_ids.get(&key)?;
+        if !self.config.expandable_segments || self.config.max_split_size.is_none() {
+            return None;
+        }
+        let mut ranges = self.segments.iter();
+        let (&base, _) = ranges.find(|(_, slot)| self.block(**slot).pool == pool)?;
+        let slot = self.gaps(key, base, u64::MAX, rounded).free_before;
+        (slot != Slot::NONE && self.size(slot) >= rounded).then_some(slot)
+    }
+
+    /// Where the expandable segment of a pool, which lies in `[base, end)`, can grow to a free block
+    /// of `size` bytes: the lowest memory that is free or not mapped and has the room.
+    pub fn gaps(&self, key: PoolKey, base: u64, end: u64, size: u64) -> Gaps {
+        let pool = self.pool_ids.get(&key).copied();
+        let mut gaps = Gaps::NONE;
+        let mut room = 0;
+        let mut mapped_to = base;
+        for (&start, &first) in self.segments.range(base..end) {
+            let block = self.block(first);
+            if Some(block.pool) != pool || !block.expandable {
+                continue;
+            }
+            if start > mapped_to {
+                gaps.unmapped.push((mapped_to, start - mapped_to));
+                room += start - mapped_to;
+            }
+            let mut slot = first;
+            while slot != Slot::NONE {
+                if !gaps.unmapped.is_empty() && room >= size {
+                    return gaps;
+                }
+                let block = self.block(slot);
+                if block.state == State::Used {
+                    (gaps, room) = (Gaps::NONE, 0);
+                } else if gaps.unmapped.is_empty() {
+                    (gaps.free_before, room) = (slot, block.size);
+                } else {
+                    room += block.size;
+                }
+                mapped_to = block.addr + block.size;
+                slot = block.next;
+            }
+        }
+        gaps.unmapped
+            .push((mapped_to, end.saturating_sub(mapped_to)));
+        gaps
+    }
+
     /// Bytes of a block and of the unmapped memory that follows it. What follows the last mapped
     /// range of a pool is more than the device has.
     fn room(&self, slot: Slot) -> u64 {
@@ -579,6 +587,7 @@ impl Arena {
             pool: block.pool,
             state: State::Free,
             expandable: block.expandable,
+            listed_at: 0,
         });
         if block.next != Slot::NONE {
             self.block_mut(block.next).prev = upper;

@@ -41,3 +41,4 @@ pub mod trace;
 pub mod units;
 pub mod varint;
 pub mod watch;
+pub mod what_if;

@@ -215,6 +215,23 @@ pub struct SegmentEvent {
     pub stack: StackIdx,
 }
 
+/// A segment, or one mapped range of an expandable segment, that was there before the first event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentBefore {
+    /// Base.
+    pub addr: DeviceAddr,
+    /// Bytes.
+    pub size: Bytes,
+    /// Raw stream handle.
+    pub stream: u64,
+    /// Pool.
+    pub pool: PoolId,
+    /// Small or large.
+    pub pool_size: PoolSize,
+    /// Whether it belongs to an expandable segment.
+    pub expandable: bool,
+}
+
 /// A `snapshot`, `oom`, `annotate` or unknown event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherEvent {
@@ -327,6 +344,8 @@ pub struct DeviceTrace {
     pub events: Events,
     /// Its blocks.
     pub blocks: Blocks,
+    /// Segments before the first event, by address; none in what older versions stored.
+    pub segments_before: Vec<SegmentBefore>,
     /// Min, max and last of the four series over buckets of events.
     pub pyramid: Pyramid,
     /// Start, peak and end, in the order of [`Series::ALL`].
@@ -350,6 +369,7 @@ impl DeviceTrace {
         self.events.heap_bytes()
             + self.blocks.heap_bytes()
             + self.pyramid.heap_bytes()
+            + of_vec(&self.segments_before)
             + of_vec(&self.steps)
             + names
             + of_vec(&self.annotations)

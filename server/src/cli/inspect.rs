@@ -7,7 +7,7 @@ use crate::ingest::parse;
 use crate::questions;
 use api::frames::FrameText;
 use api::inspect::{
-    Device, Format, Inspection, LeakGroup, Leaks, LiveBlock, OutOfMemory, StepLevels, Steps,
+    Device, Format, Inspection, LeakGroup, Leaks, LiveBlock, OutOfMemory, Remedy, StepLevels, Steps,
 };
 use api::leaks::Verdict;
 use clap::Args;
@@ -25,6 +25,8 @@ use trace::steps::{levels, recording};
 use trace::tiles::block_label;
 use trace::trace::{DeviceTrace, Series, StepSource, Trace};
 use trace::units::EventIdx;
+use trace::watch::Watch;
+use trace::what_if;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -202,7 +204,7 @@ fn summary(file: String, trace: &Trace, live: bool) -> Inspection {
         devices: trace
             .devices
             .iter()
-            .map(|d| device(d, &trace.stacks, live))
+            .map(|d| device(d, trace, live))
             .collect(),
         recording: most_steps.map(|device| recording::of_device(device, &trace.stacks)),
         steps: Steps {
@@ -219,7 +221,8 @@ fn summary(file: String, trace: &Trace, live: bool) -> Inspection {
     }
 }
 
-fn device(trace: &DeviceTrace, stacks: &Stacks, live: bool) -> Device {
+fn device(trace: &DeviceTrace, whole: &Trace, live: bool) -> Device {
+    let stacks = &whole.stacks;
     let facts = DeviceFacts::of(trace);
     let categories = Categories::of(trace, stacks);
     let last = trace.events.len().checked_sub(1).map(EventIdx);
@@ -242,6 +245,7 @@ fn device(trace: &DeviceTrace, stacks: &Stacks, live: bool) -> Device {
         categories_at_peak: by_category(peak),
         live: live.then(|| live_blocks(trace, stacks, &categories, last)),
         out_of_memory: out_of_memory(trace, stacks, &categories),
+        remedies: remedies(trace, whole),
     }
 }
 
@@ -265,6 +269,23 @@ fn live_blocks(
             site: block_label(trace, stacks, block),
         })
         .collect()
+}
+
+/// What would have got past the first failed allocation; `None` where that cannot be told.
+fn remedies(device: &DeviceTrace, trace: &Trace) -> Option<Vec<Remedy>> {
+    if oom::count(device) == 0 {
+        return None;
+    }
+    let own = what_if::own_settings(&trace.format, device);
+    let report = leaks::find(device, &trace.stacks, &trace.quality);
+    let leaks = what_if::Early::leaks(device, &trace.stacks, &report);
+    let found = what_if::remedies(device, &own, &leaks, Watch::nobody()).ok()??;
+    let remedies = found.into_iter().map(|remedy| Remedy {
+        change: remedy.change.to_string(),
+        peak_reserved: remedy.outcome.peak_reserved,
+        retries: remedy.outcome.retries,
+    });
+    Some(remedies.collect())
 }
 
 /// Failed allocations, and what was held when they failed.

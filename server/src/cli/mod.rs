@@ -13,6 +13,7 @@ mod run_row;
 mod serve;
 mod table;
 mod token;
+mod what_if;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -65,6 +66,8 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Drive the offloader with recorded calls and report each difference
     Replay(replay::ReplayArgs),
+    /// What other allocator settings or another limit would have done
+    WhatIf(what_if::WhatIfArgs),
     /// Write a run for other tools: PyTorch's viewers, dataframes, Perfetto
     Export(export::ExportArgs),
     /// Look after a data folder: find damage, take up stored files, rebuild the database
@@ -139,6 +142,7 @@ pub fn run() -> Result<(), CliError> {
         Some(Command::Push(args)) => push::push(&args),
         Some(Command::Bench(args)) => bench::bench(&args),
         Some(Command::Replay(args)) => replay::replay(&args),
+        Some(Command::WhatIf(args)) => what_if::what_if(&args),
         Some(Command::Export(args)) => export::export(&args),
         Some(Command::Doctor(args)) => doctor::doctor(&args),
         Some(Command::RunRow) => run_row::run_row(),

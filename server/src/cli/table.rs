@@ -1,6 +1,6 @@
 //! Summaries as text that lines up.
 
-use api::inspect::{Device, Inspection, OutOfMemory, StepLevels};
+use api::inspect::{Device, Inspection, OutOfMemory, Remedy, StepLevels};
 use api::leaks::Verdict;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -70,6 +70,7 @@ fn device_table(device: &Device) -> String {
         categories("at the peak", &device.categories_at_peak),
         categories("at the end", &device.categories_at_end),
     ) + &device.out_of_memory.iter().map(failure).collect::<String>()
+        + &device.remedies.as_deref().map(remedies).unwrap_or_default()
 }
 
 /// A failed allocation: when, asked, free, limit, where, and what was held.
@@ -96,6 +97,26 @@ fn failure(oom: &OutOfMemory) -> String {
     out.push('\n');
     out += &categories("held", &oom.held);
     out
+}
+
+/// Which single change would have got past the first failed allocation.
+fn remedies(remedies: &[Remedy]) -> String {
+    let words = |remedy: &Remedy| {
+        let change = match remedy.change.as_str() {
+            "no leaks" => "giving back what leaks at the end of each step",
+            setting => setting,
+        };
+        format!("{change} ({} reserved up to there)", remedy.peak_reserved)
+    };
+    match remedies.is_empty() {
+        true => "    none of the settings tried would have got past it: `tidemark what-if` tries \
+                 others\n"
+            .to_owned(),
+        false => format!(
+            "    one change would have got past it: {}; what would have come next was not recorded\n",
+            remedies.iter().map(words).collect::<Vec<_>>().join(", or ")
+        ),
+    }
 }
 
 /// `at the peak: activations 3.10 GiB, parameters 1.20 GiB (inferred)`.

@@ -1,6 +1,6 @@
 //! Segments before the first event: the final ones, with every segment event undone.
 
-use crate::allocator::{PoolKey, SMALL_BUFFER};
+use crate::allocator::{LARGE_BUFFER, PoolKey, SMALL_BUFFER};
 use crate::snapshot::{EventKind, RawEvents, RawSegment};
 use crate::stacks::FxHashMap;
 use crate::trace::{Action, PoolSize};
@@ -78,7 +78,9 @@ impl Initial {
             }
             Action::SegmentMap => {
                 if let Some(key) = self.cut(at, kind.size.0) {
-                    self.pool_of.insert(event, key);
+                    // A request maps one page of the small pool, or whole pages of the large one.
+                    let size = guess(kind).size;
+                    self.pool_of.insert(event, PoolKey { size, ..key });
                 }
             }
             Action::SegmentUnmap => self.join(at, kind),
@@ -141,12 +143,14 @@ impl Initial {
 }
 
 /// The pool of a segment that only an event mentions: 2 MiB segments are the small pool's, since
-/// the large pool gets 20 MiB or more (10 MiB requests and up are served exactly).
+/// the large pool gets 20 MiB or more (10 MiB requests and up are served exactly). Of expandable
+/// segments several pages are unmapped at once: those of the large pool are of 20 MiB each.
 pub fn guess(kind: &EventKind) -> PoolKey {
-    let size = if kind.size.0 == SMALL_BUFFER {
-        PoolSize::Small
-    } else {
-        PoolSize::Large
+    let pages_of_large = kind.size.0.is_multiple_of(LARGE_BUFFER);
+    let size = match kind.action {
+        Action::SegmentUnmap if !pages_of_large => PoolSize::Small,
+        _ if kind.size.0 == SMALL_BUFFER => PoolSize::Small,
+        _ => PoolSize::Large,
     };
     let pool = kind.pool.unwrap_or_default();
     PoolKey {

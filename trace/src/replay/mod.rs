@@ -27,7 +27,7 @@ use crate::stacks::{FxHashMap, StackIdx};
 use crate::steps;
 use crate::trace::{
     Action, BlockKind, Blocks, DeviceTrace, FormatInfo, KindIdx, Levels, PoolSize, QualityNote,
-    Series, SeriesSummary, Trace,
+    SegmentBefore, Series, SeriesSummary, Trace,
 };
 use crate::units::{Bytes, DeviceAddr, EventIdx};
 use crate::watch::{Stopped, Watch};
@@ -160,6 +160,7 @@ fn replay_device(
         device,
         events: matched.events,
         blocks,
+        segments_before: segments_before(&initial),
         fidelity: simulated.fidelity,
         unmatched_frees: matched.unmatched_frees,
         ..DeviceTrace::default()
@@ -306,6 +307,19 @@ fn before_kind(
         compile_context: None,
         metadata: None,
     }
+}
+
+fn segments_before(initial: &Initial) -> Vec<SegmentBefore> {
+    let ranges = initial.segments.iter();
+    let segments = ranges.map(|(&base, range)| SegmentBefore {
+        addr: addr(base),
+        size: Bytes(range.size),
+        stream: range.key.stream,
+        pool: range.key.pool,
+        pool_size: range.key.size,
+        expandable: range.expandable,
+    });
+    segments.collect()
 }
 
 /// The levels before the first event.

@@ -41,6 +41,8 @@ struct Simulator<'a> {
     slot: Vec<Slot>,
     /// The pre-existing block in a slot, for those whose size is not certain.
     uncertain: FxHashMap<Slot, u32>,
+    /// The segment that came with the last event.
+    fresh: Option<Slot>,
     pool_ids: FxHashMap<(PoolId, PoolSize), u16>,
     out: Simulated,
 }
@@ -64,6 +66,7 @@ pub fn run(
         arena: Arena::new(config.clone()),
         slot: vec![Slot::NONE; n_blocks],
         uncertain: FxHashMap::default(),
+        fresh: None,
         pool_ids: [PoolSize::Small, PoolSize::Large]
             .into_iter()
             .zip(0..)
@@ -230,6 +233,7 @@ impl Simulator<'_> {
             Action::FreeCompleted => {
                 let block = self.matched.events.target[event] as usize;
                 let slot = std::mem::replace(&mut self.slot[block], Slot::NONE);
+                self.fresh = None;
                 if slot != Slot::NONE {
                     if !self.uncertain.is_empty() {
                         self.uncertain.remove(&slot);
@@ -239,19 +243,21 @@ impl Simulator<'_> {
             }
             Action::SegmentAlloc => {
                 let key = initial.pool_of.get(&(event as u32)).copied();
-                self.arena
-                    .add_segment(key.unwrap_or_else(|| guess(kind)), at, kind.size.0);
+                let key = key.unwrap_or_else(|| guess(kind));
+                self.fresh = Some(self.arena.add_segment(key, at, kind.size.0));
             }
             Action::SegmentMap => {
                 let key = initial.pool_of.get(&(event as u32)).copied();
-                self.arena
-                    .map(key.unwrap_or_else(|| guess(kind)), at, kind.size.0);
+                let key = key.unwrap_or_else(|| guess(kind));
+                self.fresh = Some(self.arena.map(key, at, kind.size.0));
             }
             Action::SegmentFree => {
+                self.fresh = None;
                 let gone = self.arena.remove_segment(at);
                 self.out.anomalies.segments += u64::from(gone.is_err());
             }
             Action::SegmentUnmap => {
+                self.fresh = None;
                 let gone = self.arena.unmap(at, kind.size.0);
                 self.out.anomalies.segments += u64::from(gone.is_err());
             }
@@ -269,7 +275,17 @@ impl Simulator<'_> {
             size: self.arena.config().pool_size(rounded),
             stream: kind.stream,
         };
-        if let Some(slot) = self.arena.best_fit(usual, rounded)
+        let fits = self.arena.best_fit(usual, rounded);
+        // A new segment serves the request that it was asked for, oversize or not. Pages that were
+        // mapped for it may have brought another block back into the choice.
+        let fresh = self.fresh.take();
+        let config = self.arena.config();
+        let chosen = match config.expandable_segments && config.max_split_size.is_some() {
+            true => fresh.or(fits),
+            false => fits.or(fresh),
+        };
+        let chosen = chosen.or_else(|| self.arena.grown(usual, rounded));
+        if let Some(slot) = chosen
             && self.arena.addr(slot) == at
         {
             self.out.fidelity.predicted += 1;

@@ -2,6 +2,7 @@
 
 use super::columns::{Chunks, Predictor, RowWriter, write_numbers};
 use super::head::DeviceHead;
+use super::segments::{self, read_pool_size};
 use super::{Chunk, Column, Damage, StoredError, pyramid};
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx, Stacks, StrIdx};
@@ -38,6 +39,7 @@ pub(super) fn encode(device: &DeviceTrace, emit: &mut dyn FnMut(Chunk)) {
         last = u64::from(start);
     }
     rows.finish();
+    segments::encode(device, emit);
     pyramid::encode(device, emit);
 }
 
@@ -49,11 +51,13 @@ pub(super) fn decode(
     let blocks = decode_blocks(chunks, &head, stacks)?;
     let events = decode_events(chunks, &head, &blocks, stacks)?;
     let annotations = decode_annotations(chunks, &head, stacks)?;
+    let segments_before = segments::decode(chunks, head.device)?;
     let pyramid = pyramid::decode(chunks, &head)?;
     Ok(DeviceTrace {
         device: head.device,
         events,
         blocks,
+        segments_before,
         pyramid,
         summary: head.summary,
         fidelity: head.fidelity,
@@ -270,11 +274,7 @@ fn read_kind(cursor: &mut Cursor, stacks: &Stacks) -> Result<BlockKind, Damage> 
         size: Bytes(cursor.after(requested)?),
         stream: cursor.number()?,
         pool: PoolId(cursor.number()?, cursor.number()?),
-        pool_size: match cursor.number()? {
-            0 => PoolSize::Small,
-            1 => PoolSize::Large,
-            _ => return Err(Damage::Index),
-        },
+        pool_size: read_pool_size(cursor)?,
         alloc_stack: read_stack(cursor, stacks)?,
         free_stack: read_stack(cursor, stacks)?,
         compile_context: read_name(cursor, stacks)?,

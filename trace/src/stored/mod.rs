@@ -13,6 +13,7 @@ mod device;
 mod head;
 mod names;
 mod pyramid;
+mod segments;
 
 use crate::trace::Trace;
 use crate::varint::BadBytes;
@@ -60,11 +61,13 @@ pub enum Column {
     Annotations = 27,
     /// The finest layer of the pyramid.
     Pyramid = 28,
+    /// Segments before the first event.
+    SegmentsBefore = 29,
 }
 
 impl Column {
     /// All columns.
-    pub const ALL: [Column; 17] = [
+    pub const ALL: [Column; 18] = [
         Column::Head,
         Column::Strings,
         Column::Frames,
@@ -82,6 +85,7 @@ impl Column {
         Column::Others,
         Column::Annotations,
         Column::Pyramid,
+        Column::SegmentsBefore,
     ];
 
     /// The number that a database keeps.
@@ -114,6 +118,7 @@ impl Column {
             Column::Others => "others",
             Column::Annotations => "annotations",
             Column::Pyramid => "pyramid",
+            Column::SegmentsBefore => "segments_before",
         }
     }
 }
@@ -205,7 +210,7 @@ pub fn memory_needed(chunks: &[Chunk]) -> usize {
     let per_byte = |column| match column {
         Column::Head | Column::Strings => 4,
         Column::Frames | Column::Stacks | Column::Annotations => 8,
-        Column::Kinds | Column::Segments | Column::Others => 20,
+        Column::Kinds | Column::Segments | Column::SegmentsBefore | Column::Others => 20,
         _ => 0,
     };
     let columns = chunks.iter().map(|c| c.bytes.len() * per_byte(c.column));

@@ -4,8 +4,11 @@ use super::*;
 use crate::span::Span;
 use crate::stacks::StrIdx;
 use crate::testing::{self, arbitrary};
-use crate::trace::{Annotation, DeviceTrace, FormatInfo, QualityNote, Step, StepSource};
-use crate::units::EventIdx;
+use crate::trace::{
+    Annotation, DeviceTrace, FormatInfo, PoolId, PoolSize, QualityNote, SegmentBefore, Step,
+    StepSource,
+};
+use crate::units::{Bytes, DeviceAddr, EventIdx};
 use proptest::prelude::*;
 
 fn chunks_of(trace: &Trace) -> Vec<Chunk> {
@@ -142,6 +145,31 @@ fn the_format_does_not_change_unnoticed() {
         (1, 6_841_954_253_811_126_451),
         "the stored format changed: raise VERSION and keep reading the old one"
     );
+}
+
+#[test]
+fn segments_from_before_survive_the_journey_and_may_be_absent() {
+    let segment = |addr, pool_size, expandable| SegmentBefore {
+        addr: DeviceAddr(addr),
+        size: Bytes::mib(20),
+        stream: 7,
+        pool: PoolId(0, 3),
+        pool_size,
+        expandable,
+    };
+    let mut trace = testing::training_run(100);
+    trace.devices[0].segments_before = vec![
+        segment(0x7f00_0000_0000, PoolSize::Small, false),
+        segment(0x7f00_0200_0000, PoolSize::Large, true),
+    ];
+    let mut chunks = chunks_of(&trace);
+    let read = decode(chunks.clone()).unwrap();
+    let (read, written) = (&read.devices[0], &trace.devices[0]);
+    assert_eq!(read.segments_before, written.segments_before);
+    // Older versions stored none.
+    chunks.retain(|chunk| chunk.column != Column::SegmentsBefore);
+    let older = decode(chunks).unwrap();
+    assert!(older.devices[0].segments_before.is_empty());
 }
 
 #[test]

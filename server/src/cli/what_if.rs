@@ -1,0 +1,157 @@
+//! `tidemark what-if`: the requests of a recording under other settings or another limit.
+
+use super::CliError;
+use super::inspect::trace_of;
+use super::table::Table;
+use api::what_if::{Replayed, WhatIf};
+use clap::Args;
+use std::io::Write;
+use std::path::PathBuf;
+use trace::allocator::{Config, conf};
+use trace::leaks;
+use trace::trace::{DeviceTrace, Trace};
+use trace::units::{Bytes, size};
+use trace::watch::Watch;
+use trace::what_if::{self, Early, Question, words};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidemark what-if snapshot.pickle --alloc-conf expandable_segments:True
+  tidemark what-if snapshot.pickle --alloc-conf max_split_size_mb:128 --limit 24GiB
+  tidemark what-if snapshot.pickle --alloc-conf '' --limit 16GiB     PyTorch's defaults
+  tidemark what-if snapshot.pickle --without-leaks
+  tidemark what-if snapshot.pickle --json | jq .calibration
+
+Options that are not given stay as the file has them, but for the limit: with --alloc-conf and no
+--limit nothing is refused, and the answer is given for the recorded limit as well, if one shows.
+
+Exit status: 0 when there is an answer, 2 for a file or a setting that cannot be read.";
+
+/// Options of `tidemark what-if`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct WhatIfArgs {
+    /// A snapshot: pickle or JSON, plain or packed with gzip or zstd; `-` is the standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Settings as PYTORCH_CUDA_ALLOC_CONF (PYTORCH_ALLOC_CONF) has them; all others have PyTorch's
+    /// defaults
+    #[arg(long, value_name = "CONF", value_parser = conf::parse)]
+    alloc_conf: Option<Config>,
+    /// What the process may reserve, such as 4GiB: a smaller or larger card, or a memory fraction
+    #[arg(long, value_name = "SIZE")]
+    limit: Option<Bytes>,
+    /// Give back what leaks at the end of the step that made it
+    #[arg(long)]
+    without_leaks: bool,
+    /// The device, by its CUDA ordinal; else the one with most events
+    #[arg(long, value_name = "N")]
+    device: Option<u32>,
+    /// Print one JSON document: {"calibration", "recorded", "what_if", …}; sizes in bytes
+    #[arg(long)]
+    json: bool,
+}
+
+/// Answers.
+///
+/// # Errors
+/// [`CliError::BadInput`] for a file that cannot be read or holds no such device.
+pub fn what_if(args: &WhatIfArgs) -> Result<(), CliError> {
+    let trace = trace_of(&args.file, None)?;
+    let device = device(&trace, args)?;
+    let own = what_if::own_settings(&trace.format, device);
+    let question = Question {
+        settings: args.alloc_conf.clone(),
+        limit: args.limit,
+        early: match args.without_leaks {
+            true => without_leaks(&trace, device),
+            false => Early::default(),
+        },
+    };
+    let answer = what_if::ask(device, &own, &question, Watch::nobody());
+    let answer = answer.map_err(|stopped| CliError::Failed(stopped.to_string()))?;
+    let report = WhatIf::of(device.device, &answer, words::sentence(&answer));
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&report).expect("an answer is plain data") + "\n",
+        false => {
+            let calibration = words::calibration(&answer.calibration);
+            let others = trace.devices.len() - 1;
+            for_people(
+                &args.file.display().to_string(),
+                &report,
+                &calibration,
+                others,
+            )
+        }
+    };
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CliError::Failed(
+            format!("cannot write the answer: {error}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn without_leaks(trace: &Trace, device: &DeviceTrace) -> Early {
+    let report = leaks::find(device, &trace.stacks, &trace.quality);
+    Early::leaks(device, &trace.stacks, &report)
+}
+
+fn device<'a>(trace: &'a Trace, args: &WhatIfArgs) -> Result<&'a DeviceTrace, CliError> {
+    let mut devices = trace.devices.iter();
+    let found = match args.device {
+        Some(ordinal) => devices.find(|device| device.device == ordinal),
+        None => devices.max_by_key(|device| {
+            let first = std::cmp::Reverse(device.device);
+            (device.events.len(), first)
+        }),
+    };
+    found.ok_or_else(|| CliError::BadInput {
+        path: args.file.clone(),
+        why: match args.device {
+            Some(ordinal) => format!("it holds nothing of device {ordinal}"),
+            None => "it holds no device".to_owned(),
+        },
+    })
+}
+
+fn for_people(file: &str, report: &WhatIf, calibration: &str, others: usize) -> String {
+    let recorded = &report.recorded;
+    let second = report.at_recorded_limit.as_ref();
+    let head = second.map_or("", |_| "at the recorded limit");
+    let mut table = Table::new(["", "recorded", "what if", head]);
+    let mut row = |name: &str, was: String, is: &dyn Fn(&Replayed) -> String| {
+        let second = second.map(is).unwrap_or_default();
+        table.row([name.to_owned(), was, is(&report.what_if), second]);
+    };
+    let limit = recorded.limit;
+    let limit = limit.map_or_else(|| "none shows".to_owned(), |l| format!("below {}", l.below));
+    let no_limit = || "none".to_owned();
+    row("limit", limit, &|r| {
+        r.limit.map_or_else(no_limit, |l| l.to_string())
+    });
+    row("allocated, peak", exact(recorded.peak_allocated), &|r| {
+        exact(r.peak_allocated)
+    });
+    row("reserved, peak", exact(recorded.peak_reserved), &|r| {
+        exact(r.peak_reserved)
+    });
+    row("retries", "–".to_owned(), &|r| r.retries.to_string());
+    let step = |step: Option<u32>| step.map_or_else(|| "no".to_owned(), |s| format!("step {s}"));
+    row("out of memory", step(recorded.oom_step), &|r| {
+        step(r.oom_step)
+    });
+    let of = match others {
+        0 => String::new(),
+        n => format!(", device {} ({n} more: --device)", report.device),
+    };
+    format!(
+        "{file}{of}\n\n{}\n  {}\n  {calibration}\n",
+        table.print("  "),
+        report.sentence
+    )
+}
+
+fn exact(bytes: Bytes) -> String {
+    size::exact(bytes.0 as f64)
+}

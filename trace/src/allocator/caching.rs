@@ -1,0 +1,358 @@
+//! The allocator as a whole: what it does when no free block fits, under any settings and limit.
+//!
+//! Source: `malloc`, `alloc_block`, `garbage_collect_cached_blocks`,
+//! `release_available_cached_blocks`, `release_cached_blocks`, `try_allocate_expandable_block` of
+//! `c10/cuda/CUDACachingAllocator.cpp`. Blocks and their rules are the [`Arena`]'s; `driver` is
+//! where segments lie.
+
+pub use super::driver::Call;
+use super::driver::Driver;
+use super::{Arena, Config, PoolKey, Slot};
+use crate::footprint::of_map;
+use crate::stacks::FxHashMap;
+use crate::trace::{Action, PoolId, PoolSize};
+use crate::units::Bytes;
+use std::collections::VecDeque;
+
+/// A request that failed after everything that could be given back had been.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("out of memory: {segment} more than the limit allows")]
+pub struct OutOfMemory {
+    /// The segment that could not be had.
+    pub segment: Bytes,
+}
+
+/// The allocator of one device.
+#[derive(Clone, Debug)]
+pub struct Caching {
+    arena: Arena,
+    limit: Option<Bytes>,
+    reserved: u64,
+    retries: u64,
+    /// Blocks that were given back but may still be in use on another stream, and whose they are.
+    pending: FxHashMap<Slot, u32>,
+    driver: Driver,
+    /// Where the expandable segment of each pool begins.
+    bases: FxHashMap<PoolKey, u64>,
+    /// What a recorder would have noted of segments: action, pool, address, bytes.
+    #[cfg(test)]
+    pub(crate) noted: Vec<(Action, PoolKey, u64, u64)>,
+}
+
+/// Addresses of expandable segments that no recording tells, and of each: more than any device has.
+const EXPANDABLE: u64 = 1 << 60;
+const SPACE: u64 = 1 << 44;
+
+impl Caching {
+    /// An allocator that holds nothing and may reserve what it likes. The driver answers as it was
+    /// recorded, as long as it is asked the same.
+    pub fn new(config: Config, recorded: VecDeque<Call>) -> Caching {
+        Caching {
+            arena: Arena::new(config),
+            limit: None,
+            reserved: 0,
+            retries: 0,
+            pending: FxHashMap::default(),
+            driver: Driver::new(recorded),
+            bases: FxHashMap::default(),
+            #[cfg(test)]
+            noted: Vec::new(),
+        }
+    }
+
+    /// Changes what may be reserved from now on.
+    pub fn set_limit(&mut self, limit: Option<Bytes>) {
+        self.limit = limit;
+    }
+
+    /// The blocks.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// Bytes of all segments.
+    pub fn reserved(&self) -> Bytes {
+        Bytes(self.reserved)
+    }
+
+    /// How often a request failed at first and was tried again with an empty cache
+    /// (`num_alloc_retries`).
+    pub fn retries(&self) -> u64 {
+        self.retries
+    }
+
+    /// Bytes of memory held, about, after so many more blocks were made.
+    pub fn heap_bytes_after(&self, more: usize) -> usize {
+        self.arena.heap_bytes_after(more) + 3 * of_map(&self.pending) + of_map(&self.bases)
+    }
+
+    /// Takes over a segment, or a mapped range of an expandable one, as one free block. Lower ones
+    /// of a pool come first.
+    pub fn adopt(&mut self, key: PoolKey, addr: u64, size: Bytes, expandable: bool) -> Slot {
+        self.reserved += size.0;
+        match expandable {
+            true => {
+                self.bases.entry(key).or_insert(addr);
+                self.arena.map(key, addr, size.0)
+            }
+            false => {
+                self.driver.occupy(addr, size.0);
+                self.arena.add_segment(key, addr, size.0)
+            }
+        }
+    }
+
+    /// Makes a range of a free block a block in use ([`Arena::occupy`]).
+    pub fn occupy(&mut self, free: Slot, addr: u64, size: Bytes) -> Slot {
+        self.arena.occupy(free, addr, size.0)
+    }
+
+    /// Hands out a block.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] after the cache was emptied in vain.
+    pub fn malloc(
+        &mut self,
+        pool: PoolId,
+        stream: u64,
+        requested: Bytes,
+    ) -> Result<Slot, OutOfMemory> {
+        let rounded = self.arena.config().round_size(requested.0);
+        let key = PoolKey {
+            pool,
+            size: self.arena.config().pool_size(rounded),
+            stream,
+        };
+        if self.collects().is_some() && (pool, key.size) == COLLECTED {
+            self.arena.count_search();
+        }
+        let free = match self.arena.best_fit(key, rounded) {
+            Some(free) => free,
+            None => self.more_memory(key, rounded)?,
+        };
+        Ok(self.arena.take(free, rounded))
+    }
+
+    /// Makes a block free.
+    pub fn free(&mut self, slot: Slot) {
+        self.arena.free(slot);
+    }
+
+    /// The program has given a block back, but another stream may still use it.
+    pub fn wait(&mut self, slot: Slot, owner: u32) {
+        self.pending.insert(slot, owner);
+    }
+
+    /// No stream uses the block any more. It may be free already: emptying the cache waits for all
+    /// streams.
+    pub fn complete(&mut self, slot: Slot, owner: u32) {
+        if self.pending.get(&slot) == Some(&owner) {
+            self.pending.remove(&slot);
+            self.arena.free(slot);
+        }
+    }
+
+    /// Gives back all that is wholly free: `torch.cuda.empty_cache()`, and the last resort of a
+    /// request that fails.
+    pub fn empty_cache(&mut self) {
+        for (slot, _) in std::mem::take(&mut self.pending) {
+            self.arena.free(slot);
+        }
+        self.release_pool(PoolId::default(), PoolSize::Large);
+        self.release_pool(PoolId::default(), PoolSize::Small);
+        for pool in self.arena.idle_pools() {
+            self.release_pool(pool, PoolSize::Small);
+            self.release_pool(pool, PoolSize::Large);
+        }
+    }
+
+    /// Reserved memory above which cached segments are given back.
+    fn collects(&self) -> Option<u64> {
+        let threshold = self.arena.config().garbage_collection_threshold;
+        let limit = self.limit.filter(|_| threshold > 0.0)?;
+        Some((threshold * limit.0 as f64) as u64)
+    }
+
+    fn more_memory(&mut self, key: PoolKey, rounded: u64) -> Result<Slot, OutOfMemory> {
+        self.collect();
+        if let Some(free) = self.segment(key, rounded) {
+            return Ok(free);
+        }
+        if self.release_oversize(key, rounded)
+            && let Some(free) = self.segment(key, rounded)
+        {
+            return Ok(free);
+        }
+        self.empty_cache();
+        self.retries += 1;
+        self.segment(key, rounded).ok_or(OutOfMemory {
+            segment: Bytes(self.arena.config().segment_size(rounded)),
+        })
+    }
+
+    /// A free block that has room, from the driver, unless that would exceed the limit. Expandable
+    /// segments are held to the segment that would be asked for without them, whatever they map.
+    fn segment(&mut self, key: PoolKey, rounded: u64) -> Option<Slot> {
+        let size = self.arena.config().segment_size(rounded);
+        if self
+            .limit
+            .is_some_and(|limit| self.reserved + size > limit.0)
+        {
+            return None;
+        }
+        if self.arena.config().expandable_segments {
+            return self.expand(key, rounded);
+        }
+        let addr = self.driver.allocate(size);
+        self.reserved += size;
+        self.note(Action::SegmentAlloc, key, addr, size);
+        Some(self.arena.add_segment(key, addr, size))
+    }
+
+    /// Maps pages behind the lowest free memory of the pool's expandable segment that can grow to
+    /// `rounded` bytes.
+    fn expand(&mut self, key: PoolKey, rounded: u64) -> Option<Slot> {
+        let page = self.arena.config().page(key.size);
+        let base = self.base(key);
+        let gaps = self.arena.gaps(key, base, base + SPACE, rounded);
+        // An oversize block that best fit refused may be the one that grows, without growing.
+        let mut grown = Some(gaps.free_before).filter(|&slot| slot != Slot::NONE);
+        let mut have = grown.map_or(0, |slot| self.arena.size(slot));
+        for (addr, size) in gaps.unmapped {
+            if have >= rounded {
+                break;
+            }
+            let mapped = (rounded - have).next_multiple_of(page).min(size);
+            self.reserved += mapped;
+            self.note(Action::SegmentMap, key, addr, mapped);
+            let slot = self.arena.map(key, addr, mapped);
+            have = self.arena.size(slot);
+            grown = Some(slot);
+        }
+        grown
+    }
+
+    /// Where the expandable segment of a pool begins.
+    fn base(&mut self, key: PoolKey) -> u64 {
+        let next = EXPANDABLE + self.bases.len() as u64 * SPACE;
+        *self.bases.entry(key).or_insert(next)
+    }
+
+    /// Above the threshold, gives back cached segments of the large pool that were not used for
+    /// longer than they all were on average, until enough was given back.
+    fn collect(&mut self) {
+        let Some(threshold) = self.collects() else {
+            return;
+        };
+        if self.reserved <= threshold {
+            return;
+        }
+        let target = self.reserved - threshold;
+        let whole: Vec<Slot> = self.whole_and_free(COLLECTED.0, COLLECTED.1);
+        let mut left = whole.len() as u64;
+        let mut age: u64 = whole.iter().map(|&slot| self.arena.age(slot)).sum();
+        let mut reclaimed = 0;
+        let mut candidates = whole;
+        candidates.retain(|&slot| !self.arena.is_expandable(slot));
+        while reclaimed < target && left > 0 {
+            let average = age as f64 / left as f64;
+            let is_old = |slot: &Slot| self.arena.age(*slot) as f64 >= average;
+            let (old, young): (Vec<Slot>, Vec<Slot>) = candidates.into_iter().partition(is_old);
+            if old.is_empty() {
+                return;
+            }
+            for slot in old {
+                age -= self.arena.age(slot);
+                left -= 1;
+                reclaimed += self.release(slot);
+            }
+            candidates = young;
+        }
+    }
+
+    /// Gives back a segment that is one free block; its bytes.
+    fn release(&mut self, slot: Slot) -> u64 {
+        let (addr, size) = (self.arena.addr(slot), self.arena.size(slot));
+        let key = self.arena.pool(slot);
+        if self.arena.remove_segment(addr).is_err() {
+            return 0;
+        }
+        self.note(Action::SegmentFree, key, addr, size);
+        self.driver.free(addr);
+        self.reserved -= size;
+        size
+    }
+
+    /// Tests record what they run.
+    fn note(&mut self, action: Action, key: PoolKey, addr: u64, size: u64) {
+        #[cfg(test)]
+        self.noted.push((action, key, addr, size));
+        #[cfg(not(test))]
+        let _ = (action, key, addr, size);
+    }
+
+    fn whole_and_free(&self, pool: PoolId, size: PoolSize) -> Vec<Slot> {
+        let free = self.arena.free_blocks(pool, size);
+        free.filter(|&slot| self.arena.is_whole(slot)).collect()
+    }
+
+    /// Gives back one cached oversize block that is large enough, or several that are together;
+    /// whether that was enough.
+    fn release_oversize(&mut self, key: PoolKey, rounded: u64) -> bool {
+        let Some(oversize) = self.arena.config().max_split_size else {
+            return false;
+        };
+        let wanted = rounded.max(oversize);
+        let fits = self.arena.free_from(key, wanted).next();
+        if let Some(slot) = fits.filter(|&slot| !self.arena.is_expandable(slot)) {
+            self.release(slot);
+            return true;
+        }
+        let smaller = self.arena.free_from(key, oversize);
+        let smaller = smaller.take_while(|&slot| self.arena.size(slot) < wanted);
+        let smaller: Vec<Slot> = smaller.collect();
+        let mut released = 0;
+        for slot in smaller.into_iter().rev() {
+            if released >= wanted {
+                break;
+            }
+            if !self.arena.is_expandable(slot) {
+                released += self.release(slot);
+            }
+        }
+        released >= wanted
+    }
+
+    /// Gives back the segments of a pool that are wholly free, and the free pages of expandable
+    /// ones.
+    fn release_pool(&mut self, pool: PoolId, size: PoolSize) {
+        let free: Vec<Slot> = self.arena.free_blocks(pool, size).collect();
+        let (expandable, plain): (Vec<Slot>, Vec<Slot>) = free
+            .into_iter()
+            .partition(|&slot| self.arena.is_expandable(slot));
+        for slot in plain {
+            if self.arena.is_whole(slot) {
+                self.release(slot);
+            }
+        }
+        let page = self.arena.config().page(size);
+        for slot in expandable {
+            let key = self.arena.pool(slot);
+            let base = self.bases.get(&key).copied();
+            let base = base.unwrap_or_default();
+            let (start, end) = (
+                self.arena.addr(slot),
+                self.arena.addr(slot) + self.arena.size(slot),
+            );
+            let first = base + (start - base).next_multiple_of(page);
+            let last = base + (end - base) / page * page;
+            if first < last && self.arena.unmap(first, last - first).is_ok() {
+                self.reserved -= last - first;
+                self.note(Action::SegmentUnmap, key, first, last - first);
+            }
+        }
+    }
+}
+
+/// The pool whose cached segments the threshold is about.
+const COLLECTED: (PoolId, PoolSize) = (PoolId(0, 0), PoolSize::Large);

@@ -1,0 +1,410 @@
+//! `PYTORCH_CUDA_ALLOC_CONF` (`PYTORCH_ALLOC_CONF` since torch 2.9), read as PyTorch reads it.
+//!
+//! Source: `c10/core/AllocatorConfig.cpp`. The text is cut at `,` `:` `[` `]`, blanks are dropped;
+//! what is not named has its default; of an option that is named twice the last counts.
+
+use super::config::Config;
+
+/// The variable, and the key under which a snapshot keeps its text.
+pub const VARIABLE: &str = "PYTORCH_CUDA_ALLOC_CONF";
+
+const MIB: u64 = 1 << 20;
+
+/// Why a text is no setting of PyTorch's allocator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadConf {
+    /// PyTorch knows no such option.
+    #[error("`{0}` is no option of PyTorch's allocator: known are {known}", known = known())]
+    Unknown(String),
+    /// The value of an option is none that it can have.
+    #[error("{option} is {given}, but must be {allowed}")]
+    Value {
+        /// The option.
+        option: &'static str,
+        /// What stands there.
+        given: String,
+        /// What may stand there.
+        allowed: &'static str,
+    },
+    /// A character that must stand somewhere does not.
+    #[error("expected `{expected}` after `{after}`")]
+    Expected {
+        /// The character.
+        expected: char,
+        /// What comes before it.
+        after: String,
+    },
+    /// PyTorch takes it, but what would happen then cannot be computed.
+    #[error("{option} cannot be computed here: {why}")]
+    Beyond {
+        /// The option.
+        option: &'static str,
+        /// Why not, and what to do.
+        why: &'static str,
+    },
+}
+
+/// Options that change where blocks lie.
+const OPTIONS: [&str; 6] = [
+    "max_split_size_mb",
+    "roundup_power2_divisions",
+    "garbage_collection_threshold",
+    "expandable_segments",
+    "max_non_split_rounding_mb",
+    "large_segment_size_mb",
+];
+
+/// Options that change nothing of what is computed here.
+const WITHOUT_EFFECT: [&str; 9] = [
+    "backend",
+    "release_lock_on_cudamalloc",
+    "release_lock_on_hipmalloc",
+    "pinned_use_cuda_host_register",
+    "pinned_use_hip_host_register",
+    "pinned_num_register_threads",
+    "pinned_use_background_threads",
+    "pinned_reserve_segment_size_mb",
+    "graph_capture_record_stream_reuse",
+];
+
+fn known() -> String {
+    OPTIONS.join(", ")
+}
+
+/// The rules under a text; an empty one has the defaults.
+///
+/// # Errors
+/// [`BadConf`], naming the option and what may stand there.
+pub fn parse(text: &str) -> Result<Config, BadConf> {
+    let tokens = tokens(text);
+    let mut reader = Reader {
+        tokens: &tokens,
+        next: 0,
+    };
+    let mut config = Config::default();
+    while let Some(option) = reader.take() {
+        reader.option(option, &mut config)?;
+        if reader.next < tokens.len() {
+            reader.expect(',')?;
+        }
+    }
+    // PyTorch compares as it reads; the order of the options then decides whether it complains.
+    match config
+        .max_split_size
+        .is_some_and(|max| max < config.large_segment)
+    {
+        true => Err(BadConf::Value {
+            option: "max_split_size_mb",
+            given: "smaller than large_segment_size_mb".to_owned(),
+            allowed: "at least as large",
+        }),
+        false => Ok(config),
+    }
+}
+
+/// Words, and the marks between them.
+fn tokens(text: &str) -> Vec<String> {
+    let mut tokens = Vec::new();
+    let mut word = String::new();
+    for c in text.chars().filter(|c| *c != ' ') {
+        if matches!(c, ',' | ':' | '[' | ']') {
+            if !word.is_empty() {
+                tokens.push(std::mem::take(&mut word));
+            }
+            tokens.push(c.to_string());
+        } else {
+            word.push(c);
+        }
+    }
+    if !word.is_empty() {
+        tokens.push(word);
+    }
+    tokens
+}
+
+struct Reader<'a> {
+    tokens: &'a [String],
+    next: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self) -> Option<&'a str> {
+        let token = self.tokens.get(self.next)?;
+        self.next += 1;
+        Some(token)
+    }
+
+    fn expect(&mut self, expected: char) -> Result<(), BadConf> {
+        let found = self.tokens.get(self.next).map(String::as_str);
+        if found.is_some_and(|token| token.len() == 1 && token.starts_with(expected)) {
+            self.next += 1;
+            return Ok(());
+        }
+        let before = self.next.checked_sub(1).and_then(|at| self.tokens.get(at));
+        Err(BadConf::Expected {
+            expected,
+            after: before.cloned().unwrap_or_default(),
+        })
+    }
+
+    fn option(&mut self, option: &str, config: &mut Config) -> Result<(), BadConf> {
+        let known = OPTIONS.iter().chain(&WITHOUT_EFFECT);
+        let beyond = ["per_process_memory_fraction", "throw_on_cudamalloc_oom"];
+        if !known.chain(&beyond).any(|name| *name == option) {
+            return Err(BadConf::Unknown(option.to_owned()));
+        }
+        self.expect(':')?;
+        match option {
+            "max_split_size_mb" => config.max_split_size = Some(self.mebibytes(OPTIONS[0])?),
+            "roundup_power2_divisions" => self.divisions(config)?,
+            "garbage_collection_threshold" => {
+                config.garbage_collection_threshold = self.threshold()?;
+            }
+            "expandable_segments" => config.expandable_segments = self.truth()?,
+            "max_non_split_rounding_mb" => {
+                config.max_non_split_rounding = self.mebibytes(OPTIONS[4])?;
+            }
+            "large_segment_size_mb" => config.large_segment = self.large_segment()?,
+            "backend" => self.backend()?,
+            "per_process_memory_fraction" | "throw_on_cudamalloc_oom" => {
+                return Err(BadConf::Beyond {
+                    option: "per_process_memory_fraction",
+                    why: "a snapshot does not say how large the card is; \
+                          give the bytes as the limit instead",
+                });
+            }
+            _ => {
+                self.take();
+            }
+        }
+        Ok(())
+    }
+
+    /// A value of an option, if `read` can make something of it.
+    fn value<T>(
+        &mut self,
+        option: &'static str,
+        allowed: &'static str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, BadConf> {
+        let given = self.take().unwrap_or("");
+        read(given).ok_or_else(|| BadConf::Value {
+            option,
+            given: match given {
+                "" => "empty".to_owned(),
+                given => format!("`{given}`"),
+            },
+            allowed,
+        })
+    }
+
+    fn mebibytes(&mut self, option: &'static str) -> Result<u64, BadConf> {
+        let allowed = "a whole number of MiB, 20 or more";
+        self.value(option, allowed, |text| {
+            let mib: u64 = text.parse().ok().filter(|mib| *mib >= 20)?;
+            mib.checked_mul(MIB)
+        })
+    }
+
+    fn large_segment(&mut self) -> Result<u64, BadConf> {
+        let allowed = "a whole number of MiB, even, 2 or more";
+        self.value(OPTIONS[5], allowed, |text| {
+            let even = |mib: &u64| *mib >= 2 && mib.is_multiple_of(2);
+            let mib: u64 = text.parse().ok().filter(even)?;
+            mib.checked_mul(MIB)
+        })
+    }
+
+    fn threshold(&mut self) -> Result<f64, BadConf> {
+        let allowed = "a number between 0 and 1, neither included";
+        self.value(OPTIONS[2], allowed, |text| {
+            text.parse().ok().filter(|t: &f64| *t > 0.0 && *t < 1.0)
+        })
+    }
+
+    fn truth(&mut self) -> Result<bool, BadConf> {
+        self.value(OPTIONS[3], "True or False", |text| match text {
+            "True" => Some(true),
+            "False" => Some(false),
+            _ => None,
+        })
+    }
+
+    fn backend(&mut self) -> Result<(), BadConf> {
+        match self.value("backend", "native or cudaMallocAsync", |text| match text {
+            "native" => Some(true),
+            "cudaMallocAsync" => Some(false),
+            _ => None,
+        })? {
+            true => Ok(()),
+            false => Err(BadConf::Beyond {
+                option: "backend:cudaMallocAsync",
+                why: "it is the driver's allocator, whose rules are not public",
+            }),
+        }
+    }
+
+    /// One number for all sizes, or `[256:1,512:2,>:4]`: from that many MiB on, so many divisions.
+    fn divisions(&mut self, config: &mut Config) -> Result<(), BadConf> {
+        let all = &mut config.roundup_power2_divisions;
+        if self.tokens.get(self.next).is_none_or(|token| token != "[") {
+            let divisions = self.value(OPTIONS[1], "a power of two, or a list", |text| {
+                text.parse().ok().filter(|n: &u64| n.is_power_of_two())
+            })?;
+            all.fill(divisions);
+            return Ok(());
+        }
+        self.next += 1;
+        let mut last = None;
+        loop {
+            if self.tokens.get(self.next).is_some_and(|token| token == "]") {
+                self.next += 1;
+                return Ok(());
+            }
+            let bucket = self.bucket(all.len())?;
+            self.expect(':')?;
+            let divisions =
+                self.value(OPTIONS[1], "a power of two, or 0, at each size", |text| {
+                    let fine = |n: &u64| *n == 0 || n.is_power_of_two();
+                    text.parse().ok().filter(fine)
+                })?;
+            match (bucket, last) {
+                (None, _) => all[last.unwrap_or(0)..].fill(divisions),
+                (Some(at), None) => all[..=at].fill(divisions),
+                (Some(at), Some(_)) => all[at] = divisions,
+            }
+            last = bucket.or(last);
+            if self.tokens.get(self.next).is_none_or(|token| token != "]") {
+                self.expect(',')?;
+            }
+        }
+    }
+
+    /// The place of a size in the list; `None` for `>`, all that follow.
+    fn bucket(&mut self, buckets: usize) -> Result<Option<usize>, BadConf> {
+        self.value(
+            OPTIONS[1],
+            "sizes that are powers of two in MiB, or >",
+            |text| {
+                if text == ">" {
+                    return Some(None);
+                }
+                let mib: u64 = text.parse().ok().filter(|n: &u64| n.is_power_of_two())?;
+                Some(Some((mib.trailing_zeros() as usize).min(buckets - 1)))
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn divisions(text: &str) -> [u64; 16] {
+        let config = parse(&format!("roundup_power2_divisions:{text}")).unwrap();
+        config.roundup_power2_divisions
+    }
+
+    #[test]
+    fn what_is_named_is_set_and_the_rest_has_its_default() {
+        let check = |text: &str, expected: Config| assert_eq!(parse(text), Ok(expected), "{text}");
+        check("", Config::default());
+        let split = Config {
+            max_split_size: Some(128 * MIB),
+            ..Config::default()
+        };
+        check("max_split_size_mb:128", split.clone());
+        check(" max_split_size_mb : 128 , ", split.clone());
+        check(
+            "backend:native,max_split_size_mb:64,max_split_size_mb:128",
+            split,
+        );
+        check(
+            "expandable_segments:True,garbage_collection_threshold:0.8",
+            Config {
+                expandable_segments: true,
+                garbage_collection_threshold: 0.8,
+                ..Config::default()
+            },
+        );
+        check(
+            "large_segment_size_mb:12,max_non_split_rounding_mb:40",
+            Config {
+                large_segment: 12 * MIB,
+                max_non_split_rounding: 40 * MIB,
+                ..Config::default()
+            },
+        );
+    }
+
+    #[test]
+    fn divisions_are_one_number_or_a_list() {
+        assert_eq!(divisions("8"), [8; 16]);
+        let mut expected = [1; 16];
+        expected[9] = 2;
+        expected[10] = 4;
+        expected[11..].fill(8);
+        assert_eq!(divisions("[256:1,512:2,1024:4,2048:8,>:8]"), expected);
+        // `>` begins at the last size that was named, which it takes over.
+        let mut expected = [1; 16];
+        expected[9..].fill(4);
+        assert_eq!(divisions("[256:1,512:2,>:4]")[9..], expected[9..]);
+        assert_eq!(divisions("[256:1,512:2,>:4]")[..9], expected[..9]);
+        assert_eq!(divisions("[>:4]"), [4; 16]);
+        assert_eq!(divisions("[65536:2]"), [2; 16]);
+        assert_eq!(divisions("[]"), [0; 16]);
+    }
+
+    #[test]
+    fn mistakes_name_the_option_and_what_may_stand_there() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(parse(text).unwrap_err().to_string(), expected, "{text}");
+        };
+        check(
+            "max_split_size_mb:12",
+            "max_split_size_mb is `12`, but must be a whole number of MiB, 20 or more",
+        );
+        check(
+            "max_split_size_mb:",
+            "max_split_size_mb is empty, but must be a whole number of MiB, 20 or more",
+        );
+        check(
+            "max_split_size_mb",
+            "expected `:` after `max_split_size_mb`",
+        );
+        check(
+            "expandable_segments:true",
+            "expandable_segments is `true`, but must be True or False",
+        );
+        check(
+            "garbage_collection_threshold:1",
+            "garbage_collection_threshold is `1`, but must be a number between 0 and 1, \
+             neither included",
+        );
+        check(
+            "roundup_power2_divisions:3",
+            "roundup_power2_divisions is `3`, but must be a power of two, or a list",
+        );
+        check(
+            "roundup_power2_divisions:[100:2]",
+            "roundup_power2_divisions is `100`, but must be sizes that are powers of two in MiB, \
+             or >",
+        );
+        check("roundup_power2_divisions:[256:2", "expected `,` after `2`");
+        check(
+            "max_split:1",
+            "`max_split` is no option of PyTorch's allocator: known are max_split_size_mb, \
+             roundup_power2_divisions, garbage_collection_threshold, expandable_segments, \
+             max_non_split_rounding_mb, large_segment_size_mb",
+        );
+        check(
+            "max_split_size_mb:64;x",
+            "max_split_size_mb is `64;x`, but must be a whole number of MiB, 20 or more",
+        );
+        check(
+            "per_process_memory_fraction:0.5",
+            "per_process_memory_fraction cannot be computed here: a snapshot does not say how \
+             large the card is; give the bytes as the limit instead",
+        );
+    }
+}

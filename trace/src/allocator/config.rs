@@ -1,0 +1,158 @@
+//! The constants of PyTorch's caching allocator, and what its settings change about the rules.
+
+use super::conf;
+use crate::trace::PoolSize;
+
+/// Smallest block and granule of rounding, bytes (`kMinBlockSize`).
+pub const MIN_BLOCK: u64 = 512;
+/// Largest request that the small pool serves, bytes (`kSmallSize`).
+pub const SMALL_SIZE: u64 = 1 << 20;
+/// Segment of the small pool, bytes (`kSmallBuffer`).
+pub const SMALL_BUFFER: u64 = 2 << 20;
+/// Below this a large request gets a [`LARGE_BUFFER`], bytes (`kMinLargeAlloc`).
+pub const MIN_LARGE_ALLOC: u64 = 10 << 20;
+/// Usual segment of the large pool, bytes (`kLargeBuffer`).
+pub const LARGE_BUFFER: u64 = 20 << 20;
+/// Granule of larger segments, bytes (`kRoundLarge`).
+pub const ROUND_LARGE: u64 = 2 << 20;
+
+/// What `PYTORCH_CUDA_ALLOC_CONF` can change about the rules.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Blocks of at least this many bytes are never split; `None`: no limit.
+    pub max_split_size: Option<u64>,
+    /// An oversize block may exceed its request by this many bytes.
+    pub max_non_split_rounding: u64,
+    /// `roundup_power2_divisions` for sizes of 1 MiB, 2 MiB, … 32 GiB; 0 and 1 mean none.
+    pub roundup_power2_divisions: [u64; 16],
+    /// Whether segments grow by mapping pages.
+    pub expandable_segments: bool,
+    /// Share of the limit above which cached segments are given back before the driver is asked for
+    /// another; 0: never.
+    pub garbage_collection_threshold: f64,
+    /// Usual segment of the large pool, and its page when segments are expandable, bytes.
+    pub large_segment: u64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            max_split_size: None,
+            max_non_split_rounding: LARGE_BUFFER,
+            roundup_power2_divisions: [0; 16],
+            expandable_segments: false,
+            garbage_collection_threshold: 0.0,
+            large_segment: LARGE_BUFFER,
+        }
+    }
+}
+
+impl Config {
+    /// From a snapshot's flattened `allocator_settings`.
+    pub fn from_settings(settings: &[(String, String)]) -> Config {
+        // The text names what has no key of its own; what PyTorch made of it is in the others.
+        let text = settings.iter().find(|(name, _)| name == conf::VARIABLE);
+        let mut config = text.map_or_else(Config::default, |(_, text)| {
+            conf::parse(text).unwrap_or_default()
+        });
+        for (name, value) in settings {
+            match name.as_str() {
+                // −1 is SIZE_MAX seen as signed: no limit.
+                "max_split_size" => config.max_split_size = value.parse().ok(),
+                "expandable_segments" => config.expandable_segments = value == "true",
+                "garbage_collection_threshold" => {
+                    let threshold = value.parse().ok().filter(|t: &f64| t.is_finite());
+                    config.garbage_collection_threshold = threshold.unwrap_or_default();
+                }
+                _ => {
+                    let Some(mib) = name.strip_prefix("roundup_power2_divisions.") else {
+                        continue;
+                    };
+                    let bucket = mib.parse::<u64>().ok().filter(|m| m.is_power_of_two());
+                    if let (Some(mib), Ok(divisions)) = (bucket, value.parse()) {
+                        let at = (mib.trailing_zeros() as usize).min(15);
+                        config.roundup_power2_divisions[at] = divisions;
+                    }
+                }
+            }
+        }
+        config
+    }
+
+    /// Bytes of the block that a request of `n` bytes asks for.
+    pub fn round_size(&self, n: u64) -> u64 {
+        if n < MIN_BLOCK {
+            return MIN_BLOCK;
+        }
+        let bucket = (63 - n.leading_zeros()).saturating_sub(20).min(15) as usize;
+        let divisions = self.roundup_power2_divisions[bucket];
+        if divisions > 1 && n > MIN_BLOCK.saturating_mul(divisions) {
+            return next_division(n, divisions);
+        }
+        n.next_multiple_of(MIN_BLOCK)
+    }
+
+    /// Bytes of the segment for a rounded request that nothing fits.
+    pub fn segment_size(&self, rounded: u64) -> u64 {
+        match rounded {
+            0..=SMALL_SIZE => SMALL_BUFFER,
+            n if n < MIN_LARGE_ALLOC => self.large_segment,
+            n => n.next_multiple_of(ROUND_LARGE),
+        }
+    }
+
+    /// Bytes of the page in which an expandable segment of a pool grows and shrinks.
+    pub fn page(&self, pool: PoolSize) -> u64 {
+        match pool {
+            PoolSize::Small => SMALL_BUFFER,
+            PoolSize::Large => self.large_segment,
+        }
+    }
+
+    /// The pool that serves a rounded request.
+    pub fn pool_size(&self, rounded: u64) -> PoolSize {
+        if rounded <= SMALL_SIZE {
+            PoolSize::Small
+        } else {
+            PoolSize::Large
+        }
+    }
+
+    /// Whether a free block that would leave `remaining` bytes is split.
+    pub fn splits(&self, pool: PoolSize, rounded: u64, remaining: u64) -> bool {
+        if pool == PoolSize::Small || self.expandable_segments {
+            remaining >= MIN_BLOCK
+        } else {
+            self.max_split_size.is_none_or(|max| rounded < max) && remaining > SMALL_SIZE
+        }
+    }
+
+    /// The largest remainder that stays inside a block of the pool because it is not split off.
+    pub fn largest_unsplit_remainder(&self, pool: PoolSize) -> u64 {
+        if pool == PoolSize::Small || self.expandable_segments {
+            0
+        } else {
+            SMALL_SIZE
+        }
+    }
+
+    /// Whether best fit rejects a block (oversize rules).
+    pub(super) fn rejects(&self, rounded: u64, block: u64) -> bool {
+        self.max_split_size.is_some_and(|max| {
+            (rounded < max && block >= max)
+                || (rounded >= max && block >= rounded + self.max_non_split_rounding)
+        })
+    }
+}
+
+/// `n` rounded up to the next of `divisions` steps between powers of two.
+fn next_division(n: u64, divisions: u64) -> u64 {
+    if n.is_power_of_two() {
+        return n;
+    }
+    let floor = 1_u64 << (63 - n.leading_zeros());
+    match floor >> (63 - divisions.leading_zeros()) {
+        0 => floor << 1,
+        step => n.next_multiple_of(step),
+    }
+}

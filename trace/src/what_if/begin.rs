@@ -1,0 +1,98 @@
+//! The memory before the first event.
+//!
+//! Under settings that lay memory out alike, it begins as it was recorded. Expandable segments and
+//! others do not share memory, so there the blocks that were in use are asked for anew, lowest
+//! address first; what was cached and free then is left out.
+
+use crate::allocator::caching::Caching;
+use crate::allocator::{PoolKey, Slot};
+use crate::trace::{BlockIdx, DeviceTrace, SegmentBefore};
+use crate::units::Bytes;
+use crate::watch::{Stopped, Watch};
+
+/// Gives the allocator the memory of before, and each block its slot.
+pub(super) fn begin(
+    device: &DeviceTrace,
+    allocator: &mut Caching,
+    slots: &mut [Slot],
+    watch: Watch<'_>,
+) -> Result<(), Stopped> {
+    let blocks = &device.blocks;
+    let mut before: Vec<u32> = (0..blocks.n_preexisting).collect();
+    before.sort_unstable_by_key(|&block| blocks.addr[block as usize]);
+    let expandable = allocator.arena().config().expandable_segments;
+    let segments = &device.segments_before;
+    let alike = segments
+        .iter()
+        .all(|segment| segment.expandable == expandable);
+    let segments: &[SegmentBefore] = if alike { segments } else { &[] };
+    let mut next = 0;
+    let mut homeless = Vec::new();
+    for (row, segment) in segments.iter().enumerate() {
+        watch.at_row(row, || allocator.heap_bytes_after(before.len()))?;
+        let free = allocator.adopt(
+            key(segment),
+            segment.addr.0,
+            segment.size,
+            segment.expandable,
+        );
+        let end = segment.addr.0 + segment.size.0;
+        let mut place = Place { free, end };
+        while let Some(&block) = before.get(next) {
+            let addr = blocks.addr[block as usize];
+            if addr.0 >= end {
+                break;
+            }
+            next += 1;
+            let size = blocks.kind(BlockIdx(block)).size;
+            match place.occupy(allocator, addr.0, size) {
+                Some(slot) => slots[block as usize] = slot,
+                None => homeless.push(block),
+            }
+        }
+    }
+    homeless.extend(&before[next..]);
+    for (row, block) in homeless.into_iter().enumerate() {
+        watch.at_row(row, || allocator.heap_bytes_after(before.len()))?;
+        let kind = blocks.kind(BlockIdx(block));
+        // Nothing is refused before the limit is set.
+        if let Ok(slot) = allocator.malloc(kind.pool, kind.stream, kind.requested) {
+            slots[block as usize] = slot;
+        }
+    }
+    Ok(())
+}
+
+fn key(segment: &SegmentBefore) -> PoolKey {
+    PoolKey {
+        pool: segment.pool,
+        size: segment.pool_size,
+        stream: segment.stream,
+    }
+}
+
+/// The free rest of a segment above the blocks that were placed in it.
+struct Place {
+    free: Slot,
+    end: u64,
+}
+
+impl Place {
+    fn occupy(&mut self, allocator: &mut Caching, addr: u64, size: Bytes) -> Option<Slot> {
+        let arena = allocator.arena();
+        let fits = !arena.is_used(self.free)
+            && addr >= arena.addr(self.free)
+            && addr < self.end
+            && size > Bytes::ZERO;
+        if !fits {
+            return None;
+        }
+        let slot = allocator.occupy(self.free, addr, size);
+        if let Some(above) = allocator.arena().free_above(slot) {
+            self.free = above;
+        } else {
+            self.free = slot;
+        }
+        Some(slot)
+    }
+}

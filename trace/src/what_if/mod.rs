@@ -1,0 +1,226 @@
+//! What if: the requests of a recording under other settings of the allocator, or another limit.
+//!
+//! ```text
+//! recorded    what the recorded allocator did of its own accord, and what that says of its limit
+//! early       blocks that are given back earlier than they were
+//! begin       the memory before the first event
+//! run         the requests, one by one, through allocator::caching
+//! remedies    which single change would have got past a recorded failure
+//! ```
+//!
+//! A program asks for the same memory in the same order whatever the allocator does with it: sizes
+//! are recorded as they were asked for, before rounding. What the allocator did itself (segments,
+//! retries, collecting) is left out and decided anew; what the program did (allocating, freeing,
+//! emptying the cache) stays. Calibration comes first: the same, under the file's own settings,
+//! must give what was recorded. `docs/what-if.md` says what is assumed, and how right it is.
+
+mod begin;
+mod early;
+mod recorded;
+mod remedies;
+mod run;
+pub mod words;
+
+use crate::allocator::Config;
+use crate::oom;
+use crate::trace::{Action, DeviceTrace, Fidelity, FormatInfo, Series};
+use crate::units::{Bytes, EventIdx};
+use crate::watch::{Stopped, Watch};
+pub use early::Early;
+pub use recorded::{Evidence, LimitSeen};
+pub use remedies::{Change, Remedy, remedies};
+pub use run::{Conditions, replay};
+
+/// What is asked: all of it together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Question {
+    /// Other settings; `None`: those of the file.
+    pub settings: Option<Config>,
+    /// What the process may reserve. Without one nothing is refused, unless nothing else is asked
+    /// either: then it is the limit that the recording shows.
+    pub limit: Option<Bytes>,
+    /// What is given back earlier than it was.
+    pub early: Early,
+}
+
+/// A request that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The event at which it was made.
+    pub event: EventIdx,
+    /// Position among the steps of the step in which it was made, from 0.
+    pub step: u32,
+    /// The segment that could not be had.
+    pub segment: Bytes,
+    /// *Allocated* then.
+    pub allocated: Bytes,
+    /// *Reserved* then.
+    pub reserved: Bytes,
+}
+
+/// How far the answer goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// To the end of the recording.
+    End,
+    /// To a request that fails here and did not fail when recorded: what the program would have
+    /// done then is unknown.
+    Failure,
+    /// To this event, at which the recorded program ran out of memory and this one does not: what
+    /// it would have done next is unknown.
+    Recorded(EventIdx),
+}
+
+/// What happens under some settings and some limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Highest *allocated*.
+    pub peak_allocated: Bytes,
+    /// Highest *reserved*.
+    pub peak_reserved: Bytes,
+    /// Requests that succeeded only, or failed even, after the cache had been emptied.
+    pub retries: u64,
+    /// The first request that fails.
+    pub failed: Option<Failed>,
+    /// How far this goes.
+    pub reach: Reach,
+}
+
+/// What was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Highest *allocated*.
+    pub peak_allocated: Bytes,
+    /// Highest *reserved*.
+    pub peak_reserved: Bytes,
+    /// The first failed allocation: its event, and its step as in [`Failed::step`].
+    pub failed: Option<(EventIdx, u32)>,
+    /// What the recording shows of the limit that it ran under.
+    pub limit: Option<LimitSeen>,
+}
+
+/// How well the rules give what was recorded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Calibration {
+    /// Addresses that the rules predict, segment by recorded segment.
+    pub addresses: Fidelity,
+    /// The outcome under the file's own settings and limit, with segments of our own.
+    pub own: Outcome,
+    /// Its peak of *reserved* against the recorded one: 0.01 is 1 % too much.
+    pub peak_reserved_error: f64,
+}
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Answer {
+    /// How far it can be trusted.
+    pub calibration: Calibration,
+    /// What was recorded.
+    pub recorded: Recorded,
+    /// The limit that was asked for, or found.
+    pub limit: Option<Bytes>,
+    /// What was asked.
+    pub what_if: Outcome,
+    /// The same under the limit that the recording shows, where none was asked for.
+    pub at_recorded_limit: Option<Outcome>,
+}
+
+/// Answers a question about a device of a file with these settings.
+///
+/// # Errors
+/// [`Stopped`].
+pub fn ask(
+    device: &DeviceTrace,
+    own: &Config,
+    question: &Question,
+    watch: Watch<'_>,
+) -> Result<Answer, Stopped> {
+    let evidence = Evidence::of(device, own, watch)?;
+    let seen = evidence.limit;
+    let own_limit = seen.map(|seen| seen.taken());
+    let calibration = calibrate(device, own, &evidence, watch)?;
+    let settings = question.settings.as_ref().unwrap_or(own);
+    let limit = match question {
+        Question {
+            settings: None,
+            limit: None,
+            ..
+        } => own_limit,
+        _ => question.limit,
+    };
+    let early = &question.early;
+    let run = |limit| match settings == own && limit == own_limit && early.is_empty() {
+        true => Ok(calibration.own),
+        false => {
+            let conditions = Conditions {
+                settings,
+                limit,
+                early,
+            };
+            replay(device, &evidence, &conditions, watch)
+        }
+    };
+    let at_recorded = own_limit.filter(|_| question.limit.is_none() && limit.is_none());
+    Ok(Answer {
+        calibration,
+        recorded: recorded(device, seen),
+        limit,
+        what_if: run(limit)?,
+        at_recorded_limit: at_recorded.map(|limit| run(Some(limit))).transpose()?,
+    })
+}
+
+/// The settings that a device was recorded under.
+pub fn own_settings(format: &FormatInfo, device: &DeviceTrace) -> Config {
+    let mut settings = Config::from_settings(&format.settings);
+    // Files of torch before 2.2 have no settings, but the memory tells.
+    let mut actions = device.events.action.iter();
+    settings.expandable_segments |= device.segments_before.iter().any(|s| s.expandable)
+        || actions.any(|action| *action == Action::SegmentMap);
+    settings
+}
+
+fn calibrate(
+    device: &DeviceTrace,
+    own: &Config,
+    evidence: &Evidence,
+    watch: Watch<'_>,
+) -> Result<Calibration, Stopped> {
+    let conditions = Conditions {
+        settings: own,
+        limit: evidence.limit.map(LimitSeen::taken),
+        early: &Early::default(),
+    };
+    let outcome = replay(device, evidence, &conditions, watch)?;
+    let recorded = device.summary[Series::Reserved as usize].peak;
+    let difference = outcome.peak_reserved.0 as f64 - recorded.0 as f64;
+    Ok(Calibration {
+        addresses: device.fidelity,
+        own: outcome,
+        peak_reserved_error: match recorded {
+            Bytes::ZERO => 0.0,
+            recorded => difference / recorded.0 as f64,
+        },
+    })
+}
+
+fn recorded(device: &DeviceTrace, limit: Option<LimitSeen>) -> Recorded {
+    let failed = oom::failures(device).first().map(|failure| failure.event);
+    Recorded {
+        peak_allocated: device.summary[Series::Allocated as usize].peak,
+        peak_reserved: device.summary[Series::Reserved as usize].peak,
+        failed: failed.map(|event| (event, step_at(device, event))),
+        limit,
+    }
+}
+
+/// The step in progress at an event, or the next one where none is: how many had ended. A
+/// recording without steps is one.
+fn step_at(device: &DeviceTrace, event: EventIdx) -> u32 {
+    device
+        .steps
+        .partition_point(|step| step.events.end() <= event) as u32
+}
+
+#[cfg(test)]
+mod tests;

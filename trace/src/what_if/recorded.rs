@@ -1,0 +1,268 @@
+//! What the recorded allocator did of its own accord, and what that says of the limit it had.
+//!
+//! Segments are given back in bursts. The program empties the cache; or a request fails, what is
+//! cached goes, and the request is tried again; or, with `garbage_collection_threshold`, old
+//! segments go before a request asks for another. The last two end in a new segment or in a failed
+//! allocation, and carry the stack of the request. Only the first is the program's doing.
+
+use crate::allocator::Config;
+use crate::span::Span;
+use crate::stacks::StackIdx;
+use crate::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, Series};
+use crate::units::{Bytes, EventIdx};
+use crate::watch::{Stopped, Watch};
+
+/// The limit under which a recording was made, as far as it shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitSeen {
+    /// So much was reserved.
+    pub at_least: Bytes,
+    /// So much would have been too much.
+    pub below: Bytes,
+}
+
+impl LimitSeen {
+    /// A limit that fits what was seen: the largest.
+    pub fn taken(self) -> Bytes {
+        self.below.saturating_sub(Bytes(1)).max(self.at_least)
+    }
+}
+
+/// What a recording shows of its allocator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// The first event of each time that the program emptied the cache.
+    pub emptied: Vec<EventIdx>,
+    /// Where frees complete because a request waits for all streams before it is tried again.
+    pub awaited: Vec<Span<EventIdx>>,
+    /// The limit, where something was refused or collected.
+    pub limit: Option<LimitSeen>,
+}
+
+/// Segments given back one after the other.
+struct Burst {
+    first: u32,
+    /// The first of the frees that complete right before it, or itself.
+    from: u32,
+    /// The stack of all of them; `None` when they differ.
+    stack: Option<StackIdx>,
+    reserved_before: u64,
+    /// Whether pages of expandable segments were among them.
+    unmapped: bool,
+}
+
+/// What came right after a burst.
+enum Next {
+    /// A segment: its stack.
+    Segment(StackIdx),
+    /// A block, without a segment of its own: its stack. An expandable segment may have had one that
+    /// is left over after the burst.
+    Block(StackIdx),
+    Oom,
+    Other,
+}
+
+struct Reader<'a> {
+    device: &'a DeviceTrace,
+    own: &'a Config,
+    /// The most that was granted: reserved memory and the segment asked for then. Expandable segments
+    /// may map more than was asked for.
+    granted: u64,
+    burst: Option<Burst>,
+    /// The first of the frees that complete one after the other, up to now.
+    completing: Option<u32>,
+    below: u64,
+    emptied: Vec<EventIdx>,
+    awaited: Vec<Span<EventIdx>>,
+}
+
+impl Evidence {
+    /// Reads a recording that was made under these settings.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn of(device: &DeviceTrace, own: &Config, watch: Watch<'_>) -> Result<Evidence, Stopped> {
+        let summary = device.summary[Series::Reserved as usize];
+        let mut reader = Reader {
+            device,
+            own,
+            granted: 0,
+            burst: None,
+            completing: None,
+            below: u64::MAX,
+            emptied: Vec::new(),
+            awaited: Vec::new(),
+        };
+        reader.granted = reader.most_granted(summary.start.0);
+        let mut reserved = summary.start.0;
+        for event in 0..device.events.len() {
+            watch.at_row(event as usize, || 0)?;
+            reader.event(event, &mut reserved);
+        }
+        reader.end_burst(device.events.len(), Next::Other, 0);
+        let at_least = Bytes(reader.granted);
+        Ok(Evidence {
+            emptied: reader.emptied,
+            awaited: reader.awaited,
+            limit: (reader.below < u64::MAX).then_some(LimitSeen {
+                at_least,
+                below: Bytes(reader.below),
+            }),
+        })
+    }
+}
+
+impl Reader<'_> {
+    fn most_granted(&self, start: u64) -> u64 {
+        let events = &self.device.events;
+        let mut reserved = start;
+        let mut granted = 0;
+        let mut mapping = false;
+        let rows = events.action.iter().zip(&events.target).enumerate();
+        for (event, (action, &target)) in rows {
+            let size = || {
+                let segment = events.segments.get(target as usize);
+                segment.map_or(0, |segment| segment.size.0)
+            };
+            match action {
+                Action::SegmentAlloc | Action::SegmentMap => {
+                    // Only the first of the ranges that a request maps is held to the limit.
+                    if !mapping {
+                        let asked = self.segment_asked(event as u32).unwrap_or_else(size);
+                        granted = granted.max(reserved.saturating_add(asked));
+                    }
+                    reserved += size();
+                }
+                Action::SegmentFree | Action::SegmentUnmap => {
+                    reserved = reserved.saturating_sub(size());
+                }
+                _ => {}
+            }
+            mapping = *action == Action::SegmentMap;
+        }
+        granted
+    }
+
+    fn event(&mut self, event: u32, reserved: &mut u64) {
+        let events = &self.device.events;
+        let target = events.target[event as usize] as usize;
+        let action = events.action[event as usize];
+        if target == NO_TARGET as usize {
+            return self.end_burst(event, Next::Other, 0);
+        }
+        let completing = self.completing.take();
+        match action {
+            Action::SegmentFree | Action::SegmentUnmap => {
+                let segment = events.segments[target];
+                let burst = self.burst.get_or_insert(Burst {
+                    first: event,
+                    from: completing.unwrap_or(event),
+                    stack: Some(segment.stack),
+                    reserved_before: *reserved,
+                    unmapped: false,
+                });
+                burst.unmapped |= action == Action::SegmentUnmap;
+                burst.stack = burst.stack.filter(|stack| *stack == segment.stack);
+                *reserved = reserved.saturating_sub(segment.size.0);
+            }
+            Action::SegmentAlloc | Action::SegmentMap => {
+                let segment = events.segments[target];
+                let size = self.segment_asked(event).unwrap_or(segment.size.0);
+                self.end_burst(event, Next::Segment(segment.stack), size);
+                *reserved += segment.size.0;
+            }
+            Action::Oom => {
+                let asked = events.others[target].size.0;
+                let size = self.own.segment_size(self.own.round_size(asked));
+                if let Some(from) = completing.filter(|_| self.burst.is_none()) {
+                    self.awaited
+                        .push(Span::new(EventIdx(from), EventIdx(event)));
+                }
+                self.end_burst(event, Next::Oom, size);
+                self.refuse(*reserved, size);
+            }
+            Action::Alloc => {
+                let kind = self.device.blocks.kind(BlockIdx(target as u32));
+                let size = self.own.segment_size(self.own.round_size(kind.requested.0));
+                self.end_burst(event, Next::Block(kind.alloc_stack), size);
+            }
+            // Emptying the cache completes what is pending first.
+            Action::FreeCompleted if self.burst.is_some() => {}
+            Action::FreeCompleted if self.was_pending(event, target) => {
+                self.completing = completing.or(Some(event));
+            }
+            _ => self.end_burst(event, Next::Other, 0),
+        }
+    }
+
+    /// Whether a block that becomes free was given back before the last event.
+    fn was_pending(&self, event: u32, block: usize) -> bool {
+        let requested = self.device.blocks.free_requested.get(block);
+        requested.is_some_and(|requested| requested + 1 < event)
+    }
+
+    /// The segment that the request behind a segment event is held to.
+    fn segment_asked(&self, event: u32) -> Option<u64> {
+        let events = &self.device.events;
+        let rest = events
+            .action
+            .iter()
+            .zip(&events.target)
+            .skip(event as usize);
+        let is_alloc = |(action, _): &(&Action, &u32)| **action == Action::Alloc;
+        let (_, &block) = rest.take(SOON).find(is_alloc)?;
+        let requested = self.device.blocks.kind(BlockIdx(block)).requested.0;
+        Some(self.own.segment_size(self.own.round_size(requested)))
+    }
+
+    fn refuse(&mut self, reserved: u64, segment: u64) {
+        let too_much = reserved.saturating_add(segment);
+        // A limit below what was reserved elsewhere is none.
+        if too_much > self.granted {
+            self.below = self.below.min(too_much);
+        }
+    }
+
+    fn end_burst(&mut self, event: u32, next: Next, segment: u64) {
+        let Some(burst) = self.burst.take() else {
+            return;
+        };
+        let too_much = burst.reserved_before.saturating_add(segment) > self.granted;
+        let collects = self.own.garbage_collection_threshold;
+        let of_request = match next {
+            Next::Oom => true,
+            Next::Other => false,
+            Next::Block(stack) => stack != StackIdx::NONE && burst.stack == Some(stack),
+            Next::Segment(stack) => match burst.stack {
+                Some(of_burst) if of_burst != StackIdx::NONE => of_burst == stack,
+                // No stack says whose doing it was: a request is refused only near the limit.
+                _ => too_much || collects > 0.0,
+            },
+        };
+        if !of_request {
+            return self.emptied.push(EventIdx(burst.first));
+        }
+        // What is collected may have completed just before.
+        if collects == 0.0 {
+            let awaited = Span::new(EventIdx(burst.from), EventIdx(event));
+            self.awaited.push(awaited);
+        }
+        let mut bound = burst.reserved_before.saturating_add(segment);
+        // Expandable segments are not collected. Else it may have been the one or the other, or
+        // only the other where the request stayed below what was reserved elsewhere.
+        if collects > 0.0 && !burst.unmapped {
+            let threshold = (burst.reserved_before as f64 / collects).ceil() as u64;
+            bound = if too_much {
+                bound.max(threshold)
+            } else {
+                threshold
+            };
+        }
+        if bound > self.granted {
+            self.below = self.below.min(bound);
+        }
+    }
+}
+
+/// Events between a segment and the allocation that it is for.
+const SOON: usize = 64;

@@ -1,0 +1,257 @@
+//! The requests of a recording, one by one, through the allocator.
+
+use super::begin::begin;
+use super::early::Early;
+use super::recorded::Evidence;
+use super::{Failed, Outcome, Reach, step_at};
+use crate::allocator::caching::{Caching, Call, OutOfMemory};
+use crate::allocator::{Config, Slot};
+use crate::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, PoolId};
+use crate::units::{Bytes, EventIdx};
+use crate::watch::{EVERY, Stopped, Watch};
+use std::collections::VecDeque;
+
+/// What requests are replayed under.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions<'a> {
+    /// The allocator's settings.
+    pub settings: &'a Config,
+    /// What the process may reserve.
+    pub limit: Option<Bytes>,
+    /// What is given back earlier than it was.
+    pub early: &'a Early,
+}
+
+/// What happens to the requests of a recording under these conditions.
+///
+/// # Errors
+/// [`Stopped`].
+pub fn replay(
+    device: &DeviceTrace,
+    evidence: &Evidence,
+    conditions: &Conditions<'_>,
+    watch: Watch<'_>,
+) -> Result<Outcome, Stopped> {
+    let n_blocks = device.blocks.len();
+    watch.look(n_blocks * size_of::<Slot>())?;
+    let watch = watch.beside(n_blocks * size_of::<Slot>());
+    let mut run = Run {
+        device,
+        allocator: Caching::new(conditions.settings.clone(), segment_calls(device)),
+        slots: vec![Slot::NONE; n_blocks],
+        allocated: 0,
+        awaited: Vec::new(),
+        outcome: Outcome {
+            peak_allocated: Bytes::ZERO,
+            peak_reserved: Bytes::ZERO,
+            retries: 0,
+            failed: None,
+            reach: Reach::End,
+        },
+    };
+    begin(device, &mut run.allocator, &mut run.slots, watch)?;
+    run.begin();
+    run.allocator.set_limit(conditions.limit);
+    let mut early = conditions.early.0.iter().peekable();
+    let mut emptied = evidence.emptied.iter().peekable();
+    let mut awaited = evidence.awaited.iter().peekable();
+    for event in 0..device.events.len() {
+        watch.at_row(event as usize, || run.allocator.heap_bytes_after(4 * EVERY))?;
+        while let Some((_, block)) = early.next_if(|(at, _)| at.0 <= event) {
+            run.give_back_early(*block);
+        }
+        if emptied.next_if(|at| at.0 == event).is_some() {
+            run.allocator.empty_cache();
+        }
+        while awaited.next_if(|span| span.end().0 <= event).is_some() {}
+        let is_awaited = awaited.peek().is_some_and(|span| span.start().0 <= event);
+        if let Some(reach) = run.event(event, is_awaited) {
+            run.outcome.reach = reach;
+            break;
+        }
+    }
+    run.outcome.retries = run.allocator.retries();
+    Ok(run.outcome)
+}
+
+/// What was asked of the driver, as it was recorded.
+fn segment_calls(device: &DeviceTrace) -> VecDeque<Call> {
+    let events = &device.events;
+    let calls = events.action.iter().zip(&events.target);
+    let calls = calls.filter_map(|(action, &target)| {
+        let is_segment = matches!(action, Action::SegmentAlloc | Action::SegmentFree);
+        let segment = is_segment.then(|| events.segments.get(target as usize))??;
+        let (addr, size) = (segment.addr.0, segment.size.0);
+        Some(match action {
+            Action::SegmentAlloc => Call::Allocate { addr, size },
+            _ => Call::Free { addr },
+        })
+    });
+    calls.collect()
+}
+
+struct Run<'a> {
+    device: &'a DeviceTrace,
+    allocator: Caching,
+    /// Where each block is while in use or pending.
+    slots: Vec<Slot>,
+    allocated: u64,
+    /// Blocks that a request will wait for if it has to empty the cache, and that complete after it
+    /// if not.
+    awaited: Vec<u32>,
+    outcome: Outcome,
+}
+
+impl Run<'_> {
+    /// The levels before the first event, and the blocks that were pending then.
+    fn begin(&mut self) {
+        for block in 0..self.device.blocks.n_preexisting {
+            let slot = self.slots[block as usize];
+            if slot == Slot::NONE {
+                continue;
+            }
+            match self.pending_before(block) {
+                true => self.allocator.wait(slot, block),
+                false => self.allocated += self.allocator.arena().size(slot),
+            }
+        }
+        self.measure();
+    }
+
+    /// Whether a block was given back before the first event.
+    fn pending_before(&self, block: u32) -> bool {
+        let events = &self.device.events;
+        let requested = self.device.blocks.free_requested[block as usize];
+        if block >= self.device.blocks.n_preexisting || requested > 0 || events.is_empty() {
+            return false;
+        }
+        (events.action[0], events.target[0]) != (Action::FreeRequested, block)
+    }
+
+    fn measure(&mut self) {
+        let outcome = &mut self.outcome;
+        outcome.peak_allocated = outcome.peak_allocated.max(Bytes(self.allocated));
+        outcome.peak_reserved = outcome.peak_reserved.max(self.allocator.reserved());
+    }
+
+    /// One event; where the answer ends, if it ends here.
+    fn event(&mut self, event: u32, is_awaited: bool) -> Option<Reach> {
+        let target = self.device.events.target[event as usize];
+        if target == NO_TARGET {
+            return None;
+        }
+        match self.device.events.action[event as usize] {
+            Action::Alloc => {
+                let reach = self.alloc(event, target);
+                self.complete_awaited(event);
+                reach
+            }
+            Action::FreeRequested => self.give_back(event, target),
+            Action::FreeCompleted if is_awaited => {
+                self.awaited.push(target);
+                None
+            }
+            Action::FreeCompleted => self.complete(event, target),
+            Action::Oom => {
+                let reach = self.recorded_oom(event, target);
+                self.complete_awaited(event);
+                reach
+            }
+            _ => None,
+        }
+    }
+
+    fn alloc(&mut self, event: u32, block: u32) -> Option<Reach> {
+        let kind = self.device.blocks.kind(BlockIdx(block));
+        match self
+            .allocator
+            .malloc(kind.pool, kind.stream, kind.requested)
+        {
+            Ok(slot) => {
+                self.slots[block as usize] = slot;
+                self.allocated += self.allocator.arena().size(slot);
+                self.measure();
+                None
+            }
+            Err(why) => {
+                self.fail(event, why);
+                Some(Reach::Failure)
+            }
+        }
+    }
+
+    /// A block whose own frees, later, find it gone.
+    fn give_back_early(&mut self, block: BlockIdx) {
+        let slot = std::mem::replace(&mut self.slots[block.index()], Slot::NONE);
+        if slot != Slot::NONE {
+            self.allocated -= self.allocator.arena().size(slot);
+            self.allocator.free(slot);
+        }
+    }
+
+    fn give_back(&mut self, event: u32, block: u32) -> Option<Reach> {
+        let slot = self.slots[block as usize];
+        if slot != Slot::NONE {
+            self.allocated -= self.allocator.arena().size(slot);
+            // Most frees complete at once.
+            if self.device.blocks.free_completed[block as usize] != event + 1 {
+                self.allocator.wait(slot, block);
+            }
+        }
+        None
+    }
+
+    fn complete(&mut self, event: u32, block: u32) -> Option<Reach> {
+        let slot = std::mem::replace(&mut self.slots[block as usize], Slot::NONE);
+        if slot == Slot::NONE {
+            return None;
+        }
+        let requested = self.device.blocks.free_requested[block as usize];
+        if requested == event && event > 0 {
+            self.allocated -= self.allocator.arena().size(slot);
+            self.allocator.free(slot);
+        } else if requested + 1 == event && !self.pending_before(block) {
+            self.allocator.free(slot);
+        } else {
+            self.allocator.complete(slot, block);
+        }
+        None
+    }
+
+    fn complete_awaited(&mut self, event: u32) {
+        while let Some(block) = self.awaited.pop() {
+            self.complete(event, block);
+        }
+    }
+
+    /// The recorded program ran out of memory: whether this one does.
+    fn recorded_oom(&mut self, event: u32, row: u32) -> Option<Reach> {
+        let row = self.device.events.others.get(row as usize)?;
+        match self
+            .allocator
+            .malloc(PoolId::default(), row.stream, row.size)
+        {
+            Ok(slot) => {
+                self.allocated += self.allocator.arena().size(slot);
+                self.measure();
+                Some(Reach::Recorded(EventIdx(event)))
+            }
+            Err(why) => {
+                self.fail(event, why);
+                None
+            }
+        }
+    }
+
+    fn fail(&mut self, event: u32, why: OutOfMemory) {
+        let event = EventIdx(event);
+        let failed = Failed {
+            event,
+            step: step_at(self.device, event),
+            segment: why.segment,
+            allocated: Bytes(self.allocated),
+            reserved: self.allocator.reserved(),
+        };
+        self.outcome.failed.get_or_insert(failed);
+    }
+}

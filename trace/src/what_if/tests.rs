@@ -1,0 +1,459 @@
+//! Random programs, run through the allocator and recorded: replayed under the settings of the run,
+//! they must give what happened; under others, what happens to the program when it runs there.
+
+use super::*;
+use crate::allocator::caching::Caching;
+use crate::allocator::{PoolKey, Slot};
+use crate::snapshot::{BlockState, EventKind, RawBlock, RawEvents, RawSegment, Snapshot};
+use crate::stacks::{Frame, StackIdx};
+use crate::trace::PoolId;
+use crate::units::{DeviceAddr, Micros};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, VecDeque};
+
+const MIB: u64 = 1 << 20;
+
+/// What a program does.
+#[derive(Clone, Debug)]
+enum Op {
+    Alloc(u64, u64),
+    Free(prop::sample::Index),
+    Request(prop::sample::Index),
+    Complete(prop::sample::Index),
+    Empty,
+}
+
+/// Whose doing a segment event is.
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    Request,
+    Program,
+}
+
+/// A block that the program holds, or that waits for a stream.
+#[derive(Clone, Copy)]
+struct Held {
+    slot: Slot,
+    addr: u64,
+    requested: u64,
+    stream: u64,
+    name: u32,
+    waits: bool,
+}
+
+/// A running program, and what a recorder notes.
+struct Process {
+    allocator: Caching,
+    held: Vec<Held>,
+    log: Vec<(Action, u64, u64, u64, By)>,
+    allocated: u64,
+    peak_allocated: u64,
+    peak_reserved: u64,
+    names: u32,
+    /// Segments, or pages of expandable ones, by address.
+    segments: BTreeMap<u64, (u64, PoolKey, bool)>,
+    /// Allocations that were asked for before the first that failed.
+    failed: Option<usize>,
+    asked: usize,
+}
+
+impl Process {
+    fn run(ops: &[Op], settings: &Config, limit: Option<Bytes>) -> Process {
+        let mut allocator = Caching::new(settings.clone(), VecDeque::new());
+        allocator.set_limit(limit);
+        let mut process = Process {
+            allocator,
+            held: Vec::new(),
+            log: Vec::new(),
+            allocated: 0,
+            peak_allocated: 0,
+            peak_reserved: 0,
+            names: 0,
+            segments: BTreeMap::new(),
+            failed: None,
+            asked: 0,
+        };
+        for op in ops {
+            process.step(op);
+            if process.failed.is_some() {
+                break;
+            }
+        }
+        process
+    }
+
+    fn step(&mut self, op: &Op) {
+        match op {
+            Op::Alloc(size, stream) => self.alloc(*size, *stream),
+            Op::Free(index) => {
+                if let Some(at) = self.nth(*index, false) {
+                    self.request(at);
+                    self.complete(at);
+                }
+            }
+            Op::Request(index) => {
+                if let Some(at) = self.nth(*index, false) {
+                    self.request(at);
+                    let Held { slot, name, .. } = self.held[at];
+                    self.allocator.wait(slot, name);
+                    // A free that completes with the very next event looks like one that never
+                    // waited.
+                    self.log.push((Action::Snapshot, 0, 0, 0, By::Program));
+                }
+            }
+            Op::Complete(index) => {
+                if let Some(at) = self.nth(*index, true) {
+                    self.complete(at);
+                }
+            }
+            Op::Empty => {
+                for at in (0..self.held.len()).rev() {
+                    if self.held[at].waits {
+                        self.complete(at);
+                    }
+                }
+                self.allocator.empty_cache();
+                self.note(By::Program);
+            }
+        }
+    }
+
+    fn nth(&self, index: prop::sample::Index, waits: bool) -> Option<usize> {
+        let those: Vec<usize> = (0..self.held.len())
+            .filter(|&at| self.held[at].waits == waits)
+            .collect();
+        (!those.is_empty()).then(|| *index.get(&those))
+    }
+
+    fn alloc(&mut self, requested: u64, stream: u64) {
+        self.asked += 1;
+        let retries = self.allocator.retries();
+        let given = self
+            .allocator
+            .malloc(PoolId::default(), stream, Bytes(requested));
+        if self.allocator.retries() > retries {
+            // The allocator has waited for all streams.
+            for at in (0..self.held.len()).rev() {
+                if self.held[at].waits {
+                    self.completed(at);
+                }
+            }
+        }
+        self.note(By::Request);
+        match given {
+            Ok(slot) => {
+                let addr = self.allocator.arena().addr(slot);
+                self.log
+                    .push((Action::Alloc, addr, requested, stream, By::Request));
+                self.allocated += self.allocator.arena().size(slot);
+                self.names += 1;
+                self.held.push(Held {
+                    slot,
+                    addr,
+                    requested,
+                    stream,
+                    name: self.names,
+                    waits: false,
+                });
+                self.peak_allocated = self.peak_allocated.max(self.allocated);
+                self.peak_reserved = self.peak_reserved.max(self.allocator.reserved().0);
+            }
+            Err(_) => {
+                let size = self.allocator.arena().config().round_size(requested);
+                self.log
+                    .push((Action::Oom, 1 << 40, size, stream, By::Request));
+                self.failed = Some(self.asked);
+            }
+        }
+    }
+
+    fn request(&mut self, at: usize) {
+        let held = &mut self.held[at];
+        held.waits = true;
+        self.allocated -= self.allocator.arena().size(held.slot);
+        let row = (
+            Action::FreeRequested,
+            held.addr,
+            held.requested,
+            held.stream,
+            By::Program,
+        );
+        self.log.push(row);
+    }
+
+    fn complete(&mut self, at: usize) {
+        let Held { slot, name, .. } = self.held[at];
+        self.allocator.wait(slot, name);
+        self.allocator.complete(slot, name);
+        self.completed(at);
+    }
+
+    fn completed(&mut self, at: usize) {
+        let held = self.held.remove(at);
+        self.log.push((
+            Action::FreeCompleted,
+            held.addr,
+            held.requested,
+            held.stream,
+            By::Program,
+        ));
+    }
+
+    fn note(&mut self, by: By) {
+        for (action, key, addr, size) in std::mem::take(&mut self.allocator.noted) {
+            self.log.push((action, addr, size, key.stream, by));
+            let page = self.allocator.arena().config().page(key.size);
+            let pages = || (addr..addr + size).step_by(page as usize);
+            let segments = &mut self.segments;
+            match action {
+                Action::SegmentAlloc => _ = segments.insert(addr, (size, key, false)),
+                Action::SegmentMap => segments.extend(pages().map(|at| (at, (page, key, true)))),
+                Action::SegmentFree => _ = segments.remove(&addr),
+                _ => pages().for_each(|at| _ = segments.remove(&at)),
+            }
+        }
+    }
+
+    /// The segments as a snapshot has them: mapped pages that lie side by side are one.
+    fn final_segments(&self, snapshot: &mut Snapshot) {
+        let mut joined: Vec<(u64, u64, PoolKey, bool)> = Vec::new();
+        for (&addr, &(size, key, expandable)) in &self.segments {
+            match joined.last_mut() {
+                Some(last) if expandable && last.0 + last.1 == addr && last.2 == key => {
+                    last.1 += size;
+                }
+                _ => joined.push((addr, size, key, expandable)),
+            }
+        }
+        let mut held = self.held.clone();
+        held.sort_by_key(|held| held.addr);
+        for (addr, size, key, is_expandable) in joined {
+            let first = snapshot.blocks.len();
+            let inside = held
+                .iter()
+                .filter(|held| (addr..addr + size).contains(&held.addr));
+            snapshot.blocks.extend(inside.map(|held| RawBlock {
+                addr: DeviceAddr(held.addr),
+                size: Bytes(self.allocator.arena().size(held.slot)),
+                requested: Bytes(held.requested),
+                state: match held.waits {
+                    true => BlockState::PendingFree,
+                    false => BlockState::ActiveAllocated,
+                },
+                stack: StackIdx::NONE,
+            }));
+            snapshot.segments.push(RawSegment {
+                device: 0,
+                addr: DeviceAddr(addr),
+                total_size: Bytes(size),
+                allocated_size: Bytes::ZERO,
+                stream: key.stream,
+                pool_size: key.size,
+                pool: key.pool,
+                is_expandable,
+                blocks: first..snapshot.blocks.len(),
+            });
+        }
+    }
+
+    /// What was recorded, or nothing if nothing happened.
+    fn trace(&self) -> Option<DeviceTrace> {
+        let mut snapshot = Snapshot::default();
+        let frame = Frame {
+            name: snapshot.stacks.strings.push("f"),
+            filename: snapshot.stacks.strings.push("f.py"),
+            line: 1,
+        };
+        let frame = snapshot.stacks.push_frame(frame);
+        let stacks = [&[frame][..], &[frame, frame][..]].map(|s| snapshot.stacks.push_stack(s));
+        let mut events = RawEvents::default();
+        for (index, &(action, addr, size, stream, by)) in self.log.iter().enumerate() {
+            events.kind.push(index as u32);
+            events.addr.push(addr);
+            events.time.push(Micros(index as i64));
+            snapshot.kinds.push(EventKind {
+                action,
+                size: Bytes(size),
+                stream,
+                stack: stacks[usize::from(by == By::Program)],
+                forward_stack: StackIdx::NONE,
+                pool: None,
+                compile_context: None,
+                metadata: None,
+            });
+        }
+        snapshot.devices.push(events);
+        self.final_segments(&mut snapshot);
+        let config = self.allocator.arena().config();
+        snapshot.settings = settings_of(config);
+        crate::replay::run(snapshot).devices.into_iter().next()
+    }
+}
+
+/// As a snapshot has them.
+fn settings_of(config: &Config) -> Vec<(String, String)> {
+    let mut settings = vec![
+        (
+            "expandable_segments".to_owned(),
+            config.expandable_segments.to_string(),
+        ),
+        (
+            "garbage_collection_threshold".to_owned(),
+            config.garbage_collection_threshold.to_string(),
+        ),
+    ];
+    if let Some(max) = config.max_split_size {
+        settings.push(("max_split_size".to_owned(), max.to_string()));
+    }
+    for (at, divisions) in config.roundup_power2_divisions.iter().enumerate() {
+        let name = format!("roundup_power2_divisions.{}", 1 << at);
+        settings.push((name, divisions.to_string()));
+    }
+    settings
+}
+
+fn settings() -> impl Strategy<Value = Config> {
+    let split = prop::option::of((20..200_u64).prop_map(|mib| mib * MIB));
+    let divisions = prop_oneof![Just(0_u64), Just(4), Just(8)];
+    let collect = prop_oneof![Just(0.0), Just(0.5), Just(0.8)];
+    (split, divisions, collect, any::<bool>()).prop_map(
+        |(max_split_size, divisions, garbage_collection_threshold, expandable_segments)| Config {
+            max_split_size,
+            roundup_power2_divisions: [divisions; 16],
+            garbage_collection_threshold,
+            expandable_segments,
+            ..Config::default()
+        },
+    )
+}
+
+fn limit() -> impl Strategy<Value = Option<Bytes>> {
+    prop::option::of((150..700_u64).prop_map(|mib| Bytes(mib * MIB)))
+}
+
+fn ops(streams: u64, waits: bool) -> impl Strategy<Value = Vec<Op>> {
+    let index = || any::<prop::sample::Index>();
+    let stream = move || (0..streams).prop_map(|stream| stream * 7);
+    let rare = u32::from(waits);
+    let op = prop_oneof![
+        5 => (1..180 * MIB, stream()).prop_map(|(n, s)| Op::Alloc(n, s)),
+        4 => (1..12 * MIB, stream()).prop_map(|(n, s)| Op::Alloc(n, s)),
+        4 => (1..2 * MIB, stream()).prop_map(|(n, s)| Op::Alloc(n, s)),
+        12 => index().prop_map(Op::Free),
+        2 * rare => index().prop_map(Op::Request),
+        2 * rare => index().prop_map(Op::Complete),
+        rare => Just(Op::Empty),
+    ];
+    prop::collection::vec(op, 1..160)
+}
+
+fn outcome(
+    device: &DeviceTrace,
+    evidence: &Evidence,
+    settings: &Config,
+    limit: Option<Bytes>,
+) -> Outcome {
+    let conditions = Conditions {
+        settings,
+        limit,
+        early: &Early::default(),
+    };
+    replay(device, evidence, &conditions, Watch::nobody()).unwrap()
+}
+
+fn peaks(process: &Process) -> (u64, u64) {
+    (process.peak_allocated, process.peak_reserved)
+}
+
+proptest! {
+    // Programs that run out of memory under the first settings are left out of one property.
+    #![proptest_config(ProptestConfig {
+        cases: 256,
+        max_global_rejects: 100_000,
+        ..ProptestConfig::default()
+    })]
+
+    /// Without a limit, a recording under its own settings gives itself: what replay measures, and
+    /// what happened.
+    #[test]
+    fn under_its_own_settings_a_recording_gives_itself(ops in ops(2, true), own in settings()) {
+        let process = Process::run(&ops, &own, None);
+        let Some(device) = process.trace() else { return Ok(()) };
+        let answer = ask(&device, &own, &Question::default(), Watch::nobody()).unwrap();
+        prop_assert_eq!(answer.calibration.addresses.predicted, device.fidelity.allocs);
+        prop_assert_eq!(answer.calibration.peak_reserved_error, 0.0);
+        let what_if = answer.what_if;
+        prop_assert_eq!(what_if.peak_allocated, answer.recorded.peak_allocated);
+        prop_assert_eq!((what_if.peak_allocated.0, what_if.peak_reserved.0), peaks(&process));
+        prop_assert_eq!((what_if.retries, what_if.failed), (0, None));
+    }
+
+    /// Under the limit that it ran under as well, retries and failure included. Where nothing was
+    /// collected, the limit that shows does as well as the true one.
+    #[test]
+    fn under_its_own_limit_too(mut ops in ops(2, true), own in settings(), limit in limit()) {
+        // What completes may go at once, before the allocator waits for anything: no event tells.
+        if own.garbage_collection_threshold > 0.0 || own.max_split_size.is_some() {
+            ops.retain(|op| !matches!(op, Op::Request(_)));
+        }
+        let process = Process::run(&ops, &own, limit);
+        let Some(device) = process.trace() else { return Ok(()) };
+        let evidence = Evidence::of(&device, &own, Watch::nobody()).unwrap();
+        let check = |outcome: Outcome| {
+            prop_assert_eq!((outcome.peak_allocated.0, outcome.peak_reserved.0), peaks(&process));
+            prop_assert_eq!(outcome.retries, process.allocator.retries());
+            let failed = process.failed.map(|_| process.log.len() as u32 - 1);
+            prop_assert_eq!(outcome.failed.map(|f| f.event.0), failed);
+            Ok(())
+        };
+        check(outcome(&device, &evidence, &own, limit))?;
+        if let (Some(seen), Some(limit)) = (evidence.limit, limit) {
+            prop_assert!(seen.at_least <= limit && limit < seen.below, "{seen:?} {limit:?}");
+        }
+        if own.garbage_collection_threshold == 0.0 {
+            let seen = evidence.limit.map(LimitSeen::taken);
+            check(outcome(&device, &evidence, &own, seen))?;
+        }
+    }
+
+    /// From a recording under any settings, what happens to the program under any others.
+    #[test]
+    fn from_any_settings_to_any_others(
+        ops in ops(2, false),
+        from in settings(),
+        from_limit in limit(),
+        to in settings(),
+        to_limit in limit(),
+    ) {
+        let recorded = Process::run(&ops, &from, from_limit);
+        prop_assume!(recorded.failed.is_none());
+        let Some(device) = recorded.trace() else { return Ok(()) };
+        let evidence = Evidence::of(&device, &from, Watch::nobody()).unwrap();
+        prop_assert_eq!(&evidence.emptied, &[]);
+        let outcome = outcome(&device, &evidence, &to, to_limit);
+        let there = Process::run(&ops, &to, to_limit);
+        prop_assert_eq!((outcome.peak_allocated.0, outcome.peak_reserved.0), peaks(&there));
+        prop_assert_eq!(outcome.retries, there.allocator.retries());
+        let actions = device.events.action.iter();
+        let asked = outcome.failed.map(|failed| {
+            let before = actions.take(failed.event.index() + 1);
+            before.filter(|action| **action == Action::Alloc).count()
+        });
+        prop_assert_eq!(asked, there.failed);
+        let reach = if there.failed.is_some() { Reach::Failure } else { Reach::End };
+        prop_assert_eq!(outcome.reach, reach);
+    }
+}
+
+#[test]
+fn an_answer_can_be_stopped() {
+    let process = Process::run(&[Op::Alloc(MIB, 0)], &Config::default(), None);
+    let device = process.trace().unwrap();
+    let stopped = ask(
+        &device,
+        &Config::default(),
+        &Question::default(),
+        Watch::new(&|_| false),
+    );
+    assert_eq!(stopped, Err(Stopped));
+}
