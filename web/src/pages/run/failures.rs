@@ -43,7 +43,7 @@ pub fn FailuresElsewhere(
         });
         let notes = others.map(|other| {
             let ordinal = other.device;
-            let show = move |_| view.update(|state| super::choose_device(state, ordinal));
+            let show = move |_| view.update(|state| super::head::choose_device(state, ordinal));
             view! {
                 <p class="failures">
                     <strong>{format!("Device {ordinal} ran out of memory.")}</strong>

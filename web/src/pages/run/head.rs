@@ -1,0 +1,200 @@
+//! The head of a run's page: what it is called, what is known of it, where its view can go.
+
+use crate::components::badge::{BadgeView, badge};
+use crate::components::copy_for_pr::CopyForPr;
+use crate::components::share::ShareButton;
+use crate::format::{self, count};
+use crate::opened_link::OpenedLink;
+use crate::timeline::ticks;
+use crate::url_state::{Query, UrlState};
+use api::alive::AllocationFilter;
+use api::routes;
+use api::runs::{DeviceSummary, RunDetail};
+use api::shares::ShareTarget;
+use api::view_state::ViewState;
+use leptos::prelude::*;
+use leptos_router::components::A;
+use std::sync::Arc;
+use trace::trace::{QualityNote, Series, StepSource};
+
+/// Name, findings, facts of the device, and what can be done with the view.
+#[component]
+pub fn RunHead(
+    run: Arc<RunDetail>,
+    device: Memo<Option<DeviceSummary>>,
+    view: UrlState<ViewState>,
+) -> impl IntoView {
+    let badges = run.quality_notes.iter().map(note_badge).collect_view();
+    let facts = move || device.get().map(|device| device_facts(&device));
+    let torch = run
+        .torch_guess
+        .clone()
+        .map(|torch| format!("torch {torch}"));
+    let file = format::bytes(run.summary.file_bytes);
+    let OpenedLink(link) = expect_context();
+    // A link opens this run: the list is not for its reader, and handing it on is copying it.
+    let owner = move || link.with(Option::is_none);
+    let exported = Arc::clone(&run);
+    let crumb = move || owner().then(|| view! { <RunCrumb/> });
+    let actions =
+        move || owner().then(|| view! { <RunActions run=Arc::clone(&exported) view=view/> });
+    view! {
+        <header class="run-head">
+            <div class="run-title">
+                {crumb}
+                <h1 title=run.summary.content_hash.clone()>{run.summary.name.clone()}</h1>
+                <span class="muted run-file">{file} {torch.map(|t| format!(" · {t}"))}</span>
+                <div class="run-badges">{badges}</div>
+            </div>
+            <div class="run-facts">
+                <DevicePicker run=Arc::clone(&run) device=device view=view/>
+                {facts}
+                {actions}
+            </div>
+        </header>
+    }
+}
+
+/// The way back to the list.
+#[component]
+fn RunCrumb() -> impl IntoView {
+    view! {
+        <A href=routes::RUNS_PAGE attr:class="run-back" attr:title="All runs">
+            "Runs"
+        </A>
+        <span class="run-crumb" aria-hidden="true">"/"</span>
+    }
+}
+
+/// What takes this view elsewhere.
+#[component]
+fn RunActions(run: Arc<RunDetail>, view: UrlState<ViewState>) -> impl IntoView {
+    let query = Signal::derive(move || view.state().with(Query::write));
+    let id = run.summary.id.clone();
+    let target = Signal::stored(ShareTarget::Run { run: id });
+    view! {
+        <div class="view-actions">
+            <ExportMenu run=run/>
+            <CopyForPr target=target query=query/>
+            <ShareButton target=target query=query/>
+        </div>
+    }
+}
+
+/// The run as a file for other tools.
+#[component]
+fn ExportMenu(run: Arc<RunDetail>) -> impl IntoView {
+    let formats = [
+        ("pickle", "PyTorch snapshot", "for PyTorch's own viewers"),
+        (
+            "perfetto",
+            "Perfetto trace",
+            "series, steps, the largest allocations",
+        ),
+        ("parquet", "Parquet table", "one row for each allocation"),
+    ];
+    // A run that was uploaded as JSON has no pickle.
+    let has_pickle = run.pickle_protocol.is_some();
+    let formats = formats
+        .into_iter()
+        .filter(|(format, ..)| *format != "pickle" || has_pickle);
+    let items = formats.map(|(format, name, about)| {
+        let link = routes::run_export(&run.summary.id, format);
+        view! {
+            <li>
+                <a href=link download="">
+                    {name} <small class="muted">{about}</small>
+                </a>
+            </li>
+        }
+    });
+    let items = items.collect_view();
+    view! {
+        <details class="export-menu">
+            <summary class="button">"Export"</summary>
+            <ul>{items}</ul>
+        </details>
+    }
+}
+
+/// A finding about the data: a badge that says in full what it means.
+fn note_badge(note: &QualityNote) -> impl IntoView + use<> {
+    let badge = badge(&note.code);
+    view! {
+        <details class="note">
+            <summary><BadgeView badge=badge/></summary>
+            <p>{note.detail.clone()}</p>
+        </details>
+    }
+}
+
+fn device_facts(device: &DeviceSummary) -> impl IntoView + use<> {
+    let peak = |series: Series| device.series[series as usize].peak.to_string();
+    let mut facts = vec![
+        ("peak allocated", peak(Series::Allocated)),
+        ("peak reserved", peak(Series::Reserved)),
+        ("events", count(u64::from(device.events))),
+        ("allocations", count(u64::from(device.blocks))),
+    ];
+    if let Some((first, last)) = device.time {
+        facts.push(("lasts", ticks::span((last - first) as f64)));
+    }
+    match device.step_source {
+        StepSource::None => {}
+        StepSource::Annotations => facts.push(("steps", count(u64::from(device.steps)))),
+        StepSource::Inferred => {
+            facts.push(("steps, inferred", count(u64::from(device.steps))));
+        }
+    }
+    let facts = facts.into_iter().map(|(name, value)| {
+        view! { <div class="fact"><dt>{name}</dt><dd>{value}</dd></div> }
+    });
+    view! { <dl class="fact-row">{facts.collect_view()}</dl> }
+}
+
+#[component]
+fn DevicePicker(
+    run: Arc<RunDetail>,
+    device: Memo<Option<DeviceSummary>>,
+    view: UrlState<ViewState>,
+) -> impl IntoView {
+    if run.summary.devices.len() < 2 {
+        return ().into_any();
+    }
+    let options = run.summary.devices.iter().map(|d| {
+        let ordinal = d.device;
+        let text = format!(
+            "device {ordinal} · {}",
+            d.series[Series::Allocated as usize].peak
+        );
+        let selected = move || device.with(|d| d.as_ref().is_some_and(|d| d.device == ordinal));
+        view! { <option value=ordinal.to_string() selected=selected>{text}</option> }
+    });
+    let options = options.collect_view();
+    let choose = move |event| {
+        let device = event_target_value(&event).parse();
+        if let Ok(device) = device {
+            view.update(|state| choose_device(state, device));
+        }
+    };
+    view! {
+        <select class="input" aria-label="Device" on:change=choose>{options}</select>
+    }
+    .into_any()
+}
+
+/// Looks at another device: it has other events and other blocks.
+pub fn choose_device(state: &mut ViewState, device: u32) {
+    *state = ViewState {
+        device: Some(device),
+        steps: None,
+        window: None,
+        levels: None,
+        selection: None,
+        at: None,
+        compared_with: None,
+        root: None,
+        filter: AllocationFilter::default(),
+        ..state.clone()
+    };
+}

@@ -1,0 +1,263 @@
+//! The page of one run: its head, the controls, the timeline, and what is selected.
+
+mod controls;
+mod failures;
+mod head;
+mod recording;
+
+use crate::client;
+use crate::components::problem_note::ProblemNote;
+use crate::questions::answer::{Answer, ask};
+use crate::questions::{Asker, Beside, Questions, TabBar};
+use crate::timeline::drive::Source;
+use crate::timeline::panel::SelectionPanel;
+use crate::timeline::{Handle, Timeline};
+use crate::url_state::{UrlState, use_view_state};
+use api::contents::Contents;
+use api::ids::RunId;
+use api::problem::{Problem, ProblemCode};
+use api::routes;
+use api::runs::{DeviceSummary, RunDetail};
+use api::view_state::{Tab, ViewState};
+use controls::Controls;
+use failures::{Failures, FailuresElsewhere};
+use head::RunHead;
+use leptos::prelude::*;
+use leptos_router::components::A;
+use leptos_router::hooks::use_params_map;
+use recording::{Cut, RecordingStrip};
+use std::sync::Arc;
+use trace::steps::levels;
+use trace::trace::StepSource;
+
+/// The run, on its way, there, or refused.
+#[derive(Clone)]
+enum Loaded {
+    Loading,
+    There(RunId, Arc<RunDetail>),
+    Failed(Problem),
+}
+
+/// The page of the run that the address names.
+#[component]
+pub fn RunPage() -> impl IntoView {
+    let params = use_params_map();
+    let id = Memo::new(move |_| params.with(|p| p.get("id").unwrap_or_default()));
+    view! { <RunOf id=id/> }
+}
+
+/// The page of one run; its view is the query of whatever address it is shown under.
+#[component]
+pub fn RunOf(
+    /// Its id.
+    #[prop(into)]
+    id: Signal<String>,
+) -> impl IntoView {
+    let loaded = RwSignal::new(Loaded::Loading);
+    let attempt = RwSignal::new(0_u32);
+    Effect::new(move |_| {
+        attempt.track();
+        loaded.set(Loaded::Loading);
+        load(&id.get(), loaded);
+    });
+    let retry = Callback::new(move |()| attempt.update(|n| *n += 1));
+    move || match loaded.get() {
+        Loaded::Loading => view! { <RunSkeleton/> }.into_any(),
+        Loaded::Failed(problem) => view! { <NoRun problem=problem retry=retry/> }.into_any(),
+        Loaded::There(id, run) => view! { <RunView id=id run=run/> }.into_any(),
+    }
+}
+
+fn load(id: &str, loaded: RwSignal<Loaded>) {
+    let id = match id.parse::<RunId>() {
+        Ok(id) => id,
+        Err(error) => return loaded.set(Loaded::Failed(no_such_run(&error.to_string()))),
+    };
+    leptos::task::spawn_local_scoped_with_cancellation(async move {
+        let answer = client::get::<RunDetail>(&routes::run(&id)).await;
+        let _ = loaded.try_set(match answer {
+            Ok(run) => Loaded::There(id, Arc::new(run)),
+            Err(problem) => Loaded::Failed(problem),
+        });
+    });
+}
+
+/// In the place of a run that could not be had. Trying again helps unless there is none.
+#[component]
+fn NoRun(problem: Problem, retry: Callback<()>) -> impl IntoView {
+    let note = match problem.code {
+        ProblemCode::NotFound => view! { <ProblemNote problem=problem/> }.into_any(),
+        _ => view! { <ProblemNote problem=problem retry=retry/> }.into_any(),
+    };
+    view! {
+        <div class="run-page">
+            <h1 class="visually-hidden">"Run"</h1>
+            {note}
+            <p class="run-nothing"><A href=routes::RUNS_PAGE>"All runs"</A></p>
+        </div>
+    }
+}
+
+fn no_such_run(detail: &str) -> Problem {
+    Problem {
+        code: ProblemCode::NotFound,
+        status: 404,
+        title: "No such run".to_owned(),
+        detail: format!("The address names no run: {detail}."),
+        offset: None,
+    }
+}
+
+#[component]
+fn RunSkeleton() -> impl IntoView {
+    view! {
+        <div class="run-page" aria-busy="true">
+            <p class="visually-hidden">"Loading the run"</p>
+            <div class="skeleton-head run-skeleton-title"></div>
+            <div class="skeleton-row run-skeleton-picture"></div>
+        </div>
+    }
+}
+
+/// The device that a view is about: the one it names, else the one with most events.
+fn chosen_device(run: &RunDetail, wanted: Option<u32>) -> Option<DeviceSummary> {
+    let devices = &run.summary.devices;
+    let named = wanted.and_then(|device| devices.iter().find(|d| d.device == device));
+    named
+        .or_else(|| devices.iter().rev().max_by_key(|d| d.events))
+        .cloned()
+}
+
+#[component]
+fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
+    let view = use_view_state();
+    let wanted = Memo::new(move |_| view.state().with(|state| state.device));
+    let found = {
+        let run = Arc::clone(&run);
+        Memo::new(move |_| chosen_device(&run, wanted.get()))
+    };
+    let (contents, cut) = recorded(&id, found, view);
+    let device = Memo::new(move |_| found.get().map(|found| with_cut(found, &cut.get())));
+    let asked = Arc::clone(&run);
+    let timeline = move || match (device.get(), cut.get()) {
+        (Some(device), _) if device.events == 0 => view! { <NoDevice/> }.into_any(),
+        (None, _) => view! { <NoDevice/> }.into_any(),
+        (_, Cut::Waiting) => {
+            view! { <div class="skeleton-row run-skeleton-picture"></div> }.into_any()
+        }
+        (Some(device), cut) => {
+            let run = Arc::clone(&asked);
+            let source = Source {
+                run: id.clone(),
+                device: device.device,
+                steps: cut.key(),
+            };
+            view! { <DeviceView run=run source=source device=device contents=contents view=view/> }
+                .into_any()
+        }
+    };
+    let asking = move || view.state().with(|state| state.tab != Tab::Timeline);
+    let title = format!("{} · Tidemark", run.summary.name);
+    Effect::new(move |_| document().set_title(&title));
+    let notes = move || {
+        let notes = view.notes().get();
+        let texts = notes
+            .into_iter()
+            .map(|n| view! { <p>{n.to_string()}</p> })
+            .collect_view();
+        view! { <div class="run-link-notes" role="status">{texts}</div> }
+    };
+    view! {
+        <div class="run-page" class:asking=asking>
+            <RunHead run=Arc::clone(&run) device=device view=view/>
+            {notes}
+            <FailuresElsewhere run=run device=device view=view/>
+            <RecordingStrip contents=contents cut=cut view=view/>
+            {timeline}
+        </div>
+    }
+}
+
+/// What the recording of a device holds, once it is known, and what is taken for its steps.
+fn recorded(
+    id: &RunId,
+    device: Memo<Option<DeviceSummary>>,
+    view: UrlState<ViewState>,
+) -> (Signal<Option<Arc<Contents>>>, Memo<Cut>) {
+    let id = id.clone();
+    let ordinal = Memo::new(move |_| device.with(|d| d.as_ref().map(|d| d.device)));
+    let answer = ask::<Contents>(move || Some(routes::contents(&id, ordinal.get()?)));
+    let contents = Signal::derive(move || answer.with(Answer::shown));
+    let cut = Memo::new(move |_| {
+        let levels = answer.with(|answer| match answer {
+            Answer::There(contents) => Some(contents.levels.clone()),
+            // The run is shown all the same.
+            Answer::Failed(_) => Some(Vec::new()),
+            Answer::Unasked | Answer::Waiting(_) => None,
+        });
+        view.state()
+            .with(|state| Cut::of(state.steps.as_deref(), levels.as_deref()))
+    });
+    (contents, cut)
+}
+
+/// The device with the steps that are taken.
+fn with_cut(mut device: DeviceSummary, cut: &Cut) -> DeviceSummary {
+    if let Cut::Other(level) = cut {
+        device.steps = level.count;
+        device.step_source = match level.key.as_str() {
+            levels::ANNOTATED | levels::OPTIMIZER => StepSource::Annotations,
+            _ => StepSource::Inferred,
+        };
+    }
+    device
+}
+
+#[component]
+fn NoDevice() -> impl IntoView {
+    view! {
+        <div class="run-empty">
+            <h2>"No events were recorded"</h2>
+            <p class="muted">
+                "The snapshot holds memory but no history. Start recording with "
+                <code>"torch.cuda.memory._record_memory_history()"</code>
+                " before the part of the program that matters."
+            </p>
+        </div>
+    }
+}
+
+#[component]
+fn DeviceView(
+    run: Arc<RunDetail>,
+    source: Source,
+    device: DeviceSummary,
+    contents: Signal<Option<Arc<Contents>>>,
+    view: UrlState<ViewState>,
+) -> impl IntoView {
+    let handle = Handle::new(source.clone(), &device, contents, view);
+    let asker = Asker::new(run, source, &device, view);
+    let beside = move |block| view! { <Beside asker=asker block=block/> }.into_any();
+    // The first problem only: tiles that keep failing need not keep talking.
+    let problem = move || {
+        let problem = handle.outputs.problem.get()?;
+        Some(view! {
+            <p class="run-tile-problem" role="status">
+                {format!("Part of the picture is missing: {}", problem.detail)}
+            </p>
+        })
+    };
+    view! {
+        <Failures handle=handle view=view/>
+        <TabBar view=view/>
+        <Controls handle=handle view=view/>
+        <div class="run-body">
+            <div class="run-picture">
+                <Timeline handle=handle device=device/>
+                {problem}
+                <Questions asker=asker/>
+            </div>
+            <SelectionPanel handle=handle view=view.state() below_block=Callback::new(beside)/>
+        </div>
+    }
+}
