@@ -2,7 +2,10 @@
 //! allowed.
 #![no_main]
 
-// The server's own file: the server itself, with its database, would take minutes to build here.
+// The server's own files: the server itself, with its database, would take minutes to build here.
+#[path = "../../../server/src/compression.rs"]
+#[allow(dead_code, reason = "the server uses more of it")]
+mod compression;
 #[path = "../../../server/src/ingest/decompress.rs"]
 #[allow(dead_code, reason = "the server uses more of it")]
 mod decompress;
