@@ -72,8 +72,8 @@ pub struct Device {
     pub live: Option<Vec<LiveBlock>>,
     /// Failed allocations, in order.
     pub out_of_memory: Vec<OutOfMemory>,
-    /// Which single change would have got past the first of them, the one that reserves least first;
-    /// `null` where none failed, or where the rules do not give the failure itself.
+    /// Which single change would have got past the first of them, the one that reserves least
+    /// first; `null` where none failed, or where the rules do not give the failure itself.
     #[serde(default)]
     pub remedies: Option<Vec<Remedy>>,
 }
@@ -97,8 +97,8 @@ pub struct LiveBlock {
 /// exactly; what the program would have asked for after it was not recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remedy {
-    /// A setting as `PYTORCH_CUDA_ALLOC_CONF` has it, or `no leaks`: what leaks is given back at the
-    /// end of the step that made it.
+    /// A setting as `PYTORCH_CUDA_ALLOC_CONF` has it, or `no leaks`: what leaks is given back at
+    /// the end of the step that made it.
     pub change: String,
     /// Highest *reserved*, up to there.
     pub peak_reserved: Bytes,

@@ -1,8 +1,8 @@
 //! What-if answers against what the program did when it really ran under those settings.
 //!
 //! One program, the same sizes each time, recorded under several settings with and without a limit;
-//! the process counted its own peaks and retries. `tests/fixtures/settings` holds one recording, the
-//! others lie beside the repository.
+//! the process counted its own peaks and retries. `tests/fixtures/settings` holds one recording,
+//! the others lie beside the repository.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -113,7 +113,8 @@ fn remedies(remedies: &[Remedy]) -> String {
                  others\n"
             .to_owned(),
         false => format!(
-            "    one change would have got past it: {}; what would have come next was not recorded\n",
+            "    one change would have got past it: {}; what would have come next was not \
+             recorded\n",
             remedies.iter().map(words).collect::<Vec<_>>().join(", or ")
         ),
     }

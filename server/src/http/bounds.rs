@@ -170,7 +170,9 @@ pub fn stated(document: &OpenApi) -> Value {
 fn state(schema: &mut Value, property: &str, most: usize) {
     if property.is_empty() {
         bound(schema, most);
-    } else if let Some(list) = schema["properties"].get_mut(property) {
+    } else if let Some(properties) = schema.get_mut("properties")
+        && let Some(list) = properties.get_mut(property)
+    {
         bound(list, most);
     }
     for shapes in ["allOf", "anyOf", "oneOf"] {

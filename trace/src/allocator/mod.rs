@@ -431,8 +431,8 @@ impl Arena {
         Some(best)
     }
 
-    /// The free block in front of unmapped memory that an expandable segment hands out when best fit
-    /// refuses all: it looks for room to grow, and finds that none is needed.
+    /// The free block in front of unmapped memory that an expandable segment hands out when best
+    /// fit refuses all: it looks for room to grow, and finds that none is needed.
     pub fn grown(&self, key: PoolKey, rounded: u64) -> Option<Slot> {
         let pool = *self.pool_ids.get(&key)?;
         if !self.config.expandable_segments || self.config.max_split_size.is_none() {
@@ -444,8 +444,8 @@ impl Arena {
         (slot != Slot::NONE && self.size(slot) >= rounded).then_some(slot)
     }
 
-    /// Where the expandable segment of a pool, which lies in `[base, end)`, can grow to a free block
-    /// of `size` bytes: the lowest memory that is free or not mapped and has the room.
+    /// Where the expandable segment of a pool, which lies in `[base, end)`, can grow to a free
+    /// block of `size` bytes: the lowest memory that is free or not mapped and has the room.
     pub fn gaps(&self, key: PoolKey, base: u64, end: u64, size: u64) -> Gaps {
         let pool = self.pool_ids.get(&key).copied();
         let mut gaps = Gaps::NONE;

@@ -108,7 +108,8 @@ fn loops(view: &View<'_>, steps: &[&Step]) -> Result<impl Iterator<Item = Parts>
 /// Families of scopes that make up the last steps, fewest scopes first.
 fn scopes(view: &View<'_>, steps: &[&Step]) -> Vec<Parts> {
     let skip = steps.len().saturating_sub(MAX_STEPS);
-    // By the hash of their name. Very many scopes may share one of some kilobytes, or each have one.
+    // By the hash of their name. Very many scopes may share one of some kilobytes, or each have
+    // one.
     let mut families: FxHashMap<u64, Parts> = FxHashMap::default();
     let mut names: FxHashMap<StrIdx, u64> = FxHashMap::default();
     for (index, step) in steps.iter().enumerate().skip(skip) {

@@ -12,8 +12,8 @@ use crate::units::EventIdx;
 pub struct Early(pub(super) Vec<(EventIdx, BlockIdx)>);
 
 impl Early {
-    /// What leaks, given back at the end of the step that made it. Growth within a step, and a buffer
-    /// that is replaced by larger ones, stay as they are: no end of a step would end them.
+    /// What leaks, given back at the end of the step that made it. Growth within a step, and a
+    /// buffer that is replaced by larger ones, stay as they are: no end of a step would end them.
     pub fn leaks(device: &DeviceTrace, stacks: &Stacks, report: &LeakReport) -> Early {
         let ends_with_steps =
             |pattern: Pattern| matches!(pattern, Pattern::EveryStep | Pattern::EveryNth(_));

@@ -55,8 +55,8 @@ struct Burst {
 enum Next {
     /// A segment: its stack.
     Segment(StackIdx),
-    /// A block, without a segment of its own: its stack. An expandable segment may have had one that
-    /// is left over after the burst.
+    /// A block, without a segment of its own: its stack. An expandable segment may have had one
+    /// that is left over after the burst.
     Block(StackIdx),
     Oom,
     Other,
@@ -65,8 +65,8 @@ enum Next {
 struct Reader<'a> {
     device: &'a DeviceTrace,
     own: &'a Config,
-    /// The most that was granted: reserved memory and the segment asked for then. Expandable segments
-    /// may map more than was asked for.
+    /// The most that was granted: reserved memory and the segment asked for then. Expandable
+    /// segments may map more than was asked for.
     granted: u64,
     burst: Option<Burst>,
     /// The first of the frees that complete one after the other, up to now.
