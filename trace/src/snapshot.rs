@@ -63,6 +63,8 @@ pub struct RawBlock {
     pub state: BlockState,
     /// Where it was allocated.
     pub stack: StackIdx,
+    /// `user_metadata`, unless empty; else `category`.
+    pub metadata: Option<StrIdx>,
 }
 
 /// A segment at the moment of the dump.

@@ -7,6 +7,7 @@ use engine::memory::Role;
 use engine::patches::Patch;
 use engine::recording::TensorInfo;
 use engine::systems::{Base, System};
+use trace::categories::{Categories, Category};
 
 const MIB: u64 = 1 << 20;
 
@@ -342,12 +343,20 @@ fn a_recording_is_a_snapshot_that_says_who_holds_the_leak() {
         .sum();
     assert!(reserved <= row.peak_reserved && reserved > row.allocated_end);
     // Events and segments are of one moment: the trace ends as the segments say.
-    let notes = trace::replay::run(snapshot).quality;
+    let trace = trace::replay::run(snapshot);
+    let notes = &trace.quality;
     let disagree = ["segments_newer", "end_differs", "addresses_not_predicted"];
     assert!(
         !notes.iter().any(|n| disagree.contains(&n.code.as_str())),
         "{notes:?}"
     );
+    // What the engine knows of each block is not left to be inferred.
+    let device = &trace.devices[0];
+    let alive = Categories::of(device, &trace.stacks).alive(device, None);
+    let unknown = [Category::Unknown, Category::Before].map(|category| alive.get(category).get());
+    let parameters = alive.get(Category::Parameter).get();
+    assert!(parameters > 6 << 30, "{alive:?}");
+    assert!(unknown.iter().sum::<u64>() < 64 * MIB, "{alive:?}");
     let text = String::from_utf8_lossy(&bytes);
     assert!(text.contains("held by bwd_tensor_stash["));
     assert!(text.contains("since step 3"));

@@ -169,6 +169,7 @@ impl Builder {
                 StackIdx::NONE => history.map_or(StackIdx::NONE, |h| h.stack),
                 stack => stack,
             },
+            metadata: text(fields, Key::UserMetadata).or_else(|| text(fields, Key::Category)),
         };
         self.add_size(block.size.max(block.requested))?;
         Ok(Value::Row(Table::Block, push_row(&mut self.blocks, block)?))

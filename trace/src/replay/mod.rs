@@ -294,18 +294,17 @@ fn before_kind(
     pool: (crate::trace::PoolId, PoolSize),
     free_stack: StackIdx,
 ) -> BlockKind {
+    let at_the_end = known.filter(|_| row.final_size.is_some());
     BlockKind {
         requested: Bytes(row.requested),
         size: Bytes(size),
         stream: row.stream,
         pool: pool.0,
         pool_size: pool.1,
-        alloc_stack: known
-            .filter(|_| row.final_size.is_some())
-            .map_or(StackIdx::NONE, |b| b.block.stack),
+        alloc_stack: at_the_end.map_or(StackIdx::NONE, |b| b.block.stack),
         free_stack,
         compile_context: None,
-        metadata: None,
+        metadata: at_the_end.and_then(|b| b.block.metadata),
     }
 }
 

@@ -148,6 +148,7 @@ impl Program {
                         false => BlockState::ActiveAllocated,
                     },
                     stack: StackIdx::NONE,
+                    metadata: None,
                 }));
             snapshot.segments.push(RawSegment {
                 device: 0,

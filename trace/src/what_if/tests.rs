@@ -241,6 +241,7 @@ impl Process {
                     false => BlockState::ActiveAllocated,
                 },
                 stack: StackIdx::NONE,
+                metadata: None,
             }));
             snapshot.segments.push(RawSegment {
                 device: 0,
