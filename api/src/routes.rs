@@ -207,11 +207,6 @@ pub fn bench_row_rerun(id: &BenchRowId) -> String {
     format!("/api/bench/rows/{id}/rerun")
 }
 
-/// `GET`: every step of a row as numbers ([`crate::bench::BenchStep`]).
-pub fn bench_row_steps(id: &BenchRowId) -> String {
-    format!("/api/bench/rows/{id}/steps")
-}
-
 /// `GET`: the run as a file for other tools; `pickle`, `parquet` or `perfetto`.
 pub fn run_export(id: &RunId, format: &str) -> String {
     format!("/api/runs/{id}/export?format={format}")
@@ -221,11 +216,6 @@ pub fn run_export(id: &RunId, format: &str) -> String {
 /// ([`crate::bench::TensorChanges`]).
 pub fn bench_row_tensors(id: &BenchRowId, before: &BenchRowId) -> String {
     format!("/api/bench/rows/{id}/tensors?before={before}")
-}
-
-/// Page: one bench.
-pub fn bench_page(id: &BenchId) -> String {
-    format!("/bench?bench={id}")
 }
 
 /// `GET ?runs=A,B,…`: the comparison ([`crate::compare::Comparison`]); the first is the baseline.

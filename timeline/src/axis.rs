@@ -94,11 +94,6 @@ impl TimeCurve {
             _ => {}
         }
     }
-
-    /// Microseconds since the epoch of an axis position.
-    pub fn epoch_micros(&self, position: f64) -> f64 {
-        self.origin as f64 + position
-    }
 }
 
 /// Linear interpolation in increasing knots, extrapolated at both ends.

@@ -284,16 +284,6 @@ impl CachingAllocator {
         leases.map(|lease| (lease.start, lease.requested))
     }
 
-    /// Free bytes in segments that also hold blocks in use.
-    pub fn inactive_split(&self) -> u64 {
-        let free = self.arena.blocks().filter(|&(_, _, used)| !used);
-        free.filter(|(start, bytes, _)| {
-            self.segments.get(start).is_none_or(|(all, _)| all != bytes)
-        })
-        .map(|(_, bytes, _)| bytes)
-        .sum()
-    }
-
     /// Hands out a block of at least `requested` bytes from `stream`'s pool. `label` only names
     /// the allocation.
     ///

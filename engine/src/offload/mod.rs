@@ -180,17 +180,6 @@ impl<R: Runtime> OffloadActivations<R> {
             })
     }
 
-    /// Host copies that the tracker holds.
-    pub fn host_copies(&self) -> impl Iterator<Item = (TensorId, &R::Host)> {
-        self.state
-            .tracker
-            .iter()
-            .filter_map(|(&id, tracked)| match tracked {
-                Tracked::Kept(_) => None,
-                Tracked::Offloaded { host, .. } => Some((id, host)),
-            })
-    }
-
     /// Tensors that the forward stash holds.
     pub fn forward_stash(&self) -> impl Iterator<Item = (TensorId, &R::Tensor)> {
         self.state

@@ -18,13 +18,6 @@ use trace::units::{Bytes, EventIdx};
 /// Lowest and highest of the four series at a place.
 pub type Extents = [(Bytes, Bytes); 4];
 impl Model {
-    /// Whether a point is in the plot or the lanes over it.
-    pub fn is_over_events(&self, x: f64) -> bool {
-        let plot = self.prepared.layout.plot;
-        let x = (x * self.measure.scale) as i32;
-        (plot.x0..plot.x1).contains(&x)
-    }
-
     /// What is under a point, CSS pixels.
     pub fn hit(&self, x: f64, y: f64) -> Option<Hit> {
         let scale = self.measure.scale;

@@ -90,11 +90,6 @@ impl BenchState {
         }
     }
 
-    /// Whether rows are left out.
-    pub fn is_filtered(&self) -> bool {
-        !self.filter.trim().is_empty() || self.config.is_some() || self.status.is_some()
-    }
-
     /// The rows to show, configuration by configuration, in the order of the bench.
     pub fn arrange(&self, bench: &Bench, catalog: &BenchCatalog) -> Vec<Section> {
         let words: Vec<String> = self
