@@ -3,13 +3,15 @@
 use api::bench::BenchResult;
 use engine::bench::{RunSpec, outcomes};
 use engine::patches::Patch;
-use engine::systems::System;
+use engine::systems::{Base, System};
 use serde_json::Value;
 
 /// The first day's file, which also holds the copies.
 const FIRST: &str = include_str!("../../results/h200-2026-11-20.json");
 /// Every configuration for its own number of steps, and rows that the dashboard ran.
 const FULL: &str = include_str!("../../results/h200-2026-11-21.json");
+/// Patches that were new then.
+const PATCHES: &str = include_str!("../../results/h200-2026-11-22.json");
 
 fn parsed(file: &str) -> Value {
     serde_json::from_str(file).unwrap()
@@ -18,7 +20,7 @@ fn parsed(file: &str) -> Value {
 /// All rows of the command line's runs.
 fn rows() -> Vec<Value> {
     let mut rows = Vec::new();
-    for file in [FIRST, FULL] {
+    for file in [FIRST, FULL, PATCHES] {
         for run in parsed(file)["runs"].as_array().unwrap() {
             rows.extend(run["table"]["rows"].as_array().unwrap().iter().cloned());
         }
@@ -51,9 +53,11 @@ fn spec_of(row: &Value) -> RunSpec {
         .map(|id| Patch::from_id(id.as_str().unwrap()).unwrap())
         .collect();
     let ran = row["steps_run"].as_u64().unwrap() as u32;
-    let out_of_memory = u32::from(!row["oom_step"].is_null());
+    let ended_early = !row["oom_step"].is_null() || !row["crash"].is_null();
+    let base = row["base"].as_str().and_then(Base::from_label);
     RunSpec {
-        steps: Some(ran + out_of_memory),
+        steps: Some(ran + u32::from(ended_early)),
+        base: base.unwrap_or(system.base),
         ..RunSpec::new(system, &patches)
     }
 }
@@ -65,9 +69,10 @@ fn disagreements(card: &Value, sim: &BenchResult) -> Vec<String> {
     let sim: Value = parsed(&serde_json::to_string(sim).unwrap());
     let of_field = |field: &str| (field.to_owned(), &card[field], &sim[field]);
     let mut pairs: Vec<_> = DECIDED.iter().map(|field| of_field(field)).collect();
-    let hardware = &card["hardware"];
-    if !hardware.is_null() {
-        let seen = &hardware["corrupted_tensors"];
+    // Called so in the first files.
+    let hardware = card.get("card").unwrap_or(&card["hardware"]);
+    let seen = &hardware["corrupted_tensors"];
+    if !seen.is_null() {
         pairs.push((
             "wrong bytes on the card".to_owned(),
             seen,
