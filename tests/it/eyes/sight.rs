@@ -20,7 +20,12 @@ async fn out_of_sight(page: &impl Page, world: &World, place: &str) -> Vec<Strin
             Value::Bool(true),
             "{place} has no mouse"
         );
-        let lines = page.out_of_sight().await;
+        let mut lines = page.out_of_sight().await;
+        if !lines.is_empty() {
+            // A picture that came late drew a part anew under the Tab key: the page as it is then.
+            view.settle(page).await;
+            lines = page.out_of_sight().await;
+        }
         wrong.extend(
             lines
                 .iter()
