@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub const LIFE_S: i64 = 7 * 24 * 3600;
 
 /// Sessions at a time; a further one ends the oldest.
-const MOST: usize = 256;
+pub const MOST: usize = 256;
 
 /// Characters of what a browser calls itself that are kept.
 const AGENT_CHARS: usize = 200;

@@ -12,6 +12,16 @@ const TOKEN: &str = "correct-horse-battery-staple-0001";
 /// The page asks for the token.
 const ASKED: &str = "return !!document.querySelector('dialog[open] #token');";
 
+/// A server that asks for the token, and the folder that holds it.
+fn closed() -> (TempDir, TestServer) {
+    let folder = TempDir::with_prefix("tidemark-token-").expect("a temporary folder");
+    let file = folder.path().join("token");
+    fs::write(&file, TOKEN).expect("the token is kept");
+    let file = file.to_str().expect("a path in UTF-8");
+    let server = TestServer::start_with(&["--token-file", file]);
+    (folder, server)
+}
+
 /// Types the token; the button that lists the sessions is there then.
 async fn sign_in(browser: &Browser, server: &TestServer) {
     browser.goto(&server.url("/")).await;
@@ -31,11 +41,7 @@ async fn list(browser: &Browser, expected: usize) {
 
 #[tokio::test]
 async fn browsers_are_listed_and_signed_out() {
-    let folder = TempDir::with_prefix("tidemark-token-").expect("a temporary folder");
-    let file = folder.path().join("token");
-    fs::write(&file, TOKEN).expect("the token is kept");
-    let file = file.to_str().expect("a path in UTF-8");
-    let server = TestServer::start_with(&["--token-file", file]);
+    let (_token, server) = closed();
     let mine = Browser::open(Viewport::Desktop, Theme::Light).await;
     let other = Browser::open(Viewport::Desktop, Theme::Light).await;
     sign_in(&other, &server).await;
@@ -82,11 +88,7 @@ async fn browsers_are_listed_and_signed_out() {
 /// The list differs from one visit to the next, so it has no approved picture.
 #[tokio::test]
 async fn everybody_can_see_and_reach_the_list() {
-    let folder = TempDir::with_prefix("tidemark-token-").expect("a temporary folder");
-    let file = folder.path().join("token");
-    fs::write(&file, TOKEN).expect("the token is kept");
-    let file = file.to_str().expect("a path in UTF-8");
-    let server = TestServer::start_with(&["--token-file", file]);
+    let (_token, server) = closed();
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
     browser.add_to_pages(axe::AXE).await;
     sign_in(&browser, &server).await;

@@ -317,7 +317,7 @@ pub enum StepSource {
 pub struct Step {
     /// Position among the steps, from 0.
     pub index: u32,
-    /// As annotated, or `step N` when inferred.
+    /// As annotated; or what it is, with its number: `step 3`, `request 3`.
     pub name: String,
     /// Its events.
     #[cfg_attr(feature = "openapi", schema(value_type = [u32; 2]))]

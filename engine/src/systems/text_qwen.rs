@@ -97,20 +97,10 @@ mod tests {
         is_computed_with(
             &spec,
             &[
-                (&["dimensions"], |s| s.text.layers += 4),
-                (&["dimensions"], |s| {
-                    s.text.hidden *= 2;
-                    s.vision.out *= 2;
-                }),
-                (&["dimensions"], |s| s.text.intermediate *= 2),
-                (&["dimensions"], |s| s.text.vocab *= 2),
-                (&["vision tower"], |s| s.vision.blocks += 1),
-                (&["vision tower"], |s| s.vision.hidden += 64),
-                (&["vision tower"], |s| s.vision.merge = 4),
-                (&["tokens a sample"], |s| s.text.tokens *= 2),
-                (&["LoRA"], |s| s.text.lora_rank *= 2),
-                (&["vision tower"], |s| s.vision.patch = 32),
-            ],
+                &qwen::CASES[..],
+                &[(&["vision tower"], |s| s.vision.patch = 32)],
+            ]
+            .concat(),
         );
         let images = spec
             .inputs()

@@ -10,10 +10,10 @@ use engine::patches::{Chain, Patch};
 use engine::systems::System;
 
 /// Rows of one bench: every configuration with every patch, twice.
-const MOST_ROWS: u32 = 200;
+pub const MOST_ROWS: u32 = 200;
 
 /// Steps of one row.
-const MOST_STEPS: u32 = 10_000;
+pub const MOST_STEPS: u32 = 10_000;
 
 /// Steps recorded event by event. Twelve show what repeats and what grows, and make a run of some
 /// megabytes; all steps are kept as numbers.

@@ -3,6 +3,10 @@
 //! Lists that grow with use come in pages ([`super::page`]). Every other one has a bound, whatever
 //! was uploaded; a test fails for a list that has neither.
 
+use crate::bench::catalog::{MOST_ROWS, MOST_STEPS};
+use crate::pictures::details::MAX_FRAMES;
+use crate::questions::MAX_LEAKS;
+use crate::sessions;
 use api::alive::{MAX_GROUPS, MAX_PAGE};
 use api::bench::{BenchRow, TensorChanges};
 use api::compare::{Against, CurvesWanted};
@@ -10,27 +14,26 @@ use api::contents::Contents;
 use api::shares::NewShare;
 use api::timeline::Marks;
 use serde_json::Value;
+use trace::alive::{MAX_MOMENTS, MAX_NODES};
+use trace::compare::profile;
+use trace::compare::sites::MAX_ROWS;
 use trace::leaks::MAX_EVIDENCE;
 use trace::oom::MAX_FAILURES;
+use trace::reader::{MAX_DEVICES, MAX_SETTINGS};
 use trace::steps::MAX_STEPS;
+use trace::steps::levels::MOST_LEVELS;
 use utoipa::openapi::OpenApi;
 
 /// Devices of a run.
-const DEVICES: usize = 128;
+const DEVICES: usize = MAX_DEVICES as usize;
 /// What is known when the program is built: configurations, patches, releases, samples.
 const BUILT_IN: usize = 1024;
 /// Rows of a bench.
-const ROWS: usize = 200;
-/// Frames of a stack.
-const FRAMES: usize = 1200;
+const ROWS: usize = MOST_ROWS as usize;
 /// Categories of memory.
 const CATEGORIES: usize = trace::categories::Category::ALL.len();
 /// Findings about the data: some for each device, some for the file.
 const FINDINGS: usize = 32 * (DEVICES + 1);
-/// Groups that leak.
-const LEAKS: usize = 1000;
-/// Moments at which growth is told.
-const MOMENTS: usize = 4096;
 const PARTS: usize = CurvesWanted::MAX_PARTS as usize;
 const RUNS: usize = NewShare::MAX_RUNS;
 
@@ -38,7 +41,7 @@ const RUNS: usize = NewShare::MAX_RUNS;
 /// has no property.
 const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("Against", &[("devices", DEVICES)]),
-    ("Alive", &[("groups", MAX_GROUPS), ("tree", 800)]),
+    ("Alive", &[("groups", MAX_GROUPS), ("tree", MAX_NODES)]),
     ("AllocationPage", &[("items", MAX_PAGE)]),
     ("AnnotationMark", &[("events", 2)]),
     ("Bench", &[("rows", ROWS)]),
@@ -69,15 +72,15 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     (
         "BlockDetail",
         &[
-            ("alloc_stack", FRAMES),
-            ("free_stack", FRAMES),
+            ("alloc_stack", MAX_FRAMES),
+            ("free_stack", MAX_FRAMES),
             ("notes", 8),
         ],
     ),
     ("Comparison", &[("against", RUNS), ("runs", RUNS)]),
     (
         "Contents",
-        &[("levels", 8), ("phases", Contents::MAX_PHASES)],
+        &[("levels", MOST_LEVELS), ("phases", Contents::MAX_PHASES)],
     ),
     (
         "Curve",
@@ -94,16 +97,19 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
             ("conditions", 1024),
             ("phases", 8),
             ("series", 4),
-            ("sites", 500),
+            ("sites", MAX_ROWS),
             ("steps", Against::MAX_STEPS),
         ],
     ),
-    ("Growth", &[("bands", 12), ("moments", MOMENTS)]),
-    ("GrowthBand", &[("bytes", MOMENTS), ("counts", MOMENTS)]),
+    ("Growth", &[("bands", 12), ("moments", MAX_MOMENTS)]),
+    (
+        "GrowthBand",
+        &[("bytes", MAX_MOMENTS), ("counts", MAX_MOMENTS)],
+    ),
     ("Held", &[("categories", CATEGORIES)]),
     ("LeakGroup", &[("evidence", MAX_EVIDENCE)]),
-    ("ComparedLeaks", &[("places", LEAKS)]),
-    ("Leaks", &[("caveats", FINDINGS), ("groups", LEAKS)]),
+    ("ComparedLeaks", &[("places", MAX_LEAKS)]),
+    ("Leaks", &[("caveats", FINDINGS), ("groups", MAX_LEAKS)]),
     ("Levels", &[("", 4)]),
     (
         "Marks",
@@ -129,13 +135,13 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("RedactionPreview", &[("examples", 32)]),
     (
         "RunDetail",
-        &[("quality_notes", FINDINGS), ("settings", 256)],
+        &[("quality_notes", FINDINGS), ("settings", MAX_SETTINGS)],
     ),
     ("RunSummary", &[("devices", DEVICES), ("quality", FINDINGS)]),
-    ("Sessions", &[("sessions", 256)]),
+    ("Sessions", &[("sessions", sessions::MOST)]),
     ("ShareTarget", &[("runs", RUNS)]),
     ("Side", &[("at_peak", CATEGORIES)]),
-    ("SiteSide", &[("frames", 48)]),
+    ("SiteSide", &[("frames", profile::MAX_FRAMES)]),
     ("StartBench", &[("rows", ROWS)]),
     ("Step", &[("events", 2)]),
     ("TensorChange", &[("shape", 64)]),
@@ -146,7 +152,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
 
 /// Answers that are lists themselves.
 const OF_ANSWERS: &[(&str, usize)] = &[
-    ("/api/bench/rows/{row}/steps", 10_000),
+    ("/api/bench/rows/{row}/steps", MOST_STEPS as usize),
     ("/api/samples", BUILT_IN),
 ];
 

@@ -10,7 +10,7 @@ use trace::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, Step};
 use trace::units::{Bytes, DeviceAddr, EventIdx, Micros};
 
 /// Frames of a stack that are shown, the innermost. Python stops at a thousand by itself.
-const MAX_FRAMES: usize = 1200;
+pub const MAX_FRAMES: usize = 1200;
 
 /// Everything about one block; `None` when there is no such block.
 pub fn block(decoded: &Decoded, device: &DeviceTrace, block: BlockIdx) -> Option<BlockDetail> {

@@ -15,7 +15,7 @@ use trace::watch::{Stopped, Watch};
 const FORWARD_OF: usize = 32;
 
 /// Groups that are listed, those that grow fastest.
-const MAX_GROUPS: usize = 1000;
+pub const MAX_LEAKS: usize = 1000;
 
 /// What is found about a device.
 ///
@@ -50,7 +50,7 @@ pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport) -> Leaks {
         steps: device.steps.len() as u32,
         groups: groups
             .into_iter()
-            .take(MAX_GROUPS)
+            .take(MAX_LEAKS)
             .map(|group| leak_group(trace, device, group))
             .collect(),
     }

@@ -9,4 +9,4 @@ mod leaks;
 pub use alive::{alive, changes, growth};
 pub use allocations::{BadQuestion, beside, page};
 pub use judge::{Judge, judge_now};
-pub use leaks::{named, report};
+pub use leaks::{MAX_LEAKS, named, report};

@@ -52,12 +52,14 @@ pub fn moments(subject: Subject<'_>) -> Vec<EventIdx> {
     ends.map(|end| EventIdx(end - 1)).collect()
 }
 
+/// Moments that are looked at, at most.
+pub const MAX_MOMENTS: usize = 4096;
+
 /// Moments that are looked at: of very many groups few, since each has a column of its own.
 fn most_moments(subject: Subject<'_>) -> usize {
-    const MOMENTS: usize = 4096;
     const CELLS: usize = 1 << 22;
     let groups = subject.device.blocks.kinds.len().max(1);
-    (CELLS / groups).clamp(8, MOMENTS)
+    (CELLS / groups).clamp(8, MAX_MOMENTS)
 }
 
 /// Bytes alive per group at ascending moments. `first` are keys of groups that get a band in any

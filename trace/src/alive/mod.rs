@@ -18,8 +18,8 @@ pub use crate::tally::Tally;
 pub use cells::{Cell, alive, came, passed, went};
 pub use filter::{BadFilter, Filter, Order, Page, Place, age, select};
 pub use grouping::{Dimension, Grouping, Label, UnknownDimension};
-pub use growth::{Band, Growth, growth, moments};
-pub use tree::{Node, Tree};
+pub use growth::{Band, Growth, MAX_MOMENTS, growth, moments};
+pub use tree::{MAX_NODES, Node, Tree};
 
 use crate::categories::Categories;
 use crate::intervals::LiveIndex;

@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::rc::Rc;
 
 /// Nodes handed out, at most.
-const MAX_NODES: usize = 800;
+pub const MAX_NODES: usize = 800;
 /// Smaller parts of the whole than one in this many are not.
 const SMALLEST: u64 = 4000;
 /// Frames of a path, at most: deeper recursion is cut.

@@ -18,7 +18,7 @@ const MAX_SITE_STEPS: usize = 256;
 /// Levels kept in all while surveying: a file with a million sites must not take gigabytes.
 const MAX_CELLS: usize = 1 << 21;
 /// Frames kept of a site's stack.
-const MAX_FRAMES: usize = 48;
+pub const MAX_FRAMES: usize = 48;
 /// Distinct sizes kept of a site.
 const MAX_SIZES: usize = 12;
 

@@ -11,7 +11,7 @@ use crate::time::TimeColumn;
 use std::ops::Range;
 
 /// Entries of `allocator_settings` that are looked at; PyTorch writes 24.
-const MAX_SETTINGS: usize = 256;
+pub const MAX_SETTINGS: usize = 256;
 
 /// Bytes of one setting's text that are kept.
 const MAX_SETTING_TEXT: usize = 1024;

@@ -17,6 +17,9 @@ mod pickle;
 mod rows;
 mod values;
 
+pub use assembly::MAX_SETTINGS;
+pub use values::MAX_DEVICES;
+
 use crate::snapshot::Snapshot;
 use builder::Builder;
 use std::fmt;

@@ -18,7 +18,7 @@ pub const OPTIMIZER: &str = "optimizer-steps";
 /// Share of the allocations that a loop must cover to be listed.
 const WORTH_LISTING: f64 = 0.1;
 /// Levels listed at most.
-const MOST_LEVELS: usize = 8;
+pub const MOST_LEVELS: usize = 8;
 
 /// A loop that can be chosen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
