@@ -11,10 +11,13 @@ const TOKEN: &str = "correct-horse-battery-staple-0001";
 /// A view as it is written today.
 const VIEW: &str = "v=4&from=1200&to=4800&axis=time&group=file&sel=b1000";
 
+/// The times of the selected block follow a moment after the picture.
 async fn wait_for_picture(browser: &Browser) {
     let settled = "return document.querySelector('.timeline')?.ariaBusy === 'false' && \
                    !document.querySelector('.timeline-skeleton.shown') && \
-                   !!document.querySelector('.panel .stack');";
+                   !!document.querySelector('.panel .stack') && \
+                   [...document.querySelectorAll('.panel .facts dd')]\
+                       .some(fact => /^event .*, [0-9.]+ ms$/.test(fact.textContent));";
     browser
         .wait_until("the fine picture and the selection", settled)
         .await;
