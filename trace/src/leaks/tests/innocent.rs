@@ -1,0 +1,187 @@
+//! Programs that keep memory for a while: no leak.
+
+use super::*;
+
+#[test]
+fn a_warm_up_that_ends_is_clean() {
+    Program::run(16, |p, step| {
+        if step < 6 {
+            p.alloc(&HOLD, 1 << 20);
+        }
+    })
+    .is(Verdict::Clean);
+}
+
+#[test]
+fn caches_that_fill_more_and_more_slowly_are_clean() {
+    Program::run(40, |p, step| {
+        if [1, 2, 3, 4, 6, 9, 15, 26].contains(&step) {
+            p.alloc(&HOLD, 1 << 20);
+        }
+    })
+    .is(Verdict::Clean);
+}
+
+#[test]
+fn a_bounded_buffer_is_clean() {
+    let mut buffer = std::collections::VecDeque::new();
+    Program::run(24, |p, _| {
+        buffer.push_back(p.alloc(&HOLD, 1 << 20));
+        if buffer.len() > 6 {
+            p.free(buffer.pop_front().expect("it is full"));
+        }
+    })
+    .is(Verdict::Clean);
+}
+
+/// Blocks that are collected at the given steps.
+fn collected_at(n: u32, rounds: &[u32]) -> Program {
+    let mut garbage = Vec::new();
+    Program::run(n, |p, step| {
+        garbage.push(p.alloc(&HOLD, 1 << 20));
+        if rounds.contains(&step) {
+            garbage.drain(..).for_each(|block| p.free(block));
+        }
+    })
+}
+
+#[test]
+fn a_saw_tooth_is_clean() {
+    collected_at(23, &[4, 9, 14, 19]).is(Verdict::Clean);
+    collected_at(26, &[3, 9, 13, 20]).is(Verdict::Clean);
+    collected_at(24, &[5, 11, 17, 23]).is(Verdict::Clean);
+}
+
+#[test]
+fn a_leak_in_the_site_of_a_saw_tooth_is_found() {
+    let mut garbage = Vec::new();
+    Program::run(30, |p, step| {
+        garbage.push(p.alloc(&KEEP, 1 << 20));
+        p.alloc(&KEEP, 1 << 18);
+        if step % 5 == 4 {
+            garbage.drain(..).for_each(|block| p.free(block));
+        }
+    })
+    .leaks();
+}
+
+#[test]
+fn evaluation_and_gradient_accumulation_are_clean() {
+    let mut scores = None;
+    Program::run(26, |p, step| {
+        if step % 5 == 4 {
+            let new = p.alloc(&HOLD, 1 << 22);
+            if let Some(old) = scores.replace(new) {
+                p.free(old);
+            }
+        }
+    })
+    .is(Verdict::Clean);
+    let mut gradients: Vec<BlockIdx> = Vec::new();
+    Program::run(22, |p, step| {
+        if step % 4 == 0 {
+            gradients.drain(..).for_each(|block| p.free(block));
+            gradients.extend((0..4).map(|_| p.alloc(&[], 1 << 20)));
+        }
+    })
+    .is(Verdict::Clean);
+}
+
+#[test]
+fn collected_metrics_are_stated_and_no_leak() {
+    let reason = Program::run(20, |p, _| {
+        p.alloc(&HOLD, 4);
+        p.alloc(&["log metrics.py"], 4);
+    })
+    .is(Verdict::Clean);
+    assert!(reason.contains("1.00 KiB at a time"), "{reason}");
+}
+
+#[test]
+fn a_buffer_that_was_full_before_the_recording_is_clean() {
+    let mut program = Program::default();
+    let mut old: Vec<BlockIdx> = (0..12)
+        .map(|_| program.builder.preexisting(block_of(Bytes(1 << 20))))
+        .collect();
+    for step in 0..10 {
+        let start = program.n_events;
+        program.alloc(&HOLD, 1 << 20);
+        program.free(old.remove(0));
+        program.scope(format!("step {step}"), start, 0);
+    }
+    program.is(Verdict::Clean);
+}
+
+#[test]
+fn a_leak_without_stacks_is_found_though_its_sizes_differ() {
+    let random = |step: u32, of: u32| u64::from((step * 7919 + of * 104_729) % 997);
+    let (report, _) = Program::run(16, |p, step| {
+        p.alloc(&[], 50_000 + 512 * random(step, 1));
+        let scratch = p.alloc(&[], 80_000 + 512 * random(step, 2));
+        p.free(scratch);
+    })
+    .report();
+    assert_eq!(report.verdict, Verdict::Leak, "{}", report.reason);
+    let group = &report.groups[0];
+    assert_eq!((group.site, group.count_per_step), (SiteKey::ANY_SIZE, 1.0));
+    assert_eq!(group.live_count, 16);
+
+    let mut last = None;
+    Program::run(16, |p, step| {
+        let new = p.alloc(&[], 50_000 + 512 * random(step, 1));
+        if let Some(old) = last.replace(new) {
+            p.free(old);
+        }
+    })
+    .is(Verdict::Clean);
+}
+
+#[test]
+fn gradients_that_wait_for_the_next_step_are_clean() {
+    let mut gradients: Vec<BlockIdx> = Vec::new();
+    Program::run(14, |p, step| {
+        // `zero_grad` when a step begins; every other step belongs to the other network.
+        if step % 2 == 0 {
+            gradients.drain(..).for_each(|block| p.free(block));
+        }
+        gradients.extend((0..6).map(|_| p.alloc(&["backward loss.py", "step train.py"], 1 << 20)));
+    })
+    .is(Verdict::Clean);
+}
+
+#[test]
+fn a_buffer_with_random_eviction_is_clean_and_one_that_is_half_cleared_leaks() {
+    let mut buffer: Vec<BlockIdx> = Vec::new();
+    Program::run(40, |p, step| {
+        buffer.push(p.alloc(&HOLD, 1 << 18));
+        if buffer.len() > 6 {
+            let at = (step as usize * 7919) % buffer.len();
+            p.free(buffer.swap_remove(at));
+        }
+    })
+    .is(Verdict::Clean);
+    let mut history: Vec<BlockIdx> = Vec::new();
+    Program::run(60, |p, step| {
+        history.extend((0..2).map(|_| p.alloc(&KEEP, 1 << 18)));
+        if step % 6 == 5 {
+            // Only the younger half goes.
+            let young = history.len() - 6..;
+            history.drain(young).for_each(|block| p.free(block));
+        }
+    })
+    .leaks();
+}
+
+#[test]
+fn optimizer_state_of_rarely_used_experts_is_clean() {
+    let mut seen = [false; 8];
+    Program::run(60, |p, step| {
+        // Rarer and rarer: each expert the first time that a token is routed to it.
+        let expert = [0, 1, 0, 2, 1, 3, 0, 4, 2, 1, 5, 0, 3, 6, 1, 2, 0, 4, 7][step as usize % 19];
+        if !std::mem::replace(&mut seen[expert], true) {
+            p.alloc(&["init adam.py", "step train.py"], 4 << 20);
+            p.alloc(&["init adam.py", "step train.py"], 4 << 20);
+        }
+    })
+    .is(Verdict::Clean);
+}

@@ -1,0 +1,144 @@
+//! Programs that leak: what is said of them.
+
+use super::*;
+
+#[test]
+fn a_steady_leak_is_exact() {
+    let group = Program::run(12, |p, _| {
+        p.alloc(&KEEP, 3000);
+        p.alloc(&KEEP, 5000);
+    })
+    .leaks();
+    assert_eq!(group.pattern, Pattern::EveryStep);
+    assert_eq!(
+        (group.bytes_per_step, group.count_per_step),
+        (3072.0 + 5120.0, 2.0)
+    );
+    assert_eq!((group.first_step, group.last_step), (0, 11));
+    assert_eq!((group.live_count, group.live_bytes), (24, Bytes(12 * 8192)));
+    assert_eq!(group.evidence.len(), 24);
+    assert!(group.slope_error < 1e-6 && group.confidence > 0.9);
+    assert_eq!(group.per_step[3], Bytes(4 * 8192));
+}
+
+#[test]
+fn every_nth_step_has_its_rhythm() {
+    let group = Program::run(30, |p, step| {
+        if step % 5 == 4 {
+            p.alloc(&KEEP, 1 << 20);
+        }
+    })
+    .leaks();
+    assert_eq!(group.pattern, Pattern::EveryNth(5));
+    assert_eq!(group.bytes_per_step, f64::from(1 << 20) / 5.0);
+}
+
+#[test]
+fn a_leak_may_begin_late() {
+    let group = Program::run(40, |p, step| {
+        if step >= 25 {
+            p.alloc(&KEEP, 1 << 16);
+        }
+    })
+    .leaks();
+    assert_eq!(group.first_step, 25);
+}
+
+#[test]
+fn retention_at_random_is_a_leak() {
+    Program::run(16, |p, step| {
+        let mut given_back = Vec::new();
+        for expert in 0..6_u32 {
+            let block = p.alloc(&KEEP, 1 << 18);
+            if (step * 7 + expert * 3) % 5 > 1 {
+                given_back.push(block);
+            }
+        }
+        given_back.into_iter().for_each(|block| p.free(block));
+    })
+    .leaks();
+}
+
+#[test]
+fn a_few_kib_beside_a_gib_of_churn_count() {
+    let mut keep = |p: &mut Program, _| {
+        p.alloc(&KEEP, 2048);
+    };
+    let group = Program::run_with_churn(10, Bytes::mib(128), &mut keep).leaks();
+    assert_eq!(group.bytes_per_step, 2048.0);
+}
+
+#[test]
+fn a_buffer_that_is_enlarged_is_a_leak_and_longer_sequences_are_none() {
+    let mut history = None;
+    let group = Program::run(14, |p, step| {
+        let larger = p.alloc(&KEEP, u64::from(step + 1) << 20);
+        if let Some(before) = history.replace(larger) {
+            p.free(before);
+        }
+    })
+    .leaks();
+    assert_eq!(group.pattern, Pattern::Enlarged);
+    assert_eq!(group.bytes_per_step, f64::from(1 << 20));
+
+    let mut output = None;
+    Program::run(14, |p, step| {
+        let length = u64::from(step + 4);
+        let activations: Vec<_> = (0..6)
+            .map(|_| p.alloc(&["attend model.py", "step train.py"], length << 19))
+            .collect();
+        let logits = p.alloc(&["head model.py", "step train.py"], length << 18);
+        activations.into_iter().for_each(|block| p.free(block));
+        if let Some(before) = output.replace(logits) {
+            p.free(before);
+        }
+    })
+    .is(Verdict::Clean);
+}
+
+#[test]
+fn blocks_without_a_stack_are_counted_and_named_by_their_neighbours() {
+    let (report, stacks) = Program::run(10, |p, _| {
+        let beside = p.alloc(&["backward loss.py", "step train.py"], 600);
+        p.alloc(&[], 77_000);
+        p.free(beside);
+    })
+    .report();
+    assert_eq!(report.verdict, Verdict::Leak);
+    let group = &report.groups[0];
+    assert!(group.frame_inferred && group.stack == StackIdx::NONE);
+    assert_eq!(group.site, SiteKey::Size(Bytes(77_000)));
+    assert_eq!(group.frame.map(|f| stacks.str(f.name)), Some("backward"));
+}
+
+#[test]
+fn a_caller_is_named_when_others_call_the_same_code_without_a_leak() {
+    let (report, stacks) = Program::run(12, |p, _| {
+        let shared = "forward model.py";
+        p.alloc(&[shared, "validate eval.py", "step train.py"], 1 << 20);
+        let scratch = p.alloc(&[shared, "validate eval.py", "step train.py"], 1 << 20);
+        p.free(scratch);
+    })
+    .report();
+    let frame = report.groups[0].frame.map(|f| stacks.str(f.name));
+    assert_eq!(frame, Some("validate"));
+}
+
+#[test]
+fn a_retained_graph_is_named_by_what_built_it() {
+    let mut program = Program::default();
+    for step in 0..8 {
+        let start = program.n_events;
+        for op in ["linear", "gelu", "norm"] {
+            let op = format!("{op} layers.py");
+            program.alloc(&[&op, "model net.py", "train_step train.py"], 1 << 20);
+        }
+        program.alloc(&["tokens data.py", "train_step train.py"], 1 << 16);
+        program.scope(format!("step {step}"), start, 0);
+    }
+    let (report, stacks) = program.report();
+    assert_eq!(report.groups.len(), 4);
+    for group in &report.groups {
+        assert_eq!(group.frame.map(|f| stacks.str(f.name)), Some("train_step"));
+    }
+}

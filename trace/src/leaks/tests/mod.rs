@@ -1,0 +1,329 @@
+//! Programs made up to show one pattern each, labelled.
+
+mod innocent;
+mod leaking;
+mod parts;
+
+use super::*;
+use crate::steps;
+use crate::testing::{TraceBuilder, block_of};
+use crate::trace::{Annotation, BlockKind};
+use crate::watch::Watch;
+use proptest::prelude::*;
+
+/// A program that runs step by step.
+#[derive(Default)]
+struct Program {
+    builder: TraceBuilder,
+    n_events: u32,
+    scopes: Vec<(String, u32, u32, u16)>,
+}
+
+impl Program {
+    /// Runs `n` steps: a forward and a backward pass, then what `more` does.
+    fn run(n: u32, mut more: impl FnMut(&mut Program, u32)) -> Program {
+        Program::run_with_churn(n, Bytes::mib(4), &mut more)
+    }
+
+    fn run_with_churn(n: u32, churn: Bytes, more: &mut dyn FnMut(&mut Program, u32)) -> Program {
+        let mut program = Program::default();
+        for step in 0..n {
+            let start = program.n_events;
+            let saved: Vec<BlockIdx> = (0..8)
+                .map(|layer| program.alloc(&["forward model.py", "step train.py"], churn.0 + layer))
+                .collect();
+            let state = if step == 0 { 8 } else { 0 };
+            for _ in 0..state {
+                program.alloc(&["init adam.py", "step train.py"], 2 << 20);
+            }
+            more(&mut program, step);
+            let gradient = program.alloc(&BACKWARD, 4 << 20);
+            saved
+                .into_iter()
+                .rev()
+                .for_each(|block| program.free(block));
+            program.free(gradient);
+            program.scope(format!("step {step}"), start, 0);
+        }
+        program
+    }
+
+    /// Allocates with a stack of `function file`, innermost first.
+    fn alloc(&mut self, stack: &[&str], requested: u64) -> BlockIdx {
+        let frames: Vec<_> = stack
+            .iter()
+            .map(|frame| {
+                let (name, file) = frame.split_once(' ').expect("function and file");
+                let single = self.builder.stack(name, file, 1);
+                self.builder.stacks.frames(single)[0]
+            })
+            .collect();
+        let known = (1..self.builder.stacks.len() as u32)
+            .map(StackIdx)
+            .find(|&s| self.builder.stacks.frames(s) == frames.as_slice());
+        let alloc_stack = match (frames.is_empty(), known) {
+            (true, _) => StackIdx::NONE,
+            (_, Some(stack)) => stack,
+            _ => self.builder.stacks.push_stack(&frames),
+        };
+        self.n_events += 1;
+        self.builder.alloc(BlockKind {
+            alloc_stack,
+            ..block_of(Bytes(requested))
+        })
+    }
+
+    fn free(&mut self, block: BlockIdx) {
+        self.n_events += 2;
+        self.builder.free_requested(block);
+        self.builder.free_completed(block);
+    }
+
+    /// A scope from `start` to now.
+    fn scope(&mut self, name: String, start: u32, depth: u16) {
+        self.scopes.push((name, start, self.n_events, depth));
+    }
+
+    fn report(self) -> (LeakReport, Stacks) {
+        let trace = self.trace();
+        (find(&trace.devices[0], &trace.stacks, &[]), trace.stacks)
+    }
+
+    fn trace(self) -> Trace {
+        let mut trace = self.builder.finish();
+        for (name, start, end, depth) in self.scopes {
+            let name = trace.stacks.strings.push(&name);
+            trace.devices[0].annotations.push(Annotation {
+                name,
+                events: Span::new(EventIdx(start), EventIdx(end)),
+                depth,
+            });
+        }
+        let device = &mut trace.devices[0];
+        device
+            .annotations
+            .sort_by_key(|a| (a.events.start(), a.depth));
+        steps::find(device, &trace.stacks, 1, Watch::nobody()).unwrap();
+        trace
+    }
+
+    /// The first group, of a program that leaks at the function `keep`.
+    fn leaks(self) -> LeakGroup {
+        let (report, stacks) = self.report();
+        assert_eq!(report.verdict, Verdict::Leak, "{}", report.reason);
+        let group = report.groups.into_iter().next().expect("a leak has groups");
+        let name = group.frame.map(|f| stacks.str(f.name).to_owned());
+        assert_eq!(name.as_deref(), Some("keep"));
+        group
+    }
+
+    fn is(self, verdict: Verdict) -> String {
+        let (report, _) = self.report();
+        assert_eq!(
+            report.verdict, verdict,
+            "{}: {:?}",
+            report.reason, report.groups
+        );
+        report.reason
+    }
+}
+
+const KEEP: [&str; 2] = ["keep cache.py", "step train.py"];
+const BACKWARD: [&str; 2] = [
+    "backward /v/site-packages/torch/autograd/__init__.py",
+    "step train.py",
+];
+const HOLD: [&str; 2] = ["hold buffer.py", "step train.py"];
+
+#[test]
+fn what_an_optimizer_keeps_is_no_leak() {
+    const STEP: &str = "step /v/site-packages/torch/optim/lbfgs.py";
+    let reason = Program::run(10, |p, _| {
+        p.alloc(&[STEP, "train train.py"], 1 << 20);
+    })
+    .is(Verdict::Clean);
+    assert!(reason.contains("optimizer state"), "{reason}");
+    // A closure that it calls is the program's own.
+    Program::run(10, |p, _| {
+        p.alloc(
+            &[
+                "linear /v/site-packages/torch/nn/functional.py",
+                "keep train.py",
+                STEP,
+                "train train.py",
+            ],
+            1 << 20,
+        );
+    })
+    .leaks();
+}
+
+#[test]
+fn weights_that_are_loaded_are_no_leak() {
+    const LOAD: &str = "_apply /v/site-packages/torch/nn/modules/module.py";
+    let mut program = Program::default();
+    for part in 0..10 {
+        let start = program.n_events;
+        let staged = program.alloc(&["copy load.py"], 1 << 20);
+        program.alloc(&[LOAD, "main load.py"], 4 << 20);
+        program.free(staged);
+        program.scope(format!("step {part}"), start, 0);
+    }
+    let reason = program.is(Verdict::CannotTell);
+    assert!(reason.contains("record the steps that follow"), "{reason}");
+}
+
+#[test]
+fn what_the_groups_do_not_cover_is_said() {
+    // One site has a rhythm; many others keep something once, more and more of them.
+    let (report, _) = Program::run(30, |p, step| {
+        p.alloc(&KEEP, 8 << 20);
+        p.alloc(&[&format!("once{step} rest.py"), "step train.py"], 1 << 20);
+    })
+    .report();
+    assert_eq!(report.verdict, Verdict::Leak);
+    assert_eq!(report.groups.len(), 1);
+    assert_eq!(report.bytes_per_step, f64::from(9 << 20));
+    assert_eq!(report.growth.map(|g| g.slope), Some(report.bytes_per_step));
+    let expected = "9.00 MiB a step accumulate over 30 steps: 8.00 MiB of them are never given \
+                    back; the other 1.00 MiB are spread over";
+    assert!(report.reason.starts_with(expected), "{}", report.reason);
+}
+
+#[test]
+fn the_reason_says_how_much_to_record() {
+    let steady = Program::run(3, |p, _| {
+        p.alloc(&KEEP, 1 << 20);
+    });
+    let reason = steady.is(Verdict::CannotTell);
+    assert!(
+        reason.contains("`torch.cuda.memory._record_memory_history(max_entries="),
+        "{reason}"
+    );
+}
+
+#[test]
+fn too_little_is_said_to_be_too_little() {
+    let steady = |n| {
+        Program::run(n, |p, _| {
+            p.alloc(&KEEP, 1 << 20);
+        })
+    };
+    let reason = steady(3).is(Verdict::CannotTell);
+    assert!(reason.contains("3 whole steps are too few"), "{reason}");
+    steady(4).leaks();
+    let reason = Program::run(25, |p, step| {
+        if step % 10 == 9 {
+            p.alloc(&KEEP, 1 << 20);
+        }
+    })
+    .is(Verdict::CannotTell);
+    assert!(reason.contains("step 9 and again at step 19"), "{reason}");
+    let reason = Program::run(25, |p, step| {
+        if step >= 21 {
+            p.alloc(&HOLD, 1 << 20);
+        }
+    })
+    .is(Verdict::CannotTell);
+    assert!(reason.contains("since step 21, 4 times"), "{reason}");
+    let mut random = Program::default();
+    let block = random.alloc(&KEEP, 8);
+    random.free(block);
+    assert!(random.is(Verdict::CannotTell).contains("no loop"));
+}
+
+#[test]
+fn the_worst_device_speaks_for_the_trace() {
+    let report = |verdict, bytes_per_step| LeakReport {
+        growth: None,
+        verdict,
+        reason: String::new(),
+        caveats: Vec::new(),
+        groups: Vec::new(),
+        bytes_per_step,
+    };
+    let clean = report(Verdict::Clean, 0.0);
+    let unknown = report(Verdict::CannotTell, 0.0);
+    let leaks = [report(Verdict::Leak, 5.0), report(Verdict::Leak, 7.0)];
+    assert_eq!(worst(&[]), None);
+    assert_eq!(worst(&[clean.clone(), clean.clone()]), Some(0));
+    assert_eq!(worst(&[clean.clone(), unknown.clone()]), Some(1));
+    let [slow, fast] = leaks;
+    assert_eq!(worst(&[unknown, slow, clean, fast]), Some(3));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// What is given back in its step changes nothing.
+    #[test]
+    fn churn_never_changes_a_verdict(
+        churn in prop::collection::vec((0..4_usize, 1..1_u64 << 24), 0..40),
+        leak in any::<bool>(), n in 6..24_u32,
+    ) {
+        let places = ["a x.py", "b x.py", "keep cache.py", "hold buffer.py"];
+        let run = |churn: &[(usize, u64)]| {
+            let (report, _) = Program::run(n, |p, step| {
+                if leak {
+                    p.alloc(&KEEP, 4096);
+                } else if step < n / 3 {
+                    p.alloc(&HOLD, 1 << 20);
+                }
+                let mut made = Vec::new();
+                for (at, (place, size)) in churn.iter().enumerate() {
+                    let size = size * u64::from(step % 3 + 1);
+                    made.push(p.alloc(&[places[*place], "step train.py"], size));
+                    if at % 3 == 2 {
+                        made.drain(..).for_each(|block| p.free(block));
+                    }
+                }
+                made.into_iter().for_each(|block| p.free(block));
+            })
+            .report();
+            (report.verdict, report.bytes_per_step)
+        };
+        prop_assert_eq!(run(&churn), run(&[]));
+    }
+
+    /// What is always given back within a few steps is not a leak, whatever its sizes and ages.
+    #[test]
+    fn bounded_lifetimes_are_never_a_leak(
+        ages in prop::collection::vec((0..4_usize, 1..6_u32, 1_u64..1 << 22), 30..200),
+        n in 12..30_u32,
+    ) {
+        let mut live: Vec<(u32, BlockIdx)> = Vec::new();
+        let mut ages = ages.iter().cycle();
+        let (report, _) = Program::run(n, |p, step| {
+            for (due, block) in std::mem::take(&mut live) {
+                if due <= step {
+                    p.free(block);
+                } else {
+                    live.push((due, block));
+                }
+            }
+            for _ in 0..5 {
+                let &(place, age, size) = ages.next().expect("it cycles");
+                let place = ["a x.py", "b x.py", "c y.py", "d z.py"][place];
+                live.push((step + age, p.alloc(&[place, "step train.py"], size)));
+            }
+        })
+        .report();
+        prop_assert_ne!(report.verdict, Verdict::Leak, "{} {:?}", report.reason, report.groups);
+    }
+
+    /// A steady leak is found at any size that counts, from any step of the first half on.
+    #[test]
+    fn a_steady_leak_is_always_found(
+        size in 2048..1_u64 << 30, n in 8..30_u32, from in 0..30_u32, count in 1..5_u32,
+    ) {
+        let from = from % (n / 2);
+        let group = Program::run(n, |p, step| {
+            for _ in 0..if step >= from { count } else { 0 } {
+                p.alloc(&KEEP, size);
+            }
+        })
+        .leaks();
+        prop_assert_eq!(group.first_step, from);
+        prop_assert_eq!(group.count_per_step, f64::from(count));
+    }
+}
