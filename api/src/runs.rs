@@ -91,6 +91,19 @@ pub struct RunDetail {
     pub settings: Vec<(String, String)>,
     /// Findings about the data, in full.
     pub quality_notes: Vec<QualityNote>,
+    /// What it is the beginning of, where a bench recorded it.
+    pub bench_row: Option<RowOfRun>,
+}
+
+/// The bench row whose first steps a run is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RowOfRun {
+    /// Steps that the row ran, recorded or not.
+    pub steps: u32,
+    /// Growth over all of them, bytes a step: what the bench shows. The recording's own growth is
+    /// fitted to the steps that it has.
+    pub growth_per_step: i64,
 }
 
 /// `PATCH` of a run.

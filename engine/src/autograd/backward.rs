@@ -8,6 +8,7 @@ use smallvec::{SmallVec, smallvec};
 use super::node::{Call, CtxLifetime, Grads, Kind, Node, NodeRef, Saved, Slots, Waiting};
 use super::tensor::{Edge, Tensor};
 use crate::deviation::Deviation;
+use crate::memory::Role;
 use crate::offload::GraphTask;
 use crate::session::{RunError, Session};
 
@@ -235,6 +236,7 @@ impl Session {
             self.kernel_over(&[&grad], &[&copy])?;
             copy
         };
+        new.storage().relabel(Role::Gradient);
         leaf.set_grad(Some(new));
         Ok(())
     }

@@ -8,10 +8,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use trace::allocator::{Arena, Config, PoolKey, Slot};
-use trace::categories::Category;
 use trace::trace::PoolId;
 
-use super::label::{Allocation, Label};
+use super::label::{Allocation, Label, Role};
 use crate::deviation::Deviation;
 use crate::device::{Device, DeviceError, EventId, StreamId};
 
@@ -47,8 +46,6 @@ pub struct MemoryEvent {
     pub site: u32,
     /// Operation that allocated; empty for segments.
     pub op: &'static str,
-    /// What the block is for, where its maker knows; `None` for segments.
-    pub category: Option<Category>,
     /// Host time of the device, microseconds.
     pub time: u64,
 }
@@ -122,7 +119,6 @@ impl Lease {
             stream: self.stream,
             site: self.label.site,
             op: self.label.op,
-            category: self.label.role.category(),
             time: 0,
         }
     }
@@ -334,6 +330,17 @@ impl CachingAllocator {
         Ok(lease)
     }
 
+    /// Says what a block turned out to be for.
+    pub fn relabel(&mut self, lease: &mut Lease, role: Role) {
+        lease.label.role = role;
+        let kept = lease
+            .kept
+            .and_then(|place| self.kept.get_mut(place as usize));
+        if let Some(allocation) = kept {
+            allocation.label.role = role;
+        }
+    }
+
     /// Takes an allocation down, where events are kept.
     fn keep(&mut self, bytes: u64, start: u64, label: Label) -> Option<u32> {
         let event = self.taken + self.events.as_ref()?.len() as u32;
@@ -400,7 +407,6 @@ impl CachingAllocator {
                 stream,
                 site: 0,
                 op: "",
-                category: None,
                 time: 0,
             });
         }
@@ -486,7 +492,6 @@ impl CachingAllocator {
             stream,
             site: 0,
             op: "",
-            category: None,
             time: 0,
         });
         Ok(self.arena.add_segment(key, start, bytes))

@@ -21,8 +21,10 @@ pub enum Role {
     Activation,
     /// Made again by the recompute of a checkpoint.
     Recomputed,
-    /// Made by the backward pass, or the `.grad` of a leaf.
+    /// The `.grad` of a leaf.
     Gradient,
+    /// Made by the backward pass on its way: gradients of activations, and what sums them up.
+    ActivationGradient,
     /// Brought back from the host by the offloader.
     Restored,
     /// A dense copy that the offloader made of a view.
@@ -32,18 +34,17 @@ pub enum Role {
 }
 
 impl Role {
-    /// What a viewer calls it. Of what the backward pass makes, only what becomes of it tells
-    /// gradients of parameters from those of activations.
-    pub const fn category(self) -> Option<Category> {
+    /// What a viewer calls it (docs/categories.md, "Categories").
+    pub const fn category(self) -> Category {
         match self {
-            Role::Parameter => Some(Category::Parameter),
-            Role::OptimizerState => Some(Category::OptimizerState),
-            Role::Input => Some(Category::Input),
+            Role::Parameter => Category::Parameter,
+            Role::OptimizerState => Category::OptimizerState,
+            Role::Input => Category::Input,
             Role::Activation | Role::Recomputed | Role::Restored | Role::Clone => {
-                Some(Category::Activation)
+                Category::Activation
             }
-            Role::Workspace => Some(Category::Temporary),
-            Role::Gradient => None,
+            Role::Gradient => Category::Gradient,
+            Role::ActivationGradient | Role::Workspace => Category::Temporary,
         }
     }
 }

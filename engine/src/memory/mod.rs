@@ -115,6 +115,13 @@ impl Storage {
         self.lease.borrow().as_ref().and_then(Lease::step)
     }
 
+    /// Says what the memory turned out to be for.
+    pub fn relabel(&self, role: Role) {
+        if let Some(lease) = self.lease.borrow_mut().as_mut() {
+            self.heap.borrow_mut().caching.relabel(lease, role);
+        }
+    }
+
     /// `record_stream`: the free waits for what `stream` has been given by then.
     pub fn record_stream(&self, stream: StreamId) {
         if let Some(lease) = self.lease.borrow_mut().as_mut() {

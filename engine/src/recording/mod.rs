@@ -137,9 +137,7 @@ impl Recording {
                         owner: owner
                             .filter(|_| state == BlockState::Used)
                             .map(|owner| owner.text.clone()),
-                        // What the backward pass made and a step leaves behind is a `.grad`.
-                        category: owner
-                            .map(|owner| owner.role.category().unwrap_or(Category::Gradient)),
+                        category: owner.map(|owner| owner.role.category()),
                     }
                 };
                 let blocks = blocks[from..to].iter().map(describe).collect();
@@ -179,8 +177,15 @@ impl Recording {
         pickle.key("device_traces")?;
         pickle.list(1)?;
         pickle.list(self.events.len())?;
-        for event in &self.events {
-            self.write_event(&mut pickle, event)?;
+        let mut made = self.allocations.iter().peekable();
+        for (index, event) in self.events.iter().enumerate() {
+            // What a block is for may show after it was made: when it becomes a `.grad`.
+            let made = made.next_if(|made| made.event as usize == index);
+            self.write_event(
+                &mut pickle,
+                event,
+                made.map(|made| made.label.role.category()),
+            )?;
         }
         pickle.end_list()?;
         pickle.end_list()?;
@@ -220,10 +225,12 @@ impl Recording {
         pickle.end_list()
     }
 
-    fn write_event(&self, pickle: &mut Pickle<impl Write>, event: &MemoryEvent) -> io::Result<()> {
-        let category = event
-            .category
-            .filter(|_| event.action == MemoryAction::Alloc);
+    fn write_event(
+        &self,
+        pickle: &mut Pickle<impl Write>,
+        event: &MemoryEvent,
+        category: Option<Category>,
+    ) -> io::Result<()> {
         pickle.dict(6 + usize::from(category.is_some()))?;
         pickle.key("action")?;
         pickle.text(match event.action {

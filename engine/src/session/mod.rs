@@ -219,7 +219,7 @@ impl Session {
         if matches!(self.hooks.last(), Some(HookLayer::Recompute { .. })) {
             Role::Recomputed
         } else if self.in_backward() {
-            Role::Gradient
+            Role::ActivationGradient
         } else {
             Role::Activation
         }

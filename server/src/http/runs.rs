@@ -70,10 +70,14 @@ pub async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let id = run_id(&run)?;
-    let read = app
-        .store
-        .read(move |reader| Ok((reader.run(&id)?, reader.settings(&id)?)));
-    let (row, settings) = read.await?;
+    let read = app.store.read(move |reader| {
+        Ok((
+            reader.run(&id)?,
+            reader.settings(&id)?,
+            reader.row_of_run(&id)?,
+        ))
+    });
+    let (row, settings, bench_row) = read.await?;
     if row.deleted_ms.is_some() {
         let restore = api::routes::run_restore(&row.id);
         let detail = format!("run {run}: it was deleted (POST {restore} undoes that)");
@@ -81,7 +85,10 @@ pub async fn get(
     }
     // Someone opens its page: by the time of the first zoom it should be decoded.
     app.pictures.warm(row.trace, audience.texts());
-    let mut detail = detail(row, settings);
+    let mut detail = RunDetail {
+        bench_row,
+        ..detail(row, settings)
+    };
     if let Texts::Redacted(key) = audience.texts() {
         leave_out_names(&mut detail, key);
     }
@@ -178,6 +185,7 @@ fn detail(row: RunRow, settings: Vec<(String, String)>) -> RunDetail {
         torch_guess: row.torch_guess.clone(),
         settings,
         quality_notes: row.quality.clone(),
+        bench_row: None,
         summary: summary(row),
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// In order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 15] = [
+const STEPS: [&str; 16] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -24,6 +24,7 @@ const STEPS: [&str; 15] = [
     include_str!("../../../migrations/0013_session_seen.sql"),
     include_str!("../../../migrations/0014_recording.sql"),
     include_str!("../../../migrations/0015_bench_host_growth.sql"),
+    include_str!("../../../migrations/0016_rows_of_runs.sql"),
 ];
 
 /// `Tide`: marks the file as ours, for `file(1)` and for the check below.

@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use tests::{Browser, Picture, TOLERANCE_PPM, Theme, Viewport, screenshots_dir, workspace_root};
 
-use super::views::views;
+use super::views::{LOOKS, views};
 use super::world::World;
 
 /// Says nothing that depends on the moment or on chance: ages, dates, ports, ids.
@@ -121,7 +121,7 @@ async fn every_view_looks_as_approved() {
     let (mut wrong, mut names) = (Vec::new(), Vec::new());
     for view in views(&world) {
         let mut visited = None;
-        for &(viewport, theme) in view.looks {
+        for (viewport, theme) in LOOKS {
             browser.set_viewport_plain(viewport).await;
             browser.set_still_theme(theme).await;
             match visited == Some(viewport) {

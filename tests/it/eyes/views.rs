@@ -26,8 +26,6 @@ pub struct View {
     pub there: &'static [&'static str],
     /// What is opened on it.
     pub openings: &'static [Opening],
-    /// In which themes and sizes it has pictures.
-    pub looks: &'static [(Viewport, Theme)],
     /// Whether its addresses answer with errors, which browsers write to the console.
     pub is_error: bool,
 }
@@ -44,9 +42,6 @@ pub const LOOKS: [(Viewport, Theme); 4] = [
     (Viewport::Phone, Theme::Dark),
 ];
 
-/// Each theme and each size once.
-const TWO_LOOKS: [(Viewport, Theme); 2] = [LOOKS[0], LOOKS[3]];
-
 const DRAWN: &str = ".timeline[aria-busy=false]";
 /// How often an opening may fail because the page is drawn anew under it.
 const OPENING_TRIES: usize = 5;
@@ -60,15 +55,8 @@ impl View {
             url,
             there,
             openings: &[],
-            looks: &LOOKS,
             is_error: false,
         }
-    }
-
-    /// What looks much like another view, or is small.
-    fn in_two_looks(mut self) -> Self {
-        self.looks = &TWO_LOOKS;
-        self
     }
 
     fn opened(mut self, openings: &'static [Opening]) -> Self {
@@ -154,8 +142,8 @@ fn pages(world: &World) -> Vec<View> {
             keys: &[" "],
             there: ".picked-bar",
         }]),
-        View::at("runs-many", world.many.url("/"), &["tr.run:nth-child(26)"]).in_two_looks(),
-        View::at("compare-pick", world.few.url("/compare"), &[".pick-row"]).in_two_looks(),
+        View::at("runs-many", world.many.url("/"), &["tr.run:nth-child(26)"]),
+        View::at("compare-pick", world.few.url("/compare"), &[".pick-row"]),
         View::at(
             "compare",
             compare,
@@ -170,8 +158,7 @@ fn pages(world: &World) -> Vec<View> {
             "bench-empty",
             world.empty.url("/bench"),
             &[".bench-empty .button", ".offloaders-cell"],
-        )
-        .in_two_looks(),
+        ),
         View::at(
             "bench",
             world.bench.url("/bench"),
@@ -189,14 +176,12 @@ fn pages(world: &World) -> Vec<View> {
                 there: ".offloaders-chosen",
             },
         ]),
-        View::at("help", world.empty.url("/"), &["button.sample"])
-            .opened(&[Opening {
-                focus: ".app-header-tools button:last-child",
-                keys: &["Enter"],
-                there: DIALOG,
-            }])
-            .in_two_looks(),
-        View::at("not-found", world.empty.url("/nowhere"), &[".blank-page"]).in_two_looks(),
+        View::at("help", world.empty.url("/"), &["button.sample"]).opened(&[Opening {
+            focus: ".app-header-tools button:last-child",
+            keys: &["Enter"],
+            there: DIALOG,
+        }]),
+        View::at("not-found", world.empty.url("/nowhere"), &[".blank-page"]),
     ]
 }
 
@@ -219,8 +204,7 @@ fn runs(world: &World) -> Vec<View> {
             "run-selected",
             run("streams", "&sel=b100"),
             &[".panel .stack", DRAWN],
-        )
-        .in_two_looks(),
+        ),
         View::at("run-oom", run("oom", ""), &[DRAWN, ".failure"]),
         View::at(
             "run-pass",
@@ -236,8 +220,7 @@ fn runs(world: &World) -> Vec<View> {
             "leaks-none",
             run("plain_lm", "&tab=leaks"),
             &[".verdict", DRAWN],
-        )
-        .in_two_looks(),
+        ),
         View::at(
             "alive",
             run("leak_hook_cache", "&tab=alive"),
@@ -248,20 +231,16 @@ fn runs(world: &World) -> Vec<View> {
             run("plain_lm", "&tab=allocations"),
             &["tr.block", DRAWN],
         ),
-        View::at("share", run("plain_lm", ""), &[DRAWN])
-            .opened(&[Opening {
-                focus: ".view-actions > button:last-of-type",
-                keys: &["Enter"],
-                there: DIALOG,
-            }])
-            .in_two_looks(),
-        View::at("copy-for-pr", run("plain_lm", ""), &[DRAWN])
-            .opened(&[Opening {
-                focus: ".view-actions > button:first-of-type",
-                keys: &["Enter"],
-                there: "dialog[open] textarea",
-            }])
-            .in_two_looks(),
+        View::at("share", run("plain_lm", ""), &[DRAWN]).opened(&[Opening {
+            focus: ".view-actions > button:last-of-type",
+            keys: &["Enter"],
+            there: DIALOG,
+        }]),
+        View::at("copy-for-pr", run("plain_lm", ""), &[DRAWN]).opened(&[Opening {
+            focus: ".view-actions > button:first-of-type",
+            keys: &["Enter"],
+            there: "dialog[open] textarea",
+        }]),
     ]
 }
 
@@ -278,16 +257,9 @@ fn links(world: &World) -> Vec<View> {
             "shared-redacted",
             world.redacted_link.clone(),
             &[".link-banner", ".verdict"],
-        )
-        .in_two_looks(),
-        View::at("shared-ended", world.ended_link.clone(), &[".link-refused"])
-            .failing()
-            .in_two_looks(),
-        View::at("run-missing", nothing, &[".run-nothing"])
-            .failing()
-            .in_two_looks(),
-        View::at("login", world.closed.url("/"), &["dialog[open] #token"])
-            .failing()
-            .in_two_looks(),
+        ),
+        View::at("shared-ended", world.ended_link.clone(), &[".link-refused"]).failing(),
+        View::at("run-missing", nothing, &[".run-nothing"]).failing(),
+        View::at("login", world.closed.url("/"), &["dialog[open] #token"]).failing(),
     ]
 }

@@ -8,7 +8,7 @@ use api::bench::{BenchResult, BenchStatus, DeviceKind, TensorChanges};
 use api::ids::{BenchRowId, RunId};
 use api::problem::ProblemCode;
 use api::routes;
-use api::runs::FinishedUpload;
+use api::runs::{FinishedUpload, RowOfRun, RunDetail};
 use axum::http::{Method, StatusCode};
 use engine::bench::{RunSpec, run_recorded};
 use engine::patches::Patch;
@@ -34,7 +34,7 @@ fn alive(patches: &[&'static Patch]) -> Vec<AliveTensor> {
 
 fn result(steps: u32) -> BenchResult {
     let mut result = json!({
-        "device": "sim", "steps_run": steps, "growth_per_step": 0.0,
+        "device": "sim", "steps_run": steps, "growth_per_step": 1e3,
         "growth_error": 0.0, "step_seconds": 0.1, "oom_step": null, "crash": null,
     });
     for number in [
@@ -88,6 +88,32 @@ fn insert(writer: &mut Writer, runs: &[RunId; 2], alive: &[Vec<AliveTensor>; 2])
         };
         writer.finish_bench_row(&row(id), &end, &[], 0).unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_tells_what_its_row_came_to() {
+    let server = Server::start().await;
+    let sample = async |name| {
+        let answer = server.json(Method::POST, &routes::sample(name), "").await;
+        answer.read::<FinishedUpload>().run.id
+    };
+    let runs = [sample("plain_lm").await, sample("streams").await];
+    let row_of = async |run: &RunId| {
+        let detail: RunDetail = server.get(&routes::run(run)).await.read();
+        detail.bench_row
+    };
+    assert_eq!(row_of(&runs[0]).await, None, "nobody benched it");
+    let kept = runs.clone();
+    let write = server.app.store.write(move |writer| {
+        insert(writer, &kept, &[Vec::new(), Vec::new()]);
+        Ok(())
+    });
+    write.await.unwrap();
+    let expected = RowOfRun {
+        steps: 8,
+        growth_per_step: 1_000,
+    };
+    assert_eq!(row_of(&runs[0]).await, Some(expected));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,7 +25,7 @@ use head::RunHead;
 use leptos::prelude::*;
 use leptos_router::components::A;
 use leptos_router::hooks::use_params_map;
-use recording::{Cut, RecordingStrip};
+use recording::{Cut, RecordingStrip, beginning};
 use std::sync::Arc;
 use trace::steps::levels;
 use trace::trace::StepSource;
@@ -158,6 +158,7 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
     };
     let asking = move || view.state().with(|state| state.tab != Tab::Timeline);
     let title = format!("{} · Tidemark", run.summary.name);
+    let beginning = beginning(&run);
     Effect::new(move |_| document().set_title(&title));
     let notes = move || {
         let notes = view.notes().get();
@@ -172,7 +173,7 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
             <RunHead run=Arc::clone(&run) device=device view=view/>
             {notes}
             <FailuresElsewhere run=run device=device view=view/>
-            <RecordingStrip contents=contents cut=cut view=view/>
+            <RecordingStrip contents=contents cut=cut view=view beginning=beginning/>
             {timeline}
         </div>
     }

@@ -4,7 +4,9 @@
 use crate::format;
 use crate::questions::words;
 use crate::url_state::UrlState;
+use api::bench::grows;
 use api::contents::{CategoryBytes, Contents};
+use api::runs::RunDetail;
 use api::view_state::{Picture, Selection, ViewState};
 use leptos::prelude::*;
 use std::sync::Arc;
@@ -56,9 +58,11 @@ pub fn RecordingStrip(
     contents: Signal<Option<Arc<Contents>>>,
     cut: Memo<Cut>,
     view: UrlState<ViewState>,
+    beginning: Option<String>,
 ) -> impl IntoView {
     let body = move || {
         let contents = contents.get()?;
+        let beginning = beginning.clone();
         let unknown = move || match cut.get() {
             Cut::Unknown(key) => Some(view! {
                 <p class="recording-note" role="status">
@@ -69,6 +73,7 @@ pub fn RecordingStrip(
         };
         Some(view! {
             {what(&contents, cut, view)}
+            {beginning.map(|text| view! { <p class="muted">{text}</p> })}
             {unknown}
             {contents.peak.as_ref().map(|peak| {
                 let categories = peak.categories.clone();
@@ -77,6 +82,27 @@ pub fn RecordingStrip(
         })
     };
     view! { <section class="recording" aria-label="What was recorded">{body}</section> }
+}
+
+/// What a run is the beginning of, where its bench row ran on: the two grow differently, and each
+/// number stands beside its steps.
+pub fn beginning(run: &RunDetail) -> Option<String> {
+    let row = run.bench_row.as_ref()?;
+    let recorded = run.summary.steps;
+    if row.steps <= recorded {
+        return None;
+    }
+    let growth = match grows(row.growth_per_step as f64) {
+        true => {
+            let bytes = format::bytes(row.growth_per_step.unsigned_abs());
+            format!("it grows {bytes} a step")
+        }
+        false => "it does not grow".to_owned(),
+    };
+    let all = row.steps;
+    Some(format!(
+        "The first {recorded} of the {all} steps of its bench row. Over all {all} {growth}."
+    ))
 }
 
 /// A pass in its sentence; a loop as the choice of what is a step.
