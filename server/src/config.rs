@@ -3,6 +3,7 @@
 use crate::bench::BenchSettings;
 use crate::clients::{ClientLimits, Proxies};
 use crate::names::PublicUrl;
+use site::Site;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use trace::units::Bytes;
@@ -36,6 +37,8 @@ pub struct Config {
     pub proxies: Proxies,
     /// What clients may take.
     pub clients: ClientLimits,
+    /// Where the page comes from.
+    pub site: Site,
 }
 
 impl Config {
@@ -55,6 +58,7 @@ impl Config {
             public_url: None,
             proxies: Proxies::default(),
             clients: ClientLimits::default(),
+            site: Site::Embedded,
         }
     }
 

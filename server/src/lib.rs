@@ -37,5 +37,4 @@ pub mod sessions;
 pub mod store;
 pub mod tensors;
 pub mod texts;
-pub mod web_assets;
 pub mod work;

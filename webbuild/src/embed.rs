@@ -11,13 +11,13 @@ use crate::site::{Site, SiteFile};
 /// What a binary without a front end shows. It must not look like a page that failed to load.
 const NO_FRONT_END: &str = include_str!("no_front_end.html");
 
-/// Writes `web_assets.rs` in `out_dir` for this front end.
+/// Writes `assets.rs` in `out_dir` for this front end.
 pub fn write(out_dir: &Path, site: &Site, profile: Profile) -> Result<(), Error> {
     let name = format!("Some({:?})", profile.name());
     write_table(out_dir, &site.files, &name)
 }
 
-/// Writes `web_assets.rs` in `out_dir` for a binary that has no front end and says so.
+/// Writes `assets.rs` in `out_dir` for a binary that has no front end and says so.
 pub fn write_without_front_end(out_dir: &Path) -> Result<(), Error> {
     let page = SiteFile {
         path: "/index.html".to_owned(),
@@ -44,7 +44,7 @@ fn write_table(out_dir: &Path, files: &[SiteFile], profile: &str) -> Result<(), 
         };
         let bytes = save("", &file.bytes)?;
         let brotli = match &file.brotli {
-            Some(brotli) => format!("Some({})", save(".br", brotli)?),
+            Some(brotli) => format!("Some({} as &[u8])", save(".br", brotli)?),
             None => "None".to_owned(),
         };
         let SiteFile {
@@ -55,14 +55,14 @@ fn write_table(out_dir: &Path, files: &[SiteFile], profile: &str) -> Result<(), 
         } = file;
         let _ = writeln!(
             rows,
-            "    Asset {{ path: {path:?}, mime: {mime:?}, immutable: {immutable}, \
-             bytes: {bytes}, brotli: {brotli} }},"
+            "    Asset {{ path: Cow::Borrowed({path:?}), mime: Cow::Borrowed({mime:?}), \
+             immutable: {immutable}, bytes: Cow::Borrowed({bytes}), brotli: {brotli} }},"
         );
     }
     let table = format!(
         "static ASSETS: &[Asset] = &[\n{rows}];\n\
          const BUILT_WITH: Option<&str> = {profile};\n"
     );
-    let path = out_dir.join("web_assets.rs");
+    let path = out_dir.join("assets.rs");
     fs::write(&path, table).map_err(Error::io(&path))
 }

@@ -6,7 +6,8 @@
 //! * [`toolchain`] finds a compiler that can target wasm32, or makes one out of what is there;
 //! * [`compile`] runs it and `wasm-bindgen`;
 //! * [`site`] turns the result into named, hashed, compressed files;
-//! * [`embed`] writes those files and the Rust table that `server/src/web_assets.rs` includes;
+//! * [`embed`] writes those files and the Rust table that the crate `site` (`web/site`) includes;
+//! * [`watch`] writes them to a folder, again after each change;
 //! * [`progress`] is where everything slow says what it is doing.
 //!
 //! This crate installs nothing but rustup's own wasm32 target, and that only where rustup may
@@ -18,6 +19,7 @@ pub mod error;
 pub mod progress;
 pub mod site;
 pub mod toolchain;
+pub mod watch;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -37,8 +39,9 @@ pub struct Workshop {
 }
 
 impl Workshop {
-    /// The workshop of the workspace that holds `manifest_dir`'s crate, under `target_dir`.
-    pub fn new(manifest_dir: &Path, target_dir: &Path) -> Result<Self, Error> {
+    /// The workshop of this workspace, under `target_dir`.
+    pub fn new(target_dir: &Path) -> Result<Self, Error> {
+        let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
         let workspace = manifest_dir
             .parent()
             .ok_or_else(|| Error::NoWorkspace(manifest_dir.to_owned()))?;
@@ -80,7 +83,7 @@ impl Workshop {
         let toolchain = Toolchain::find(self, &progress)?;
         let wasm = compile::wasm(self, &toolchain, profile, &progress)?;
         let glue = compile::bindgen(self, &wasm, profile, &progress)?;
-        let site = Site::assemble(&self.workspace.join("web"), &glue, &progress)?;
+        let site = Site::assemble(&self.workspace.join("web"), &glue, profile, &progress)?;
         progress.say(&format!("front end ready ({})", progress.elapsed()));
         Ok(site)
     }

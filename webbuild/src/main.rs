@@ -1,6 +1,7 @@
 //! The front end without the server: for working on it, and for the checks.
 //!
 //! `cargo run -p webbuild -- build [wasm|wasm-dev]` builds it and prints what a visit transfers;
+//! `cargo run -p webbuild -- watch DIR` writes it to a folder, again after each change (`./run --dev`);
 //! `cargo run -p webbuild -- clippy CRATE…` lints crates as they are compiled for the browser.
 
 use std::env;
@@ -17,9 +18,12 @@ fn main() -> ExitCode {
     let done = match args[..] {
         ["build"] => build(None),
         ["build", profile] => build(Some(profile)),
+        ["watch", folder] => watch(Path::new(folder)),
         ["clippy", ref crates @ ..] if !crates.is_empty() => clippy(crates),
         _ => {
-            eprintln!("usage: webbuild build [wasm|wasm-dev] | webbuild clippy CRATE…");
+            eprintln!(
+                "usage: webbuild build [wasm|wasm-dev] | webbuild watch DIR | webbuild clippy CRATE…"
+            );
             return ExitCode::from(2);
         }
     };
@@ -33,9 +37,8 @@ fn main() -> ExitCode {
 }
 
 fn workshop() -> Result<Workshop, Error> {
-    let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = env::current_exe().map_err(Error::io(manifest_dir))?;
-    Workshop::new(manifest_dir, &target_dir(&program))
+    let program = env::current_exe().map_err(Error::io(Path::new("this program")))?;
+    Workshop::new(&target_dir(&program))
 }
 
 fn build(profile: Option<&str>) -> Result<ExitCode, Error> {
@@ -45,6 +48,11 @@ fn build(profile: Option<&str>) -> Result<ExitCode, Error> {
         println!("{raw:>9} B  {sent:>9} B brotli  {}", file.path);
     }
     println!("{:>34} B in all", site.transfer_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn watch(folder: &Path) -> Result<ExitCode, Error> {
+    webbuild::watch::watch(&workshop()?, folder)?;
     Ok(ExitCode::SUCCESS)
 }
 

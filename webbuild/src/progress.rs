@@ -6,12 +6,17 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
 /// Lines of a failed command's output that are worth repeating in the error.
 const TAIL_LINES: usize = 40;
+
+/// A duration, for people.
+pub fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
 
 /// One build's log.
 pub struct Progress {
@@ -37,7 +42,7 @@ impl Progress {
 
     /// Time since the build began, for people.
     pub fn elapsed(&self) -> String {
-        format!("{:.1} s", self.started.elapsed().as_secs_f64())
+        seconds(self.started.elapsed())
     }
 
     /// Runs `command` with its output in the log; its end becomes the error when it fails.

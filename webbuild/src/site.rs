@@ -10,8 +10,12 @@ use std::hash::{Hash, Hasher};
 use std::io::Write;
 use std::path::Path;
 
+use crate::compile::Profile;
 use crate::error::Error;
 use crate::progress::Progress;
+
+/// The page.
+const PAGE: &str = "/index.html";
 
 /// How the page names an asset before its place is known.
 const ASSETS: &str = "\"/assets/";
@@ -45,7 +49,12 @@ pub struct Site {
 
 impl Site {
     /// Puts together the sources in `web` and the compiled files in `glue`.
-    pub fn assemble(web: &Path, glue: &Path, progress: &Progress) -> Result<Self, Error> {
+    pub fn assemble(
+        web: &Path,
+        glue: &Path,
+        profile: Profile,
+        progress: &Progress,
+    ) -> Result<Self, Error> {
         let read = |name: &str| {
             let path = web.join(name);
             fs::read(&path).map_err(Error::io(&path))
@@ -56,11 +65,27 @@ impl Site {
         assets.push(("boot.js".to_owned(), read("boot.js")?));
         assets.push(("style.css".to_owned(), joined_styles(&web.join("style"))?));
         let page = String::from_utf8_lossy(&read("index.html")?).into_owned();
-        progress.say("compressing");
-        Ok(Self::of(&page, assets))
+        if profile == Profile::Release {
+            progress.say("compressing");
+        }
+        Ok(Self::of(&page, assets, profile))
     }
 
-    fn of(page: &str, mut assets: Vec<(String, Vec<u8>)>) -> Self {
+    /// The same, on a page that loads itself again when another build is there.
+    pub fn reloading(mut self) -> Self {
+        let script = "/reload.js".to_owned();
+        let tag = format!("<script type=\"module\" src=\"{script}\"></script></head>");
+        for file in self.files.iter_mut().filter(|file| file.path == PAGE) {
+            let page = String::from_utf8_lossy(&file.bytes).replacen("</head>", &tag, 1);
+            file.bytes = page.into_bytes();
+        }
+        let bytes = include_bytes!("reload.js").to_vec();
+        self.files
+            .push(SiteFile::new(script, bytes, false, Profile::Dev));
+        self
+    }
+
+    fn of(page: &str, mut assets: Vec<(String, Vec<u8>)>, profile: Profile) -> Self {
         assets.sort();
         let mut hasher = DefaultHasher::new();
         assets.hash(&mut hasher);
@@ -68,12 +93,15 @@ impl Site {
         let page = page.replace(ASSETS, &format!("{ASSETS}{hash}/"));
         let mut files: Vec<SiteFile> = assets
             .into_iter()
-            .map(|(name, bytes)| SiteFile::new(format!("/assets/{hash}/{name}"), bytes, true))
+            .map(|(name, bytes)| {
+                SiteFile::new(format!("/assets/{hash}/{name}"), bytes, true, profile)
+            })
             .collect();
         files.push(SiteFile::new(
-            "/index.html".to_owned(),
+            PAGE.to_owned(),
             page.into_bytes(),
             false,
+            profile,
         ));
         Self { files }
     }
@@ -85,13 +113,14 @@ impl Site {
 }
 
 impl SiteFile {
-    fn new(path: String, bytes: Vec<u8>, immutable: bool) -> Self {
-        let compressed = brotli(&bytes);
+    fn new(path: String, bytes: Vec<u8>, immutable: bool, profile: Profile) -> Self {
+        // Compressing takes longer than loading it from this machine.
+        let compressed = (profile == Profile::Release).then(|| brotli(&bytes));
         Self {
             mime: mime(&path),
             path,
             immutable,
-            brotli: (compressed.len() < bytes.len()).then_some(compressed),
+            brotli: compressed.filter(|compressed| compressed.len() < bytes.len()),
             bytes,
         }
     }
@@ -177,7 +206,7 @@ mod tests {
                 b"import init from './web.js'".to_vec(),
             ),
         ];
-        Site::of(page, assets)
+        Site::of(page, assets, Profile::Release)
     }
 
     #[test]
@@ -190,6 +219,16 @@ mod tests {
         assert!(boot.immutable && boot.path.ends_with("/boot.js"));
         let text = String::from_utf8(page.bytes.clone()).unwrap();
         assert!(text.contains(&format!("src=\"{}\"", boot.path)), "{text}");
+    }
+
+    #[test]
+    fn a_page_under_work_looks_for_the_next_build() {
+        let reloading = Site::of("<head></head>", Vec::new(), Profile::Dev).reloading();
+        let page = &reloading.files[0];
+        let text = String::from_utf8(page.bytes.clone()).unwrap();
+        assert!(text.contains("src=\"/reload.js\""), "{text}");
+        assert_eq!(reloading.files[1].path, "/reload.js");
+        assert!(page.brotli.is_none());
     }
 
     #[test]
@@ -209,7 +248,7 @@ mod tests {
             .unwrap();
         assert_eq!(back, script.bytes);
         assert!(
-            SiteFile::new("/x".to_owned(), vec![7], true)
+            SiteFile::new("/x".to_owned(), vec![7], true, Profile::Release)
                 .brotli
                 .is_none()
         );

@@ -15,6 +15,7 @@ use crate::samples::{self, BundledSample};
 use api::routes;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use site::Site;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,6 +52,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = samples::SHOWN_FIRST,
           value_parser = PossibleValuesParser::new(samples::ALL.iter().map(|sample| sample.name)))]
     sample: Option<String>,
+    /// Serve the page from this folder, which `webbuild watch` writes: for work on the page
+    #[arg(long, value_name = "DIR")]
+    front_end: Option<PathBuf>,
     /// Where uploaded files are kept [default: DIR/blobs]; s3://BUCKET/PREFIX in builds with S3
     #[arg(long, value_name = "WHERE")]
     blobs: Option<String>,
@@ -189,6 +193,7 @@ impl ServeArgs {
             proxies: Proxies::parse(self.trusted_proxy.iter().map(String::as_str))
                 .map_err(usage)?,
             clients: self.clients(),
+            site: self.front_end.clone().map_or(Site::Embedded, Site::Folder),
             upload_limit: self.upload_limit,
             keep_free: self.keep_free,
             memory: self.memory,

@@ -1,15 +1,18 @@
 //! The front end's files.
 
 use super::packed::accepts;
+use crate::app::App;
 use crate::problems::Error;
-use crate::web_assets::{self, Asset};
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use site::{Asset, Site};
+use std::borrow::Cow;
+use std::sync::Arc;
 
 /// Whatever no route takes: a file, or the page for the front end's own router.
-pub async fn serve(request: Request) -> Result<Response, Error> {
+pub async fn serve(State(app): State<Arc<App>>, request: Request) -> Result<Response, Error> {
     let path = request.uri().path();
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     // Programs ask for measurements there: the page would only mislead them.
@@ -19,43 +22,47 @@ pub async fn serve(request: Request) -> Result<Response, Error> {
     if !reads {
         return Err(Error::Method(request.method().to_string()));
     }
-    match web_assets::get(path) {
+    let site = &app.config.site;
+    match site.get(path) {
         Some(asset) => Ok(respond(asset, request.headers())),
         None if path.starts_with("/assets/") => Err(Error::NoRoute(path.to_owned())),
-        None => Ok(index(request.headers())),
+        None => Ok(index(site, request.headers())),
     }
 }
 
 /// The page, which finds out from its address what it shows.
-pub fn index(request: &HeaderMap) -> Response {
-    respond(web_assets::index(), request)
+pub fn index(site: &Site, request: &HeaderMap) -> Response {
+    respond(site.index(), request)
 }
 
-fn respond(asset: &'static Asset, request: &HeaderMap) -> Response {
-    let etag = format!("\"{}\"", &blake3::hash(asset.bytes).to_hex()[..32]);
+fn respond(asset: Asset, request: &HeaderMap) -> Response {
+    let etag = format!("\"{}\"", &blake3::hash(&asset.bytes).to_hex()[..32]);
     let known = request.get(header::IF_NONE_MATCH);
     if known.is_some_and(|tag| tag.as_bytes() == etag.as_bytes()) {
-        return with_headers(StatusCode::NOT_MODIFIED.into_response(), asset, &etag);
+        return with_headers(StatusCode::NOT_MODIFIED.into_response(), &asset, &etag);
     }
     let brotli = asset.brotli.filter(|_| accepts(request, "br"));
-    let mut response = Response::new(Body::from(brotli.unwrap_or(asset.bytes)));
+    let content = brotli.map_or_else(|| asset.bytes.clone(), Cow::Borrowed);
+    let mut response = Response::new(Body::from(content));
     if brotli.is_some() {
         let coding = HeaderValue::from_static("br");
         response
             .headers_mut()
             .insert(header::CONTENT_ENCODING, coding);
     }
-    with_headers(response, asset, &etag)
+    with_headers(response, &asset, &etag)
 }
 
-fn with_headers(mut response: Response, asset: &'static Asset, etag: &str) -> Response {
+fn with_headers(mut response: Response, asset: &Asset, etag: &str) -> Response {
     // The files are the same for everybody: caches may share them.
     let control = match asset.immutable {
         true => "public, max-age=31536000, immutable",
         false => "no-cache",
     };
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(asset.mime));
+    if let Ok(mime) = HeaderValue::from_str(&asset.mime) {
+        headers.insert(header::CONTENT_TYPE, mime);
+    }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(control));
     headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     if let Ok(etag) = HeaderValue::from_str(etag) {

@@ -321,9 +321,11 @@ pub async fn page(
     match readable_by_anyone(&app, client, &token).await {
         Ok(row) => {
             let image = image_of(&origin, &token);
-            Ok(preview_of(&app, &row.share, image).await.page())
+            Ok(preview_of(&app, &row.share, image)
+                .await
+                .page(&app.config.site))
         }
-        Err(Error::NotFound(_)) => Ok(assets::index(&headers)),
+        Err(Error::NotFound(_)) => Ok(assets::index(&app.config.site, &headers)),
         Err(error) => Err(error),
     }
 }

@@ -6,13 +6,13 @@ use super::cards::{image_of_comparison, live};
 use super::compare::seen;
 use super::extract::{Origin, Path, run_id};
 use crate::problems::Error;
-use crate::web_assets;
 use api::compare_view::CompareState;
 use api::ids::RunId;
 use api::routes;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
+use site::Site;
 use std::sync::Arc;
 
 /// What a run's page shows.
@@ -35,8 +35,9 @@ pub struct Preview {
 
 impl Preview {
     /// The app, with the tags.
-    pub fn page(&self) -> Response {
-        let page = String::from_utf8_lossy(web_assets::index().bytes);
+    pub fn page(&self, site: &Site) -> Response {
+        let index = site.index();
+        let page = String::from_utf8_lossy(&index.bytes);
         let page = page.replacen("</head>", &format!("{}</head>", self.tags()), 1);
         let headers = [
             (header::CONTENT_TYPE, "text/html; charset=utf-8"),
@@ -143,5 +144,9 @@ async fn unfolding(
         true => preview().await.ok(),
         false => None,
     };
-    found.map_or_else(|| assets::index(headers), |preview| preview.page())
+    let site = &app.config.site;
+    found.map_or_else(
+        || assets::index(site, headers),
+        |preview| preview.page(site),
+    )
 }

@@ -1,7 +1,7 @@
 //! Builds the front end and embeds it. `SKIP_WEB=1` leaves it out; `WEB_PROFILE=wasm-dev` builds it
 //! quickly, for debug builds only. How, and with which compiler: the `webbuild` crate.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::{env, process};
 
 use webbuild::{Error, Profile, Workshop, embed, target_dir};
@@ -28,8 +28,7 @@ fn build() -> Result<(), Error> {
     if profile == Profile::Dev && given_by_cargo("PROFILE") == "release" {
         return Err(Error::DebugFrontEndInRelease);
     }
-    let manifest_dir = given_by_cargo("CARGO_MANIFEST_DIR");
-    let workshop = Workshop::new(Path::new(&manifest_dir), &target_dir(&out_dir))?;
+    let workshop = Workshop::new(&target_dir(&out_dir))?;
     for input in workshop.inputs() {
         println!("cargo:rerun-if-changed={}", input.display());
     }
