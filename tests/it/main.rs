@@ -6,6 +6,7 @@ mod citations;
 mod compare;
 mod compare_page;
 mod drill_down;
+mod edges;
 mod explore;
 mod eyes;
 mod front_page;

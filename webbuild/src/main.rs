@@ -1,7 +1,7 @@
 //! The front end without the server: for working on it, and for the checks.
 //!
 //! `cargo run -p webbuild -- build [wasm|wasm-dev]` builds it and prints what a visit transfers;
-//! `cargo run -p webbuild -- watch DIR` writes it to a folder, again after each change (`./run --dev`);
+//! `cargo run -p webbuild -- watch DIR` writes it to a folder, again after each change;
 //! `cargo run -p webbuild -- clippy CRATE…` lints crates as they are compiled for the browser.
 
 use std::env;
@@ -21,9 +21,7 @@ fn main() -> ExitCode {
         ["watch", folder] => watch(Path::new(folder)),
         ["clippy", ref crates @ ..] if !crates.is_empty() => clippy(crates),
         _ => {
-            eprintln!(
-                "usage: webbuild build [wasm|wasm-dev] | webbuild watch DIR | webbuild clippy CRATE…"
-            );
+            eprintln!("usage: webbuild build [wasm|wasm-dev], watch DIR or clippy CRATE…");
             return ExitCode::from(2);
         }
     };
