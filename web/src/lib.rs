@@ -13,20 +13,20 @@
     reason = "the macro of a component makes fields that cannot be documented"
 )]
 
-pub mod app;
-pub mod client;
-pub mod clock;
-pub mod components;
-pub mod connection;
-pub mod events;
-pub mod opened_link;
-pub mod pages;
-pub mod questions;
-pub mod theme;
-pub mod timeline;
-pub mod turn;
-pub mod upload;
-pub mod url_state;
+mod app;
+mod client;
+mod clock;
+mod components;
+mod connection;
+mod events;
+mod opened_link;
+mod pages;
+mod questions;
+mod theme;
+mod timeline;
+mod turn;
+mod upload;
+mod url_state;
 
 pub use ::timeline::format;
 

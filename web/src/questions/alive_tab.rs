@@ -7,7 +7,7 @@ use super::honesty::Honesty;
 use super::{Asker, INFERRED, middle};
 use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
-use crate::timeline::lanes::step_name;
+use ::timeline::lanes::step_name;
 use api::alive::{Alive, Changes, GroupShare, Part};
 use api::routes;
 use api::view_state::{Chart, Selection, ViewState};

@@ -4,7 +4,7 @@ use super::Asker;
 use super::answer::{Answer, ask};
 use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
-use crate::timeline::lanes::step_name;
+use ::timeline::lanes::step_name;
 use api::alive::{AllocationFilter, AllocationPage, AllocationRow};
 use api::routes;
 use api::view_state::Selection;

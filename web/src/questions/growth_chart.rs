@@ -3,7 +3,7 @@
 use super::Asker;
 use super::areas::{Areas, Rest, SIDE, Spot};
 use crate::format::{self, count};
-use crate::timeline::lanes::step_name;
+use ::timeline::lanes::step_name;
 use api::alive::{Growth, GrowthBand};
 use api::view_state::ViewState;
 use leptos::prelude::*;

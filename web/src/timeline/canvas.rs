@@ -4,10 +4,10 @@
 //! backend, because only the browser has fonts. Coordinates are device pixels throughout: the
 //! canvas has as many pixels as the screen has under it, and CSS gives it its size.
 
-use super::colours::{Palette, Rgba};
-use super::paint;
-use super::raster::Raster;
-use super::scene::Scene;
+use ::timeline::colours::{Palette, Rgba};
+use ::timeline::paint;
+use ::timeline::raster::Raster;
+use ::timeline::scene::Scene;
 use leptos::prelude::{document, window};
 use plotters_canvas::CanvasBackend;
 use wasm_bindgen::{Clamped, JsCast, JsValue};

@@ -2,15 +2,15 @@
 //! pointer. Sleeps otherwise.
 
 use super::canvas::{self, Surface};
-use super::colours::Rgba;
 use super::frames;
 use super::input::{Command, FLAT_BOX, Glide};
-use super::minimap::{self, Minimap};
-use super::model::{Extents, Model, Motion, TileRequest};
-use super::readout::{self, Readout};
-use super::viewport::Action;
 use crate::client;
 use crate::url_state::UrlState;
+use ::timeline::colours::Rgba;
+use ::timeline::minimap::{self, Minimap};
+use ::timeline::model::{Extents, Model, Motion, TileRequest};
+use ::timeline::readout::{self, Readout};
+use ::timeline::viewport::Action;
 use api::ids::RunId;
 use api::problem::Problem;
 use api::routes;

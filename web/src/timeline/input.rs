@@ -1,7 +1,7 @@
 //! Pointer, wheel and keys to what they mean. Pure: the browser's events come in as plain numbers.
 
-use super::neighbours::Neighbour;
-use super::viewport::Action;
+use ::timeline::neighbours::Neighbour;
+use ::timeline::viewport::Action;
 
 /// What the timeline is to do.
 #[derive(Clone, Copy, Debug, PartialEq)]

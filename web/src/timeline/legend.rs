@@ -1,7 +1,7 @@
 //! The legend: the four series with their value at the pointer, or their peak.
 
 use super::Handle;
-use super::readout::extent_text;
+use ::timeline::readout::extent_text;
 use api::runs::DeviceSummary;
 use leptos::prelude::*;
 use trace::trace::Series;

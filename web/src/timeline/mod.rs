@@ -1,7 +1,7 @@
 //! The timeline: the four series and the mountain of live allocations over one axis.
 //!
-//! The drawing code is the crate `timeline`; its modules are re-exported here. This is what ties
-//! it to the browser:
+//! The drawing code is the crate `timeline` (`::timeline` in imports). This is what ties it to the
+//! browser:
 //!
 //! ```text
 //! client -> drive (one frame loop) -> model -> scene -> paint -> raster -> canvas
@@ -18,14 +18,10 @@ pub mod panel;
 pub mod stage;
 pub mod tooltip;
 
-pub use ::timeline::{
-    axes, axis, colours, facts, highlight, hit_test, lanes, lines, minimap, model, mountain,
-    neighbours, oom, paint, plot, raster, readout, scene, stack, summary, ticks, tile_cache,
-    viewport,
-};
-
 use crate::client;
 use crate::url_state::UrlState;
+use ::timeline::model::Model;
+use ::timeline::{lanes, summary};
 use api::contents::Contents;
 use api::problem::Problem;
 use api::routes;
@@ -35,7 +31,6 @@ use api::view_state::{Selection, ViewState};
 use drive::{Driver, Outputs, Source};
 use legend::Legend;
 use leptos::prelude::*;
-use model::Model;
 use stage::{MinimapStrip, Stage};
 use std::sync::Arc;
 use tooltip::Tooltip;

@@ -1,13 +1,13 @@
 //! The panel beside the picture: the selected allocation or group, or what the window consists of.
 
 use super::Handle;
-use super::facts::{Composition, GroupFacts, GroupShare};
-use super::{lanes, ticks};
 use crate::client;
 use crate::components::copy_button::CopyButton;
 use crate::components::icon::{Icon, IconView};
 use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
+use ::timeline::facts::{Composition, GroupFacts, GroupShare};
+use ::timeline::{lanes, ticks};
 use api::frames::FrameText;
 use api::problem::Problem;
 use api::routes;

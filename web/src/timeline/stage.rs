@@ -3,11 +3,11 @@
 use super::Handle;
 use super::canvas::Surface;
 use super::input::{self, Command, Focus, Glide, KeyCommand, Pointer, Pointers, Tool, Wheel};
-use super::minimap::{Grip, Strip};
-use super::model::Motion;
 use super::observe;
-use super::viewport::Action;
 use crate::components::keys;
+use ::timeline::minimap::{Grip, Strip};
+use ::timeline::model::Motion;
+use ::timeline::viewport::Action;
 use api::view_state::Selection;
 use leptos::ev;
 use leptos::html::{Canvas, Div};
@@ -361,7 +361,7 @@ pub fn MinimapStrip(handle: Handle) -> impl IntoView {
 fn on_strip<T>(
     handle: Handle,
     width: f64,
-    ask: impl FnOnce(Strip<'_>, &super::viewport::Viewport) -> T,
+    ask: impl FnOnce(Strip<'_>, &::timeline::viewport::Viewport) -> T,
 ) -> Option<T> {
     handle.with(|driver| {
         driver.ask(|model| {

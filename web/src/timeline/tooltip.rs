@@ -1,9 +1,9 @@
 //! The tooltip: exact values of what is under the pointer.
 
 use super::Handle;
-use super::readout::{Line, Readout, extent_text};
 use crate::client;
 use crate::format;
+use ::timeline::readout::{Line, Readout, extent_text};
 use api::routes;
 use api::timeline::Moment;
 use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};

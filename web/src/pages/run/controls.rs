@@ -69,8 +69,8 @@ pub fn Controls(handle: Handle, view: UrlState<ViewState>) -> impl IntoView {
 
 #[component]
 fn ZoomButtons(handle: Handle) -> impl IntoView {
-    use crate::timeline::model::Motion;
-    use crate::timeline::viewport::Action;
+    use ::timeline::model::Motion;
+    use ::timeline::viewport::Action;
     let act = move |action: Action| {
         handle.with(|driver| driver.act(action, Motion::Eased));
     };

@@ -3,9 +3,10 @@
 use super::recording::Composition;
 use crate::format::count;
 use crate::questions::words;
-use crate::timeline::lanes::step_name;
-use crate::timeline::{Handle, oom};
+use crate::timeline::Handle;
 use crate::url_state::UrlState;
+use ::timeline::lanes::step_name;
+use ::timeline::oom;
 use api::runs::{DeviceSummary, RunDetail};
 use api::timeline::{Marks, OomMark};
 use api::view_state::{Tab, ViewState};
