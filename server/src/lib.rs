@@ -31,6 +31,7 @@ pub mod pictures;
 pub mod plain;
 mod private;
 pub mod problems;
+mod processor_time;
 pub mod questions;
 mod samples;
 pub mod sessions;

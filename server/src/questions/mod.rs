@@ -8,5 +8,5 @@ mod leaks;
 
 pub use alive::{alive, changes, growth};
 pub use allocations::{BadQuestion, beside, page};
-pub use judge::{Judge, judge_now};
+pub use judge::{JUDGING, Judge, judge_now};
 pub use leaks::{MAX_LEAKS, named, report};
