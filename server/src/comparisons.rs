@@ -4,6 +4,8 @@
 //! hundred megabytes, so traces are decoded one after the other and never all held at once.
 
 use crate::pictures::{Ask, Decoded, Traces};
+use crate::processor_time::within;
+use crate::questions::JUDGING;
 use crate::store::{StoreError, StoreResult};
 use crate::texts::Texts;
 use api::compare::{Against, Curve, Curves, CurvesWanted};
@@ -69,7 +71,9 @@ impl Comparisons {
             let memory = self.traces.memory_to_ask(&decoded, Ask::Stacks).await?;
             let profile = move || {
                 let _memory = memory;
-                Profile::of(&decoded.trace)
+                within(JUDGING, |watch| {
+                    Profile::judged_while(&decoded.trace, watch)
+                })
             };
             off_runtime(profile).await.map(Arc::new)
         };

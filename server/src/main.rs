@@ -6,7 +6,8 @@ fn main() -> ExitCode {
     match server::cli::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("tidemark: {error}");
+            // It may tell what a stranger's file or another server says.
+            eprintln!("tidemark: {}", server::plain::marked(&error.to_string()));
             ExitCode::from(error.exit_code())
         }
     }

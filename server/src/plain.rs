@@ -1,16 +1,6 @@
-//! Texts that people type and programs send: what may be in a name.
+//! Texts that people type: what may be in a name. [`trace::plain`] says which characters are plain.
 
-/// Whether a character shows what it is: no control character, and none that turns, hides or
-/// reorders its neighbours, so that a name reads as it is.
-pub fn is_plain(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2066}'..='\u{206f}');
-    let breaks = matches!(c, '\u{2028}' | '\u{2029}');
-    // Joiners stay: scripts and emoji need them.
-    let hides = matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2065}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
-    !(c.is_control() || turns || breaks || hides)
-}
+pub use trace::plain::{is_plain, marked};
 
 /// What is plain of a text.
 pub fn plain(text: &str) -> String {

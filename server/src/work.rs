@@ -29,8 +29,21 @@ pub fn cores() -> usize {
 pub async fn answer<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Panicked> {
+    answer_in(&ANSWERS, work).await
+}
+
+/// The turn is the work's, not the request's: who asks and hangs up, again and again, would
+/// otherwise start more work each time.
+async fn answer_in<T: Send + 'static>(
+    turns: &'static Semaphore,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Panicked> {
     // Never closed.
-    let _turn = ANSWERS.acquire().await;
+    let turn = turns.acquire().await;
+    let work = move || {
+        let _turn = turn;
+        work()
+    };
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|_| Panicked)
@@ -78,6 +91,24 @@ mod tests {
         assert_eq!(background(niceness).await, Ok(NICENESS.max(before)));
         assert_eq!(answer(niceness).await, Ok(before));
         assert_eq!(niceness(), before);
+    }
+
+    #[tokio::test]
+    async fn whoever_hangs_up_leaves_its_turn_to_the_work_until_that_is_done() {
+        let turns: &Semaphore = Box::leak(Box::new(Semaphore::new(1)));
+        let (begun, begins) = oneshot::channel();
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let request = tokio::spawn(answer_in(turns, move || {
+            begun.send(()).unwrap();
+            // Until the test says so.
+            let _ = ends.recv();
+        }));
+        begins.await.unwrap();
+        request.abort();
+        assert!(request.await.unwrap_err().is_cancelled());
+        assert_eq!(turns.available_permits(), 0);
+        end.send(()).unwrap();
+        assert_eq!(answer_in(turns, || 7).await, Ok(7));
     }
 
     #[tokio::test]

@@ -1,7 +1,8 @@
-//! Every document, section and file that a comment or a document names exists.
+//! Every document, section, file and test that a comment or a document names exists.
 //!
 //! A section is cited by its heading: `docs/allocator.md, "Sizes"` in a comment,
-//! `[allocator.md](allocator.md), *Sizes*` in a document. A text scan, like `tidy`.
+//! `[allocator.md](allocator.md), *Sizes*` in a document; a test, or any function, by its file:
+//! `clients/pace.rs::its_name`. A text scan, like `tidy`.
 
 use super::tidy::files_under;
 use std::collections::BTreeSet;
@@ -21,6 +22,8 @@ struct Repository {
     paths: BTreeSet<String>,
     /// Documents and the headings in them.
     headings: BTreeSet<(String, String)>,
+    /// Files of code and the functions in them.
+    functions: BTreeSet<(String, String)>,
 }
 
 /// What a file says to people: comments of code, all of a document. One line of text after
@@ -72,8 +75,14 @@ impl Repository {
             let titles = text.lines().filter(|line| line.starts_with('#'));
             titles.map(|line| (path.clone(), line.trim_start_matches('#').trim().to_owned()))
         });
+        let code = texts.iter().filter(|(path, _)| path.ends_with(".rs"));
+        let functions = code.flat_map(|(path, text)| {
+            let named = text.split("fn ").skip(1).map(identifier);
+            named.map(|name| (path.clone(), name.to_owned()))
+        });
         Repository {
             headings: headings.collect(),
+            functions: functions.collect(),
             paths,
         }
     }
@@ -96,6 +105,12 @@ impl Repository {
                         let title = title.filter(|title| !self.has(&document, title));
                         found.extend(title.map(|t| (at, format!("{document} has no \"{t}\""))));
                     }
+                    Some(code) if name.ends_with(".rs") => {
+                        let rest = &prose.text[at + token.len()..];
+                        let function = rest.strip_prefix("::").map(identifier);
+                        let function = function.filter(|name| !self.holds(&code, name));
+                        found.extend(function.map(|f| (at, format!("{code} has no fn {f}"))));
+                    }
                     _ => {}
                 }
             }
@@ -108,6 +123,11 @@ impl Repository {
     fn has(&self, document: &str, title: &str) -> bool {
         self.headings
             .contains(&(document.to_owned(), title.to_owned()))
+    }
+
+    fn holds(&self, code: &str, function: &str) -> bool {
+        self.functions
+            .contains(&(code.to_owned(), function.to_owned()))
     }
 
     /// Whether a word is meant as the path of one of our files.
@@ -202,6 +222,12 @@ fn alternatives(token: &str) -> Vec<String> {
     parts.map(|part| format!("{before}{part}{after}")).collect()
 }
 
+/// The name that a text begins with.
+fn identifier(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_');
+    &text[..end.unwrap_or(text.len())]
+}
+
 /// The heading that follows the name of a document.
 fn section(rest: &str) -> Option<&str> {
     let rest = rest.trim_start_matches([')', '`']).strip_prefix(", ")?;
@@ -229,7 +255,7 @@ fn normal(path: &str) -> String {
 fn missing_documents_sections_and_files_are_found() {
     let texts = [
         ("docs/rules.md", "# Rules\n\n## Sizes\n"),
-        ("web/src/page.rs", ""),
+        ("web/src/page.rs", "fn there() {}\nasync fn also<T>() {}"),
     ];
     let texts = texts.map(|(path, text)| (path.to_owned(), text.to_owned()));
     let files = texts.each_ref().map(|(path, _)| Path::new("/r").join(path));
@@ -254,6 +280,13 @@ fn missing_documents_sections_and_files_are_found() {
     let folder = "web/src/page.rs:1: there is no web/src/gone";
     check(code, "// in `web/src/gone`", &[folder]);
     let document = "docs/rules.md";
+    check(
+        document,
+        "`web/src/page.rs::there`, `src/page.rs::also`",
+        &[],
+    );
+    let function = "docs/rules.md:1: web/src/page.rs has no fn ther";
+    check(document, "`web/src/page.rs::ther`", &[function]);
     check(
         document,
         "[here](rules.md), *Sizes*; <https://x.org/a/gone.md>",

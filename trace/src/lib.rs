@@ -21,6 +21,7 @@ pub mod leaks;
 pub mod levels;
 pub mod oom;
 pub mod phases;
+pub mod plain;
 pub mod pyramid;
 pub mod reader;
 pub mod redact;

@@ -4,6 +4,7 @@ mod contents;
 
 pub use contents::{contents, held};
 
+use crate::plain::marked;
 use api::frames::{ForwardOp, FrameText};
 use trace::clip::clipped;
 use trace::forward::Forward;
@@ -13,9 +14,9 @@ use trace::tiles::stack_label;
 /// Bytes of a name in an answer, which may hold very many.
 const LONGEST_NAME: usize = 1024;
 
-/// A name as answers have it.
+/// A name as answers have it: not too long, and plain, also where an older version kept it.
 pub fn shown(name: &str) -> String {
-    clipped(name, LONGEST_NAME).into_owned()
+    marked(&clipped(name, LONGEST_NAME)).into_owned()
 }
 
 /// A frame with its names.

@@ -3,6 +3,8 @@
 use super::{at_peak, sentence};
 use crate::answers::contents;
 use crate::pictures::{Decoded, marks};
+use crate::processor_time::within;
+use crate::questions::JUDGING;
 use crate::store::{RunRow, StoreResult};
 use crate::texts::Texts;
 use api::contents::Contents;
@@ -18,8 +20,9 @@ use timeline::plot::PxRect;
 use timeline::scene::Scene;
 use trace::leaks::{self, LeakGroup, LeakReport, Verdict};
 use trace::stacks::{Frame, Stacks};
-use trace::trace::{DeviceTrace, Series, StepSource};
+use trace::trace::{DeviceTrace, Series, StepSource, Trace};
 use trace::units::Bytes;
+use trace::watch::Watch;
 
 /// What a card of a run is made of.
 pub struct RunCard {
@@ -84,7 +87,11 @@ impl RunCard {
         theme: Theme,
     ) -> StoreResult<RunCard> {
         let device = chosen(row, decoded, view)?;
-        let report = leaks::find(device, &decoded.trace.stacks, &decoded.trace.quality);
+        let Trace {
+            stacks, quality, ..
+        } = &decoded.trace;
+        let judge = |watch: Watch<'_>| leaks::find_while(device, stacks, quality, watch);
+        let report = within(JUDGING, judge);
         let levels = [Series::Allocated, Series::Reserved].map(|series| {
             let summary = device.summary[series as usize];
             (series, summary.peak, summary.end)

@@ -1,6 +1,7 @@
 //! `tidemark bench`: configurations × patches on the engine.
 
 use super::CliError;
+use super::output::{json, print};
 use api::bench::{BenchResult, DeviceKind, Evidence};
 use clap::{Args, ValueEnum};
 use engine::bench::{
@@ -12,7 +13,6 @@ use engine::offload::Release;
 use engine::patches::Patch;
 use engine::systems::{Base, System};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use trace::units::{Bytes, size};
 
 const EXAMPLES: &str = "\
@@ -175,14 +175,9 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
         rows: run_all(&specs).into_iter().filter(asked).collect(),
     };
     print(&match args.json {
-        true => serde_json::to_string_pretty(&table).expect("a table is plain data") + "\n",
+        true => json(&table),
         false => for_people(&table),
     })
-}
-
-fn print(text: &str) -> Result<(), CliError> {
-    let written = std::io::stdout().lock().write_all(text.as_bytes());
-    written.map_err(|why| CliError::Failed(format!("cannot write the table: {why}")))
 }
 
 /// Steps of the copy benchmark that are timed, unless the caller says otherwise.
@@ -196,7 +191,7 @@ fn copies(args: &BenchArgs) -> Result<(), CliError> {
     };
     let table = run_copies(&spec).map_err(|why| CliError::Failed(why.to_string()))?;
     print(&match args.json {
-        true => serde_json::to_string_pretty(&table).expect("a table is plain data") + "\n",
+        true => json(&table),
         false => copies_for_people(&table),
     })
 }

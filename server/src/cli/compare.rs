@@ -2,12 +2,12 @@
 
 use super::CliError;
 use super::inspect::trace_of;
+use super::output::{json, print};
 use super::table::{Table, grouped};
 use crate::cards::{self, markdown, place, word};
 use api::compare::{Against, ComparedRun, Comparison};
 use clap::Args;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use trace::compare::gate::Limits;
 use trace::compare::headline::signed;
@@ -105,21 +105,6 @@ fn compared(path: &Path, profile: &Profile) -> ComparedRun {
         id: None,
         name: name.to_string_lossy().into_owned(),
         torch: profile.torch.clone(),
-    }
-}
-
-/// A document, pretty, with a newline.
-pub(super) fn json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string_pretty(value).expect("comparisons are plain data") + "\n"
-}
-
-/// Writes to the standard output; a reader that stops early is not an error.
-pub(super) fn print(text: &str) -> Result<(), CliError> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CliError::Failed(
-            format!("cannot write the comparison: {error}"),
-        )),
-        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `tidemark doctor`: look after a data folder.
 
 use super::CliError;
+use super::output::{self, print};
 use crate::config::Config;
 use crate::doctor::{Repair, Report, examine};
 use crate::private;
@@ -69,7 +70,7 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), CliError> {
 async fn look(config: &Config, json: bool) -> Result<(), CliError> {
     let report = examine(config).await?;
     let text = match json {
-        true => serde_json::to_string_pretty(&report).map_err(|error| failed(&error))?,
+        true => output::json(&report).trim_end().to_owned(),
         false => told(&report),
     };
     say(&text);
@@ -153,9 +154,8 @@ async fn rebuild(config: &Config) -> Result<(), CliError> {
 }
 
 fn say(line: &str) {
-    use std::io::Write;
-    // An error only means that the reader is gone.
-    let _ = writeln!(std::io::stdout(), "{line}");
+    // What is done is done, whether anybody reads of it or not.
+    let _ = print(&format!("{line}\n"));
 }
 
 fn failed(error: &dyn std::error::Error) -> CliError {

@@ -1,7 +1,8 @@
 //! `tidemark gate`: may this change be merged?
 
 use super::CliError;
-use super::compare::{compare_files, json, print};
+use super::compare::compare_files;
+use super::output::{json, print};
 use crate::cards::markdown;
 use api::compare::Comparison;
 use clap::Args;

@@ -1,6 +1,7 @@
 //! `tidemark inspect`: what is in a snapshot.
 
 use super::CliError;
+use super::output::{json, print};
 use super::table;
 use crate::facts::{DeviceFacts, StepFacts, step_facts};
 use crate::ingest::parse;
@@ -12,7 +13,7 @@ use api::inspect::{
 use api::leaks::Verdict;
 use clap::Args;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -81,18 +82,7 @@ pub fn inspect(args: &InspectArgs) -> Result<(), CliError> {
             .collect::<Vec<_>>()
             .join("\n"),
     };
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        // `tidemark inspect … | head` has read enough.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CliError::Failed(
-            format!("cannot write the summary: {error}"),
-        )),
-        _ => Ok(()),
-    }
-}
-
-fn json(value: &impl serde::Serialize) -> String {
-    let text = serde_json::to_string_pretty(value).expect("summaries are plain data");
-    text + "\n"
+    print(&text)
 }
 
 fn inspect_file(path: &Path, args: &InspectArgs) -> Result<Inspection, CliError> {

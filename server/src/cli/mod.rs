@@ -6,6 +6,7 @@ mod doctor;
 mod export;
 mod gate;
 mod inspect;
+mod output;
 mod push;
 mod remote;
 mod replay;

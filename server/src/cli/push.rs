@@ -1,7 +1,7 @@
 //! `tidemark push`: upload files, print their links, compare them.
 
 use super::CliError;
-use super::compare::{json, print};
+use super::output::{json, print};
 use super::remote::{Remote, RemoteArgs};
 use crate::cards::markdown::{self, Links};
 use api::compare::{Comparison, RUNS, RecordComparison, RecordedComparison};

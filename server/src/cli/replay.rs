@@ -1,9 +1,9 @@
 //! `tidemark replay`: the engine's offloader against recorded calls of the real one.
 
 use super::CliError;
+use super::output::{json, print};
 use clap::Args;
 use engine::tape::{self, ReplayReport, TapeVersion};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -41,11 +41,10 @@ pub fn replay(args: &ReplayArgs) -> Result<(), CliError> {
     };
     let (version, report) = tape::replay_file(&args.tape, version).map_err(bad_input)?;
     let text = match args.json {
-        true => serde_json::to_string_pretty(&report).expect("a report is plain data") + "\n",
+        true => json(&report),
         false => for_people(&args.tape, version, &report),
     };
-    let written = std::io::stdout().lock().write_all(text.as_bytes());
-    written.map_err(|why| CliError::Failed(format!("cannot write the report: {why}")))?;
+    print(&text)?;
     match report.mismatches {
         0 => Ok(()),
         _ => Err(CliError::Mismatch),

@@ -2,10 +2,10 @@
 
 use super::CliError;
 use super::inspect::trace_of;
+use super::output::{json, print};
 use super::table::Table;
 use api::what_if::{Replayed, WhatIf};
 use clap::Args;
-use std::io::Write;
 use std::path::PathBuf;
 use trace::allocator::{Config, conf};
 use trace::leaks;
@@ -72,7 +72,7 @@ pub fn what_if(args: &WhatIfArgs) -> Result<(), CliError> {
     let answer = answer.map_err(|stopped| CliError::Failed(stopped.to_string()))?;
     let report = WhatIf::of(device.device, &answer, words::sentence(&answer));
     let text = match args.json {
-        true => serde_json::to_string_pretty(&report).expect("an answer is plain data") + "\n",
+        true => json(&report),
         false => {
             let calibration = words::calibration(&answer.calibration);
             let others = trace.devices.len() - 1;
@@ -84,12 +84,7 @@ pub fn what_if(args: &WhatIfArgs) -> Result<(), CliError> {
             )
         }
     };
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CliError::Failed(
-            format!("cannot write the answer: {error}"),
-        )),
-        _ => Ok(()),
-    }
+    print(&text)
 }
 
 fn without_leaks(trace: &Trace, device: &DeviceTrace) -> Early {

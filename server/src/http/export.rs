@@ -72,7 +72,7 @@ pub async fn export(
             return Err(Error::BadRequest(ExportError::NoPickle.to_string()));
         }
         Format::Pickle => {
-            check_blob(&app, &row.blob).await?;
+            let place = check_blob(&app, &row.blob, place).await?;
             let (blobs, runtime) = (app.uploads.blobs().clone(), Handle::current());
             let work =
                 move |out: &mut Out| export::write_snapshot(&blobs, &runtime, &row.blob, out);
@@ -101,13 +101,15 @@ pub async fn export(
     Ok((headers, Body::from_stream(body)).into_response())
 }
 
-/// Reads the whole file once before a byte of it is sent: half an answer is worse than none.
-async fn check_blob(app: &App, hash: &str) -> Result<(), Error> {
+/// Reads the whole file once before a byte of it is sent: half an answer is worse than none. The
+/// place goes with the thread that reads, for a client that hangs up does not end it.
+async fn check_blob(app: &App, hash: &str, place: Slot) -> Result<Slot, Error> {
     let wanted = hash.to_owned();
     let row = app.store.read(move |reader| reader.blob(&wanted)).await?;
     let row = row.ok_or_else(|| BlobError::Missing(hash.to_owned()))?;
     let (blobs, runtime) = (app.uploads.blobs().clone(), Handle::current());
-    let check = tokio::task::spawn_blocking(move || blobs.check(&runtime, &row));
+    let check = move || blobs.check(&runtime, &row).map(|()| place);
+    let check = tokio::task::spawn_blocking(check);
     Ok(check.await.map_err(|_| Error::Panicked)??)
 }
 

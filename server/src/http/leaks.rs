@@ -8,7 +8,8 @@ use super::pictures::{Version, decoded};
 use super::question::{Question, StepsQuery};
 use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
-use crate::questions;
+use crate::processor_time::within;
+use crate::questions::{self, JUDGING};
 use crate::work;
 use api::alive::Growth;
 use api::ids::RunId;
@@ -17,7 +18,6 @@ use api::problem::Problem;
 use axum::response::Response;
 use serde::Deserialize;
 use trace::trace::DeviceTrace;
-use trace::watch::Watch;
 
 /// What the bands of a growth chart stand for.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -114,5 +114,7 @@ async fn found(
 }
 
 fn reported(decoded: &Decoded, device: &DeviceTrace) -> Leaks {
-    Watch::undisturbed(|watch| questions::report(&decoded.trace, device, watch))
+    within(JUDGING, |watch| {
+        questions::report(&decoded.trace, device, watch)
+    })
 }

@@ -8,7 +8,7 @@
 use super::admission::Turn;
 use super::error::IngestError;
 use crate::budget::{Budget, NoMemory, Permit};
-use rustix::time::{ClockId, clock_gettime};
+use crate::processor_time::ProcessorTime;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,8 @@ impl Allowances {
             large_turn: None,
             cancel,
             runtime: Handle::current(),
-            started: thread_time(),
+            stage: ProcessorTime::from_now(),
+            least: TIME,
             sent: 0,
         }
     }
@@ -72,8 +73,10 @@ pub struct Allowance {
     large_turn: Option<OwnedSemaphorePermit>,
     cancel: CancellationToken,
     runtime: Handle,
-    /// Processor time of this thread when the stage began.
-    started: Duration,
+    /// What this stage has taken.
+    stage: ProcessorTime,
+    /// What any upload may take of it.
+    least: Duration,
     /// Bytes sent.
     sent: u64,
 }
@@ -94,7 +97,7 @@ impl Allowance {
 
     /// A stage begins on this thread.
     pub fn begin_stage(&mut self) {
-        self.started = thread_time();
+        self.stage = ProcessorTime::from_now();
     }
 
     /// More bytes of the upload have come.
@@ -162,8 +165,8 @@ impl Allowance {
 
     fn check_time(&self) -> Result<(), IngestError> {
         let mib = u32::try_from(self.sent >> 20).unwrap_or(u32::MAX);
-        let limit = TIME + TIME_PER_MIB * mib;
-        match thread_time().saturating_sub(self.started) > limit {
+        let limit = self.least + TIME_PER_MIB * mib;
+        match self.stage.used() > limit {
             true => Err(IngestError::TooMuchWork { limit }),
             false => Ok(()),
         }
@@ -193,17 +196,15 @@ pub fn watched<T, E>(
     }
 }
 
-/// Processor time that this thread has used: a busy machine is not the upload's fault.
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ingest::parse;
+    use std::cell::Cell;
+    use std::sync::atomic::AtomicU64;
     use tokio::task::spawn_blocking;
+    use trace::snapshot::Snapshot;
+    use trace::testing::bombs;
 
     fn turn() -> Turn {
         let one = Arc::new(Semaphore::new(1));
@@ -231,6 +232,59 @@ mod tests {
             refused.contains("192 MiB") && refused.contains("--memory"),
             "{refused}"
         );
+    }
+
+    fn bomb(name: &str, n: usize) -> Snapshot {
+        let bomb = bombs::ALL.iter().find(|bomb| bomb.name == name).unwrap();
+        let file = bomb.file(n);
+        parse(std::iter::once(file), &AtomicU64::new(0)).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_stage_ends_when_its_time_is_over() {
+        let limit = Duration::from_millis(5);
+        let mut allowance =
+            Allowances::new(Budget::new(Bytes::mib(256))).begin(turn(), CancellationToken::new());
+        allowance.least = limit;
+        let snapshot = bomb("loops in loops", 110);
+        let replay = move || {
+            let time = ProcessorTime::from_now();
+            let work = |watch: Watch<'_>| trace::replay::run_watched(snapshot, watch);
+            (watched(allowance, work).map(drop), time.used())
+        };
+        let (ended, used) = spawn_blocking(replay).await.unwrap();
+        assert!(
+            matches!(ended, Err(IngestError::TooMuchWork { .. })),
+            "{ended:?}"
+        );
+        assert!(used < limit + Duration::from_millis(200), "{used:?}");
+    }
+
+    /// Whoever cancels, and the time that is over, is heard at the next look.
+    #[test]
+    fn no_stage_works_long_without_a_look() {
+        for (name, n) in [
+            ("loops in loops", 60),
+            ("a loop of many lines", 100_000),
+            ("functions called once", 100_000),
+            ("deep stacks", 1_000),
+            ("unpredicted addresses", 100_000),
+            ("places within steps", 10_000),
+            ("distinct events", 500_000),
+        ] {
+            let snapshot = bomb(name, n);
+            let (last, longest) = (Cell::new(ProcessorTime::from_now()), Cell::default());
+            let look = |_| {
+                longest.set(last.get().used().max(longest.get()));
+                last.set(ProcessorTime::from_now());
+                true
+            };
+            trace::replay::run_watched(snapshot, Watch::new(&look)).unwrap();
+            look(0);
+            let longest: Duration = longest.get();
+            eprintln!("{name}: {longest:?}");
+            assert!(longest < Duration::from_millis(200), "{name}: {longest:?}");
+        }
     }
 
     #[tokio::test]

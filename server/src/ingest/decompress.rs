@@ -149,11 +149,6 @@ impl Decompressor {
         }
     }
 
-    /// Bytes of the file taken so far.
-    pub fn consumed(&self) -> u64 {
-        self.consumed
-    }
-
     /// Bytes of memory that unpacking holds, for whoever is handed what is unpacked: a few bytes
     /// can ask for a window of 128 MiB.
     pub fn held(&self) -> Arc<AtomicUsize> {

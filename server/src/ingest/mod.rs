@@ -21,6 +21,6 @@ mod uploads;
 
 pub use admission::Sender;
 pub use error::IngestError;
-pub use job::{Arrived, Describe, Job};
+pub use job::{Arrived, Job};
 pub use parse::parse;
 pub use uploads::{UploadLimits, Uploads};

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::Receiver;
 use trace::snapshot::Snapshot;
 
 /// How long a deletion can be undone.
@@ -306,7 +306,7 @@ pub(super) fn parse_blob(
 }
 
 /// The next of a channel that may not be there.
-async fn next(told: &mut Option<UnboundedReceiver<i64>>) -> Option<i64> {
+async fn next(told: &mut Option<Receiver<i64>>) -> Option<i64> {
     match told {
         Some(told) => told.recv().await,
         None => std::future::pending().await,

@@ -7,7 +7,7 @@ use crate::work;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OnceCell;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use trace::categories::{self, Categories};
 use trace::intervals::LiveIndex;
 use trace::oom;
@@ -154,6 +154,8 @@ const PER_CELL: usize = 25;
 const CELLS: usize = trace::leaks::MAX_CELLS;
 /// Bytes of any work.
 const WORK: usize = 2 << 20;
+/// Reports of damage that wait: every request for a damaged trace makes one.
+const DAMAGED: usize = 64;
 
 /// A trace, how much of its texts is left, and the loop that its steps are the iterations of
 /// (`None`: the one that is found).
@@ -174,15 +176,15 @@ pub struct Traces {
     kept: Mutex<Vec<Kept>>,
     loading: Mutex<HashMap<Key, Arc<OnceCell<Arc<Decoded>>>>>,
     /// Traces that are damaged, to be derived again.
-    damaged: UnboundedSender<i64>,
-    told: Mutex<Option<UnboundedReceiver<i64>>>,
+    damaged: Sender<i64>,
+    told: Mutex<Option<Receiver<i64>>>,
 }
 
 impl Traces {
     /// Traces of `store`, of which at most `limit` bytes are kept (but always the last
     /// two).
     pub fn new(store: Store, budget: Budget, limit: Bytes) -> Traces {
-        let (damaged, told) = unbounded_channel();
+        let (damaged, told) = channel(DAMAGED);
         Traces {
             store,
             budget,
@@ -195,7 +197,7 @@ impl Traces {
     }
 
     /// Where damaged traces are reported; taken by the first caller.
-    pub fn damaged(&self) -> Option<UnboundedReceiver<i64>> {
+    pub fn damaged(&self) -> Option<Receiver<i64>> {
         lock(&self.told).take()
     }
 
@@ -307,8 +309,9 @@ impl Traces {
     async fn load(&self, trace: i64, texts: Texts) -> StoreResult<Arc<Decoded>> {
         let loaded = self.decode(trace, texts).await;
         if loaded.as_ref().is_err_and(StoreError::is_of_derived) {
-            // An error only means that nothing listens, as where the store is read-only.
-            let _ = self.damaged.send(trace);
+            // Nothing listens where the store is read-only. Where many wait already, whoever asks
+            // for this one next reports it again.
+            let _ = self.damaged.try_send(trace);
         }
         loaded
     }

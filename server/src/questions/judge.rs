@@ -2,17 +2,24 @@
 //!
 //! A small trace is judged while it is stored. A large one would keep its sender waiting, and runs
 //! that another version judged are judged again: both happen in the background, one at a time.
+//! Wherever a trace is judged, it has [`JUDGING`] for that. What takes longer cannot be told; that
+//! is kept like any other verdict, so that nobody does the same work again.
 
 use super::report;
 use crate::pictures::{Ask, Pictures, is_judged_now};
+use crate::processor_time::within;
 use crate::store::{Store, StoreError, StoreResult};
 use api::ids::RunId;
 use api::leaks::Leaks;
 use api::progress::ServerEvent;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Mutex, broadcast};
 use trace::trace::{DeviceTrace, Trace};
 use trace::watch::{Stopped, Watch};
+
+/// Processor time that judging a trace may take, all of its devices together.
+pub const JUDGING: Duration = Duration::from_secs(20);
 
 /// Judges runs and keeps the verdicts.
 #[derive(Clone)]
@@ -30,15 +37,23 @@ pub struct Judge {
 /// [`Stopped`], when whoever looks on says so.
 pub fn judge_now(trace: &Trace, watch: Watch<'_>) -> Result<Vec<(u32, Leaks)>, Stopped> {
     match is_judged_now(trace) {
-        true => judge(trace, watch),
+        true => judge(trace, JUDGING, watch),
         false => Ok(Vec::new()),
     }
 }
 
-fn judge(trace: &Trace, watch: Watch<'_>) -> Result<Vec<(u32, Leaks)>, Stopped> {
-    let devices = trace.devices.iter();
-    let report = |device: &DeviceTrace| Ok((device.device, report(trace, device, watch)?));
-    devices.map(report).collect()
+fn judge(trace: &Trace, limit: Duration, watch: Watch<'_>) -> Result<Vec<(u32, Leaks)>, Stopped> {
+    within(limit, |time| {
+        let go_on = |bytes| time.look(bytes).is_ok() && watch.look(bytes).is_ok();
+        let devices = trace.devices.iter();
+        let report = |device: &DeviceTrace| {
+            let leaks = report(trace, device, Watch::new(&go_on));
+            // Only the time being over is a reason to say that it cannot be told.
+            watch.look(0)?;
+            Ok((device.device, leaks))
+        };
+        devices.map(report).collect()
+    })
 }
 
 impl Judge {
@@ -60,11 +75,17 @@ impl Judge {
         if let Some(known) = self.known(run, device).await? {
             return Ok(known);
         }
-        let _turn = self.one_at_a_time.lock().await;
+        let turn = Arc::clone(&self.one_at_a_time).lock_owned().await;
         if let Some(known) = self.known(run, device).await? {
             return Ok(known);
         }
-        let reports = self.judge(run).await?;
+        let (judge, run) = (self.clone(), run.clone());
+        // The turn is the work's: whoever asks and hangs up would otherwise start it again.
+        let judging = tokio::spawn(async move {
+            let _turn = turn;
+            judge.judge(&run).await
+        });
+        let reports = judging.await.map_err(|_| StoreError::Interrupted)??;
         let found = reports.into_iter().find(|(d, _)| *d == device);
         found.map(|(_, leaks)| leaks).ok_or(StoreError::NotFound {
             what: "device",
@@ -107,7 +128,7 @@ impl Judge {
             .await?;
         let judging = crate::work::background(move || {
             let _memory = memory;
-            Watch::undisturbed(|watch| judge(&decoded.trace, watch))
+            Watch::undisturbed(|watch| judge(&decoded.trace, JUDGING, watch))
         });
         let reports = judging.await.map_err(|_| StoreError::Interrupted)?;
         let (id, kept) = (run.clone(), reports.clone());
@@ -127,5 +148,38 @@ impl Judge {
             Err(error) => return Err(error),
         }
         Ok(reports)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ingest::parse;
+    use api::leaks::Verdict;
+    use std::sync::atomic::AtomicU64;
+
+    fn leaking() -> Trace {
+        let sample = crate::samples::find("leak_hook_cache").unwrap();
+        let file = zstd::decode_all(sample.file).unwrap();
+        let snapshot = parse(std::iter::once(file), &AtomicU64::new(0)).unwrap();
+        trace::replay::run(snapshot)
+    }
+
+    #[test]
+    fn what_takes_too_long_to_judge_cannot_be_told() {
+        let trace = leaking();
+        let judged = |limit| judge(&trace, limit, Watch::nobody()).unwrap();
+        assert_eq!(judged(JUDGING)[0].1.verdict, Verdict::Leak);
+        let (_, stopped) = &judged(Duration::ZERO)[0];
+        assert_eq!(stopped.verdict, Verdict::CannotTell);
+        assert!(stopped.reason.contains("given up"), "{}", stopped.reason);
+        assert_eq!(stopped.groups, []);
+    }
+
+    #[test]
+    fn whoever_cancels_gets_no_verdict() {
+        let nobody_wants_it = |_| false;
+        let judged = judge(&leaking(), JUDGING, Watch::new(&nobody_wants_it));
+        assert_eq!(judged, Err(Stopped));
     }
 }

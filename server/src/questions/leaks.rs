@@ -9,7 +9,7 @@ use trace::leaks::{self, LeakReport};
 use trace::stacks::StackIdx;
 use trace::steps::recording;
 use trace::trace::{DeviceTrace, Trace};
-use trace::watch::{Stopped, Watch};
+use trace::watch::Watch;
 
 /// Blocks of a group whose forward operation is inferred: the most frequent one stands for all.
 const FORWARD_OF: usize = 32;
@@ -17,13 +17,10 @@ const FORWARD_OF: usize = 32;
 /// Groups that are listed, those that grow fastest.
 pub const MAX_LEAKS: usize = 1000;
 
-/// What is found about a device.
-///
-/// # Errors
-/// [`Stopped`], when whoever looks on says so.
-pub fn report(trace: &Trace, device: &DeviceTrace, watch: Watch<'_>) -> Result<Leaks, Stopped> {
-    let found = leaks::find_watched(device, &trace.stacks, &trace.quality, watch)?;
-    Ok(named(trace, device, found))
+/// What is found about a device for as long as whoever looks on lets it be judged.
+pub fn report(trace: &Trace, device: &DeviceTrace, watch: Watch<'_>) -> Leaks {
+    let found = leaks::find_while(device, &trace.stacks, &trace.quality, watch);
+    named(trace, device, found)
 }
 
 /// What was found about a device, with its names.

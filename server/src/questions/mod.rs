@@ -7,6 +7,6 @@ mod judge;
 mod leaks;
 
 pub use alive::{alive, changes, growth};
-pub use allocations::{BadQuestion, beside, page};
-pub use judge::{Judge, judge_now};
+pub use allocations::{beside, page};
+pub use judge::{JUDGING, Judge, judge_now};
 pub use leaks::{MAX_LEAKS, named, report};

@@ -5,6 +5,9 @@ use crate::rig::{
 };
 use std::path::Path;
 
+/// Bytes of a page of the database.
+const PAGE: usize = 4096;
+
 /// A data folder with runs, stopped, and what each question is answered with.
 fn a_data_folder(data: &Path) -> Vec<(String, Answer)> {
     let server = Server::start(data);
@@ -46,12 +49,15 @@ fn ask(server: &Server, runs: &[String]) -> Vec<(String, Answer)> {
 fn damage(file: &Path, chance: &mut Chance) -> String {
     let mut bytes = std::fs::read(file).unwrap();
     let length = 1 + chance.below(64) as usize;
-    // The first pages hold the schema and the small tables' roots: look there more often.
-    let end = match chance.below(3) {
-        0 => bytes.len().min(40 * 4096),
-        _ => bytes.len(),
+    let n = bytes.len() - length;
+    let mut below = |end: usize| chance.below(end as u64) as usize;
+    let at = match below(3) {
+        // The first pages hold the schema and the small tables' roots.
+        0 => below(n.min(40 * PAGE)),
+        // The head of a page says what is in it, or which page comes next.
+        1 => below(n / PAGE) * PAGE,
+        _ => below(n),
     };
-    let at = chance.below((end - length) as u64) as usize;
     for byte in &mut bytes[at..at + length] {
         *byte = chance.below(256) as u8;
     }

@@ -2,10 +2,12 @@
 //!
 //! A few rounds by default; `./check faults` sets `FAULT_ROUNDS` to hundreds.
 
-use crate::rig::{Chance, SNAPSHOTS, Server, blobs_in, count, database, new_share, wait_until};
+use crate::rig::{
+    Chance, SNAPSHOTS, Server, blobs_in, copy_all, count, database, files_in, new_share, wait_until,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -233,7 +235,7 @@ fn one_round(data: &Path, round: u64, mut told: Acknowledged, chance: &mut Chanc
     told.into_inner().unwrap()
 }
 
-/// Kills a server while it starts: while it migrates, clears up, or takes uploads up again.
+/// Kills a server while it starts: while it clears up, or takes uploads up again.
 fn kill_a_start(data: &Path, chance: &mut Chance) {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tidemark"));
     command
@@ -243,4 +245,86 @@ fn kill_a_start(data: &Path, chance: &mut Chance) {
     std::thread::sleep(Duration::from_millis(chance.below(120)));
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// The migrations up to the one that made links: what comes after it changes them.
+const OLD: usize = 8;
+
+fn migrations() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations");
+    let mut files = files_in(&folder);
+    files.retain(|file| file.extension().is_some_and(|kind| kind == "sql"));
+    files
+}
+
+/// A database of an older version, with so many links that to change them all takes a while.
+fn old_database(data: &Path, links: usize) {
+    std::fs::create_dir_all(data).unwrap();
+    let mut old = database(data);
+    old.pragma_update(None, "journal_mode", "WAL").unwrap();
+    for file in &migrations()[..OLD] {
+        old.execute_batch(&std::fs::read_to_string(file).unwrap())
+            .unwrap();
+    }
+    let filling = old.transaction().unwrap();
+    for n in 0..links {
+        let sql = "INSERT INTO shares (id, kind, token_hash, target, query, redaction, note, \
+                   created_ms, created_by) VALUES (?1, 'capability', ?2, 'run', 'v=1', \
+                   'redacted', 'a note', 0, '')";
+        let (id, hash) = (format!("shr_{n}"), format!("{n:064x}"));
+        filling.execute(sql, [&id, &hash]).unwrap();
+        let sql = "INSERT INTO share_runs VALUES (?1, 0, 'run_0000000000000000')";
+        filling.execute(sql, [&id]).unwrap();
+    }
+    filling.commit().unwrap();
+    old.pragma_update(None, "user_version", OLD as i64).unwrap();
+    old.pragma_update(None, "application_id", 0x5469_6465)
+        .unwrap();
+}
+
+/// Kills a server some moments after it has begun to write.
+fn kill_a_migration(data: &Path, chance: &mut Chance) {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tidemark"));
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(data);
+    let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let log = data.join("tidemark.db-wal");
+    wait_until("it writes", || {
+        log.metadata().is_ok_and(|log| log.len() > 0)
+    });
+    // The moment is what this test is about: any will do.
+    std::thread::sleep(Duration::from_micros(chance.below(60_000)));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_migration_is_done_or_not_begun_whenever_it_is_killed() {
+    const LINKS: usize = 20_000;
+    let rounds = std::env::var("FAULT_ROUNDS").map_or(4, |rounds| rounds.parse().unwrap());
+    let mut chance = Chance(0x6d69_6772);
+    let (folder, latest) = (tempfile::tempdir().unwrap(), migrations().len() as i64);
+    let old = folder.path().join("old");
+    old_database(&old, LINKS);
+    let (mut before, mut after) = (0, 0);
+    for round in 0..rounds {
+        let data = folder.path().join(format!("{round}"));
+        copy_all(&old, &data);
+        kill_a_migration(&data, &mut chance);
+        match count(&data, "PRAGMA user_version") {
+            version if version == OLD as i64 => before += 1,
+            version if version == latest => after += 1,
+            version => panic!("it is of version {version}"),
+        }
+        let server = Server::start(&data);
+        assert_eq!(count(&data, "PRAGMA user_version"), latest);
+        // Each of them has a key of its own.
+        let keys = "SELECT count(DISTINCT names_key) FROM shares";
+        assert_eq!(count(&data, keys), LINKS as i64);
+        server.get("/api/shares").expect(200);
+        server.stop();
+        std::fs::remove_dir_all(&data).unwrap();
+    }
+    println!("killed {before} times before the migrations were done, {after} times after");
 }

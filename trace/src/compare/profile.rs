@@ -11,6 +11,7 @@ use crate::span::Span;
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks, fx_hash};
 use crate::trace::{Action, DeviceTrace, Series, SeriesSummary, StepSource, Trace};
 use crate::units::{Bytes, EventIdx};
+use crate::watch::Watch;
 use serde::{Deserialize, Serialize};
 
 /// Steps whose levels are kept per site, the last ones.
@@ -206,20 +207,25 @@ pub struct SiteProfile {
 impl Profile {
     /// The profile of a trace, with its leaks.
     pub fn of(trace: &Trace) -> Profile {
+        Profile::judged_while(trace, Watch::nobody())
+    }
+
+    /// The same; it is judged for as long as whoever looks on lets it be.
+    pub fn judged_while(trace: &Trace, watch: Watch<'_>) -> Profile {
         let devices = trace.devices.iter();
         Profile {
             torch: trace.format.torch_guess.clone(),
             settings: trace.format.settings.clone(),
             devices: devices
-                .map(|device| device_profile(device, trace))
+                .map(|device| device_profile(device, trace, watch))
                 .collect(),
         }
     }
 }
 
-fn device_profile(device: &DeviceTrace, trace: &Trace) -> DeviceProfile {
+fn device_profile(device: &DeviceTrace, trace: &Trace, watch: Watch<'_>) -> DeviceProfile {
     let stacks = &trace.stacks;
-    let report = leaks::find(device, stacks, &trace.quality);
+    let report = leaks::find_while(device, stacks, &trace.quality, watch);
     let leaking = |group: &LeakGroup| leaking_site(group, stacks);
     let leaks = LeakProfile {
         verdict: report.verdict,

@@ -65,7 +65,7 @@ use crate::phases::Roles;
 use crate::site::{SiteKey, Sites};
 use crate::span::Span;
 use crate::stacks::{Frame, StackIdx, Stacks, StrIdx};
-use crate::trace::{Action, BlockIdx, DeviceTrace, QualityNote, Series, Trace};
+use crate::trace::{Action, BlockIdx, DeviceTrace, QualityNote, Series, Step, Trace};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
 use excuse::{Excuse, Excuses};
@@ -201,38 +201,49 @@ pub fn worst(reports: &[LeakReport]) -> Option<usize> {
 
 /// Looks for leaks on one device. A pass over its blocks; needs its steps.
 pub fn find(device: &DeviceTrace, stacks: &Stacks, quality: &[QualityNote]) -> LeakReport {
-    Watch::undisturbed(|watch| find_watched(device, stacks, quality, watch))
+    find_while(device, stacks, quality, Watch::nobody())
 }
 
-/// The same, under somebody's eyes.
-///
-/// # Errors
-/// [`Stopped`], when whoever looks on says so.
-pub fn find_watched(
+/// The same, for as long as whoever looks on lets it. What takes longer cannot be told.
+pub fn find_while(
     device: &DeviceTrace,
     stacks: &Stacks,
     quality: &[QualityNote],
     watch: Watch<'_>,
-) -> Result<LeakReport, Stopped> {
+) -> LeakReport {
     let steps = whole_steps(device);
     let ends = Ends::new(steps.iter().map(|s| s.events.end().0).collect());
+    let teller = || teller(device, &ends, quality);
+    judged((device, stacks), (&steps, &ends), teller(), watch)
+        .unwrap_or_else(|Stopped| teller().stopped())
+}
+
+fn teller<'a>(device: &'a DeviceTrace, ends: &Ends, quality: &[QualityNote]) -> Teller<'a> {
     let level = |end: &u32| {
         let levels = device.levels_before(EventIdx(*end));
         levels.get(Series::Allocated).0
     };
     let levels: Vec<u64> = ends.as_slice().iter().map(level).collect();
-    let teller = Teller {
+    Teller {
         device,
         n_steps: ends.len(),
         caveats: reason::caveats(device, quality),
         growth: Growth::of(&levels),
-    };
+    }
+}
+
+fn judged(
+    (device, stacks): (&DeviceTrace, &Stacks),
+    (steps, ends): (&[&Step], &Ends),
+    teller: Teller<'_>,
+    watch: Watch<'_>,
+) -> Result<LeakReport, Stopped> {
     if ends.len() < MIN_STEPS {
         return Ok(teller.too_few());
     }
     let sites = Sites::new(&device.blocks, stacks);
     watch.look(0)?;
-    let survey = Survey::new(&device.blocks, &sites, &ends, 0, watch)?;
+    let survey = Survey::new(&device.blocks, &sites, ends, 0, watch)?;
     let roles = Roles::of(stacks);
     let view = View {
         watch,
@@ -240,7 +251,7 @@ pub fn find_watched(
         stacks,
         roles: &roles,
         sites: &sites,
-        ends: &ends,
+        ends,
         survey: &survey,
     };
     let found = Found::of(&view)?;
@@ -248,7 +259,7 @@ pub fn find_watched(
     if found.at_once < MIN_BYTES.0 as f64 {
         groups.clear();
     }
-    groups.extend(within::find(&view, &steps)?);
+    groups.extend(within::find(&view, steps)?);
     if groups.is_empty() && found.unsure.is_empty() && found.excused.is_empty() {
         groups.extend(of_any_size(&view)?);
     }
@@ -358,7 +369,7 @@ pub(crate) struct View<'a> {
 
 /// Steps that ran to their end: a last step that ran out of memory, or that the end of the trace
 /// cut short, says nothing about what it would have kept.
-pub(crate) fn whole_steps(device: &DeviceTrace) -> Vec<&crate::trace::Step> {
+pub(crate) fn whole_steps(device: &DeviceTrace) -> Vec<&Step> {
     let mut steps: Vec<_> = device.steps.iter().collect();
     let Some(last) = steps.last() else {
         return steps;

@@ -107,6 +107,16 @@ impl Teller<'_> {
         self.report(Verdict::CannotTell, reason)
     }
 
+    /// More work than somebody wants to wait for.
+    pub fn stopped(self) -> LeakReport {
+        let n = self.n_steps;
+        let reason = format!(
+            "judging its {n} steps was given up: it took longer than it may; \
+             `tidemark inspect` takes its time"
+        );
+        self.report(Verdict::CannotTell, reason)
+    }
+
     /// Growth that has an innocent explanation.
     pub fn excused(self, why: Excuse, bytes_per_step: f64) -> LeakReport {
         let bytes = Bytes(bytes_per_step.round() as u64);

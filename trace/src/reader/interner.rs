@@ -7,6 +7,7 @@ use super::keys::{ACTIONS, KEYS};
 use super::{Limits, ReadErrorKind};
 use crate::clip::clipped;
 use crate::footprint::{growth_of_map, growth_soon, of_map, of_vec};
+use crate::plain::marked;
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -298,13 +299,16 @@ impl Interner {
 /// every answer repeats it. The longest name of a C++ template that was seen has a thousand.
 pub const LONGEST_NAME: usize = 4 << 10;
 
-/// The text that is kept of a string.
+/// The text that is kept of a string: not too long, and nothing in it that turns or hides others or
+/// commands a terminal.
 fn name(bytes: &[u8]) -> Cow<'_, str> {
     let start = &bytes[..bytes.len().min(LONGEST_NAME + 1)];
-    let text = String::from_utf8_lossy(start);
-    match text {
-        Cow::Borrowed(text) => clipped(text, LONGEST_NAME),
-        Cow::Owned(text) => Cow::Owned(clipped(&text, LONGEST_NAME).into_owned()),
+    match String::from_utf8_lossy(start) {
+        Cow::Borrowed(text) => match marked(text) {
+            Cow::Borrowed(text) => clipped(text, LONGEST_NAME),
+            Cow::Owned(text) => Cow::Owned(clipped(&text, LONGEST_NAME).into_owned()),
+        },
+        Cow::Owned(text) => Cow::Owned(clipped(&marked(&text), LONGEST_NAME).into_owned()),
     }
 }
 
@@ -340,5 +344,15 @@ mod tests {
         let umlauts = ["x", &"ü".repeat(LONGEST_NAME)].concat();
         check(umlauts.as_bytes(), LONGEST_NAME, true);
         check(&[0xff; LONGEST_NAME], LONGEST_NAME - 1, true);
+        check(&[0x1b; LONGEST_NAME], LONGEST_NAME - 1, true);
+    }
+
+    #[test]
+    fn a_name_turns_and_commands_nothing() {
+        assert_eq!(
+            name("a\u{202e}b\u{1b}[2J".as_bytes()),
+            "a\u{fffd}b\u{fffd}[2J"
+        );
+        assert_eq!(name(b"a\x1b\xff"), "a\u{fffd}\u{fffd}");
     }
 }

@@ -6,6 +6,8 @@ mod run;
 pub use comparison::{comparison, gate, numbers_only};
 pub use run::run;
 
+use crate::plain::marked;
+
 /// How much a block says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
@@ -39,7 +41,7 @@ impl Links {
 /// A text of a snapshot that Markdown takes literally: it must not become markup.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in marked(text).chars() {
         match c {
             '\n' | '\r' => out.push(' '),
             '<' => out.push_str("&lt;"),
@@ -57,7 +59,7 @@ fn escaped(text: &str) -> String {
 /// A text as code. Code spans take everything but their own quotes, and end a table's cell at a
 /// bar, so there are none.
 fn code(text: &str) -> String {
-    let text = text.replace('`', "'").replace('|', "¦");
+    let text = marked(text).replace('`', "'").replace('|', "¦");
     format!("`{}`", text.replace(['\n', '\r'], " "))
 }
 
@@ -71,5 +73,8 @@ mod tests {
         let literal = "&lt;img src=x> a\\|b \\*c\\* \\[x\\](y) d";
         assert_eq!(escaped(text), literal);
         assert_eq!(code("a`b|c\nd"), "`a'b¦c d`");
+        // Nor turn what stands beside them.
+        assert_eq!(escaped("a\u{202e}b"), "a\u{fffd}b");
+        assert_eq!(code("a\u{202e}b"), "`a\u{fffd}b`");
     }
 }

@@ -7,6 +7,7 @@
 mod layers;
 mod outline;
 
+use crate::plain::is_plain;
 use layers::{Layer, Paint, layers};
 use outline::Outline;
 use std::fmt::Write;
@@ -136,7 +137,8 @@ fn write_text(out: &mut String, text: &Text) {
     );
 }
 
-/// A text between tags. Control characters are no XML, however they are written.
+/// A text between tags. Control characters are no XML, however they are written, and what turns
+/// others would turn the card.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -144,7 +146,7 @@ fn escaped(text: &str) -> String {
             '&' => out += "&amp;",
             '<' => out += "&lt;",
             '>' => out += "&gt;",
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push(' '),
+            c if !is_plain(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push(' '),
             c => out.push(c),
         }
     }

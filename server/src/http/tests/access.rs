@@ -1,6 +1,7 @@
 //! Who gets in.
 
 use super::{Answer, Server, packed_snapshot, request};
+use crate::clients::{Peer, Proxies};
 use crate::config::Token;
 use api::problem::ProblemCode;
 use api::routes;
@@ -187,6 +188,53 @@ async fn guessing_is_slowed_and_counted_and_holds_up_no_session() {
     let list: Sessions = list.expect(StatusCode::OK).read();
     assert_eq!(list.wrong as usize, looked_at);
     assert!(list.refused as usize > 200 - looked_at);
+}
+
+/// A request of a client at this address, as a trusted proxy tells it.
+async fn tried(server: &Server, client: &str, token: &str) -> Answer {
+    let (remote, local) = (
+        "10.0.0.1:9".parse().unwrap(),
+        "10.0.0.2:80".parse().unwrap(),
+    );
+    let bearer = format!("Bearer {token}");
+    let request = request(Method::GET, "/api/runs")
+        .header("x-forwarded-for", client)
+        .header(header::AUTHORIZATION, bearer)
+        .extension(Peer { remote, local });
+    server.send(request.body(Body::empty()).unwrap()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guesses_from_many_addresses_are_slowed_in_all() {
+    let server = Server::with(|config| {
+        config.token = Some(Token::new(TOKEN).unwrap());
+        config.public_url = Some("http://localhost:7878".parse().unwrap());
+        config.proxies = Proxies::parse(["10.0.0.1"]).unwrap();
+    });
+    let server = server.await;
+    // One that has shown the right one before.
+    let known = "192.0.2.7";
+    tried(&server, known, TOKEN).await.expect(StatusCode::OK);
+    let cookie = sign_in(&server).await;
+    let mut looked_at = 0;
+    for n in 0..300 {
+        // No address guesses more than three times.
+        let client = format!("198.51.100.{}", n % 100);
+        let answer = tried(&server, &client, &format!("wrong-{n}")).await;
+        match answer.problem().code {
+            ProblemCode::Unauthorized => looked_at += 1,
+            ProblemCode::TooMany => assert!(answer.headers.contains_key(header::RETRY_AFTER)),
+            other => panic!("{other:?}"),
+        }
+    }
+    // A hundred at once, and a few more in the time that the test takes.
+    assert!((100..250).contains(&looked_at), "{looked_at}");
+    let stranger = tried(&server, "203.0.113.5", TOKEN).await;
+    assert_eq!(stranger.problem().code, ProblemCode::TooMany);
+    tried(&server, known, TOKEN).await.expect(StatusCode::OK);
+    let list = send_with(&server, Method::GET, "/api/sessions", &cookie).await;
+    let list: Sessions = list.expect(StatusCode::OK).read();
+    assert_eq!(list.wrong, looked_at);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -194,16 +194,51 @@ impl Write for Log {
     }
 }
 
+impl Log {
+    /// Takes what this thread logs, down to a level, until the guard is dropped.
+    fn listen(&self, level: tracing::Level) -> tracing::subscriber::DefaultGuard {
+        let writer = self.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
 // On one thread, so that all of it goes to the log of the test.
+#[tokio::test]
+async fn wrong_guesses_are_told_once_in_a_while_without_what_was_guessed() {
+    let log = Log::default();
+    // What is logged unless somebody asks for more.
+    let _guard = log.listen(tracing::Level::INFO);
+    let token = crate::config::Token::random();
+    let server = Server::with(|config| config.token = Some(token)).await;
+    let guess = r#"{"token":"zq-a-guess-xj"}"#;
+    for _ in 0..30 {
+        server.json(Method::POST, "/api/session", guess).await;
+    }
+    let text = log.text();
+    assert_eq!(
+        text.matches("wrong tokens, links or sessions").count(),
+        1,
+        "{text}"
+    );
+    assert!(
+        text.contains("WARN") && !text.contains("zq-a-guess"),
+        "{text}"
+    );
+}
+
+// On one thread, as above.
 #[tokio::test]
 async fn the_secret_of_a_link_is_never_in_the_log() {
     let (log, secret) = (Log::default(), "0123456789abcdefghijkl");
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let _guard = log.listen(tracing::Level::TRACE);
     let server = Server::start().await;
     for path in [
         format!("/s/{secret}"),
@@ -215,7 +250,7 @@ async fn the_secret_of_a_link_is_never_in_the_log() {
     ] {
         server.get(&path).await;
     }
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let text = log.text();
     assert!(text.contains("/s/…"), "{text}");
     assert!(!text.contains(secret), "{text}");
 }

@@ -12,6 +12,7 @@ use api::routes;
 use api::runs::{FinishedUpload, RunDetail, RunSource, RunSummary};
 use axum::http::{Method, StatusCode};
 use std::time::Duration;
+use trace::testing::bombs;
 use trace::tiles::TileId;
 
 async fn upload(server: &Server) -> RunId {
@@ -309,4 +310,53 @@ async fn what_is_derived_comes_back_from_the_blob() {
         .await
         .unwrap();
     assert_eq!(live(&server).await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_many_unknown_keys_has_a_short_answer_and_a_short_list() {
+    let bomb = bombs::ALL.iter().find(|bomb| bomb.name == "unknown keys");
+    let file = bomb.expect("it is listed").file(300_000);
+    let server = Server::start().await;
+    let sent = server.put("/api/upload/keys", file).await;
+    let run = sent
+        .expect(StatusCode::CREATED)
+        .read::<FinishedUpload>()
+        .run;
+    for path in [routes::run(&run.id), routes::RUNS.to_owned()] {
+        let answer = server.get(&path).await.expect(StatusCode::OK);
+        let length = answer.body.len();
+        assert!(length < 16 << 10, "{path}: {length} bytes");
+    }
+    let told = String::from_utf8(server.get(&routes::run(&run.id)).await.body.to_vec());
+    assert!(told.unwrap().contains(" more"), "the others are counted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_in_a_recording_turn_and_hide_nothing() {
+    let name = "a\u{202e}b\u{200b}c\u{1b}[2J";
+    let event = |at: u64| {
+        serde_json::json!({
+            "action": "alloc", "addr": at << 20, "size": 1 << 20, "time_us": at,
+            "frames": [{"name": name, "filename": name, "line": 7}],
+        })
+    };
+    let events: Vec<_> = (1..9).map(event).collect();
+    let file = serde_json::json!({"segments": [], "device_traces": [events]}).to_string();
+    let server = Server::start().await;
+    let sent = server.put("/api/upload/a.json", file).await;
+    let run = sent
+        .expect(StatusCode::CREATED)
+        .read::<FinishedUpload>()
+        .run
+        .id;
+    let alive = format!("/api/runs/{run}/devices/0/alive?at=7&by=stack");
+    for path in [alive, format!("/api/runs/{run}/card.svg")] {
+        let answer = server.get(&path).await.expect(StatusCode::OK);
+        let text = String::from_utf8(answer.body.to_vec()).unwrap();
+        for c in name.chars().filter(|&c| !crate::plain::is_plain(c)) {
+            assert!(!text.contains(c), "{path}: {c:?} in {text:.400}");
+            let escaped = format!("\\u{:04x}", c as u32);
+            assert!(!text.contains(&escaped), "{path}: {escaped} in {text:.400}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::{Server, packed_snapshot, request, snapshot};
 use api::problem::ProblemCode;
-use api::progress::UploadProgress;
+use api::progress::{Phase, UploadProgress};
 use api::routes;
 use api::runs::{AnnouncedUpload, FinishedUpload, RunSource, RunSummary};
 use axum::body::Body;
@@ -10,7 +10,9 @@ use axum::http::{Method, StatusCode, header};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use std::io::Write;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use trace::testing::bombs;
 use trace::units;
 
 async fn announce(server: &Server, body: &str) -> AnnouncedUpload {
@@ -278,6 +280,61 @@ async fn an_upload_can_be_cancelled_before_and_while_it_arrives() {
     assert_nothing_left(&server).await;
 }
 
+/// Sends a file and cancels it as soon as it is being stored; how long that took. `None` when it
+/// was stored too soon.
+async fn cancel_while_it_is_stored(server: &Server, file: Vec<u8>) -> Option<Duration> {
+    let upload = announce(server, r#"{"name":"a"}"#).await.upload;
+    let job = server.app.uploads.job(&upload).expect("it is announced");
+    let path = routes::upload(&upload);
+    let is_stored = || {
+        let now = job.progress.sample(Instant::now());
+        matches!(now, UploadProgress::Running { phase, .. } if phase == Phase::Storing)
+    };
+    let sending = server.put(&path, file);
+    let cancelling = async {
+        while !is_stored() && !job.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        let told = Instant::now();
+        let delete = request(Method::DELETE, &path).body(Body::empty()).unwrap();
+        server.send(delete).await;
+        told
+    };
+    let (answer, told) = tokio::join!(sending, cancelling);
+    let took = told.elapsed();
+    // It was just about to become a run.
+    if answer.status == StatusCode::CREATED {
+        return None;
+    }
+    assert_eq!(answer.problem().code, ProblemCode::Cancelled);
+    // The thread that stores it finds out at its next look.
+    while Arc::strong_count(&job) > 1 {
+        assert!(told.elapsed() < Duration::from_secs(60), "it goes on");
+        tokio::task::yield_now().await;
+    }
+    Some(took)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_cancelled_while_it_is_stored_is_answered_at_once_and_leaves_nothing() {
+    let bomb = bombs::ALL
+        .iter()
+        .find(|bomb| bomb.name == "distinct events");
+    let bomb = bomb.expect("it is listed");
+    // Larger and larger, until storing takes long enough to be met.
+    for n in [100_000, 200_000, 400_000, 800_000] {
+        let server = Server::start().await;
+        if let Some(took) = cancel_while_it_is_stored(&server, bomb.file(n)).await {
+            assert!(took < Duration::from_millis(200), "{took:?}");
+            assert_nothing_left(&server).await;
+            let next = server.put("/api/upload/next", snapshot()).await;
+            next.expect(StatusCode::CREATED);
+            return;
+        }
+    }
+    panic!("storing is over before it can be cancelled");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn progress_streams_to_the_last_word() {
     let server = Server::start().await;
@@ -332,6 +389,46 @@ async fn uploads_that_send_nothing_keep_nobody_waiting() {
     for answer in answers {
         assert_eq!(answer.problem().code, ProblemCode::Cancelled);
     }
+}
+
+/// A few bytes now and then, for ever: a list, and nothing put into it again and again.
+fn trickle() -> Body {
+    let start = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"\x80\x04]"))]);
+    let ticks = stream::repeat(Bytes::from_static(b"(e")).then(|piece| async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        Ok(piece)
+    });
+    Body::from_stream(start.chain(ticks))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uploads_that_trickle_keep_neither_an_upload_nor_a_sample_waiting() {
+    let server = Server::with(|config| {
+        config.clients.parse_pace.over = Duration::from_millis(100);
+    });
+    let server = server.await;
+    let mut paths = Vec::new();
+    for _ in 0..6 {
+        paths.push(routes::upload(
+            &announce(&server, r#"{"name":"a"}"#).await.upload,
+        ));
+    }
+    let rude = futures_util::future::join_all(paths.iter().map(|path| server.put(path, trickle())));
+    let honest = async {
+        for path in &paths {
+            wait_for(&server, path, "receiving").await;
+        }
+        let sent = server.put("/api/upload/honest", snapshot()).await;
+        sent.expect(StatusCode::CREATED);
+        let sample = server.json(Method::POST, "/api/samples/plain_lm", "").await;
+        sample.expect(StatusCode::CREATED);
+        for path in &paths {
+            // All of them are still at it.
+            let delete = request(Method::DELETE, path).body(Body::empty()).unwrap();
+            server.send(delete).await.expect(StatusCode::NO_CONTENT);
+        }
+    };
+    tokio::join!(rude, honest);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -327,3 +327,29 @@ proptest! {
         prop_assert_eq!(group.count_per_step, f64::from(count));
     }
 }
+
+#[test]
+fn a_judgement_that_is_stopped_cannot_tell() {
+    let trace = Program::run(8, |program, _| {
+        program.alloc(&["keep cache.py", "step train.py"], 1 << 20);
+    })
+    .trace();
+    let (device, stacks) = (&trace.devices[0], &trace.stacks);
+    let looks = std::cell::Cell::new(0);
+    let ask = |most: u32| {
+        looks.set(0);
+        let go_on = |_| {
+            looks.set(looks.get() + 1);
+            looks.get() <= most
+        };
+        find_while(device, stacks, &trace.quality, Watch::new(&go_on))
+    };
+    assert_eq!(ask(u32::MAX).verdict, Verdict::Leak);
+    // Wherever it is stopped, and it stops at once.
+    for most in 0..looks.get() {
+        let report = ask(most);
+        assert_eq!(report.verdict, Verdict::CannotTell, "{most}");
+        assert!(report.reason.contains("given up"), "{}", report.reason);
+        assert_eq!(looks.get(), most + 1);
+    }
+}
