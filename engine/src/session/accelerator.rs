@@ -380,6 +380,36 @@ impl Accelerator {
     pub(super) fn take_callback(&mut self) -> bool {
         std::mem::take(&mut self.callback_queued)
     }
+
+    /// A dense copy of a view, made on `stream`.
+    fn gathered(
+        &mut self,
+        tensor: &Tensor,
+        role: Role,
+        stream: StreamId,
+    ) -> Result<Tensor, DeviceError> {
+        let layout = Layout::contiguous(tensor.layout().shape);
+        let storage = self.allocate(layout.shape, tensor.dtype(), role, stream)?;
+        let copy = self.tensor_over(storage, layout, tensor.dtype());
+        let kernel = Kernel {
+            flops: 0.0,
+            traffic: 2 * tensor.bytes(),
+        };
+        let (from, to) = (view_of(tensor), span_of(&copy));
+        self.heap
+            .borrow_mut()
+            .device
+            .gather(stream, kernel, &from, to)?;
+        let (read, written) = (range_of(tensor.saved()), range_of(copy.saved()));
+        self.note(
+            stream,
+            &[
+                (Access::Read, read, "pack: clone reads"),
+                (Access::Write, written, "pack: clone writes"),
+            ],
+        );
+        Ok(copy)
+    }
 }
 
 /// The bytes between the first and the last element of a tensor.
@@ -503,6 +533,14 @@ impl Runtime for Accelerator {
         stream: StreamId,
     ) -> Result<HostCopy, DeviceError> {
         let source = *tensor.saved();
+        if shape == HostCopyShape::View && !source.layout.is_contiguous() {
+            // `copy_` between devices: what has gaps is gathered into a temporary first, on the
+            // stream of the copy, and freed as soon as the copy is enqueued
+            // (docs/offloader-rules.md, "Copies of views").
+            let dense = self.gathered(tensor, Role::Workspace, stream)?;
+            let copy = self.copy_to_host(&dense, shape, stream)?;
+            return Ok(HostCopy { source, ..copy });
+        }
         let base = source.storage.base.unwrap_or(0);
         let (start, bytes, layout) = match shape {
             HostCopyShape::View => {
@@ -566,27 +604,7 @@ impl Runtime for Accelerator {
         tensor: &Tensor,
         stream: StreamId,
     ) -> Result<Tensor, DeviceError> {
-        let layout = Layout::contiguous(tensor.layout().shape);
-        let storage = self.allocate(layout.shape, tensor.dtype(), Role::Clone, stream)?;
-        let copy = self.tensor_over(storage, layout, tensor.dtype());
-        let kernel = Kernel {
-            flops: 0.0,
-            traffic: 2 * tensor.bytes(),
-        };
-        let (from, to) = (view_of(tensor), span_of(&copy));
-        self.heap
-            .borrow_mut()
-            .device
-            .gather(stream, kernel, &from, to)?;
-        let (read, written) = (range_of(tensor.saved()), range_of(copy.saved()));
-        self.note(
-            stream,
-            &[
-                (Access::Read, read, "pack: clone reads"),
-                (Access::Write, written, "pack: clone writes"),
-            ],
-        );
-        Ok(copy)
+        self.gathered(tensor, Role::Clone, stream)
     }
 
     fn as_strided(&mut self, tensor: Tensor, layout: &Layout) -> Tensor {

@@ -87,23 +87,19 @@ impl Session {
         outcome
     }
 
-    /// `pack_to_cpu`: the copy is dense, so what is not dense is made so on the device first.
+    /// `pack_to_cpu`: the copy is dense.
     pub(crate) fn pack_to_host(&mut self, tensor: &Tensor) -> Result<Saved, RunError> {
         if tensor.saved().placement == Placement::Host {
             return Ok(Saved::Plain(tensor.clone()));
         }
         let stream = self.accelerator.current_stream();
-        let dense = match tensor.layout().is_contiguous() {
-            true => tensor.clone(),
-            false => self.accelerator.clone_contiguous(tensor, stream)?,
-        };
         let print = match self.accelerator.keeps_contents() {
             true => self.accelerator.fingerprint(tensor)?,
             false => None,
         };
         let copy = self
             .accelerator
-            .copy_to_host(&dense, HostCopyShape::View, stream)?;
+            .copy_to_host(tensor, HostCopyShape::View, stream)?;
         self.accelerator.synchronize(stream)?;
         Ok(Saved::OnHost(Rc::new(OnHost {
             copy,

@@ -45,6 +45,13 @@ const DECIDED: [&str; 13] = [
     "h2d_bytes",
 ];
 
+/// What the card's checksums found.
+const SEEN: &str = "wrong bytes on the card";
+
+/// Systems of small copies: most are over before what overwrites their source begins. The
+/// simulation counts every tensor that a race can change, so the card may see fewer.
+const WON_RACES: [&str; 1] = ["chunk-views"];
+
 fn spec_of(row: &Value) -> RunSpec {
     let system = System::from_id(row["config"].as_str().unwrap()).unwrap();
     let ids = row["patches"].as_array().unwrap();
@@ -67,19 +74,23 @@ fn spec_of(row: &Value) -> RunSpec {
 fn disagreements(card: &Value, sim: &BenchResult) -> Vec<String> {
     // Written and read like the card's row: reading a float can be off by its last bit.
     let sim: Value = parsed(&serde_json::to_string(sim).unwrap());
+    let config = card["config"].as_str().unwrap();
     let of_field = |field: &str| (field.to_owned(), &card[field], &sim[field]);
     let mut pairs: Vec<_> = DECIDED.iter().map(|field| of_field(field)).collect();
     // Called so in the first files.
     let hardware = card.get("card").unwrap_or(&card["hardware"]);
     let seen = &hardware["corrupted_tensors"];
     if !seen.is_null() {
-        pairs.push((
-            "wrong bytes on the card".to_owned(),
-            seen,
-            &sim["corrupted_tensors"],
-        ));
+        pairs.push((SEEN.to_owned(), seen, &sim["corrupted_tensors"]));
     }
-    pairs.retain(|(_, card, sim)| card != sim);
+    let is_shown = |seen: &Value, possible: &Value| match WON_RACES.contains(&config) {
+        true => seen.as_u64() <= possible.as_u64(),
+        false => seen == possible,
+    };
+    pairs.retain(|(field, card, sim)| match field.as_str() {
+        "corrupted_tensors" | SEEN => !is_shown(card, sim),
+        _ => card != sim,
+    });
     let row = format!("{} {}", card["config"], card["patches"]);
     let told = pairs.into_iter();
     let mut told: Vec<String> = told
