@@ -2,6 +2,7 @@
 
 use crate::frames::{ForwardOp, FrameText};
 use serde::{Deserialize, Serialize};
+pub use trace::leaks::Verdict;
 use trace::steps::recording::Kind;
 use trace::trace::StepSource;
 use trace::units::Bytes;
@@ -31,19 +32,6 @@ pub struct Leaks {
 impl Leaks {
     /// Version of their meaning, with that of the method; part of their address.
     pub const VERSION: u32 = 2 + 100 * trace::leaks::VERSION;
-}
-
-/// Whether something leaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// Something grows with the steps.
-    Leak,
-    /// Nothing does.
-    Clean,
-    /// The data does not allow an answer; the reason says why.
-    CannotTell,
 }
 
 /// The answer in a list of runs: of the device that leaks most.

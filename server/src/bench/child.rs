@@ -46,38 +46,8 @@ pub struct ChildSpec {
     /// Memory in bytes that the process may take.
     pub memory: u64,
     /// A fault to inject.
-    pub fault: Option<Fault>,
-}
-
-/// Faults, for tests of what becomes of a row that has one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Fault {
-    /// The process panics after a step.
-    Panic {
-        /// After which, from 0.
-        step: u32,
-    },
-    /// The process is aborted after a step, as a driver's fault would.
-    Abort {
-        /// After which, from 0.
-        step: u32,
-    },
-    /// The process takes all memory there is after a step.
-    Devour {
-        /// After which, from 0.
-        step: u32,
-    },
-    /// The process stands still after a step.
-    Hang {
-        /// After which, from 0.
-        step: u32,
-    },
-    /// Every step takes this many milliseconds longer.
-    Slow {
-        /// Milliseconds.
-        by_ms: u64,
-    },
+    #[cfg(feature = "faults")]
+    pub fault: Option<super::Fault>,
 }
 
 /// One line of what the child says.
@@ -123,7 +93,8 @@ fn run_row(spec: &ChildSpec, run: &RunSpec) -> io::Result<()> {
     let (result, mut recording) = run_recorded(run, &mut |facts| {
         let said = say(&Line::Step(facts));
         broken = said.err();
-        misbehave(spec.fault.as_ref(), facts.step);
+        #[cfg(feature = "faults")]
+        super::fault::misbehave(spec.fault.as_ref(), facts.step);
         broken.is_none()
     });
     // Nobody listens: nobody wants the rest.
@@ -199,29 +170,4 @@ fn limit_memory(spec: &ChildSpec) {
         maximum: Some(0),
     };
     let _ = setrlimit(Resource::Core, no_dump);
-}
-
-fn misbehave(fault: Option<&Fault>, after: u32) {
-    match fault {
-        Some(Fault::Panic { step }) if *step == after => panic!("a fault was injected"),
-        Some(Fault::Abort { step }) if *step == after => std::process::abort(),
-        Some(Fault::Devour { step }) if *step == after => devour(),
-        Some(Fault::Hang { step }) if *step == after => loop {
-            std::thread::park();
-        },
-        Some(Fault::Slow { by_ms }) => {
-            std::thread::sleep(std::time::Duration::from_millis(*by_ms));
-        }
-        _ => {}
-    }
-}
-
-/// Takes memory, page by page so that it is really used, until something stops it.
-fn devour() {
-    let mut eaten: Vec<Vec<u8>> = Vec::new();
-    loop {
-        eaten.push(vec![1; 16 << 20]);
-        std::hint::black_box(&eaten);
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
 }

@@ -13,15 +13,19 @@ mod card;
 pub mod catalog;
 mod child;
 mod error;
-mod judge;
+#[cfg(feature = "faults")]
+mod fault;
 mod keep;
 mod process;
 mod queue;
 mod request;
+mod verdicts;
 
 pub use card::probe_card;
-pub use child::{ChildSpec, Fault, run_child};
+pub use child::{ChildSpec, run_child};
 pub use error::BenchError;
+#[cfg(feature = "faults")]
+pub use fault::Fault;
 pub use queue::Benches;
 
 use std::path::PathBuf;
@@ -38,7 +42,8 @@ pub struct BenchSettings {
     /// How much memory the process of a row may take. On a GPU it may take
     /// [`BenchSettings::CUDA_FACTOR`] times as much, for pinned host memory counts too.
     pub memory: Bytes,
-    /// Faults to inject into rows of a configuration, by its id: for tests of what becomes of them.
+    /// Faults to inject into rows of a configuration, by its id.
+    #[cfg(feature = "faults")]
     pub faults: Vec<(String, Fault)>,
 }
 
@@ -64,6 +69,7 @@ impl Default for BenchSettings {
             program: None,
             time: Duration::from_secs(600),
             memory: Bytes::gib(4),
+            #[cfg(feature = "faults")]
             faults: Vec::new(),
         }
     }

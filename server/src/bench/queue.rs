@@ -8,9 +8,9 @@ use super::card::find_card;
 use super::catalog;
 use super::child::ChildSpec;
 use super::error::BenchError;
-use super::judge::changed_verdicts;
 use super::keep::keep_recording;
 use super::process::{self, Ended, How};
+use super::verdicts::changed_verdicts;
 use super::{BenchSettings, behind, request};
 use crate::clients::Refusal;
 use crate::clients::quota::Crowd;
@@ -363,6 +363,7 @@ impl Benches {
         cancel: &CancellationToken,
     ) -> (BenchEnd, Vec<BenchStep>) {
         let settings = &self.shared.settings;
+        #[cfg(feature = "faults")]
         let fault = settings.faults.iter().find(|(id, _)| *id == job.config);
         let spec = ChildSpec {
             config: job.config.clone(),
@@ -374,6 +375,7 @@ impl Benches {
             recording: folder.join("recording.pickle"),
             tensors: folder.join("tensors"),
             memory: settings.memory.get(),
+            #[cfg(feature = "faults")]
             fault: fault.map(|(_, fault)| fault.clone()),
         };
         let mut told = Instant::now() - TELL_EVERY;

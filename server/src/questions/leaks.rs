@@ -2,7 +2,7 @@
 
 use crate::answers::{forward_op, frame_text, shown};
 use api::frames::ForwardOp;
-use api::leaks::{LeakGroup, Leaks, Pattern, Verdict};
+use api::leaks::{LeakGroup, Leaks, Pattern};
 use std::collections::HashMap;
 use trace::forward::{self, Forward};
 use trace::leaks::{self, LeakReport};
@@ -35,11 +35,7 @@ pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport) -> Leaks {
     } = found;
     Leaks {
         recording: recording::of_device(device, &trace.stacks).kind,
-        verdict: match verdict {
-            leaks::Verdict::Leak => Verdict::Leak,
-            leaks::Verdict::Clean => Verdict::Clean,
-            leaks::Verdict::CannotTell => Verdict::CannotTell,
-        },
+        verdict,
         reason,
         caveats,
         bytes_per_step,

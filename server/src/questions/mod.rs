@@ -3,10 +3,10 @@
 
 mod alive;
 mod allocations;
-mod judge;
+mod judgements;
 mod leaks;
 
 pub use alive::{alive, changes, growth};
 pub use allocations::{beside, page};
-pub use judge::{JUDGING, Judge, judge_now};
+pub use judgements::{JUDGING, Judge, judge_now};
 pub use leaks::{MAX_LEAKS, named, report};

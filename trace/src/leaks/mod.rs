@@ -88,15 +88,16 @@ pub const MIN_BYTES: Bytes = Bytes::kib(2);
 /// Blocks listed as evidence of a group, the oldest first.
 pub const MAX_EVIDENCE: usize = 256;
 
-/// The answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Whether something leaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Memory grows step after step.
+    /// Something grows with the steps.
     Leak,
-    /// It does not.
+    /// Nothing does.
     Clean,
-    /// The trace does not say; the reason does.
+    /// The data does not allow an answer; the reason says why.
     CannotTell,
 }
 

@@ -20,7 +20,7 @@
 //! Two runs that agree in every step and at every site pass even where one alone would be too
 //! short to judge: whatever they do, they do the same.
 
-mod judge;
+mod rules;
 
 use super::Difference;
 use crate::units::Bytes;
@@ -120,7 +120,7 @@ pub struct Verdicts {
 pub fn gate(differences: &[Difference], limits: &Limits) -> Verdicts {
     let mut findings: Vec<Finding> = Vec::new();
     for difference in differences {
-        let found = judge::findings(difference, limits);
+        let found = rules::findings(difference, limits);
         let device = difference.new.device;
         let several = differences.len() > 1;
         findings.extend(found.into_iter().map(|finding| match several {
