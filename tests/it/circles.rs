@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::tidy::{Source, paths_used, sources};
 
-const CRATES: [&str; 6] = ["trace", "api", "timeline", "engine", "server", "web"];
+const CRATES: [&str; 7] = [
+    "trace", "api", "timeline", "render", "engine", "server", "web",
+];
 
 /// Two modules that are one thing in two folders: operations on a session make the graph, and the
 /// graph runs operations on the session.

@@ -1,22 +1,19 @@
 //! Cards: one picture, or one block of Markdown, that stands for a run or a comparison where there
 //! is not a page.
 //!
-//! The picture in a card is the page's: the same model, scenes and painting (crate `timeline`).
+//! The picture in a card is the page's: the same model, scenes and painting (crate `timeline`); the
+//! crate `render` makes a file of it.
 //! Equal inputs give equal bytes: there is no clock and no system font in it. `shelf` keeps those
 //! that were drawn.
 
 mod comparison;
 pub mod markdown;
-mod png;
 mod run;
 mod shelf;
-mod svg;
 
 pub use comparison::{ComparisonCard, categories, curves_of, place, word};
-pub use png::png;
 pub use run::RunCard;
 pub use shelf::CardShelf;
-pub use svg::svg;
 
 use trace::categories::Category;
 

@@ -2,10 +2,7 @@
 
 use super::CliError;
 use crate::blobs::Blobs;
-use crate::export::{
-    ExportError, Format, Source, Unpacking, file_name, write_parquet, write_perfetto,
-    write_snapshot,
-};
+use crate::export::{ExportError, Format, Unpacking, file_name, write_snapshot, write_trace};
 use crate::ingest::parse;
 use crate::store::Store;
 use crate::tensors::{self, TensorTable};
@@ -196,24 +193,6 @@ fn of_server(args: &ExportArgs, id: &RunId) -> Result<(), CliError> {
         io::copy(&mut body.into_reader(), out)?;
         Ok(())
     })
-}
-
-fn write_trace(
-    format: Format,
-    trace: &Trace,
-    tensors: Option<&TensorTable>,
-    name: &str,
-    out: &mut (impl Write + Send),
-) -> Result<(), ExportError> {
-    let source = Source {
-        trace,
-        tensors,
-        name,
-    };
-    match format {
-        Format::Parquet => write_parquet(source, out),
-        Format::Pickle | Format::Perfetto => write_perfetto(source, out),
-    }
 }
 
 /// Writes to where the arguments say; says which file it was. A file that could not be written

@@ -1,14 +1,13 @@
 //! A run for other tools: PyTorch's own viewers, dataframes, Perfetto.
 //!
-//! Everything is written to a stream as it is made, so that a large run needs no second copy.
-
-mod parquet;
-mod perfetto;
+//! Everything is written to a stream as it is made, so that a large run needs no second copy. Tables
+//! are the crate `render`'s.
 
 use crate::blobs::{BlobError, Blobs};
 use crate::ingest::IngestError;
 use crate::ingest::decompress::Decompressor;
 use crate::tensors::TensorTable;
+use render::{Source, Tensors, write_parquet, write_perfetto};
 use std::io::{self, Write};
 use tokio::runtime::Handle;
 use trace::trace::Trace;
@@ -74,8 +73,8 @@ pub enum ExportError {
     #[error(transparent)]
     Unpack(#[from] IngestError),
     /// The table cannot be written.
-    #[error("cannot write the table: {0}")]
-    Table(#[from] ::parquet::errors::ParquetError),
+    #[error(transparent)]
+    Table(#[from] render::TableError),
     /// There is no pickle of it.
     #[error(
         "this run was uploaded as JSON, there is no pickle of it; it can be exported as parquet \
@@ -137,31 +136,27 @@ impl From<crate::ingest::decompress::DecompressError> for ExportError {
     }
 }
 
-/// What the trace of a run is exported from.
-#[derive(Clone, Copy)]
-pub struct Source<'t> {
-    /// Its trace.
-    pub trace: &'t Trace,
-    /// What the engine knows of its tensors.
-    pub tensors: Option<&'t TensorTable>,
-    /// Its name.
-    pub name: &'t str,
-}
-
-/// All allocations as a table.
+/// Writes a format that is made of the trace.
 ///
 /// # Errors
 /// When `out` takes no more.
-pub fn write_parquet(source: Source<'_>, out: impl Write + Send) -> Result<(), ExportError> {
-    parquet::write(source, out)
-}
-
-/// Counters of the four series, steps, and the largest allocations.
-///
-/// # Errors
-/// When `out` takes no more.
-pub fn write_perfetto(source: Source<'_>, out: impl Write) -> Result<(), ExportError> {
-    Ok(perfetto::write(source, out)?)
+pub fn write_trace(
+    format: Format,
+    trace: &Trace,
+    tensors: Option<&TensorTable>,
+    name: &str,
+    out: &mut (impl Write + Send),
+) -> Result<(), ExportError> {
+    let find = tensors.map(|table| |alloc, addr| table.find(alloc, addr));
+    let source = Source {
+        trace,
+        tensors: find.as_ref().map(|find| find as Tensors<'_>),
+        name,
+    };
+    match format {
+        Format::Parquet => Ok(write_parquet(source, out)?),
+        Format::Pickle | Format::Perfetto => Ok(write_perfetto(source, out)?),
+    }
 }
 
 /// A name that every file system takes.

@@ -86,8 +86,8 @@ impl Format {
 
     fn file(self, scene: &Scene) -> Vec<u8> {
         match self {
-            Format::Svg => cards::svg(scene),
-            Format::Png => cards::png(scene),
+            Format::Svg => render::svg(scene),
+            Format::Png => render::png(scene),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::App;
 use super::extract::{Client, Path, Query, run_id};
 use crate::blobs::BlobError;
 use crate::clients::Slot;
-use crate::export::{self, ExportError, Format, Source};
+use crate::export::{self, ExportError, Format};
 use crate::pictures::Decoded;
 use crate::problems::Error;
 use crate::tensors::TensorTable;
@@ -81,7 +81,10 @@ pub async fn export(
         Format::Parquet | Format::Perfetto => {
             let decoded = app.pictures.traces.get(row.trace).await?;
             let tensors = app.tensors.get(&id).await?;
-            let work = move |out: &mut Out| write_trace(format, &decoded, tensors, &name, out);
+            let work = move |out: &mut Out| {
+                let tensors = tensors.as_deref();
+                export::write_trace(format, &decoded.trace, tensors, &name, out)
+            };
             drop(background(move || run_to_end(sender, place, work)));
         }
     }
@@ -111,24 +114,6 @@ async fn check_blob(app: &App, hash: &str, place: Slot) -> Result<Slot, Error> {
     let check = move || blobs.check(&runtime, &row).map(|()| place);
     let check = tokio::task::spawn_blocking(check);
     Ok(check.await.map_err(|_| Error::Panicked)??)
-}
-
-fn write_trace(
-    format: Format,
-    decoded: &Decoded,
-    tensors: Option<Arc<TensorTable>>,
-    name: &str,
-    out: &mut Out,
-) -> Result<(), ExportError> {
-    let source = Source {
-        trace: &decoded.trace,
-        tensors: tensors.as_deref(),
-        name,
-    };
-    match format {
-        Format::Parquet => export::write_parquet(source, out),
-        Format::Pickle | Format::Perfetto => export::write_perfetto(source, out),
-    }
 }
 
 type Out = BufWriter<Pieces>;

@@ -186,9 +186,7 @@ fn write_slice(
     let freed = blocks.free_requested[at];
     let to = freed.min(n.saturating_sub(1));
     let event = seen.then_some(EventIdx(blocks.alloc[at]));
-    let tensor = source
-        .tensors
-        .and_then(|tensors| tensors.find(event, blocks.addr[at]));
+    let tensor = source.tensors.and_then(|find| find(event, blocks.addr[at]));
     let name = match &tensor {
         Some(tensor) => tensor.name.clone(),
         None => headline(stacks, kind.alloc_stack),

@@ -7,13 +7,13 @@
 mod layers;
 mod outline;
 
-use crate::plain::is_plain;
 use layers::{Layer, Paint, layers};
 use outline::Outline;
 use std::fmt::Write;
 use timeline::colours::Rgba;
 use timeline::paint::stripe;
 use timeline::scene::{Anchor, Scene, Text};
+use trace::plain::is_plain;
 
 /// From the middle of a line of text down to its baseline, in font sizes: half a capital letter.
 const TO_BASELINE: f64 = 0.36;

@@ -7,8 +7,8 @@ use timeline::paint;
 use timeline::raster::Raster;
 use timeline::scene::{Anchor, Scene, Text};
 
-/// Inter Medium (SIL Open Font License, `server/fonts/`), cut down to European scripts.
-static FONT: &[u8] = include_bytes!("../../fonts/inter-medium.otf");
+/// Inter Medium (SIL Open Font License, `render/fonts/`), cut down to European scripts.
+static FONT: &[u8] = include_bytes!("../fonts/inter-medium.otf");
 
 /// From the middle of a line of text down to its baseline, in font sizes: half a capital letter.
 const TO_BASELINE: f32 = 0.36;

@@ -1,6 +1,6 @@
 //! One row for each allocation, in columns that every dataframe library reads.
 
-use super::{ExportError, Source};
+use super::{Source, TableError};
 use api::timeline::TensorDetail;
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
@@ -125,7 +125,7 @@ const COLUMNS: [(&str, Column); 24] = [
 ];
 
 /// Writes the table.
-pub fn write(source: Source<'_>, out: impl Write + Send) -> Result<(), ExportError> {
+pub fn write(source: Source<'_>, out: impl Write + Send) -> Result<(), TableError> {
     let about = |key: &str, value: &str| KeyValue::new(key.to_owned(), value.to_owned());
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
@@ -157,17 +157,16 @@ fn row<'t>(source: Source<'t>, device: &'t DeviceTrace, block: BlockIdx) -> Row<
     let blocks = &device.blocks;
     let seen = block.0 >= blocks.n_preexisting;
     let event = seen.then(|| EventIdx(blocks.alloc[block.index()]));
-    let find =
-        |tensors: &crate::tensors::TensorTable| tensors.find(event, blocks.addr[block.index()]);
+    let addr = blocks.addr[block.index()];
     Row {
         device,
         block,
         kind: blocks.kind(block),
-        tensor: source.tensors.and_then(find),
+        tensor: source.tensors.and_then(|find| find(event, addr)),
     }
 }
 
-fn schema() -> Result<Type, ExportError> {
+fn schema() -> Result<Type, TableError> {
     let field = |(name, column): &(&str, Column)| {
         let physical = match column {
             Column::Number(_) => Physical::INT64,
@@ -189,7 +188,7 @@ fn write_column<W: Write + Send>(
     column: &Column,
     rows: &[Row<'_>],
     stacks: &mut StackTexts<'_>,
-) -> Result<(), ExportError> {
+) -> Result<(), TableError> {
     let Some(mut writer) = group.next_column()? else {
         return Ok(());
     };
