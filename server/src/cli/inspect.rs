@@ -27,7 +27,7 @@ use trace::tiles::block_label;
 use trace::trace::{DeviceTrace, Series, StepSource, Trace};
 use trace::units::EventIdx;
 use trace::watch::Watch;
-use trace::what_if;
+use trace::what_if::{self, Tried};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -269,8 +269,12 @@ fn remedies(device: &DeviceTrace, trace: &Trace) -> Option<Vec<Remedy>> {
     let own = what_if::own_settings(&trace.format, device);
     let report = leaks::find(device, &trace.stacks, &trace.quality);
     let leaks = what_if::Early::leaks(device, &trace.stacks, &report);
-    let found = what_if::remedies(device, &own, &leaks, Watch::nobody()).ok()??;
-    let remedies = found.into_iter().map(|remedy| Remedy {
+    let tried = Tried {
+        leaks: Some(&leaks),
+        batch: None,
+    };
+    let found = what_if::remedies(device, &own, tried, Watch::nobody()).ok()??;
+    let remedies = found.remedies.into_iter().map(|remedy| Remedy {
         change: remedy.change.to_string(),
         peak_reserved: remedy.outcome.peak_reserved,
         retries: remedy.outcome.retries,

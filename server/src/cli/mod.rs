@@ -3,6 +3,7 @@
 mod bench;
 mod compare;
 mod doctor;
+mod explain;
 mod export;
 mod gate;
 mod inspect;
@@ -38,6 +39,7 @@ const EXAMPLES: &str = "\
 Examples:
   tidemark                                   serve the dashboard at http://127.0.0.1:7878
   tidemark inspect snapshot.pickle           what is in a snapshot
+  tidemark explain snapshot.pickle           what held the memory, why it ran out, what would help
   tidemark compare before.pickle after.pickle
   tidemark gate before.pickle after.pickle   exit 1 when it got worse
   tidemark push snapshot.pickle              upload it to a running dashboard, print the link
@@ -57,6 +59,8 @@ enum Command {
     Token,
     /// Summarise snapshots: series, steps, leaks, quality
     Inspect(inspect::InspectArgs),
+    /// One page: what it is, what held the memory, what leaks, why it ran out, what would help
+    Explain(explain::ExplainArgs),
     /// What changed between two runs, by stack
     Compare(compare::CompareArgs),
     /// Fail when a new run needs more memory than a baseline, or leaks
@@ -138,6 +142,7 @@ pub fn run() -> Result<(), CliError> {
         Some(Command::Serve(args)) => serve::serve(args),
         Some(Command::Token) => token::token(),
         Some(Command::Inspect(args)) => inspect::inspect(&args),
+        Some(Command::Explain(args)) => explain::explain(&args),
         Some(Command::Compare(args)) => compare::compare(&args),
         Some(Command::Gate(args)) => gate::gate(&args),
         Some(Command::Push(args)) => push::push(&args),
