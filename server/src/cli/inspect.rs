@@ -103,15 +103,18 @@ pub(super) fn trace_of(path: &Path, level: Option<&str>) -> Result<Trace, CliErr
     Ok(trace)
 }
 
-/// Reads and parses at the same time, a few megabytes apart.
 fn read(path: &Path) -> Result<Snapshot, String> {
-    let mut file: Box<dyn Read + Send> = match path.as_os_str() == "-" {
+    read_from(match path.as_os_str() == "-" {
         true => Box::new(std::io::stdin()),
         false => {
             let opened = File::open(path);
             Box::new(opened.map_err(|error| format!("cannot open it: {error}"))?)
         }
-    };
+    })
+}
+
+/// Reads and parses at the same time, a few megabytes apart.
+pub(super) fn read_from(mut file: Box<dyn Read + Send>) -> Result<Snapshot, String> {
     std::thread::scope(|scope| {
         let (to_parser, pieces) = sync_channel(PIECES);
         let (to_reader, emptied) = sync_channel(PIECES + 2);
@@ -175,7 +178,7 @@ impl Drop for Piece<'_> {
 }
 
 /// The facts of a trace, for people and programs.
-fn summary(file: String, trace: &Trace, live: bool) -> Inspection {
+pub(super) fn summary(file: String, trace: &Trace, live: bool) -> Inspection {
     let most_steps = trace.devices.iter().max_by_key(|device| {
         (
             device.steps.len(),

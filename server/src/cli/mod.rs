@@ -7,6 +7,7 @@ mod explain;
 mod export;
 mod gate;
 mod inspect;
+mod mcp;
 mod output;
 mod push;
 mod remote;
@@ -73,6 +74,8 @@ enum Command {
     Replay(replay::ReplayArgs),
     /// What other allocator settings or another limit would have done
     WhatIf(what_if::WhatIfArgs),
+    /// Answer the questions of a language model: the commands as tools, over stdin and stdout
+    Mcp(mcp::McpArgs),
     /// Write a run for other tools: PyTorch's viewers, dataframes, Perfetto
     Export(export::ExportArgs),
     /// Look after a data folder: find damage, take up stored files, rebuild the database
@@ -149,6 +152,7 @@ pub fn run() -> Result<(), CliError> {
         Some(Command::Bench(args)) => bench::bench(&args),
         Some(Command::Replay(args)) => replay::replay(&args),
         Some(Command::WhatIf(args)) => what_if::what_if(&args),
+        Some(Command::Mcp(args)) => mcp::mcp(args),
         Some(Command::Export(args)) => export::export(&args),
         Some(Command::Doctor(args)) => doctor::doctor(&args),
         Some(Command::RunRow) => run_row::run_row(),

@@ -155,7 +155,7 @@ fn leaks(trace: &Trace, device: &DeviceTrace, report: &LeakReport) -> Leaks {
 }
 
 /// The frames of a stack that are not PyTorch's, innermost first.
-fn own_frames(stacks: &Stacks, stack: StackIdx) -> Vec<FrameText> {
+pub fn own_frames(stacks: &Stacks, stack: StackIdx) -> Vec<FrameText> {
     let frames = stacks.frames(stack).iter();
     let frames = frames.map(|&frame| stacks.frame(frame));
     let own = frames.filter(|frame| !site::is_framework(stacks, *frame));
