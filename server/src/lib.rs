@@ -2,7 +2,8 @@
 //!
 //! Walk through it in the order of the data: `http` takes an upload, `ingest` drives the pure core
 //! (`trace`) over its bytes, `blobs` and `store` keep what came of it, `pictures` draws and serves
-//! tiles, `questions` answers what is asked of a run, `comparisons` holds runs against one another.
+//! tiles, `questions` answers what is asked of a run, `comparisons` holds runs against one
+//! another, `explain` puts one into words.
 //! `bench` runs the engine, one row after the other, each in a process of its own. `app` opens all
 //! of it; `cli` is what a person types.
 
@@ -20,6 +21,7 @@ mod comparisons;
 mod compression;
 pub mod config;
 mod doctor;
+mod explain;
 mod export;
 mod facts;
 mod http;

@@ -17,6 +17,7 @@ mod footprint;
 pub mod forward;
 pub mod growth;
 pub mod intervals;
+pub mod layout;
 pub mod leaks;
 pub mod levels;
 pub mod oom;

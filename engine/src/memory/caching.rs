@@ -36,9 +36,9 @@ pub struct MemoryStats {
 pub struct MemoryEvent {
     /// What happened.
     pub action: MemoryAction,
-    /// First address.
+    /// First address; of a refusal, the bytes that the device had left.
     pub start: u64,
-    /// Requested bytes of a block, true bytes of a segment.
+    /// Requested bytes of a block, true bytes of a segment, rounded bytes of a refusal.
     pub bytes: u64,
     /// The stream whose pool it belongs to.
     pub stream: StreamId,
@@ -63,6 +63,8 @@ pub enum MemoryAction {
     FreeRequested,
     /// The block may be reused.
     FreeCompleted,
+    /// A block could not be had.
+    OutOfMemory,
 }
 
 /// A block that was handed out.
@@ -306,7 +308,10 @@ impl CachingAllocator {
         };
         let free = match self.arena.best_fit(key, rounded) {
             Some(slot) => slot,
-            None => self.new_segment(key, rounded, stream, device)?,
+            None => {
+                let segment = self.new_segment(key, rounded, stream, device);
+                segment.inspect_err(|error| self.refused(rounded, stream, label, error))?
+            }
         };
         let slot = self.arena.take(free, rounded);
         let (start, bytes) = (self.arena.addr(slot), self.arena.size(slot));
@@ -338,6 +343,21 @@ impl CachingAllocator {
             .and_then(|place| self.kept.get_mut(place as usize));
         if let Some(allocation) = kept {
             allocation.label.role = role;
+        }
+    }
+
+    /// Tells of a block that could not be had.
+    fn refused(&mut self, rounded: u64, stream: StreamId, label: Label, error: &DeviceError) {
+        if let DeviceError::OutOfMemory { free, .. } = error {
+            self.emit(MemoryEvent {
+                action: MemoryAction::OutOfMemory,
+                start: *free,
+                bytes: rounded,
+                stream,
+                site: label.site,
+                op: label.op,
+                time: 0,
+            });
         }
     }
 

@@ -239,8 +239,12 @@ impl Recording {
             MemoryAction::Alloc => "alloc",
             MemoryAction::FreeRequested => "free_requested",
             MemoryAction::FreeCompleted => "free_completed",
+            MemoryAction::OutOfMemory => "oom",
         })?;
-        pickle.key("addr")?;
+        pickle.key(match event.action {
+            MemoryAction::OutOfMemory => "device_free",
+            _ => "addr",
+        })?;
         pickle.integer(event.start)?;
         pickle.key("size")?;
         pickle.integer(event.bytes)?;

@@ -202,6 +202,14 @@ fn released_keys_lower_the_peak() {
     assert_eq!(rows[1].status, BenchStatus::LowersPeak);
 }
 
+/// A recording as whoever gets the file reads it.
+fn read_back(recording: &engine::recording::Recording) -> trace::trace::Trace {
+    let mut bytes = Vec::new();
+    recording.write_pickle(&mut bytes).unwrap();
+    let snapshot = trace::reader::read(&bytes, trace::reader::Limits::default());
+    trace::replay::run(snapshot.unwrap())
+}
+
 #[test]
 fn a_small_card_runs_out_and_says_when() {
     let sim = SimSpec {
@@ -211,11 +219,18 @@ fn a_small_card_runs_out_and_says_when() {
     let spec = RunSpec {
         sim,
         steps: Some(30),
+        record_steps: 30,
         ..RunSpec::new(System::VL_QWEN, &[])
     };
-    let out = run(&spec, &mut |_| true);
+    let (out, recording) = engine::bench::run_recorded(&spec, &mut |_| true);
     let step = out.oom_step.expect("the leak does not fit");
     assert!(step > 1 && out.steps_run == step, "{out:?}");
+    let device = &read_back(&recording).devices[0];
+    let failures = trace::oom::failures(device);
+    assert_eq!(failures.len(), 1, "the run ends there");
+    assert_eq!(failures[0].step, Some(step));
+    assert!(failures[0].free < failures[0].asked, "{failures:?}");
+    assert_eq!(failures[0].limit(), None, "the device refused it");
     assert_eq!(verdict(&out, false, None), BenchStatus::OutOfMemory);
     assert_eq!(out.crash, None);
 }

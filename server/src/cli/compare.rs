@@ -99,7 +99,7 @@ fn profile(path: &Path, level: Option<&str>) -> Result<Profile, CliError> {
     Ok(Profile::of(&trace_of(path, level)?))
 }
 
-fn compared(path: &Path, profile: &Profile) -> ComparedRun {
+pub(super) fn compared(path: &Path, profile: &Profile) -> ComparedRun {
     let name = path.file_name().unwrap_or(path.as_os_str());
     ComparedRun {
         id: None,

@@ -15,7 +15,6 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-use trace::trace::Trace;
 use ureq::Agent;
 
 const EXAMPLES: &str = "\

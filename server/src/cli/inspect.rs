@@ -27,7 +27,7 @@ use trace::tiles::block_label;
 use trace::trace::{DeviceTrace, Series, StepSource, Trace};
 use trace::units::EventIdx;
 use trace::watch::Watch;
-use trace::what_if;
+use trace::what_if::{self, Tried};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -103,15 +103,18 @@ pub(super) fn trace_of(path: &Path, level: Option<&str>) -> Result<Trace, CliErr
     Ok(trace)
 }
 
-/// Reads and parses at the same time, a few megabytes apart.
 fn read(path: &Path) -> Result<Snapshot, String> {
-    let mut file: Box<dyn Read + Send> = match path.as_os_str() == "-" {
+    read_from(match path.as_os_str() == "-" {
         true => Box::new(std::io::stdin()),
         false => {
             let opened = File::open(path);
             Box::new(opened.map_err(|error| format!("cannot open it: {error}"))?)
         }
-    };
+    })
+}
+
+/// Reads and parses at the same time, a few megabytes apart.
+pub(super) fn read_from(mut file: Box<dyn Read + Send>) -> Result<Snapshot, String> {
     std::thread::scope(|scope| {
         let (to_parser, pieces) = sync_channel(PIECES);
         let (to_reader, emptied) = sync_channel(PIECES + 2);
@@ -175,7 +178,7 @@ impl Drop for Piece<'_> {
 }
 
 /// The facts of a trace, for people and programs.
-fn summary(file: String, trace: &Trace, live: bool) -> Inspection {
+pub(super) fn summary(file: String, trace: &Trace, live: bool) -> Inspection {
     let most_steps = trace.devices.iter().max_by_key(|device| {
         (
             device.steps.len(),
@@ -269,8 +272,12 @@ fn remedies(device: &DeviceTrace, trace: &Trace) -> Option<Vec<Remedy>> {
     let own = what_if::own_settings(&trace.format, device);
     let report = leaks::find(device, &trace.stacks, &trace.quality);
     let leaks = what_if::Early::leaks(device, &trace.stacks, &report);
-    let found = what_if::remedies(device, &own, &leaks, Watch::nobody()).ok()??;
-    let remedies = found.into_iter().map(|remedy| Remedy {
+    let tried = Tried {
+        leaks: Some(&leaks),
+        batch: None,
+    };
+    let found = what_if::remedies(device, &own, tried, Watch::nobody()).ok()??;
+    let remedies = found.remedies.into_iter().map(|remedy| Remedy {
         change: remedy.change.to_string(),
         peak_reserved: remedy.outcome.peak_reserved,
         retries: remedy.outcome.retries,

@@ -3,9 +3,11 @@
 mod bench;
 mod compare;
 mod doctor;
+mod explain;
 mod export;
 mod gate;
 mod inspect;
+mod mcp;
 mod output;
 mod push;
 mod remote;
@@ -38,6 +40,7 @@ const EXAMPLES: &str = "\
 Examples:
   tidemark                                   serve the dashboard at http://127.0.0.1:7878
   tidemark inspect snapshot.pickle           what is in a snapshot
+  tidemark explain snapshot.pickle           what held the memory, why it ran out, what would help
   tidemark compare before.pickle after.pickle
   tidemark gate before.pickle after.pickle   exit 1 when it got worse
   tidemark push snapshot.pickle              upload it to a running dashboard, print the link
@@ -57,6 +60,8 @@ enum Command {
     Token,
     /// Summarise snapshots: series, steps, leaks, quality
     Inspect(inspect::InspectArgs),
+    /// One page: what it is, what held the memory, what leaks, why it ran out, what would help
+    Explain(explain::ExplainArgs),
     /// What changed between two runs, by stack
     Compare(compare::CompareArgs),
     /// Fail when a new run needs more memory than a baseline, or leaks
@@ -69,6 +74,8 @@ enum Command {
     Replay(replay::ReplayArgs),
     /// What other allocator settings or another limit would have done
     WhatIf(what_if::WhatIfArgs),
+    /// Answer the questions of a language model: the commands as tools, over stdin and stdout
+    Mcp(mcp::McpArgs),
     /// Write a run for other tools: PyTorch's viewers, dataframes, Perfetto
     Export(export::ExportArgs),
     /// Look after a data folder: find damage, take up stored files, rebuild the database
@@ -138,12 +145,14 @@ pub fn run() -> Result<(), CliError> {
         Some(Command::Serve(args)) => serve::serve(args),
         Some(Command::Token) => token::token(),
         Some(Command::Inspect(args)) => inspect::inspect(&args),
+        Some(Command::Explain(args)) => explain::explain(&args),
         Some(Command::Compare(args)) => compare::compare(&args),
         Some(Command::Gate(args)) => gate::gate(&args),
         Some(Command::Push(args)) => push::push(&args),
         Some(Command::Bench(args)) => bench::bench(&args),
         Some(Command::Replay(args)) => replay::replay(&args),
         Some(Command::WhatIf(args)) => what_if::what_if(&args),
+        Some(Command::Mcp(args)) => mcp::mcp(args),
         Some(Command::Export(args)) => export::export(&args),
         Some(Command::Doctor(args)) => doctor::doctor(&args),
         Some(Command::RunRow) => run_row::run_row(),

@@ -48,14 +48,19 @@ pub struct Remote<'a> {
 impl<'a> Remote<'a> {
     /// The dashboard that the options name.
     pub fn new(args: &'a RemoteArgs) -> Remote<'a> {
+        Remote::at(&args.server, args.token.as_deref())
+    }
+
+    /// The dashboard at an address.
+    pub fn at(server: &'a str, token: Option<&'a str>) -> Remote<'a> {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_connect(Some(Duration::from_secs(10)))
             .user_agent(concat!("tidemark/", env!("CARGO_PKG_VERSION")));
         Remote {
             agent: config.build().new_agent(),
-            server: args.server.trim_end_matches('/'),
-            token: args.token.as_deref(),
+            server: server.trim_end_matches('/'),
+            token,
         }
     }
 
@@ -71,6 +76,27 @@ impl<'a> Remote<'a> {
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
         let request = self.authorized(self.agent.get(self.link(path)));
         self.answer(request.call(), CliError::Failed)
+    }
+
+    /// Opens what is too large to be held, such as an export.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub fn open(&self, path: &str) -> Result<impl Read + Send + 'static, CliError> {
+        let request = self.authorized(self.agent.get(self.link(path)));
+        let mut answer = request.call().map_err(|error| self.unreachable(&error))?;
+        match answer.status().is_success() {
+            true => Ok(answer.into_body().into_reader()),
+            false => Err(refused(
+                answer.status(),
+                answer.body_mut(),
+                CliError::Failed,
+            )),
+        }
+    }
+
+    fn unreachable(&self, error: &ureq::Error) -> CliError {
+        CliError::Failed(format!("cannot reach {}: {error}", self.server))
     }
 
     /// Reads a list that comes in pages until an entry is the one that is wanted, if any is.
@@ -150,8 +176,7 @@ impl<'a> Remote<'a> {
         answer: Result<Response<Body>, ureq::Error>,
         bad: impl Fn(String) -> CliError,
     ) -> Result<T, CliError> {
-        let mut answer = answer
-            .map_err(|error| CliError::Failed(format!("cannot reach {}: {error}", self.server)))?;
+        let mut answer = answer.map_err(|error| self.unreachable(&error))?;
         match answer.status().is_success() {
             true => read_json(answer.body_mut()),
             false => Err(refused(answer.status(), answer.body_mut(), bad)),

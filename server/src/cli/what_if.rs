@@ -59,22 +59,15 @@ pub struct WhatIfArgs {
 pub fn what_if(args: &WhatIfArgs) -> Result<(), CliError> {
     let trace = trace_of(&args.file, None)?;
     let device = device(&trace, args)?;
-    let own = what_if::own_settings(&trace.format, device);
-    let question = Question {
+    let asked = Asked {
         settings: args.alloc_conf.clone(),
         limit: args.limit,
-        early: match args.without_leaks {
-            true => without_leaks(&trace, device),
-            false => Early::default(),
-        },
+        without_leaks: args.without_leaks,
     };
-    let answer = what_if::ask(device, &own, &question, Watch::nobody());
-    let answer = answer.map_err(|stopped| CliError::Failed(stopped.to_string()))?;
-    let report = WhatIf::of(device.device, &answer, words::sentence(&answer));
+    let (report, calibration) = answer(&trace, device, asked)?;
     let text = match args.json {
         true => json(&report),
         false => {
-            let calibration = words::calibration(&answer.calibration);
             let others = trace.devices.len() - 1;
             for_people(
                 &args.file.display().to_string(),
@@ -85,6 +78,40 @@ pub fn what_if(args: &WhatIfArgs) -> Result<(), CliError> {
         }
     };
     print(&text)
+}
+
+/// Other conditions.
+pub(super) struct Asked {
+    /// Settings; `None`: those of the file.
+    pub settings: Option<Config>,
+    /// What the process may reserve.
+    pub limit: Option<Bytes>,
+    /// Whether what leaks is given back.
+    pub without_leaks: bool,
+}
+
+/// What would happen, and in words how far that can be trusted.
+///
+/// # Errors
+/// [`CliError::Failed`] when it was stopped.
+pub(super) fn answer(
+    trace: &Trace,
+    device: &DeviceTrace,
+    asked: Asked,
+) -> Result<(WhatIf, String), CliError> {
+    let own = what_if::own_settings(&trace.format, device);
+    let question = Question {
+        settings: asked.settings,
+        limit: asked.limit,
+        early: match asked.without_leaks {
+            true => without_leaks(trace, device),
+            false => Early::default(),
+        },
+    };
+    let answer = what_if::ask(device, &own, &question, Watch::nobody());
+    let answer = answer.map_err(|stopped| CliError::Failed(stopped.to_string()))?;
+    let report = WhatIf::of(device.device, &answer, words::sentence(&answer));
+    Ok((report, words::calibration(&answer.calibration)))
 }
 
 fn without_leaks(trace: &Trace, device: &DeviceTrace) -> Early {

@@ -115,25 +115,63 @@ impl Driver {
         }
     }
 
-    /// A segment lies here.
+    /// A segment lies here. Recorded ones need not lie in chunks of our size: a simulated device
+    /// puts them elsewhere, so what would overlap is one chunk, and what would reach into another
+    /// ends there.
     pub fn occupy(&mut self, addr: u64, size: u64) {
         let end = addr.saturating_add(size);
-        let below = self.chunks.range_mut(..=addr).next_back();
-        if let Some((_, chunk)) = below.filter(|(_, chunk)| addr < chunk.end) {
-            chunk.end = chunk.end.max(end);
-            chunk.segments.insert(addr, end);
-            return;
-        }
-        let base = addr - addr % CHUNK;
-        let chunk_end = end.checked_next_multiple_of(CHUNK).unwrap_or(end);
-        self.floor = match self.chunks.is_empty() && self.holes.is_empty() {
-            true => base,
-            false => self.floor.min(base),
+        let below = self.chunks.range(..=addr).next_back();
+        let below = below.map(|(&base, chunk)| (base, chunk.end));
+        let known = below.filter(|(_, chunk_end)| addr < *chunk_end);
+        let base = match known {
+            Some((base, _)) => base,
+            None => (addr - addr % CHUNK).max(below.map_or(0, |(_, end)| end)),
         };
-        let segments = BTreeMap::from([(addr, end)]);
-        let end = chunk_end;
-        self.chunks.insert(base, Chunk { end, segments });
-        self.with_room.push(base);
+        let chunk = self.chunks.remove(&base);
+        let mut chunk = chunk.unwrap_or_else(|| Chunk {
+            end,
+            segments: BTreeMap::new(),
+        });
+        chunk.segments.insert(addr, end);
+        chunk.end = chunk.end.max(end);
+        while let Some((&next, _)) = self.chunks.range(base..chunk.end).next() {
+            let other = self.chunks.remove(&next);
+            let other = other.expect("it was found");
+            chunk.end = chunk.end.max(other.end);
+            chunk.segments.extend(other.segments);
+        }
+        if known.is_none() {
+            let granules = end.checked_next_multiple_of(CHUNK).unwrap_or(end);
+            let above = self.chunks.range(chunk.end..).next();
+            let room = above.map_or(granules, |(&above, _)| above.min(granules));
+            chunk.end = chunk.end.max(room);
+            self.floor = match self.chunks.is_empty() && self.holes.is_empty() {
+                true => base,
+                false => self.floor.min(base),
+            };
+            self.with_room.push(base);
+        }
+        self.fill_holes(base, chunk.end);
+        self.chunks.insert(base, chunk);
+    }
+
+    /// What lies in `[from, to)` is no hole any more.
+    fn fill_holes(&mut self, from: u64, to: u64) {
+        let reached: Vec<(u64, u64)> = self
+            .holes
+            .range(..to)
+            .rev()
+            .map(|(&base, &end)| (base, end))
+            .take_while(|&(_, end)| end > from)
+            .collect();
+        for (base, end) in reached {
+            self.holes.remove(&base);
+            for (base, end) in [(base, from.min(end)), (to.max(base), end)] {
+                if base < end {
+                    self.holes.insert(base, end);
+                }
+            }
+        }
     }
 
     /// Room in a chunk, of the newest first.
@@ -159,14 +197,30 @@ impl Driver {
             .rev()
             .find(|(base, end)| *end - *base >= size);
         let Some((&base, &end)) = fits else {
-            self.floor = self.floor.saturating_sub(size);
-            return self.floor;
+            let Some(floor) = self.floor.checked_sub(size) else {
+                return self.gap(size);
+            };
+            self.floor = floor;
+            return floor;
         };
         self.holes.remove(&base);
         if end - base > size {
             self.holes.insert(base, end - size);
         }
         end - size
+    }
+
+    /// The lowest room between chunks, where there is none below all of them: recordings may have
+    /// any addresses.
+    fn gap(&self, size: u64) -> u64 {
+        let mut at = 0;
+        for (&base, chunk) in &self.chunks {
+            if base.saturating_sub(at) >= size {
+                break;
+            }
+            at = at.max(chunk.end);
+        }
+        at
     }
 
     fn give_back(&mut self, mut base: u64, mut end: u64) {
@@ -185,6 +239,7 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const MIB: u64 = 1 << 20;
 
@@ -224,5 +279,91 @@ mod tests {
         assert_eq!(driver.allocate(60 * MIB), 5 * CHUNK);
         assert_eq!(driver.allocate(40 * MIB), 3 * CHUNK);
         assert_eq!(driver.allocate(12 * MIB), 4 * CHUNK + 8 * MIB);
+    }
+
+    /// A program: segments in MiB that come, with a gap in front of them where they were recorded,
+    /// and segments that go.
+    #[derive(Clone, Debug)]
+    enum Op {
+        Come(u64, u64),
+        Go(prop::sample::Index),
+    }
+
+    fn ops() -> impl Strategy<Value = Vec<Op>> {
+        let op = prop_oneof![
+            3 => (1..90_u64, 0..40_u64).prop_map(|(size, gap)| Op::Come(size, gap)),
+            2 => any::<prop::sample::Index>().prop_map(Op::Go),
+        ];
+        prop::collection::vec(op, 0..60)
+    }
+
+    /// What was recorded of a program on a device with other habits: upwards, into the first place
+    /// that has room.
+    fn recorded(ops: &[Op]) -> VecDeque<Call> {
+        let mut live: Vec<(u64, u64)> = Vec::new();
+        let mut calls = VecDeque::new();
+        for op in ops {
+            match op {
+                Op::Come(size, gap) => {
+                    let mut addr = (1000 + gap) * MIB;
+                    live.sort_unstable();
+                    for &(start, end) in &live {
+                        if start < addr + size * MIB && addr < end {
+                            addr = end;
+                        }
+                    }
+                    live.push((addr, addr + size * MIB));
+                    let size = size * MIB;
+                    calls.push_back(Call::Allocate { addr, size });
+                }
+                Op::Go(_) if live.is_empty() => {}
+                Op::Go(index) => {
+                    let (addr, _) = live.swap_remove(index.index(live.len()));
+                    calls.push_back(Call::Free { addr });
+                }
+            }
+        }
+        calls
+    }
+
+    proptest! {
+        /// Wherever segments were recorded, and whenever what is asked begins to differ, no two
+        /// share an address.
+        #[test]
+        fn no_two_segments_share_an_address(was in ops(), same in 0..60_usize, is in ops()) {
+            let calls = recorded(&was);
+            let mut driver = Driver::new(calls.clone());
+            let mut live: BTreeMap<u64, u64> = BTreeMap::new();
+            let begin = calls.into_iter().take(same);
+            let begin = begin.map(|call| match call {
+                Call::Allocate { size, .. } => Ok(size),
+                Call::Free { addr } => Err(Some(addr)),
+            });
+            let mut rest = is.iter().map(|op| match op {
+                Op::Come(size, _) => (Ok(size * MIB), None),
+                Op::Go(index) => (Err(None), Some(*index)),
+            });
+            let all = begin.map(|ask| (ask, None)).chain(&mut rest);
+            for (ask, index) in all {
+                match ask {
+                    Ok(size) => {
+                        let addr = driver.allocate(size);
+                        let below = live.range(..addr + size).next_back();
+                        prop_assert!(below.is_none_or(|(_, end)| *end <= addr), "{addr:#x}");
+                        live.insert(addr, addr + size);
+                    }
+                    Err(known) => {
+                        let nth = |index: prop::sample::Index| {
+                            let at = (!live.is_empty()).then(|| index.index(live.len()))?;
+                            live.keys().nth(at).copied()
+                        };
+                        if let Some(addr) = known.or_else(|| nth(index?)) {
+                            live.remove(&addr);
+                            driver.free(addr);
+                        }
+                    }
+                }
+            }
+        }
     }
 }

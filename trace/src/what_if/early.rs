@@ -5,7 +5,7 @@ use crate::leaks::{LeakReport, Pattern};
 use crate::site::{self, SiteKey};
 use crate::stacks::Stacks;
 use crate::trace::{BlockIdx, DeviceTrace};
-use crate::units::EventIdx;
+use crate::units::{Bytes, EventIdx};
 
 /// Blocks, and the events before which each is given back, in order of the events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +39,16 @@ impl Early {
         let mut early: Vec<(EventIdx, BlockIdx)> = early.collect();
         early.sort_unstable_by_key(|(event, block)| (*event, block.0));
         Early(early)
+    }
+
+    /// Bytes of those that are still allocated at an event although they were to be given back
+    /// before it.
+    pub fn overdue(&self, device: &DeviceTrace, at: EventIdx) -> Bytes {
+        let blocks = &device.blocks;
+        let due = self.0.iter().take_while(|(event, _)| *event <= at);
+        let overdue = due.filter(|(_, block)| at.0 < blocks.free_requested[block.index()]);
+        let sizes = overdue.map(|(_, block)| blocks.kind(*block).size.0);
+        Bytes(sizes.sum())
     }
 
     /// How many blocks.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! recorded    what the recorded allocator did of its own accord, and what that says of its limit
+//! batch       what grows with the batch, as an estimate
 //! early       blocks that are given back earlier than they were
 //! begin       the memory before the first event
 //! run         the requests, one by one, through allocator::caching
@@ -14,6 +15,7 @@
 //! emptying the cache) stays. Calibration comes first: the same, under the file's own settings,
 //! must give what was recorded. `docs/what-if.md` says what is assumed, and how right it is.
 
+pub mod batch;
 mod begin;
 mod early;
 mod recorded;
@@ -28,7 +30,7 @@ use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
 pub use early::Early;
 pub use recorded::{Evidence, LimitSeen};
-pub use remedies::{Change, Remedy, remedies};
+pub use remedies::{Change, Diagnosis, Remedy, Tried, remedies};
 pub use run::{Conditions, replay};
 
 /// What is asked: all of it together.
@@ -56,6 +58,8 @@ pub struct Failed {
     pub allocated: Bytes,
     /// *Reserved* then.
     pub reserved: Bytes,
+    /// Requests up to and with this one for which the cache was emptied.
+    pub retries: u64,
 }
 
 /// How far the answer goes.
@@ -156,6 +160,7 @@ pub fn ask(
                 settings,
                 limit,
                 early,
+                batch: None,
             };
             replay(device, &evidence, &conditions, watch)
         }
@@ -190,6 +195,7 @@ fn calibrate(
         settings: own,
         limit: evidence.limit.map(LimitSeen::taken),
         early: &Early::default(),
+        batch: None,
     };
     let outcome = replay(device, evidence, &conditions, watch)?;
     let recorded = device.summary[Series::Reserved as usize].peak;

@@ -1,9 +1,9 @@
-//! Which single change would have got past a recorded failure.
+//! A recorded failure replayed, and which single change would have got past it.
 
-use super::{Conditions, Early, Evidence, Outcome, Reach, replay};
+use super::batch::{Batch, Share};
+use super::{Conditions, Early, Evidence, Failed, LimitSeen, Outcome, Reach, replay};
 use crate::allocator::Config;
 use crate::trace::DeviceTrace;
-use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 use std::fmt;
 
@@ -21,6 +21,8 @@ pub enum Change {
     },
     /// What leaks, given back at the end of the step that made it.
     NoLeaks,
+    /// Only a share of the batch at once: an estimate.
+    Batch(Share),
 }
 
 impl fmt::Display for Change {
@@ -28,6 +30,7 @@ impl fmt::Display for Change {
         match self {
             Change::Setting { option, value } => write!(f, "{option}:{value}"),
             Change::NoLeaks => f.write_str("no leaks"),
+            Change::Batch(share) => write!(f, "{share} of the batch"),
         }
     }
 }
@@ -72,61 +75,98 @@ const SETTINGS: [Setting; 8] = [
     }),
 ];
 
-/// The single changes that get past the first failed allocation of a recording, those that reserve
-/// least first. The limit is the smallest that the recording allows for, so each of them would have
-/// got past it. Empty where nothing failed, and where the rules do not give the failure itself.
+/// What is tried besides settings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tried<'a> {
+    /// What leaks, given back when its step ends; `None`: nothing leaks.
+    pub leaks: Option<&'a Early>,
+    /// A smaller batch.
+    pub batch: Option<&'a Batch>,
+}
+
+/// The first failed allocation of a recording, replayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// The failure.
+    pub failed: Failed,
+    /// The limit that refused it, as far as it shows.
+    pub limit: LimitSeen,
+    /// The single changes that get past it, those that reserve least first.
+    pub remedies: Vec<Remedy>,
+}
+
+/// Replays the first failed allocation of a recording, and what single changes make of it. The
+/// limit is the smallest that the recording allows for, so what gets past it there would have.
+/// `None` where nothing failed, and where the rules do not give the failure itself.
 ///
 /// # Errors
 /// [`Stopped`].
 pub fn remedies(
     device: &DeviceTrace,
     own: &Config,
-    leaks: &Early,
+    tried: Tried<'_>,
     watch: Watch<'_>,
-) -> Result<Option<Vec<Remedy>>, Stopped> {
+) -> Result<Option<Diagnosis>, Stopped> {
     let evidence = Evidence::of(device, own, watch)?;
     let failures = crate::oom::failures(device);
     let (Some(failure), Some(seen)) = (failures.first(), evidence.limit) else {
         return Ok(None);
     };
-    let try_out = |settings: &Config, early: &Early, limit: Bytes| {
-        let conditions = Conditions {
-            settings,
-            limit: Some(limit),
-            early,
-        };
-        replay(device, &evidence, &conditions, watch)
-    };
     let none = Early::default();
-    let as_recorded = try_out(own, &none, seen.taken())?;
-    if as_recorded
-        .failed
-        .is_none_or(|failed| failed.event != failure.event)
-    {
-        return Ok(None);
-    }
-    let mut found: Vec<Remedy> = Vec::new();
-    let mut keep = |change, outcome: Outcome| {
-        if outcome.reach == Reach::Recorded(failure.event) {
-            found.push(Remedy { change, outcome });
-        }
-        outcome.reach == Reach::Recorded(failure.event)
+    let as_it_was = Conditions {
+        settings: own,
+        limit: Some(seen.at_least),
+        early: &none,
+        batch: None,
     };
-    if !leaks.is_empty() {
-        keep(Change::NoLeaks, try_out(own, leaks, seen.at_least)?);
+    let try_out = |conditions: Conditions<'_>| replay(device, &evidence, &conditions, watch);
+    let as_recorded = try_out(Conditions {
+        limit: Some(seen.taken()),
+        ..as_it_was
+    })?;
+    let Some(failed) = as_recorded.failed.filter(|f| f.event == failure.event) else {
+        return Ok(None);
+    };
+    let mut remedies: Vec<Remedy> = Vec::new();
+    let mut keep = |change, outcome: Outcome| {
+        let helps = outcome.reach == Reach::Recorded(failure.event);
+        remedies.extend(helps.then_some(Remedy { change, outcome }));
+        helps
+    };
+    if let Some(early) = tried.leaks.filter(|early| !early.is_empty()) {
+        keep(Change::NoLeaks, try_out(Conditions { early, ..as_it_was })?);
     }
     let mut helped = "";
-    for (option, value, change) in SETTINGS {
+    for (option, value, set) in SETTINGS {
         let mut settings = own.clone();
-        change(&mut settings);
+        set(&mut settings);
         if option == helped || settings == *own {
             continue;
         }
-        let outcome = try_out(&settings, &none, seen.at_least)?;
-        if keep(Change::Setting { option, value }, outcome) {
+        let settings = &settings;
+        if keep(
+            Change::Setting { option, value },
+            try_out(Conditions {
+                settings,
+                ..as_it_was
+            })?,
+        ) {
             helped = option;
         }
     }
-    found.sort_by_key(|remedy| remedy.outcome.peak_reserved);
-    Ok(Some(found))
+    for share in tried.batch.iter().flat_map(|_| Share::TRIED) {
+        let batch = tried.batch.map(|batch| (batch, share));
+        if keep(
+            Change::Batch(share),
+            try_out(Conditions { batch, ..as_it_was })?,
+        ) {
+            break;
+        }
+    }
+    remedies.sort_by_key(|remedy| remedy.outcome.peak_reserved);
+    Ok(Some(Diagnosis {
+        failed,
+        limit: seen,
+        remedies,
+    }))
 }

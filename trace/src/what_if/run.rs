@@ -1,5 +1,6 @@
 //! The requests of a recording, one by one, through the allocator.
 
+use super::batch::{Batch, Share};
 use super::begin::begin;
 use super::early::Early;
 use super::recorded::Evidence;
@@ -20,6 +21,8 @@ pub struct Conditions<'a> {
     pub limit: Option<Bytes>,
     /// What is given back earlier than it was.
     pub early: &'a Early,
+    /// What grows with the batch, and how much of the batch is computed.
+    pub batch: Option<(&'a Batch, Share)>,
 }
 
 /// What happens to the requests of a recording under these conditions.
@@ -41,6 +44,7 @@ pub fn replay(
         slots: vec![Slot::NONE; n_blocks],
         allocated: 0,
         awaited: Vec::new(),
+        batch: conditions.batch,
         outcome: Outcome {
             peak_allocated: Bytes::ZERO,
             peak_reserved: Bytes::ZERO,
@@ -99,6 +103,7 @@ struct Run<'a> {
     /// Blocks that a request will wait for if it has to empty the cache, and that complete after it
     /// if not.
     awaited: Vec<u32>,
+    batch: Option<(&'a Batch, Share)>,
     outcome: Outcome,
 }
 
@@ -163,10 +168,11 @@ impl Run<'_> {
 
     fn alloc(&mut self, event: u32, block: u32) -> Option<Reach> {
         let kind = self.device.blocks.kind(BlockIdx(block));
-        match self
-            .allocator
-            .malloc(kind.pool, kind.stream, kind.requested)
-        {
+        let size = kind.requested;
+        let size = self
+            .batch
+            .map_or(size, |(batch, share)| batch.size(share, block, size));
+        match self.allocator.malloc(kind.pool, kind.stream, size) {
             Ok(slot) => {
                 self.slots[block as usize] = slot;
                 self.allocated += self.allocator.arena().size(slot);
@@ -227,10 +233,10 @@ impl Run<'_> {
     /// The recorded program ran out of memory: whether this one does.
     fn recorded_oom(&mut self, event: u32, row: u32) -> Option<Reach> {
         let row = self.device.events.others.get(row as usize)?;
-        match self
-            .allocator
-            .malloc(PoolId::default(), row.stream, row.size)
-        {
+        let size = self
+            .batch
+            .map_or(row.size, |(batch, share)| batch.failed(share, row.size));
+        match self.allocator.malloc(PoolId::default(), row.stream, size) {
             Ok(slot) => {
                 self.allocated += self.allocator.arena().size(slot);
                 self.measure();
@@ -251,6 +257,7 @@ impl Run<'_> {
             segment: why.segment,
             allocated: Bytes(self.allocated),
             reserved: self.allocator.reserved(),
+            retries: self.allocator.retries(),
         };
         self.outcome.failed.get_or_insert(failed);
     }

@@ -358,6 +358,7 @@ fn outcome(
         settings,
         limit,
         early: &Early::default(),
+        batch: None,
     };
     replay(device, evidence, &conditions, Watch::nobody()).unwrap()
 }

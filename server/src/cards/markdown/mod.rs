@@ -39,7 +39,7 @@ impl Links {
 }
 
 /// A text of a snapshot that Markdown takes literally: it must not become markup.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in marked(text).chars() {
         match c {
@@ -58,7 +58,7 @@ fn escaped(text: &str) -> String {
 
 /// A text as code. Code spans take everything but their own quotes, and end a table's cell at a
 /// bar, so there are none.
-fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     let text = marked(text).replace('`', "'").replace('|', "¦");
     format!("`{}`", text.replace(['\n', '\r'], " "))
 }

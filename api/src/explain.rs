@@ -1,0 +1,286 @@
+//! A recording explained: what it is, what held its memory, why it ran out, what would have helped.
+//!
+//! What `tidemark explain --json` prints, and what the sentences of its page are made of.
+
+use crate::contents::CategoryBytes;
+use crate::frames::FrameText;
+use crate::leaks::{Pattern, Verdict};
+use serde::{Deserialize, Serialize};
+use trace::phases::Phase;
+use trace::steps::recording::Recording;
+use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource};
+use trace::units::{Bytes, EventIdx};
+
+/// What is said of a file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// Its name.
+    pub file: String,
+    /// The torch versions that write such a file.
+    pub torch: Option<String>,
+    /// The device that is explained; `null` where none holds memory or events.
+    pub device: Option<DeviceExplained>,
+    /// The others, in short.
+    pub other_devices: Vec<OtherDevice>,
+    /// Findings about the data.
+    pub notes: Vec<QualityNote>,
+}
+
+/// A device that is not explained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherDevice {
+    /// CUDA ordinal as the process saw it.
+    pub device: u32,
+    /// Events.
+    pub events: u32,
+    /// Highest *allocated*.
+    pub peak_allocated: Bytes,
+    /// Highest *reserved*.
+    pub peak_reserved: Bytes,
+    /// Whether an allocation failed on it.
+    pub out_of_memory: bool,
+}
+
+/// What is said of a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceExplained {
+    /// CUDA ordinal as the process saw it.
+    pub device: u32,
+    /// Events.
+    pub events: u32,
+    /// What the recording holds, in a sentence.
+    pub recording: Recording,
+    /// Where the steps come from.
+    pub step_source: StepSource,
+    /// How many steps there are.
+    pub steps: u32,
+    /// How well the allocator's rules reproduced the trace.
+    pub fidelity: Fidelity,
+    /// `torch.cuda.memory_allocated()`.
+    pub allocated: SeriesSummary,
+    /// `torch.cuda.memory_reserved()`.
+    pub reserved: SeriesSummary,
+    /// What was held where *allocated* peaks; `null` without memory.
+    pub peak: Option<Moment>,
+    /// Where memory lay then.
+    pub room: Option<Room>,
+    /// What is left behind, step after step.
+    pub leaks: Leaks,
+    /// The first failed allocation.
+    pub out_of_memory: Option<OutOfMemory>,
+    /// What to try, the most promising first.
+    pub to_try: Vec<Advice>,
+}
+
+/// What was held at a moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// The event; `null`: before the first one.
+    pub event: Option<EventIdx>,
+    /// The step that it lies in.
+    pub step: Option<String>,
+    /// *Allocated* then.
+    pub allocated: Bytes,
+    /// *Reserved* then.
+    pub reserved: Bytes,
+    /// What it was for, most bytes first.
+    pub categories: Vec<CategoryBytes>,
+    /// The places that had asked for it, most bytes first.
+    pub places: Vec<PlaceBytes>,
+    /// Places left out.
+    pub places_left_out: u64,
+}
+
+/// What a place in the code had asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaceBytes {
+    /// The place, in words.
+    pub place: String,
+    /// The line of the program; `null` where none is recorded.
+    pub frame: Option<FrameText>,
+    /// How many blocks.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: Bytes,
+}
+
+/// Where memory lay at a moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Room {
+    /// The event.
+    pub event: EventIdx,
+    /// Reserved and not in use.
+    pub free: Bytes,
+    /// Of that, in segments nothing of which is in use: it could be given back.
+    pub cached: Bytes,
+    /// Of that, in segments that are partly in use (`inactive_split_bytes`).
+    pub split: Bytes,
+    /// The largest free range.
+    pub largest_gap: Bytes,
+    /// By pool and stream, those that hold most first.
+    pub pools: Vec<PoolRoom>,
+    /// Who holds segments less than half of which is in use, by free bytes that they hold.
+    pub pins: Vec<Pin>,
+}
+
+/// Where the memory of a pool and stream lay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolRoom {
+    /// Which, in words.
+    pub name: String,
+    /// Bytes of its segments.
+    pub reserved: Bytes,
+    /// Reserved and not in use.
+    pub free: Bytes,
+    /// Of that, in segments that are partly in use.
+    pub split: Bytes,
+    /// The largest free range.
+    pub largest_gap: Bytes,
+}
+
+/// Blocks of a place that keep segments from being given back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// The place, in words: the one with most bytes in each segment.
+    pub place: String,
+    /// How many segments.
+    pub segments: u64,
+    /// What is in use in them.
+    pub used: Bytes,
+    /// What is free in them.
+    pub free: Bytes,
+}
+
+/// What is left behind, step after step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Leaks {
+    /// Yes, no, or cannot tell.
+    pub verdict: Verdict,
+    /// Why; where it cannot be told, with the one thing to do.
+    pub reason: String,
+    /// What limits the answer.
+    pub caveats: Vec<String>,
+    /// Bytes that all of it adds for each step.
+    pub bytes_per_step: f64,
+    /// What accumulates, most bytes a step first.
+    pub groups: Vec<LeakExplained>,
+    /// Groups left out.
+    pub groups_left_out: u64,
+}
+
+/// Allocations that accumulate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeakExplained {
+    /// The place that explains it best, in words.
+    pub place: String,
+    /// How it grows.
+    pub pattern: Pattern,
+    /// Bytes added for each step (for each part, when it grows within steps).
+    pub bytes_per_step: f64,
+    /// Blocks added for each step.
+    pub count_per_step: f64,
+    /// Bytes alive at the end of the last step.
+    pub live_bytes: Bytes,
+    /// From 0 to 1: how likely it goes on.
+    pub confidence: f64,
+    /// For allocations of a backward pass without a stack: the forward operation, inferred.
+    pub forward: Option<String>,
+    /// The stack that accounts for most of it, innermost first; the program's frames.
+    pub stack: Vec<FrameText>,
+}
+
+/// A failed allocation explained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutOfMemory {
+    /// What was held then.
+    pub held: Moment,
+    /// Where memory lay then, the cache emptied; `null` where segments are missing.
+    pub room: Option<Room>,
+    /// The phase in which it failed, inferred.
+    pub phase: Phase,
+    /// What could not be had.
+    pub asked: Bytes,
+    /// The segment that would have been needed; `null` where replay does not give the failure.
+    pub segment: Option<Bytes>,
+    /// What the driver had free.
+    pub free: Bytes,
+    /// What refused it.
+    pub refused_by: Refusal,
+    /// What the process could reserve: at least so much.
+    pub limit_at_least: Option<Bytes>,
+    /// And less than so much.
+    pub limit_below: Option<Bytes>,
+    /// Requests before it for which the cache was emptied, as replayed.
+    pub retries_before: Option<u64>,
+    /// Of what was held, what earlier steps had leaked.
+    pub leaked: Bytes,
+    /// Failed allocations after this one.
+    pub later_failures: u64,
+    /// The main cause.
+    pub cause: Cause,
+    /// Why, in sentences.
+    pub why: String,
+    /// What would have helped, in sentences.
+    pub what_would_have_helped: String,
+    /// The single changes that get past it, ranked.
+    pub remedies: Vec<Remedy>,
+}
+
+/// What refused an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// The device was full.
+    Device,
+    /// A limit of the process: the device had enough free.
+    ProcessLimit,
+}
+
+/// Why memory ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// What earlier steps left behind.
+    Leak,
+    /// There was enough, in pieces that were too small.
+    Fragmentation,
+    /// What was in use and the request together are more than there is.
+    Demand,
+}
+
+/// How a number was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// The recorded requests were replayed.
+    Computed,
+    /// They were replayed with sizes that are estimated.
+    Estimated,
+    /// Advice without a number.
+    NotComputed,
+}
+
+/// A single change that gets past the failed allocation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remedy {
+    /// What is changed: `no leaks`, a setting as `PYTORCH_CUDA_ALLOC_CONF` has it, `1/2 of the
+    /// batch`.
+    pub change: String,
+    /// How that was found out.
+    pub basis: Basis,
+    /// Highest *reserved*, up to there.
+    pub peak_reserved: Bytes,
+    /// Bytes then left to the limit.
+    pub left: Bytes,
+    /// Steps after which the leak has filled that; `null` without a leak, or where it is gone.
+    pub steps_until_full: Option<u64>,
+}
+
+/// Something to try.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advice {
+    /// How it was found out.
+    pub basis: Basis,
+    /// What, in a sentence or two.
+    pub sentence: String,
+}

@@ -1,0 +1,61 @@
+//! `tidemark explain`: a recording on one page of Markdown.
+
+use super::CliError;
+use super::inspect::trace_of;
+use super::output::{json, print};
+use crate::explain::{chosen, explain as explained, page};
+use clap::Args;
+use std::path::PathBuf;
+use trace::trace::{DeviceTrace, Trace};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidemark explain snapshot.pickle
+  tidemark explain snapshot.pickle > memory.md
+  tidemark explain --json snapshot.pickle | jq -r '.device.out_of_memory.why'
+
+Exit status: 0 when the file was read, 2 when it was not.";
+
+/// Options of `tidemark explain`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ExplainArgs {
+    /// A snapshot: pickle or JSON, plain or packed with gzip or zstd; `-` is the standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The device, by its CUDA ordinal; else the one that ran out of memory, or has most events
+    #[arg(long, value_name = "N")]
+    device: Option<u32>,
+    /// Take this loop's iterations for steps, as `inspect` lists them
+    #[arg(long, value_name = "LEVEL")]
+    steps: Option<String>,
+    /// Print one JSON document instead; sizes in bytes
+    #[arg(long)]
+    json: bool,
+}
+
+/// Explains.
+///
+/// # Errors
+/// [`CliError::BadInput`] for a file that cannot be read or holds no such device.
+pub fn explain(args: &ExplainArgs) -> Result<(), CliError> {
+    let trace = trace_of(&args.file, args.steps.as_deref())?;
+    let device = device(&trace, args)?;
+    let name = args.file.file_name().unwrap_or(args.file.as_os_str());
+    let explanation = explained(&name.to_string_lossy(), &trace, device);
+    print(&match args.json {
+        true => json(&explanation),
+        false => page(&explanation),
+    })
+}
+
+fn device<'a>(trace: &'a Trace, args: &ExplainArgs) -> Result<Option<&'a DeviceTrace>, CliError> {
+    let Some(ordinal) = args.device else {
+        return Ok(chosen(trace));
+    };
+    let found = trace.devices.iter().find(|device| device.device == ordinal);
+    found.map(Some).ok_or_else(|| CliError::BadInput {
+        path: args.file.clone(),
+        why: format!("it holds nothing of device {ordinal}"),
+    })
+}

@@ -1,0 +1,196 @@
+//! What tools are asked about: files, and runs of a dashboard. The last ones stay in memory, since
+//! a client asks several questions about one.
+
+use crate::cli::CliError;
+use crate::cli::inspect::{read_from, trace_of};
+use crate::cli::remote::Remote;
+use api::ids::RunId;
+use api::routes;
+use api::view_state::ViewState;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+use trace::trace::Trace;
+
+/// Recordings kept: two, for a comparison.
+const KEPT: usize = 2;
+
+/// A recording as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Source {
+    /// A file, and what tells whether it was written anew.
+    File {
+        path: PathBuf,
+        size: u64,
+        modified: Option<SystemTime>,
+    },
+    Run(RunId),
+}
+
+/// A recording to ask.
+pub struct Recording {
+    /// The file's name, or the run's id.
+    pub name: String,
+    /// What it holds.
+    pub trace: Arc<Trace>,
+    run: Option<(String, RunId)>,
+}
+
+impl Recording {
+    /// The address of a view of it, where a dashboard is known that has it.
+    pub fn link(&self, view: &ViewState) -> Option<String> {
+        let (server, run) = self.run.as_ref()?;
+        Some(format!("{server}{}?{view}", routes::run_page(run)))
+    }
+}
+
+/// What can be asked about.
+pub struct Recordings {
+    server: Option<String>,
+    token: Option<String>,
+    kept: Mutex<Vec<(Source, Arc<Trace>)>>,
+}
+
+impl Recordings {
+    /// Files, and the runs of a dashboard if there is one.
+    pub fn new(server: Option<String>, token: Option<String>) -> Recordings {
+        Recordings {
+            server: server.map(|url| url.trim_end_matches('/').to_owned()),
+            token,
+            kept: Mutex::default(),
+        }
+    }
+
+    /// The recording of this name: a path, or a run's id.
+    ///
+    /// # Errors
+    /// Why there is none, and what to do.
+    pub fn get(&self, name: &str) -> Result<Recording, String> {
+        let is_file = Path::new(name).exists();
+        let run = name.parse::<RunId>().ok().filter(|_| !is_file);
+        let (source, name, run) = match (run, &self.server) {
+            (None, _) => {
+                let path = PathBuf::from(name);
+                let shown = path.file_name().unwrap_or(path.as_os_str());
+                let shown = shown.to_string_lossy().into_owned();
+                (file(&path)?, shown, None)
+            }
+            (Some(run), Some(server)) => {
+                let place = Some((server.clone(), run.clone()));
+                (Source::Run(run), name.to_owned(), place)
+            }
+            (Some(run), None) => {
+                return Err(format!(
+                    "{run} is a run of a dashboard, and none is known: start `tidemark mcp` with \
+                     --server URL, or give the path of a snapshot."
+                ));
+            }
+        };
+        let trace = self.trace(&source)?;
+        Ok(Recording { name, trace, run })
+    }
+
+    fn trace(&self, source: &Source) -> Result<Arc<Trace>, String> {
+        if let Some(trace) = self.known(source) {
+            return Ok(trace);
+        }
+        let trace = match source {
+            Source::File { path, .. } => trace_of(path, None).map_err(|error| error.to_string()),
+            Source::Run(run) => self.fetched(run).map_err(|error| error.to_string()),
+        };
+        let trace = Arc::new(trace?);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.truncate(KEPT - 1);
+        kept.insert(0, (source.clone(), Arc::clone(&trace)));
+        Ok(trace)
+    }
+
+    fn known(&self, source: &Source) -> Option<Arc<Trace>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = kept.iter().position(|(known, _)| known == source)?;
+        kept[..=at].rotate_right(1);
+        Some(Arc::clone(&kept[0].1))
+    }
+
+    /// A run as the dashboard exports it.
+    fn fetched(&self, run: &RunId) -> Result<Trace, CliError> {
+        let server = self.server.as_deref().unwrap_or_default();
+        let remote = Remote::at(server, self.token.as_deref());
+        let body = remote.open(&routes::run_export(run, "pickle"))?;
+        let snapshot = read_from(Box::new(body));
+        let snapshot = snapshot.map_err(|why| CliError::Failed(format!("{run}: {why}")))?;
+        Ok(trace::replay::run(snapshot))
+    }
+}
+
+/// A file that can be read: not the standard input, which the client talks on, nor a device.
+fn file(path: &Path) -> Result<Source, String> {
+    let shown = path.display();
+    let metadata = std::fs::metadata(path).map_err(|error| {
+        let folder = std::env::current_dir().unwrap_or_default();
+        format!(
+            "{shown} cannot be opened: {error}. Give the path of a snapshot; it is looked for in \
+             {}.",
+            folder.display()
+        )
+    })?;
+    if !metadata.is_file() {
+        return Err(format!(
+            "{shown} is not a file: give the path of a snapshot, as \
+             torch.cuda.memory._dump_snapshot() writes it."
+        ));
+    }
+    Ok(Source::File {
+        path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+        size: metadata.len(),
+        modified: metadata.modified().ok(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_recording_is_told_with_what_to_do() {
+        let recordings = Recordings::new(None, None);
+        let folder = tempfile::tempdir().expect("a folder");
+        let here = folder.path().to_str().expect("a plain name");
+        let text = folder.path().join("notes.txt");
+        std::fs::write(&text, "no snapshot").expect("it is written");
+        let text = text.to_str().expect("a plain name");
+        for (name, expected) in [
+            ("nowhere.pickle", "is looked for in"),
+            ("-", "is looked for in"),
+            (here, "is not a file"),
+            ("/dev/zero", "is not a file"),
+            ("run_0123456789abcdef", "--server URL"),
+            (text, "notes.txt"),
+        ] {
+            let Err(why) = recordings.get(name) else {
+                panic!("{name} is a recording");
+            };
+            assert!(why.contains(expected), "{name}: {why}");
+        }
+    }
+
+    #[test]
+    fn the_last_recordings_are_kept_until_their_files_change() {
+        let recordings = Recordings::new(None, None);
+        let folder = tempfile::tempdir().expect("a folder");
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");
+        let [first, second] = ["oom", "streams"].map(|name| {
+            let path = folder.path().join(format!("{name}.pickle.zst"));
+            std::fs::copy(fixture.join(format!("{name}.pickle.zst")), &path).expect("a copy");
+            path
+        });
+        let get = |path: &Path| {
+            let found = recordings.get(path.to_str().expect("a plain name"));
+            found.expect("a recording").trace
+        };
+        let (a, b) = (get(&first), get(&second));
+        assert!(Arc::ptr_eq(&a, &get(&first)) && Arc::ptr_eq(&b, &get(&second)));
+        std::fs::copy(&second, &first).expect("written anew");
+        assert!(!Arc::ptr_eq(&a, &get(&first)));
+    }
+}

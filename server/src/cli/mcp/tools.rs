@@ -1,0 +1,503 @@
+//! What can be asked: each tool, what it takes, and its answer.
+
+use super::answer::{Answer, Page, Row, document};
+use super::recordings::{Recording, Recordings};
+use crate::cards::{markdown, place};
+use crate::cli::compare::compared;
+use crate::cli::table;
+use crate::cli::{inspect, what_if};
+use crate::{explain, questions};
+use api::compare::{Against, Comparison};
+use api::leaks::LeakGroup;
+use api::view_state::{Tab, ViewState};
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use rmcp::schemars::{self, JsonSchema};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::path::Path;
+use trace::alive::{self, Dimension, Grouping, Subject};
+use trace::allocator::{Config, conf};
+use trace::categories::Categories;
+use trace::compare::gate::Limits;
+use trace::compare::headline::signed;
+use trace::compare::profile::Profile;
+use trace::intervals::LiveIndex;
+use trace::oom;
+use trace::stacks::StackIdx;
+use trace::trace::{DeviceTrace, Series, Trace};
+use trace::units::{Bytes, EventIdx};
+use trace::watch::Watch;
+
+/// Which recording, and which part of the answer.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct OfRecording {
+    /// Path of a snapshot (pickle or JSON, plain, gzip or zstd), or a run's id of the dashboard.
+    recording: String,
+    /// CUDA ordinal; else the device that ran out of memory, or the one with most events.
+    device: Option<u32>,
+    /// First entry of the list; `next` of the page before.
+    #[serde(default)]
+    offset: usize,
+}
+
+/// What is alive, when, and by what.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct OfMoment {
+    /// Path of a snapshot, or a run's id of the dashboard.
+    recording: String,
+    /// CUDA ordinal; else the device that ran out of memory, or the one with most events.
+    device: Option<u32>,
+    /// `peak` (of allocated, the default), `end`, `oom` (the first failed allocation), or the
+    /// number of an event.
+    at: Option<String>,
+    /// `site` (call shape, the default), `stack`, `module`, `file`, `function`, `category`,
+    /// `stream` or `pool`.
+    by: Option<String>,
+    /// First entry of the list; `next` of the page before.
+    #[serde(default)]
+    offset: usize,
+}
+
+/// Two recordings.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct OfTwo {
+    /// The baseline: path of a snapshot, or a run's id of the dashboard.
+    base: String,
+    /// What is compared with it.
+    new: String,
+    /// First entry of the list; `next` of the page before.
+    #[serde(default)]
+    offset: usize,
+}
+
+/// Other conditions.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct OfConditions {
+    /// Path of a snapshot, or a run's id of the dashboard.
+    recording: String,
+    /// CUDA ordinal; else the device that ran out of memory, or the one with most events.
+    device: Option<u32>,
+    /// Settings as PYTORCH_CUDA_ALLOC_CONF has them, such as `expandable_segments:True` or
+    /// `max_split_size_mb:128`; an empty text is PyTorch's defaults. Left out: those of the
+    /// recording.
+    alloc_conf: Option<String>,
+    /// What the process may reserve, such as `24GiB`: a smaller or larger card, or a memory
+    /// fraction.
+    limit: Option<String>,
+    /// Give back what leaks at the end of the step that made it.
+    #[serde(default)]
+    without_leaks: bool,
+}
+
+/// A tool: its name, what it is for, its arguments, and its answer.
+struct Spec {
+    name: &'static str,
+    about: &'static str,
+    takes: fn(Tool) -> Tool,
+    answer: fn(&Recordings, Value) -> Result<Page, String>,
+}
+
+const TOOLS: [Spec; 6] = [
+    Spec {
+        name: "explain",
+        about: "One page about a recording: what it is, what held the memory at its peak, what \
+                leaks and where, fragmentation, and, if it ran out of memory, why and which single \
+                changes would have helped, ranked. Begin here.",
+        takes: Tool::with_input_schema::<OfRecording>,
+        answer: |recordings, arguments| self::explain(recordings, read(arguments)?),
+    },
+    Spec {
+        name: "inspect",
+        about: "The facts of a recording: the four series (requested, allocated, active, reserved) \
+                with start, peak and end of each device, what was held by category, failed \
+                allocations, and every step with its levels.",
+        takes: Tool::with_input_schema::<OfRecording>,
+        answer: |recordings, arguments| self::inspect(recordings, read(arguments)?),
+    },
+    Spec {
+        name: "leaks",
+        about: "Whether memory leaks from step to step (leak, clean, or cannot tell with the \
+                reason), how fast, and the places in the code that account for it, with their \
+                stacks.",
+        takes: Tool::with_input_schema::<OfRecording>,
+        answer: |recordings, arguments| self::leaks(recordings, read(arguments)?),
+    },
+    Spec {
+        name: "alive",
+        about: "What is allocated at a moment, grouped by place in the code, category, stream or \
+                pool, most bytes first.",
+        takes: Tool::with_input_schema::<OfMoment>,
+        answer: |recordings, arguments| self::alive(recordings, read(arguments)?),
+    },
+    Spec {
+        name: "compare",
+        about: "What changed between two recordings of a program: better or worse, peaks, growth \
+                a step, leaks fixed or new, and the places in the code that differ.",
+        takes: Tool::with_input_schema::<OfTwo>,
+        answer: |recordings, arguments| self::compare(recordings, read(arguments)?),
+    },
+    Spec {
+        name: "what_if",
+        about: "The same requests replayed under other allocator settings, another limit, or \
+                without what leaks: would it have fitted, peak reserved, retries, and how far \
+                the answer can be trusted.",
+        takes: Tool::with_input_schema::<OfConditions>,
+        answer: |recordings, arguments| self::what_if(recordings, read(arguments)?),
+    },
+];
+
+/// All tools, as a client lists them.
+pub fn all() -> Vec<Tool> {
+    let tool = |spec: &Spec| {
+        let tool = Tool::new(spec.name, spec.about, JsonObject::new());
+        // They read, and nothing else.
+        (spec.takes)(tool).with_annotations(ToolAnnotations::new().read_only(true))
+    };
+    TOOLS.iter().map(tool).collect()
+}
+
+/// Asks a tool.
+///
+/// # Errors
+/// Why there is no answer, and what to do.
+pub fn call(recordings: &Recordings, name: &str, arguments: JsonObject) -> Result<Page, String> {
+    let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else {
+        let names: Vec<&str> = TOOLS.iter().map(|tool| tool.name).collect();
+        return Err(format!(
+            "There is no tool {name}: use {}.",
+            names.join(", ")
+        ));
+    };
+    (tool.answer)(recordings, Value::Object(arguments))
+}
+
+fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
+    serde_json::from_value(arguments).map_err(|error| format!("The arguments do not fit: {error}."))
+}
+
+fn explain(recordings: &Recordings, asked: OfRecording) -> Result<Page, String> {
+    let recording = recordings.get(&asked.recording)?;
+    let device = match asked.device {
+        None => explain::chosen(&recording.trace),
+        Some(_) => Some(device(&recording.trace, asked.device)?),
+    };
+    let found = explain::explain(&recording.name, &recording.trace, device);
+    let mut answer = Answer::default();
+    if let Some(device) = &found.device {
+        answer.field("device", &device.device);
+        answer.field("recording", &device.recording);
+        answer.field("leaks", &device.leaks.verdict);
+        answer.field("bytes_per_step", &device.leaks.bytes_per_step);
+        if let Some(oom) = &device.out_of_memory {
+            answer.field("cause", &oom.cause);
+            answer.field("remedies", &oom.remedies);
+        }
+        answer.field("peak_allocated", &device.allocated.peak);
+        answer.field("peak_reserved", &device.reserved.peak);
+    }
+    let page = explain::page(&found);
+    answer.rows = sections(&page);
+    answer.link = view(&recording, device, Tab::Timeline);
+    Ok(answer.page(asked.offset))
+}
+
+/// The sections of a page of Markdown.
+fn sections(page: &str) -> Vec<Row> {
+    let mut rows: Vec<String> = Vec::new();
+    for line in page.lines() {
+        match rows.last_mut() {
+            Some(row) if !line.starts_with("## ") => *row += &format!("{line}\n"),
+            _ => rows.push(format!("{line}\n")),
+        }
+    }
+    let title = |row: &str| {
+        row.lines()
+            .next()
+            .unwrap_or_default()
+            .trim_start_matches('#')
+            .trim()
+            .to_owned()
+    };
+    let rows = rows.into_iter();
+    rows.map(|row| Row::new(row.clone(), &title(&row)))
+        .collect()
+}
+
+fn inspect(recordings: &Recordings, asked: OfRecording) -> Result<Page, String> {
+    let recording = recordings.get(&asked.recording)?;
+    let found = inspect::summary(recording.name.clone(), &recording.trace, false);
+    let mut answer = Answer {
+        text: table::inspection(&found),
+        ..Answer::default()
+    };
+    answer.field("format", &found.format);
+    answer.field("recording", &found.recording);
+    answer.field("steps", &found.steps.items.len());
+    answer.field("step_source", &found.steps.source);
+    answer.field(
+        "leaks",
+        &json!({"verdict": found.leaks.verdict, "reason": found.leaks.reason}),
+    );
+    answer.field("quality", &found.quality);
+    let is_asked = |ordinal: u32| asked.device.is_none_or(|device| device == ordinal);
+    let devices = found.devices.iter().filter(|found| is_asked(found.device));
+    let devices = devices.map(|found| Row::new(String::new(), found));
+    let steps = found.steps.items.iter().map(|step| {
+        let text = format!(
+            "{}: events {} to {}, allocated peak {}, end {}, reserved end {}\n",
+            step.name,
+            step.first_event.0,
+            step.end_event.0,
+            step.allocated_peak,
+            step.allocated_end,
+            step.reserved_end
+        );
+        Row::new(text, step)
+    });
+    answer.rows = devices.chain(steps).collect();
+    answer.link = view(&recording, None, Tab::Timeline);
+    Ok(answer.page(asked.offset))
+}
+
+fn leaks(recordings: &Recordings, asked: OfRecording) -> Result<Page, String> {
+    let recording = recordings.get(&asked.recording)?;
+    let trace = &recording.trace;
+    let device = device(trace, asked.device)?;
+    let found = questions::report(trace, device, Watch::nobody());
+    let mut answer = Answer::default();
+    let rate = Bytes(found.bytes_per_step.max(0.0).round() as u64);
+    answer.text = match found.verdict {
+        api::leaks::Verdict::Leak => format!("Leak, {rate} a step: {}.\n", found.reason),
+        api::leaks::Verdict::Clean => format!("No leak: {}.\n", found.reason),
+        api::leaks::Verdict::CannotTell => format!("Cannot tell: {}.\n", found.reason),
+    };
+    for caveat in &found.caveats {
+        answer.text += &format!("{caveat}.\n");
+    }
+    answer.field("device", &device.device);
+    answer.field("verdict", &found.verdict);
+    answer.field("reason", &found.reason);
+    answer.field("caveats", &found.caveats);
+    answer.field("bytes_per_step", &found.bytes_per_step);
+    answer.field("steps", &found.steps);
+    answer.rows = found
+        .groups
+        .iter()
+        .map(|group| leak_row(trace, group))
+        .collect();
+    answer.link = view(&recording, Some(device), Tab::Leaks);
+    Ok(answer.page(asked.offset))
+}
+
+fn leak_row(trace: &Trace, group: &LeakGroup) -> Row {
+    let stack = group
+        .stack
+        .map(|stack| explain::own_frames(&trace.stacks, StackIdx(stack)));
+    let mut value = document(group);
+    // What a page asks single blocks with.
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("evidence");
+        fields.insert("stack".to_owned(), document(&stack));
+    }
+    let frame = group.frame.as_ref().or(group.alloc_frame.as_ref());
+    let place = frame.map_or_else(
+        || "no stack recorded".to_owned(),
+        |frame| format!("{} {}:{}", frame.name, frame.filename, frame.line),
+    );
+    let mut text = format!(
+        "{} a step, {} alive at the end: {place}\n",
+        Bytes(group.bytes_per_step.max(0.0).round() as u64),
+        group.live_bytes
+    );
+    for frame in stack.iter().flatten() {
+        text += &format!("  {} {}:{}\n", frame.name, frame.filename, frame.line);
+    }
+    Row { text, value }
+}
+
+fn alive(recordings: &Recordings, asked: OfMoment) -> Result<Page, String> {
+    let recording = recordings.get(&asked.recording)?;
+    let device = device(&recording.trace, asked.device)?;
+    let event = moment(device, asked.at.as_deref())?;
+    let by: Dimension = match &asked.by {
+        Some(by) => by.parse().map_err(|error| format!("by: {error}."))?,
+        None => Dimension::Site,
+    };
+    let stacks = &recording.trace.stacks;
+    let categories = (by == Dimension::Category).then(|| Categories::of(device, stacks));
+    let subject = Subject {
+        device,
+        stacks,
+        live: &LiveIndex::new(&device.blocks),
+        categories: categories.as_ref(),
+    };
+    let mut grouping = Grouping::new(device, stacks, by);
+    let sums = grouping.sum(&alive::alive(subject, event));
+    let levels = device.levels_at(event);
+    let (allocated, reserved) = (levels.get(Series::Allocated), levels.get(Series::Reserved));
+    let mut answer = Answer {
+        text: format!(
+            "Event {} of device {}: {allocated} allocated, {reserved} reserved.\n",
+            event.0, device.device
+        ),
+        ..Answer::default()
+    };
+    answer.field("device", &device.device);
+    answer.field("event", &event);
+    answer.field("allocated", &allocated);
+    answer.field("reserved", &reserved);
+    let rows = sums.iter().map(|(group, tally)| {
+        let label = &grouping.labels[*group as usize];
+        let text = format!(
+            "{} in {} blocks: {}\n",
+            tally.bytes, tally.count, label.text
+        );
+        let value = json!({
+            "label": label.text, "inferred": label.inferred, "bytes": tally.bytes,
+            "count": tally.count,
+        });
+        Row::new(text, &value)
+    });
+    answer.rows = rows.collect();
+    let view = ViewState {
+        device: Some(device.device),
+        tab: Tab::Alive,
+        at: Some(event),
+        by,
+        ..ViewState::default()
+    };
+    answer.link = recording.link(&view);
+    Ok(answer.page(asked.offset))
+}
+
+/// The event that is asked about.
+fn moment(device: &DeviceTrace, at: Option<&str>) -> Result<EventIdx, String> {
+    let events = device.events.len();
+    let last = events.checked_sub(1).map(EventIdx);
+    let last = last
+        .ok_or_else(|| "The recording holds no events: `explain` says what it holds.".to_owned())?;
+    match at.unwrap_or("peak") {
+        "end" => Ok(last),
+        "peak" => Ok(device.summary[Series::Allocated as usize]
+            .peak_event
+            .unwrap_or(EventIdx(0))),
+        "oom" => match oom::failures(device).first() {
+            Some(failure) => Ok(failure.event),
+            None => Err("No allocation failed: ask `at` peak, end, or an event.".to_owned()),
+        },
+        number => match number.parse() {
+            Ok(event) if event < events => Ok(EventIdx(event)),
+            _ => Err(format!(
+                "at: use peak, end, oom, or an event from 0 to {}.",
+                last.0
+            )),
+        },
+    }
+}
+
+fn compare(recordings: &Recordings, asked: OfTwo) -> Result<Page, String> {
+    let [base, new] = [&asked.base, &asked.new].map(|name| {
+        let recording = recordings.get(name)?;
+        Ok::<_, String>((Profile::of(&recording.trace), recording.name))
+    });
+    let ((base, base_name), (new, new_name)) = (base?, new?);
+    let against = Against::of(&base, &new, &Limits::default());
+    let comparison = Comparison {
+        runs: vec![
+            compared(Path::new(&base_name), &base),
+            compared(Path::new(&new_name), &new),
+        ],
+        against: vec![against],
+    };
+    let mut answer = Answer {
+        text: markdown::comparison(&comparison, None),
+        ..Answer::default()
+    };
+    let against = &comparison.against[0];
+    answer.field(
+        "gate",
+        &json!({
+            "outcome": against.gate.outcome, "reason": against.gate.reason,
+        }),
+    );
+    let Some(difference) = against.difference() else {
+        return Ok(answer.page(asked.offset));
+    };
+    answer.field("change", &difference.change);
+    answer.field("headline", &difference.headline);
+    answer.field("leaks", &difference.leaks);
+    answer.field("conditions", &difference.conditions);
+    for (name, series) in [
+        ("allocated", Series::Allocated),
+        ("reserved", Series::Reserved),
+    ] {
+        answer.field(name, difference.series(series));
+    }
+    let sites = difference.sites.iter().map(|site| {
+        let text = format!(
+            "{} at the peak, {} at the end: {}\n",
+            signed(site.peak as f64),
+            signed(site.at_end as f64),
+            place(site)
+        );
+        let value = json!({
+            "place": place(site), "change": site.change, "peak": site.peak, "end": site.at_end,
+        });
+        Row::new(text, &value)
+    });
+    answer.rows = sites.collect();
+    Ok(answer.page(asked.offset))
+}
+
+fn what_if(recordings: &Recordings, asked: OfConditions) -> Result<Page, String> {
+    let settings = asked.alloc_conf.as_deref().map(conf::parse).transpose();
+    let settings: Option<Config> = settings.map_err(|error| format!("alloc_conf: {error}."))?;
+    let limit = asked.limit.as_deref().map(str::parse).transpose();
+    let limit: Option<Bytes> = limit.map_err(|error| format!("limit: {error}."))?;
+    let recording = recordings.get(&asked.recording)?;
+    let device = device(&recording.trace, asked.device)?;
+    let asked = what_if::Asked {
+        settings,
+        limit,
+        without_leaks: asked.without_leaks,
+    };
+    let (found, calibration) =
+        what_if::answer(&recording.trace, device, asked).map_err(|error| error.to_string())?;
+    let mut answer = Answer {
+        text: format!("{}\n{calibration}\n", found.sentence),
+        ..Answer::default()
+    };
+    answer.field("answer", &found);
+    answer.link = view(&recording, Some(device), Tab::Timeline);
+    Ok(answer.page(0))
+}
+
+fn device(trace: &Trace, ordinal: Option<u32>) -> Result<&DeviceTrace, String> {
+    let Some(ordinal) = ordinal else {
+        return explain::chosen(trace)
+            .ok_or_else(|| "No device holds memory or events.".to_owned());
+    };
+    let mut devices = trace.devices.iter();
+    devices
+        .find(|device| device.device == ordinal)
+        .ok_or_else(|| {
+            let known: Vec<String> = trace.devices.iter().map(|d| d.device.to_string()).collect();
+            format!(
+                "The recording holds nothing of device {ordinal}; it holds {}.",
+                known.join(", ")
+            )
+        })
+}
+
+fn view(recording: &Recording, device: Option<&DeviceTrace>, tab: Tab) -> Option<String> {
+    recording.link(&ViewState {
+        device: device.map(|device| device.device),
+        tab,
+        ..ViewState::default()
+    })
+}

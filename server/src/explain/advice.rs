@@ -1,0 +1,121 @@
+//! What to try where nothing failed, the most promising first.
+
+use super::Look;
+use crate::cards::markdown::code;
+use api::explain::{Advice, Basis, Moment, PlaceBytes};
+use api::leaks::Verdict;
+use trace::categories::Category;
+use trace::trace::Series;
+use trace::units::Bytes;
+use trace::watch::Watch;
+use trace::what_if::{self, Conditions, Early, Evidence};
+
+/// Share of what is reserved that must have been unused at its peak to look for a better setting.
+const UNUSED: f64 = 0.1;
+/// And so much.
+const UNUSED_BYTES: Bytes = Bytes::mib(64);
+/// Share of addresses that the rules must give for an answer to be worth anything.
+const FAITHFUL: f64 = 0.95;
+/// Share of *reserved* that a setting must save.
+const SAVES: f64 = 0.05;
+/// Share of the peak from which on a category is worth a word.
+const LARGE: f64 = 0.4;
+
+/// What to try.
+pub fn of(look: &Look<'_>, peak: &Moment) -> Vec<Advice> {
+    let all = [leak(look), expandable(look), largest(peak)];
+    all.into_iter().flatten().collect()
+}
+
+fn leak(look: &Look<'_>) -> Option<Advice> {
+    let leaks = &look.leaks;
+    let first = leaks
+        .groups
+        .first()
+        .filter(|_| leaks.verdict == Verdict::Leak)?;
+    let live: Bytes = leaks.groups.iter().map(|group| group.live_bytes).sum();
+    Some(Advice {
+        basis: Basis::Computed,
+        sentence: format!(
+            "Fix the leak in {}: what accumulates holds {live} at the end of the last step, and \
+             grows on.",
+            code(&first.place)
+        ),
+    })
+}
+
+/// Whether expandable segments would reserve less.
+fn expandable(look: &Look<'_>) -> Option<Advice> {
+    let device = look.device;
+    let [allocated, reserved] =
+        [Series::Allocated, Series::Reserved].map(|series| device.summary[series as usize].peak);
+    let unused = reserved.saturating_sub(allocated);
+    let fidelity = device.fidelity;
+    let is_faithful = fidelity.predicted as f64 >= FAITHFUL * fidelity.allocs as f64;
+    let own = what_if::own_settings(&look.trace.format, device);
+    // What was reserved before the recording began may have been needed then.
+    let is_recorded = device.summary[Series::Reserved as usize]
+        .peak_event
+        .is_some();
+    let is_worth = unused >= UNUSED_BYTES && unused.0 as f64 >= UNUSED * reserved.0 as f64;
+    if !is_worth || !is_recorded || !is_faithful || own.expandable_segments {
+        return None;
+    }
+    let evidence = Evidence::of(device, &own, Watch::nobody()).ok()?;
+    let mut settings = own;
+    settings.expandable_segments = true;
+    let conditions = Conditions {
+        settings: &settings,
+        limit: None,
+        early: &Early::default(),
+        batch: None,
+    };
+    let outcome = what_if::replay(device, &evidence, &conditions, Watch::nobody()).ok()?;
+    let saved = reserved.saturating_sub(outcome.peak_reserved);
+    let begin = format!("*Reserved* peaks {unused} above *allocated*");
+    let setting = code("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    Some(Advice {
+        basis: Basis::Computed,
+        sentence: match saved.0 as f64 >= SAVES * reserved.0 as f64 {
+            true => format!(
+                "{begin}: under {setting} it would peak at {} instead of {reserved}.",
+                outcome.peak_reserved
+            ),
+            false => format!("{begin}, and {setting} would not change that."),
+        },
+    })
+}
+
+/// What lowers the largest part of the peak.
+fn largest(peak: &Moment) -> Option<Advice> {
+    let first = peak.categories.first()?;
+    let share = first.bytes.0 as f64 / peak.allocated.0.max(1) as f64;
+    let place = peak.places.iter().find(|place| place.frame.is_some());
+    let asked_for_by =
+        |place: &PlaceBytes| format!("; most is asked for by {}", code(&place.place));
+    let at = place.map(asked_for_by).unwrap_or_default();
+    let what = match first.category {
+        Category::Activation => "activation checkpointing, offloading, or a smaller batch",
+        Category::OptimizerState => "an optimizer with a smaller state (8-bit), or sharding it",
+        Category::Parameter => "a lower precision, or sharding",
+        Category::Gradient => "clearing them before the forward pass, or sharding",
+        Category::Temporary => &format!("computing in chunks, or fusing operations{at}"),
+        Category::KvCache => "a shorter context, fewer requests at once, or a lower precision",
+        Category::Buffer | Category::Input | Category::Before | Category::Unknown => return None,
+    };
+    let name = first.category.label();
+    let verb = if first.category == Category::OptimizerState || first.category == Category::KvCache
+    {
+        "is"
+    } else {
+        "are"
+    };
+    (share >= LARGE).then(|| Advice {
+        basis: Basis::NotComputed,
+        sentence: format!(
+            "{} {verb} {:.0} % of the peak (inferred). What lowers that: {what}.",
+            super::words::capital(name),
+            100.0 * share
+        ),
+    })
+}

@@ -1,0 +1,144 @@
+//! The first failed allocation: what refused it, its cause, and what gets past it.
+
+use super::moment::{self, Places};
+use super::{Look, room, words};
+use crate::pictures::marks;
+use api::explain::{Basis, Cause, Leaks, OutOfMemory, Refusal, Remedy, Room};
+use api::leaks::Verdict;
+use trace::oom::{self, Asker, Failure};
+use trace::phases::Phases;
+use trace::stacks::Frame;
+use trace::tiles::frame_label;
+use trace::trace::Series;
+use trace::units::Bytes;
+use trace::watch::Watch;
+use trace::what_if::batch::Batch;
+use trace::what_if::{self, Change, Diagnosis, Early, Tried};
+
+/// What is said of the first failed allocation, if there is one.
+pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Option<OutOfMemory> {
+    let failure = *oom::failures(look.device).first()?;
+    let early = Early::leaks(look.device, look.stacks(), &look.report);
+    let phases = Phases::of(look.device, look.stacks());
+    let diagnosis = diagnosis(look, &phases, &failure, &early);
+    let room = room::at(look, places, failure.event);
+    let leaked = early.overdue(look.device, failure.event);
+    let limit = diagnosis.as_ref().map(|found| found.limit);
+    let mut explained = OutOfMemory {
+        held: moment::at(look, places, Some(failure.event)),
+        phase: phases.at(failure.event),
+        asked: failure.asked,
+        segment: diagnosis.as_ref().map(|found| found.failed.segment),
+        free: failure.free,
+        refused_by: match failure.limit() {
+            Some(_) => Refusal::ProcessLimit,
+            None => Refusal::Device,
+        },
+        limit_at_least: limit.map(|limit| limit.at_least),
+        limit_below: limit.map(|limit| limit.below).or(failure.limit()),
+        // The failure itself emptied it as well.
+        retries_before: diagnosis
+            .as_ref()
+            .map(|found| found.failed.retries.saturating_sub(1)),
+        leaked,
+        later_failures: oom::count(look.device) as u64 - 1,
+        cause: cause(look, &failure, room.as_ref(), diagnosis.as_ref(), leaked),
+        remedies: diagnosis
+            .as_ref()
+            .map_or_else(Vec::new, |found| ranked(found, &look.leaks)),
+        room,
+        why: String::new(),
+        what_would_have_helped: String::new(),
+    };
+    let marks = marks(look.device, look.stacks());
+    if let Some(mark) = marks.ooms.first() {
+        let asker = Asker::of(look.stacks(), failure.stack);
+        // Of C++ the operation says more.
+        let is_line = |frame: &Frame| frame.line > 0 || asker.operation.is_none();
+        let line = asker.frame.filter(is_line);
+        let line = line.map(|frame| frame_label(look.stacks(), frame));
+        let request = words::Request {
+            place: &timeline::oom::place(&marks, mark, |at, _| format!("step {at}")),
+            operation: asker.operation.as_deref(),
+            line: line.as_deref(),
+        };
+        explained.why = words::why(&explained, &look.leaks, &request);
+    }
+    explained.what_would_have_helped = words::helped(&explained, &look.leaks, diagnosis.is_some());
+    Some(explained)
+}
+
+fn diagnosis(
+    look: &Look<'_>,
+    phases: &Phases,
+    failure: &Failure,
+    early: &Early,
+) -> Option<Diagnosis> {
+    let device = look.device;
+    let own = what_if::own_settings(&look.trace.format, device);
+    let batch = Batch::of(device, &look.categories, phases, failure);
+    let tried = Tried {
+        leaks: Some(early),
+        batch: Some(&batch),
+    };
+    what_if::remedies(device, &own, tried, Watch::nobody()).ok()?
+}
+
+/// A leak where that gets past it without it; fragmentation where there was enough, in pieces;
+/// otherwise there was not enough.
+fn cause(
+    look: &Look<'_>,
+    failure: &Failure,
+    room: Option<&Room>,
+    diagnosis: Option<&Diagnosis>,
+    leaked: Bytes,
+) -> Cause {
+    let is_leak = match diagnosis {
+        Some(found) => found.remedies.iter().any(|r| r.change == Change::NoLeaks),
+        None => look.leaks.verdict == Verdict::Leak && leaked >= failure.asked,
+    };
+    let in_use = look.device.levels_at(failure.event).get(Series::Active);
+    let granted = diagnosis.map_or(failure.reserved, |found| found.limit.at_least);
+    let had_enough = in_use + failure.asked <= granted.max(failure.reserved);
+    match (is_leak, had_enough && room.is_some()) {
+        (true, _) => Cause::Leak,
+        (false, true) => Cause::Fragmentation,
+        (false, false) => Cause::Demand,
+    }
+}
+
+/// What ends the cause before what only gets past the failure, estimates last.
+fn ranked(diagnosis: &Diagnosis, leaks: &Leaks) -> Vec<Remedy> {
+    let mut remedies: Vec<&what_if::Remedy> = diagnosis.remedies.iter().collect();
+    remedies.sort_by_key(|remedy| match remedy.change {
+        Change::NoLeaks => 0,
+        Change::Setting { .. } => 1,
+        Change::Batch(_) => 2,
+    });
+    let rate = match leaks.verdict {
+        Verdict::Leak => leaks.bytes_per_step,
+        _ => 0.0,
+    };
+    let remedies = remedies.into_iter().map(|remedy| {
+        let left = diagnosis
+            .limit
+            .at_least
+            .saturating_sub(remedy.outcome.peak_reserved);
+        let rate = match remedy.change {
+            Change::NoLeaks => 0.0,
+            Change::Setting { .. } => rate,
+            Change::Batch(share) => rate * share.part(),
+        };
+        Remedy {
+            change: remedy.change.to_string(),
+            basis: match remedy.change {
+                Change::Batch(_) => Basis::Estimated,
+                _ => Basis::Computed,
+            },
+            peak_reserved: remedy.outcome.peak_reserved,
+            left,
+            steps_until_full: (rate >= 1.0).then(|| (left.0 as f64 / rate) as u64),
+        }
+    });
+    remedies.collect()
+}

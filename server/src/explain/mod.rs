@@ -1,0 +1,165 @@
+//! A recording explained: what it is, what held its memory, what leaks, how it lay, why it ran out,
+//! and what would have helped.
+//!
+//! ```text
+//! moment     what was held at a moment: by category and by place in the code
+//! room       where memory lay then: pools, gaps, what pins segments
+//! failure    the first failed allocation: what refused it, its cause, what gets past it
+//! advice     what to try where nothing failed
+//! words      why, and what would have helped, in sentences
+//! page       all of it as a page of Markdown
+//! ```
+//!
+//! `docs/explain.md` says what is told and from what.
+
+mod advice;
+mod failure;
+mod moment;
+mod page;
+mod room;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use page::page;
+
+use crate::answers::frame_text;
+use crate::questions;
+use api::explain::{DeviceExplained, Explanation, LeakExplained, Leaks, OtherDevice};
+use api::frames::FrameText;
+use moment::Places;
+use trace::categories::Categories;
+use trace::leaks::{self, LeakReport};
+use trace::oom;
+use trace::site;
+use trace::stacks::{StackIdx, Stacks};
+use trace::steps::recording;
+use trace::trace::{DeviceTrace, Series, Trace};
+
+/// Leak groups listed.
+const GROUPS: usize = 5;
+/// Frames of a stack listed.
+const FRAMES: usize = 8;
+
+/// One device, and what is known of it.
+struct Look<'a> {
+    trace: &'a Trace,
+    device: &'a DeviceTrace,
+    categories: Categories,
+    report: LeakReport,
+    leaks: Leaks,
+}
+
+impl Look<'_> {
+    fn stacks(&self) -> &Stacks {
+        &self.trace.stacks
+    }
+}
+
+/// The device that is explained where none is named: one that ran out of memory before others, else
+/// the one with most events.
+pub fn chosen(trace: &Trace) -> Option<&DeviceTrace> {
+    trace.devices.iter().max_by_key(|device| {
+        let first = std::cmp::Reverse(device.device);
+        (oom::count(device) > 0, device.events.len(), first)
+    })
+}
+
+/// What is said of a file, and of one of its devices.
+pub fn explain(file: &str, trace: &Trace, device: Option<&DeviceTrace>) -> Explanation {
+    let is_other = |other: &&DeviceTrace| device.is_none_or(|d| d.device != other.device);
+    let others = trace.devices.iter().filter(is_other);
+    let concerns = |device: &DeviceTrace| {
+        let notes = trace.quality.iter();
+        let notes = notes.filter(|note| note.concerns(device.device));
+        notes.cloned().collect()
+    };
+    Explanation {
+        file: file.to_owned(),
+        torch: trace.format.torch_guess.clone(),
+        device: device.map(|device| explained(trace, device)),
+        other_devices: others.map(other_device).collect(),
+        notes: device.map_or_else(|| trace.quality.clone(), concerns),
+    }
+}
+
+fn other_device(device: &DeviceTrace) -> OtherDevice {
+    OtherDevice {
+        device: device.device,
+        events: device.events.len(),
+        peak_allocated: device.summary[Series::Allocated as usize].peak,
+        peak_reserved: device.summary[Series::Reserved as usize].peak,
+        out_of_memory: oom::count(device) > 0,
+    }
+}
+
+fn explained(trace: &Trace, device: &DeviceTrace) -> DeviceExplained {
+    let report = leaks::find(device, &trace.stacks, &trace.quality);
+    let look = Look {
+        trace,
+        device,
+        categories: Categories::of(device, &trace.stacks),
+        leaks: leaks(trace, device, &report),
+        report,
+    };
+    let allocated = device.summary[Series::Allocated as usize];
+    let mut places = Places::new(&look);
+    let peak = moment::at(&look, &mut places, allocated.peak_event);
+    let room = allocated.peak_event;
+    let room = room.and_then(|event| room::at(&look, &mut places, event));
+    let out_of_memory = failure::explained(&look, &mut places);
+    let to_try = match out_of_memory {
+        Some(_) => Vec::new(),
+        None => advice::of(&look, &peak),
+    };
+    DeviceExplained {
+        device: device.device,
+        events: device.events.len(),
+        recording: recording::of_device(device, &trace.stacks),
+        step_source: device.step_source,
+        steps: device.steps.len() as u32,
+        fidelity: device.fidelity,
+        allocated,
+        reserved: device.summary[Series::Reserved as usize],
+        peak: (allocated.peak.0 > 0).then_some(peak),
+        room,
+        out_of_memory,
+        to_try,
+        leaks: look.leaks,
+    }
+}
+
+/// What is left behind, with the stacks of the program.
+fn leaks(trace: &Trace, device: &DeviceTrace, report: &LeakReport) -> Leaks {
+    let named = questions::named(trace, device, report.clone());
+    let groups = named.groups.iter().zip(&report.groups).take(GROUPS);
+    Leaks {
+        verdict: named.verdict,
+        reason: named.reason.clone(),
+        caveats: named.caveats.clone(),
+        bytes_per_step: named.bytes_per_step,
+        groups_left_out: report.groups.len().saturating_sub(GROUPS) as u64,
+        groups: groups
+            .map(|(group, found)| LeakExplained {
+                place: moment::leaking(&trace.stacks, found),
+                pattern: group.pattern,
+                bytes_per_step: group.bytes_per_step,
+                count_per_step: group.count_per_step,
+                live_bytes: group.live_bytes,
+                confidence: group.confidence,
+                forward: group.forward.as_ref().map(|forward| forward.label.clone()),
+                stack: own_frames(&trace.stacks, found.stack),
+            })
+            .collect(),
+    }
+}
+
+/// The frames of a stack that are not PyTorch's, innermost first.
+pub fn own_frames(stacks: &Stacks, stack: StackIdx) -> Vec<FrameText> {
+    let frames = stacks.frames(stack).iter();
+    let frames = frames.map(|&frame| stacks.frame(frame));
+    let own = frames.filter(|frame| !site::is_framework(stacks, *frame));
+    own.take(FRAMES)
+        .map(|frame| frame_text(stacks, frame))
+        .collect()
+}

@@ -1,0 +1,149 @@
+//! What was held at a moment: what it was for, and which places in the code had asked for it.
+
+use super::Look;
+use crate::answers::{frame_text, held, shown};
+use api::contents::CategoryBytes;
+use api::explain::{Moment, PlaceBytes};
+use api::frames::FrameText;
+use std::collections::HashMap;
+use trace::categories;
+use trace::code;
+use trace::forward;
+use trace::leaks::LeakGroup;
+use trace::oom::Asker;
+use trace::site;
+use trace::stacks::{Frame, StackIdx, Stacks};
+use trace::tally::Tally;
+use trace::tiles::{FROM_BEFORE, frame_label, stack_label};
+use trace::trace::{BlockIdx, Series};
+use trace::units::EventIdx;
+
+/// Places listed, those that hold most.
+const PLACES: usize = 8;
+
+/// A place in the code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// In words.
+    pub name: String,
+    /// The line of the program.
+    pub frame: Option<FrameText>,
+}
+
+/// The places of blocks, each looked for once.
+pub struct Places<'a> {
+    look: &'a Look<'a>,
+    known: HashMap<(StackIdx, bool), Place>,
+}
+
+impl<'a> Places<'a> {
+    /// Of a device.
+    pub fn new(look: &'a Look<'a>) -> Places<'a> {
+        Places {
+            look,
+            known: HashMap::new(),
+        }
+    }
+
+    /// Which place asked for a block: the innermost line of the program, not of PyTorch. Blocks of
+    /// a backward pass that have no such line belong to that of their forward operation.
+    pub fn of(&mut self, block: BlockIdx) -> Place {
+        let Look { device, .. } = *self.look;
+        let stacks = self.look.stacks();
+        let own = device.blocks.kind(block).alloc_stack;
+        let is_before = block.0 < device.blocks.n_preexisting;
+        if is_before && own == StackIdx::NONE {
+            return Place {
+                name: FROM_BEFORE.to_owned(),
+                frame: None,
+            };
+        }
+        let forward = match site::has_python(stacks, own) {
+            true => None,
+            false => forward::of_block(device, stacks, block),
+        };
+        let forward = forward.filter(|found| site::has_python(stacks, found.stack));
+        let key = forward.map_or((own, false), |found| (found.stack, true));
+        let known = self.known.entry(key);
+        known.or_insert_with(|| place(stacks, key.0, key.1)).clone()
+    }
+}
+
+fn place(stacks: &Stacks, stack: StackIdx, backward: bool) -> Place {
+    let frame = Asker::of(stacks, stack).frame;
+    let is_python = |frame: &Frame| code::is_python(stacks.str(frame.filename), frame.line);
+    let name = match frame.filter(is_python) {
+        Some(frame) => frame_label(stacks, frame),
+        None => stack_label(stacks, stack),
+    };
+    Place {
+        name: shown(&match backward {
+            true => format!("backward of {name}"),
+            false => name,
+        }),
+        frame: frame.map(|frame| frame_text(stacks, frame)),
+    }
+}
+
+/// The place that explains a leak best, in words.
+pub fn leaking(stacks: &Stacks, group: &LeakGroup) -> String {
+    let frame = group.frame.or(group.alloc_frame);
+    frame.map_or_else(
+        || stack_label(stacks, group.stack),
+        |frame| shown(&frame_label(stacks, frame)),
+    )
+}
+
+/// What was held after an event; `None`: before the first one.
+pub fn at(look: &Look<'_>, places: &mut Places<'_>, event: Option<EventIdx>) -> Moment {
+    let device = look.device;
+    let mut sums: HashMap<String, (Place, Tally)> = HashMap::new();
+    for block in categories::alive(device, event) {
+        let place = places.of(block);
+        let sum = sums.entry(place.name.clone());
+        let (_, tally) = sum.or_insert_with(|| (place, Tally::default()));
+        tally.add(device.blocks.kind(block).size);
+    }
+    let mut sums: Vec<(Place, Tally)> = sums.into_values().collect();
+    sums.sort_by(|(a, of_a), (b, of_b)| of_b.bytes.cmp(&of_a.bytes).then(a.name.cmp(&b.name)));
+    let level = |series: Series| match event {
+        Some(event) => device.levels_at(event).get(series),
+        None => device.summary[series as usize].start,
+    };
+    let listed = sums.iter().take(PLACES);
+    Moment {
+        event,
+        step: event.and_then(|event| step_at(look, event)),
+        allocated: level(Series::Allocated),
+        reserved: level(Series::Reserved),
+        categories: by_category(look, event),
+        places: listed
+            .map(|(place, tally)| PlaceBytes {
+                place: place.name.clone(),
+                frame: place.frame.clone(),
+                count: tally.count,
+                bytes: tally.bytes,
+            })
+            .collect(),
+        places_left_out: sums.len().saturating_sub(PLACES) as u64,
+    }
+}
+
+fn by_category(look: &Look<'_>, event: Option<EventIdx>) -> Vec<CategoryBytes> {
+    if let Some(event) = event {
+        return held(look.device, look.stacks(), &look.categories, event);
+    }
+    let shares = look.categories.alive(look.device, None).largest_first();
+    let shares = shares.into_iter().map(|(category, bytes)| CategoryBytes {
+        category,
+        bytes,
+        inferred: bytes,
+    });
+    shares.collect()
+}
+
+fn step_at(look: &Look<'_>, event: EventIdx) -> Option<String> {
+    let mut steps = look.device.steps.iter();
+    let at = steps.position(|step| step.events.contains(event))?;
+    Some(format!("step {at}"))
+}

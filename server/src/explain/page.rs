@@ -1,0 +1,309 @@
+//! The page: one of Markdown, for a person or a language model.
+
+use super::words::capital;
+use crate::cards::markdown::{code, escaped};
+use api::explain::{
+    Advice, Basis, DeviceExplained, Explanation, Leaks, Moment, OtherDevice, OutOfMemory, Remedy,
+    Room,
+};
+use api::frames::FrameText;
+use api::leaks::{Pattern, Verdict};
+use std::fmt::Write;
+use trace::steps::recording::Kind;
+use trace::trace::{QualityNote, StepSource};
+use trace::units::Bytes;
+
+/// An explanation as a page.
+pub fn page(explanation: &Explanation) -> String {
+    let mut out = format!("# GPU memory of {}\n\n", escaped(&explanation.file));
+    let Some(device) = &explanation.device else {
+        out += "No device holds memory or events.\n";
+        return out + &notes(&explanation.notes);
+    };
+    out += &what_it_is(explanation, device);
+    if let Some(oom) = &device.out_of_memory {
+        out += &failure(oom);
+    }
+    let failed = device.out_of_memory.as_ref();
+    // Where memory ran out at the peak, that is told already.
+    let is_told = |peak: &&Moment| failed.is_none_or(|oom| peak.allocated > oom.held.allocated);
+    if let Some(peak) = device.peak.as_ref().filter(is_told) {
+        out += &format!("\n## At the peak\n\n{}", moment(peak));
+    }
+    out += &leaks(&device.leaks);
+    if let Some(room) = device.room.as_ref().filter(|_| failed.is_none()) {
+        out += &format!(
+            "\n## Fragmentation\n\nAt the peak of *allocated* (event {}), {}",
+            room.event.0,
+            self::room(room)
+        );
+    }
+    out += &to_try(&device.to_try);
+    out += &others(&explanation.other_devices);
+    out + &notes(&explanation.notes)
+}
+
+/// What was recorded, and how far it can be trusted.
+fn what_it_is(explanation: &Explanation, device: &DeviceExplained) -> String {
+    let torch = explanation.torch.as_ref();
+    let torch = torch.map_or_else(String::new, |torch| {
+        format!(" of PyTorch {}", escaped(torch))
+    });
+    let is_loop = device.recording.kind == Kind::Loop;
+    let steps = match device.step_source {
+        _ if !is_loop => "",
+        StepSource::Annotations => " (from annotations)",
+        StepSource::Inferred => " (inferred from what repeats)",
+        StepSource::None => "",
+    };
+    let fidelity = device.fidelity;
+    let (allocated, reserved) = (&device.allocated, &device.reserved);
+    format!(
+        "A recording{torch}, device {}: {}{steps}, {} events. The allocator's rules give {} of {} \
+         recorded addresses.\n\n\
+         | | start | peak | end |\n|---|--:|--:|--:|\n\
+         | allocated | {} | {} | {} |\n| reserved | {} | {} | {} |\n",
+        device.device,
+        escaped(&device.recording.sentence),
+        device.events,
+        fidelity.predicted,
+        fidelity.allocs,
+        allocated.start,
+        allocated.peak,
+        allocated.end,
+        reserved.start,
+        reserved.peak,
+        reserved.end,
+    )
+}
+
+fn failure(oom: &OutOfMemory) -> String {
+    let mut out = format!(
+        "\n## Out of memory\n\n**Why.** {}\n\n**What would have helped.** {}\n",
+        oom.why, oom.what_would_have_helped
+    );
+    if !oom.remedies.is_empty() {
+        out += "\n| change | reserved up to there | below the limit | |\n|---|--:|--:|---|\n";
+    }
+    for remedy in &oom.remedies {
+        out += &remedy_row(remedy);
+    }
+    // Writing to a string cannot fail.
+    let _ = write!(out, "\n### What was held then\n\n{}", moment(&oom.held));
+    if let Some(room) = &oom.room {
+        let _ = write!(
+            out,
+            "\n### How it lay\n\nWith the cache emptied, {}",
+            self::room(room)
+        );
+    }
+    if oom.later_failures > 0 {
+        let _ = writeln!(
+            out,
+            "\n{} more allocations failed later; only the first is explained.",
+            oom.later_failures
+        );
+    }
+    out
+}
+
+fn remedy_row(remedy: &Remedy) -> String {
+    format!(
+        "| {} | {} | {} | {} |\n",
+        code(&remedy.change),
+        remedy.peak_reserved,
+        remedy.left,
+        basis(remedy.basis)
+    )
+}
+
+const fn basis(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Computed => "computed",
+        Basis::Estimated => "estimated",
+        Basis::NotComputed => "not computed",
+    }
+}
+
+/// What was held: by category, then by place.
+fn moment(moment: &Moment) -> String {
+    let event = moment.event;
+    let event = event.map_or_else(
+        || "Before the first event".to_owned(),
+        |e| format!("Event {}", e.0),
+    );
+    let step = moment.step.as_ref();
+    let step = step.map_or_else(String::new, |step| format!(", in {}", escaped(step)));
+    let mut out = format!(
+        "{event}{step}: {} allocated, {} reserved.\n\n| what for (inferred) | bytes | share |\n\
+         |---|--:|--:|\n",
+        moment.allocated, moment.reserved
+    );
+    for share in &moment.categories {
+        let percent = 100.0 * share.bytes.0 as f64 / moment.allocated.0.max(1) as f64;
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "| {} | {} | {percent:.0} % |",
+            share.category.label(),
+            share.bytes
+        );
+    }
+    out += "\n| asked for by | bytes | blocks |\n|---|--:|--:|\n";
+    for place in &moment.places {
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} |",
+            code(&place.place),
+            place.bytes,
+            place.count
+        );
+    }
+    if moment.places_left_out > 0 {
+        let _ = writeln!(out, "| … {} more places | | |", moment.places_left_out);
+    }
+    out
+}
+
+fn leaks(leaks: &Leaks) -> String {
+    let verdict = match leaks.verdict {
+        Verdict::Leak => "Yes",
+        Verdict::Clean => "No",
+        Verdict::CannotTell => "Cannot tell",
+    };
+    let mut out = format!(
+        "\n## Does it leak?\n\n**{verdict}.** {}.",
+        capital(&prose(&leaks.reason))
+    );
+    for caveat in &leaks.caveats {
+        out += &format!(" {}.", capital(&prose(caveat)));
+    }
+    out += match leaks.groups.is_empty() {
+        true => "\n",
+        false => "\n\n",
+    };
+    for group in &leaks.groups {
+        let part = match group.pattern {
+            Pattern::WithinStep => "part of a step",
+            _ => "step",
+        };
+        // Writing to a string cannot fail.
+        let _ = write!(
+            out,
+            "* {} a {part}, {} at the end: {}",
+            Bytes(group.bytes_per_step.max(0.0).round() as u64),
+            group.live_bytes,
+            code(&group.place)
+        );
+        if let Some(forward) = &group.forward {
+            let _ = write!(out, ", backward of {} (inferred)", code(forward));
+        }
+        out.push('\n');
+        out += &stack(&group.stack);
+    }
+    if leaks.groups_left_out > 0 {
+        let _ = writeln!(out, "* … {} more places", leaks.groups_left_out);
+    }
+    out
+}
+
+/// A sentence of ours, in which code is marked, with names of a recording in it.
+fn prose(text: &str) -> String {
+    let parts = text.split('`').enumerate();
+    let part = |(at, part): (usize, &str)| match at % 2 {
+        0 => escaped(part),
+        _ => code(part),
+    };
+    parts.map(part).collect()
+}
+
+/// Frames, innermost first.
+fn stack(frames: &[FrameText]) -> String {
+    let frame = |frame: &FrameText| {
+        let text = format!("{} {}:{}", frame.name, frame.filename, frame.line);
+        format!("  * {}\n", code(&text))
+    };
+    frames.iter().map(frame).collect()
+}
+
+/// What is reserved and not in use, as the rest of a sentence, and where.
+fn room(room: &Room) -> String {
+    let mut out = format!(
+        "{} are reserved and not in use: {} in whole segments, {} between blocks in use. The \
+         largest free range is {}.\n\n\
+         | pool | reserved | not in use | between blocks | largest free range |\n\
+         |---|--:|--:|--:|--:|\n",
+        room.free, room.cached, room.split, room.largest_gap
+    );
+    for pool in &room.pools {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {} | {} |",
+            pool.name, pool.reserved, pool.free, pool.split, pool.largest_gap
+        );
+    }
+    if !room.pins.is_empty() {
+        out += "\nSegments less than half of which is in use, by the place that holds most of \
+                it:\n\n| place | segments | in use | not in use |\n|---|--:|--:|--:|\n";
+    }
+    for pin in &room.pins {
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {} |",
+            code(&pin.place),
+            pin.segments,
+            pin.used,
+            pin.free
+        );
+    }
+    out
+}
+
+fn to_try(advice: &[Advice]) -> String {
+    if advice.is_empty() {
+        return String::new();
+    }
+    let line = |(at, advice): (usize, &Advice)| {
+        format!(
+            "{}. {} ({})\n",
+            at + 1,
+            advice.sentence,
+            basis(advice.basis)
+        )
+    };
+    let lines: String = advice.iter().enumerate().map(line).collect();
+    format!("\n## What to try\n\n{lines}")
+}
+
+fn others(devices: &[OtherDevice]) -> String {
+    if devices.is_empty() {
+        return String::new();
+    }
+    let mut out = "\n## Other devices\n\n| device | events | peak allocated | peak reserved | \
+                   |\n|---|--:|--:|--:|---|\n"
+        .to_owned();
+    for device in devices {
+        let oom = if device.out_of_memory {
+            "out of memory"
+        } else {
+            ""
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {} | {oom} |",
+            device.device, device.events, device.peak_allocated, device.peak_reserved
+        );
+    }
+    out
+}
+
+fn notes(notes: &[QualityNote]) -> String {
+    if notes.is_empty() {
+        return String::new();
+    }
+    let line = |note: &QualityNote| format!("* {}\n", capital(&prose(note.sentence())));
+    let lines: String = notes.iter().map(line).collect();
+    format!("\n## What limits this\n\n{lines}")
+}

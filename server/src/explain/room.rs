@@ -1,0 +1,87 @@
+//! Where memory lay at a moment: pools, gaps, and what keeps segments from being given back.
+
+use super::Look;
+use super::moment::Places;
+use api::explain::{Pin, PoolRoom, Room};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use trace::layout::{Layout, Place};
+use trace::trace::{PoolId, PoolSize};
+use trace::units::{Bytes, EventIdx};
+
+/// Pools listed, those that hold most.
+const POOLS: usize = 6;
+/// Places listed that pin segments.
+const PINS: usize = 5;
+
+/// Where memory lay after an event; `None` where segments are missing.
+pub fn at(look: &Look<'_>, places: &mut Places<'_>, event: EventIdx) -> Option<Room> {
+    let layout = Layout::at(look.device, event)?;
+    let pools = layout.pools();
+    let sum = |of: fn(&trace::layout::PoolRoom) -> Bytes| pools.iter().map(of).sum();
+    Some(Room {
+        event,
+        free: sum(|pool| pool.free()),
+        cached: sum(|pool| pool.cached),
+        split: sum(|pool| pool.split),
+        largest_gap: pools
+            .iter()
+            .map(|pool| pool.largest_gap)
+            .max()
+            .unwrap_or_default(),
+        pins: pins(look, places, &layout),
+        pools: pools
+            .iter()
+            .take(POOLS)
+            .map(|pool| PoolRoom {
+                name: name(pool.place),
+                reserved: pool.reserved,
+                free: pool.free(),
+                split: pool.split,
+                largest_gap: pool.largest_gap,
+            })
+            .collect(),
+    })
+}
+
+/// `large pool, stream 0`.
+fn name(place: Place) -> String {
+    let size = match place.pool_size {
+        PoolSize::Small => "small",
+        PoolSize::Large => "large",
+    };
+    let pool = match place.pool {
+        PoolId(0, 0) => format!("{size} pool"),
+        PoolId(a, b) => format!("private {size} pool ({a}, {b})"),
+    };
+    match place.stream {
+        stream @ 0..=2 => format!("{pool}, stream {stream}"),
+        handle => format!("{pool}, stream {handle:#x}"),
+    }
+}
+
+/// By the place with most bytes in each segment that little is in use of.
+fn pins(look: &Look<'_>, places: &mut Places<'_>, layout: &Layout) -> Vec<Pin> {
+    let blocks = &look.device.blocks;
+    let mut pins: BTreeMap<String, Pin> = BTreeMap::new();
+    for segment in layout.pinned() {
+        let inside = layout.blocks[segment.blocks.clone()].iter();
+        let Some(&most) = inside.max_by_key(|block| blocks.kind(**block).size) else {
+            continue;
+        };
+        let place = places.of(most).name;
+        let pin = pins.entry(place.clone()).or_insert(Pin {
+            place,
+            segments: 0,
+            used: Bytes::ZERO,
+            free: Bytes::ZERO,
+        });
+        pin.segments += 1;
+        pin.used += segment.used;
+        pin.free += segment.size.saturating_sub(segment.used);
+    }
+    let mut pins: Vec<Pin> = pins.into_values().collect();
+    pins.sort_by_key(|pin| Reverse(pin.free));
+    pins.truncate(PINS);
+    pins
+}

@@ -1,0 +1,316 @@
+//! Pages of the fixtures, and sentences by cause.
+
+use super::{chosen, explain, page, words};
+use crate::ingest::parse;
+use api::contents::CategoryBytes;
+use api::explain::{
+    Basis, Cause, Explanation, LeakExplained, Leaks, Moment, OutOfMemory, Pin, PlaceBytes, Refusal,
+    Remedy, Room,
+};
+use api::frames::FrameText;
+use api::leaks::{Pattern, Verdict};
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use trace::categories::Category;
+use trace::phases::Phase;
+use trace::trace::Trace;
+use trace::units::{Bytes, EventIdx};
+
+/// Recordings of the repository.
+const FIXTURES: [&str; 10] = [
+    "oom",
+    "leak_hook_cache",
+    "off_v1_moe",
+    "streams",
+    "plain/gan",
+    "plain/serve_decode",
+    "plain/single_forward",
+    "plain/trainer_accumulation",
+    "settings/ragged_default_limit",
+    "categories/gpt_late_forward",
+];
+
+fn fixture(name: &str) -> Trace {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");
+    let bytes = std::fs::read(folder.join(format!("{name}.pickle.zst"))).expect("a fixture");
+    let snapshot = parse([bytes].into_iter(), &AtomicU64::new(0)).expect("a snapshot");
+    trace::replay::run(snapshot)
+}
+
+fn explained(name: &str) -> Explanation {
+    let trace = fixture(name);
+    explain(&format!("{name}.pickle.zst"), &trace, chosen(&trace))
+}
+
+#[test]
+fn pages_of_recordings() {
+    for name in [
+        "oom",
+        "settings/ragged_default_limit",
+        "plain/single_forward",
+        "streams",
+    ] {
+        let file = name.replace('/', "_");
+        insta::assert_snapshot!(file, page(&explained(name)));
+    }
+}
+
+/// One page: what a person reads at once and a model takes whole.
+#[test]
+fn a_page_stays_a_page_and_its_numbers_sum_up() {
+    for name in FIXTURES {
+        let explanation = explained(name);
+        let text = page(&explanation);
+        assert!(text.len() < 12 << 10, "{name}: {} bytes", text.len());
+        let device = explanation.device.as_ref().expect("a device");
+        let held = device.out_of_memory.as_ref().map(|oom| &oom.held);
+        for moment in device.peak.iter().chain(held) {
+            let sum: Bytes = moment.categories.iter().map(|c| c.bytes).sum();
+            assert_eq!(
+                sum, moment.allocated,
+                "{name}: categories at {:?}",
+                moment.event
+            );
+            let places: Bytes = moment.places.iter().map(|place| place.bytes).sum();
+            match moment.places_left_out {
+                0 => assert_eq!(places, moment.allocated, "{name}"),
+                _ => assert!(places < moment.allocated, "{name}"),
+            }
+        }
+        for room in device.room.iter() {
+            assert_eq!(room.free, room.cached + room.split, "{name}");
+            let peak = device.peak.as_ref().expect("memory");
+            assert!(
+                room.free <= peak.reserved.saturating_sub(peak.allocated),
+                "{name}"
+            );
+        }
+        let text = serde_json::to_string(&explanation).expect("plain data");
+        let read: Explanation = serde_json::from_str(&text).expect("what was written");
+        assert_eq!(read.file, explanation.file);
+    }
+}
+
+/// Names of a recording are shown, and are no markup.
+#[test]
+fn names_cannot_break_out_of_a_page() {
+    let mut trace = fixture("oom");
+    let hostile = "x`|<img src=x>\n# y";
+    trace.format.torch_guess = Some(hostile.to_owned());
+    let text = page(&explain(hostile, &trace, chosen(&trace)));
+    assert!(!text.contains("<img") && !text.contains("\n# y"), "{text}");
+}
+
+#[test]
+fn a_file_without_devices_is_said_to_be_empty() {
+    let text = page(&explain("empty.pickle", &Trace::default(), None));
+    assert_eq!(
+        text,
+        "# GPU memory of empty.pickle\n\nNo device holds memory or events.\n"
+    );
+}
+
+/// A failure with a cause: 100 MiB of 1 GiB asked for, 900 MiB in use, 960 MiB reserved.
+fn failure(cause: Cause) -> OutOfMemory {
+    OutOfMemory {
+        held: Moment {
+            event: Some(EventIdx(9)),
+            step: None,
+            allocated: Bytes::mib(900),
+            reserved: Bytes::mib(960),
+            categories: [
+                (Category::Activation, 700),
+                (Category::Parameter, 150),
+                (Category::Input, 50),
+            ]
+            .map(|(category, mib)| CategoryBytes {
+                category,
+                bytes: Bytes::mib(mib),
+                inferred: Bytes::mib(mib),
+            })
+            .into(),
+            places: vec![PlaceBytes {
+                place: "forward model.py:12".to_owned(),
+                frame: Some(frame("forward", "/srv/model.py", 12)),
+                count: 7,
+                bytes: Bytes::mib(700),
+            }],
+            places_left_out: 2,
+        },
+        room: Some(Room {
+            event: EventIdx(9),
+            free: Bytes::mib(60),
+            cached: Bytes::ZERO,
+            split: Bytes::mib(60),
+            largest_gap: Bytes::mib(20),
+            pools: Vec::new(),
+            pins: vec![Pin {
+                place: "norm model.py:30".to_owned(),
+                segments: 3,
+                used: Bytes::kib(2),
+                free: Bytes::mib(58),
+            }],
+        }),
+        phase: Phase::Forward,
+        asked: Bytes::mib(100),
+        segment: Some(Bytes::mib(100)),
+        free: Bytes::mib(10),
+        refused_by: Refusal::Device,
+        limit_at_least: Some(Bytes::mib(970)),
+        limit_below: Some(Bytes::mib(1060)),
+        retries_before: Some(0),
+        leaked: Bytes::ZERO,
+        later_failures: 0,
+        cause,
+        why: String::new(),
+        what_would_have_helped: String::new(),
+        remedies: Vec::new(),
+    }
+}
+
+fn frame(name: &str, filename: &str, line: u32) -> FrameText {
+    FrameText {
+        name: name.to_owned(),
+        filename: filename.to_owned(),
+        line,
+    }
+}
+
+fn no_leaks() -> Leaks {
+    Leaks {
+        verdict: Verdict::Clean,
+        reason: String::new(),
+        caveats: Vec::new(),
+        bytes_per_step: 0.0,
+        groups: Vec::new(),
+        groups_left_out: 0,
+    }
+}
+
+fn a_leak() -> Leaks {
+    Leaks {
+        verdict: Verdict::Leak,
+        bytes_per_step: 4e6,
+        groups: vec![LeakExplained {
+            place: "forward llama.py:7".to_owned(),
+            pattern: Pattern::EveryStep,
+            bytes_per_step: 3e6,
+            count_per_step: 1.0,
+            live_bytes: Bytes::mib(30),
+            confidence: 0.9,
+            forward: None,
+            stack: vec![
+                frame("forward", "/v/site-packages/llm/llama.py", 7),
+                frame("train", "/srv/train.py", 40),
+            ],
+        }],
+        ..no_leaks()
+    }
+}
+
+fn remedy(change: &str, basis: Basis, steps_until_full: Option<u64>) -> Remedy {
+    Remedy {
+        change: change.to_owned(),
+        basis,
+        peak_reserved: Bytes::mib(950),
+        left: Bytes::mib(20),
+        steps_until_full,
+    }
+}
+
+const NOBODY: words::Request<'_> = words::Request {
+    place: "",
+    operation: None,
+    line: None,
+};
+
+#[test]
+fn why_says_who_asked_what_refused_it_and_the_cause() {
+    let check = |oom: &OutOfMemory, leaks: &Leaks, request: &words::Request<'_>, expected: &str| {
+        assert_eq!(words::why(oom, leaks, request), expected);
+    };
+    let known = words::Request {
+        place: "in step 3, in the forward pass",
+        operation: Some("mm"),
+        line: Some("forward model.py:12"),
+    };
+    check(
+        &failure(Cause::Demand),
+        &no_leaks(),
+        &known,
+        "In step 3, in the forward pass, `mm`, called by `forward model.py:12`, asked for 100 \
+         MiB: the device had 10.0 MiB free, and the process 960 MiB reserved. The program needed \
+         more than there was: 900 MiB were in use, mostly activations (700 MiB) and parameters \
+         (150 MiB), the largest part asked for by `forward model.py:12` (700 MiB); only 60.0 MiB \
+         of what was reserved were free, and it was short by up to 90.0 MiB.",
+    );
+    let limited = OutOfMemory {
+        refused_by: Refusal::ProcessLimit,
+        free: Bytes::gib(40),
+        retries_before: Some(2),
+        ..failure(Cause::Fragmentation)
+    };
+    check(
+        &limited,
+        &no_leaks(),
+        &NOBODY,
+        "The program asked for 100 MiB: a memory limit of the process between 970 MiB and 1.04 \
+         GiB, as `set_per_process_memory_fraction` sets one, refused it; the device had 40.0 GiB \
+         free. The cause is fragmentation: 60.0 MiB of the 960 MiB reserved were not in use, but \
+         in pieces of 20.0 MiB at most; 58.0 MiB lie in segments that a few blocks keep from \
+         being given back, the most behind 2.00 KiB of `norm model.py:30`. The cache had been \
+         emptied for a request 2 times before.",
+    );
+    let leaked = OutOfMemory {
+        leaked: Bytes::mib(30),
+        ..failure(Cause::Leak)
+    };
+    check(
+        &leaked,
+        &a_leak(),
+        &NOBODY,
+        "The program asked for 100 MiB: the device had 10.0 MiB free, and the process 960 MiB \
+         reserved. The cause is a leak: 30.0 MiB of the 900 MiB in use had been left behind by \
+         earlier steps, 3.81 MiB more with each, most of it made by `forward llama.py:7` (called \
+         by `train train.py:40`).",
+    );
+}
+
+#[test]
+fn what_would_have_helped_is_ranked_and_labelled() {
+    let check = |oom: &OutOfMemory, leaks: &Leaks, expected: &str| {
+        assert_eq!(words::helped(oom, leaks, true), expected);
+    };
+    let leaking = OutOfMemory {
+        phase: Phase::Backward,
+        remedies: vec![
+            remedy("no leaks", Basis::Computed, None),
+            remedy("expandable_segments:True", Basis::Computed, Some(5)),
+            remedy("max_split_size_mb:128", Basis::Computed, Some(1)),
+            remedy("1/2 of the batch", Basis::Estimated, Some(0)),
+        ],
+        ..failure(Cause::Leak)
+    };
+    check(
+        &leaking,
+        &a_leak(),
+        "Fix the leak at `forward llama.py:7` (called by `train train.py:40`): had what leaks \
+         been given back at the end of each step, the program would have got past this with 950 \
+         MiB reserved, 20.0 MiB below the limit (computed). \
+         `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` alone gets past it with 950 MiB \
+         reserved (computed); so does `max_split_size_mb:128`, but the leak fills what is left in \
+         5 steps more. A batch 1/2 as large gets past it with about 950 MiB reserved (estimated: \
+         what grows with the batch shrinks, all else stays), but the leak fills what is left in \
+         the next step. What would have been asked for next was not recorded.",
+    );
+    check(
+        &failure(Cause::Demand),
+        &no_leaks(),
+        "No allocator setting that was tried gets past it: the memory was in use, not in pieces. \
+         A quarter of the batch would not have been enough (estimated). What lowers demand: a \
+         smaller batch or sequence with gradient accumulation, activation checkpointing or \
+         offloading, sharding or a lower precision of what lasts.",
+    );
+    let unknown = words::helped(&failure(Cause::Fragmentation), &no_leaks(), false);
+    assert!(unknown.starts_with("Which change would have got past it cannot be computed"));
+}

@@ -1,0 +1,338 @@
+//! Why memory ran out, and what would have helped: the two sentences (or a few more) that a person
+//! wants first. Places in them are marked as code, as Markdown has it.
+
+use crate::cards::markdown::code;
+use api::contents::CategoryBytes;
+use api::explain::{Basis, Cause, Leaks, OutOfMemory, Refusal, Remedy, Room};
+use api::frames::FrameText;
+use api::leaks::{Pattern, Verdict};
+use trace::code::module;
+use trace::phases::Phase;
+use trace::units::Bytes;
+
+/// Where and by whom memory was asked for, as far as that is known.
+pub struct Request<'a> {
+    /// `in step 3, in the backward pass`; may be empty.
+    pub place: &'a str,
+    /// The operation.
+    pub operation: Option<&'a str>,
+    /// The line of the program that called it.
+    pub line: Option<&'a str>,
+}
+
+/// Why it failed.
+pub fn why(oom: &OutOfMemory, leaks: &Leaks, request: &Request<'_>) -> String {
+    let mut sentences = vec![refused(oom, request), cause(oom, leaks)];
+    sentences.extend(contributed(oom, leaks));
+    sentences.extend(match oom.retries_before {
+        None | Some(0) => None,
+        Some(1) => Some("The cache had been emptied for a request once before.".to_owned()),
+        Some(n) => Some(format!(
+            "The cache had been emptied for a request {n} times before."
+        )),
+    });
+    sentences.join(" ")
+}
+
+/// Who asked for how much, and what refused it.
+fn refused(oom: &OutOfMemory, request: &Request<'_>) -> String {
+    let OutOfMemory { asked, free, .. } = oom;
+    let asker = match (request.operation, request.line) {
+        (Some(operation), Some(line)) => format!("{}, called by {},", code(operation), code(line)),
+        (Some(one), None) | (None, Some(one)) => code(one),
+        (None, None) => "the program".to_owned(),
+    };
+    let begin = match request.place {
+        "" => format!("{asker} asked for {asked}"),
+        place => format!("{place}, {asker} asked for {asked}"),
+    };
+    let refusal = match oom.refused_by {
+        Refusal::Device => format!(
+            "the device had {free} free, and the process {} reserved",
+            oom.held.reserved
+        ),
+        Refusal::ProcessLimit => format!(
+            "a memory limit of the process{}, as `set_per_process_memory_fraction` sets one, \
+             refused it; the device had {free} free",
+            limit(oom)
+        ),
+    };
+    format!("{}: {refusal}.", capital(&begin))
+}
+
+/// ` of 2.01 GiB`, as exactly as it shows.
+fn limit(oom: &OutOfMemory) -> String {
+    let [least, below] = [oom.limit_at_least, oom.limit_below].map(|b| b.map(|b| b.to_string()));
+    match (least, below) {
+        (Some(least), Some(below)) if least == below => format!(" of {least}"),
+        (Some(least), Some(below)) => format!(" between {least} and {below}"),
+        (_, Some(below)) => format!(" of at most {below}"),
+        _ => String::new(),
+    }
+}
+
+fn cause(oom: &OutOfMemory, leaks: &Leaks) -> String {
+    let in_use = oom.held.allocated;
+    match (oom.cause, &oom.room) {
+        (Cause::Leak, _) => format!(
+            "The cause is a leak: {} of the {in_use} in use had been left behind by earlier \
+             steps, {} more with each{}.",
+            oom.leaked,
+            rate(leaks),
+            most_of_it(leaks)
+        ),
+        (Cause::Fragmentation, Some(room)) => format!(
+            "The cause is fragmentation: {} of the {} reserved were not in use, but in pieces of \
+             {} at most{}.",
+            room.free,
+            oom.held.reserved,
+            room.largest_gap,
+            pinned(room)
+        ),
+        _ => {
+            let free = oom.held.reserved.saturating_sub(in_use);
+            format!(
+                "The program needed more than there was: {in_use} were in use, mostly {}{}; only \
+                 {free} of what was reserved were free{}.",
+                mostly(oom),
+                asked_for_by(oom),
+                short(oom)
+            )
+        }
+    }
+}
+
+/// `, most of it made by …`.
+fn most_of_it(leaks: &Leaks) -> String {
+    let Some(first) = leaks.groups.first() else {
+        return String::new();
+    };
+    let share = first.bytes_per_step / leaks.bytes_per_step.max(1.0);
+    let how = match share {
+        share if share > 0.9 => "made by",
+        share if share > 0.5 => "most of it made by",
+        _ => "the largest part made by",
+    };
+    format!(", {how} {}", leaking(leaks))
+}
+
+/// What pins most of the free memory, where that is most of it.
+fn pinned(room: &Room) -> String {
+    let free: Bytes = room.pins.iter().map(|pin| pin.free).sum();
+    match room.pins.first() {
+        Some(first) if free.0 * 2 > room.free.0 => format!(
+            "; {free} lie in segments that a few blocks keep from being given back, the most \
+             behind {} of {}",
+            first.used,
+            code(&first.place)
+        ),
+        _ => String::new(),
+    }
+}
+
+/// What was not the cause and had its part.
+fn contributed(oom: &OutOfMemory, leaks: &Leaks) -> Option<String> {
+    let leaked = || match (leaks.verdict, oom.leaked) {
+        (Verdict::Leak, leaked) if leaked > Bytes::ZERO => Some(format!(
+            "A leak had its part: {leaked} had been left behind by earlier steps{}.",
+            most_of_it(leaks)
+        )),
+        _ => None,
+    };
+    match (oom.cause, &oom.room) {
+        (Cause::Leak, Some(room)) if room.free >= oom.asked => Some(format!(
+            "Fragmentation had its part: {} were reserved and not in use, more than was asked \
+             for, but in pieces of {} at most.",
+            room.free, room.largest_gap
+        )),
+        (Cause::Leak, _) => None,
+        _ => leaked(),
+    }
+}
+
+/// `, asked for by …`: the place that holds most.
+fn asked_for_by(oom: &OutOfMemory) -> String {
+    match oom.held.places.first() {
+        Some(first) if first.frame.is_some() => format!(
+            ", the largest part asked for by {} ({})",
+            code(&first.place),
+            first.bytes
+        ),
+        _ => String::new(),
+    }
+}
+
+/// `, and it was short by up to 12 MiB`.
+fn short(oom: &OutOfMemory) -> String {
+    let (Some(segment), Some(least)) = (oom.segment, oom.limit_at_least) else {
+        return String::new();
+    };
+    match (oom.held.reserved + segment).saturating_sub(least) {
+        Bytes::ZERO => String::new(),
+        short => format!(", and it was short by up to {short}"),
+    }
+}
+
+/// `activations (1.54 GiB) and temporaries (190 MiB)`: the two largest, if the second is large.
+fn mostly(oom: &OutOfMemory) -> String {
+    let named = |c: &CategoryBytes| format!("{} ({})", c.category.label(), c.bytes);
+    let is_large = |c: &&CategoryBytes| c.bytes.0 * 10 >= oom.held.allocated.0;
+    let large = oom.held.categories.iter().filter(is_large).take(2);
+    match large.map(named).collect::<Vec<_>>() {
+        none if none.is_empty() => "many small things".to_owned(),
+        some => some.join(" and "),
+    }
+}
+
+/// What would have got past it: what ends the cause first, then what only gets past.
+pub fn helped(oom: &OutOfMemory, leaks: &Leaks, is_replayed: bool) -> String {
+    if !is_replayed {
+        return format!(
+            "Which change would have got past it cannot be computed: replayed under its own \
+             settings, the recording does not fail at this request. {}",
+            in_general(oom.cause)
+        );
+    }
+    let mut sentences = Vec::new();
+    let is = |kind: Kind| oom.remedies.iter().filter(move |r| Kind::of(r) == kind);
+    if let Some(remedy) = is(Kind::Leak).next() {
+        sentences.push(format!(
+            "Fix the leak at {}: had what leaks been given back at the end of each step, the \
+             program would have got past this with {} reserved, {} below the limit (computed).",
+            leaking(leaks),
+            remedy.peak_reserved,
+            remedy.left
+        ));
+    } else if leaks.verdict == Verdict::Leak && oom.leaked > Bytes::ZERO {
+        sentences.push(format!(
+            "There is a leak to fix at {}, but without it memory would have run out all the same \
+             (computed).",
+            leaking(leaks)
+        ));
+    }
+    sentences.push(settings(oom, leaks, &is(Kind::Setting).collect::<Vec<_>>()));
+    sentences.push(match is(Kind::Batch).next() {
+        Some(remedy) => batch(remedy, leaks),
+        None => "A quarter of the batch would not have been enough (estimated).".to_owned(),
+    });
+    sentences.push(match (oom.remedies.is_empty(), oom.phase) {
+        (true, _) => in_general(oom.cause).to_owned(),
+        (false, Phase::Forward) => {
+            "What would have been asked for next was not recorded; within a forward pass memory \
+             still grows, so take more than the least that helps."
+                .to_owned()
+        }
+        _ => "What would have been asked for next was not recorded.".to_owned(),
+    });
+    sentences.join(" ")
+}
+
+/// What a remedy changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Leak,
+    Setting,
+    Batch,
+}
+
+impl Kind {
+    fn of(remedy: &Remedy) -> Kind {
+        match (remedy.basis, remedy.change.as_str()) {
+            (Basis::Estimated, _) => Kind::Batch,
+            (_, "no leaks") => Kind::Leak,
+            _ => Kind::Setting,
+        }
+    }
+}
+
+fn settings(oom: &OutOfMemory, leaks: &Leaks, found: &[&Remedy]) -> String {
+    let Some(first) = found.first() else {
+        let why = match oom.cause {
+            Cause::Fragmentation => "",
+            _ => ": the memory was in use, not in pieces",
+        };
+        return format!("No allocator setting that was tried gets past it{why}.");
+    };
+    let others = found[1..].iter().map(|remedy| code(&remedy.change));
+    let others = match others.collect::<Vec<_>>() {
+        others if others.is_empty() => String::new(),
+        others => format!("; so does {}", others.join(", or ")),
+    };
+    format!(
+        "{} alone gets past it with {} reserved (computed){others}{}.",
+        code(&format!("PYTORCH_CUDA_ALLOC_CONF={}", first.change)),
+        first.peak_reserved,
+        postpones(leaks, first)
+    )
+}
+
+fn batch(remedy: &Remedy, leaks: &Leaks) -> String {
+    let share = remedy.change.split(' ').next().unwrap_or_default();
+    format!(
+        "A batch {share} as large gets past it with about {} reserved (estimated: what grows with \
+         the batch shrinks, all else stays){}.",
+        remedy.peak_reserved,
+        postpones(leaks, remedy)
+    )
+}
+
+/// Whether a leak goes on, and how long what is left lasts.
+fn postpones(leaks: &Leaks, remedy: &Remedy) -> String {
+    match (leaks.verdict, remedy.steps_until_full) {
+        (Verdict::Leak, None) => ", but that does not end the leak".to_owned(),
+        (Verdict::Leak, Some(0)) => ", but the leak fills what is left in the next step".to_owned(),
+        (Verdict::Leak, Some(1)) => ", but the leak fills what is left in one step more".to_owned(),
+        (Verdict::Leak, Some(n)) => format!(", but the leak fills what is left in {n} steps more"),
+        _ => String::new(),
+    }
+}
+
+/// What helps against a cause, as far as that can be said without numbers.
+fn in_general(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Leak => "End the leak first: everything else only postpones the failure.",
+        Cause::Fragmentation => {
+            "Against fragmentation: `expandable_segments:True`, and sizes that do not vary from \
+             step to step (padding to a few lengths)."
+        }
+        Cause::Demand => {
+            "What lowers demand: a smaller batch or sequence with gradient accumulation, \
+             activation checkpointing or offloading, sharding or a lower precision of what lasts."
+        }
+    }
+}
+
+/// Where most leaks: the place, and the line of the program that led there if that is another's.
+fn leaking(leaks: &Leaks) -> String {
+    let Some(first) = leaks.groups.first() else {
+        return "leaks".to_owned();
+    };
+    let is_installed = |frame: &FrameText| frame.filename.contains("-packages/");
+    let own = first.stack.iter().find(|frame| !is_installed(frame));
+    let own = own.filter(|_| first.stack.first().is_some_and(is_installed));
+    let called = own.map_or_else(String::new, |frame| {
+        let line = format!("{} {}:{}", frame.name, module(&frame.filename), frame.line);
+        format!(" (called by {})", code(&line))
+    });
+    format!("{}{called}", code(&first.place))
+}
+
+/// Bytes a step; of growth within steps, a part of one.
+fn rate(leaks: &Leaks) -> String {
+    let within = leaks
+        .groups
+        .iter()
+        .all(|group| group.pattern == Pattern::WithinStep);
+    let bytes = match within {
+        true => leaks.groups.iter().map(|group| group.bytes_per_step).sum(),
+        false => leaks.bytes_per_step,
+    };
+    Bytes(bytes.max(0.0).round() as u64).to_string()
+}
+
+/// With a capital letter.
+pub fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string());
+    first.unwrap_or_default() + chars.as_str()
+}

@@ -1,0 +1,290 @@
+//! `tidemark mcp` as a client of the Model Context Protocol sees it: the official SDK's, over a
+//! child process.
+
+use rmcp::ServiceExt;
+use rmcp::model::{CallToolRequestParams, CallToolResult};
+use rmcp::service::{RoleClient, RunningService};
+use rmcp::transport::TokioChildProcess;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// What a page may be, without the braces and escapes of the protocol around it.
+const MOST: usize = 16 << 10;
+
+type Client = RunningService<RoleClient, ()>;
+
+async fn client(args: &[&str]) -> Client {
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_tidemark"));
+    command.arg("mcp").args(args);
+    let child = TokioChildProcess::new(command).expect("it starts");
+    ().serve(child).await.expect("both speak the protocol")
+}
+
+fn fixture(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");
+    let path: PathBuf = folder.join(format!("{name}.pickle.zst"));
+    path.to_str().expect("a plain name").to_owned()
+}
+
+/// The text and the document of an answer.
+async fn ask(client: &Client, tool: &'static str, arguments: Value) -> (String, Value) {
+    let answer = call(client, tool, arguments).await;
+    let text = text(&answer);
+    assert_eq!(answer.is_error, Some(false), "{tool}: {text}");
+    let document = answer.structured_content.expect("a document");
+    let size = text.len() + document.to_string().len();
+    assert!(size <= MOST, "{tool}: {size} bytes");
+    (text, document)
+}
+
+async fn call(client: &Client, tool: &'static str, arguments: Value) -> CallToolResult {
+    let Value::Object(arguments) = arguments else {
+        panic!("arguments are an object");
+    };
+    let request = CallToolRequestParams::new(tool).with_arguments(arguments);
+    client.call_tool(request).await.expect("an answer")
+}
+
+fn text(answer: &CallToolResult) -> String {
+    let texts = answer.content.iter().filter_map(|block| block.as_text());
+    texts.map(|block| block.text.as_str()).collect()
+}
+
+#[tokio::test]
+async fn every_tool_answers_and_says_what_it_takes() {
+    let client = client(&[]).await;
+    let tools = client.list_all_tools().await.expect("a list");
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
+    assert_eq!(
+        names,
+        ["explain", "inspect", "leaks", "alive", "compare", "what_if"]
+    );
+    for tool in &tools {
+        assert!(
+            tool.description
+                .as_ref()
+                .is_some_and(|text| text.len() > 40),
+            "{tool:?}"
+        );
+        let properties = tool.input_schema["properties"]
+            .as_object()
+            .expect("arguments");
+        let is_told = |argument: &Value| argument["description"].is_string();
+        assert!(
+            properties.values().all(is_told),
+            "{}: {properties:?}",
+            tool.name
+        );
+    }
+    let oom = fixture("oom");
+    let (text, page) = ask(&client, "explain", json!({"recording": oom})).await;
+    assert!(
+        text.contains("**Why.**") && text.contains("**What would have helped.**"),
+        "{text}"
+    );
+    assert_eq!(
+        (&page["cause"], &page["leaks"]),
+        (&json!("leak"), &json!("leak"))
+    );
+    assert_eq!(page["remedies"][0]["change"], "no leaks");
+    let (_, facts) = ask(&client, "inspect", json!({"recording": oom})).await;
+    assert_eq!(facts["items"][0]["allocated"]["peak"], 2_026_082_304_u64);
+    let (_, leaks) = ask(&client, "leaks", json!({"recording": oom})).await;
+    assert_eq!(
+        (&leaks["verdict"], &leaks["total"]),
+        (&json!("leak"), &json!(3))
+    );
+    assert_eq!(leaks["items"][0]["frame"]["line"], 322);
+    let at = json!({"recording": oom, "at": "oom", "by": "category"});
+    let (_, alive) = ask(&client, "alive", at).await;
+    let items = alive["items"].as_array().expect("groups");
+    let bytes = items
+        .iter()
+        .map(|group| group["bytes"].as_u64().expect("bytes"));
+    assert_eq!(
+        bytes.sum::<u64>(),
+        alive["allocated"].as_u64().expect("allocated")
+    );
+    let two = json!({"base": fixture("off_v1_moe"), "new": fixture("off_v3_moe")});
+    let (_, compared) = ask(&client, "compare", two).await;
+    assert_eq!(
+        (&compared["change"], &compared["leaks"]),
+        (&json!("better"), &json!("fixed"))
+    );
+    let other = json!({"recording": oom, "alloc_conf": "expandable_segments:True"});
+    let (text, found) = ask(&client, "what_if", other).await;
+    assert!(text.contains("get past step 21"), "{text}");
+    assert_eq!(found["answer"]["recorded"]["oom_step"], 21);
+    client.cancel().await.expect("it ends");
+}
+
+/// A snapshot in which each of so many functions holds a block.
+fn of_functions(n: u64) -> Value {
+    let alloc = |at: u64| {
+        json!({
+            "action": "alloc", "addr": 0x7f00_0000_0000_u64 + at * 512, "size": 512, "stream": 0,
+            "frames": [{"name": format!("f{at}"), "filename": "/srv/train.py", "line": at + 1}],
+        })
+    };
+    let events: Vec<Value> = (0..n).map(alloc).collect();
+    json!({"segments": [], "device_traces": [events]})
+}
+
+#[tokio::test]
+async fn pages_hold_every_entry_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("many.json");
+    std::fs::write(&path, of_functions(500).to_string()).expect("it is written");
+    let path = path.to_str().expect("a plain name");
+    let client = client(&[]).await;
+    let (mut labels, mut pages, mut next) = (HashSet::new(), 0, Some(0));
+    while let Some(offset) = next {
+        let asked = json!({"recording": path, "at": "end", "by": "stack", "offset": offset});
+        let (text, page) = ask(&client, "alive", asked).await;
+        let items = page["items"].as_array().expect("entries");
+        labels.extend(items.iter().map(|group| group["label"].to_string()));
+        assert_eq!(page["total"], 500);
+        (pages, next) = (pages + 1, page["next"].as_u64());
+        assert_eq!(
+            text.contains("ask again with offset"),
+            next.is_some(),
+            "{text}"
+        );
+    }
+    assert_eq!(labels.len(), 500);
+    assert!(pages > 2, "{pages} pages");
+    client.cancel().await.expect("it ends");
+}
+
+#[tokio::test]
+async fn what_goes_wrong_is_told_with_what_to_do() {
+    let client = client(&[]).await;
+    let oom = fixture("oom");
+    for (tool, arguments, expected) in [
+        (
+            "leaks",
+            json!({"recording": "nowhere.pickle"}),
+            "Give the path of a snapshot",
+        ),
+        ("leaks", json!({"recording": "/dev/zero"}), "is not a file"),
+        (
+            "leaks",
+            json!({"recording": "run_0123456789abcdef"}),
+            "--server URL",
+        ),
+        ("leaks", json!({}), "missing field `recording`"),
+        (
+            "leaks",
+            json!({"recording": oom, "device": 7}),
+            "it holds 0.",
+        ),
+        (
+            "alive",
+            json!({"recording": oom, "at": "noon"}),
+            "an event from 0 to 70770",
+        ),
+        (
+            "alive",
+            json!({"recording": oom, "by": "colour"}),
+            "use site, stack, module",
+        ),
+        (
+            "what_if",
+            json!({"recording": oom, "alloc_conf": "fast:True"}),
+            "alloc_conf: ",
+        ),
+        (
+            "what_if",
+            json!({"recording": oom, "limit": "much"}),
+            "expected a size such as",
+        ),
+        ("guess", json!({}), "use explain, inspect"),
+    ] {
+        let answer = call(&client, tool, arguments.clone()).await;
+        let text = text(&answer);
+        assert_eq!(answer.is_error, Some(true), "{tool} {arguments}: {text}");
+        assert!(text.contains(expected), "{tool} {arguments}: {text}");
+    }
+    // It is there all the same.
+    ask(&client, "leaks", json!({"recording": oom})).await;
+    client.cancel().await.expect("it ends");
+}
+
+/// A dashboard; killed when dropped.
+struct Dashboard {
+    child: Child,
+    url: String,
+}
+
+impl Dashboard {
+    fn start(data: &Path) -> Dashboard {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidemark"));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]);
+        let mut child = command
+            .arg(data)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut line = String::new();
+        let stderr = child.stderr.take().expect("it is piped");
+        BufReader::new(stderr).read_line(&mut line).expect("a line");
+        let url = line
+            .trim()
+            .strip_prefix("listening on ")
+            .expect("an address");
+        let url = url.to_owned();
+        Dashboard { child, url }
+    }
+
+    /// Uploads a file; the run's id.
+    fn push(&self, file: &str) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidemark"));
+        let output = command.args(["push", file, "--server", &self.url]).output();
+        let output = String::from_utf8(output.expect("it ran").stdout).expect("text");
+        let at = output.find("run_").expect("a link");
+        let id: String = output[at..]
+            .chars()
+            .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+            .collect();
+        id
+    }
+}
+
+impl Drop for Dashboard {
+    fn drop(&mut self) {
+        // It may be dead already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test]
+async fn runs_of_a_dashboard_are_asked_by_id_and_come_with_a_link() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dashboard = Dashboard::start(folder.path());
+    let oom = fixture("oom");
+    let run = dashboard.push(&oom);
+    let client = client(&["--server", &dashboard.url]).await;
+    let (text, of_run) = ask(&client, "leaks", json!({"recording": run})).await;
+    let link = of_run["link"].as_str().expect("a link");
+    let expected = format!("{}/runs/{run}?v=", dashboard.url);
+    assert!(
+        link.starts_with(&expected) && link.contains("tab=leaks"),
+        "{link}"
+    );
+    assert!(text.contains(link), "{text}");
+    let (_, of_file) = ask(&client, "leaks", json!({"recording": oom})).await;
+    assert_eq!(of_file["items"], of_run["items"]);
+    assert!(of_file["link"].is_null());
+    let unknown = call(
+        &client,
+        "leaks",
+        json!({"recording": "run_0000000000000000"}),
+    )
+    .await;
+    assert_eq!(unknown.is_error, Some(true));
+    client.cancel().await.expect("it ends");
+}

@@ -1,0 +1,329 @@
+//! Where memory lay at a moment: segments, what is in use in each of them, and the gaps between.
+//!
+//! Read from what is recorded, not replayed: segments come and go by events, and every block has an
+//! address. What a pool is called is known of segments from before the recording, else from the
+//! blocks in them; an empty one is told by its size.
+
+use crate::allocator::SMALL_BUFFER;
+use crate::trace::{Action, BlockIdx, DeviceTrace, PoolId, PoolSize, Series};
+use crate::units::{Bytes, EventIdx};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A segment, or the mapped ranges of an expandable one that lie side by side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// First address.
+    pub addr: u64,
+    /// Bytes.
+    pub size: Bytes,
+    /// Whose it is.
+    pub place: Place,
+    /// Whether it is part of an expandable segment.
+    pub expandable: bool,
+    /// Bytes in use; what another stream still waits for is.
+    pub used: Bytes,
+    /// The largest free range in it.
+    pub largest_gap: Bytes,
+    /// Its blocks in use, in [`Layout::blocks`].
+    pub blocks: Range<usize>,
+}
+
+/// Memory that serves the same requests: a pool's, of one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// Default, graph or user pool.
+    pub pool: PoolId,
+    /// Raw stream handle.
+    pub stream: u64,
+    /// Small or large.
+    pub pool_size: PoolSize,
+}
+
+/// What a pool of a stream holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolRoom {
+    /// Which.
+    pub place: Place,
+    /// Bytes of its segments.
+    pub reserved: Bytes,
+    /// Bytes in use.
+    pub used: Bytes,
+    /// Bytes of segments nothing of which is in use: they can be given back.
+    pub cached: Bytes,
+    /// Free bytes of segments that are partly in use, as `inactive_split_bytes` counts them but for
+    /// expandable segments, which it leaves out.
+    pub split: Bytes,
+    /// The largest free range.
+    pub largest_gap: Bytes,
+}
+
+impl PoolRoom {
+    /// Bytes that are reserved and not in use.
+    pub fn free(&self) -> Bytes {
+        self.cached + self.split
+    }
+}
+
+/// Where memory lay at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// By address.
+    pub segments: Vec<Segment>,
+    /// What is in use, by address.
+    pub blocks: Vec<BlockIdx>,
+}
+
+/// A range that was mapped, or allocated.
+#[derive(Clone, Copy)]
+struct Mapped {
+    size: u64,
+    stream: u64,
+    /// Pool and size of pool, where they are recorded.
+    pool: Option<(PoolId, PoolSize)>,
+    expandable: bool,
+}
+
+impl Layout {
+    /// Where memory lay after an event; `None` where segments are missing, so that they do not sum
+    /// to *reserved*.
+    pub fn at(device: &DeviceTrace, at: EventIdx) -> Option<Layout> {
+        let mapped = mapped(device, at);
+        let sum = mapped
+            .values()
+            .fold(0_u64, |sum, m| sum.saturating_add(m.size));
+        if Bytes(sum) != device.levels_at(at).get(Series::Reserved) {
+            return None;
+        }
+        let blocks = in_use(device, at);
+        let mut next = 0;
+        let segments = joined(mapped).into_iter();
+        let segments = segments.map(|(addr, m)| segment(device, &blocks, &mut next, addr, m));
+        Some(Layout {
+            segments: segments.collect(),
+            blocks,
+        })
+    }
+
+    /// The pools of each stream, those that hold most first.
+    pub fn pools(&self) -> Vec<PoolRoom> {
+        let mut pools: BTreeMap<Place, PoolRoom> = BTreeMap::new();
+        for segment in &self.segments {
+            let pool = pools.entry(segment.place).or_insert(PoolRoom {
+                place: segment.place,
+                reserved: Bytes::ZERO,
+                used: Bytes::ZERO,
+                cached: Bytes::ZERO,
+                split: Bytes::ZERO,
+                largest_gap: Bytes::ZERO,
+            });
+            let free = segment.size.saturating_sub(segment.used);
+            pool.reserved += segment.size;
+            pool.used += segment.used;
+            match segment.used {
+                Bytes::ZERO => pool.cached += free,
+                _ => pool.split += free,
+            }
+            pool.largest_gap = pool.largest_gap.max(segment.largest_gap);
+        }
+        let mut pools: Vec<PoolRoom> = pools.into_values().collect();
+        pools.sort_by_key(|pool| (std::cmp::Reverse(pool.reserved), pool.place));
+        pools
+    }
+
+    /// Segments that less than half of is in use: without the blocks in them they could be given
+    /// back. Expandable ones are not among them: their free pages go by themselves.
+    pub fn pinned(&self) -> impl Iterator<Item = &Segment> {
+        let segments = self.segments.iter();
+        segments.filter(|s| !s.expandable && s.used > Bytes::ZERO && s.used.0 * 2 < s.size.0)
+    }
+}
+
+/// What was mapped or allocated after an event, by address.
+fn mapped(device: &DeviceTrace, at: EventIdx) -> BTreeMap<u64, Mapped> {
+    let before = device.segments_before.iter().map(|segment| {
+        let mapped = Mapped {
+            size: segment.size.0,
+            stream: segment.stream,
+            pool: Some((segment.pool, segment.pool_size)),
+            expandable: segment.expandable,
+        };
+        (segment.addr.0, mapped)
+    });
+    let mut ranges: BTreeMap<u64, Mapped> = before.collect();
+    let events = &device.events;
+    let rows = events
+        .action
+        .iter()
+        .zip(&events.target)
+        .take(at.index() + 1);
+    for (action, &target) in rows {
+        use Action::{SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap};
+        if !matches!(
+            action,
+            SegmentAlloc | SegmentFree | SegmentMap | SegmentUnmap
+        ) {
+            continue;
+        }
+        let Some(event) = events.segments.get(target as usize) else {
+            continue;
+        };
+        let (addr, size) = (event.addr.0, event.size.0);
+        match action {
+            SegmentAlloc | SegmentMap => {
+                let mapped = Mapped {
+                    size,
+                    stream: event.stream,
+                    pool: None,
+                    expandable: *action == SegmentMap,
+                };
+                ranges.insert(addr, mapped);
+            }
+            SegmentFree => _ = ranges.remove(&addr),
+            _ => unmap(&mut ranges, addr, addr.saturating_add(size)),
+        }
+    }
+    ranges
+}
+
+/// Takes `[from, to)` away; ranges that reach beyond it keep their rest.
+fn unmap(ranges: &mut BTreeMap<u64, Mapped>, from: u64, to: u64) {
+    let reached: Vec<(u64, Mapped)> = ranges
+        .range(..to)
+        .rev()
+        .map(|(addr, mapped)| (*addr, *mapped))
+        .take_while(|(addr, mapped)| addr.saturating_add(mapped.size) > from)
+        .collect();
+    for (addr, mapped) in reached {
+        ranges.remove(&addr);
+        let end = addr.saturating_add(mapped.size);
+        for rest in [addr..from.min(end), to.max(addr)..end] {
+            if rest.start < rest.end {
+                let size = rest.end - rest.start;
+                ranges.insert(rest.start, Mapped { size, ..mapped });
+            }
+        }
+    }
+}
+
+/// Ranges of expandable segments that lie side by side are one.
+fn joined(ranges: BTreeMap<u64, Mapped>) -> Vec<(u64, Mapped)> {
+    let mut all: Vec<(u64, Mapped)> = Vec::with_capacity(ranges.len());
+    for (addr, mapped) in ranges {
+        match all.last_mut() {
+            Some((start, last))
+                if last.expandable
+                    && mapped.expandable
+                    && last.stream == mapped.stream
+                    && start.saturating_add(last.size) == addr =>
+            {
+                last.size += mapped.size;
+                last.pool = last.pool.or(mapped.pool);
+            }
+            _ => all.push((addr, mapped)),
+        }
+    }
+    all
+}
+
+/// The blocks in use after an event, by address.
+fn in_use(device: &DeviceTrace, at: EventIdx) -> Vec<BlockIdx> {
+    let blocks = &device.blocks;
+    let lives = |&index: &usize| blocks.alloc[index] <= at.0 && at.0 < blocks.free_completed[index];
+    let used = (0..blocks.len()).filter(lives);
+    let mut used: Vec<BlockIdx> = used.map(|index| BlockIdx(index as u32)).collect();
+    used.sort_unstable_by_key(|block| blocks.addr[block.index()]);
+    used
+}
+
+/// A segment with the blocks in it; `next` is the first block that may be.
+fn segment(
+    device: &DeviceTrace,
+    used: &[BlockIdx],
+    next: &mut usize,
+    addr: u64,
+    mapped: Mapped,
+) -> Segment {
+    let blocks = &device.blocks;
+    let end = addr.saturating_add(mapped.size);
+    let start_of = |at: usize| blocks.addr[used[at].index()].0;
+    while *next < used.len() && start_of(*next) < addr {
+        *next += 1;
+    }
+    let first = *next;
+    let (mut up_to, mut largest, mut held) = (addr, 0, 0);
+    while *next < used.len() && start_of(*next) < end {
+        let (from, size) = (start_of(*next), blocks.kind(used[*next]).size.0);
+        let to = from.saturating_add(size).min(end);
+        largest = largest.max(from.saturating_sub(up_to));
+        held += to.saturating_sub(from.max(up_to));
+        up_to = up_to.max(to);
+        *next += 1;
+    }
+    let inside = used.get(first).filter(|_| *next > first);
+    let of_block = inside.map(|&block| (blocks.kind(block).pool, blocks.kind(block).pool_size));
+    let guessed = match mapped.size <= SMALL_BUFFER {
+        true => PoolSize::Small,
+        false => PoolSize::Large,
+    };
+    let (pool, pool_size) = mapped
+        .pool
+        .or(of_block)
+        .unwrap_or((PoolId::default(), guessed));
+    Segment {
+        addr,
+        size: Bytes(mapped.size),
+        place: Place {
+            pool,
+            stream: mapped.stream,
+            pool_size,
+        },
+        expandable: mapped.expandable,
+        used: Bytes(held),
+        largest_gap: Bytes(largest.max(end - up_to)),
+        blocks: first..*next,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of_size(size: u64) -> Mapped {
+        Mapped {
+            size,
+            stream: 0,
+            pool: None,
+            expandable: true,
+        }
+    }
+
+    proptest! {
+        /// Against one byte at a time.
+        #[test]
+        fn what_is_unmapped_is_gone_and_the_rest_stays(
+            steps in prop::collection::vec((0..40_u64, 1..12_u64, any::<bool>()), 0..30),
+        ) {
+            let mut ranges = BTreeMap::new();
+            let mut model = [false; 64];
+            for (from, size, maps) in steps {
+                let bytes = from as usize..(from + size) as usize;
+                // The driver maps no address twice.
+                if maps && model[bytes.clone()].contains(&true) {
+                    continue;
+                }
+                match maps {
+                    true => _ = ranges.insert(from, of_size(size)),
+                    false => unmap(&mut ranges, from, from + size),
+                }
+                model[bytes].fill(maps);
+            }
+            let mut found = [false; 64];
+            for (addr, mapped) in joined(ranges) {
+                found[addr as usize..(addr + mapped.size) as usize].fill(true);
+            }
+            prop_assert_eq!(found, model);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! A smaller batch: what grows with it asks for less, everything else for the same.
+//!
+//! A recording does not say what a request's size depends on, so this is an estimate. Activations,
+//! inputs and key/value caches are taken to grow with the batch; so are temporaries, but for those
+//! as large as something that does not (a gradient on its way into a parameter's), and those of the
+//! optimizer.
+
+use crate::categories::{Categories, Category};
+use crate::oom::Failure;
+use crate::phases::{Phase, Phases};
+use crate::stacks::FxHashMap;
+use crate::trace::{BlockIdx, DeviceTrace};
+use crate::units::{Bytes, EventIdx};
+use std::fmt;
+
+/// A part of the batch, in eighths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share(pub u8);
+
+impl Share {
+    /// What is tried: the largest that helps is enough.
+    pub const TRIED: [Share; 4] = [Share(7), Share(6), Share(4), Share(2)];
+
+    /// Of one.
+    pub fn part(self) -> f64 {
+        f64::from(self.0) / 8.0
+    }
+
+    fn of(self, size: Bytes) -> Bytes {
+        let share = u128::from(size.0) * u128::from(self.0);
+        Bytes(share.div_ceil(8) as u64)
+    }
+}
+
+/// `1/2`, `3/4`.
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let common = 1 << self.0.trailing_zeros().min(3);
+        write!(f, "{}/{}", self.0 / common, 8 / common)
+    }
+}
+
+/// What grows with the batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Whether each block does; empty: none.
+    blocks: Vec<bool>,
+    /// Whether the request that failed does.
+    failed: bool,
+}
+
+impl Batch {
+    /// What grows with the batch of a device, of which this request failed.
+    pub fn of(
+        device: &DeviceTrace,
+        categories: &Categories,
+        phases: &Phases,
+        failure: &Failure,
+    ) -> Batch {
+        let blocks = &device.blocks;
+        let mut lasting: FxHashMap<Bytes, ()> = FxHashMap::default();
+        for index in 0..blocks.len() as u32 {
+            if lasts(categories.get(BlockIdx(index))) {
+                lasting.insert(blocks.kind(BlockIdx(index)).requested, ());
+            }
+        }
+        let is_pass = |event| matches!(phases.at(event), Phase::Forward | Phase::Backward);
+        let temporary = |size: Bytes, event| !lasting.contains_key(&size) && is_pass(event);
+        let grows = |index: u32| {
+            let size = blocks.kind(BlockIdx(index)).requested;
+            match categories.get(BlockIdx(index)) {
+                Category::Activation | Category::Input | Category::KvCache => true,
+                Category::Temporary => temporary(size, EventIdx(blocks.alloc[index as usize])),
+                _ => false,
+            }
+        };
+        let n_before = blocks.n_preexisting;
+        Batch {
+            blocks: (0..blocks.len() as u32)
+                .map(|b| b >= n_before && grows(b))
+                .collect(),
+            failed: temporary(failure.asked, failure.event),
+        }
+    }
+
+    /// What a block asks for where only a share of the batch is computed at once.
+    pub(super) fn size(&self, share: Share, block: u32, size: Bytes) -> Bytes {
+        match self.blocks.get(block as usize) {
+            Some(true) => share.of(size),
+            _ => size,
+        }
+    }
+
+    /// What the request that failed asks for.
+    pub(super) fn failed(&self, share: Share, size: Bytes) -> Bytes {
+        match self.failed {
+            true => share.of(size),
+            false => size,
+        }
+    }
+}
+
+/// Whether something of a category has a size that the model gives.
+fn lasts(category: Category) -> bool {
+    use Category::{Buffer, Gradient, OptimizerState, Parameter};
+    matches!(category, Parameter | Buffer | Gradient | OptimizerState)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What lasts keeps its size, and so does what is as large as it; the rest shrinks.
+    #[test]
+    fn what_the_model_gives_does_not_shrink() {
+        let batch = Batch {
+            blocks: vec![false, true],
+            failed: true,
+        };
+        let check = |found: Bytes, expected: u64| assert_eq!(found, Bytes(expected));
+        check(batch.size(Share(4), 0, Bytes(100)), 100);
+        check(batch.size(Share(4), 1, Bytes(100)), 50);
+        check(batch.size(Share(4), 2, Bytes(100)), 100);
+        check(batch.failed(Share(2), Bytes(100)), 25);
+        check(Batch::default().failed(Share(2), Bytes(100)), 100);
+    }
+
+    #[test]
+    fn shares_are_fractions() {
+        let check = |share, text: &str, of_ten| {
+            assert_eq!(
+                (
+                    Share(share).to_string().as_str(),
+                    Share(share).of(Bytes(10))
+                ),
+                (text, Bytes(of_ten))
+            );
+        };
+        check(7, "7/8", 9);
+        check(6, "3/4", 8);
+        check(4, "1/2", 5);
+        check(2, "1/4", 3);
+        check(8, "1/1", 10);
+        assert_eq!(Share(4).of(Bytes(u64::MAX)), Bytes(1 << 63));
+    }
+}

@@ -1,0 +1,120 @@
+//! Where memory lay, against what the process counted itself (`inactive_split_bytes`).
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use trace::layout::Layout;
+use trace::reader::{Limits, read};
+use trace::trace::{Action, DeviceTrace, Series, Trace};
+use trace::units::{Bytes, EventIdx};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn trace(path: &Path) -> Trace {
+    let bytes = zstd::decode_all(std::fs::File::open(path).expect("a file")).expect("zstd");
+    trace::replay::run(read(&bytes, Limits::default()).expect("a snapshot"))
+}
+
+/// Recordings of a folder with their counters after each step.
+fn counted(folder: &Path) -> Vec<(PathBuf, Value)> {
+    let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+    let files = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let truth = folder.join(format!("{}.truth.json", name.strip_suffix(".pickle.zst")?));
+        let truth: Value = serde_json::from_str(&std::fs::read_to_string(truth).ok()?).ok()?;
+        truth["steps"].is_array().then(|| (entry.path(), truth))
+    });
+    files.collect()
+}
+
+/// At a spread of moments, a layout says of all memory what the series say.
+fn check_sums(name: &str, device: &DeviceTrace) {
+    let events = device.events.len();
+    for event in (0..events).step_by((events as usize / 50).max(1)) {
+        let at = EventIdx(event);
+        let layout =
+            Layout::at(device, at).unwrap_or_else(|| panic!("{name}: no layout at {event}"));
+        let levels = device.levels_at(at);
+        let pools = layout.pools();
+        let used: Bytes = pools.iter().map(|pool| pool.used).sum();
+        let all: Bytes = pools.iter().map(|pool| pool.used + pool.free()).sum();
+        assert_eq!(
+            used,
+            levels.get(Series::Active),
+            "{name}: in use at {event}"
+        );
+        assert_eq!(
+            all,
+            levels.get(Series::Reserved),
+            "{name}: reserved at {event}"
+        );
+        for pool in &pools {
+            assert!(pool.largest_gap <= pool.free(), "{name}: {pool:?}");
+        }
+    }
+}
+
+/// Free bytes of segments partly in use at the end of each step; how many steps were held against
+/// the process.
+fn check_split(name: &str, device: &DeviceTrace, truth: &Value) -> usize {
+    let expands = device.events.action.contains(&Action::SegmentMap)
+        || device
+            .segments_before
+            .iter()
+            .any(|segment| segment.expandable);
+    if expands {
+        return 0;
+    }
+    let counted = truth["steps"].as_array().expect("steps");
+    let mut checked = 0;
+    for (step, counted) in device.steps.iter().zip(counted) {
+        let Some(split) = counted["inactive_split"].as_u64() else {
+            continue;
+        };
+        let last = EventIdx(step.events.end().0 - 1);
+        // The process may have counted a little later.
+        if counted["allocated"].as_u64() != Some(device.levels_at(last).get(Series::Allocated).0) {
+            continue;
+        }
+        let layout = Layout::at(device, last).expect("all segments are recorded");
+        let ours: Bytes = layout.pools().iter().map(|pool| pool.split).sum();
+        assert_eq!(ours, Bytes(split), "{name}: {}", step.name);
+        checked += 1;
+    }
+    checked
+}
+
+fn check_folder(folder: &Path) -> usize {
+    let mut checked = 0;
+    for (path, truth) in counted(folder) {
+        let name = path.display().to_string();
+        let trace = trace(&path);
+        // Of a ring that wrapped, segments are missing, and the process ran more steps.
+        if trace.quality.iter().any(|note| note.code == "ring_wrapped") {
+            continue;
+        }
+        for device in &trace.devices {
+            check_sums(&name, device);
+            checked += check_split(&name, device, &truth);
+        }
+    }
+    checked
+}
+
+#[test]
+fn gaps_are_what_the_process_counted() {
+    let checked = check_folder(&root().join("tests/fixtures"));
+    assert!(checked > 20, "{checked} steps");
+}
+
+#[test]
+#[ignore = "needs ../shared"]
+fn gaps_of_the_shared_recordings_are_what_the_processes_counted() {
+    let shared = root().join("../shared");
+    let checked: usize = ["snapshots", "settings", "qwen9b"]
+        .iter()
+        .map(|folder| check_folder(&shared.join(folder)))
+        .sum();
+    assert!(checked > 200, "{checked} steps");
+}
