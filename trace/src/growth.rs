@@ -72,6 +72,8 @@ pub struct Line {
     pub slope: f64,
     /// Half of the 95 % interval of the slope; `None` with fewer than three values.
     pub error: Option<f64>,
+    /// Standard error of the slope; `None` with fewer than three values.
+    pub standard_error: Option<f64>,
 }
 
 impl Line {
@@ -96,16 +98,17 @@ impl Line {
             return None;
         }
         let slope = sxy / sxx;
-        let line = Line {
+        // From the middle, not from 0: large levels far from the axis lose no digits.
+        let at = |x: f64| mean_y + slope * (x - mean_x);
+        let residual: f64 = points.iter().map(|p| (p.1 - at(p.0)).powi(2)).sum();
+        let freedom = points.len().saturating_sub(2);
+        let standard_error = (freedom > 0).then(|| (residual / freedom as f64 / sxx).sqrt());
+        Some(Line {
             at_zero: mean_y - slope * mean_x,
             slope,
-            error: None,
-        };
-        let residual: f64 = points.iter().map(|p| (p.1 - line.at(p.0)).powi(2)).sum();
-        let freedom = points.len().saturating_sub(2);
-        let error =
-            (freedom > 0).then(|| student(freedom) * (residual / freedom as f64 / sxx).sqrt());
-        Some(Line { error, ..line })
+            error: standard_error.map(|error| student(freedom) * error),
+            standard_error,
+        })
     }
 
     /// Value at `x`.
@@ -178,6 +181,15 @@ mod tests {
         assert_eq!(Growth::of(&[7, 7, 9]).unwrap().error, None);
         let growth = Growth::of(&[7, 7, 9, 8]).unwrap();
         assert!(growth.error.unwrap() > growth.slope.abs());
+    }
+
+    #[test]
+    fn a_straight_line_is_certain_and_a_zigzag_is_not() {
+        let line = Line::fit(&[7, 10, 13, 16, 19]).unwrap();
+        assert_eq!((line.slope, line.standard_error), (3.0, Some(0.0)));
+        let zigzag = Line::fit(&[0, 10, 0, 10, 0, 10]).unwrap();
+        assert!(zigzag.standard_error.unwrap() > zigzag.slope.abs() / 2.0);
+        assert_eq!(Line::fit(&[7, 10]).unwrap().standard_error, None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod run;
 
 pub use copies::{CopyRow, CopySpec, CopyTable, CopyVariant, MeasuredStep, run_copies};
 pub use grid::offloader_grid;
-pub use row::{Beside, Row, Table, slope};
+pub use row::{Beside, Row, Table};
 pub use run::{
     CopyStream, RunSpec, open, outcomes, run, run_all, run_matrix, run_recorded, run_rows,
 };

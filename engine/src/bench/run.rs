@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use api::bench::{BenchResult, BenchStep, DeviceKind};
 
-use super::row::{Row, slope};
+use super::row::Row;
 use crate::deviation::Deviation;
 use crate::device::cuda::{Addresses, CudaDevice};
 use crate::device::sim::{SimDevice, SimSpec};
@@ -17,6 +17,7 @@ use crate::recording::{Recording, micros};
 use crate::session::{Around, RunError, Session};
 use crate::systems::{Base, System};
 use crate::workload::Workload;
+use trace::growth::Line;
 
 /// First steps differ from the rest: optimizer state, workspaces (docs/measurements.md,
 /// "The 9B program").
@@ -419,12 +420,15 @@ fn summarise(session: &Session, facts: &[BenchStep], failure: Option<RunError>) 
 
 /// Slope of a level, and its standard error, over the steps that are alike: all where they are few.
 fn slope_of(steps: &[BenchStep], level: impl Fn(&BenchStep) -> u64) -> (f64, f64) {
-    let ends: Vec<f64> = steps.iter().map(|step| level(step) as f64).collect();
+    let ends: Vec<u64> = steps.iter().map(level).collect();
     let settled = match ends.len() > 2 * SETTLED_AFTER {
         true => &ends[SETTLED_AFTER..],
         false => &ends[..],
     };
-    slope(settled)
+    let line = Line::fit(settled);
+    line.map_or((0.0, 0.0), |line| {
+        (line.slope, line.standard_error.unwrap_or(0.0))
+    })
 }
 
 /// Nothing ran, because the device could not be opened: every figure is 0.
