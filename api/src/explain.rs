@@ -1,6 +1,7 @@
 //! A recording explained: what it is, what held its memory, why it ran out, what would have helped.
 //!
-//! What `tidemark explain --json` prints, and what the sentences of its page are made of.
+//! What `tidemark explain --json` prints and the API answers, and what the sentences of its page are
+//! made of.
 
 use crate::contents::CategoryBytes;
 use crate::frames::FrameText;
@@ -13,6 +14,7 @@ use trace::units::{Bytes, EventIdx};
 
 /// What is said of a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Explanation {
     /// Its name.
     pub file: String,
@@ -28,6 +30,7 @@ pub struct Explanation {
 
 /// A device that is not explained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OtherDevice {
     /// CUDA ordinal as the process saw it.
     pub device: u32,
@@ -43,6 +46,7 @@ pub struct OtherDevice {
 
 /// What is said of a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeviceExplained {
     /// CUDA ordinal as the process saw it.
     pub device: u32,
@@ -74,6 +78,7 @@ pub struct DeviceExplained {
 
 /// What was held at a moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ExplainedMoment))]
 pub struct Moment {
     /// The event; `null`: before the first one.
     pub event: Option<EventIdx>,
@@ -93,6 +98,7 @@ pub struct Moment {
 
 /// What a place in the code had asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PlaceBytes {
     /// The place, in words.
     pub place: String,
@@ -106,6 +112,7 @@ pub struct PlaceBytes {
 
 /// Where memory lay at a moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Room {
     /// The event.
     pub event: EventIdx,
@@ -125,6 +132,7 @@ pub struct Room {
 
 /// Where the memory of a pool and stream lay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PoolRoom {
     /// Which, in words.
     pub name: String,
@@ -140,6 +148,7 @@ pub struct PoolRoom {
 
 /// Blocks of a place that keep segments from being given back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Pin {
     /// The place, in words: the one with most bytes in each segment.
     pub place: String,
@@ -153,6 +162,7 @@ pub struct Pin {
 
 /// What is left behind, step after step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ExplainedLeaks))]
 pub struct Leaks {
     /// Yes, no, or cannot tell.
     pub verdict: Verdict,
@@ -170,6 +180,7 @@ pub struct Leaks {
 
 /// Allocations that accumulate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeakExplained {
     /// The place that explains it best, in words.
     pub place: String,
@@ -191,6 +202,7 @@ pub struct LeakExplained {
 
 /// A failed allocation explained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ExplainedFailure))]
 pub struct OutOfMemory {
     /// What was held then.
     pub held: Moment,
@@ -229,6 +241,7 @@ pub struct OutOfMemory {
 /// What refused an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = FailureRefusal))]
 pub enum Refusal {
     /// The device was full.
     Device,
@@ -239,6 +252,7 @@ pub enum Refusal {
 /// Why memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = FailureCause))]
 pub enum Cause {
     /// What earlier steps left behind.
     Leak,
@@ -251,6 +265,7 @@ pub enum Cause {
 /// How a number was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = AdviceBasis))]
 pub enum Basis {
     /// The recorded requests were replayed.
     Computed,
@@ -262,6 +277,7 @@ pub enum Basis {
 
 /// A single change that gets past the failed allocation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Remedy {
     /// What is changed: `no leaks`, a setting as `PYTORCH_CUDA_ALLOC_CONF` has it, `1/2 of the
     /// batch`.
@@ -278,6 +294,7 @@ pub struct Remedy {
 
 /// Something to try.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Advice {
     /// How it was found out.
     pub basis: Basis,

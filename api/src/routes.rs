@@ -106,6 +106,12 @@ pub fn contents(run: &RunId, device: u32) -> String {
     )
 }
 
+/// `GET`: the run in words, as a page of Markdown, or as an [`crate::explain::Explanation`] for who
+/// asks for JSON.
+pub fn explain(run: &RunId, device: u32, steps: Option<&str>) -> String {
+    with_steps(format!("/api/runs/{run}/explain?device={device}"), steps)
+}
+
 /// The same question where the iterations of another loop are the steps: the key of a
 /// [`trace::steps::levels::Level`].
 pub fn with_steps(path: String, level: Option<&str>) -> String {

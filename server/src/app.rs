@@ -30,6 +30,10 @@ const EVENTS_KEPT: usize = 256;
 /// When to ask again for an export that found no place: they take seconds.
 const EXPORT_RETRY: Duration = Duration::from_secs(5);
 
+/// Memory for drawn cards, and for runs in words.
+const CARD_BYTES: u64 = 32 << 20;
+const EXPLANATION_BYTES: u64 = 4 << 20;
+
 /// When to ask again for a stream of events: they last as long as a page is open.
 const STREAM_RETRY: Duration = Duration::from_secs(30);
 
@@ -86,6 +90,8 @@ pub struct App {
     pub gate: Gate,
     /// Cards that were drawn.
     pub cards: CardShelf,
+    /// Runs in words, which take longer: cards do not wait for them.
+    pub explanations: CardShelf,
     /// Places for exports.
     pub exports: Quota,
     /// Places for streams of events.
@@ -178,7 +184,8 @@ impl App {
         let clients = &config.clients;
         Ok(App {
             gate: Gate::new(config.token.as_ref(), &store, now_ms()).await?,
-            cards: CardShelf::new(clients.cards),
+            cards: CardShelf::new("cards", clients.cards, CARD_BYTES),
+            explanations: CardShelf::new("explanations", clients.cards, EXPLANATION_BYTES),
             exports: clients.exports.quota("exports", EXPORT_RETRY),
             event_streams: clients.event_streams.quota("event streams", STREAM_RETRY),
             hostname: names::hostname(),

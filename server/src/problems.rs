@@ -5,6 +5,7 @@ use crate::blobs::BlobError;
 use crate::budget::NoMemory;
 use crate::clients::quota::Crowd;
 use crate::clients::{Later, Refusal};
+use crate::explain;
 use crate::ingest::IngestError;
 use crate::store::StoreError;
 use api::problem::{Problem, ProblemCode};
@@ -79,6 +80,9 @@ pub enum Error {
     /// A link that has ended.
     #[error("{0}")]
     Gone(String),
+    /// A run takes too much to explain.
+    #[error(transparent)]
+    Unexplained(#[from] explain::Refused),
     /// A defect.
     #[error("a handler panicked")]
     Panicked,
@@ -135,6 +139,8 @@ impl Error {
                 ProblemCode::Gone,
                 "This link does not open any more",
             ),
+            Error::Unexplained(explain::Refused::NoMemory(error)) => of_memory(error),
+            Error::Unexplained(explain::Refused::TooLong(_)) => too_long(),
             Error::Panicked => internal(),
         };
         problem(status, code, title, outward(code, self.to_string()), None)
@@ -150,6 +156,7 @@ impl Error {
             Error::Ingest(IngestError::NoMemory(error))
             | Error::Ingest(IngestError::Store(StoreError::NoMemory(error)))
             | Error::Bench(BenchError::Store(StoreError::NoMemory(error)))
+            | Error::Unexplained(explain::Refused::NoMemory(error))
             | Error::Store(StoreError::NoMemory(error)) => error.retry(),
             _ => None,
         }
@@ -167,7 +174,7 @@ pub fn meaning(status: &str) -> Option<&'static str> {
         StatusCode::CONFLICT => "It is in a state that does not allow this.",
         StatusCode::GONE => "The link has ended.",
         StatusCode::PAYLOAD_TOO_LARGE => {
-            "Larger than the server's limit, or it takes more memory than there is."
+            "Larger than the server's limit, or it takes more memory or time than there is."
         }
         StatusCode::UNPROCESSABLE_ENTITY => {
             "Not a snapshot that can be read. `offset` is the byte where reading stopped."
@@ -230,6 +237,11 @@ fn of_crowd(crowd: Crowd) -> Kind {
 fn too_slow() -> Kind {
     let status = StatusCode::REQUEST_TIMEOUT;
     (status, ProblemCode::TooSlow, "Too slow")
+}
+
+fn too_long() -> Kind {
+    let status = StatusCode::PAYLOAD_TOO_LARGE;
+    (status, ProblemCode::TooLarge, "Takes too long")
 }
 
 fn full() -> Kind {

@@ -30,6 +30,10 @@ type Tell = Rc<dyn Fn(&Problem)>;
 /// A request that the server has no room for is sent again so often.
 const RETRIES: u32 = 4;
 
+/// What answers are taken, the one that is wanted first.
+const JSON: &str = "application/json, application/problem+json, */*;q=0.5";
+const TEXT: &str = "text/markdown, application/problem+json, */*;q=0.5";
+
 /// After this long without an answer a request has failed, like any other problem.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
@@ -111,7 +115,7 @@ pub async fn list<T: DeserializeOwned>(path: &str) -> Result<Vec<T>, Problem> {
 /// # Errors
 /// As [`get`].
 pub async fn send<T: DeserializeOwned>(method: Method, path: &str) -> Result<T, Problem> {
-    let response = exchange(method, path, None).await?;
+    let response = exchange(method, path, None, JSON).await?;
     parsed(&text_of(&response.response).await?)
 }
 
@@ -125,7 +129,7 @@ where
     T: DeserializeOwned,
 {
     let body = serde_json::to_string(body).map_err(|error| not_understood(&error))?;
-    let response = exchange(method, path, Some(body)).await?;
+    let response = exchange(method, path, Some(body), JSON).await?;
     parsed(&text_of(&response.response).await?)
 }
 
@@ -134,7 +138,7 @@ where
 /// # Errors
 /// As [`get`].
 pub async fn get_text(path: &str) -> Result<String, Problem> {
-    let response = exchange(Method::Get, path, None).await?;
+    let response = exchange(Method::Get, path, None, TEXT).await?;
     text_of(&response.response).await
 }
 
@@ -143,7 +147,7 @@ pub async fn get_text(path: &str) -> Result<String, Problem> {
 /// # Errors
 /// As [`get`].
 pub async fn get_bytes(path: &str) -> Result<Vec<u8>, Problem> {
-    let response = exchange(Method::Get, path, None).await?;
+    let response = exchange(Method::Get, path, None, JSON).await?;
     let buffer = response
         .response
         .array_buffer()
@@ -233,10 +237,16 @@ pub fn worth_waiting(problem: &Problem, retry_after: Option<&str>) -> Option<Dur
 }
 
 /// One answer. What the server has no room for, it has not done: it is asked again.
-async fn exchange(method: Method, path: &str, json: Option<String>) -> Result<Exchange, Problem> {
+async fn exchange(
+    method: Method,
+    path: &str,
+    json: Option<String>,
+    accept: &str,
+) -> Result<Exchange, Problem> {
     for attempt in 0.. {
         let abort = AbortOnDrop(AbortController::new().map_err(|_| unreachable())?);
-        let request = request(method, path, json.as_ref(), &abort.0).map_err(|_| unreachable())?;
+        let request = request((method, path), json.as_ref(), accept, &abort.0);
+        let request = request.map_err(|_| unreachable())?;
         let answer = JsFuture::from(leptos::prelude::window().fetch_with_request(&request)).await;
         let response: Response = answer
             .and_then(JsCast::dyn_into)
@@ -264,9 +274,9 @@ async fn exchange(method: Method, path: &str, json: Option<String>) -> Result<Ex
 }
 
 fn request(
-    method: Method,
-    path: &str,
+    (method, path): (Method, &str),
     json: Option<&String>,
+    accept: &str,
     abort: &AbortController,
 ) -> Result<Request, JsValue> {
     let init = RequestInit::new();
@@ -277,10 +287,7 @@ fn request(
     }
     let request = Request::new_with_str_and_init(&asked(path), &init)?;
     let headers = request.headers();
-    headers.set(
-        "Accept",
-        "application/json, application/problem+json, */*;q=0.5",
-    )?;
+    headers.set("Accept", accept)?;
     if json.is_some() {
         headers.set("Content-Type", "application/json")?;
     }

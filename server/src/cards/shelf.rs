@@ -1,5 +1,5 @@
 //! Cards that were drawn, and places for those that are being drawn: a card is drawn once however
-//! many ask for it, and cards alone never take all cores.
+//! many ask for it, and cards alone never take all cores. Runs in words are kept likewise.
 
 use crate::clients::limits::Share;
 use crate::clients::{ClientAddress, Quota, Refusal};
@@ -9,9 +9,6 @@ use quick_cache::sync::Cache;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
-
-/// Memory for drawn cards.
-const BYTES: u64 = 32 << 20;
 
 /// What a card takes beside its bytes, about.
 const OVERHEAD: u64 = 256;
@@ -39,11 +36,11 @@ impl Weighter<String, Arc<Vec<u8>>> for Bytes {
 }
 
 impl CardShelf {
-    /// A shelf before which so many may wait.
-    pub fn new(waiting: Share) -> CardShelf {
+    /// A shelf of so many bytes before which so many may wait for `what`.
+    pub fn new(what: &'static str, waiting: Share, bytes: u64) -> CardShelf {
         CardShelf {
-            drawn: Cache::with_weighter(ABOUT, BYTES, Bytes),
-            waiting: waiting.quota("cards", RETRY),
+            drawn: Cache::with_weighter(ABOUT, bytes, Bytes),
+            waiting: waiting.quota(what, RETRY),
             drawing: Arc::new(Semaphore::new(work::cores().div_ceil(2))),
         }
     }
@@ -96,7 +93,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_card_is_drawn_once_however_many_ask() {
-        let shelf = CardShelf::new(Share { each: 99, all: 99 });
+        let shelf = CardShelf::new("cards", Share { each: 99, all: 99 }, 1 << 20);
         let times = AtomicUsize::new(0);
         let ask = || {
             shelf.get("one", ClientAddress::HERE, async {
@@ -116,7 +113,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_some_cores_draw_and_only_some_wait() {
-        let shelf = CardShelf::new(Share { each: 9, all: 9 });
+        let shelf = CardShelf::new("cards", Share { each: 9, all: 9 }, 1 << 20);
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let ask = |n: usize| {
             let (shelf, now, most) = (&shelf, &now, &most);

@@ -7,6 +7,7 @@ use crate::explain::{chosen, explain as explained, page};
 use clap::Args;
 use std::path::PathBuf;
 use trace::trace::{DeviceTrace, Trace};
+use trace::watch::Watch;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,7 +43,8 @@ pub fn explain(args: &ExplainArgs) -> Result<(), CliError> {
     let trace = trace_of(&args.file, args.steps.as_deref())?;
     let device = device(&trace, args)?;
     let name = args.file.file_name().unwrap_or(args.file.as_os_str());
-    let explanation = explained(&name.to_string_lossy(), &trace, device);
+    let name = name.to_string_lossy();
+    let explanation = Watch::undisturbed(|watch| explained(&name, &trace, device, watch));
     print(&match args.json {
         true => json(&explanation),
         false => page(&explanation),

@@ -7,7 +7,7 @@ use api::leaks::Verdict;
 use trace::categories::Category;
 use trace::trace::Series;
 use trace::units::Bytes;
-use trace::watch::Watch;
+use trace::watch::Stopped;
 use trace::what_if::{self, Conditions, Early, Evidence};
 
 /// Share of what is reserved that must have been unused at its peak to look for a better setting.
@@ -22,9 +22,12 @@ const SAVES: f64 = 0.05;
 const LARGE: f64 = 0.4;
 
 /// What to try.
-pub fn of(look: &Look<'_>, peak: &Moment) -> Vec<Advice> {
-    let all = [leak(look), expandable(look), largest(peak)];
-    all.into_iter().flatten().collect()
+///
+/// # Errors
+/// [`Stopped`].
+pub fn of(look: &Look<'_>, peak: &Moment) -> Result<Vec<Advice>, Stopped> {
+    let all = [leak(look), expandable(look)?, largest(peak)];
+    Ok(all.into_iter().flatten().collect())
 }
 
 fn leak(look: &Look<'_>) -> Option<Advice> {
@@ -45,7 +48,7 @@ fn leak(look: &Look<'_>) -> Option<Advice> {
 }
 
 /// Whether expandable segments would reserve less.
-fn expandable(look: &Look<'_>) -> Option<Advice> {
+fn expandable(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
     let device = look.device;
     let [allocated, reserved] =
         [Series::Allocated, Series::Reserved].map(|series| device.summary[series as usize].peak);
@@ -59,9 +62,9 @@ fn expandable(look: &Look<'_>) -> Option<Advice> {
         .is_some();
     let is_worth = unused >= UNUSED_BYTES && unused.0 as f64 >= UNUSED * reserved.0 as f64;
     if !is_worth || !is_recorded || !is_faithful || own.expandable_segments {
-        return None;
+        return Ok(None);
     }
-    let evidence = Evidence::of(device, &own, Watch::nobody()).ok()?;
+    let evidence = Evidence::of(device, &own, look.watch)?;
     let mut settings = own;
     settings.expandable_segments = true;
     let conditions = Conditions {
@@ -70,11 +73,11 @@ fn expandable(look: &Look<'_>) -> Option<Advice> {
         early: &Early::default(),
         batch: None,
     };
-    let outcome = what_if::replay(device, &evidence, &conditions, Watch::nobody()).ok()?;
+    let outcome = what_if::replay(device, &evidence, &conditions, look.watch)?;
     let saved = reserved.saturating_sub(outcome.peak_reserved);
     let begin = format!("*Reserved* peaks {unused} above *allocated*");
     let setting = code("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
-    Some(Advice {
+    Ok(Some(Advice {
         basis: Basis::Computed,
         sentence: match saved.0 as f64 >= SAVES * reserved.0 as f64 {
             true => format!(
@@ -83,7 +86,7 @@ fn expandable(look: &Look<'_>) -> Option<Advice> {
             ),
             false => format!("{begin}, and {setting} would not change that."),
         },
-    })
+    }))
 }
 
 /// What lowers the largest part of the peak.

@@ -11,16 +11,21 @@ use trace::stacks::Frame;
 use trace::tiles::frame_label;
 use trace::trace::Series;
 use trace::units::Bytes;
-use trace::watch::Watch;
+use trace::watch::Stopped;
 use trace::what_if::batch::Batch;
 use trace::what_if::{self, Change, Diagnosis, Early, Tried};
 
 /// What is said of the first failed allocation, if there is one.
-pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Option<OutOfMemory> {
-    let failure = *oom::failures(look.device).first()?;
+///
+/// # Errors
+/// [`Stopped`].
+pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutOfMemory>, Stopped> {
+    let Some(failure) = oom::failures(look.device).first().copied() else {
+        return Ok(None);
+    };
     let early = Early::leaks(look.device, look.stacks(), &look.report);
     let phases = Phases::of(look.device, look.stacks());
-    let diagnosis = diagnosis(look, &phases, &failure, &early);
+    let diagnosis = diagnosis(look, &phases, &failure, &early)?;
     let room = room::at(look, places, failure.event);
     let leaked = early.overdue(look.device, failure.event);
     let limit = diagnosis.as_ref().map(|found| found.limit);
@@ -65,7 +70,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Option<OutOfMemory
         explained.why = words::why(&explained, &look.leaks, &request);
     }
     explained.what_would_have_helped = words::helped(&explained, &look.leaks, diagnosis.is_some());
-    Some(explained)
+    Ok(Some(explained))
 }
 
 fn diagnosis(
@@ -73,7 +78,7 @@ fn diagnosis(
     phases: &Phases,
     failure: &Failure,
     early: &Early,
-) -> Option<Diagnosis> {
+) -> Result<Option<Diagnosis>, Stopped> {
     let device = look.device;
     let own = what_if::own_settings(&look.trace.format, device);
     let batch = Batch::of(device, &look.categories, phases, failure);
@@ -81,7 +86,7 @@ fn diagnosis(
         leaks: Some(early),
         batch: Some(&batch),
     };
-    what_if::remedies(device, &own, tried, Watch::nobody()).ok()?
+    what_if::remedies(device, &own, tried, look.watch)
 }
 
 /// A leak where that gets past it without it; fragmentation where there was enough, in pieces;

@@ -8,11 +8,13 @@
 //! advice     what to try where nothing failed
 //! words      why, and what would have helped, in sentences
 //! page       all of it as a page of Markdown
+//! allowance  what it may use where somebody waits for it
 //! ```
 //!
 //! `docs/explain.md` says what is told and from what.
 
 mod advice;
+mod allowance;
 mod failure;
 mod moment;
 mod page;
@@ -21,6 +23,7 @@ mod room;
 mod tests;
 mod words;
 
+pub use allowance::{EXPLAINING, Refused, allowed};
 pub use page::page;
 
 use crate::answers::frame_text;
@@ -35,6 +38,13 @@ use trace::site;
 use trace::stacks::{StackIdx, Stacks};
 use trace::steps::recording;
 use trace::trace::{DeviceTrace, Series, Trace};
+use trace::watch::{Stopped, Watch};
+
+/// Entries of any list in an explanation, at most, but for other devices, categories and findings.
+pub const MOST_LISTED: usize = 16;
+
+/// Version of the words; part of the entity tags of pages.
+pub const VERSION: u32 = 1;
 
 /// Leak groups listed.
 const GROUPS: usize = 5;
@@ -45,6 +55,7 @@ const FRAMES: usize = 8;
 struct Look<'a> {
     trace: &'a Trace,
     device: &'a DeviceTrace,
+    watch: Watch<'a>,
     categories: Categories,
     report: LeakReport,
     leaks: Leaks,
@@ -66,7 +77,15 @@ pub fn chosen(trace: &Trace) -> Option<&DeviceTrace> {
 }
 
 /// What is said of a file, and of one of its devices.
-pub fn explain(file: &str, trace: &Trace, device: Option<&DeviceTrace>) -> Explanation {
+///
+/// # Errors
+/// [`Stopped`]: half an explanation would blame what it happened to see.
+pub fn explain(
+    file: &str,
+    trace: &Trace,
+    device: Option<&DeviceTrace>,
+    watch: Watch<'_>,
+) -> Result<Explanation, Stopped> {
     let is_other = |other: &&DeviceTrace| device.is_none_or(|d| d.device != other.device);
     let others = trace.devices.iter().filter(is_other);
     let concerns = |device: &DeviceTrace| {
@@ -74,13 +93,14 @@ pub fn explain(file: &str, trace: &Trace, device: Option<&DeviceTrace>) -> Expla
         let notes = notes.filter(|note| note.concerns(device.device));
         notes.cloned().collect()
     };
-    Explanation {
+    let explained = device.map(|device| explained(trace, device, watch));
+    Ok(Explanation {
         file: file.to_owned(),
         torch: trace.format.torch_guess.clone(),
-        device: device.map(|device| explained(trace, device)),
+        device: explained.transpose()?,
         other_devices: others.map(other_device).collect(),
         notes: device.map_or_else(|| trace.quality.clone(), concerns),
-    }
+    })
 }
 
 fn other_device(device: &DeviceTrace) -> OtherDevice {
@@ -93,11 +113,18 @@ fn other_device(device: &DeviceTrace) -> OtherDevice {
     }
 }
 
-fn explained(trace: &Trace, device: &DeviceTrace) -> DeviceExplained {
-    let report = leaks::find(device, &trace.stacks, &trace.quality);
+fn explained(
+    trace: &Trace,
+    device: &DeviceTrace,
+    watch: Watch<'_>,
+) -> Result<DeviceExplained, Stopped> {
+    let report = leaks::find_while(device, &trace.stacks, &trace.quality, watch);
+    // A report that was stopped says "cannot tell", which would not be the recording's fault.
+    watch.look(0)?;
     let look = Look {
         trace,
         device,
+        watch,
         categories: Categories::of(device, &trace.stacks),
         leaks: leaks(trace, device, &report),
         report,
@@ -107,12 +134,12 @@ fn explained(trace: &Trace, device: &DeviceTrace) -> DeviceExplained {
     let peak = moment::at(&look, &mut places, allocated.peak_event);
     let room = allocated.peak_event;
     let room = room.and_then(|event| room::at(&look, &mut places, event));
-    let out_of_memory = failure::explained(&look, &mut places);
+    let out_of_memory = failure::explained(&look, &mut places)?;
     let to_try = match out_of_memory {
         Some(_) => Vec::new(),
-        None => advice::of(&look, &peak),
+        None => advice::of(&look, &peak)?,
     };
-    DeviceExplained {
+    Ok(DeviceExplained {
         device: device.device,
         events: device.events.len(),
         recording: recording::of_device(device, &trace.stacks),
@@ -126,7 +153,7 @@ fn explained(trace: &Trace, device: &DeviceTrace) -> DeviceExplained {
         out_of_memory,
         to_try,
         leaks: look.leaks,
-    }
+    })
 }
 
 /// What is left behind, with the stacks of the program.

@@ -15,6 +15,7 @@ use trace::categories::Category;
 use trace::phases::Phase;
 use trace::trace::Trace;
 use trace::units::{Bytes, EventIdx};
+use trace::watch::{Stopped, Watch};
 
 /// Recordings of the repository.
 const FIXTURES: [&str; 10] = [
@@ -39,7 +40,30 @@ fn fixture(name: &str) -> Trace {
 
 fn explained(name: &str) -> Explanation {
     let trace = fixture(name);
-    explain(&format!("{name}.pickle.zst"), &trace, chosen(&trace))
+    told(&format!("{name}.pickle.zst"), &trace)
+}
+
+fn told(file: &str, trace: &Trace) -> Explanation {
+    Watch::undisturbed(|watch| explain(file, trace, chosen(trace), watch))
+}
+
+/// Whoever stops it, sooner or later, gets nothing; half of it would blame what it had seen.
+#[test]
+fn what_is_stopped_is_not_told_by_half() {
+    for name in ["oom", "leak_hook_cache"] {
+        let trace = fixture(name);
+        let stopped_after = |looks: u32| {
+            let seen = std::cell::Cell::new(0);
+            let go_on = |_| seen.replace(seen.get() + 1) < looks;
+            explain(name, &trace, chosen(&trace), Watch::new(&go_on)).map(|_| seen.get())
+        };
+        let looks = stopped_after(u32::MAX).expect("nobody stops it");
+        assert!(looks > 3, "{name}: {looks}");
+        for after in [0, 1, looks / 2, looks - 1] {
+            assert_eq!(stopped_after(after), Err(Stopped), "{name}: {after}");
+        }
+        assert_eq!(stopped_after(looks), Ok(looks));
+    }
 }
 
 #[test]
@@ -97,13 +121,13 @@ fn names_cannot_break_out_of_a_page() {
     let mut trace = fixture("oom");
     let hostile = "x`|<img src=x>\n# y";
     trace.format.torch_guess = Some(hostile.to_owned());
-    let text = page(&explain(hostile, &trace, chosen(&trace)));
+    let text = page(&told(hostile, &trace));
     assert!(!text.contains("<img") && !text.contains("\n# y"), "{text}");
 }
 
 #[test]
 fn a_file_without_devices_is_said_to_be_empty() {
-    let text = page(&explain("empty.pickle", &Trace::default(), None));
+    let text = page(&told("empty.pickle", &Trace::default()));
     assert_eq!(
         text,
         "# GPU memory of empty.pickle\n\nNo device holds memory or events.\n"

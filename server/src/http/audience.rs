@@ -220,7 +220,9 @@ pub(super) fn is_within(path: &str, query: &str, runs: &[RunId]) -> bool {
     let is_one = |run: &str| runs.iter().any(|one| one.as_str() == run);
     let parts: Vec<&str> = path.split('/').skip(2).collect();
     match parts[..] {
-        ["runs", run] | ["runs", run, "card.svg" | "card.png" | "card.md"] => is_one(run),
+        ["runs", run] | ["runs", run, "card.svg" | "card.png" | "card.md" | "explain"] => {
+            is_one(run)
+        }
         ["runs", run, "devices", _, what, ..] => {
             let open = [
                 "series",
@@ -318,6 +320,8 @@ mod tests {
         check("/api/runs/run_a/devices/0/leaks?v=1", true);
         check("/api/runs/run_a/devices/0/alive?at=3", true);
         check("/api/runs/run_c/devices/0/allocations?q=x", false);
+        check("/api/runs/run_a/explain?device=0", true);
+        check("/api/runs/run_c/explain", false);
         check("/api/runs/run_a/card.png", true);
         check("/api/runs/run_c/card.png", false);
         check("/api/runs/run_c", false);

@@ -4,6 +4,7 @@
 //! was uploaded; a test fails for a list that has neither.
 
 use crate::bench::catalog::{MOST_ROWS, MOST_STEPS};
+use crate::explain::MOST_LISTED;
 use crate::pictures::details::MAX_FRAMES;
 use crate::questions::MAX_LEAKS;
 use crate::sessions;
@@ -101,12 +102,27 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
             ("steps", Against::MAX_STEPS),
         ],
     ),
+    ("DeviceExplained", &[("to_try", MOST_LISTED)]),
+    ("ExplainedFailure", &[("remedies", MOST_LISTED)]),
+    (
+        "ExplainedLeaks",
+        &[("caveats", FINDINGS), ("groups", MOST_LISTED)],
+    ),
+    (
+        "ExplainedMoment",
+        &[("categories", CATEGORIES), ("places", MOST_LISTED)],
+    ),
+    (
+        "Explanation",
+        &[("notes", FINDINGS), ("other_devices", DEVICES)],
+    ),
     ("Growth", &[("bands", 12), ("moments", MAX_MOMENTS)]),
     (
         "GrowthBand",
         &[("bytes", MAX_MOMENTS), ("counts", MAX_MOMENTS)],
     ),
     ("Held", &[("categories", CATEGORIES)]),
+    ("LeakExplained", &[("stack", MOST_LISTED)]),
     ("LeakGroup", &[("evidence", MAX_EVIDENCE)]),
     ("ComparedLeaks", &[("places", MAX_LEAKS)]),
     ("Leaks", &[("caveats", FINDINGS), ("groups", MAX_LEAKS)]),
@@ -132,6 +148,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("PhaseMark", &[("events", 2)]),
     ("RecordComparison", &[("runs", RUNS)]),
     ("RecordedComparison", &[("runs", RUNS)]),
+    ("Room", &[("pins", MOST_LISTED), ("pools", MOST_LISTED)]),
     ("RedactionPreview", &[("examples", 32)]),
     (
         "RunDetail",

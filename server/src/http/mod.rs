@@ -11,6 +11,7 @@ mod comparisons;
 mod connections;
 mod document;
 mod events;
+mod explain;
 mod export;
 mod extract;
 mod guard;
@@ -111,6 +112,7 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(compare::svg))
         .routes(routes!(compare::png))
         .routes(routes!(compare::md))
+        .routes(routes!(explain::explain))
         .routes(routes!(export::export))
         .routes(routes!(bench::catalog))
         .routes(routes!(bench::offloaders))

@@ -1,12 +1,13 @@
 //! Copies a text to the clipboard, and says so.
 
+use crate::components::clipboard;
 use crate::components::icon::{Icon, IconView};
 use leptos::prelude::*;
 use std::time::Duration;
 use wasm_bindgen_futures::JsFuture;
 
 /// How long the button says that it copied.
-const THANKS: Duration = Duration::from_millis(1500);
+pub const THANKS: Duration = Duration::from_millis(1500);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Copied {
@@ -27,16 +28,16 @@ pub fn CopyButton(
 ) -> impl IntoView {
     let copied = RwSignal::new(Copied::NotYet);
     let copy = move |_| {
-        let promise = window()
-            .navigator()
-            .clipboard()
-            .write_text(&text.get_untracked());
+        // Within the click: later some browsers refuse.
+        let promise = clipboard::put(&text.get_untracked());
         leptos::task::spawn_local(async move {
-            let result = JsFuture::from(promise).await;
-            copied.set(if result.is_ok() {
-                Copied::Yes
-            } else {
-                Copied::Refused
+            let is_there = match promise {
+                Some(promise) => JsFuture::from(promise).await.is_ok(),
+                None => false,
+            };
+            let _ = copied.try_set(match is_there {
+                true => Copied::Yes,
+                false => Copied::Refused,
             });
             set_timeout(
                 move || {

@@ -1,6 +1,8 @@
 //! What several pages share, one component per file.
 
 pub mod badge;
+pub mod clipboard;
+pub mod copy_as_markdown;
 pub mod copy_button;
 pub mod copy_for_pr;
 pub mod dialog;

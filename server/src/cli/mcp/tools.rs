@@ -186,7 +186,8 @@ fn explain(recordings: &Recordings, asked: OfRecording) -> Result<Page, String> 
         None => explain::chosen(&recording.trace),
         Some(_) => Some(device(&recording.trace, asked.device)?),
     };
-    let found = explain::explain(&recording.name, &recording.trace, device);
+    let (name, trace) = (&recording.name, &recording.trace);
+    let found = Watch::undisturbed(|watch| explain::explain(name, trace, device, watch));
     let mut answer = Answer::default();
     if let Some(device) = &found.device {
         answer.field("device", &device.device);

@@ -8,6 +8,7 @@ mod compare;
 mod contents;
 mod damage;
 mod document;
+mod explain;
 mod pictures;
 mod questions;
 mod redaction;

@@ -243,6 +243,20 @@ fn values(name: &str, runs: &str) -> Vec<String> {
     }
 }
 
+/// Whether its answer comes in more forms than one.
+fn has_forms(route: &Value) -> bool {
+    let forms = route["responses"]["200"]["content"].as_object();
+    forms.is_some_and(|forms| forms.len() > 1)
+}
+
+/// What a stranger with a link gets who prefers JSON.
+async fn as_json(server: &Server, path: &str, cookie: &str) -> Answer {
+    let request = super::request(Method::GET, path)
+        .header(header::COOKIE, cookie)
+        .header(header::ACCEPT, "application/json");
+    server.send(request.body(Body::empty()).unwrap()).await
+}
+
 /// Every address that a route of the document stands for.
 fn addresses(path: &str, route: &Value, runs: &str) -> Vec<String> {
     let mut all = vec![path.to_owned()];
@@ -378,6 +392,10 @@ async fn no_byte_that_a_redacted_link_can_fetch_tells_a_secret() {
                 let (bare, query) = address.split_once('?').unwrap();
                 let told = stranger(&server, Method::GET, &address, &cookie).await;
                 assert_eq!(found(&told), None, "{address}");
+                if has_forms(route) {
+                    let told = as_json(&server, &address, &cookie).await;
+                    assert_eq!(found(&told), None, "{address} as JSON");
+                }
                 if is_within(bare, query, target.runs()) {
                     let count = opened.entry(path.clone()).or_default();
                     count.0 += u32::from(told.status.is_success());

@@ -1,6 +1,7 @@
 //! The head of a run's page: what it is called, what is known of it, where its view can go.
 
 use crate::components::badge::{BadgeView, badge};
+use crate::components::copy_as_markdown::CopyAsMarkdown;
 use crate::components::copy_for_pr::CopyForPr;
 use crate::components::share::ShareButton;
 use crate::format::{self, count};
@@ -38,6 +39,7 @@ pub fn RunHead(
     let crumb = move || owner().then(|| view! { <RunCrumb/> });
     let actions =
         move || owner().then(|| view! { <RunActions run=Arc::clone(&exported) view=view/> });
+    let words = in_words(&run, device, view);
     view! {
         <header class="run-head">
             <div class="run-title">
@@ -49,10 +51,27 @@ pub fn RunHead(
             <div class="run-facts">
                 <DevicePicker run=Arc::clone(&run) device=device view=view/>
                 {facts}
-                {actions}
+                <div class="view-actions">
+                    <CopyAsMarkdown path=words/>
+                    {actions}
+                </div>
             </div>
         </header>
     }
+}
+
+/// Where the run is told in words, with the steps that the view takes.
+fn in_words(
+    run: &RunDetail,
+    device: Memo<Option<DeviceSummary>>,
+    view: UrlState<ViewState>,
+) -> Signal<Option<String>> {
+    let id = run.summary.id.clone();
+    Signal::derive(move || {
+        let device = device.with(|device| device.as_ref().map(|d| d.device))?;
+        let told = |state: &ViewState| routes::explain(&id, device, state.steps.as_deref());
+        Some(view.state().with(told))
+    })
 }
 
 /// The way back to the list.
@@ -73,11 +92,9 @@ fn RunActions(run: Arc<RunDetail>, view: UrlState<ViewState>) -> impl IntoView {
     let id = run.summary.id.clone();
     let target = Signal::stored(ShareTarget::Run { run: id });
     view! {
-        <div class="view-actions">
-            <ExportMenu run=run/>
-            <CopyForPr target=target query=query/>
-            <ShareButton target=target query=query/>
-        </div>
+        <ExportMenu run=run/>
+        <CopyForPr target=target query=query/>
+        <ShareButton target=target query=query/>
     }
 }
 

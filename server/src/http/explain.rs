@@ -1,0 +1,199 @@
+//! A run in words: what `tidemark explain` prints of its file.
+
+use super::App;
+use super::audience::Audience;
+use super::cards::live;
+use super::extract::{Client, Path, Query, run_id};
+use super::packed::{Keep, Packed, not_modified};
+use super::question::StepsQuery;
+use crate::explain::{self, EXPLAINING, allowed};
+use crate::pictures::Ask;
+use crate::problems::Error;
+use crate::store::{RunRow, StoreError};
+use crate::texts::Texts;
+use crate::work;
+use api::explain::Explanation;
+use api::problem::Problem;
+use api::shares::nameless;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// Which device.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ExplainQuery {
+    /// Its CUDA ordinal; unless given, the device that ran out of memory, or has most events.
+    device: Option<u32>,
+}
+
+/// How it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// A page of Markdown.
+    Page,
+    /// A document.
+    Json,
+}
+
+impl Form {
+    /// The first that the client names; a page for who takes anything.
+    fn wanted(headers: &HeaderMap) -> Form {
+        let values = headers.get_all(header::ACCEPT).iter();
+        let named = values.filter_map(|value| value.to_str().ok());
+        let named = named.flat_map(|value| value.split(','));
+        let mut known = named.filter_map(|range| {
+            let (name, _) = range.split_once(';').unwrap_or((range, ""));
+            match name.trim().to_ascii_lowercase().as_str() {
+                "application/json" | "application/*" => Some(Form::Json),
+                "text/markdown" | "text/*" | "*/*" => Some(Form::Page),
+                _ => None,
+            }
+        });
+        known.next().unwrap_or(Form::Page)
+    }
+
+    const fn media_type(self) -> &'static str {
+        match self {
+            Form::Page => "text/markdown; charset=utf-8",
+            Form::Json => "application/json",
+        }
+    }
+
+    fn file(self, explanation: &Explanation) -> Vec<u8> {
+        match self {
+            Form::Page => explain::page(explanation).into_bytes(),
+            Form::Json => serde_json::to_vec(explanation).expect("explanations are plain data"),
+        }
+    }
+}
+
+/// What is explained, to whom.
+struct Subject {
+    row: RunRow,
+    device: Option<u32>,
+    /// The key of the loop that is taken for steps.
+    steps: Option<String>,
+    texts: Texts,
+    form: Form,
+}
+
+/// The run in words, for a person or a language model: what held its memory, what leaks, why it
+/// ran out and what would have helped. As JSON for who asks for that.
+#[utoipa::path(get, path = "/api/runs/{run}/explain", tag = "runs",
+    params(("run" = String, Path), ExplainQuery, StepsQuery),
+    responses(
+        (status = 200, description = "The page, or the document.",
+            content((String = "text/markdown"), (Explanation = "application/json"))),
+        (status = 404, body = Problem), (status = 413, body = Problem),
+        (status = 429, body = Problem), (status = 503, body = Problem),
+    ))]
+pub async fn explain(
+    State(app): State<Arc<App>>,
+    Path(run): Path<String>,
+    Query(ExplainQuery { device }): Query<ExplainQuery>,
+    Query(steps): Query<StepsQuery>,
+    client: Client,
+    audience: Audience,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let subject = Subject {
+        row: live(&app, run_id(&run)?).await?,
+        device,
+        steps: steps.level().map(str::to_owned),
+        texts: audience.texts(),
+        form: Form::wanted(&headers),
+    };
+    let (etag, form) = (subject.etag(), subject.form);
+    let mut response = match not_modified(&headers, &etag, Keep::Ask) {
+        Some(response) => response,
+        None => {
+            let tell = subject.told(&app);
+            let told = app.explanations.get(&etag, client.address, tell).await?;
+            let packed = Packed {
+                zstd: told.to_vec(),
+                media_type: form.media_type(),
+                etag,
+                keep: Keep::Ask,
+            };
+            packed.respond(&headers)
+        }
+    };
+    let accept = HeaderValue::from_static("accept");
+    response.headers_mut().append(header::VARY, accept);
+    Ok(response)
+}
+
+impl Subject {
+    /// The name that the reader may see.
+    fn name(&self) -> String {
+        match self.texts {
+            Texts::All => self.row.name.clone(),
+            Texts::Redacted(_) => nameless(&self.row.id),
+        }
+    }
+
+    /// Names everything that the words are made of. A name that the reader may not see is not
+    /// among it: a hash of it would let it be guessed.
+    fn etag(&self) -> String {
+        let parts = format!(
+            "{} {:?} {:?} {:?} {:?} {:?} v{}",
+            self.row.id,
+            self.name(),
+            self.device,
+            self.steps,
+            self.texts.tag(),
+            self.form,
+            explain::VERSION
+        );
+        format!("W/\"{}\"", &blake3::hash(parts.as_bytes()).to_hex()[..32])
+    }
+
+    /// The answer, packed.
+    async fn told(self, app: &App) -> Result<Vec<u8>, Error> {
+        let traces = &app.pictures.traces;
+        let steps = self.steps.as_deref();
+        let decoded = traces.get_cut(self.row.trace, self.texts, steps).await?;
+        let memory = traces.memory_to_ask(&decoded, Ask::Stacks).await?;
+        let tell = move || {
+            let device = match self.device {
+                Some(device) => Some(decoded.device(device)?),
+                None => explain::chosen(&decoded.trace),
+            };
+            let explanation = allowed(memory, EXPLAINING, |watch| {
+                explain::explain(&self.name(), &decoded.trace, device, watch)
+            })?;
+            let file = self.form.file(&explanation);
+            Ok(zstd::bulk::compress(&file, 1).map_err(StoreError::Packing)?)
+        };
+        work::answer(tell).await.map_err(|_| Error::Panicked)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_is_the_first_that_the_client_names() {
+        let check = |accept: Option<&'static str>, expected: Form| {
+            let value = accept.map(|accept| (header::ACCEPT, HeaderValue::from_static(accept)));
+            assert_eq!(
+                Form::wanted(&HeaderMap::from_iter(value)),
+                expected,
+                "{accept:?}"
+            );
+        };
+        check(None, Form::Page);
+        check(Some("*/*"), Form::Page);
+        check(Some("application/json"), Form::Json);
+        check(Some("Application/JSON;q=0.9, */*"), Form::Json);
+        check(
+            Some("text/html, text/markdown, application/json"),
+            Form::Page,
+        );
+        check(Some("image/png"), Form::Page);
+    }
+}

@@ -1,0 +1,106 @@
+//! Runs in words: the page and the document are those of the command line.
+
+use super::{Server, request, snapshot};
+use crate::explain::{chosen, explain, page};
+use crate::ingest::parse;
+use api::explain::Explanation;
+use api::leaks::Verdict;
+use api::problem::ProblemCode;
+use api::routes;
+use api::runs::{FinishedUpload, RunSummary};
+use axum::body::Body;
+use axum::http::{Method, StatusCode, header};
+use std::sync::atomic::AtomicU64;
+use trace::watch::Watch;
+
+async fn sample(server: &Server) -> RunSummary {
+    let path = routes::sample("leak_hook_cache");
+    let answer = server.json(Method::POST, &path, "").await;
+    answer.read::<FinishedUpload>().run
+}
+
+async fn asked(server: &Server, path: &str, accept: &str) -> super::Answer {
+    let request = request(Method::GET, path).header(header::ACCEPT, accept);
+    server.send(request.body(Body::empty()).unwrap()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_told_as_its_file_is() {
+    let server = Server::start().await;
+    let run = sample(&server).await;
+    let snapshot = parse([snapshot()].into_iter(), &AtomicU64::new(0)).unwrap();
+    let trace = trace::replay::run(snapshot);
+    let expected = Watch::undisturbed(|watch| explain(&run.name, &trace, chosen(&trace), watch));
+
+    let path = routes::explain(&run.id, 0, None);
+    let answer = server.get(&path).await.expect(StatusCode::OK);
+    assert_eq!(
+        answer.headers[header::CONTENT_TYPE],
+        "text/markdown; charset=utf-8"
+    );
+    assert_eq!(String::from_utf8_lossy(&answer.body), page(&expected));
+    let bare = path.split('?').next().unwrap();
+    let chosen = server.get(bare).await.expect(StatusCode::OK);
+    assert_eq!(chosen.body, answer.body);
+
+    let document = asked(&server, &path, "application/json").await;
+    assert_eq!(document.headers[header::CONTENT_TYPE], "application/json");
+    assert_eq!(document.read::<Explanation>(), expected);
+    let varies: Vec<_> = document.headers.get_all(header::VARY).iter().collect();
+    assert_eq!(varies, ["accept-encoding", "accept"]);
+    assert_ne!(document.headers[header::ETAG], answer.headers[header::ETAG]);
+
+    let known =
+        request(Method::GET, &path).header(header::IF_NONE_MATCH, &answer.headers[header::ETAG]);
+    let again = server.send(known.body(Body::empty()).unwrap()).await;
+    assert_eq!(again.status, StatusCode::NOT_MODIFIED);
+    let renamed = r#"{"name":"another `name`"}"#;
+    server
+        .json(Method::PATCH, &routes::run(&run.id), renamed)
+        .await
+        .expect(StatusCode::OK);
+    let answer = server.get(&path).await.expect(StatusCode::OK);
+    let begin = "# GPU memory of another \\`name\\`\n";
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    assert!(text.starts_with(begin), "{text:.80}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_loop_asked_for_is_taken_for_steps_and_what_is_not_there_is_said() {
+    let server = Server::start().await;
+    let run = sample(&server).await;
+    let contents = server.get(&routes::contents(&run.id, 0)).await;
+    let contents: api::contents::Contents = contents.read();
+    for level in &contents.levels {
+        let path = routes::explain(&run.id, 0, Some(&level.key));
+        let told = asked(&server, &path, "application/json").await;
+        let told: Explanation = told.expect(StatusCode::OK).read();
+        let device = told.device.expect("a device");
+        assert_eq!(device.steps, level.count, "{}", level.key);
+    }
+    let found = asked(
+        &server,
+        &routes::explain(&run.id, 0, None),
+        "application/json",
+    )
+    .await;
+    let found: Explanation = found.read();
+    assert_eq!(found.device.unwrap().leaks.verdict, Verdict::Leak);
+    for path in [
+        routes::explain(&run.id, 7, None),
+        routes::explain(&run.id, 0, Some("no such loop")),
+        routes::explain(&"run_0000000000000000".parse().unwrap(), 0, None),
+    ] {
+        let problem = server.get(&path).await.problem();
+        assert_eq!(
+            (problem.status, problem.code),
+            (404, ProblemCode::NotFound),
+            "{path}"
+        );
+    }
+    let wrong = format!("/api/runs/{}/explain?device=x", run.id);
+    assert_eq!(server.get(&wrong).await.problem().status, 400);
+    server.json(Method::DELETE, &routes::run(&run.id), "").await;
+    let gone = server.get(&routes::explain(&run.id, 0, None)).await;
+    assert_eq!(gone.problem().status, 404);
+}

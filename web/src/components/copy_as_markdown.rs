@@ -1,0 +1,104 @@
+//! The run in words, to be copied for a person or a language model.
+
+use crate::client;
+use crate::components::clipboard;
+use crate::components::copy_button::{CopyButton, THANKS};
+use crate::components::dialog::{Closing, Dialog};
+use crate::components::icon::{Icon, IconView};
+use crate::components::toasts::Toasts;
+use leptos::prelude::*;
+use wasm_bindgen_futures::JsFuture;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copying {
+    Ready,
+    Asking,
+    Done,
+}
+
+/// A button that copies the page of Markdown at an address. Where the browser lets nothing be
+/// copied that had to be waited for, it shows the page instead.
+#[component]
+pub fn CopyAsMarkdown(
+    /// Where the page is; nowhere for a run without devices.
+    #[prop(into)]
+    path: Signal<Option<String>>,
+) -> impl IntoView {
+    let toasts: Toasts = expect_context();
+    let copying = RwSignal::new(Copying::Ready);
+    let (page, shown) = (RwSignal::new(String::new()), RwSignal::new(false));
+    let copy = move |_| {
+        let Some(path) = path.get_untracked() else {
+            return;
+        };
+        // A disabled button would lose the focus.
+        if copying.get_untracked() == Copying::Asking {
+            return;
+        }
+        copying.set(Copying::Asking);
+        leptos::task::spawn_local(async move {
+            let done = match client::get_text(&path).await {
+                Ok(markdown) if is_copied(&markdown).await => Copying::Done,
+                Ok(markdown) => {
+                    // Gone with the page, both of them.
+                    let _ = page.try_set(markdown);
+                    let _ = shown.try_set(true);
+                    Copying::Ready
+                }
+                Err(problem) => {
+                    toasts.fail("Nothing was copied", &problem);
+                    Copying::Ready
+                }
+            };
+            let _ = copying.try_set(done);
+            if done == Copying::Done {
+                let ready = move || {
+                    let _ = copying.try_set(Copying::Ready);
+                };
+                set_timeout(ready, THANKS);
+            }
+        });
+    };
+    let icon = move || match copying.get() {
+        Copying::Done => view! { <IconView icon=Icon::Done/> },
+        Copying::Ready | Copying::Asking => view! { <IconView icon=Icon::Copy/> },
+    };
+    let label = move || match copying.get() {
+        Copying::Ready => "Copy as Markdown",
+        Copying::Asking => "Writing…",
+        Copying::Done => "Copied",
+    };
+    let is_busy = move || (copying.get() == Copying::Asking).to_string();
+    let title = "What held the memory, what leaks, why it ran out, what would have helped";
+    view! {
+        <button
+            class="button"
+            title=title
+            disabled=move || path.with(Option::is_none)
+            aria-busy=is_busy
+            on:click=copy
+        >
+            {icon}
+            <span aria-live="polite">{label}</span>
+        </button>
+        <Dialog open=shown title="The run in words" closing=Closing::Free>
+            <div class="share-form">
+                <textarea
+                    class="share-markdown"
+                    readonly
+                    rows="20"
+                    aria-label="Markdown"
+                    prop:value=page
+                ></textarea>
+                <div class="share-buttons"><CopyButton text=page what="the Markdown"/></div>
+            </div>
+        </Dialog>
+    }
+}
+
+async fn is_copied(text: &str) -> bool {
+    match clipboard::put(text) {
+        Some(promise) => JsFuture::from(promise).await.is_ok(),
+        None => false,
+    }
+}
