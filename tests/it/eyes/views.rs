@@ -237,7 +237,7 @@ fn runs(world: &World) -> Vec<View> {
             there: DIALOG,
         }]),
         View::at("copy-for-pr", run("plain_lm", ""), &[DRAWN]).opened(&[Opening {
-            focus: ".view-actions > button:first-of-type",
+            focus: ".view-actions > button:nth-of-type(2)",
             keys: &["Enter"],
             there: "dialog[open] textarea",
         }]),
