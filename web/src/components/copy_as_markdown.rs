@@ -72,7 +72,7 @@ pub fn CopyAsMarkdown(
     let title = "What held the memory, what leaks, why it ran out, what would have helped";
     view! {
         <button
-            class="button"
+            class="button copy-words"
             title=title
             disabled=move || path.with(Option::is_none)
             aria-busy=is_busy
