@@ -231,12 +231,17 @@ impl Layout {
     /// # Panics
     /// For strides of 2^32 elements and more.
     pub fn contiguous(shape: impl Into<Dims>) -> Layout {
-        let shape = shape.into();
-        Layout {
+        let dense = Layout::dense(shape.into());
+        dense.expect("no stride of a model here reaches 2^32")
+    }
+
+    /// The same for any shape; `None` for strides of 2^32 elements and more.
+    pub fn dense(shape: Dims) -> Option<Layout> {
+        Some(Layout {
             shape,
-            stride: row_major(&shape),
+            stride: row_major(&shape)?,
             offset: 0,
-        }
+        })
     }
 
     /// Number of elements of the view.
@@ -284,14 +289,15 @@ impl Layout {
     }
 }
 
-fn row_major(shape: &Dims) -> Dims {
+fn row_major(shape: &Dims) -> Option<Dims> {
     let mut stride = *shape;
-    let mut step = 1;
+    let mut step: u64 = 1;
     for (dim, size) in shape.iter().enumerate().rev() {
-        stride.values[dim] = narrow(step);
+        stride.values[dim] = u32::try_from(step).ok()?;
+        // Below 2^64: both are below 2^32.
         step *= size.max(1);
     }
-    stride
+    Some(stride)
 }
 
 /// Where a tensor lives.

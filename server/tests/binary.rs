@@ -116,8 +116,9 @@ fn assert_consistent(data: &Path) {
         .query_row("PRAGMA integrity_check", [], |row| row.get(0))
         .unwrap();
     assert_eq!(check, "ok");
+    // Whoever sends known bytes is answered before the thread that read them has dropped its trace.
     let orphans = "SELECT count(*) FROM traces WHERE id NOT IN (SELECT trace FROM runs)";
-    assert_eq!(count(data, orphans), 0);
+    wait_until("every trace has its run", || count(data, orphans) == 0);
     let chunkless = "SELECT count(*) FROM runs WHERE trace NOT IN (SELECT trace FROM chunks)";
     assert_eq!(count(data, chunkless), 0);
     assert_eq!(

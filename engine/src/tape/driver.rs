@@ -253,6 +253,21 @@ fn key_number(key: StorageKey) -> u64 {
     }
 }
 
+/// Whether what is counted of a tensor, its elements and its last one's place, stays far below what
+/// a number holds, so that bytes can be counted too.
+fn is_counted(shape: &[u64], stride: &[u64], offset: u64) -> bool {
+    const MOST: u128 = 1 << 48;
+    let times = |all: u128, &size: &u64| all.saturating_mul(u128::from(size.max(1)));
+    let elements = shape.iter().fold(1, times);
+    let reach = shape
+        .iter()
+        .zip(stride)
+        .fold(u128::from(offset), |at, (size, step)| {
+            at.saturating_add(u128::from(*size).saturating_mul(u128::from(*step)))
+        });
+    elements < MOST && reach < MOST
+}
+
 fn saved_tensor(number: usize, line: &PackLine) -> Result<SavedTensor, TapeError> {
     let malformed = |reason: String| TapeError::Malformed {
         line: number,
@@ -267,6 +282,11 @@ fn saved_tensor(number: usize, line: &PackLine) -> Result<SavedTensor, TapeError
         || malformed("a tensor of more or larger dimensions than this reader handles".into());
     let shape = Dims::new(&line.shape).ok_or_else(too_many)?;
     let stride = Dims::new(&line.stride).ok_or_else(too_many)?;
+    // Some versions make a dense copy of it.
+    let is_counted = is_counted(&line.shape, &line.stride, line.offset);
+    if !is_counted || Layout::dense(shape).is_none() {
+        return Err(too_many());
+    }
     let class = match TensorClass::from_class_name(&line.class) {
         TensorClass::Plain if line.is_parameter => TensorClass::Parameter,
         class => class,

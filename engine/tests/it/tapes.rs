@@ -169,3 +169,34 @@ fn a_broken_tape_is_an_error_with_its_line() {
     let error = tape::replay(text.as_bytes(), version("v3")).unwrap_err();
     assert!(error.to_string().contains("float33"), "{error}");
 }
+
+/// Found by fuzzing: a dense copy of such a tensor has strides, or bytes, that no number holds.
+#[test]
+fn a_tensor_too_large_to_be_counted_is_an_error() {
+    let text = text_of("v3_stale.jsonl.zst");
+    let pack = text
+        .lines()
+        .position(|line| line.contains("\"op\":\"pack\""));
+    let pack = pack.expect("something is packed");
+    let check = |shape: &str, stride: &str, offset: u64| {
+        let lines = text.lines().enumerate().map(|(at, line)| {
+            let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+            if at == pack {
+                line["shape"] = serde_json::from_str(shape).unwrap();
+                line["stride"] = serde_json::from_str(stride).unwrap();
+                line["offset"] = offset.into();
+            }
+            format!("{line}\n")
+        });
+        let tape: String = lines.collect();
+        for version in tape::TapeVersion::candidates() {
+            let error = tape::replay(tape.as_bytes(), version).unwrap_err();
+            let line = format!("line {}", pack + 1);
+            assert!(error.to_string().contains(&line), "{shape}: {error}");
+        }
+    };
+    check("[4,2522222226,1024]", "[262144,1024,1]", 0);
+    check("[4294967295,4294967295]", "[4294967295,1]", 0);
+    check("[4294967295,4294967295,0]", "[1,1,1]", 0);
+    check("[2]", "[1]", u64::MAX);
+}
