@@ -37,8 +37,9 @@ pub fn RunHead(
     let owner = move || link.with(Option::is_none);
     let exported = Arc::clone(&run);
     let crumb = move || owner().then(|| view! { <RunCrumb/> });
-    let actions =
-        move || owner().then(|| view! { <RunActions run=Arc::clone(&exported) view=view/> });
+    let export = move || owner().then(|| view! { <ExportMenu run=Arc::clone(&exported)/> });
+    let shared = Arc::clone(&run);
+    let handed_on = move || owner().then(|| view! { <HandOn run=Arc::clone(&shared) view=view/> });
     let words = in_words(&run, device, view);
     view! {
         <header class="run-head">
@@ -52,8 +53,9 @@ pub fn RunHead(
                 <DevicePicker run=Arc::clone(&run) device=device view=view/>
                 {facts}
                 <div class="view-actions">
+                    {export}
                     <CopyAsMarkdown path=words/>
-                    {actions}
+                    {handed_on}
                 </div>
             </div>
         </header>
@@ -87,12 +89,11 @@ fn RunCrumb() -> impl IntoView {
 
 /// What takes this view elsewhere.
 #[component]
-fn RunActions(run: Arc<RunDetail>, view: UrlState<ViewState>) -> impl IntoView {
+fn HandOn(run: Arc<RunDetail>, view: UrlState<ViewState>) -> impl IntoView {
     let query = Signal::derive(move || view.state().with(Query::write));
     let id = run.summary.id.clone();
     let target = Signal::stored(ShareTarget::Run { run: id });
     view! {
-        <ExportMenu run=run/>
         <CopyForPr target=target query=query/>
         <ShareButton target=target query=query/>
     }
