@@ -1,5 +1,5 @@
-//! Pictures and tables for places where there is no page: a scene as SVG and PNG, a trace as Parquet
-//! and for Perfetto.
+//! Pictures and tables for places where there is no page: a scene as SVG and PNG, a trace as
+//! Parquet and for Perfetto.
 //!
 //! Everything here goes from values to bytes. Equal inputs give equal bytes: there is no clock and
 //! no system font. What is in a picture, and who may see it, the server decides.

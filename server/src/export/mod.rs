@@ -1,7 +1,7 @@
 //! A run for other tools: PyTorch's own viewers, dataframes, Perfetto.
 //!
-//! Everything is written to a stream as it is made, so that a large run needs no second copy. Tables
-//! are the crate `render`'s.
+//! Everything is written to a stream as it is made, so that a large run needs no second copy.
+//! Tables are the crate `render`'s.
 
 use crate::blobs::{BlobError, Blobs};
 use crate::ingest::IngestError;

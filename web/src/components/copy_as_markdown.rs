@@ -38,13 +38,7 @@ pub fn CopyAsMarkdown(
         copying.set(Copying::Asking);
         leptos::task::spawn_local(async move {
             let done = match client::get_text(&path).await {
-                Ok(markdown) if is_copied(&markdown).await => Copying::Done,
-                Ok(markdown) => {
-                    // Gone with the page, both of them.
-                    let _ = page.try_set(markdown);
-                    let _ = shown.try_set(true);
-                    Copying::Ready
-                }
+                Ok(markdown) => copied_or_shown(markdown, page, shown).await,
                 Err(problem) => {
                     toasts.fail("Nothing was copied", &problem);
                     Copying::Ready
@@ -96,9 +90,21 @@ pub fn CopyAsMarkdown(
     }
 }
 
-async fn is_copied(text: &str) -> bool {
-    match clipboard::put(text) {
+/// Copies the page; shows it where the browser lets nothing be copied.
+async fn copied_or_shown(
+    markdown: String,
+    page: RwSignal<String>,
+    shown: RwSignal<bool>,
+) -> Copying {
+    let is_copied = match clipboard::put(&markdown) {
         Some(promise) => JsFuture::from(promise).await.is_ok(),
         None => false,
+    };
+    if is_copied {
+        return Copying::Done;
     }
+    // Gone with the page, both of them.
+    let _ = page.try_set(markdown);
+    let _ = shown.try_set(true);
+    Copying::Ready
 }
