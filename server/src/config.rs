@@ -52,7 +52,7 @@ impl Config {
             upload_limit: Bytes::gib(8),
             keep_free: Bytes::mib(256),
             memory: Bytes::gib(1),
-            cache: Bytes::mib(384),
+            cache: Bytes::mib(320),
             repack_level: None,
             bench: BenchSettings::default(),
             public_url: None,

@@ -99,7 +99,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Bytes,
     /// Memory for decoded traces that are not in use, out of that
-    #[arg(long, value_name = "SIZE", default_value = "384MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "320MiB")]
     cache: Bytes,
     /// zstd level at which uploaded files are packed again when the server is idle; 0: they are not
     #[arg(long, value_name = "LEVEL", default_value_t = 9,
