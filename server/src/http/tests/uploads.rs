@@ -360,8 +360,8 @@ async fn progress_streams_to_the_last_word() {
     assert!(received.is_sorted(), "{text}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn uploads_that_send_nothing_keep_nobody_waiting() {
+/// More rude uploads than are read at a time, beside an honest one and a sample.
+async fn check_nobody_waits(rude: fn() -> Body) {
     let server = Server::with(|config| {
         config.clients.parse_pace.over = Duration::from_millis(100);
     });
@@ -372,7 +372,7 @@ async fn uploads_that_send_nothing_keep_nobody_waiting() {
             &announce(&server, r#"{"name":"a"}"#).await.upload,
         ));
     }
-    let rude = futures_util::future::join_all(paths.iter().map(|path| server.put(path, stuck())));
+    let rude = futures_util::future::join_all(paths.iter().map(|path| server.put(path, rude())));
     let honest = async {
         for path in &paths {
             wait_for(&server, path, "receiving").await;
@@ -380,7 +380,10 @@ async fn uploads_that_send_nothing_keep_nobody_waiting() {
         let sent = server.put("/api/upload/honest", snapshot()).await;
         let finished: FinishedUpload = sent.expect(StatusCode::CREATED).read();
         assert!(!finished.known);
+        let sample = server.json(Method::POST, "/api/samples/plain_lm", "").await;
+        sample.expect(StatusCode::CREATED);
         for path in &paths {
+            // All of them are still at it.
             let delete = request(Method::DELETE, path).body(Body::empty()).unwrap();
             server.send(delete).await.expect(StatusCode::NO_CONTENT);
         }
@@ -389,6 +392,11 @@ async fn uploads_that_send_nothing_keep_nobody_waiting() {
     for answer in answers {
         assert_eq!(answer.problem().code, ProblemCode::Cancelled);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uploads_that_send_nothing_keep_nobody_waiting() {
+    check_nobody_waits(stuck).await;
 }
 
 /// A few bytes now and then, for ever: a list, and nothing put into it again and again.
@@ -403,32 +411,7 @@ fn trickle() -> Body {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn uploads_that_trickle_keep_neither_an_upload_nor_a_sample_waiting() {
-    let server = Server::with(|config| {
-        config.clients.parse_pace.over = Duration::from_millis(100);
-    });
-    let server = server.await;
-    let mut paths = Vec::new();
-    for _ in 0..6 {
-        paths.push(routes::upload(
-            &announce(&server, r#"{"name":"a"}"#).await.upload,
-        ));
-    }
-    let rude = futures_util::future::join_all(paths.iter().map(|path| server.put(path, trickle())));
-    let honest = async {
-        for path in &paths {
-            wait_for(&server, path, "receiving").await;
-        }
-        let sent = server.put("/api/upload/honest", snapshot()).await;
-        sent.expect(StatusCode::CREATED);
-        let sample = server.json(Method::POST, "/api/samples/plain_lm", "").await;
-        sample.expect(StatusCode::CREATED);
-        for path in &paths {
-            // All of them are still at it.
-            let delete = request(Method::DELETE, path).body(Body::empty()).unwrap();
-            server.send(delete).await.expect(StatusCode::NO_CONTENT);
-        }
-    };
-    tokio::join!(rude, honest);
+    check_nobody_waits(trickle).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
