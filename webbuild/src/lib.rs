@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 pub use compile::Profile;
 pub use error::Error;
 use progress::Progress;
-use site::Site;
+use site::{Packing, Site};
 use toolchain::Toolchain;
 
 /// Where the sources are and where the work goes.
@@ -83,7 +83,8 @@ impl Workshop {
         let toolchain = Toolchain::find(self, &progress)?;
         let wasm = compile::wasm(self, &toolchain, profile, &progress)?;
         let glue = compile::bindgen(self, &wasm, profile, &progress)?;
-        let site = Site::assemble(&self.workspace.join("web"), &glue, profile, &progress)?;
+        let packing = Packing::of(profile, &self.dir);
+        let site = Site::assemble(&self.workspace.join("web"), &glue, &packing, &progress)?;
         progress.say(&format!("front end ready ({})", progress.elapsed()));
         Ok(site)
     }

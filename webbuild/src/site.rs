@@ -8,7 +8,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::fs;
 use std::hash::{Hash, Hasher};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::compile::Profile;
 use crate::error::Error;
@@ -40,6 +40,15 @@ pub struct SiteFile {
     pub brotli: Option<Vec<u8>>,
 }
 
+/// How files are packed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// Not at all.
+    None,
+    /// With Brotli. A second cargo that embeds the same files finds them packed in this folder.
+    Brotli(PathBuf),
+}
+
 /// All of it, sorted by path.
 #[derive(Debug)]
 pub struct Site {
@@ -52,7 +61,7 @@ impl Site {
     pub fn assemble(
         web: &Path,
         glue: &Path,
-        profile: Profile,
+        packing: &Packing,
         progress: &Progress,
     ) -> Result<Self, Error> {
         let read = |name: &str| {
@@ -65,10 +74,10 @@ impl Site {
         assets.push(("boot.js".to_owned(), read("boot.js")?));
         assets.push(("style.css".to_owned(), joined_styles(&web.join("style"))?));
         let page = String::from_utf8_lossy(&read("index.html")?).into_owned();
-        if profile == Profile::Release {
+        if *packing != Packing::None {
             progress.say("compressing");
         }
-        Ok(Self::of(&page, assets, profile))
+        Ok(Self::of(&page, assets, packing))
     }
 
     /// The same, on a page that loads itself again when another build is there.
@@ -81,11 +90,11 @@ impl Site {
         }
         let bytes = include_bytes!("reload.js").to_vec();
         self.files
-            .push(SiteFile::new(script, bytes, false, Profile::Dev));
+            .push(SiteFile::new(script, bytes, false, &Packing::None));
         self
     }
 
-    fn of(page: &str, mut assets: Vec<(String, Vec<u8>)>, profile: Profile) -> Self {
+    fn of(page: &str, mut assets: Vec<(String, Vec<u8>)>, packing: &Packing) -> Self {
         assets.sort();
         let mut hasher = DefaultHasher::new();
         assets.hash(&mut hasher);
@@ -94,14 +103,14 @@ impl Site {
         let mut files: Vec<SiteFile> = assets
             .into_iter()
             .map(|(name, bytes)| {
-                SiteFile::new(format!("/assets/{hash}/{name}"), bytes, true, profile)
+                SiteFile::new(format!("/assets/{hash}/{name}"), bytes, true, packing)
             })
             .collect();
         files.push(SiteFile::new(
             PAGE.to_owned(),
             page.into_bytes(),
             false,
-            profile,
+            packing,
         ));
         Self { files }
     }
@@ -113,9 +122,8 @@ impl Site {
 }
 
 impl SiteFile {
-    fn new(path: String, bytes: Vec<u8>, immutable: bool, profile: Profile) -> Self {
-        // Compressing takes longer than loading it from this machine.
-        let compressed = (profile == Profile::Release).then(|| brotli(&bytes));
+    fn new(path: String, bytes: Vec<u8>, immutable: bool, packing: &Packing) -> Self {
+        let compressed = packing.packed(&bytes);
         Self {
             mime: mime(&path),
             path,
@@ -178,6 +186,35 @@ fn mime(path: &str) -> &'static str {
     }
 }
 
+impl Packing {
+    /// What a profile asks for; a folder of the workshop keeps what is packed.
+    pub fn of(profile: Profile, workshop: &Path) -> Self {
+        match profile {
+            Profile::Release => Self::Brotli(workshop.join("packed")),
+            // Compressing takes longer than loading it from this machine.
+            Profile::Dev => Self::None,
+        }
+    }
+
+    fn packed(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let Self::Brotli(folder) = self else {
+            return None;
+        };
+        let mut hasher = DefaultHasher::new();
+        (bytes, BROTLI_QUALITY, BROTLI_WINDOW_BITS).hash(&mut hasher);
+        let kept = folder.join(format!("{:016x}-{}.br", hasher.finish(), bytes.len()));
+        if let Ok(packed) = fs::read(&kept) {
+            return Some(packed);
+        }
+        let packed = brotli(bytes);
+        // Written whole or not at all. Where it cannot be kept it is packed again next time.
+        let half = kept.with_extension("half");
+        let written = fs::create_dir_all(folder).and_then(|()| fs::write(&half, &packed));
+        let _ = written.and_then(|()| fs::rename(&half, &kept));
+        Some(packed)
+    }
+}
+
 fn brotli(bytes: &[u8]) -> Vec<u8> {
     let mut writer = brotli::CompressorWriter::new(
         Vec::new(),
@@ -197,6 +234,12 @@ mod tests {
 
     use super::*;
 
+    /// In a folder of this process.
+    fn packing() -> Packing {
+        let name = format!("webbuild-packed-{}", std::process::id());
+        Packing::Brotli(std::env::temp_dir().join(name))
+    }
+
     fn site(script: &str) -> Site {
         let page = "<script type=module src=\"/assets/boot.js\"></script>";
         let assets = vec![
@@ -206,7 +249,7 @@ mod tests {
                 b"import init from './web.js'".to_vec(),
             ),
         ];
-        Site::of(page, assets, Profile::Release)
+        Site::of(page, assets, &packing())
     }
 
     #[test]
@@ -223,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_page_under_work_looks_for_the_next_build() {
-        let reloading = Site::of("<head></head>", Vec::new(), Profile::Dev).reloading();
+        let reloading = Site::of("<head></head>", Vec::new(), &Packing::None).reloading();
         let page = &reloading.files[0];
         let text = String::from_utf8(page.bytes.clone()).unwrap();
         assert!(text.contains("src=\"/reload.js\""), "{text}");
@@ -247,10 +290,22 @@ mod tests {
             .read_to_end(&mut back)
             .unwrap();
         assert_eq!(back, script.bytes);
-        assert!(
-            SiteFile::new("/x".to_owned(), vec![7], true, Profile::Release)
-                .brotli
-                .is_none()
-        );
+        let tiny = SiteFile::new("/x".to_owned(), vec![7], true, &packing());
+        assert!(tiny.brotli.is_none());
+    }
+
+    #[test]
+    fn what_was_packed_is_not_packed_again() {
+        let bytes = b"so many words ".repeat(100);
+        let first = packing().packed(&bytes).unwrap();
+        let Packing::Brotli(folder) = packing() else {
+            unreachable!("this packing keeps what it packs");
+        };
+        let kept = fs::read_dir(&folder).unwrap().flatten();
+        let mut kept = kept.map(|entry| entry.path());
+        let of_these = kept.find(|path| fs::read(path).unwrap() == first).unwrap();
+        fs::write(&of_these, b"kept").unwrap();
+        assert_eq!(packing().packed(&bytes).unwrap(), b"kept");
+        fs::remove_dir_all(&folder).unwrap();
     }
 }
