@@ -9,6 +9,7 @@ use crate::ids::{BenchId, BenchRowId, ComparisonId, RunId, SessionId, ShareId, U
 use crate::leaks::Leaks;
 use crate::query::encode;
 use crate::timeline::Marks;
+use crate::what_if::Conditions;
 use trace::alive::Dimension;
 use trace::tiles::{self, GroupBy, TileId};
 use trace::trace::BlockIdx;
@@ -154,6 +155,13 @@ pub fn growth(run: &RunId, device: u32, by: Dimension) -> String {
 pub fn alive(run: &RunId, device: u32, at: EventIdx, by: Dimension) -> String {
     let by = by.name();
     format!("/api/runs/{run}/devices/{device}/alive?at={at}&by={by}")
+}
+
+/// `GET`: what would happen under other conditions ([`crate::what_if::WhatIfDrawn`]).
+pub fn what_if(run: &RunId, device: u32, conditions: &Conditions) -> String {
+    let query = conditions.query();
+    let query = query.trim_start_matches('&');
+    format!("/api/runs/{run}/devices/{device}/what-if?{query}")
 }
 
 /// `GET`: what came and went between two events ([`crate::alive::Changes`]).

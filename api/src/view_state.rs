@@ -8,12 +8,15 @@
 //! Version 3 adds what the bands of growth stand for, and the group that was selected among them:
 //! `grow=module&of=module:train`.
 //! Version 4 adds the loop whose iterations are the steps: `steps=train.main`.
+//! Version 5 adds what is asked instead of what was: `alloc_conf=max_split_size_mb%3A128`,
+//! `limit=24GiB`, `without_leaks=true`, `gone=s00ff00ff00ff00ff`.
 //!
 //! Defaults are left out. A newer version than [`VERSION`] is refused with a clear sentence; every
 //! older one is upgraded step by step.
 
 use crate::alive::AllocationFilter;
 use crate::query::{decode, encode};
+use crate::what_if::Conditions;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use trace::alive::Dimension;
@@ -22,7 +25,7 @@ use trace::trace::BlockIdx;
 use trace::units::EventIdx;
 
 /// The version written.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// What version 1 knew; it ignored every other key.
 const KEYS_OF_1: [&str; 10] = [
@@ -34,6 +37,9 @@ const KEYS_SINCE_3: [&str; 2] = ["grow", "of"];
 
 /// What version 4 added; version 3 ignored it.
 const KEYS_SINCE_4: [&str; 1] = ["steps"];
+
+/// What version 5 added; version 4 ignored it.
+const KEYS_SINCE_5: [&str; 4] = ["alloc_conf", "limit", "without_leaks", "gone"];
 
 /// Longer keys of loops are none.
 const MAX_LEVEL: usize = 256;
@@ -50,11 +56,19 @@ pub enum Tab {
     Alive,
     /// Single allocations, filtered.
     Allocations,
+    /// Why memory ran out, and the requests under other conditions.
+    WhatIf,
 }
 
 impl Tab {
     /// All, in their order on the page.
-    pub const ALL: [Tab; 4] = [Tab::Timeline, Tab::Leaks, Tab::Alive, Tab::Allocations];
+    pub const ALL: [Tab; 5] = [
+        Tab::Timeline,
+        Tab::Leaks,
+        Tab::Alive,
+        Tab::Allocations,
+        Tab::WhatIf,
+    ];
 
     /// As in a link.
     pub const fn name(self) -> &'static str {
@@ -63,6 +77,7 @@ impl Tab {
             Tab::Leaks => "leaks",
             Tab::Alive => "alive",
             Tab::Allocations => "allocations",
+            Tab::WhatIf => "what-if",
         }
     }
 }
@@ -142,6 +157,8 @@ pub struct ViewState {
     /// Which allocations are listed; its `site` is the selected leak group, its `of` the selected
     /// band of another kind.
     pub filter: AllocationFilter,
+    /// What is asked instead of what was.
+    pub what_if: Conditions,
 }
 
 /// The query is not a view state.
@@ -215,7 +232,8 @@ impl ViewState {
         if let Some(by) = self.growth_by {
             write!(f, "&grow={}", by.name())?;
         }
-        f.write_str(&self.filter.query())
+        f.write_str(&self.filter.query())?;
+        f.write_str(&self.what_if.query())
     }
 }
 
@@ -227,6 +245,8 @@ impl ViewState {
         // A key of a loop is a file and a function.
         self.steps = None;
         self.filter = self.filter.without_names();
+        // A key of a call site is made of its functions.
+        self.what_if.gone = None;
         self
     }
 
@@ -262,8 +282,11 @@ impl ViewState {
 fn is_known(version: u32, key: &str) -> bool {
     match version {
         0 | 1 => KEYS_OF_1.contains(&key),
-        2 => !KEYS_SINCE_3.contains(&key) && !KEYS_SINCE_4.contains(&key),
-        3 => !KEYS_SINCE_4.contains(&key),
+        2 => ![&KEYS_SINCE_3[..], &KEYS_SINCE_4, &KEYS_SINCE_5]
+            .concat()
+            .contains(&key),
+        3 => ![&KEYS_SINCE_4[..], &KEYS_SINCE_5].concat().contains(&key),
+        4 => !KEYS_SINCE_5.contains(&key),
         _ => true,
     }
 }
@@ -305,8 +328,12 @@ impl Reading {
                 let key = u64::from_str_radix(value, 16).ok();
                 set(&mut state.root, key.map(Some), "root")
             }
-            key => match state.filter.take(key, value) {
-                Some(false) => Err("filter"),
+            key => match (
+                state.filter.take(key, value),
+                state.what_if.take(key, value),
+            ) {
+                (Some(false), _) => Err("filter"),
+                (_, Some(false)) => Err("what if"),
                 _ => Ok(()),
             },
         }
@@ -417,6 +444,12 @@ mod tests {
                 min: Some(1 << 20),
                 ..AllocationFilter::default()
             },
+            what_if: Conditions {
+                alloc_conf: Some("max_split_size_mb:128,expandable_segments:True".to_owned()),
+                limit: Some("24 GiB".to_owned()),
+                without_leaks: true,
+                gone: Some("s0123456789abcdef,z4096".to_owned()),
+            },
         };
         assert_eq!(ViewState::parse(&state.to_string()), Ok((state, vec![])));
         let default = ViewState::default();
@@ -471,6 +504,18 @@ mod tests {
             "v=1&tab=leaks&at=5&q=x&utm_source=mail",
             ViewState::default(),
         );
+    }
+
+    #[test]
+    fn links_of_version_4_ignore_what_version_5_added() {
+        let (state, problems) = ViewState::parse("v=4&tab=leaks&limit=9&gone=x").unwrap();
+        assert_eq!(
+            (state.tab, state.what_if),
+            (Tab::Leaks, Conditions::default())
+        );
+        assert_eq!(problems, []);
+        let (_, problems) = ViewState::parse("v=5&without_leaks=perhaps").unwrap();
+        assert_eq!(problems, [BadViewState::Field("what if")]);
     }
 
     #[test]

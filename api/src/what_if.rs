@@ -3,9 +3,88 @@
 //! `calibration` says how far the answer can be trusted, `recorded` what was, `what_if` what would
 //! be. Sizes are bytes.
 
+use crate::query::{decode, encode};
 use serde::{Deserialize, Serialize};
 use trace::units::{Bytes, EventIdx};
-use trace::what_if::{Answer, Failed, LimitSeen, Outcome, Reach};
+use trace::what_if::{self, Answer, Early, Failed, LimitSeen, Outcome, Reach, words};
+
+/// What is asked. What is left out stays as it was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+#[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
+pub struct Conditions {
+    /// Settings as `PYTORCH_CUDA_ALLOC_CONF` has them; an empty text: PyTorch's defaults.
+    pub alloc_conf: Option<String>,
+    /// What the process may reserve, such as `24GiB`.
+    pub limit: Option<String>,
+    /// Whether what leaks is given back at the end of the step that made it.
+    #[serde(default)]
+    pub without_leaks: bool,
+    /// Call sites whose requests are left out: the keys of `groups`, separated by commas.
+    pub gone: Option<String>,
+}
+
+impl Conditions {
+    /// Whether anything is asked.
+    pub fn is_any(&self) -> bool {
+        *self != Conditions::default()
+    }
+
+    /// The keys of the call sites that are left out.
+    pub fn gone(&self) -> Vec<&str> {
+        let keys = self.gone.as_deref().unwrap_or_default().split(',');
+        keys.filter(|key| !key.is_empty()).collect()
+    }
+
+    /// Leaves a call site out, or takes it back.
+    pub fn toggle(&mut self, site: &str) {
+        let mut keys = self.gone();
+        match keys.iter().position(|key| *key == site) {
+            Some(at) => drop(keys.remove(at)),
+            None => keys.push(site),
+        }
+        self.gone = (!keys.is_empty()).then(|| keys.join(","));
+    }
+
+    /// As the end of a query: `&alloc_conf=…&limit=…`.
+    pub fn query(&self) -> String {
+        let mut query = String::new();
+        let texts = [
+            ("alloc_conf", &self.alloc_conf),
+            ("limit", &self.limit),
+            ("gone", &self.gone),
+        ];
+        for (key, text) in texts {
+            if let Some(text) = text {
+                query += &format!("&{key}={}", encode(text));
+            }
+        }
+        if self.without_leaks {
+            query += "&without_leaks=true";
+        }
+        query
+    }
+
+    /// Takes a pair of a query: whether it is one of these, and understood.
+    pub fn take(&mut self, key: &str, value: &str) -> Option<bool> {
+        let field = match key {
+            "alloc_conf" => &mut self.alloc_conf,
+            "limit" => &mut self.limit,
+            "gone" => &mut self.gone,
+            "without_leaks" => {
+                let read = value.parse().ok();
+                self.without_leaks = read.unwrap_or_default();
+                return Some(read.is_some());
+            }
+            _ => return None,
+        };
+        *field = Some(decode(value)).filter(|text| text.len() <= MAX_TEXT);
+        Some(field.is_some())
+    }
+}
+
+/// Longer texts are no conditions.
+const MAX_TEXT: usize = 2048;
 
 /// The answer about one device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,8 +100,56 @@ pub struct WhatIf {
     pub what_if: Replayed,
     /// The same under the limit that the recording shows, where none was asked for.
     pub at_recorded_limit: Option<Replayed>,
+    /// What the program does otherwise.
+    pub otherwise: Otherwise,
     /// The answer in words.
     pub sentence: String,
+    /// How far it can be trusted, in words.
+    pub trust: String,
+}
+
+/// What the program does otherwise than it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Otherwise {
+    /// Blocks that are given back at the end of the step that made them.
+    pub given_back: u64,
+    /// Blocks that are never asked for.
+    pub gone: u64,
+}
+
+/// An answer with its picture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WhatIfDrawn {
+    /// The answer.
+    #[serde(flatten)]
+    pub answer: WhatIf,
+    /// The levels on the way, where they were asked for.
+    pub curves: Option<Curves>,
+}
+
+/// Levels on the way, in columns of as many events each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Curves {
+    /// Events in a column.
+    pub events_per_column: u32,
+    /// As recorded.
+    pub recorded: Curve,
+    /// As asked: under the recorded limit, where one shows and none was asked for. It ends where
+    /// the answer does.
+    pub what_if: Curve,
+}
+
+/// The highest levels of each column.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Curve {
+    /// *Allocated*.
+    pub allocated: Vec<Bytes>,
+    /// *Reserved*.
+    pub reserved: Vec<Bytes>,
 }
 
 /// How well the allocator's rules give what was recorded, under the file's own settings.
@@ -98,9 +225,32 @@ pub enum Reaches {
     RecordedFailure,
 }
 
-impl WhatIf {
+impl WhatIfDrawn {
     /// An answer about a device, with itself in words.
-    pub fn of(device: u32, answer: &Answer, sentence: String) -> WhatIf {
+    pub fn of(device: u32, answer: &Answer, early: &Early) -> WhatIfDrawn {
+        let curves = answer.curves.as_ref();
+        WhatIfDrawn {
+            answer: WhatIf::of(device, answer, early),
+            curves: curves.map(|curves| Curves {
+                events_per_column: curves.recorded.events_per_column,
+                recorded: Curve::of(&curves.recorded),
+                what_if: Curve::of(&curves.what_if),
+            }),
+        }
+    }
+}
+
+impl Curve {
+    fn of(curve: &what_if::Curve) -> Curve {
+        Curve {
+            allocated: curve.allocated.clone(),
+            reserved: curve.reserved.clone(),
+        }
+    }
+}
+
+impl WhatIf {
+    fn of(device: u32, answer: &Answer, early: &Early) -> WhatIf {
         let calibration = &answer.calibration;
         let recorded = &answer.recorded;
         let own_limit = recorded.limit.map(LimitSeen::taken);
@@ -122,7 +272,12 @@ impl WhatIf {
             },
             what_if: Replayed::of(answer.limit, &answer.what_if),
             at_recorded_limit: at_recorded.map(|outcome| Replayed::of(own_limit, outcome)),
-            sentence,
+            otherwise: Otherwise {
+                given_back: early.len() as u64,
+                gone: early.n_gone() as u64,
+            },
+            sentence: words::sentence(answer),
+            trust: words::calibration(calibration),
         }
     }
 }

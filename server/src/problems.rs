@@ -141,6 +141,8 @@ impl Error {
             ),
             Error::Unexplained(explain::Refused::NoMemory(error)) => of_memory(error),
             Error::Unexplained(explain::Refused::TooLong(_)) => too_long(),
+            // Nobody reads it.
+            Error::Unexplained(explain::Refused::NobodyWaits) => internal(),
             Error::Panicked => internal(),
         };
         problem(status, code, title, outward(code, self.to_string()), None)

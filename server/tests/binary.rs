@@ -304,6 +304,13 @@ fn what_if_answers_in_numbers_and_in_words() {
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("It would get past step 21"), "{text}");
     assert!(text.contains("all 23757 recorded addresses"), "{text}");
+    let without = json(&["--without", "modeling_qwen3.py:322"]);
+    assert!(without["otherwise"]["gone"].as_u64().unwrap() > 100);
+    assert!(without["what_if"]["oom_step"].is_null());
+    let nowhere = tidemark(&["what-if", file, "--without", "no_such_place"]);
+    assert_eq!(nowhere.status.code(), Some(2));
+    let why = String::from_utf8(nowhere.stderr).unwrap();
+    assert!(why.contains("asked for at no_such_place"), "{why}");
     let wrong = tidemark(&["what-if", file, "--alloc-conf", "max_split_size_mb:3"]);
     assert_eq!(wrong.status.code(), Some(2));
     let why = String::from_utf8(wrong.stderr).unwrap();

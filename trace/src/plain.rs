@@ -31,6 +31,13 @@ pub fn marked(text: &str) -> Cow<'_, str> {
     text.chars().map(mark).collect()
 }
 
+/// A text as code of Markdown. Code spans take everything but their own quotes, and end a table's
+/// cell at a bar, so there are none.
+pub fn code(text: &str) -> String {
+    let text = marked(text).replace('`', "'").replace('|', "¦");
+    format!("`{}`", text.replace(['\n', '\r'], " "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,15 +4,14 @@ use super::CliError;
 use super::inspect::trace_of;
 use super::output::{json, print};
 use super::table::Table;
+use crate::questions::what_if::{self, Asked, Gone, Leaks};
 use api::what_if::{Replayed, WhatIf};
 use clap::Args;
 use std::path::PathBuf;
 use trace::allocator::{Config, conf};
-use trace::leaks;
 use trace::trace::{DeviceTrace, Trace};
 use trace::units::{Bytes, size};
 use trace::watch::Watch;
-use trace::what_if::{self, Early, Question, words};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,6 +19,7 @@ Examples:
   tidemark what-if snapshot.pickle --alloc-conf max_split_size_mb:128 --limit 24GiB
   tidemark what-if snapshot.pickle --alloc-conf '' --limit 16GiB     PyTorch's defaults
   tidemark what-if snapshot.pickle --without-leaks
+  tidemark what-if snapshot.pickle --without train.py:41 --without cache_logits
   tidemark what-if snapshot.pickle --json | jq .calibration
 
 Options that are not given stay as the file has them, but for the limit: with --alloc-conf and no
@@ -44,6 +44,10 @@ pub struct WhatIfArgs {
     /// Give back what leaks at the end of the step that made it
     #[arg(long)]
     without_leaks: bool,
+    /// Leave out what is asked for where a function, or a `file:line`, of the program's own code
+    /// has this text in it; several times for several places
+    #[arg(long, value_name = "PLACE")]
+    without: Vec<String>,
     /// The device, by its CUDA ordinal; else the one with most events
     #[arg(long, value_name = "N")]
     device: Option<u32>,
@@ -62,61 +66,31 @@ pub fn what_if(args: &WhatIfArgs) -> Result<(), CliError> {
     let asked = Asked {
         settings: args.alloc_conf.clone(),
         limit: args.limit,
-        without_leaks: args.without_leaks,
+        leaks: match args.without_leaks {
+            true => Leaks::GivenBack,
+            false => Leaks::AsRecorded,
+        },
+        gone: Gone::Places(args.without.clone()),
     };
-    let (report, calibration) = answer(&trace, device, asked)?;
+    let report = what_if::what_if(&trace, device, &asked, Watch::nobody());
+    let report = report.map_err(|stopped| CliError::Failed(stopped.to_string()))?;
+    if !args.without.is_empty() && report.otherwise.gone == 0 {
+        return Err(CliError::BadInput {
+            path: args.file.clone(),
+            why: format!(
+                "nothing in it is asked for at {}; `tidemark inspect` lists places",
+                args.without.join(" or ")
+            ),
+        });
+    }
     let text = match args.json {
         true => json(&report),
         false => {
             let others = trace.devices.len() - 1;
-            for_people(
-                &args.file.display().to_string(),
-                &report,
-                &calibration,
-                others,
-            )
+            for_people(&args.file.display().to_string(), &report, others)
         }
     };
     print(&text)
-}
-
-/// Other conditions.
-pub(super) struct Asked {
-    /// Settings; `None`: those of the file.
-    pub settings: Option<Config>,
-    /// What the process may reserve.
-    pub limit: Option<Bytes>,
-    /// Whether what leaks is given back.
-    pub without_leaks: bool,
-}
-
-/// What would happen, and in words how far that can be trusted.
-///
-/// # Errors
-/// [`CliError::Failed`] when it was stopped.
-pub(super) fn answer(
-    trace: &Trace,
-    device: &DeviceTrace,
-    asked: Asked,
-) -> Result<(WhatIf, String), CliError> {
-    let own = what_if::own_settings(&trace.format, device);
-    let question = Question {
-        settings: asked.settings,
-        limit: asked.limit,
-        early: match asked.without_leaks {
-            true => without_leaks(trace, device),
-            false => Early::default(),
-        },
-    };
-    let answer = what_if::ask(device, &own, &question, Watch::nobody());
-    let answer = answer.map_err(|stopped| CliError::Failed(stopped.to_string()))?;
-    let report = WhatIf::of(device.device, &answer, words::sentence(&answer));
-    Ok((report, words::calibration(&answer.calibration)))
-}
-
-fn without_leaks(trace: &Trace, device: &DeviceTrace) -> Early {
-    let report = leaks::find(device, &trace.stacks, &trace.quality);
-    Early::leaks(device, &trace.stacks, &report)
 }
 
 fn device<'a>(trace: &'a Trace, args: &WhatIfArgs) -> Result<&'a DeviceTrace, CliError> {
@@ -137,7 +111,7 @@ fn device<'a>(trace: &'a Trace, args: &WhatIfArgs) -> Result<&'a DeviceTrace, Cl
     })
 }
 
-fn for_people(file: &str, report: &WhatIf, calibration: &str, others: usize) -> String {
+fn for_people(file: &str, report: &WhatIf, others: usize) -> String {
     let recorded = &report.recorded;
     let second = report.at_recorded_limit.as_ref();
     let head = second.map_or("", |_| "at the recorded limit");
@@ -168,9 +142,10 @@ fn for_people(file: &str, report: &WhatIf, calibration: &str, others: usize) -> 
         n => format!(", device {} ({n} more: --device)", report.device),
     };
     format!(
-        "{file}{of}\n\n{}\n  {}\n  {calibration}\n",
+        "{file}{of}\n\n{}\n  {}\n  {}\n",
         table.print("  "),
-        report.sentence
+        report.sentence,
+        report.trust
     )
 }
 

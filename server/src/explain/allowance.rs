@@ -1,9 +1,11 @@
 //! What an explanation may use that somebody waits for: time of a processor, and memory out of the
-//! budget, as the replays ask for it.
+//! budget, as the replays ask for it. Where nobody waits any more it ends.
 
 use crate::budget::{NoMemory, Permit};
 use crate::processor_time::ProcessorTime;
 use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use trace::units::Bytes;
@@ -27,6 +29,35 @@ pub enum Refused {
          `tidemark explain FILE` has no such limit", .0.as_secs_f64()
     )]
     TooLong(Duration),
+    /// Who asked has gone; nobody reads this.
+    #[error("nobody waits for the answer any more")]
+    NobodyWaits,
+}
+
+/// Somebody who waits: kept by the request, and dropped with it.
+pub struct Waiting(Arc<AtomicBool>);
+
+/// Whether somebody waits still: asked by the work.
+pub struct Waited(Arc<AtomicBool>);
+
+impl Waiting {
+    /// Somebody, and the way to ask.
+    pub fn begins() -> (Waiting, Waited) {
+        let gone = Arc::new(AtomicBool::new(false));
+        (Waiting(Arc::clone(&gone)), Waited(gone))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Waited {
+    fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// Does work under a watch that lets it have `limit` of time, and memory besides what the permit
@@ -37,6 +68,7 @@ pub enum Refused {
 pub fn allowed<T>(
     permit: Permit,
     limit: Duration,
+    waited: &Waited,
     work: impl FnOnce(Watch<'_>) -> Result<T, Stopped>,
 ) -> Result<T, Refused> {
     let runtime = Handle::current();
@@ -48,9 +80,10 @@ pub fn allowed<T>(
         // Who was refused once is not let on later, when it asks for less.
         if why.is_none() {
             let wanted = Bytes((bytes as u64).div_ceil(STEP) * STEP);
-            *why = match time.used() > limit {
-                true => Some(Refused::TooLong(limit)),
-                false => grow(&runtime, permit, before + wanted).err(),
+            *why = match () {
+                () if waited.is_over() => Some(Refused::NobodyWaits),
+                () if time.used() > limit => Some(Refused::TooLong(limit)),
+                () => grow(&runtime, permit, before + wanted).err(),
             };
         }
         why.is_none()
@@ -75,8 +108,15 @@ mod tests {
     use crate::budget::Budget;
     use tokio::task::spawn_blocking;
 
+    /// Who asked.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Hurry {
+        Waits,
+        Leaves,
+    }
+
     /// What work that asks for so many bytes, one after the other, comes to.
-    async fn asked(limit: Duration, bytes: &'static [u64]) -> Result<(), Refused> {
+    async fn asked(limit: Duration, bytes: &'static [u64], hurry: Hurry) -> Result<(), Refused> {
         let budget = Budget::new(Bytes::mib(64));
         let permit = budget.take(Bytes::mib(8)).await.unwrap();
         let work = move |watch: Watch<'_>| {
@@ -86,7 +126,11 @@ mod tests {
             }
             Ok(())
         };
-        let done = spawn_blocking(move || allowed(permit, limit, work))
+        let (waiting, waited) = Waiting::begins();
+        if hurry == Hurry::Leaves {
+            drop(waiting);
+        }
+        let done = spawn_blocking(move || allowed(permit, limit, &waited, work))
             .await
             .unwrap();
         let whole = spawn_blocking(move || Handle::current().block_on(budget.take(Bytes::mib(64))));
@@ -102,10 +146,19 @@ mod tests {
             total,
         }
         .into());
-        assert_eq!(asked(EXPLAINING, &[]).await, Ok(()));
-        assert_eq!(asked(EXPLAINING, &[0, 40 << 20, 1, 56 << 20]).await, Ok(()));
-        assert_eq!(asked(EXPLAINING, &[57 << 20, 0]).await, too_much);
+        let check = async |limit, bytes, expected| {
+            assert_eq!(asked(limit, bytes, Hurry::Waits).await, expected);
+        };
+        check(EXPLAINING, &[], Ok(())).await;
+        check(EXPLAINING, &[0, 40 << 20, 1, 56 << 20], Ok(())).await;
+        check(EXPLAINING, &[57 << 20, 0], too_much).await;
         let at_once = Duration::ZERO;
-        assert_eq!(asked(at_once, &[0]).await, Err(Refused::TooLong(at_once)));
+        check(at_once, &[0], Err(Refused::TooLong(at_once))).await;
+    }
+
+    #[tokio::test]
+    async fn work_ends_when_nobody_waits() {
+        let left = asked(EXPLAINING, &[0, 1], Hurry::Leaves).await;
+        assert_eq!(left, Err(Refused::NobodyWaits));
     }
 }

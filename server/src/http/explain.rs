@@ -6,7 +6,7 @@ use super::cards::live;
 use super::extract::{Client, Path, Query, run_id};
 use super::packed::{Keep, Packed, not_modified};
 use super::question::StepsQuery;
-use crate::explain::{self, EXPLAINING, allowed};
+use crate::explain::{self, EXPLAINING, Waiting, allowed};
 use crate::pictures::Ask;
 use crate::problems::Error;
 use crate::store::{RunRow, StoreError};
@@ -157,12 +157,13 @@ impl Subject {
         let steps = self.steps.as_deref();
         let decoded = traces.get_cut(self.row.trace, self.texts, steps).await?;
         let memory = traces.memory_to_ask(&decoded, Ask::Stacks).await?;
+        let (_waiting, waited) = Waiting::begins();
         let tell = move || {
             let device = match self.device {
                 Some(device) => Some(decoded.device(device)?),
                 None => explain::chosen(&decoded.trace),
             };
-            let explanation = allowed(memory, EXPLAINING, |watch| {
+            let explanation = allowed(memory, EXPLAINING, &waited, |watch| {
                 explain::explain(&self.name(), &decoded.trace, device, watch)
             })?;
             let file = self.form.file(&explanation);

@@ -31,6 +31,7 @@ mod socket;
 mod tests;
 mod unfold;
 mod uploads;
+mod what_if;
 
 pub use serve::{Listening, serve};
 
@@ -113,6 +114,7 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(compare::png))
         .routes(routes!(compare::md))
         .routes(routes!(explain::explain))
+        .routes(routes!(what_if::what_if))
         .routes(routes!(export::export))
         .routes(routes!(bench::catalog))
         .routes(routes!(bench::offloaders))

@@ -1,10 +1,11 @@
 //! Questions about a run that the page and programs ask: does it leak, what is alive, what came and
-//! went, which allocations are there. `trace` answers them; here answers get names.
+//! went, which allocations are there, what if. `trace` answers them; here answers get names.
 
 mod alive;
 mod allocations;
 mod judgements;
 mod leaks;
+pub mod what_if;
 
 pub use alive::{alive, changes, growth};
 pub use allocations::{beside, page};

@@ -231,6 +231,11 @@ fn runs(world: &World) -> Vec<View> {
             run("plain_lm", "&tab=allocations"),
             &["tr.block", DRAWN],
         ),
+        View::at(
+            "what-if",
+            run("oom", "&tab=what-if&alloc_conf=expandable_segments%3ATrue"),
+            &[".level.what-if", ".advice", DRAWN],
+        ),
         View::at("share", run("plain_lm", ""), &[DRAWN]).opened(&[Opening {
             focus: ".view-actions > button:last-of-type",
             keys: &["Enter"],

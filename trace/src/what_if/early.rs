@@ -1,15 +1,21 @@
-//! Blocks given back earlier than they were.
+//! Blocks given back earlier than they were, or never asked for.
 
 use super::step_at;
 use crate::leaks::{LeakReport, Pattern};
 use crate::site::{self, SiteKey};
 use crate::stacks::Stacks;
-use crate::trace::{BlockIdx, DeviceTrace};
+use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
 
-/// Blocks, and the events before which each is given back, in order of the events.
+/// What the program does otherwise than it did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Early(pub(super) Vec<(EventIdx, BlockIdx)>);
+pub struct Early {
+    /// Blocks, and the events before which each is given back, in order of the events.
+    pub(super) given_back: Vec<(EventIdx, BlockIdx)>,
+    /// Blocks that are never asked for, in order. Those from before the recording are given back
+    /// before it begins.
+    pub(super) gone: Vec<BlockIdx>,
+}
 
 impl Early {
     /// What leaks, given back at the end of the step that made it. Growth within a step, and a
@@ -38,26 +44,44 @@ impl Early {
         });
         let mut early: Vec<(EventIdx, BlockIdx)> = early.collect();
         early.sort_unstable_by_key(|(event, block)| (*event, block.0));
-        Early(early)
+        Early {
+            given_back: early,
+            gone: Vec::new(),
+        }
+    }
+
+    /// The same, without the blocks of kinds that `is_gone` names.
+    pub fn without(mut self, device: &DeviceTrace, is_gone: impl Fn(&BlockKind) -> bool) -> Early {
+        let blocks = &device.blocks;
+        let gone: Vec<bool> = blocks.kinds.iter().map(is_gone).collect();
+        let all = (0..blocks.len() as u32).map(BlockIdx);
+        let is_gone = |block: &BlockIdx| gone[blocks.kind[block.index()].index()];
+        self.gone = all.filter(is_gone).collect();
+        self
     }
 
     /// Bytes of those that are still allocated at an event although they were to be given back
     /// before it.
     pub fn overdue(&self, device: &DeviceTrace, at: EventIdx) -> Bytes {
         let blocks = &device.blocks;
-        let due = self.0.iter().take_while(|(event, _)| *event <= at);
+        let due = self.given_back.iter().take_while(|(event, _)| *event <= at);
         let overdue = due.filter(|(_, block)| at.0 < blocks.free_requested[block.index()]);
         let sizes = overdue.map(|(_, block)| blocks.kind(*block).size.0);
         Bytes(sizes.sum())
     }
 
-    /// How many blocks.
+    /// How many blocks are given back early.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.given_back.len()
     }
 
-    /// Whether there are none.
+    /// How many blocks are never asked for.
+    pub fn n_gone(&self) -> usize {
+        self.gone.len()
+    }
+
+    /// Whether the program does what it did.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.given_back.is_empty() && self.gone.is_empty()
     }
 }

@@ -3,9 +3,10 @@
 //! ```text
 //! recorded    what the recorded allocator did of its own accord, and what that says of its limit
 //! batch       what grows with the batch, as an estimate
-//! early       blocks that are given back earlier than they were
+//! early       blocks that are given back earlier than they were, or never asked for
 //! begin       the memory before the first event
 //! run         the requests, one by one, through allocator::caching
+//! curve       the levels on the way, for a picture
 //! remedies    which single change would have got past a recorded failure
 //! ```
 //!
@@ -17,6 +18,7 @@
 
 pub mod batch;
 mod begin;
+mod curve;
 mod early;
 mod recorded;
 mod remedies;
@@ -28,10 +30,11 @@ use crate::oom;
 use crate::trace::{Action, DeviceTrace, Fidelity, FormatInfo, Series};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
+pub use curve::Curve;
 pub use early::Early;
 pub use recorded::{Evidence, LimitSeen};
 pub use remedies::{Change, Diagnosis, Remedy, Tried, remedies};
-pub use run::{Conditions, replay};
+pub use run::{Conditions, replay, replay_drawn};
 
 /// What is asked: all of it together.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,8 +44,10 @@ pub struct Question {
     /// What the process may reserve. Without one nothing is refused, unless nothing else is asked
     /// either: then it is the limit that the recording shows.
     pub limit: Option<Bytes>,
-    /// What is given back earlier than it was.
+    /// What is given back earlier than it was, or never asked for.
     pub early: Early,
+    /// Columns of the curves, at most; 0: none are drawn.
+    pub columns: u32,
 }
 
 /// A request that fails.
@@ -114,8 +119,17 @@ pub struct Calibration {
     pub peak_reserved_error: f64,
 }
 
+/// Levels on the way, as recorded and as they would be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Curves {
+    /// As recorded.
+    pub recorded: Curve,
+    /// What was asked: under the limit that the recording shows, where none was asked for.
+    pub what_if: Curve,
+}
+
 /// The answer.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// How far it can be trusted.
     pub calibration: Calibration,
@@ -127,6 +141,8 @@ pub struct Answer {
     pub what_if: Outcome,
     /// The same under the limit that the recording shows, where none was asked for.
     pub at_recorded_limit: Option<Outcome>,
+    /// The levels on the way, where they were asked for.
+    pub curves: Option<Curves>,
 }
 
 /// Answers a question about a device of a file with these settings.
@@ -153,25 +169,41 @@ pub fn ask(
         _ => question.limit,
     };
     let early = &question.early;
-    let run = |limit| match settings == own && limit == own_limit && early.is_empty() {
-        true => Ok(calibration.own),
-        false => {
-            let conditions = Conditions {
-                settings,
-                limit,
-                early,
-                batch: None,
-            };
-            replay(device, &evidence, &conditions, watch)
+    let run = |limit, columns| {
+        let as_recorded = settings == own && limit == own_limit && early.is_empty();
+        let conditions = Conditions {
+            settings,
+            limit,
+            early,
+            batch: None,
+        };
+        match as_recorded && columns == 0 {
+            true => Ok((calibration.own, None)),
+            false => replay_drawn(device, &evidence, &conditions, columns, watch)
+                .map(|(outcome, curve)| (outcome, Some(curve))),
         }
     };
-    let at_recorded = own_limit.filter(|_| question.limit.is_none() && limit.is_none());
+    let second = own_limit.filter(|_| question.limit.is_none() && limit.is_none());
+    // The curve is that of what the answer is about.
+    let columns = |is_second| match is_second == second.is_some() {
+        true => question.columns,
+        false => 0,
+    };
+    let (what_if, first_curve) = run(limit, columns(false))?;
+    let at_limit = second.map(|limit| run(Some(limit), columns(true)));
+    let (at_recorded_limit, second_curve) = at_limit.transpose()?.unzip();
+    let drawn = second_curve.unwrap_or(first_curve);
+    let drawn = drawn.filter(|_| question.columns > 0);
     Ok(Answer {
-        calibration,
         recorded: recorded(device, seen),
         limit,
-        what_if: run(limit)?,
-        at_recorded_limit: at_recorded.map(|limit| run(Some(limit))).transpose()?,
+        what_if,
+        at_recorded_limit,
+        curves: drawn.map(|what_if| Curves {
+            recorded: Curve::recorded(device, question.columns),
+            what_if,
+        }),
+        calibration,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::batch::{Batch, Share};
 use super::begin::begin;
+use super::curve::Curve;
 use super::early::Early;
 use super::recorded::Evidence;
 use super::{Failed, Outcome, Reach, step_at};
@@ -11,6 +12,8 @@ use crate::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, PoolId};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{EVERY, Stopped, Watch};
 use std::collections::VecDeque;
+use std::iter::Peekable;
+use std::slice::Iter;
 
 /// What requests are replayed under.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +38,20 @@ pub fn replay(
     conditions: &Conditions<'_>,
     watch: Watch<'_>,
 ) -> Result<Outcome, Stopped> {
+    Ok(replay_drawn(device, evidence, conditions, 0, watch)?.0)
+}
+
+/// The same, with its levels in so many columns.
+///
+/// # Errors
+/// [`Stopped`].
+pub fn replay_drawn(
+    device: &DeviceTrace,
+    evidence: &Evidence,
+    conditions: &Conditions<'_>,
+    columns: u32,
+    watch: Watch<'_>,
+) -> Result<(Outcome, Curve), Stopped> {
     let n_blocks = device.blocks.len();
     watch.look(n_blocks * size_of::<Slot>())?;
     let watch = watch.beside(n_blocks * size_of::<Slot>());
@@ -45,6 +62,8 @@ pub fn replay(
         allocated: 0,
         awaited: Vec::new(),
         batch: conditions.batch,
+        gone: conditions.early.gone.iter().peekable(),
+        curve: Curve::over(device.events.len(), columns),
         outcome: Outcome {
             peak_allocated: Bytes::ZERO,
             peak_reserved: Bytes::ZERO,
@@ -56,7 +75,7 @@ pub fn replay(
     begin(device, &mut run.allocator, &mut run.slots, watch)?;
     run.begin();
     run.allocator.set_limit(conditions.limit);
-    let mut early = conditions.early.0.iter().peekable();
+    let mut early = conditions.early.given_back.iter().peekable();
     let mut emptied = evidence.emptied.iter().peekable();
     let mut awaited = evidence.awaited.iter().peekable();
     for event in 0..device.events.len() {
@@ -69,13 +88,15 @@ pub fn replay(
         }
         while awaited.next_if(|span| span.end().0 <= event).is_some() {}
         let is_awaited = awaited.peek().is_some_and(|span| span.start().0 <= event);
-        if let Some(reach) = run.event(event, is_awaited) {
+        let end = run.event(event, is_awaited);
+        run.draw(event);
+        if let Some(reach) = end {
             run.outcome.reach = reach;
             break;
         }
     }
     run.outcome.retries = run.allocator.retries();
-    Ok(run.outcome)
+    Ok((run.outcome, run.curve))
 }
 
 /// What was asked of the driver, as it was recorded.
@@ -104,6 +125,9 @@ struct Run<'a> {
     /// if not.
     awaited: Vec<u32>,
     batch: Option<(&'a Batch, Share)>,
+    /// Blocks that are never asked for, from the next one on.
+    gone: Peekable<Iter<'a, BlockIdx>>,
+    curve: Curve,
     outcome: Outcome,
 }
 
@@ -120,7 +144,12 @@ impl Run<'_> {
                 false => self.allocated += self.allocator.arena().size(slot),
             }
         }
+        let before = self.device.blocks.n_preexisting;
+        while let Some(block) = self.gone.next_if(|block| block.0 < before) {
+            self.give_back_early(*block);
+        }
         self.measure();
+        self.draw(0);
     }
 
     /// Whether a block was given back before the first event.
@@ -137,6 +166,13 @@ impl Run<'_> {
         let outcome = &mut self.outcome;
         outcome.peak_allocated = outcome.peak_allocated.max(Bytes(self.allocated));
         outcome.peak_reserved = outcome.peak_reserved.max(self.allocator.reserved());
+    }
+
+    /// The levels after an event.
+    fn draw(&mut self, event: u32) {
+        let reserved = self.allocator.reserved();
+        self.curve
+            .reach(EventIdx(event), Bytes(self.allocated), reserved);
     }
 
     /// One event; where the answer ends, if it ends here.
@@ -167,6 +203,9 @@ impl Run<'_> {
     }
 
     fn alloc(&mut self, event: u32, block: u32) -> Option<Reach> {
+        if self.gone.next_if(|gone| gone.0 == block).is_some() {
+            return None;
+        }
         let kind = self.device.blocks.kind(BlockIdx(block));
         let size = kind.requested;
         let size = self

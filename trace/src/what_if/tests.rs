@@ -390,6 +390,48 @@ proptest! {
         prop_assert_eq!((what_if.retries, what_if.failed), (0, None));
     }
 
+    /// The curves reach the peaks, whatever the columns; *allocated* is as recorded, event by event.
+    #[test]
+    fn curves_hide_no_peak(ops in ops(2, true), own in settings(), columns in 1..40_u32) {
+        let Some(device) = Process::run(&ops, &own, None).trace() else { return Ok(()) };
+        let question = |columns| Question { columns, ..Question::default() };
+        let ask = |columns| ask(&device, &own, &question(columns), Watch::nobody()).unwrap();
+        let answer = ask(columns);
+        let curves = answer.curves.unwrap();
+        let peak = |levels: &[Bytes]| levels.iter().copied().max();
+        let is = |curve: &Curve, allocated, reserved| {
+            prop_assert_eq!(peak(&curve.allocated), Some(allocated));
+            prop_assert_eq!(peak(&curve.reserved), Some(reserved));
+            prop_assert!(curve.reserved.len() <= columns as usize);
+            Ok(())
+        };
+        let (recorded, what_if) = (answer.recorded, answer.what_if);
+        is(&curves.recorded, recorded.peak_allocated, recorded.peak_reserved)?;
+        is(&curves.what_if, what_if.peak_allocated, what_if.peak_reserved)?;
+        let every_event = ask(device.events.len()).curves.unwrap();
+        prop_assert_eq!(every_event.recorded.events_per_column, 1);
+        prop_assert_eq!(every_event.recorded.allocated, every_event.what_if.allocated);
+    }
+
+    /// What is gone takes nothing, and the rest is served as in a program that never asked for it.
+    #[test]
+    fn what_is_gone_was_never_asked_for(ops in ops(1, false), own in settings()) {
+        let asked: Vec<Op> = ops.iter().filter(|op| matches!(op, Op::Alloc(..))).cloned().collect();
+        let is_gone = |size: u64| size.is_multiple_of(3);
+        let rest: Vec<Op> = asked.iter()
+            .filter(|op| matches!(op, Op::Alloc(size, _) if !is_gone(*size)))
+            .cloned()
+            .collect();
+        let Some(device) = Process::run(&asked, &own, None).trace() else { return Ok(()) };
+        let early = Early::default().without(&device, |kind| is_gone(kind.requested.0));
+        prop_assert_eq!(early.n_gone(), asked.len() - rest.len());
+        let question = Question { early, ..Question::default() };
+        let answer = ask(&device, &own, &question, Watch::nobody()).unwrap();
+        let alone = Process::run(&rest, &own, None);
+        let what_if = answer.what_if;
+        prop_assert_eq!((what_if.peak_allocated.0, what_if.peak_reserved.0), peaks(&alone));
+    }
+
     /// Under the limit that it ran under as well, retries and failure included. Where nothing was
     /// collected, the limit that shows does as well as the true one.
     #[test]

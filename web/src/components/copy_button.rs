@@ -25,6 +25,9 @@ pub fn CopyButton(
     text: Signal<String>,
     /// Name of what is copied, for the button's name: "Copy {what}".
     what: &'static str,
+    /// What the button shows.
+    #[prop(default = "Copy")]
+    label: &'static str,
 ) -> impl IntoView {
     let copied = RwSignal::new(Copied::NotYet);
     let copy = move |_| {
@@ -52,7 +55,7 @@ pub fn CopyButton(
         Copied::NotYet | Copied::Refused => view! { <IconView icon=Icon::Copy/> },
     };
     let label = move || match copied.get() {
-        Copied::NotYet => "Copy",
+        Copied::NotYet => label,
         Copied::Yes => "Copied",
         Copied::Refused => "Select and copy it",
     };

@@ -69,6 +69,7 @@ const SECTIONS: [(&str, &[Shortcut]); 4] = [
             key(&["2"], "Leaks"),
             key(&["3"], "What is alive"),
             key(&["4"], "Allocations"),
+            key(&["5"], "What if"),
             key(
                 &["←", "↑", "↓", "→"],
                 "Walk through a chart that has the focus",

@@ -4,7 +4,8 @@ use super::answer::{Answer, ask};
 use super::box_chart::BoxChart;
 use super::dimension_choice::DimensionChoice;
 use super::honesty::Honesty;
-use super::{Asker, INFERRED, middle};
+use super::{Asker, INFERRED, markdown, middle};
+use crate::components::copy_button::CopyButton;
 use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
 use ::timeline::lanes::step_name;
@@ -54,9 +55,19 @@ pub fn AliveTab(asker: Asker) -> impl IntoView {
         let waiting = alive.with(Answer::is_waiting) || changes.with(Answer::is_waiting);
         waiting.to_string()
     };
+    let words = Signal::derive(move || {
+        let name = asker.run_name();
+        let moment = alive.with(Answer::shown);
+        let moment = moment.map(|alive| markdown::alive(&name, &alive));
+        let between = changes.with(Answer::shown);
+        let between = between.map(|changes| markdown::changes(&name, &changes));
+        let parts = [moment, between].into_iter().flatten();
+        parts.collect::<Vec<_>>().join("\n")
+    });
     view! {
         <div class="questions-head">
             <h2>"What is alive"</h2>
+            <CopyButton text=words what="what is alive as Markdown" label="Copy as Markdown"/>
             <Honesty asker=asker/>
         </div>
         <Moments asker=asker/>

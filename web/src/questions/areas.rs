@@ -141,7 +141,7 @@ impl Areas {
 }
 
 /// A round number of bytes at about a quarter of `high`.
-fn step_of(high: u64) -> u64 {
+pub(super) fn step_of(high: u64) -> u64 {
     let raw = (high / 4).max(1);
     let base = 1_u64 << (63 - raw.leading_zeros());
     match raw {
@@ -152,7 +152,7 @@ fn step_of(high: u64) -> u64 {
 }
 
 /// The next multiple of a tick.
-fn nice_above(level: u64) -> u64 {
+pub(super) fn nice_above(level: u64) -> u64 {
     let step = step_of(level);
     level.div_ceil(step).max(1).saturating_mul(step)
 }

@@ -187,7 +187,7 @@ fn Plot(
 }
 
 /// Where a pointer is over an element, from its left and from its top.
-fn fractions(event: &MouseEvent) -> Option<(f64, f64)> {
+pub(super) fn fractions(event: &MouseEvent) -> Option<(f64, f64)> {
     let element = event.current_target()?.dyn_into::<Element>().ok()?;
     let rect = element.get_bounding_client_rect();
     let x = (f64::from(event.client_x()) - rect.left()) / rect.width().max(1.0);

@@ -7,7 +7,8 @@ use super::dimension_choice::DimensionChoice;
 use super::group_table::GroupTable;
 use super::growth_chart::{GrowthChart, selected_band};
 use super::honesty::Honesty;
-use super::{Asker, words};
+use super::{Asker, markdown, words};
+use crate::components::copy_button::CopyButton;
 use crate::components::icon::{Icon, IconView};
 use crate::components::problem_note::ProblemNote;
 use crate::components::prose::Prose;
@@ -100,6 +101,10 @@ fn Headline(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
         view! { <li>{words::sentence(caveat)}</li> }
     });
     let caveats = caveats.collect_view();
+    let words = {
+        let leaks = Arc::clone(&leaks);
+        Signal::derive(move || markdown::leaks(&asker.run_name(), &leaks))
+    };
     view! {
         <header class=class>
             <IconView icon=icon/>
@@ -107,6 +112,7 @@ fn Headline(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
                 <h2>{words::headline(&leaks)}</h2>
                 <p><Prose text=words::sentence(&leaks.reason)/></p>
                 <ul class="verdict-caveats muted">{caveats}</ul>
+                <CopyButton text=words what="the verdict as Markdown" label="Copy as Markdown"/>
             </div>
             <Honesty asker=asker/>
         </header>

@@ -1,10 +1,11 @@
-//! What is asked about a run below its picture: does it leak, what is alive, which allocations.
+//! What is asked about a run below its picture: does it leak, what is alive, which allocations,
+//! what if.
 //!
 //! ```text
-//! api::leaks, api::alive -> answer (fetched) -> areas, boxes (geometry) -> charts, tables
+//! api::leaks, alive, what_if -> answer (fetched) -> areas, boxes, levels (geometry) -> charts, tables
 //! ```
 //!
-//! The geometry ([`areas`], [`boxes`]) and the words ([`words`]) are pure and tested natively; the
+//! The geometry ([`areas`], [`boxes`], [`levels`]) and the words ([`words`]) are pure and tested natively; the
 //! rest wires them to the page. Everything chosen lives in the [`api::view_state`].
 
 mod alive_tab;
@@ -21,7 +22,11 @@ mod group_table;
 mod growth_chart;
 mod honesty;
 mod leaks_tab;
+pub mod levels;
+mod markdown;
 mod tabs;
+mod what_if_chart;
+mod what_if_tab;
 pub mod words;
 
 pub use allocation_list::Beside;
@@ -72,6 +77,11 @@ impl Asker {
 
     fn path(self, of: impl FnOnce(&Source) -> String) -> String {
         self.source.with_value(|source| source.asks(of(source)))
+    }
+
+    /// What the run is called.
+    fn run_name(self) -> String {
+        self.run.with_value(|run| run.summary.name.clone())
     }
 
     fn last_event(self) -> EventIdx {

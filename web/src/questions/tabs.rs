@@ -4,6 +4,7 @@ use super::Asker;
 use super::alive_tab::AliveTab;
 use super::allocations_tab::AllocationsTab;
 use super::leaks_tab::LeaksTab;
+use super::what_if_tab::WhatIfTab;
 use crate::components::keys::{is_shortcut, on_key};
 use crate::url_state::UrlState;
 use api::view_state::{Tab, ViewState};
@@ -18,6 +19,7 @@ const fn title(tab: Tab) -> &'static str {
         Tab::Leaks => "Leaks",
         Tab::Alive => "Alive",
         Tab::Allocations => "Allocations",
+        Tab::WhatIf => "What if",
     }
 }
 
@@ -27,6 +29,7 @@ const fn id(tab: Tab) -> &'static str {
         Tab::Leaks => "tab-leaks",
         Tab::Alive => "tab-alive",
         Tab::Allocations => "tab-allocations",
+        Tab::WhatIf => "tab-what-if",
     }
 }
 
@@ -44,7 +47,7 @@ fn after_key(tab: Tab, key: &str) -> Option<Tab> {
     Some(Tab::ALL[to])
 }
 
-/// The bar. Arrow keys walk along it; 1 to 4 choose anywhere on the page.
+/// The bar. Arrow keys walk along it; 1 to 5 choose anywhere on the page.
 #[component]
 pub fn TabBar(view: UrlState<ViewState>) -> impl IntoView {
     let state = view.state();
@@ -103,6 +106,7 @@ pub fn Questions(asker: Asker) -> impl IntoView {
         Tab::Leaks => view! { <LeaksTab asker=asker/> }.into_any(),
         Tab::Alive => view! { <AliveTab asker=asker/> }.into_any(),
         Tab::Allocations => view! { <AllocationsTab asker=asker/> }.into_any(),
+        Tab::WhatIf => view! { <WhatIfTab asker=asker/> }.into_any(),
     };
     let hidden = move || tab.get() == Tab::Timeline;
     view! {
@@ -125,11 +129,18 @@ mod tests {
     #[test]
     fn arrows_go_round() {
         let mut tab = Tab::Timeline;
-        for expected in [Tab::Leaks, Tab::Alive, Tab::Allocations, Tab::Timeline] {
+        let round = [
+            Tab::Leaks,
+            Tab::Alive,
+            Tab::Allocations,
+            Tab::WhatIf,
+            Tab::Timeline,
+        ];
+        for expected in round {
             tab = after_key(tab, "ArrowRight").unwrap();
             assert_eq!(tab, expected);
         }
-        assert_eq!(after_key(tab, "ArrowLeft"), Some(Tab::Allocations));
+        assert_eq!(after_key(tab, "ArrowLeft"), Some(Tab::WhatIf));
         assert_eq!(after_key(tab, "x"), None);
     }
 }

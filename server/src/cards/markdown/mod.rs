@@ -6,7 +6,8 @@ mod run;
 pub use comparison::{comparison, gate, numbers_only};
 pub use run::run;
 
-use crate::plain::marked;
+pub(crate) use trace::plain::code;
+use trace::plain::marked;
 
 /// How much a block says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,13 +55,6 @@ pub(crate) fn escaped(text: &str) -> String {
         }
     }
     out
-}
-
-/// A text as code. Code spans take everything but their own quotes, and end a table's cell at a
-/// bar, so there are none.
-pub(crate) fn code(text: &str) -> String {
-    let text = marked(text).replace('`', "'").replace('|', "¦");
-    format!("`{}`", text.replace(['\n', '\r'], " "))
 }
 
 #[cfg(test)]

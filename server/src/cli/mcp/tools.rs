@@ -4,12 +4,14 @@ use super::answer::{Answer, Page, Row, document};
 use super::recordings::{Recording, Recordings};
 use crate::cards::{markdown, place};
 use crate::cli::compare::compared;
+use crate::cli::inspect;
 use crate::cli::table;
-use crate::cli::{inspect, what_if};
+use crate::questions::what_if::{self, Asked, Gone};
 use crate::{explain, questions};
 use api::compare::{Against, Comparison};
 use api::leaks::LeakGroup;
 use api::view_state::{Tab, ViewState};
+use api::what_if::Conditions;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use rmcp::schemars::{self, JsonSchema};
 use serde::Deserialize;
@@ -17,7 +19,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::path::Path;
 use trace::alive::{self, Dimension, Grouping, Subject};
-use trace::allocator::{Config, conf};
 use trace::categories::Categories;
 use trace::compare::gate::Limits;
 use trace::compare::headline::signed;
@@ -92,6 +93,9 @@ struct OfConditions {
     /// Give back what leaks at the end of the step that made it.
     #[serde(default)]
     without_leaks: bool,
+    /// Leave out what is asked for where a function or a `file:line` has one of these texts in it.
+    #[serde(default)]
+    without: Vec<String>,
 }
 
 /// A tool: its name, what it is for, its arguments, and its answer.
@@ -456,21 +460,20 @@ fn compare(recordings: &Recordings, asked: OfTwo) -> Result<Page, String> {
 }
 
 fn what_if(recordings: &Recordings, asked: OfConditions) -> Result<Page, String> {
-    let settings = asked.alloc_conf.as_deref().map(conf::parse).transpose();
-    let settings: Option<Config> = settings.map_err(|error| format!("alloc_conf: {error}."))?;
-    let limit = asked.limit.as_deref().map(str::parse).transpose();
-    let limit: Option<Bytes> = limit.map_err(|error| format!("limit: {error}."))?;
+    let conditions = Conditions {
+        alloc_conf: asked.alloc_conf,
+        limit: asked.limit,
+        without_leaks: asked.without_leaks,
+        gone: None,
+    };
+    let mut conditions = Asked::of(&conditions).map_err(|error| format!("{error}."))?;
+    conditions.gone = Gone::Places(asked.without);
     let recording = recordings.get(&asked.recording)?;
     let device = device(&recording.trace, asked.device)?;
-    let asked = what_if::Asked {
-        settings,
-        limit,
-        without_leaks: asked.without_leaks,
-    };
-    let (found, calibration) =
-        what_if::answer(&recording.trace, device, asked).map_err(|error| error.to_string())?;
+    let found = what_if::what_if(&recording.trace, device, &conditions, Watch::nobody());
+    let found = found.map_err(|stopped| stopped.to_string())?;
     let mut answer = Answer {
-        text: format!("{}\n{calibration}\n", found.sentence),
+        text: format!("{}\n{}\n", found.sentence, found.trust),
         ..Answer::default()
     };
     answer.field("answer", &found);

@@ -15,6 +15,7 @@ mod redaction;
 mod runs;
 mod shares;
 mod uploads;
+mod what_if;
 
 use super::router;
 use crate::app::App;

@@ -239,6 +239,9 @@ fn values(name: &str, runs: &str) -> Vec<String> {
         "of" => words(&["stream:0", "x"]),
         "pool" => words(&["small"]),
         "v" | "version" => words(&["1"]),
+        "alloc_conf" => words(&["expandable_segments:True", "x"]),
+        "without_leaks" => words(&["true"]),
+        "gone" => words(&["z4096,s0123456789abcdef", "x"]),
         _ => Vec::new(),
     }
 }

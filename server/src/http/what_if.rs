@@ -1,0 +1,106 @@
+//! What if: a run's requests under other conditions.
+
+use super::App;
+use super::audience::Audience;
+use super::extract::{Client, Path, Query, run_id};
+use super::packed::{Keep, Packed, not_modified};
+use super::question::StepsQuery;
+use crate::explain::{EXPLAINING, Waiting, allowed};
+use crate::pictures::Ask;
+use crate::problems::Error;
+use crate::questions::what_if::{Asked, what_if_drawn};
+use crate::store::StoreError;
+use crate::work;
+use api::ids::RunId;
+use api::problem::Problem;
+use api::what_if::{Conditions, WhatIfDrawn};
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use std::sync::Arc;
+
+/// Version of the answers; part of their entity tags.
+const VERSION: u32 = 1;
+
+/// Who is asked what.
+struct Subject {
+    run: RunId,
+    device: u32,
+    asked: Asked,
+    steps: Option<String>,
+    audience: Audience,
+}
+
+/// What would have happened under other settings of the allocator, on a smaller or larger card,
+/// without leaks, or without what some call sites ask for. The rules are tested first on what was
+/// recorded: `calibration` says how well they give it.
+#[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/what-if", tag = "runs",
+    params(("run" = String, Path), ("device" = u32, Path), Conditions, StepsQuery),
+    responses(
+        (status = 200, description = "What would happen, with its levels.", body = WhatIfDrawn),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 413, body = Problem), (status = 429, body = Problem),
+        (status = 503, body = Problem),
+    ))]
+pub async fn what_if(
+    State(app): State<Arc<App>>,
+    Path((run, device)): Path<(String, u32)>,
+    Query(conditions): Query<Conditions>,
+    Query(steps): Query<StepsQuery>,
+    client: Client,
+    audience: Audience,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let asked = Asked::of(&conditions).map_err(|error| Error::BadRequest(error.to_string()))?;
+    let subject = Subject {
+        run: run_id(&run)?,
+        device,
+        asked,
+        steps: steps.level().map(str::to_owned),
+        audience,
+    };
+    let etag = subject.etag(&conditions);
+    if let Some(response) = not_modified(&headers, &etag, Keep::Ask) {
+        return Ok(response);
+    }
+    let answer = subject.answer(&app);
+    let answer = app.explanations.get(&etag, client.address, answer).await?;
+    let packed = Packed {
+        zstd: answer.to_vec(),
+        media_type: "application/json",
+        etag,
+        keep: Keep::Ask,
+    };
+    Ok(packed.respond(&headers))
+}
+
+impl Subject {
+    fn etag(&self, conditions: &Conditions) -> String {
+        let Subject {
+            run, device, steps, ..
+        } = self;
+        let texts = self.audience.texts().tag();
+        let parts = format!("what-if {run} {device} {steps:?} {texts:?} {conditions:?} v{VERSION}");
+        format!("W/\"{}\"", &blake3::hash(parts.as_bytes()).to_hex()[..32])
+    }
+
+    /// The answer, packed.
+    async fn answer(self, app: &App) -> Result<Vec<u8>, Error> {
+        let run = self.run;
+        let trace = app.store.read(move |reader| reader.run_ref(&run)).await?;
+        let traces = &app.pictures.traces;
+        let (texts, steps) = (self.audience.texts(), self.steps.as_deref());
+        let decoded = traces.get_cut(trace.trace, texts, steps).await?;
+        let memory = traces.memory_to_ask(&decoded, Ask::Stacks).await?;
+        let (_waiting, waited) = Waiting::begins();
+        let ask = move || {
+            let device = decoded.device(self.device)?;
+            let answer = allowed(memory, EXPLAINING, &waited, |watch| {
+                what_if_drawn(&decoded.trace, device, &self.asked, watch)
+            })?;
+            let file = serde_json::to_vec(&answer).expect("answers are plain data");
+            Ok(zstd::bulk::compress(&file, 1).map_err(StoreError::Packing)?)
+        };
+        work::answer(ask).await.map_err(|_| Error::Panicked)?
+    }
+}

@@ -1,0 +1,176 @@
+//! What if: the requests of a run under other settings, another limit, or without some of them.
+
+use api::what_if::{Conditions, WhatIf, WhatIfDrawn};
+use trace::allocator::{Config, conf};
+use trace::leaks;
+use trace::site::{self, BadSite, SiteKey};
+use trace::stacks::Stacks;
+use trace::trace::{BlockKind, DeviceTrace, Trace};
+use trace::units::Bytes;
+use trace::watch::{Stopped, Watch};
+use trace::what_if::{self, Early, Question};
+
+/// Columns of a curve: about as many as a wide page has pixels for it.
+const COLUMNS: u32 = 600;
+
+/// Call sites that one question may leave out.
+pub const MOST_GONE: usize = 64;
+
+/// Other conditions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// Settings; `None`: those of the file.
+    pub settings: Option<Config>,
+    /// What the process may reserve.
+    pub limit: Option<Bytes>,
+    /// Whether what leaks is given back when its step ends.
+    pub leaks: Leaks,
+    /// What is never asked for.
+    pub gone: Gone,
+}
+
+/// What becomes of what leaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Leaks {
+    /// It stays.
+    #[default]
+    AsRecorded,
+    /// It is given back at the end of the step that made it.
+    GivenBack,
+}
+
+/// Requests that are left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// Those of these call sites.
+    Sites(Vec<SiteKey>),
+    /// Those with such a text in a function, or in a `file:line`, of their own code.
+    Places(Vec<String>),
+}
+
+impl Default for Gone {
+    fn default() -> Gone {
+        Gone::Sites(Vec::new())
+    }
+}
+
+/// The question is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadConditions {
+    /// The settings are none.
+    #[error("alloc_conf: {0}")]
+    Settings(String),
+    /// The limit is no size.
+    #[error("limit: {0}")]
+    Limit(String),
+    /// A site is none.
+    #[error("gone: {0}")]
+    Site(#[from] BadSite),
+    /// So many sites at once.
+    #[error("gone: {0} call sites are asked for; one question leaves out {MOST_GONE} at most")]
+    TooMany(usize),
+}
+
+impl Asked {
+    /// The question of a page or a program.
+    ///
+    /// # Errors
+    /// [`BadConditions`].
+    pub fn of(conditions: &Conditions) -> Result<Asked, BadConditions> {
+        let settings = conditions.alloc_conf.as_deref().map(conf::parse);
+        let settings = settings.transpose();
+        let limit = conditions.limit.as_deref().map(str::parse::<Bytes>);
+        let limit = limit.transpose();
+        let gone = conditions.gone();
+        if gone.len() > MOST_GONE {
+            return Err(BadConditions::TooMany(gone.len()));
+        }
+        let gone = gone.into_iter().map(str::parse);
+        Ok(Asked {
+            settings: settings.map_err(|error| BadConditions::Settings(error.to_string()))?,
+            limit: limit.map_err(|error| BadConditions::Limit(error.to_string()))?,
+            leaks: match conditions.without_leaks {
+                true => Leaks::GivenBack,
+                false => Leaks::AsRecorded,
+            },
+            gone: Gone::Sites(gone.collect::<Result<_, _>>()?),
+        })
+    }
+}
+
+/// What would happen.
+///
+/// # Errors
+/// [`Stopped`].
+pub fn what_if(
+    trace: &Trace,
+    device: &DeviceTrace,
+    asked: &Asked,
+    watch: Watch<'_>,
+) -> Result<WhatIf, Stopped> {
+    Ok(answered(trace, device, asked, 0, watch)?.answer)
+}
+
+/// The same, with the levels on the way.
+///
+/// # Errors
+/// [`Stopped`].
+pub fn what_if_drawn(
+    trace: &Trace,
+    device: &DeviceTrace,
+    asked: &Asked,
+    watch: Watch<'_>,
+) -> Result<WhatIfDrawn, Stopped> {
+    answered(trace, device, asked, COLUMNS, watch)
+}
+
+fn answered(
+    trace: &Trace,
+    device: &DeviceTrace,
+    asked: &Asked,
+    columns: u32,
+    watch: Watch<'_>,
+) -> Result<WhatIfDrawn, Stopped> {
+    let own = what_if::own_settings(&trace.format, device);
+    let early = match asked.leaks {
+        Leaks::AsRecorded => Early::default(),
+        Leaks::GivenBack => {
+            let report = leaks::find_while(device, &trace.stacks, &trace.quality, watch);
+            // A report that was stopped names no leak, which would not be the recording's fault.
+            watch.look(0)?;
+            Early::leaks(device, &trace.stacks, &report)
+        }
+    };
+    let question = Question {
+        settings: asked.settings.clone(),
+        limit: asked.limit,
+        early: early.without(device, |kind| asked.gone.holds(&trace.stacks, kind)),
+        columns,
+    };
+    let answer = what_if::ask(device, &own, &question, watch)?;
+    Ok(WhatIfDrawn::of(device.device, &answer, &question.early))
+}
+
+impl Gone {
+    fn holds(&self, stacks: &Stacks, kind: &BlockKind) -> bool {
+        match self {
+            Gone::Sites(sites) if sites.is_empty() => false,
+            Gone::Sites(sites) => {
+                let key = site::key(stacks, kind);
+                sites.iter().any(|site| site.covers(key))
+            }
+            Gone::Places(texts) if texts.is_empty() => false,
+            Gone::Places(texts) => {
+                let frames = stacks.frames(kind.alloc_stack).iter();
+                let frames = frames.map(|&frame| stacks.frame(frame));
+                let mut own = frames.filter(|frame| !site::is_framework(stacks, *frame));
+                own.any(|frame| {
+                    let place = format!("{}:{}", stacks.str(frame.filename), frame.line);
+                    let name = stacks.str(frame.name);
+                    let is_there = |text: &String| name.contains(text) || place.contains(text);
+                    texts.iter().any(is_there)
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Geometry of the what-if chart: levels along the events, in a box of 1000 × 1000.
+
+use super::areas::{SIDE, nice_above, step_of};
+use api::what_if::{Curves, WhatIfDrawn};
+use trace::units::Bytes;
+
+/// The chart, laid out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Levels {
+    curves: Curves,
+    /// Columns of the longer curve.
+    n_columns: usize,
+    /// How far the computed levels can be off, as a share.
+    uncertainty: f64,
+    /// What the process may reserve.
+    pub limit: Option<Bytes>,
+    /// The level at the upper edge.
+    pub high: u64,
+}
+
+impl Levels {
+    /// Lays out an answer that has curves.
+    pub fn of(drawn: &WhatIfDrawn) -> Option<Levels> {
+        let curves = drawn.curves.clone()?;
+        let answer = &drawn.answer;
+        let about = answer.at_recorded_limit.as_ref().unwrap_or(&answer.what_if);
+        let uncertainty = answer.calibration.peak_reserved_error.abs();
+        let recorded = curves.recorded.reserved.iter();
+        let computed = curves.what_if.reserved.iter();
+        let highest = recorded.chain(computed).map(|bytes| bytes.get()).max();
+        let highest = (highest.unwrap_or(0) as f64 * (1.0 + uncertainty)).ceil() as u64;
+        // A limit far above everything would press the curves to the ground.
+        let limit = about.limit;
+        let shown = limit.filter(|limit| limit.get() / 2 <= highest);
+        let highest = highest.max(shown.map_or(0, |limit| limit.get()));
+        Some(Levels {
+            n_columns: curves
+                .recorded
+                .reserved
+                .len()
+                .max(curves.what_if.reserved.len()),
+            curves,
+            uncertainty,
+            limit: shown,
+            high: nice_above(highest),
+        })
+    }
+
+    /// Downwards, where a level lies.
+    pub fn y(&self, level: f64) -> f64 {
+        SIDE - level / self.high.max(1) as f64 * SIDE
+    }
+
+    fn x(&self, column: usize) -> f64 {
+        column as f64 / self.n_columns.max(1) as f64 * SIDE
+    }
+
+    /// A curve as steps, as SVG path data.
+    fn steps(&self, levels: &[Bytes]) -> String {
+        let mut path = String::new();
+        for (column, level) in levels.iter().enumerate() {
+            let y = self.y(level.get() as f64);
+            let (from, to) = (self.x(column), self.x(column + 1));
+            let sign = if column == 0 { 'M' } else { 'L' };
+            path += &format!("{sign}{from:.1} {y:.1}L{to:.1} {y:.1}");
+        }
+        path
+    }
+
+    /// Recorded *reserved*.
+    pub fn recorded(&self) -> String {
+        self.steps(&self.curves.recorded.reserved)
+    }
+
+    /// Recorded *allocated*.
+    pub fn allocated(&self) -> String {
+        self.steps(&self.curves.recorded.allocated)
+    }
+
+    /// *Reserved* as it would be.
+    pub fn computed(&self) -> String {
+        self.steps(&self.curves.what_if.reserved)
+    }
+
+    /// Around that, how far it can be off; `None` where the rules give the recording exactly.
+    pub fn band(&self) -> Option<String> {
+        if self.uncertainty == 0.0 {
+            return None;
+        }
+        let levels = self.curves.what_if.reserved.iter().enumerate();
+        let edge = |share: f64| {
+            let at = move |(column, level): (usize, &Bytes)| {
+                let y = self.y(level.get() as f64 * share).max(0.0);
+                [(self.x(column), y), (self.x(column + 1), y)]
+            };
+            levels.clone().flat_map(at).collect::<Vec<_>>()
+        };
+        let mut points = edge(1.0 + self.uncertainty);
+        let mut lower = edge(1.0 - self.uncertainty);
+        lower.reverse();
+        points.extend(lower);
+        let points = points.iter().enumerate().map(|(i, (x, y))| {
+            let sign = if i == 0 { 'M' } else { 'L' };
+            format!("{sign}{x:.1} {y:.1}")
+        });
+        Some(points.collect::<String>() + "Z")
+    }
+
+    /// Where the computed curve ends before the recorded one does.
+    pub fn end(&self) -> Option<f64> {
+        let n = self.curves.what_if.reserved.len();
+        (n < self.curves.recorded.reserved.len()).then(|| self.x(n))
+    }
+
+    /// Levels for lines across.
+    pub fn ticks(&self) -> Vec<u64> {
+        let step = step_of(self.high);
+        let all = (1..).map(|i| i * step);
+        all.take_while(|&level| level <= self.high).collect()
+    }
+
+    /// At the right edge.
+    pub fn last_event(&self) -> u64 {
+        let wide = u64::from(self.curves.events_per_column);
+        (self.n_columns as u64 * wide).saturating_sub(1)
+    }
+
+    /// The column at a share of the width.
+    pub fn column(&self, x: f64) -> Option<usize> {
+        let last = self.n_columns.checked_sub(1)?;
+        Some(((x.clamp(0.0, 1.0) * self.n_columns as f64) as usize).min(last))
+    }
+
+    /// Left edge of a column, and its first and last event.
+    pub fn place(&self, column: usize) -> (f64, u64, u64) {
+        let wide = u64::from(self.curves.events_per_column);
+        let first = column as u64 * wide;
+        (self.x(column), first, first + wide - 1)
+    }
+
+    /// Recorded *allocated* and *reserved* in a column, and *reserved* as it would be.
+    pub fn at(&self, column: usize) -> (Option<Bytes>, Option<Bytes>, Option<Bytes>) {
+        let recorded = &self.curves.recorded;
+        let get = |levels: &[Bytes]| levels.get(column).copied();
+        (
+            get(&recorded.allocated),
+            get(&recorded.reserved),
+            get(&self.curves.what_if.reserved),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::what_if::Curve;
+
+    fn levels(recorded: &[u64], computed: &[u64], uncertainty: f64) -> Levels {
+        let curve = |reserved: &[u64]| Curve {
+            allocated: reserved.iter().map(|&n| Bytes(n / 2)).collect(),
+            reserved: reserved.iter().map(|&n| Bytes(n)).collect(),
+        };
+        let curves = Curves {
+            events_per_column: 10,
+            recorded: curve(recorded),
+            what_if: curve(computed),
+        };
+        Levels {
+            n_columns: recorded.len().max(computed.len()),
+            curves,
+            uncertainty,
+            limit: None,
+            high: 1000,
+        }
+    }
+
+    #[test]
+    fn a_curve_is_as_wide_as_its_events() {
+        let chart = levels(&[500, 1000], &[250], 0.0);
+        assert_eq!(
+            chart.recorded(),
+            "M0.0 500.0L500.0 500.0L500.0 0.0L1000.0 0.0"
+        );
+        assert_eq!(chart.computed(), "M0.0 750.0L500.0 750.0");
+        assert_eq!((chart.end(), chart.band()), (Some(500.0), None));
+        assert_eq!(levels(&[1], &[1], 0.0).end(), None);
+    }
+
+    #[test]
+    fn what_is_uncertain_lies_around_the_curve() {
+        let chart = levels(&[500], &[500], 0.1);
+        let band = "M0.0 450.0L1000.0 450.0L1000.0 550.0L0.0 550.0Z";
+        assert_eq!(chart.band().as_deref(), Some(band));
+    }
+
+    #[test]
+    fn a_point_is_read_in_its_column() {
+        let chart = levels(&[500, 1000], &[250], 0.0);
+        assert_eq!(chart.column(0.49), Some(0));
+        assert_eq!(chart.column(1.0), Some(1));
+        assert_eq!(chart.place(1), (500.0, 10, 19));
+        assert_eq!(chart.last_event(), 19);
+        let at = (Some(Bytes(500)), Some(Bytes(1000)), None);
+        assert_eq!(chart.at(1), at);
+        assert_eq!(levels(&[], &[], 0.0).column(0.5), None);
+    }
+}

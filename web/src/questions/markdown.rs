@@ -1,0 +1,238 @@
+//! Answers as Markdown, to be pasted for a person or a language model.
+
+use super::words;
+use crate::format::{self, count};
+use ::timeline::lanes::step_name;
+use api::alive::{Alive, Changes, Part};
+use api::frames::FrameText;
+use api::leaks::{LeakGroup, Leaks};
+use api::what_if::{Replayed, WhatIf};
+use trace::plain::code;
+use trace::units::Bytes;
+
+/// Entries of a list.
+const LISTED: usize = 20;
+
+/// A table whose first column is text and whose others are numbers.
+fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
+    let rule = format!("|---{}|\n", "|--:".repeat(heads.len() - 1));
+    let rows = rows.map(|cells| line(&cells)).collect::<String>();
+    format!("{}{rule}{rows}", line(&heads))
+}
+
+/// How many were left out of a list, as a line of its own.
+fn left_out(n: u64, what: &str) -> String {
+    match n {
+        0 => String::new(),
+        n => format!("\nand {} more\n", format::plural(n, what)),
+    }
+}
+
+fn exact(bytes: Bytes) -> String {
+    format!("{bytes} ({})", format::exact_bytes(bytes.get()))
+}
+
+fn place(frame: &FrameText) -> String {
+    format!("{}:{}", frame.filename, frame.line)
+}
+
+/// The verdict and what accumulates, of the run of this name.
+pub fn leaks(run: &str, leaks: &Leaks) -> String {
+    let mut text = format!(
+        "## Leaks of {}\n\n**{}.** {}\n",
+        code(run),
+        words::headline(leaks),
+        words::sentence(&leaks.reason)
+    );
+    for caveat in &leaks.caveats {
+        text += &format!("* {}\n", words::sentence(caveat));
+    }
+    if leaks.groups.is_empty() {
+        return text;
+    }
+    let row = |group: &LeakGroup| {
+        let frame = group.alloc_frame.as_ref().or(group.frame.as_ref());
+        let at = frame.map_or_else(String::new, |frame| format!(" {}", code(&place(frame))));
+        vec![
+            format!(
+                "{}{at}, {}",
+                code(&words::group_name(group)),
+                words::pattern(group)
+            ),
+            words::rate(group.bytes_per_step, group.slope_error),
+            words::amount(group.count_per_step),
+            exact(group.live_bytes),
+            format!("{} to {}", group.first_step, group.last_step),
+        ]
+    };
+    let heads = [
+        "group",
+        "bytes a step",
+        "blocks a step",
+        "alive at the end",
+        "steps",
+    ];
+    let more = leaks.groups.len().saturating_sub(LISTED) as u64;
+    text += "\n";
+    text += &table(&heads, leaks.groups.iter().take(LISTED).map(row));
+    text + &left_out(more, "group")
+}
+
+/// What is alive at a moment.
+pub fn alive(run: &str, alive: &Alive) -> String {
+    let step = alive.step.as_deref();
+    let step = step.map_or_else(String::new, |step| {
+        format!(", in {}", code(step_name(step)))
+    });
+    let total = format!(
+        "{} allocated in {}",
+        exact(alive.total.bytes),
+        format::plural(alive.total.count, "block")
+    );
+    let groups = alive.groups.iter().take(LISTED).map(|group| {
+        let inferred = if group.inferred { " (inferred)" } else { "" };
+        vec![
+            format!("{}{inferred}", code(&group.label)),
+            exact(group.tally.bytes),
+            count(group.tally.count),
+        ]
+    });
+    let more = alive.groups.len().saturating_sub(LISTED) as u64 + alive.groups_left_out;
+    format!(
+        "## What is alive in {} after event {}{step}\n\n{total}, by {}.\n\n{}{}",
+        code(run),
+        count(u64::from(alive.event.0)),
+        alive.by.name(),
+        table(&["group", "bytes", "blocks"], groups),
+        left_out(more, "group")
+    )
+}
+
+/// What came and what went between two moments.
+pub fn changes(run: &str, changes: &Changes) -> String {
+    let part = |title: &str, part: &Part| {
+        let groups = part.groups.iter().take(LISTED).map(|group| {
+            vec![
+                code(&group.label),
+                exact(group.tally.bytes),
+                count(group.tally.count),
+            ]
+        });
+        let more = part.groups.len().saturating_sub(LISTED) as u64 + part.left_out;
+        let table = match part.groups.is_empty() {
+            true => "Nothing.\n".to_owned(),
+            false => table(&["group", "bytes", "blocks"], groups),
+        };
+        format!(
+            "\n### {title}: {} in {}\n\n{table}{}",
+            exact(part.total.bytes),
+            format::plural(part.total.count, "block"),
+            left_out(more, "group")
+        )
+    };
+    format!(
+        "## {} from event {} to event {}\n\n{} to {} allocated; {} came and went in between ({}).\n{}{}",
+        code(run),
+        count(u64::from(changes.from.0)),
+        count(u64::from(changes.to.0)),
+        exact(changes.allocated_from),
+        exact(changes.allocated_to),
+        format::plural(changes.passed.count, "block"),
+        changes.passed.bytes,
+        part("Came", &changes.came),
+        part("Went", &changes.went),
+    )
+}
+
+/// What would happen under the conditions of this query.
+pub fn what_if(run: &str, asked: &str, answer: &WhatIf) -> String {
+    let recorded = &answer.recorded;
+    let none = || "–".to_owned();
+    let step = |step: Option<u32>| step.map_or_else(none, |step| format!("step {step}"));
+    let column = |of: &Replayed| {
+        [
+            of.limit.map_or_else(none, exact),
+            exact(of.peak_allocated),
+            exact(of.peak_reserved),
+            count(of.retries),
+            step(of.oom_step),
+        ]
+    };
+    let limit = recorded.limit;
+    let was = [
+        limit.map_or_else(none, |limit| format!("below {}", limit.below)),
+        exact(recorded.peak_allocated),
+        exact(recorded.peak_reserved),
+        none(),
+        step(recorded.oom_step),
+    ];
+    let mut heads = vec!["", "recorded", "what if"];
+    let mut columns = vec![was, column(&answer.what_if)];
+    if let Some(second) = &answer.at_recorded_limit {
+        heads.push("at the recorded limit");
+        columns.push(column(second));
+    }
+    let names = [
+        "limit",
+        "allocated, peak",
+        "reserved, peak",
+        "retries",
+        "out of memory",
+    ];
+    let rows = names.iter().enumerate().map(|(at, name)| {
+        let cells = columns.iter().map(|column| column[at].clone());
+        std::iter::once((*name).to_owned()).chain(cells).collect()
+    });
+    format!(
+        "## What if: {} with {}\n\n{} {}\n\n{}",
+        code(run),
+        code(asked),
+        answer.sentence,
+        answer.trust,
+        table(&heads, rows)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::alive::{GroupShare, Tally};
+    use trace::alive::Dimension;
+    use trace::units::EventIdx;
+
+    fn tally(count: u64, bytes: u64) -> Tally {
+        Tally {
+            count,
+            bytes: Bytes(bytes),
+        }
+    }
+
+    #[test]
+    fn what_is_alive_is_a_table_that_names_cannot_break() {
+        let group = |label: &str, bytes| GroupShare {
+            key: "k".to_owned(),
+            label: label.to_owned(),
+            inferred: false,
+            stack: None,
+            tally: tally(2, bytes),
+        };
+        let answer = Alive {
+            event: EventIdx(1234),
+            step: Some("step 3".to_owned()),
+            by: Dimension::Stack,
+            total: tally(3, 3072),
+            groups: vec![group("a|b", 2048), group("c", 1024)],
+            groups_left_out: 1,
+            tree: Vec::new(),
+            tree_left_out: 0,
+        };
+        let expected = "## What is alive in `run` after event 1,234, in `step 3`\n\n\
+            3.00 KiB (3,072 B) allocated in 3 blocks, by stack.\n\n\
+            | group | bytes | blocks |\n|---|--:|--:|\n\
+            | `a¦b` | 2.00 KiB (2,048 B) | 2 |\n| `c` | 1.00 KiB (1,024 B) | 2 |\n\n\
+            and 1 group more\n";
+        assert_eq!(alive("run", &answer), expected);
+    }
+}

@@ -1,0 +1,114 @@
+//! The what-if chart: *reserved* as it would be beside what was recorded.
+
+use super::areas::SIDE;
+use super::growth_chart::fractions;
+use super::levels::Levels;
+use crate::format::{self, count};
+use api::what_if::{Reaches, WhatIfDrawn};
+use leptos::prelude::*;
+use std::sync::Arc;
+use trace::units::Bytes;
+use web_sys::MouseEvent;
+
+/// What the chart says of a column.
+fn readout(levels: &Levels, column: usize) -> String {
+    let (_, first, last) = levels.place(column);
+    let (allocated, recorded, computed) = levels.at(column);
+    let size = |bytes: Option<Bytes>| bytes.map_or_else(|| "–".to_owned(), |b| b.to_string());
+    format!(
+        "events {} to {}, highest: what if {} · recorded {} reserved, {} allocated",
+        count(first),
+        count(last),
+        size(computed),
+        size(recorded),
+        size(allocated),
+    )
+}
+
+const POINT: &str = "Point at the curves for their values.";
+
+/// The chart.
+#[component]
+pub fn WhatIfChart(drawn: Arc<WhatIfDrawn>) -> impl IntoView {
+    let levels = Levels::of(&drawn)?;
+    let about = drawn.answer.at_recorded_limit;
+    let about = about.unwrap_or(drawn.answer.what_if);
+    let end_class = match about.reaches {
+        Reaches::Failure => "level-end failure",
+        Reaches::End | Reaches::RecordedFailure => "level-end",
+    };
+    let column = RwSignal::new(None::<usize>);
+    let levels = StoredValue::new(levels);
+    let point = move |event: MouseEvent| {
+        let x = fractions(&event).map(|(x, _)| x);
+        column.set(x.and_then(|x| levels.with_value(|l| l.column(x))));
+    };
+    let words = move || match column.get() {
+        Some(column) => levels.with_value(|l| readout(l, column)),
+        None => POINT.to_owned(),
+    };
+    let cursor = move || {
+        let x = levels.with_value(|l| column.get().map(|column| l.place(column).0))?;
+        Some(view! { <line class="growth-cursor" x1=x x2=x y1="0" y2="1000"></line> })
+    };
+    let curves = levels.with_value(|levels| curves(levels, end_class));
+    Some(view! {
+        <figure class="growth">
+            <div class="growth-frame">
+                {levels.with_value(level_labels)}
+                <svg
+                    class="growth-plot"
+                    viewBox="0 0 1000 1000"
+                    preserveAspectRatio="none"
+                    role="img"
+                    aria-label="Reserved memory as recorded, and as it would be"
+                    on:mousemove=point
+                    on:mouseleave=move |_| column.set(None)
+                >
+                    {curves}
+                    {cursor}
+                </svg>
+                <div class="growth-moments level-events" aria-hidden="true">
+                    <span>"event 0"</span>
+                    <span>{count(levels.with_value(Levels::last_event))}</span>
+                </div>
+            </div>
+            <figcaption class="growth-head">
+                <p class="growth-readout" aria-live="polite">{words}</p>
+                <ul class="level-legend">
+                    <li class="what-if">"reserved, what if"</li>
+                    <li class="reserved">"reserved, recorded"</li>
+                    <li class="allocated">"allocated, recorded"</li>
+                </ul>
+            </figcaption>
+        </figure>
+    })
+}
+
+fn curves(levels: &Levels, end_class: &'static str) -> AnyView {
+    let limit = levels.limit.map(|limit| levels.y(limit.get() as f64));
+    let limit = limit.map(|y| {
+        view! { <line class="level-limit" x1="0" x2="1000" y1=y y2=y></line> }
+    });
+    let end = levels.end();
+    let end = end.map(|x| view! { <line class=end_class x1=x x2=x y1="0" y2="1000"></line> });
+    let band = levels.band();
+    let band = band.map(|path| view! { <path class="level-band" d=path></path> });
+    view! {
+        {band}
+        <path class="level allocated" d=levels.allocated()></path>
+        <path class="level reserved" d=levels.recorded()></path>
+        <path class="level what-if" d=levels.computed()></path>
+        {limit}
+        {end}
+    }
+    .into_any()
+}
+
+fn level_labels(levels: &Levels) -> AnyView {
+    let labels = levels.ticks().into_iter().map(|level| {
+        let top = format!("{}%", levels.y(level as f64) / SIDE * 100.0);
+        view! { <span class="growth-level" style:top=top>{format::bytes(level)}</span> }
+    });
+    view! { <div aria-hidden="true">{labels.collect_view()}</div> }.into_any()
+}

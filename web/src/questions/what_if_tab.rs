@@ -1,0 +1,390 @@
+//! What if: other settings, another limit, without leaks or some call sites.
+
+use super::answer::{Answer, ask};
+use super::honesty::Honesty;
+use super::what_if_chart::WhatIfChart;
+use super::{Asker, markdown};
+use crate::components::copy_button::CopyButton;
+use crate::components::problem_note::ProblemNote;
+use crate::components::prose::Prose;
+use crate::format::{self, count};
+use api::alive::Alive;
+use api::explain::Explanation;
+use api::routes;
+use api::runs::DeviceSummary;
+use api::what_if::{Conditions, Replayed, WhatIf, WhatIfDrawn};
+use leptos::prelude::*;
+use std::sync::Arc;
+use trace::alive::Dimension;
+use trace::trace::Series;
+use trace::units::Bytes;
+
+/// Settings that are worth a try.
+const SETTINGS: [&str; 4] = [
+    "expandable_segments:True",
+    "max_split_size_mb:128",
+    "roundup_power2_divisions:8",
+    "garbage_collection_threshold:0.8",
+];
+
+/// Call sites that can be left out, in the list.
+const SITES: usize = 12;
+
+/// The tab.
+#[component]
+pub fn WhatIfTab(asker: Asker) -> impl IntoView {
+    let asked = asker.memo(|state| state.what_if.clone());
+    // Who stops an answer asks again by changing something, or with the button.
+    let stopped = RwSignal::new(false);
+    Effect::new(move |_| {
+        asked.track();
+        stopped.set(false);
+    });
+    let answer = ask::<WhatIfDrawn>(move || {
+        let conditions = asked.get();
+        let is_asked = conditions.is_any() && !stopped.get();
+        is_asked.then(|| asker.path(|s| routes::what_if(&s.run, s.device, &conditions)))
+    });
+    let content = move || match answer.get() {
+        Answer::Failed(problem) => view! { <ProblemNote problem=problem/> }.into_any(),
+        Answer::Unasked if stopped.get() => view! {
+            <p class="questions-empty">
+                "Stopped. "
+                <button class="button" on:click=move |_| stopped.set(false)>"Ask again"</button>
+            </p>
+        }
+        .into_any(),
+        Answer::Unasked => view! {
+            <p class="muted questions-empty">
+                "Change something above: the recorded requests are then replayed under it."
+            </p>
+        }
+        .into_any(),
+        Answer::Waiting(before) => view! {
+            <p class="questions-empty">
+                {replaying(asker)}
+                <button class="button" on:click=move |_| stopped.set(true)>"Stop"</button>
+            </p>
+            {before.map(answered)}
+        }
+        .into_any(),
+        Answer::There(drawn) => answered(drawn),
+    };
+    let words = Signal::derive(move || {
+        let drawn = answer.with(Answer::shown);
+        let query = asked.get().query();
+        let asked = query.trim_start_matches('&');
+        drawn.map_or_else(String::new, |drawn| {
+            markdown::what_if(&asker.run_name(), asked, &drawn.answer)
+        })
+    });
+    let copy =
+        move || {
+            answer.with(|answer| matches!(answer, Answer::There(_))).then(|| {
+            view! {
+                <CopyButton text=words what="the answer as Markdown" label="Copy as Markdown"/>
+            }
+        })
+        };
+    view! {
+        <div class="questions-head">
+            <h2>"What if"</h2>
+            {copy}
+            <Honesty asker=asker/>
+        </div>
+        <Advice asker=asker/>
+        <Form asker=asker asked=asked/>
+        <div class="alive-view" aria-busy=move || answer.with(Answer::is_waiting).to_string()>
+            {content}
+        </div>
+    }
+}
+
+fn replaying(asker: Asker) -> String {
+    let events = asker.device.with_value(|device| device.events);
+    format!("Replaying {} events twice … ", count(u64::from(events)))
+}
+
+fn change(asker: Asker, change: impl FnOnce(&mut Conditions)) {
+    asker.view.update(|state| change(&mut state.what_if));
+}
+
+/// A text that is left empty is not asked for.
+fn text(value: &str) -> Option<String> {
+    let value = value.trim();
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+/// What is changed.
+#[component]
+fn Form(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
+    let limit = move || asked.with(|a| a.limit.clone()).unwrap_or_default();
+    let conf = move || asked.with(|a| a.alloc_conf.clone()).unwrap_or_default();
+    let set_limit = move |event| {
+        let limit = text(&event_target_value(&event));
+        change(asker, |a| a.limit = limit);
+    };
+    let set_conf = move |event| {
+        let conf = text(&event_target_value(&event));
+        change(asker, |a| a.alloc_conf = conf);
+    };
+    let set_leaks = move |event| {
+        let without = event_target_checked(&event);
+        change(asker, |a| a.without_leaks = without);
+    };
+    let settings = SETTINGS.map(|setting| view! { <option value=setting></option> });
+    view! {
+        <div class="controls" role="toolbar" aria-label="What is changed">
+            <label class="control" title="A smaller or larger card, or a memory fraction">
+                "Limit"
+                <input
+                    class="input"
+                    size="9"
+                    placeholder="24GiB"
+                    prop:value=limit
+                    on:change=set_limit
+                />
+            </label>
+            <label class="control" title="As in PYTORCH_CUDA_ALLOC_CONF">
+                "Allocator"
+                <input
+                    class="input wide-field"
+                    size="32"
+                    list="alloc-conf"
+                    placeholder="as recorded"
+                    prop:value=conf
+                    on:change=set_conf
+                />
+                <datalist id="alloc-conf">{settings}</datalist>
+            </label>
+            <label class="control">
+                <input
+                    type="checkbox"
+                    prop:checked=move || asked.with(|a| a.without_leaks)
+                    on:change=set_leaks
+                />
+                "Leaks given back when their step ends"
+            </label>
+            <button
+                class="button"
+                disabled=move || !asked.with(Conditions::is_any)
+                on:click=move |_| change(asker, |a| *a = Conditions::default())
+            >
+                "As recorded"
+            </button>
+        </div>
+        <Sites asker=asker asked=asked/>
+    }
+}
+
+/// The call sites that hold most at the peak, to be left out.
+#[component]
+fn Sites(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
+    let allocated = |device: &DeviceSummary| device.series[Series::Allocated as usize];
+    let peak = asker
+        .device
+        .with_value(|device| allocated(device).peak_event);
+    let alive = ask::<Alive>(move || {
+        let peak = peak?;
+        Some(asker.path(|s| routes::alive(&s.run, s.device, peak, Dimension::Site)))
+    });
+    let row = move |key: String, label: String, bytes: Bytes| {
+        let is_gone = {
+            let key = key.clone();
+            move || asked.with(|a| a.gone().contains(&key.as_str()))
+        };
+        view! {
+            <li>
+                <label class="control">
+                    <input
+                        type="checkbox"
+                        prop:checked=is_gone
+                        on:change=move |_| change(asker, |a| a.toggle(&key))
+                    />
+                    <span class="site-name">{label}</span>
+                    <span class="muted">{bytes.to_string()}</span>
+                </label>
+            </li>
+        }
+    };
+    let rows = move || {
+        let alive = alive.with(Answer::shown)?;
+        let rows = alive.groups.iter().take(SITES);
+        let rows = rows.map(|g| row(g.key.clone(), g.label.clone(), g.tally.bytes));
+        Some(rows.collect_view())
+    };
+    let n_gone = move || match asked.with(|a| a.gone().len()) {
+        0 => "Leave out call sites".to_owned(),
+        n => format!("Leave out call sites ({n} left out)"),
+    };
+    view! {
+        <details class="left-out">
+            <summary>{n_gone}</summary>
+            <p class="muted">"Those that hold most at the peak of allocated memory."</p>
+            <ul>{rows}</ul>
+        </details>
+    }
+}
+
+/// Why memory ran out, or what to try.
+#[component]
+fn Advice(asker: Asker) -> impl IntoView {
+    let explanation =
+        ask::<Explanation>(move || Some(asker.path(|s| routes::explain(&s.run, s.device, None))));
+    move || {
+        let explanation = explanation.with(Answer::shown)?;
+        let device = explanation.device.as_ref()?;
+        let Some(failure) = &device.out_of_memory else {
+            let rows = device.to_try.iter().map(|advice| {
+                view! { <li><Prose text=advice.sentence.clone()/></li> }
+            });
+            return Some(view! { <ul class="advice">{rows.collect_view()}</ul> }.into_any());
+        };
+        let tries = failure.remedies.iter().filter_map(|remedy| {
+            let name = remedy.change.clone();
+            let conditions = tried(&name)?;
+            let limit = failure.limit_at_least.map(|limit| limit.get().to_string());
+            let choose = move |_| {
+                let (conditions, limit) = (conditions.clone(), limit.clone());
+                change(asker, |a| {
+                    *a = Conditions {
+                        limit,
+                        ..conditions
+                    }
+                });
+            };
+            Some(view! { <button class="button" on:click=choose>{name}</button> })
+        });
+        let tries = tries.collect_view();
+        Some(
+            view! {
+                <div class="advice">
+                    <h3>"Why it ran out of memory"</h3>
+                    <p><Prose text=failure.why.clone()/></p>
+                    <h3>"What would have helped"</h3>
+                    <p><Prose text=failure.what_would_have_helped.clone()/></p>
+                    <div class="controls">{tries}</div>
+                </div>
+            }
+            .into_any(),
+        )
+    }
+}
+
+/// A remedy as conditions; `None`: it is none of these (a smaller batch).
+fn tried(change: &str) -> Option<Conditions> {
+    let mut conditions = Conditions::default();
+    match change {
+        "no leaks" => conditions.without_leaks = true,
+        setting if setting.contains(':') => conditions.alloc_conf = Some(setting.to_owned()),
+        _ => return None,
+    }
+    Some(conditions)
+}
+
+fn answered(drawn: Arc<WhatIfDrawn>) -> AnyView {
+    let answer = &drawn.answer;
+    view! {
+        <p class="alive-summary">{answer.sentence.clone()}</p>
+        {otherwise(answer)}
+        <WhatIfChart drawn=Arc::clone(&drawn)/>
+        {table(answer)}
+        <p class="muted">{answer.trust.clone()}</p>
+    }
+    .into_any()
+}
+
+/// What of the question found something.
+fn otherwise(answer: &WhatIf) -> Option<AnyView> {
+    let otherwise = &answer.otherwise;
+    let part =
+        |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", format::plural(n, "block")));
+    let parts = [
+        part(otherwise.given_back, "given back at the end of their steps"),
+        part(otherwise.gone, "never asked for"),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty())
+        .then(|| view! { <p class="muted">{format!("{}.", parts.join(", "))}</p> }.into_any())
+}
+
+fn table(answer: &WhatIf) -> AnyView {
+    let recorded = &answer.recorded;
+    let second = answer.at_recorded_limit;
+    let cell = |text: String| view! { <td class="num">{text}</td> }.into_any();
+    let row = |name: &'static str, was: AnyView, is: &dyn Fn(&Replayed) -> AnyView| {
+        let second = second.as_ref().map(is);
+        view! {
+            <tr>
+                <th scope="row">{name}</th>
+                {was}
+                {is(&answer.what_if)}
+                {second}
+            </tr>
+        }
+    };
+    let size = |bytes: Bytes| {
+        let exact = format::exact_bytes(bytes.get());
+        view! { <td class="num" title=exact>{bytes.to_string()}</td> }.into_any()
+    };
+    let step =
+        |step: Option<u32>| cell(step.map_or_else(|| "no".to_owned(), |s| format!("step {s}")));
+    let limit = match recorded.limit {
+        Some(limit) => format!("below {}", limit.below),
+        None => "none shows".to_owned(),
+    };
+    let limits = |r: &Replayed| match r.limit {
+        Some(limit) => size(limit),
+        None => cell("none".to_owned()),
+    };
+    view! {
+        <div class="table-frame">
+            <table class="share-table">
+                <thead>
+                    <tr>
+                        <th scope="col"></th>
+                        <th scope="col" class="num">"Recorded"</th>
+                        <th scope="col" class="num">"What if"</th>
+                        {second.map(|_| view! {
+                            <th scope="col" class="num">"at the recorded limit"</th>
+                        })}
+                    </tr>
+                </thead>
+                <tbody>
+                    {row("Limit", cell(limit), &limits)}
+                    {row("Allocated, peak", size(recorded.peak_allocated), &|r| {
+                        size(r.peak_allocated)
+                    })}
+                    {row("Reserved, peak", size(recorded.peak_reserved), &|r| {
+                        size(r.peak_reserved)
+                    })}
+                    {row("Retries with an empty cache", cell("–".to_owned()), &|r| {
+                        cell(count(r.retries))
+                    })}
+                    {row("Out of memory", step(recorded.oom_step), &|r| step(r.oom_step))}
+                </tbody>
+            </table>
+        </div>
+    }
+    .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remedies_become_conditions() {
+        let check = |change: &str, query: Option<&str>| {
+            let conditions = tried(change);
+            let found = conditions.map(|conditions| conditions.query());
+            assert_eq!(found.as_deref(), query, "{change}");
+        };
+        check("no leaks", Some("&without_leaks=true"));
+        check(
+            "expandable_segments:True",
+            Some("&alloc_conf=expandable_segments%3ATrue"),
+        );
+        check("1/2 of the batch", None);
+    }
+}
