@@ -4,6 +4,7 @@ use crate::ids::{RunId, SessionId, UploadId};
 use crate::leaks::LeakSummary;
 use serde::{Deserialize, Serialize};
 use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource};
+use trace::units::Bytes;
 
 /// Where a run came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -30,8 +31,8 @@ pub struct RunSummary {
     pub source: RunSource,
     /// When it arrived, milliseconds since the epoch.
     pub created_ms: i64,
-    /// Bytes of the file as uploaded.
-    pub file_bytes: u64,
+    /// Size of the file as uploaded.
+    pub file_bytes: Bytes,
     /// BLAKE3 of the file as uploaded, hexadecimal.
     pub content_hash: String,
     /// Its devices.
@@ -39,7 +40,7 @@ pub struct RunSummary {
     /// Steps of the device with most of them.
     pub steps: u32,
     /// Largest *allocated* of any device.
-    pub peak_allocated: u64,
+    pub peak_allocated: Bytes,
     /// Codes of the quality notes, for badges.
     pub quality: Vec<String>,
     /// Whether it leaks; absent until that was looked at, shortly after it arrives.
@@ -121,7 +122,7 @@ pub struct AnnounceUpload {
     /// The file's name.
     pub name: String,
     /// Its size, so that the limit and the disk are checked before a byte is sent.
-    pub size: Option<u64>,
+    pub size: Option<Bytes>,
 }
 
 /// Answer to an announcement.
@@ -154,8 +155,8 @@ pub struct Sample {
     pub title: String,
     /// One sentence on what there is to see.
     pub about: String,
-    /// Bytes of the file.
-    pub bytes: u64,
+    /// Size of the file.
+    pub bytes: Bytes,
 }
 
 /// What the page needs to know of the server.
@@ -164,8 +165,8 @@ pub struct Sample {
 pub struct ServerInfo {
     /// Version of the binary.
     pub version: String,
-    /// Largest upload accepted, bytes.
-    pub upload_limit: u64,
+    /// Largest upload accepted.
+    pub upload_limit: Bytes,
     /// Whether requests need a token, and this one had it.
     pub access: Access,
 }

@@ -6,9 +6,11 @@
 //! #5694 happens after a block has changed hands (docs/offloader-rules.md, "Kinds of leaks").
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound::Excluded;
 
 use serde::Serialize;
 use smallvec::SmallVec;
+use trace::units::DeviceAddr;
 
 /// A stream known to the detector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,9 +62,9 @@ pub struct Site(u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct Range {
     /// First address.
-    pub start: u64,
+    pub start: DeviceAddr,
     /// Address after the last.
-    pub end: u64,
+    pub end: DeviceAddr,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +78,7 @@ struct Past {
 /// What is known of one range: the last write, and the reads since.
 #[derive(Debug, Clone, Default)]
 struct Cell {
-    end: u64,
+    end: DeviceAddr,
     write: Option<Past>,
     reads: SmallVec<[Past; 2]>,
 }
@@ -108,7 +110,7 @@ type Found = (Pair, u64, Range);
 pub struct Detector {
     lanes: Vec<Clock>,
     host: Clock,
-    cells: BTreeMap<u64, Cell>,
+    cells: BTreeMap<DeviceAddr, Cell>,
     sites: Vec<String>,
     site_ids: HashMap<String, Site>,
     races: Vec<(Pair, Race)>,
@@ -248,7 +250,7 @@ impl Detector {
         &self.lanes[usize::from(lane.0)]
     }
 
-    fn split_at(&mut self, address: u64) {
+    fn split_at(&mut self, address: DeviceAddr) {
         let Some((_, cell)) = self.cells.range_mut(..address).next_back() else {
             return;
         };
@@ -285,9 +287,9 @@ impl Detector {
 
     /// A write leaves one state over the whole range, so one cell is enough for it.
     fn merge(&mut self, range: Range) {
-        let inner: Vec<u64> = self
+        let inner: Vec<DeviceAddr> = self
             .cells
-            .range(range.start + 1..range.end)
+            .range((Excluded(range.start), Excluded(range.end)))
             .map(|(&start, _)| start)
             .collect();
         for start in inner {
@@ -358,8 +360,8 @@ mod tests {
     use super::*;
 
     const A: Range = Range {
-        start: 0x1000,
-        end: 0x2000,
+        start: DeviceAddr(0x1000),
+        end: DeviceAddr(0x2000),
     };
 
     fn two_lanes() -> (Detector, Lane, Lane) {
@@ -428,8 +430,8 @@ mod tests {
         touch(&mut detector, s1, Access::Write, A, "before");
         let event = detector.record_event(s1);
         let other = Range {
-            start: 0x3000,
-            end: 0x4000,
+            start: DeviceAddr(0x3000),
+            end: DeviceAddr(0x4000),
         };
         touch(&mut detector, s1, Access::Write, other, "after");
         detector.wait_event(s0, &event);
@@ -457,14 +459,14 @@ mod tests {
         let (mut detector, s0, s1) = two_lanes();
         touch(&mut detector, s0, Access::Write, A, "whole");
         let tail = Range {
-            start: 0x1fff,
-            end: 0x2800,
+            start: DeviceAddr(0x1fff),
+            end: DeviceAddr(0x2800),
         };
         touch(&mut detector, s1, Access::Write, tail, "tail");
         assert_eq!(pairs(&detector), [("whole".into(), "tail".into())]);
         let beside = Range {
-            start: 0x2800,
-            end: 0x2900,
+            start: DeviceAddr(0x2800),
+            end: DeviceAddr(0x2900),
         };
         touch(&mut detector, s0, Access::Write, beside, "beside");
         assert_eq!(pairs(&detector).len(), 1);

@@ -4,6 +4,7 @@
 //! see in Python; who keeps the storage alive is the business of the runtime that hands it out.
 
 use serde::Serialize;
+use trace::units::{Bytes, DeviceAddr};
 
 /// Element type of a tensor, under PyTorch's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -58,15 +59,15 @@ impl DType {
         (DType::Complex128, "torch.complex128"),
     ];
 
-    /// Bytes of one element.
-    pub const fn size(self) -> u64 {
-        match self {
+    /// Size of one element.
+    pub const fn size(self) -> Bytes {
+        Bytes(match self {
             DType::Complex128 => 16,
             DType::Float64 | DType::Int64 | DType::Complex64 => 8,
             DType::Float32 | DType::Int32 => 4,
             DType::Float16 | DType::Bfloat16 | DType::Int16 => 2,
             DType::Float8E4m3fn | DType::Float8E5m2 | DType::Int8 | DType::Uint8 | DType::Bool => 1,
-        }
+        })
     }
 
     /// PyTorch's name, as in `torch.bfloat16`.
@@ -340,9 +341,9 @@ impl TensorClass {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StorageInfo {
     /// Base address; `None` where `data_ptr()` raises (a sharded parameter without local data).
-    pub base: Option<u64>,
+    pub base: Option<DeviceAddr>,
     /// Bytes of the whole storage, which a view may use in part.
-    pub bytes: u64,
+    pub bytes: Bytes,
 }
 
 /// A tensor as the pack hook sees it.
@@ -364,8 +365,8 @@ pub struct SavedTensor {
 
 impl SavedTensor {
     /// Logical bytes of the view, which is what the size filter looks at.
-    pub fn bytes(&self) -> u64 {
-        self.layout.elements() * self.dtype.size()
+    pub fn bytes(&self) -> Bytes {
+        self.dtype.size() * self.layout.elements()
     }
 }
 

@@ -5,6 +5,7 @@ use api::runs::{RunSource, Sample};
 use bytes::Bytes;
 use futures_util::stream;
 use std::convert::Infallible;
+use trace::units;
 
 /// A bundled snapshot.
 pub struct BundledSample {
@@ -99,7 +100,7 @@ impl BundledSample {
             name: self.name.to_owned(),
             title: self.title.to_owned(),
             about: self.about.to_owned(),
-            bytes: self.file.len() as u64,
+            bytes: units::Bytes(self.file.len() as u64),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use trace::units::{DeviceAddr, EventIdx};
+use trace::units::{Bytes, DeviceAddr, EventIdx};
 
 /// Version of the encoding.
 pub const VERSION: u32 = 1;
@@ -103,8 +103,8 @@ impl TensorTable {
             let shape = intern(&mut shapes, &mut table.shapes, tensor.shape);
             table.shape.push(shape);
             table.event.push(tensor.event);
-            table.address.push(tensor.address);
-            table.bytes.push(tensor.bytes);
+            table.address.push(tensor.address.0);
+            table.bytes.push(tensor.bytes.0);
             table.made_step.push(tensor.step);
         }
         table
@@ -176,8 +176,8 @@ impl TensorTable {
         alive.map(|at| AliveTensor {
             position: at as u32,
             event: self.event[at],
-            address: self.address[at],
-            bytes: self.bytes[at],
+            address: DeviceAddr(self.address[at]),
+            bytes: Bytes(self.bytes[at]),
             detail: self.detail(at),
         })
     }

@@ -165,7 +165,7 @@ async fn running_out_of_device_memory_is_a_result() {
     let folder = tempfile::tempdir().unwrap();
     let app = open(folder.path(), |_| {}).await;
     let asked = StartBench {
-        capacity: Some(64 << 20),
+        capacity: Some(Bytes::mib(64)),
         ..request(&[(SMALL, &[])])
     };
     let started = app.benches.start(&asked).await.unwrap();

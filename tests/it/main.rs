@@ -19,3 +19,4 @@ mod styles;
 mod tabs;
 mod tidy;
 mod truth;
+mod units;

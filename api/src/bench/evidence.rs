@@ -1,6 +1,7 @@
 //! What is known of a run beside the computed numbers, each with what it rests on.
 
 use serde::{Deserialize, Serialize};
+use trace::units::Bytes;
 
 /// Where numbers come from that this bench did not compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -73,9 +74,9 @@ impl Known {
 pub struct Evidence {
     /// What kind of number this is.
     pub kind: EvidenceKind,
-    /// Peak of allocated memory, bytes.
+    /// Peak of allocated memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peak_allocated: Option<u64>,
+    pub peak_allocated: Option<Bytes>,
     /// Growth, bytes a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth_per_step: Option<f64>,

@@ -17,6 +17,7 @@ pub use verdict::{BenchStatus, GROWS, corrupts, grows, verdict};
 
 use crate::ids::{BenchId, BenchRowId, RunId};
 use serde::{Deserialize, Serialize};
+use trace::units::Bytes;
 
 /// What can be run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +46,7 @@ pub struct BenchConfig {
     /// Steps unless a request says otherwise.
     pub default_steps: u32,
     /// Device memory of the published run, where it limits anything.
-    pub capacity: Option<u64>,
+    pub capacity: Option<Bytes>,
     /// What the workload is made of, and who says so.
     pub inputs: Vec<BenchInput>,
     /// Patches that touch anything it runs.
@@ -166,8 +167,8 @@ pub struct BenchLimits {
     pub most_recorded_steps: u32,
     /// Seconds after which a row has failed.
     pub seconds: u64,
-    /// Memory of the row's process, in bytes, above which it has failed.
-    pub memory: u64,
+    /// Memory of the row's process, above which it has failed.
+    pub memory: Bytes,
 }
 
 /// `POST` to start a bench.
@@ -184,7 +185,7 @@ pub struct StartBench {
     pub steps: Option<u32>,
     /// Device memory; else each configuration's own, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub capacity: Option<u64>,
+    pub capacity: Option<Bytes>,
     /// Steps, from the first, that are recorded event by event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded_steps: Option<u32>,
@@ -257,7 +258,7 @@ pub struct Bench {
     /// Steps, where the request named a number.
     pub steps: Option<u32>,
     /// Device memory, where the request named one.
-    pub capacity: Option<u64>,
+    pub capacity: Option<Bytes>,
     /// Steps recorded event by event.
     pub recorded_steps: u32,
     /// Its rows, in the order in which they were asked for.
@@ -284,7 +285,7 @@ pub struct BenchRow {
     /// are part of `hypothesis`.
     pub result: Option<BenchResult>,
     /// Allocated memory at the end of steps, evenly spaced, at most [`BenchRow::SPARK_POINTS`].
-    pub spark: Vec<u64>,
+    pub spark: Vec<Bytes>,
     /// The run that its recording became, while that is there.
     pub run: Option<RunId>,
     /// What was assumed of a patch that has no public source, and whether it can be true.
@@ -338,9 +339,9 @@ pub struct BenchProgress {
     /// Steps to run.
     pub steps: u32,
     /// Allocated memory at the end of the last step.
-    pub allocated: u64,
+    pub allocated: Bytes,
     /// Highest allocated memory so far.
-    pub peak: u64,
+    pub peak: Bytes,
 }
 
 /// Which tensors a row keeps that another row of its bench does not, and the other way round: what
@@ -385,9 +386,9 @@ pub struct TensorChange {
     /// How many the row itself has.
     pub count_after: u64,
     /// Their bytes in the row that is compared with, as asked for.
-    pub bytes_before: u64,
+    pub bytes_before: Bytes,
     /// Their bytes in the row itself.
-    pub bytes_after: u64,
+    pub bytes_after: Bytes,
 }
 
 /// One step of a row.
@@ -397,17 +398,17 @@ pub struct BenchStep {
     /// From 0.
     pub step: u32,
     /// Allocated at its end.
-    pub allocated: u64,
+    pub allocated: Bytes,
     /// Highest allocated within it.
-    pub peak_allocated: u64,
+    pub peak_allocated: Bytes,
     /// Reserved at its end.
-    pub reserved: u64,
+    pub reserved: Bytes,
     /// Entries of the tracker.
     pub tracker: u64,
     /// Tensors in the backward stash.
     pub bwd_stash: u64,
     /// Pinned host memory in use.
-    pub host_pinned: u64,
+    pub host_pinned: Bytes,
     /// How long it took, in the device's own time.
     pub seconds: f64,
 }

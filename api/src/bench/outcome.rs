@@ -1,6 +1,7 @@
 //! What a row found out, as the engine returns it, the API sends it and the store keeps it.
 
 use serde::{Deserialize, Serialize};
+use trace::units::Bytes;
 
 /// A run, summed up. Bytes are integers; slopes are fitted over the steps after the fifth.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -11,11 +12,11 @@ pub struct BenchResult {
     /// Steps that completed.
     pub steps_run: u32,
     /// Highest allocated memory.
-    pub peak_allocated: u64,
+    pub peak_allocated: Bytes,
     /// Highest reserved memory.
-    pub peak_reserved: u64,
+    pub peak_reserved: Bytes,
     /// Allocated memory after the last step.
-    pub allocated_end: u64,
+    pub allocated_end: Bytes,
     /// Slope of allocated memory, bytes a step.
     pub growth_per_step: f64,
     /// Standard error of the slope.
@@ -38,14 +39,14 @@ pub struct BenchResult {
     /// Tensors in the backward stash at the end.
     pub bwd_stash_end: u64,
     /// Pinned host memory in use at the end.
-    pub host_pinned_end: u64,
+    pub host_pinned_end: Bytes,
     /// Most pinned host memory that was taken from the system; the pool gives none back.
     #[serde(default)]
-    pub host_pinned_peak: u64,
+    pub host_pinned_peak: Bytes,
     /// Bytes copied to the host.
-    pub d2h_bytes: u64,
+    pub d2h_bytes: Bytes,
     /// Bytes copied to the device.
-    pub h2d_bytes: u64,
+    pub h2d_bytes: Bytes,
     /// Seconds a step takes in the device's own time.
     pub step_seconds: f64,
     /// What only a card can say; none of the simulated device.
@@ -58,13 +59,13 @@ pub struct BenchResult {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CardFacts {
     /// Memory of the card.
-    pub total: u64,
+    pub total: Bytes,
     /// Free before the row allocated anything, as the driver sees it.
-    pub free_at_start: u64,
+    pub free_at_start: Bytes,
     /// Lowest free memory after any segment was allocated, as the driver sees it.
-    pub free_min: u64,
+    pub free_min: Bytes,
     /// Most memory that the row took, as the driver sees it.
-    pub peak_used: u64,
+    pub peak_used: Bytes,
     /// Restored tensors whose checksum was compared with what was packed.
     pub verified_tensors: u64,
     /// Of the verified tensors, how many held other bytes.

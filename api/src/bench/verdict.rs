@@ -21,6 +21,7 @@
 
 use super::outcome::BenchResult;
 use serde::{Deserialize, Serialize};
+use trace::units::Bytes;
 
 /// Growth up to this is none, bytes a step: scalars and labels.
 pub const GROWS: f64 = 1e5;
@@ -31,8 +32,8 @@ const LEFT: f64 = 0.5;
 /// Growth beside the baseline's from which on a patch makes things worse.
 const WORSE: f64 = 1.5;
 
-/// Difference of two peaks that counts, bytes.
-const PEAK: u64 = 1 << 20;
+/// Difference of two peaks that counts.
+const PEAK: Bytes = Bytes::mib(1);
 
 /// The word that sums a row up; BASELINE to FAIL (OOM) are those of the published table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -161,7 +162,7 @@ fn beside(row: &BenchResult, baseline: &BenchResult) -> BenchStatus {
         BenchStatus::RootCauseFix
     } else if corrupts(baseline) {
         BenchStatus::PreventsCorruption
-    } else if row.peak_allocated.saturating_add(PEAK) <= baseline.peak_allocated {
+    } else if baseline.peak_allocated.saturating_sub(row.peak_allocated) >= PEAK {
         BenchStatus::LowersPeak
     } else {
         BenchStatus::NotReproducible
@@ -207,9 +208,9 @@ mod tests {
         BenchResult {
             device: "sim".to_owned(),
             steps_run: 100,
-            peak_allocated: 10 << 30,
-            peak_reserved: 10 << 30,
-            allocated_end: 9 << 30,
+            peak_allocated: Bytes::gib(10),
+            peak_reserved: Bytes::gib(10),
+            allocated_end: Bytes::gib(9),
             growth_per_step: 0.0,
             growth_error: 0.0,
             host_growth_per_step: 0.0,
@@ -219,10 +220,10 @@ mod tests {
             races: 0,
             tracker_end: 0,
             bwd_stash_end: 0,
-            host_pinned_end: 0,
-            host_pinned_peak: 0,
-            d2h_bytes: 0,
-            h2d_bytes: 0,
+            host_pinned_end: Bytes::ZERO,
+            host_pinned_peak: Bytes::ZERO,
+            d2h_bytes: Bytes::ZERO,
+            h2d_bytes: Bytes::ZERO,
             step_seconds: 0.1,
             card: None,
         }
@@ -288,11 +289,11 @@ mod tests {
             BenchStatus::LowersPeak,
         );
         check(
-            with(|r| r.peak_allocated -= PEAK - 1),
+            with(|r| r.peak_allocated -= PEAK - Bytes(1)),
             run(),
             BenchStatus::NotReproducible,
         );
-        let kept = with(|r| r.allocated_end = 3 << 30);
+        let kept = with(|r| r.allocated_end = Bytes::gib(3));
         check(kept, run(), BenchStatus::RootCauseFix);
     }
 

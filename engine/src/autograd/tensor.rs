@@ -6,6 +6,7 @@ use std::rc::{Rc, Weak};
 use super::node::Node;
 use crate::memory::Storage;
 use crate::tensor::{DType, Dims, Layout, SavedTensor};
+use trace::units::Bytes;
 
 /// A reference to an output of a node (`grad_fn` and output number).
 #[derive(Clone)]
@@ -78,7 +79,7 @@ impl Tensor {
     }
 
     /// Logical bytes.
-    pub fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> Bytes {
         self.0.saved.bytes()
     }
 

@@ -14,12 +14,13 @@ use crate::device::sim::{CostModel, SimSpec};
 use crate::offload::{OffloadConfig, Release};
 use crate::session::{RunError, Session};
 use crate::workload::{MlpStack, Workload};
+use trace::units::Bytes;
 
 /// Arithmetic rate of the products, FLOP/s: with it the step without offloading takes the 0.187 s
 /// that docs/measurements.md, "Copies", has for real products.
 const PRODUCT_RATE: f64 = 660e12;
-/// Size of a plain copy, bytes; the smallest activation of the workload has it.
-const PLAIN_COPY: u64 = 64 << 20;
+/// Size of a plain copy; the smallest activation of the workload has it.
+const PLAIN_COPY: Bytes = Bytes::mib(64);
 /// First steps, which pin memory and fill the cache.
 const WARM_UP: usize = 3;
 
@@ -101,8 +102,8 @@ impl CopyVariant {
         };
         Some(MeasuredStep {
             step_seconds,
-            peak_allocated: (peak * 1e9) as u64,
-            offloaded_bytes: (offloaded * 1e9) as u64,
+            peak_allocated: Bytes((peak * 1e9) as u64),
+            offloaded_bytes: Bytes((offloaded * 1e9) as u64),
             source: "docs/measurements.md, Copies: NVIDIA H200, PyTorch 2.11.0+cu130",
         })
     }
@@ -113,10 +114,10 @@ impl CopyVariant {
 pub struct MeasuredStep {
     /// Seconds.
     pub step_seconds: f64,
-    /// Bytes.
-    pub peak_allocated: u64,
+    /// Peak of allocated memory.
+    pub peak_allocated: Bytes,
     /// Bytes a step, each way.
-    pub offloaded_bytes: u64,
+    pub offloaded_bytes: Bytes,
     /// Where it is from.
     pub source: &'static str,
 }
@@ -130,12 +131,12 @@ pub struct CopyRow {
     pub offloader: CopyVariant,
     /// Median step after warming up, seconds.
     pub step_seconds: f64,
-    /// Highest allocated memory, bytes.
-    pub peak_allocated: u64,
+    /// Highest allocated memory.
+    pub peak_allocated: Bytes,
     /// Bytes copied to the host in a step.
-    pub offloaded_bytes: u64,
+    pub offloaded_bytes: Bytes,
     /// Bytes copied back in a step.
-    pub restored_bytes: u64,
+    pub restored_bytes: Bytes,
     /// Bytes a second over the whole step, as if both ways shared it: bytes both ways ÷ step.
     pub rate: f64,
     /// Time that the step's copies take at the plain rates, seconds.
@@ -220,7 +221,7 @@ fn run_row(
     let steps = seconds.len().max(1) as u64;
     let (out, back) = (copied.to_host / steps, copied.to_device / steps);
     let step_seconds = median(seconds.get(WARM_UP..).unwrap_or_default());
-    let floor = out as f64 / plain.to_host + back as f64 / plain.to_device;
+    let floor = out.0 as f64 / plain.to_host + back.0 as f64 / plain.to_device;
     Ok(CopyRow {
         tokens,
         offloader: variant,
@@ -228,7 +229,7 @@ fn run_row(
         peak_allocated: heap.caching.highest_allocated(),
         offloaded_bytes: out,
         restored_bytes: back,
-        rate: (out + back) as f64 / step_seconds.max(f64::MIN_POSITIVE),
+        rate: (out + back).0 as f64 / step_seconds.max(f64::MIN_POSITIVE),
         copy_floor_seconds: floor,
         share_of_link: floor / step_seconds.max(f64::MIN_POSITIVE),
         over_no_offloading: 0.0,

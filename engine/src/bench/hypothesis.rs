@@ -1,6 +1,7 @@
 //! Patches without public source: what is assumed of them, and whether that can be true.
 
 use api::bench::{BenchResult, Evidence, Fate, Hypothesis};
+use trace::units::Bytes;
 use trace::units::size;
 
 /// A peak that misses the published one by more than this share is another program's.
@@ -24,7 +25,7 @@ pub fn judge(about: &str, run: Option<&BenchResult>, published: Option<&Evidence
 }
 
 fn beside_published(run: &BenchResult, published: &Evidence) -> (Fate, String) {
-    let size = |bytes: u64| size::exact(bytes as f64);
+    let size = |bytes: Bytes| size::exact(bytes.0 as f64);
     let ours = size(run.peak_allocated);
     let ran_out = run.oom_step.is_some();
     if published.out_of_memory != ran_out {
@@ -38,7 +39,8 @@ fn beside_published(run: &BenchResult, published: &Evidence) -> (Fate, String) {
     }
     match published.peak_allocated {
         Some(peak) => {
-            let miss = (run.peak_allocated as f64 - peak as f64).abs() / peak as f64;
+            let apart = run.peak_allocated.0.abs_diff(peak.0);
+            let miss = apart as f64 / peak.0 as f64;
             let fate = match miss > SAME_PEAK {
                 true => Fate::Refuted,
                 false => Fate::NotRefuted,
@@ -58,12 +60,12 @@ mod tests {
     #[test]
     fn what_was_published_refutes_or_does_not() {
         let run = |peak: u64, oom_step: Option<u32>| BenchResult {
-            peak_allocated: peak,
+            peak_allocated: Bytes(peak),
             oom_step,
             ..BenchResult::default()
         };
         let published = |peak: u64, out_of_memory: bool| Evidence {
-            peak_allocated: Some(peak),
+            peak_allocated: Some(Bytes(peak)),
             out_of_memory,
             ..Evidence::new(EvidenceKind::Published, "page")
         };

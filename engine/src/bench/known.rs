@@ -7,6 +7,7 @@ use api::bench::{Evidence, EvidenceKind, Known};
 
 use crate::patches::Patch;
 use crate::systems::{Base, MeasuredCode, System};
+use trace::units::Bytes;
 
 /// Runs of the engine on a card: the file's name and its content, the newest first.
 const CARD_RESULTS: [(&str, &str); 3] = [
@@ -64,7 +65,7 @@ fn on_card(system: &System, patches: &[&'static Patch]) -> Option<Evidence> {
         .find(whole)?;
     let steps = run.row["steps_run"].as_u64()?;
     Some(Evidence {
-        peak_allocated: run.row["peak_allocated"].as_u64(),
+        peak_allocated: run.row["peak_allocated"].as_u64().map(Bytes),
         growth_per_step: run.row["growth_per_step"].as_f64(),
         steps: u32::try_from(steps).ok(),
         out_of_memory: !run.row["oom_step"].is_null(),
@@ -125,7 +126,7 @@ mod tests {
     fn real_software_and_the_engine_on_a_card_are_two_kinds() {
         use EvidenceKind::{EngineOnCard, Measured};
         let real = of(System::VL_QWEN, &[], Measured).unwrap();
-        assert_eq!(real.peak_allocated, Some(21_443_777_536));
+        assert_eq!(real.peak_allocated, Some(Bytes(21_443_777_536)));
         let ours = of(System::VL_QWEN, &[], EngineOnCard).unwrap();
         assert!(ours.file.unwrap().starts_with("engine/results/"));
         assert!(ours.command.unwrap().contains("--device cuda"));

@@ -18,6 +18,7 @@ use crate::session::{Around, RunError, Session};
 use crate::systems::{Base, System};
 use crate::workload::Workload;
 use trace::growth::Line;
+use trace::units::Bytes;
 
 /// First steps differ from the rest: optimizer state, workspaces (docs/measurements.md,
 /// "The 9B program").
@@ -397,9 +398,9 @@ fn summarise(session: &Session, facts: &[BenchStep], failure: Option<RunError>) 
     BenchResult {
         device: heap.device.name(),
         steps_run: completed as u32,
-        peak_allocated: peaks.max().unwrap_or(0),
+        peak_allocated: peaks.max().unwrap_or_default(),
         peak_reserved: heap.caching.highest_reserved(),
-        allocated_end: last.map_or(0, |step| step.allocated),
+        allocated_end: last.map_or(Bytes::ZERO, |step| step.allocated),
         growth_per_step,
         growth_error,
         host_growth_per_step,
@@ -409,7 +410,7 @@ fn summarise(session: &Session, facts: &[BenchStep], failure: Option<RunError>) 
         races,
         tracker_end: last.map_or(0, |step| step.tracker),
         bwd_stash_end: last.map_or(0, |step| step.bwd_stash),
-        host_pinned_end: last.map_or(0, |step| step.host_pinned),
+        host_pinned_end: last.map_or(Bytes::ZERO, |step| step.host_pinned),
         host_pinned_peak: heap.host.reserved(),
         d2h_bytes: copied.to_host,
         h2d_bytes: copied.to_device,
@@ -419,8 +420,8 @@ fn summarise(session: &Session, facts: &[BenchStep], failure: Option<RunError>) 
 }
 
 /// Slope of a level, and its standard error, over the steps that are alike: all where they are few.
-fn slope_of(steps: &[BenchStep], level: impl Fn(&BenchStep) -> u64) -> (f64, f64) {
-    let ends: Vec<u64> = steps.iter().map(level).collect();
+fn slope_of(steps: &[BenchStep], level: impl Fn(&BenchStep) -> Bytes) -> (f64, f64) {
+    let ends: Vec<u64> = steps.iter().map(|step| level(step).0).collect();
     let settled = match ends.len() > 2 * SETTLED_AFTER {
         true => &ends[SETTLED_AFTER..],
         false => &ends[..],

@@ -12,6 +12,7 @@ pub mod sim;
 
 use api::bench::CardFacts;
 use serde::Serialize;
+use trace::units::{Bytes, DeviceAddr};
 
 use crate::tensor::Layout;
 
@@ -33,9 +34,17 @@ pub struct EventId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// First address.
-    pub start: u64,
-    /// Length in bytes.
-    pub bytes: u64,
+    pub start: DeviceAddr,
+    /// Length.
+    pub bytes: Bytes,
+}
+
+impl Span {
+    /// No memory: what a tensor of size 0 takes, or one on the host.
+    pub const EMPTY: Span = Span {
+        start: DeviceAddr(0),
+        bytes: Bytes::ZERO,
+    };
 }
 
 /// Work of one kernel, as far as cost and dependencies go.
@@ -44,7 +53,7 @@ pub struct Kernel {
     /// Floating point operations.
     pub flops: f64,
     /// Bytes read and written.
-    pub traffic: u64,
+    pub traffic: Bytes,
 }
 
 /// Memory that a kernel reads and writes. Only devices that keep contents need it.
@@ -63,8 +72,8 @@ pub struct View {
     pub storage: Span,
     /// Its place within it, in elements.
     pub layout: Layout,
-    /// Bytes of an element.
-    pub width: u64,
+    /// Size of an element.
+    pub width: Bytes,
 }
 
 /// A checksum that the device keeps.
@@ -77,7 +86,7 @@ pub struct HostBuffer {
     /// Handle of the device that allocated it.
     pub handle: u64,
     /// Usable bytes.
-    pub bytes: u64,
+    pub bytes: Bytes,
 }
 
 /// What a device call fails with.
@@ -87,18 +96,18 @@ pub enum DeviceError {
     #[error("{0}")]
     Unavailable(String),
     /// No segment of this size can be had.
-    #[error("device memory: {wanted} bytes wanted, {free} free")]
+    #[error("device memory: {} bytes wanted, {} free", .wanted.0, .free.0)]
     OutOfMemory {
         /// Bytes asked for.
-        wanted: u64,
+        wanted: Bytes,
         /// Bytes the device has left.
-        free: u64,
+        free: Bytes,
     },
     /// Pinned host memory ran out.
-    #[error("pinned host memory: {wanted} bytes wanted")]
+    #[error("pinned host memory: {} bytes wanted", .wanted.0)]
     OutOfHostMemory {
         /// Bytes asked for.
-        wanted: u64,
+        wanted: Bytes,
     },
     /// The device failed in a way that ends the run.
     #[error("device fault: {0}")]
@@ -114,9 +123,9 @@ pub trait Device {
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
-    fn allocate_segment(&mut self, bytes: u64) -> Result<u64, DeviceError>;
+    fn allocate_segment(&mut self, bytes: Bytes) -> Result<DeviceAddr, DeviceError>;
     /// Gives a segment back. Waits for all work on the device, as `cudaFree` does.
-    fn free_segment(&mut self, start: u64, bytes: u64);
+    fn free_segment(&mut self, start: DeviceAddr, bytes: Bytes);
 
     /// Makes a stream.
     ///
@@ -171,7 +180,7 @@ pub trait Device {
     ///
     /// # Errors
     /// [`DeviceError::OutOfHostMemory`].
-    fn allocate_host(&mut self, bytes: u64) -> Result<HostBuffer, DeviceError>;
+    fn allocate_host(&mut self, bytes: Bytes) -> Result<HostBuffer, DeviceError>;
     /// Frees pinned host memory.
     fn free_host(&mut self, buffer: HostBuffer);
 

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use trace::units::{Bytes, DeviceAddr};
+
 use super::{Device, DeviceError, EventId, HostBuffer, Kernel, Span, StreamId, Touched};
 
 /// How fast the simulated machine is. The defaults are those of one H200 on PCIe 5 ×16: the copy
@@ -59,8 +61,8 @@ impl Default for Faults {
 /// What a simulated device is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct SimSpec {
-    /// Device memory in bytes, context already taken off; `None` never runs out.
-    pub capacity: Option<u64>,
+    /// Device memory, context already taken off; `None` never runs out.
+    pub capacity: Option<Bytes>,
     /// Speed.
     pub cost: CostModel,
     /// Injected faults.
@@ -68,7 +70,7 @@ pub struct SimSpec {
 }
 
 /// Lowest address that the simulation hands out; it looks like a CUDA address.
-const BASE: u64 = 0x7f00_0000_0000;
+const BASE: DeviceAddr = DeviceAddr(0x7f00_0000_0000);
 /// Segments begin on this boundary, as `cudaMalloc`'s large allocations do.
 const SEGMENT_ALIGNMENT: u64 = 2 << 20;
 
@@ -76,8 +78,8 @@ const SEGMENT_ALIGNMENT: u64 = 2 << 20;
 #[derive(Debug)]
 pub struct SimDevice {
     spec: SimSpec,
-    segments: BTreeMap<u64, u64>,
-    used: u64,
+    segments: BTreeMap<DeviceAddr, Bytes>,
+    used: Bytes,
     segment_calls: u64,
     next_host: u64,
     streams: Vec<f64>,
@@ -92,7 +94,7 @@ impl SimDevice {
         SimDevice {
             spec,
             segments: BTreeMap::new(),
-            used: 0,
+            used: Bytes::ZERO,
             segment_calls: 0,
             next_host: 1,
             streams: vec![0.0],
@@ -115,13 +117,13 @@ impl SimDevice {
     }
 
     /// Lowest gap that holds the segment: addresses return, as they do with `cudaMalloc`.
-    fn place(&self, bytes: u64) -> u64 {
+    fn place(&self, bytes: Bytes) -> DeviceAddr {
         let mut at = BASE;
         for (&start, &length) in &self.segments {
             if start >= at + bytes {
                 break;
             }
-            at = (start + length).next_multiple_of(SEGMENT_ALIGNMENT);
+            at = DeviceAddr((start + length).0.next_multiple_of(SEGMENT_ALIGNMENT));
         }
         at
     }
@@ -132,13 +134,13 @@ impl Device for SimDevice {
         "sim".to_owned()
     }
 
-    fn allocate_segment(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+    fn allocate_segment(&mut self, bytes: Bytes) -> Result<DeviceAddr, DeviceError> {
         let call = self.segment_calls;
         self.segment_calls += 1;
         let free = self
             .spec
             .capacity
-            .map_or(u64::MAX, |capacity| capacity - self.used);
+            .map_or(Bytes(u64::MAX), |capacity| capacity - self.used);
         if bytes > free || self.spec.faults.fail_segment == Some(call) {
             return Err(DeviceError::OutOfMemory {
                 wanted: bytes,
@@ -151,7 +153,7 @@ impl Device for SimDevice {
         Ok(start)
     }
 
-    fn free_segment(&mut self, start: u64, bytes: u64) {
+    fn free_segment(&mut self, start: DeviceAddr, bytes: Bytes) {
         self.segments.remove(&start);
         self.used -= bytes;
         self.host = self.busy_until();
@@ -172,7 +174,7 @@ impl Device for SimDevice {
     ) -> Result<(), DeviceError> {
         let cost = self.spec.cost;
         let arithmetic = kernel.flops / cost.flops_per_second;
-        let memory = kernel.traffic as f64 / cost.memory_rate;
+        let memory = kernel.traffic.0 as f64 / cost.memory_rate;
         self.enqueue(stream, arithmetic.max(memory));
         Ok(())
     }
@@ -183,7 +185,7 @@ impl Device for SimDevice {
         from: Span,
         _: HostBuffer,
     ) -> Result<(), DeviceError> {
-        let seconds = from.bytes as f64 / self.spec.cost.to_host_rate;
+        let seconds = from.bytes.0 as f64 / self.spec.cost.to_host_rate;
         self.enqueue(stream, seconds * self.spec.faults.copy_slowdown);
         Ok(())
     }
@@ -194,12 +196,12 @@ impl Device for SimDevice {
         _: HostBuffer,
         to: Span,
     ) -> Result<(), DeviceError> {
-        let seconds = to.bytes as f64 / self.spec.cost.to_device_rate;
+        let seconds = to.bytes.0 as f64 / self.spec.cost.to_device_rate;
         self.enqueue(stream, seconds * self.spec.faults.copy_slowdown);
         Ok(())
     }
 
-    fn allocate_host(&mut self, bytes: u64) -> Result<HostBuffer, DeviceError> {
+    fn allocate_host(&mut self, bytes: Bytes) -> Result<HostBuffer, DeviceError> {
         let handle = self.next_host;
         self.next_host += 1;
         Ok(HostBuffer { handle, bytes })
@@ -249,28 +251,28 @@ impl Device for SimDevice {
 mod tests {
     use super::*;
 
-    const MIB: u64 = 1 << 20;
+    const MIB: Bytes = Bytes::mib(1);
 
     #[test]
     fn capacity_is_enforced_and_freed_addresses_return() {
         let spec = SimSpec {
-            capacity: Some(50 * MIB),
+            capacity: Some(MIB * 50),
             ..SimSpec::default()
         };
         let mut device = SimDevice::new(spec);
-        let first = device.allocate_segment(20 * MIB).unwrap();
-        let second = device.allocate_segment(20 * MIB).unwrap();
+        let first = device.allocate_segment(MIB * 20).unwrap();
+        let second = device.allocate_segment(MIB * 20).unwrap();
         assert_ne!(first, second);
-        let refused = device.allocate_segment(20 * MIB);
+        let refused = device.allocate_segment(MIB * 20);
         assert_eq!(
             refused,
             Err(DeviceError::OutOfMemory {
-                wanted: 20 * MIB,
-                free: 10 * MIB
+                wanted: MIB * 20,
+                free: MIB * 10
             })
         );
-        device.free_segment(first, 20 * MIB);
-        assert_eq!(device.allocate_segment(20 * MIB), Ok(first));
+        device.free_segment(first, MIB * 20);
+        assert_eq!(device.allocate_segment(MIB * 20), Ok(first));
     }
 
     #[test]
@@ -294,14 +296,14 @@ mod tests {
         let side = device.create_stream().unwrap();
         let span = Span {
             start: BASE,
-            bytes: 554_000_000,
+            bytes: Bytes(554_000_000),
         };
         let host = device.allocate_host(span.bytes).unwrap();
         device.copy_to_host(side, span, host).unwrap();
         let copied = device.record_event(side).unwrap();
         let kernel = Kernel {
             flops: 4e11,
-            traffic: 0,
+            traffic: Bytes::ZERO,
         };
         device
             .launch(StreamId::DEFAULT, kernel, Touched::default())
@@ -338,7 +340,7 @@ mod tests {
         });
         let span = Span {
             start: BASE,
-            bytes: 554_000_000,
+            bytes: Bytes(554_000_000),
         };
         let host = device.allocate_host(span.bytes).unwrap();
         device.copy_to_host(StreamId::DEFAULT, span, host).unwrap();

@@ -9,26 +9,27 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use trace::allocator::{Arena, Config, PoolKey, Slot};
 use trace::trace::PoolId;
+use trace::units::{Bytes, DeviceAddr};
 
 use super::label::{Allocation, Label, Role};
 use crate::deviation::Deviation;
 use crate::device::{Device, DeviceError, EventId, StreamId};
 
-/// The four series, in bytes.
+/// The four series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct MemoryStats {
     /// Sizes of blocks that the program holds.
-    pub allocated: u64,
+    pub allocated: Bytes,
     /// `allocated` and blocks whose free is pending.
-    pub active: u64,
+    pub active: Bytes,
     /// Sizes of all segments.
-    pub reserved: u64,
+    pub reserved: Bytes,
     /// Bytes the program asked for.
-    pub requested: u64,
+    pub requested: Bytes,
     /// Highest `allocated` since the last reset.
-    pub peak_allocated: u64,
+    pub peak_allocated: Bytes,
     /// Highest `reserved` since the last reset.
-    pub peak_reserved: u64,
+    pub peak_reserved: Bytes,
 }
 
 /// Something that happened to a block or segment, in the order of PyTorch's trace.
@@ -37,9 +38,9 @@ pub struct MemoryEvent {
     /// What happened.
     pub action: MemoryAction,
     /// First address; of a refusal, the bytes that the device had left.
-    pub start: u64,
+    pub start: DeviceAddr,
     /// Requested bytes of a block, true bytes of a segment, rounded bytes of a refusal.
-    pub bytes: u64,
+    pub bytes: Bytes,
     /// The stream whose pool it belongs to.
     pub stream: StreamId,
     /// Site of the allocation; 0 for segments.
@@ -71,10 +72,10 @@ pub enum MemoryAction {
 #[derive(Debug)]
 pub struct Lease {
     slot: Slot,
-    start: u64,
-    /// Rounded bytes.
-    bytes: u64,
-    requested: u64,
+    start: DeviceAddr,
+    /// Rounded.
+    bytes: Bytes,
+    requested: Bytes,
     stream: StreamId,
     label: Label,
     /// Step in which it was made.
@@ -87,12 +88,12 @@ pub struct Lease {
 
 impl Lease {
     /// First address.
-    pub fn start(&self) -> u64 {
+    pub fn start(&self) -> DeviceAddr {
         self.start
     }
 
     /// Bytes of the block, rounding included.
-    pub fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> Bytes {
         self.bytes
     }
 
@@ -148,7 +149,7 @@ struct Pending {
 #[derive(Debug)]
 pub struct CachingAllocator {
     arena: Arena,
-    segments: BTreeMap<u64, (u64, StreamId)>,
+    segments: BTreeMap<DeviceAddr, (Bytes, StreamId)>,
     pending: Vec<Pending>,
     stats: MemoryStats,
     events: Option<Vec<MemoryEvent>>,
@@ -159,8 +160,8 @@ pub struct CachingAllocator {
     kept: Vec<Allocation>,
     step: Option<u32>,
     retries: u64,
-    highest_reserved: u64,
-    highest_allocated: u64,
+    highest_reserved: Bytes,
+    highest_allocated: Bytes,
     /// Time of the call in progress, microseconds.
     now: u64,
     /// A rule that is broken on purpose.
@@ -181,8 +182,8 @@ impl CachingAllocator {
             kept: Vec::new(),
             step: None,
             retries: 0,
-            highest_reserved: 0,
-            highest_allocated: 0,
+            highest_reserved: Bytes::ZERO,
+            highest_allocated: Bytes::ZERO,
             now: 0,
             deviation: None,
         }
@@ -246,13 +247,13 @@ impl CachingAllocator {
         self.retries
     }
 
-    /// Highest reserved memory of the whole run, bytes.
-    pub fn highest_reserved(&self) -> u64 {
+    /// Highest reserved memory of the whole run.
+    pub fn highest_reserved(&self) -> Bytes {
         self.highest_reserved
     }
 
-    /// Highest allocated memory of the whole run, bytes.
-    pub fn highest_allocated(&self) -> u64 {
+    /// Highest allocated memory of the whole run.
+    pub fn highest_allocated(&self) -> Bytes {
         self.highest_allocated.max(self.stats.peak_allocated)
     }
 
@@ -263,21 +264,22 @@ impl CachingAllocator {
         self.stats.peak_reserved = self.stats.reserved;
     }
 
-    /// Segments with their lengths in bytes and streams.
-    pub fn segments(&self) -> impl Iterator<Item = (u64, u64, StreamId)> + '_ {
+    /// Segments with their lengths and streams.
+    pub fn segments(&self) -> impl Iterator<Item = (DeviceAddr, Bytes, StreamId)> + '_ {
         self.segments
             .iter()
             .map(|(&start, &(bytes, stream))| (start, bytes, stream))
     }
 
     /// Every block: address, bytes, whether it is in use; in no order.
-    pub fn blocks(&self) -> impl Iterator<Item = (u64, u64, bool)> + '_ {
-        self.arena.blocks()
+    pub fn blocks(&self) -> impl Iterator<Item = (DeviceAddr, Bytes, bool)> + '_ {
+        let blocks = self.arena.blocks();
+        blocks.map(|(start, bytes, used)| (DeviceAddr(start), Bytes(bytes), used))
     }
 
     /// Blocks that the program let go of and other streams may still use: address and bytes asked
     /// for.
-    pub fn pending_frees(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub fn pending_frees(&self) -> impl Iterator<Item = (DeviceAddr, Bytes)> + '_ {
         let leases = self.pending.iter().map(|pending| &pending.lease);
         leases.map(|lease| (lease.start, lease.requested))
     }
@@ -289,14 +291,14 @@ impl CachingAllocator {
     /// [`DeviceError::OutOfMemory`] after the cache has been emptied in vain.
     pub fn malloc(
         &mut self,
-        requested: u64,
+        requested: Bytes,
         stream: StreamId,
         label: Label,
         device: &mut dyn Device,
     ) -> Result<Lease, DeviceError> {
         self.tick(device);
         self.process_events(device);
-        let rounded = self.arena.config().round_size(requested);
+        let rounded = self.arena.config().round_size(requested.0);
         let key = PoolKey {
             pool: PoolId(0, 0),
             size: self.arena.config().pool_size(rounded),
@@ -309,12 +311,13 @@ impl CachingAllocator {
         let free = match self.arena.best_fit(key, rounded) {
             Some(slot) => slot,
             None => {
-                let segment = self.new_segment(key, rounded, stream, device);
-                segment.inspect_err(|error| self.refused(rounded, stream, label, error))?
+                let segment = self.new_segment(key, Bytes(rounded), stream, device);
+                segment.inspect_err(|error| self.refused(Bytes(rounded), stream, label, error))?
             }
         };
         let slot = self.arena.take(free, rounded);
-        let (start, bytes) = (self.arena.addr(slot), self.arena.size(slot));
+        let start = DeviceAddr(self.arena.addr(slot));
+        let bytes = Bytes(self.arena.size(slot));
         let stats = &mut self.stats;
         stats.allocated += bytes;
         stats.active += bytes;
@@ -347,11 +350,11 @@ impl CachingAllocator {
     }
 
     /// Tells of a block that could not be had.
-    fn refused(&mut self, rounded: u64, stream: StreamId, label: Label, error: &DeviceError) {
+    fn refused(&mut self, rounded: Bytes, stream: StreamId, label: Label, error: &DeviceError) {
         if let DeviceError::OutOfMemory { free, .. } = error {
             self.emit(MemoryEvent {
                 action: MemoryAction::OutOfMemory,
-                start: *free,
+                start: DeviceAddr(free.0),
                 bytes: rounded,
                 stream,
                 site: label.site,
@@ -362,7 +365,7 @@ impl CachingAllocator {
     }
 
     /// Takes an allocation down, where events are kept.
-    fn keep(&mut self, bytes: u64, start: u64, label: Label) -> Option<u32> {
+    fn keep(&mut self, bytes: Bytes, start: DeviceAddr, label: Label) -> Option<u32> {
         let event = self.taken + self.events.as_ref()?.len() as u32;
         let place = self.kept.len() as u32;
         self.kept.push(Allocation {
@@ -409,9 +412,9 @@ impl CachingAllocator {
             }
             self.complete_free(&pending.lease);
         }
-        let starts: Vec<u64> = self.segments.keys().copied().collect();
+        let starts: Vec<DeviceAddr> = self.segments.keys().copied().collect();
         for start in starts {
-            if self.arena.remove_segment(start).is_err() {
+            if self.arena.remove_segment(start.0).is_err() {
                 continue;
             }
             let Some((bytes, stream)) = self.segments.remove(&start) else {
@@ -483,14 +486,14 @@ impl CachingAllocator {
     fn new_segment(
         &mut self,
         key: PoolKey,
-        rounded: u64,
+        rounded: Bytes,
         stream: StreamId,
         device: &mut dyn Device,
     ) -> Result<Slot, DeviceError> {
         let bytes = if Deviation::ExactFitSegments.is(self.deviation) {
             rounded
         } else {
-            self.arena.config().segment_size(rounded)
+            Bytes(self.arena.config().segment_size(rounded.0))
         };
         let start = match device.allocate_segment(bytes) {
             Ok(start) => start,
@@ -514,7 +517,7 @@ impl CachingAllocator {
             op: "",
             time: 0,
         });
-        Ok(self.arena.add_segment(key, start, bytes))
+        Ok(self.arena.add_segment(key, start.0, bytes.0))
     }
 }
 

@@ -6,15 +6,17 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use trace::units::Bytes;
+
 use super::SharedHeap;
 use crate::device::{Device, DeviceError, HostBuffer};
 
 /// Pinned blocks by size.
 #[derive(Debug, Default)]
 pub struct HostPool {
-    free: HashMap<u64, Vec<HostBuffer>>,
-    in_use: u64,
-    reserved: u64,
+    free: HashMap<Bytes, Vec<HostBuffer>>,
+    in_use: Bytes,
+    reserved: Bytes,
 }
 
 impl HostPool {
@@ -23,18 +25,18 @@ impl HostPool {
         HostPool::default()
     }
 
-    /// Bytes of blocks in use, rounding included.
-    pub fn in_use(&self) -> u64 {
+    /// Blocks in use, rounding included.
+    pub fn in_use(&self) -> Bytes {
         self.in_use
     }
 
-    /// Bytes taken from the device's host allocator.
-    pub fn reserved(&self) -> u64 {
+    /// What was taken from the device's host allocator.
+    pub fn reserved(&self) -> Bytes {
         self.reserved
     }
 
-    fn take(&mut self, bytes: u64, device: &mut dyn Device) -> Result<HostBuffer, DeviceError> {
-        let rounded = bytes.max(1).next_power_of_two();
+    fn take(&mut self, bytes: Bytes, device: &mut dyn Device) -> Result<HostBuffer, DeviceError> {
+        let rounded = Bytes(bytes.0.max(1).next_power_of_two());
         let buffer = match self.free.get_mut(&rounded).and_then(Vec::pop) {
             Some(buffer) => buffer,
             None => {
@@ -64,7 +66,7 @@ impl HostLease {
     ///
     /// # Errors
     /// Host memory runs out.
-    pub fn allocate(heap: &SharedHeap, bytes: u64) -> Result<HostLease, DeviceError> {
+    pub fn allocate(heap: &SharedHeap, bytes: Bytes) -> Result<HostLease, DeviceError> {
         let mut borrowed = heap.borrow_mut();
         let super::Heap { host, device, .. } = &mut *borrowed;
         let buffer = host.take(bytes, device.as_mut())?;

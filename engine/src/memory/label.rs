@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use trace::categories::Category;
+use trace::units::{Bytes, DeviceAddr};
 
 use crate::tensor::{DType, Dims};
 
@@ -72,9 +73,9 @@ pub struct Allocation {
     /// Its `free_requested`, where that was kept too.
     pub freed: Option<u32>,
     /// First address.
-    pub start: u64,
+    pub start: DeviceAddr,
     /// Bytes asked for.
-    pub bytes: u64,
+    pub bytes: Bytes,
     /// Step in which it was made, from 0; `None` before the first.
     pub step: Option<u32>,
     /// What it is.

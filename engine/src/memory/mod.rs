@@ -15,6 +15,7 @@ pub use host::{HostLease, HostPool};
 pub use label::{Allocation, Label, Role};
 
 use crate::device::{Device, DeviceError, StreamId};
+use trace::units::{Bytes, DeviceAddr};
 
 /// Device and allocators, shared by every storage so that its drop can reach them.
 pub struct Heap {
@@ -56,8 +57,8 @@ impl Heap {
 /// Memory behind one or more tensors.
 pub struct Storage {
     lease: RefCell<Option<Lease>>,
-    start: u64,
-    requested: u64,
+    start: DeviceAddr,
+    requested: Bytes,
     heap: SharedHeap,
 }
 
@@ -68,11 +69,11 @@ impl Storage {
     /// The device's out of memory.
     pub fn allocate(
         heap: &SharedHeap,
-        bytes: u64,
+        bytes: Bytes,
         stream: StreamId,
         label: Label,
     ) -> Result<Rc<Storage>, DeviceError> {
-        let lease = if bytes == 0 {
+        let lease = if bytes == Bytes::ZERO {
             None
         } else {
             let mut borrowed = heap.borrow_mut();
@@ -81,7 +82,7 @@ impl Storage {
             } = &mut *borrowed;
             Some(caching.malloc(bytes, stream, label, device.as_mut())?)
         };
-        let start = lease.as_ref().map_or(0, Lease::start);
+        let start = lease.as_ref().map_or(DeviceAddr(0), Lease::start);
         Ok(Rc::new(Storage {
             lease: RefCell::new(lease),
             start,
@@ -91,18 +92,21 @@ impl Storage {
     }
 
     /// First address.
-    pub fn start(&self) -> u64 {
+    pub fn start(&self) -> DeviceAddr {
         self.start
     }
 
     /// Bytes asked for.
-    pub fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> Bytes {
         self.requested
     }
 
     /// Bytes of the block, rounding included.
-    pub fn block_bytes(&self) -> u64 {
-        self.lease.borrow().as_ref().map_or(0, Lease::bytes)
+    pub fn block_bytes(&self) -> Bytes {
+        self.lease
+            .borrow()
+            .as_ref()
+            .map_or(Bytes::ZERO, Lease::bytes)
     }
 
     /// What the memory was made for; `None` where there is none.

@@ -9,6 +9,7 @@ use crate::autograd::{Region, Tensor};
 use crate::ops::Nf4Weight;
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
+use trace::units::DeviceAddr;
 
 const BF16: DType = DType::Bfloat16;
 const F32: DType = DType::Float32;
@@ -533,7 +534,7 @@ impl TextModel {
     }
 
     /// Base addresses of all parameters.
-    pub fn param_storages(&self) -> Vec<u64> {
+    pub fn param_storages(&self) -> Vec<DeviceAddr> {
         let adapters = self.layers.iter().flat_map(|layer| layer.adapters());
         let tensors = adapters.flat_map(LoraLinear::tensors);
         tensors

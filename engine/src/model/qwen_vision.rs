@@ -6,6 +6,7 @@ use super::Visit;
 use crate::autograd::{Region, Tensor};
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
+use trace::units::DeviceAddr;
 
 const BF16: DType = DType::Bfloat16;
 const F32: DType = DType::Float32;
@@ -271,7 +272,7 @@ impl VisionTower {
     }
 
     /// Base addresses of the parameters that saved tensors could be views of.
-    pub fn param_storages(&self) -> Vec<u64> {
+    pub fn param_storages(&self) -> Vec<DeviceAddr> {
         let blocks = self.blocks.iter();
         let linears = blocks.flat_map(|block| [&block.qkv, &block.out, &block.up, &block.down]);
         linears

@@ -24,6 +24,7 @@ pub use version::{Change, Changes, Release};
 use crate::deviation::Deviation;
 use crate::tensor::Placement;
 use state::{State, Tracked};
+use trace::units::{Bytes, DeviceAddr};
 
 /// Constructor arguments of the offloader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +33,8 @@ pub struct OffloadConfig {
     pub use_streams: bool,
     /// Host copies in pinned memory; only gates the warning here, the runtime allocates.
     pub use_pin_memory: bool,
-    /// Smallest tensor that is offloaded, in bytes.
-    pub min_offload_size: u64,
+    /// Smallest tensor that is offloaded.
+    pub min_offload_size: Bytes,
     /// Ids that a forward stash entry stays alive for.
     pub max_fwd_stash_size: u64,
     /// Whether the process has imported bitsandbytes (#5730 empties the cache then).
@@ -50,7 +51,7 @@ impl OffloadConfig {
         OffloadConfig {
             use_streams: true,
             use_pin_memory: true,
-            min_offload_size: 1024,
+            min_offload_size: Bytes(1024),
             max_fwd_stash_size: 5,
             bitsandbytes_imported: false,
             changes,
@@ -112,12 +113,13 @@ impl<R: Runtime> OffloadActivations<R> {
     /// `update_model_params`: storages whose tensors are never offloaded (#4247).
     ///
     /// Parameters without data (base address 0) do not count.
-    pub fn update_model_params(&mut self, bases: impl IntoIterator<Item = u64>) {
-        self.state.param_storages = bases.into_iter().filter(|&base| base != 0).collect();
+    pub fn update_model_params(&mut self, bases: impl IntoIterator<Item = DeviceAddr>) {
+        let has_data = |base: &DeviceAddr| *base != DeviceAddr(0);
+        self.state.param_storages = bases.into_iter().filter(has_data).collect();
     }
 
     /// Adds or removes one parameter storage: a recorded run states membership call by call.
-    pub fn set_param_storage(&mut self, base: u64, is_param: bool) {
+    pub fn set_param_storage(&mut self, base: DeviceAddr, is_param: bool) {
         if is_param {
             self.state.param_storages.insert(base);
         } else {
@@ -126,7 +128,7 @@ impl<R: Runtime> OffloadActivations<R> {
     }
 
     /// Base addresses of the parameter storages.
-    pub fn param_storages(&self) -> impl Iterator<Item = u64> + '_ {
+    pub fn param_storages(&self) -> impl Iterator<Item = DeviceAddr> + '_ {
         self.state.param_storages.iter().copied()
     }
 

@@ -32,7 +32,7 @@ impl StorageKey {
     /// `_get_unique_tensor_key` (docs/offloader-rules.md, "State").
     pub fn of(tensor: &SavedTensor) -> StorageKey {
         let place = match tensor.storage.base {
-            Some(base) => KeyPlace::Address(base + tensor.layout.offset),
+            Some(base) => KeyPlace::Address(base.0 + tensor.layout.offset),
             None => KeyPlace::Object(tensor.object),
         };
         StorageKey {

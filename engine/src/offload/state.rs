@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::runtime::{GraphTask, Runtime, StorageKey};
 use crate::tensor::Layout;
+use trace::units::{Bytes, DeviceAddr};
 
 /// Id that pack returns and unpack takes back; 1-based, counted up before use.
 #[derive(
@@ -61,7 +62,7 @@ pub(super) struct State<R: Runtime> {
     /// `_storage_key_by_tensor_id` (#6241 only).
     pub key_by_id: HashMap<TensorId, StorageKey>,
     /// Base addresses of parameter storages.
-    pub param_storages: HashSet<u64>,
+    pub param_storages: HashSet<DeviceAddr>,
     /// Ordered by id, which is the order of insertion: ids only restart where enter clears it.
     pub fwd_stash: BTreeMap<TensorId, Stashed<R>>,
     /// Ordered by insertion, that is by restore.
@@ -123,7 +124,7 @@ pub struct ContainerSizes {
     /// Tracker entries that are host copies.
     pub offloaded: u64,
     /// Logical bytes of tracked accelerator tensors.
-    pub gpu_kept_bytes: u64,
+    pub gpu_kept_bytes: Bytes,
     /// Entries of the de-duplication map.
     pub dedup_keys: u64,
     /// Last id handed out.

@@ -5,6 +5,7 @@ use smallvec::smallvec;
 use crate::autograd::{Call, Grads, Tensor};
 use crate::session::{RunError, Session};
 use crate::tensor::{DType, Dims};
+use trace::units::Bytes;
 
 /// Two operands: saved are the second (if the first needs a gradient), then the first.
 fn product_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
@@ -67,14 +68,17 @@ fn attention_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunErro
     }
     let query = call.inputs[0].elements();
     // dQ is accumulated in fp32, K and V gradients once for each query head, and a little more.
-    let workspace = s.scratch(query * 8 + ATTENTION_SLACK)?;
+    let workspace = s.scratch(Bytes(query * 8) + ATTENTION_SLACK)?;
     s.kernel(&[&grad], &[], call.flops as f64)?;
     drop(workspace);
     Ok(grads)
 }
 
-/// Bytes of the attention workspace beside its products.
-const ATTENTION_SLACK: u64 = (32 << 10) + 256;
+/// What the attention workspace takes beside its products.
+const ATTENTION_SLACK: Bytes = Bytes((32 << 10) + 256);
+
+/// Size of an address on the card.
+const POINTER: Bytes = Bytes(8);
 
 impl Session {
     fn product(
@@ -166,8 +170,8 @@ impl Session {
     /// cuBLAS takes an array of pointers for each operand, one for each matrix.
     fn solve_kernel(&mut self, right: &Tensor, out: &Tensor) -> Result<(), RunError> {
         let matrices: u64 = right.shape().iter().rev().skip(2).product();
-        let pointers = self.scratch(matrices * 8)?;
-        let more = self.scratch(matrices * 8)?;
+        let pointers = self.scratch(POINTER * matrices)?;
+        let more = self.scratch(POINTER * matrices)?;
         self.kernel_over(&[right], &[out])?;
         drop(more);
         drop(pointers);
@@ -226,7 +230,7 @@ impl Session {
             Some(_) => Some(self.empty(&[1, heads, tokens], DType::Float32)?),
             None => None,
         };
-        let scratch = self.scratch(256)?;
+        let scratch = self.scratch(Bytes(256))?;
         self.kernel(&inputs, &[&out], flops as f64)?;
         drop(scratch);
         for output in [Some(&out), sums.as_ref(), Some(&seed), Some(&offset)]

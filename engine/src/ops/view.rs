@@ -4,7 +4,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::autograd::{Call, Grads, Tensor};
 use crate::session::{RunError, Session};
-use crate::tensor::{Dims, Layout};
+use crate::tensor::{DType, Dims, Layout};
 
 /// Gradient of a view that only renames elements.
 fn view_back(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
@@ -231,8 +231,8 @@ impl Session {
         self.save_for(&mut node, &expanded)?;
         let out = self.empty_like(x)?;
         // Where each element comes from: a running count, after the mask has been made dense.
-        let counts = self.scratch(x.elements() * 8)?;
-        let dense = self.scratch(x.elements())?;
+        let counts = self.scratch(DType::Int64.size() * x.elements())?;
+        let dense = self.scratch(DType::Bool.size() * x.elements())?;
         self.kernel_over(&[x, mask, source], &[&out])?;
         drop(dense);
         drop(counts);

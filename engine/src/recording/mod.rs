@@ -13,6 +13,7 @@ use crate::memory::{Allocation, MemoryAction, MemoryEvent};
 use crate::session::Session;
 use crate::workload::Workload;
 use trace::categories::Category;
+use trace::units::{Bytes, DeviceAddr};
 
 mod owners;
 mod pickle;
@@ -45,10 +46,10 @@ enum BlockState {
 /// A block of the final segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Block {
-    start: u64,
-    bytes: u64,
+    start: DeviceAddr,
+    bytes: Bytes,
     /// Bytes asked for.
-    requested: u64,
+    requested: Bytes,
     state: BlockState,
     /// Container that holds it, with the step it has been there since.
     owner: Option<String>,
@@ -59,8 +60,8 @@ struct Block {
 /// A segment at the end of the recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Segment {
-    start: u64,
-    bytes: u64,
+    start: DeviceAddr,
+    bytes: Bytes,
     stream: StreamId,
     blocks: Vec<Block>,
 }
@@ -70,7 +71,7 @@ struct Segment {
 pub struct Recording {
     events: Vec<MemoryEvent>,
     allocations: Vec<Allocation>,
-    owners: BTreeMap<u64, Owner>,
+    owners: BTreeMap<DeviceAddr, Owner>,
     finished: bool,
     modules: Vec<String>,
     steps: Vec<StepMark>,
@@ -107,14 +108,14 @@ impl Recording {
         self.allocations = session.heap().borrow_mut().caching.take_allocations();
         let owners = &self.owners;
         let heap = session.heap().borrow();
-        let pending: BTreeMap<u64, u64> = heap.caching.pending_frees().collect();
+        let pending: BTreeMap<DeviceAddr, Bytes> = heap.caching.pending_frees().collect();
         // What the program asked for, of what it holds: as the events have it.
         let standing = owners.iter().map(|(&start, owner)| (start, owner.bytes));
         let kept = self.allocations.iter().filter(|made| made.freed.is_none());
         let made = kept.map(|made| (made.start, made.bytes));
-        let mut requested: BTreeMap<u64, u64> = standing.chain(made).collect();
+        let mut requested: BTreeMap<DeviceAddr, Bytes> = standing.chain(made).collect();
         requested.extend(&pending);
-        let mut blocks: Vec<(u64, u64, bool)> = heap.caching.blocks().collect();
+        let mut blocks: Vec<(DeviceAddr, Bytes, bool)> = heap.caching.blocks().collect();
         blocks.sort_unstable();
         self.segments = heap
             .caching
@@ -122,7 +123,7 @@ impl Recording {
             .map(|(start, bytes, stream)| {
                 let from = blocks.partition_point(|block| block.0 < start);
                 let to = blocks.partition_point(|block| block.0 < start + bytes);
-                let describe = |&(start, bytes, used): &(u64, u64, bool)| {
+                let describe = |&(start, bytes, used): &(DeviceAddr, Bytes, bool)| {
                     let state = match (used, pending.contains_key(&start)) {
                         (false, _) => BlockState::Free,
                         (true, false) => BlockState::Used,
@@ -245,9 +246,9 @@ impl Recording {
             MemoryAction::OutOfMemory => "device_free",
             _ => "addr",
         })?;
-        pickle.integer(event.start)?;
+        pickle.integer(event.start.0)?;
         pickle.key("size")?;
-        pickle.integer(event.bytes)?;
+        pickle.integer(event.bytes.0)?;
         pickle.key("stream")?;
         pickle.integer(u64::from(event.stream.0))?;
         pickle.key("time_us")?;
@@ -267,20 +268,18 @@ impl Recording {
     }
 
     fn write_segment(&self, pickle: &mut Pickle<impl Write>, segment: &Segment) -> io::Result<()> {
-        let of = |states: &[BlockState], bytes: fn(&Block) -> u64| -> u64 {
+        let of = |states: &[BlockState], bytes: fn(&Block) -> Bytes| -> u64 {
             let blocks = segment.blocks.iter();
-            blocks
-                .filter(|b| states.contains(&b.state))
-                .map(bytes)
-                .sum()
+            let counted = blocks.filter(|b| states.contains(&b.state)).map(bytes);
+            counted.sum::<Bytes>().0
         };
         let active = [BlockState::Used, BlockState::PendingFree];
-        let small = segment.bytes == trace::allocator::SMALL_BUFFER;
+        let small = segment.bytes.0 == trace::allocator::SMALL_BUFFER;
         pickle.dict(10)?;
         for (name, value) in [
             ("device", 0),
-            ("address", segment.start),
-            ("total_size", segment.bytes),
+            ("address", segment.start.0),
+            ("total_size", segment.bytes.0),
             ("allocated_size", of(&[BlockState::Used], |b| b.bytes)),
             ("active_size", of(&active, |b| b.bytes)),
             ("requested_size", of(&active, |b| b.requested)),
@@ -298,9 +297,9 @@ impl Recording {
         for block in &segment.blocks {
             pickle.dict(5 + usize::from(block.category.is_some()))?;
             for (name, value) in [
-                ("address", block.start),
-                ("size", block.bytes),
-                ("requested_size", block.requested),
+                ("address", block.start.0),
+                ("size", block.bytes.0),
+                ("requested_size", block.requested.0),
             ] {
                 pickle.key(name)?;
                 pickle.integer(value)?;

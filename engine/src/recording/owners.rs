@@ -11,6 +11,7 @@ use crate::autograd::{Kind, Node, Saved, Tensor};
 use crate::memory::{Label, Role, Storage};
 use crate::session::Session;
 use crate::workload::Workload;
+use trace::units::{Bytes, DeviceAddr};
 
 /// A live block and what holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,15 +25,15 @@ pub(super) struct Owner {
     /// What it was made for.
     pub label: Label,
     /// Bytes asked for.
-    pub bytes: u64,
-    /// Bytes of the block.
-    pub block: u64,
+    pub bytes: Bytes,
+    /// The block, rounding included.
+    pub block: Bytes,
     /// Step in which it was made; `None` before the first.
     pub step: Option<u32>,
 }
 
 /// Owners of all live blocks, by first address.
-pub(super) fn owners(session: &Session, workload: &dyn Workload) -> BTreeMap<u64, Owner> {
+pub(super) fn owners(session: &Session, workload: &dyn Workload) -> BTreeMap<DeviceAddr, Owner> {
     let mut walk = Walk::default();
     workload.visit(&mut |name, tensor| walk.variable(name, tensor));
     for (what, storage) in session.workspace_memory() {
@@ -47,7 +48,7 @@ pub(super) fn owners(session: &Session, workload: &dyn Workload) -> BTreeMap<u64
 
 #[derive(Default)]
 struct Walk {
-    found: BTreeMap<u64, Owner>,
+    found: BTreeMap<DeviceAddr, Owner>,
     seen: HashSet<*const Node>,
     /// Nodes to look into, with the words for what keeps them.
     queue: VecDeque<(Rc<Node>, String)>,
@@ -202,13 +203,13 @@ mod tests {
         for step in 0..steps {
             session.heap().borrow_mut().caching.begin_step(step);
             program.step(&mut session).unwrap();
-            let owned: u64 = owners(&session, program.as_ref())
+            let owned: Bytes = owners(&session, program.as_ref())
                 .values()
                 .map(|owner| owner.block)
                 .sum();
             let heap = session.heap().borrow();
             let blocks = heap.caching.blocks().filter(|&(_, _, used)| used);
-            let live: u64 = blocks.map(|(_, bytes, _)| bytes).sum();
+            let live: Bytes = blocks.map(|(_, bytes, _)| bytes).sum();
             let stats = heap.caching.stats();
             // A block whose free waits for a stream is active and has no owner.
             assert_eq!(

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Recording;
 use super::owners::Owner;
 use crate::memory::{Allocation, Label, Role};
+use trace::units::{Bytes, DeviceAddr};
 
 /// One tensor, or piece of scratch memory, of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,9 +16,9 @@ pub struct TensorInfo {
     /// Index of its `free_requested`; `None` while it lives.
     pub freed: Option<u32>,
     /// First address.
-    pub address: u64,
+    pub address: DeviceAddr,
     /// Bytes asked for.
-    pub bytes: u64,
+    pub bytes: Bytes,
     /// The program's name for it, or the module and operation that made it.
     pub name: String,
     /// Operation that made it; empty where the program did.
@@ -40,7 +41,7 @@ impl Recording {
     /// What the recording knows of each tensor: first those that were there before it and still
     /// live, by address, then those it saw made, in order.
     pub fn tensors(&self) -> impl Iterator<Item = TensorInfo> + '_ {
-        let mut made_here: Vec<u64> = self
+        let mut made_here: Vec<DeviceAddr> = self
             .allocations
             .iter()
             .filter(|allocation| allocation.freed.is_none())
@@ -56,7 +57,7 @@ impl Recording {
             .chain(self.allocations.iter().map(|made| self.made(made)))
     }
 
-    fn standing(&self, start: u64, owner: &Owner) -> TensorInfo {
+    fn standing(&self, start: DeviceAddr, owner: &Owner) -> TensorInfo {
         TensorInfo {
             event: None,
             freed: None,
@@ -96,8 +97,8 @@ impl Recording {
         TensorInfo {
             event: None,
             freed: None,
-            address: 0,
-            bytes: 0,
+            address: DeviceAddr(0),
+            bytes: Bytes::ZERO,
             name: String::new(),
             op: label.op.to_owned(),
             module: self.module(label.site).to_owned(),

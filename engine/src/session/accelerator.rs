@@ -11,14 +11,15 @@ use crate::memory::{Heap, HostLease, Label, Ordering, Role, SharedHeap, Storage}
 use crate::offload::{GraphTask, HostCopyShape, PostHook, Runtime};
 use crate::race::{self, Access, Clock, Detector, Lane, Range};
 use crate::tensor::{DType, Dims, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
+use trace::units::{Bytes, DeviceAddr};
 
 /// Bytes copied in each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Copied {
     /// Device to host.
-    pub to_host: u64,
+    pub to_host: Bytes,
     /// Host to device.
-    pub to_device: u64,
+    pub to_device: Bytes,
 }
 
 /// Device, streams and memory of a session.
@@ -218,7 +219,7 @@ impl Accelerator {
     /// Memory that is not a tensor.
     pub(super) fn allocate_raw(
         &mut self,
-        bytes: u64,
+        bytes: Bytes,
         stream: StreamId,
     ) -> Result<Rc<Storage>, DeviceError> {
         let label = Label {
@@ -245,7 +246,7 @@ impl Accelerator {
             shape,
             dtype: Some(dtype),
         };
-        let bytes = shape.product() * dtype.size();
+        let bytes = dtype.size() * shape.product();
         Storage::allocate(&self.heap, bytes, stream, label)
     }
 
@@ -393,7 +394,7 @@ impl Accelerator {
         let copy = self.tensor_over(storage, layout, tensor.dtype());
         let kernel = Kernel {
             flops: 0.0,
-            traffic: 2 * tensor.bytes(),
+            traffic: tensor.bytes() * 2,
         };
         let (from, to) = (view_of(tensor), span_of(&copy));
         self.heap
@@ -435,13 +436,16 @@ fn view_of(tensor: &Tensor) -> View {
 
 fn range_of(saved: &SavedTensor) -> Range {
     let size = saved.dtype.size();
-    let base = saved.storage.base.unwrap_or(0);
-    let first = base + saved.layout.offset * size;
+    let base = saved.storage.base.unwrap_or_default();
+    let first = base + size * saved.layout.offset;
     // Views inside models carry dense layouts even where PyTorch's are strided: never past the end.
     let end = base + saved.storage.bytes;
-    let last = (base + saved.layout.required_elements() * size).min(end);
+    let last = (base + size * saved.layout.required_elements()).min(end);
     if saved.layout.elements() == 0 || saved.placement == Placement::Host {
-        return Range { start: 0, end: 0 };
+        return Range {
+            start: DeviceAddr(0),
+            end: DeviceAddr(0),
+        };
     }
     Range {
         start: first.min(end),
@@ -541,10 +545,10 @@ impl Runtime for Accelerator {
             let copy = self.copy_to_host(&dense, shape, stream)?;
             return Ok(HostCopy { source, ..copy });
         }
-        let base = source.storage.base.unwrap_or(0);
+        let base = source.storage.base.unwrap_or_default();
         let (start, bytes, layout) = match shape {
             HostCopyShape::View => {
-                let start = base + source.layout.offset * source.dtype.size();
+                let start = base + source.dtype.size() * source.layout.offset;
                 (
                     start,
                     source.bytes(),
@@ -576,7 +580,7 @@ impl Runtime for Accelerator {
     }
 
     fn copy_to_device(&mut self, host: &HostCopy, stream: StreamId) -> Result<Tensor, DeviceError> {
-        let bytes = host.layout.elements() * host.source.dtype.size();
+        let bytes = host.source.dtype.size() * host.layout.elements();
         let before = self.set_op("offload: restore");
         let (shape, dtype) = (host.layout.shape, host.source.dtype);
         let storage = self.allocate(shape, dtype, Role::Restored, stream);

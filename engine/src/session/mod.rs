@@ -25,6 +25,7 @@ use crate::device::{Device, Fingerprint, Kernel, StreamId};
 use crate::memory::{Role, SharedHeap, Storage};
 use crate::offload::{Decision, GraphTask, OffloadActivations, OffloadConfig, PostHook, TensorId};
 use crate::tensor::{DType, Dims, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
+use trace::units::{Bytes, DeviceAddr};
 
 /// Sequence number of accumulators: they run before every other node that is ready.
 const FIRST: u64 = u64::MAX;
@@ -50,10 +51,10 @@ pub struct Session {
     lt_workspace: Option<Rc<Storage>>,
 }
 
-/// One cuBLAS workspace on a Hopper card, in bytes.
-pub(crate) const CUBLAS_WORKSPACE: u64 = 32 << 20;
-/// The workspace of cuBLASLt, in bytes.
-const CUBLAS_LT_WORKSPACE: u64 = 1 << 20;
+/// One cuBLAS workspace on a Hopper card.
+pub(crate) const CUBLAS_WORKSPACE: Bytes = Bytes::mib(32);
+/// The workspace of cuBLASLt.
+const CUBLAS_LT_WORKSPACE: Bytes = Bytes::mib(1);
 
 impl Session {
     /// A session on a fresh device.
@@ -233,7 +234,7 @@ impl Session {
     ///
     /// # Errors
     /// Out of memory.
-    pub fn scratch(&mut self, bytes: u64) -> Result<Rc<Storage>, RunError> {
+    pub fn scratch(&mut self, bytes: Bytes) -> Result<Rc<Storage>, RunError> {
         let stream = self.accelerator.stream();
         Ok(self.accelerator.allocate_raw(bytes, stream)?)
     }
@@ -268,11 +269,13 @@ impl Session {
 
     /// A leaf on the host that requires grad, such as a checkpoint's dummy.
     pub(crate) fn host_leaf(&mut self, shape: &[u64], dtype: DType) -> Result<Tensor, RunError> {
-        let storage = self.accelerator.allocate_raw(0, StreamId::DEFAULT)?;
+        let storage = self
+            .accelerator
+            .allocate_raw(Bytes::ZERO, StreamId::DEFAULT)?;
         let saved = SavedTensor {
             storage: StorageInfo {
-                base: Some(0),
-                bytes: 0,
+                base: Some(DeviceAddr(0)),
+                bytes: Bytes::ZERO,
             },
             layout: Layout::contiguous(shape),
             dtype,

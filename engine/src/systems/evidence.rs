@@ -5,6 +5,7 @@ use api::bench::{Evidence, EvidenceKind, PublishedOnly};
 use super::base::Base;
 use crate::offload::{Change, Release};
 use crate::patches::{self, Patch};
+use trace::units::Bytes;
 
 /// The page with the published table.
 pub(super) const PAGE: &str = "butterweck leak analysis";
@@ -19,9 +20,9 @@ const REAL_MACHINE: &str = "NVIDIA H200, PyTorch 2.11.0+cu130, transformers 5.17
 const REAL_FILE: &str = "docs/measurements.md";
 const REAL_DATE: &str = "November 2026";
 
-/// Decimal gigabytes in bytes, as [`Evidence`] wants them.
-pub(super) fn gigabytes(gigabytes: f64) -> Option<u64> {
-    Some((gigabytes * 1e9).round() as u64)
+/// Decimal gigabytes, as [`Evidence`] wants them.
+pub(super) fn gigabytes(gigabytes: f64) -> Option<Bytes> {
+    Some(Bytes((gigabytes * 1e9).round() as u64))
 }
 
 /// A row of the published table: its peak in GB.

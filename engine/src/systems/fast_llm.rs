@@ -14,9 +14,10 @@ use crate::patches::Patch;
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
 use crate::workload::Workload;
+use trace::units::Bytes;
 
 /// Memory of the card that was used, bytes: 80 GiB less what the driver and the context keep.
-const CAPACITY: u64 = 85_150_000_000;
+const CAPACITY: Bytes = Bytes(85_150_000_000);
 const MIB: f64 = (1u64 << 20) as f64;
 
 const SPEC: &FastLlmSpec = &FastLlmSpec {
@@ -59,7 +60,7 @@ fn published_runs(patches: &[&'static Patch]) -> Option<Evidence> {
             ..row
         }),
         [Patch::LOSS_DETACH] => Some(Evidence {
-            peak_allocated: Some(62_240 << 20),
+            peak_allocated: Some(Bytes::mib(62_240)),
             growth_per_step: Some(0.24 * MIB),
             ..row
         }),
@@ -134,7 +135,7 @@ impl Spec for FastLlmSpec {
                 "card",
                 format!(
                     "{:.1} GiB usable of 80",
-                    CAPACITY as f64 / (1u64 << 30) as f64
+                    CAPACITY.0 as f64 / (1u64 << 30) as f64
                 ),
             ),
         ]

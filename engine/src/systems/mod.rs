@@ -4,6 +4,8 @@
 //! them, what others published and what was measured. [`System::ALL`] is the table.
 //! `docs/add-a-system.md` shows how to add one.
 
+use trace::units::Bytes;
+
 mod base;
 mod chunk_views;
 mod evidence;
@@ -43,8 +45,8 @@ pub struct System {
     pub base: Base,
     /// Steps of a run, unless the caller says otherwise.
     pub default_steps: u32,
-    /// Device memory in bytes that the published run had, where it limits anything.
-    pub capacity: Option<u64>,
+    /// Device memory that the published run had, where it limits anything.
+    pub capacity: Option<Bytes>,
     /// Whether the process has imported bitsandbytes, which the offloader looks for.
     pub bitsandbytes: bool,
     /// What a run is made of.

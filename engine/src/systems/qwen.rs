@@ -97,7 +97,7 @@ impl QwenVlSpec {
                 "cuBLAS workspaces",
                 format!(
                     "{} MiB a thread, as on Hopper; other cards take less, by tens of MiB",
-                    CUBLAS_WORKSPACE >> 20
+                    CUBLAS_WORKSPACE.0 >> 20
                 ),
             ),
         ]

@@ -12,6 +12,7 @@ use crate::patches::Patch;
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
 use crate::workload::{Workload, offloaded_pass};
+use trace::units::Bytes;
 
 const BF16: DType = DType::Bfloat16;
 
@@ -44,15 +45,15 @@ struct ReuseSpec {
 }
 
 impl ReuseSpec {
-    /// Bytes of one activation.
-    fn activation(&self) -> u64 {
-        self.tokens * self.width * BF16.size()
+    /// One activation.
+    fn activation(&self) -> Bytes {
+        BF16.size() * (self.tokens * self.width)
     }
 }
 
 impl Spec for ReuseSpec {
     fn inputs(&self) -> Vec<BenchInput> {
-        let (blocks, mib) = (self.blocks, self.activation() >> 20);
+        let (blocks, mib) = (self.blocks, self.activation().0 >> 20);
         let stash = OffloadConfig::new(Changes::NONE).max_fwd_stash_size;
         vec![
             assumed(

@@ -4,6 +4,7 @@ use crate::device::sim::{SimDevice, SimSpec};
 use crate::session::Session;
 
 use super::Spec;
+use trace::units::Bytes;
 
 /// Inputs whose numbers are constants of the engine, which a spec cannot change.
 const CONSTANT: [&str; 4] = ["batch", "cuBLAS workspaces", "forward stash", "card"];
@@ -43,9 +44,9 @@ fn shows_a_number(text: &str) -> bool {
     text.split_whitespace().any(starts)
 }
 
-/// What building the program and one step do to the device: allocated and peak in bytes, and the
-/// time that it takes.
-fn computed(spec: &dyn Spec) -> (u64, u64, f64) {
+/// What building the program and one step do to the device: allocated, peak, and the time that it
+/// takes.
+fn computed(spec: &dyn Spec) -> (Bytes, Bytes, f64) {
     let mut session = Session::new(Box::new(SimDevice::new(SimSpec::default())));
     let mut program = spec.build(&[], &mut session).unwrap();
     program.step(&mut session).unwrap();

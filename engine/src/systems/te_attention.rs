@@ -13,6 +13,7 @@ use crate::patches::Patch;
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
 use crate::workload::Workload;
+use trace::units::Bytes;
 
 const SPEC: &TeAttentionSpec = &TeAttentionSpec {
     batch: 32,
@@ -20,7 +21,7 @@ const SPEC: &TeAttentionSpec = &TeAttentionSpec {
     heads: 16,
     head_width: 128,
     layers: 3,
-    build_bytes: 4 << 30,
+    build_bytes: Bytes::gib(4),
 };
 
 impl System {
@@ -69,8 +70,8 @@ struct TeAttentionSpec {
     heads: u64,
     head_width: u64,
     layers: u64,
-    /// Memory that building the model touches and frees, bytes.
-    build_bytes: u64,
+    /// Memory that building the model touches and frees.
+    build_bytes: Bytes,
 }
 
 impl Spec for TeAttentionSpec {
@@ -89,7 +90,7 @@ impl Spec for TeAttentionSpec {
                 "building the model",
                 format!(
                     "leaves one cached segment of {} GiB",
-                    self.build_bytes >> 30
+                    self.build_bytes.0 >> 30
                 ),
             ),
         ]
@@ -173,7 +174,9 @@ mod tests {
                 (&["shape"], |s| s.heads *= 2),
                 (&["shape"], |s| s.head_width *= 2),
                 (&["shape"], |s| s.layers += 1),
-                (&["building the model"], |s| s.build_bytes *= 4),
+                (&["building the model"], |s| {
+                    s.build_bytes = s.build_bytes * 4
+                }),
             ],
         );
     }

@@ -12,6 +12,7 @@ use crate::offload::{
     TensorId,
 };
 use crate::tensor::{DType, Dims, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
+use trace::units::Bytes;
 
 /// Replays all lines against one version.
 pub(super) fn drive(
@@ -110,7 +111,8 @@ impl Driver {
 
     fn pack(&mut self, number: usize, line: &PackLine) -> Result<(), TapeError> {
         let saved = saved_tensor(number, line)?;
-        self.comparison.equal("bytes", line.bytes, saved.bytes());
+        self.comparison
+            .equal("bytes", line.bytes.0, saved.bytes().0);
         let key = key_number(StorageKey::of(&saved));
         self.comparison.equal("key", line.key.0, key);
         if let Some(base) = saved.storage.base {
@@ -221,10 +223,11 @@ impl Driver {
 
     fn compare_sizes(&mut self, after: &After) {
         let sizes = self.offloader.sizes(&self.runtime);
+        let kept = after.gpu_kept_bytes.map(Bytes::get);
         let pairs = [
             ("tracker", after.tracker, sizes.tracker),
             ("offloaded", after.offloaded, sizes.offloaded),
-            ("gpu_kept_bytes", after.gpu_kept_bytes, sizes.gpu_kept_bytes),
+            ("gpu_kept_bytes", kept, sizes.gpu_kept_bytes.0),
             ("dedup_keys", after.dedup_keys, sizes.dedup_keys),
             ("tensor_id", after.tensor_id, sizes.tensor_id),
             ("fwd_stash", after.fwd_stash, sizes.fwd_stash),

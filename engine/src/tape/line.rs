@@ -2,6 +2,7 @@
 //! call of the real offloader.
 
 use serde::Deserialize;
+use trace::units::{Bytes, DeviceAddr};
 
 /// Container sizes after a call. A recording without streams has no stashes to report.
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -11,7 +12,7 @@ pub struct After {
     /// Tracker entries that are host copies.
     pub offloaded: Option<u64>,
     /// Logical bytes of tracked accelerator tensors.
-    pub gpu_kept_bytes: Option<u64>,
+    pub gpu_kept_bytes: Option<Bytes>,
     /// Entries of the de-duplication map.
     pub dedup_keys: Option<u64>,
     /// Last id handed out.
@@ -30,11 +31,11 @@ pub struct PackLine {
     /// De-duplication key: place and element type.
     pub key: (u64, String),
     /// Base address of the storage, where it can be read.
-    pub storage: Option<u64>,
+    pub storage: Option<DeviceAddr>,
     /// Bytes of the storage.
-    pub storage_bytes: u64,
+    pub storage_bytes: Bytes,
     /// Logical bytes of the view.
-    pub bytes: u64,
+    pub bytes: Bytes,
     /// Sizes of the dimensions.
     pub shape: Vec<u64>,
     /// Strides in elements.
@@ -83,7 +84,7 @@ pub enum Line {
         /// Side stream or not.
         use_streams: bool,
         /// Bytes.
-        min_offload_size: u64,
+        min_offload_size: Bytes,
         /// Ids.
         max_fwd_stash_size: Option<u64>,
     },

@@ -8,6 +8,7 @@ use engine::patches::Patch;
 use engine::recording::TensorInfo;
 use engine::systems::{Base, System};
 use trace::categories::{Categories, Category};
+use trace::units::Bytes;
 
 const MIB: u64 = 1 << 20;
 
@@ -57,7 +58,7 @@ fn the_vision_run_grows_as_measured() {
     assert_eq!(reset.tracker_end, 54);
     // Peak of the flat run: 10.742 GB measured.
     assert!(
-        within(reset.peak_allocated as f64, 10.742e9, 0.02),
+        within(reset.peak_allocated.0 as f64, 10.742e9, 0.02),
         "{reset:?}"
     );
 
@@ -73,7 +74,7 @@ fn the_vision_run_grows_as_measured() {
     );
     assert!(keyed.d2h_bytes / 8 > reset.d2h_bytes / u64::from(steps));
     assert!(
-        within(keyed.peak_allocated as f64, 10.655e9, 0.02),
+        within(keyed.peak_allocated.0 as f64, 10.655e9, 0.02),
         "{keyed:?}"
     );
 }
@@ -136,7 +137,7 @@ fn the_text_run_is_flat() {
     assert_eq!((baseline.tracker_end, baseline.bwd_stash_end), (0, 0));
     assert!(baseline.growth_per_step.abs() < 1.0, "{baseline:?}");
     assert!(
-        within(baseline.peak_allocated as f64, 10.712e9, 0.02),
+        within(baseline.peak_allocated.0 as f64, 10.712e9, 0.02),
         "{baseline:?}"
     );
     let p3 = row(System::TEXT_QWEN, &[Patch::EXIT_SYNC_AND_CLEAR], 12);
@@ -163,9 +164,9 @@ fn kept_losses_cost_168_mib_a_micro_batch() {
     assert_eq!(rows[1].status, BenchStatus::RootCauseFix);
     assert_eq!(detached.steps_run, 128);
     assert!(detached.growth_per_step < 1024.0);
-    let gib = detached.allocated_end as f64 / (1u64 << 30) as f64;
+    let gib = detached.allocated_end.0 as f64 / (1u64 << 30) as f64;
     assert!(within(gib, 46.62, 0.003), "{gib}");
-    let peak = detached.peak_allocated as f64 / (1u64 << 30) as f64;
+    let peak = detached.peak_allocated.0 as f64 / (1u64 << 30) as f64;
     assert!(within(peak, 60.54, 0.02), "{peak}");
 }
 
@@ -174,7 +175,7 @@ fn kept_losses_cost_168_mib_a_micro_batch() {
 fn contexts_that_outlive_backward_hold_786_mib() {
     let rows = run_matrix(System::TE_ATTENTION, None, SimSpec::default());
     let ends = [0, 1].map(|row| outcome(&rows[row]).allocated_end);
-    assert_eq!(ends[0] - ends[1], 786 * MIB);
+    assert_eq!(ends[0] - ends[1], Bytes::mib(786));
     assert_eq!(rows[1].status, BenchStatus::RootCauseFix);
 }
 
@@ -213,7 +214,7 @@ fn read_back(recording: &engine::recording::Recording) -> trace::trace::Trace {
 #[test]
 fn a_small_card_runs_out_and_says_when() {
     let sim = SimSpec {
-        capacity: Some(11_000_000_000),
+        capacity: Some(Bytes(11_000_000_000)),
         ..SimSpec::default()
     };
     let spec = RunSpec {
@@ -351,11 +352,8 @@ fn a_recording_is_a_snapshot_that_says_who_holds_the_leak() {
         "{:?}",
         snapshot.unknown_keys
     );
-    let reserved: u64 = snapshot
-        .segments
-        .iter()
-        .map(|segment| segment.total_size.get())
-        .sum();
+    let segments = snapshot.segments.iter();
+    let reserved: Bytes = segments.map(|segment| segment.total_size).sum();
     assert!(reserved <= row.peak_reserved && reserved > row.allocated_end);
     // Events and segments are of one moment: the trace ends as the segments say.
     let trace = trace::replay::run(snapshot);
@@ -469,15 +467,15 @@ fn save_on_cpu_peaks_where_the_real_one_does() {
     let saved = run(&with(Base::SaveOnCpu), &mut |_| true);
     let none = run(&with(Base::NoOffloading), &mut |_| true);
     assert!(
-        within(saved.peak_allocated as f64, 11.410e9, 0.001),
+        within(saved.peak_allocated.0 as f64, 11.410e9, 0.001),
         "{saved:?}"
     );
     assert!(
-        within(none.peak_allocated as f64, 10.788_899_840e9, 0.001),
+        within(none.peak_allocated.0 as f64, 10.788_899_840e9, 0.001),
         "{none:?}"
     );
     assert_eq!((saved.races, saved.host_growth_per_step), (0, 0.0));
-    assert_eq!(saved.d2h_bytes % 3, 0, "the same every step");
+    assert_eq!(saved.d2h_bytes.0 % 3, 0, "the same every step");
     let hidden = run(&with(Base::HiddenStates), &mut |_| true);
     assert!(hidden.d2h_bytes < saved.d2h_bytes && hidden.peak_allocated < none.peak_allocated);
 }

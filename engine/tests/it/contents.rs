@@ -8,6 +8,7 @@ use engine::offload::OffloadConfig;
 use engine::patches::{self, Patch};
 use engine::session::Session;
 use engine::systems::System;
+use trace::units::Bytes;
 
 use crate::late_device::{Late, LateDevice};
 
@@ -88,7 +89,7 @@ fn a_row_without_a_card_says_why_and_invents_nothing() {
     let row = run(&spec, &mut |_| true);
     assert_eq!(
         (row.steps_run, row.peak_allocated, row.peak_reserved),
-        (0, 0, 0)
+        (0, Bytes::ZERO, Bytes::ZERO)
     );
     assert_eq!(row.crash, Some(why.to_string()));
     assert!(row.crash.is_some() && row.card.is_none());

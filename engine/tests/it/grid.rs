@@ -60,7 +60,7 @@ fn the_grid_agrees_with_what_was_measured() {
         };
         let name = format!("{} {}", cell.config, cell.offloader);
         if let Some(peak) = measured.peak_allocated {
-            let ratio = cell.result.peak_allocated as f64 / peak as f64;
+            let ratio = cell.result.peak_allocated.0 as f64 / peak.0 as f64;
             assert!((0.98..1.02).contains(&ratio), "{name}: {ratio}");
             compared += 1;
         }

@@ -12,6 +12,7 @@ use engine::device::{
     Device, DeviceError, EventId, Fingerprint, HostBuffer, Kernel, Span, StreamId, Touched, View,
 };
 use engine::tensor::Layout;
+use trace::units::{Bytes, DeviceAddr};
 
 /// Which streams are late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +39,11 @@ struct Memory(BTreeMap<u64, Piece>);
 
 impl Memory {
     fn read(&self, span: Span) -> Content {
-        let end = span.start + span.bytes;
+        let (start, end) = (span.start.0, (span.start + span.bytes).0);
         let mut content = Content::new();
-        let mut at = span.start;
-        let before = self.0.range(..=span.start).next_back();
-        let first = before.map_or(span.start, |(&start, _)| start);
+        let mut at = start;
+        let before = self.0.range(..=start).next_back();
+        let first = before.map_or(start, |(&start, _)| start);
         for (&start, piece) in self.0.range(first..end) {
             let (from, to) = (start.max(at), (start + piece.bytes).min(end));
             if to <= from {
@@ -203,7 +204,7 @@ impl LateDevice {
         let known = self.strided.len() as u64;
         let number = self.strided.entry((range, view.layout)).or_insert(known);
         let whole = Piece {
-            bytes: view.layout.elements() * view.width,
+            bytes: (view.width * view.layout.elements()).0,
             write: u64::MAX - *number,
             from: 0,
         };
@@ -220,18 +221,18 @@ impl LateDevice {
             match work {
                 Work::Write(span, write) => {
                     let piece = Piece {
-                        bytes: span.bytes,
+                        bytes: span.bytes.0,
                         write,
                         from: 0,
                     };
-                    self.memory.write(span.start, &vec![piece]);
+                    self.memory.write(span.start.0, &vec![piece]);
                 }
                 Work::Out(span, handle) => {
                     self.host.insert(handle, self.memory.read(span));
                 }
                 Work::In(handle, span) => {
                     let content = self.host.get(&handle).cloned().unwrap_or_default();
-                    self.memory.write(span.start, &content);
+                    self.memory.write(span.start.0, &content);
                 }
                 Work::Gather(from, to) => {
                     let content = self.logical(&from);
@@ -254,16 +255,14 @@ impl LateDevice {
 
 /// The range in which a view's elements lie.
 fn span_of(view: &View) -> Span {
-    let start = view.storage.start + view.layout.offset * view.width;
+    let start = view.storage.start + view.width * view.layout.offset;
     let end = view.storage.start + view.storage.bytes;
+    let reach = view.layout.required_elements();
+    let elements = reach.saturating_sub(view.layout.offset);
+    let room = Bytes(end.0.saturating_sub(start.0));
     Span {
         start,
-        bytes: view
-            .layout
-            .required_elements()
-            .saturating_sub(view.layout.offset)
-            .saturating_mul(view.width)
-            .min(end.saturating_sub(start)),
+        bytes: (view.width * elements).min(room),
     }
 }
 
@@ -272,11 +271,11 @@ impl Device for LateDevice {
         "late".to_owned()
     }
 
-    fn allocate_segment(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+    fn allocate_segment(&mut self, bytes: Bytes) -> Result<DeviceAddr, DeviceError> {
         self.sim.allocate_segment(bytes)
     }
 
-    fn free_segment(&mut self, start: u64, bytes: u64) {
+    fn free_segment(&mut self, start: DeviceAddr, bytes: Bytes) {
         self.finish();
         self.sim.free_segment(start, bytes);
     }
@@ -310,7 +309,7 @@ impl Device for LateDevice {
         to: Span,
     ) -> Result<(), DeviceError> {
         self.sim.launch(stream, kernel, Touched::default())?;
-        self.enqueue(stream, Work::Gather(*from, to.start));
+        self.enqueue(stream, Work::Gather(*from, to.start.0));
         Ok(())
     }
 
@@ -336,7 +335,7 @@ impl Device for LateDevice {
         Ok(())
     }
 
-    fn allocate_host(&mut self, bytes: u64) -> Result<HostBuffer, DeviceError> {
+    fn allocate_host(&mut self, bytes: Bytes) -> Result<HostBuffer, DeviceError> {
         self.sim.allocate_host(bytes)
     }
 
@@ -410,10 +409,10 @@ impl Device for LateDevice {
     fn hardware(&mut self) -> Result<Option<CardFacts>, DeviceError> {
         self.finish();
         Ok(Some(CardFacts {
-            total: 0,
-            free_at_start: 0,
-            free_min: 0,
-            peak_used: 0,
+            total: Bytes::ZERO,
+            free_at_start: Bytes::ZERO,
+            free_min: Bytes::ZERO,
+            peak_used: Bytes::ZERO,
             verified_tensors: self.verified,
             corrupted_tensors: self.corrupted,
             early_decisions: 0,

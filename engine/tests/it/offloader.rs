@@ -12,12 +12,13 @@ use engine::offload::{
 };
 use engine::session::{RunError, Session};
 use engine::tensor::DType;
+use trace::units::{Bytes, DeviceAddr};
 
 const F32: DType = DType::Float32;
 
 fn session(changes: Changes, adjust: impl FnOnce(&mut OffloadConfig)) -> Session {
     let mut config = OffloadConfig {
-        min_offload_size: 1,
+        min_offload_size: Bytes(1),
         ..OffloadConfig::new(changes)
     };
     adjust(&mut config);
@@ -85,7 +86,7 @@ fn a_forward_stash_of_zero_is_refused_and_of_one_works() {
 fn a_tensor_of_the_minimum_size_is_offloaded_and_one_byte_less_is_not() {
     for (bytes, expected) in [(1023, Decision::Kept), (1024, Decision::Offloaded)] {
         let mut s = session(Release::TRL_0_29.changes(), |config| {
-            config.min_offload_size = 1024
+            config.min_offload_size = Bytes(1024)
         });
         let tensor = s.empty(&[bytes], DType::Uint8).unwrap();
         let Session { accelerator, .. } = &mut s;
@@ -128,7 +129,7 @@ fn parameters_and_their_views_stay_on_the_device() {
     let view = s.view(&weight, &[4096]).unwrap();
     let base = weight.storage().start();
     let offloader = s.offloader_mut().unwrap();
-    offloader.update_model_params([base, 0]);
+    offloader.update_model_params([base, DeviceAddr(0)]);
     assert_eq!(
         offloader.param_storages().collect::<Vec<_>>(),
         [base],
@@ -276,7 +277,7 @@ fn a_broadcast_view_round_trips() {
     assert_eq!(sizes(&s).offloaded, 1);
     assert_eq!(
         s.accelerator.copied().to_host,
-        8,
+        Bytes(8),
         "the storage, not the 512 elements"
     );
     drop(mask);
@@ -372,7 +373,7 @@ fn an_injected_tensor_leaks_until_enter_resets() {
             stale_step(&mut s, 6, 0).unwrap();
             let tensor = s.empty(&[1 << 20], F32).unwrap();
             s.offloader_mut().unwrap().inject(tensor);
-            allocated.push(s.heap().borrow().caching.stats().allocated as i64);
+            allocated.push(s.heap().borrow().caching.stats().allocated.0 as i64);
         }
         let growth = allocated[9] - allocated[3];
         let limit = 10_000_000;
@@ -507,18 +508,18 @@ fn entering_gives_back_wholly_free_segments_and_no_others() {
         let heap = s.heap().borrow();
         let level = heap.caching.stats();
         assert!(level.allocated < leftovers.allocated);
-        let live: Vec<u64> = heap
+        let live: Vec<DeviceAddr> = heap
             .caching
             .blocks()
             .filter_map(|(start, _, used)| used.then_some(start))
             .collect();
         let holding = heap.caching.segments().filter(|(start, bytes, _)| {
             live.iter()
-                .any(|block| (*start..start + bytes).contains(block))
+                .any(|block| (*start..*start + *bytes).contains(block))
         });
         assert_eq!(
             level.reserved,
-            holding.map(|(_, bytes, _)| bytes).sum::<u64>()
+            holding.map(|(_, bytes, _)| bytes).sum::<Bytes>()
         );
         drop(heap);
         s.heap().borrow_mut().empty_cache();

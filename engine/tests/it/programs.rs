@@ -10,6 +10,7 @@ use engine::offload::{OffloadConfig, Release, TensorId};
 use engine::session::{RunError, Session};
 use engine::tensor::DType;
 use proptest::prelude::*;
+use trace::units::Bytes;
 
 /// One line of a program whose current value is `x`; places count back from the latest value.
 #[derive(Debug, Clone, Copy)]
@@ -106,7 +107,7 @@ struct Left {
     tracker: u64,
     forward: u64,
     backward: u64,
-    allocated: u64,
+    allocated: Bytes,
 }
 
 fn step(s: &mut Session, program: &[Line], dead_seen: &mut usize) -> Result<Left, RunError> {
@@ -127,7 +128,7 @@ fn step(s: &mut Session, program: &[Line], dead_seen: &mut usize) -> Result<Left
     s.exit()?;
     let sizes = s.offloader().unwrap().sizes(&s.accelerator);
     let heap = s.heap().borrow();
-    let used: u64 = heap.caching.blocks().filter(|b| b.2).map(|b| b.1).sum();
+    let used: Bytes = heap.caching.blocks().filter(|b| b.2).map(|b| b.1).sum();
     let stats = heap.caching.stats();
     assert_eq!(used, stats.active, "active is the sum of the blocks in use");
     Ok(Left {

@@ -3,6 +3,7 @@
 use crate::store::AliveTensor;
 use api::bench::TensorChange;
 use std::collections::BTreeMap;
+use trace::units::Bytes;
 
 /// What makes tensors alike: holder, use, element type and shape.
 type Alike<'t> = (String, &'t str, Option<&'t str>, &'t [u64]);
@@ -23,7 +24,7 @@ pub fn changes(before: &[AliveTensor], after: &[AliveTensor]) -> Vec<TensorChang
     let differs =
         |c: &TensorChange| (c.count_before, c.bytes_before) != (c.count_after, c.bytes_after);
     let mut found: Vec<TensorChange> = alike.into_values().filter(differs).collect();
-    found.sort_by_key(|c| std::cmp::Reverse(c.bytes_before.abs_diff(c.bytes_after)));
+    found.sort_by_key(|c| std::cmp::Reverse(c.bytes_before.0.abs_diff(c.bytes_after.0)));
     found
 }
 
@@ -49,8 +50,8 @@ fn change_of<'m, 't>(
             example: detail.name.clone(),
             count_before: 0,
             count_after: 0,
-            bytes_before: 0,
-            bytes_after: 0,
+            bytes_before: Bytes::ZERO,
+            bytes_after: Bytes::ZERO,
         })
 }
 
@@ -80,13 +81,14 @@ fn kind_of_owner(owner: &str) -> String {
 mod tests {
     use super::*;
     use api::timeline::TensorDetail;
+    use trace::units::DeviceAddr;
 
     fn tensor(owner: &str, bytes: u64) -> AliveTensor {
         AliveTensor {
             position: 0,
             event: None,
-            address: 0,
-            bytes,
+            address: DeviceAddr(0),
+            bytes: Bytes(bytes),
             detail: TensorDetail {
                 name: "layers.3: Mul".to_owned(),
                 op: "MulBackward0".to_owned(),
@@ -123,7 +125,7 @@ mod tests {
                     c.owner.as_str(),
                     c.count_before,
                     c.count_after,
-                    c.bytes_before,
+                    c.bytes_before.0,
                 )
             })
             .collect();

@@ -38,7 +38,7 @@ pub fn limits(settings: &BenchSettings) -> BenchLimits {
         recorded_steps: RECORDED_STEPS,
         most_recorded_steps: MOST_RECORDED_STEPS,
         seconds: settings.time.as_secs(),
-        memory: settings.memory.get(),
+        memory: settings.memory,
     }
 }
 

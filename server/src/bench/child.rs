@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::path::PathBuf;
+use trace::units::Bytes;
 
 /// Status of a process whose server has gone.
 const ORPHANED: i32 = 3;
@@ -36,7 +37,7 @@ pub struct ChildSpec {
     /// Where.
     pub device: DeviceKind,
     /// Device memory in bytes; else the configuration's own, if it has one.
-    pub capacity: Option<u64>,
+    pub capacity: Option<Bytes>,
     /// Steps recorded event by event.
     pub recorded_steps: u32,
     /// Where the recording goes.

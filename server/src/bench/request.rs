@@ -6,9 +6,10 @@ use crate::store::{NewBench, NewBenchRow};
 use api::bench::{BenchChoice, BenchDevice, BenchLimits, StartBench};
 use engine::patches::Patch;
 use engine::systems::System;
+use trace::units::Bytes;
 
 /// Device memory that can be asked for, in bytes: from what holds no model to more than any card.
-const CAPACITY: std::ops::RangeInclusive<u64> = (16 << 20)..=(16 << 40);
+const CAPACITY: std::ops::RangeInclusive<Bytes> = Bytes::mib(16)..=Bytes::gib(16 << 10);
 
 /// The bench that a request means.
 ///
@@ -24,7 +25,8 @@ pub fn new_bench(
     check_steps(request, limits)?;
     if let Some(capacity) = request.capacity.filter(|bytes| !CAPACITY.contains(bytes)) {
         return refuse(format!(
-            "a capacity of {capacity} bytes is outside of 16 MiB to 16 TiB"
+            "a capacity of {} bytes is outside of 16 MiB to 16 TiB",
+            capacity.0
         ));
     }
     let choices = choices(&request.rows)?;
@@ -139,7 +141,7 @@ mod tests {
         recorded_steps: 12,
         most_recorded_steps: 20,
         seconds: 1,
-        memory: 1,
+        memory: Bytes(1),
     };
 
     fn request(rows: &[(&str, &[&str])]) -> StartBench {
@@ -225,7 +227,7 @@ mod tests {
         };
         check(&long, "1 to 100 steps");
         let tiny = StartBench {
-            capacity: Some(1),
+            capacity: Some(Bytes(1)),
             ..one
         };
         check(&tiny, "16 MiB");

@@ -142,7 +142,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
         return copies(args);
     }
     let sim = SimSpec {
-        capacity: args.capacity.map(Bytes::get),
+        capacity: args.capacity,
         ..SimSpec::default()
     };
     let mut specs = Vec::new();
@@ -204,7 +204,7 @@ fn copies_for_people(table: &CopyTable) -> String {
          GB/s to the device\nproducts: {}\n\n  {:>6} {:<26} {:>8} {:>8} {:>13} {:>7} {:>7} {:>8} \
          {:>9}\n",
         table.device,
-        plain.copy_bytes >> 20,
+        plain.copy_bytes.0 >> 20,
         plain.to_host / 1e9,
         plain.to_device / 1e9,
         table.arithmetic,
@@ -234,8 +234,8 @@ fn copy_line(row: &CopyRow) -> String {
         row.tokens,
         row.offloader.title(),
         row.step_seconds,
-        Bytes(row.peak_allocated).to_string(),
-        Bytes(row.offloaded_bytes).to_string(),
+        row.peak_allocated.to_string(),
+        row.offloaded_bytes.to_string(),
         row.rate / 1e9,
         row.share_of_link * 100.0,
         row.over_no_offloading * 100.0,
@@ -382,7 +382,7 @@ fn line(row: &Row) -> String {
     };
     let mut text = format!(
         "  {patches:<44} {:>11} {:>12} {:>16} {:>16} {:>16}  {}",
-        computed(&|outcome| size::exact(outcome.peak_allocated as f64)),
+        computed(&|outcome| size::exact(outcome.peak_allocated.0 as f64)),
         computed(&|outcome| size::exact(outcome.growth_per_step)),
         known(&row.known.measured),
         known(&row.known.engine_on_card),
@@ -395,7 +395,7 @@ fn line(row: &Row) -> String {
             " [{} of {} restored tensors corrupted, {} of the card]",
             card.corrupted_tensors,
             card.verified_tensors,
-            size::exact(card.peak_used as f64),
+            size::exact(card.peak_used.0 as f64),
         );
     }
     if let Some(hypothesis) = &row.hypothesis {
@@ -426,7 +426,7 @@ fn peak(known: &Evidence, steps: Option<u32>) -> String {
             (None, false) => "–".to_owned(),
         };
     };
-    let peak = size::exact(bytes as f64);
+    let peak = size::exact(bytes.0 as f64);
     match known.steps {
         Some(other) if steps.is_some_and(|steps| steps != other) => {
             format!("{peak} ({other} st)")

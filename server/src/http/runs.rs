@@ -217,7 +217,7 @@ fn leave_out_names(run: &mut RunDetail, key: Key) {
 }
 
 fn summary(row: RunRow) -> RunSummary {
-    let peak = |device: &DeviceFacts| device.series(Series::Allocated).peak.get();
+    let peak = |device: &DeviceFacts| device.series(Series::Allocated).peak;
     RunSummary {
         id: row.id,
         name: row.name,
@@ -231,7 +231,7 @@ fn summary(row: RunRow) -> RunSummary {
             .map(|device| device.steps)
             .max()
             .unwrap_or(0),
-        peak_allocated: row.devices.iter().map(peak).max().unwrap_or(0),
+        peak_allocated: row.devices.iter().map(peak).max().unwrap_or_default(),
         devices: row.devices.into_iter().map(device_summary).collect(),
         quality: row.quality.into_iter().map(|note| note.code).collect(),
         leaks: row.leaks,

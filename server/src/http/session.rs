@@ -33,7 +33,7 @@ pub async fn server(
 ) -> Result<axum::Json<ServerInfo>, Error> {
     Ok(axum::Json(ServerInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        upload_limit: app.config.upload_limit.get(),
+        upload_limit: app.config.upload_limit,
         access: guard::entry(&app, &headers, client)?.access,
     }))
 }

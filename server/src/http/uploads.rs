@@ -18,6 +18,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
+use trace::units::Bytes;
 
 /// Characters of a file name that are kept.
 const NAME_CHARS: usize = 200;
@@ -37,7 +38,8 @@ pub async fn announce(
     Json(request): Json<AnnounceUpload>,
 ) -> Result<(StatusCode, axum::Json<AnnouncedUpload>), Error> {
     let name = file_name(&request.name);
-    let job = app.uploads.announce(name, request.size, client.address)?;
+    let size = request.size.map(Bytes::get);
+    let job = app.uploads.announce(name, size, client.address)?;
     let upload = job.id.clone();
     Ok((StatusCode::CREATED, axum::Json(AnnouncedUpload { upload })))
 }

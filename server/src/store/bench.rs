@@ -1,6 +1,6 @@
 //! Benches, their rows, and the queue that the rows wait in.
 
-use super::rows::{Slice, corrupt, int, named, uint};
+use super::rows::{Slice, bytes, corrupt, int, named, uint};
 use super::{Reader, StoreError, StoreResult, Writer};
 use api::bench::{
     Bench, BenchProgress, BenchResult, BenchRow, BenchRowState, BenchStatus, BenchStep,
@@ -10,6 +10,7 @@ use api::ids::{BenchId, BenchRowId, RunId};
 use api::runs::RowOfRun;
 use rusqlite::{OptionalExtension, Row, params};
 use std::collections::HashMap;
+use trace::units::Bytes;
 
 /// How often servers may die with a row under way before it is given up.
 const MOST_CLAIMS: u32 = 3;
@@ -26,7 +27,7 @@ pub struct NewBench {
     /// Steps, where the request named a number.
     pub steps: Option<u32>,
     /// Device memory in bytes, where the request named one.
-    pub capacity: Option<u64>,
+    pub capacity: Option<Bytes>,
     /// Steps recorded event by event.
     pub recorded_steps: u32,
     /// Its rows, in order.
@@ -62,7 +63,7 @@ pub struct BenchJob {
     /// Where.
     pub device: DeviceKind,
     /// Device memory in bytes.
-    pub capacity: Option<u64>,
+    pub capacity: Option<Bytes>,
     /// Steps recorded event by event.
     pub recorded_steps: u32,
 }
@@ -167,7 +168,7 @@ impl Reader<'_> {
             created_ms,
             device: device?,
             steps,
-            capacity: capacity.map(|bytes| bytes.max(0) as u64),
+            capacity: capacity.map(|bytes| Bytes(bytes.max(0) as u64)),
             recorded_steps,
             rows: self.bench_rows_of(id)?,
         })
@@ -193,16 +194,16 @@ impl Reader<'_> {
     }
 
     /// Evenly spaced steps of each row, and its last one.
-    fn sparks(&self, bench: &BenchId) -> StoreResult<HashMap<String, Vec<u64>>> {
+    fn sparks(&self, bench: &BenchId) -> StoreResult<HashMap<String, Vec<Bytes>>> {
         let sql = "SELECT s.row, s.allocated FROM bench_rows r JOIN bench_steps s ON s.row = r.id \
                    WHERE r.bench = ?1 AND (s.step % max(1, (r.planned_steps + ?2 - 1) / ?2) = 0 \
                    OR s.step + 1 = r.steps_run) ORDER BY s.row, s.step";
         let mut statement = self.tx.prepare_cached(sql)?;
         let spaced = BenchRow::SPARK_POINTS as i64 - 1;
         let mut rows = statement.query(params![bench.as_str(), spaced])?;
-        let mut found: HashMap<String, Vec<u64>> = HashMap::new();
+        let mut found: HashMap<String, Vec<Bytes>> = HashMap::new();
         while let Some(row) = rows.next()? {
-            let allocated = uint(row, "allocated")?;
+            let allocated = bytes(row, "allocated")?;
             found.entry(row.get(0)?).or_default().push(allocated);
         }
         Ok(found)
@@ -258,12 +259,12 @@ impl Reader<'_> {
         let rows = statement.query_map([row.as_str()], |row| {
             Ok(BenchStep {
                 step: row.get("step")?,
-                allocated: uint(row, "allocated")?,
-                peak_allocated: uint(row, "peak_allocated")?,
-                reserved: uint(row, "reserved")?,
+                allocated: bytes(row, "allocated")?,
+                peak_allocated: bytes(row, "peak_allocated")?,
+                reserved: bytes(row, "reserved")?,
                 tracker: uint(row, "tracker")?,
                 bwd_stash: uint(row, "bwd_stash")?,
-                host_pinned: uint(row, "host_pinned")?,
+                host_pinned: bytes(row, "host_pinned")?,
                 seconds: row.get("seconds")?,
             })
         })?;
@@ -285,7 +286,7 @@ impl Reader<'_> {
             patches: patches_of(&row.get::<_, String>("patches")?),
             steps: row.get("planned_steps")?,
             device: device_of(row)?,
-            capacity: capacity.map(|bytes| bytes.max(0) as u64),
+            capacity: capacity.map(|bytes| Bytes(bytes.max(0) as u64)),
             recorded_steps: row.get("recorded_steps")?,
         })
     }
@@ -302,7 +303,7 @@ impl Writer<'_> {
                 bench.created_ms,
                 bench.device.name(),
                 bench.steps,
-                bench.capacity.map(int),
+                bench.capacity.map(|bytes| int(bytes.0)),
                 bench.recorded_steps
             ],
         )?;
@@ -425,9 +426,9 @@ impl Writer<'_> {
                 result.device,
                 base,
                 result.steps_run,
-                int(result.peak_allocated),
-                int(result.peak_reserved),
-                int(result.allocated_end),
+                int(result.peak_allocated.0),
+                int(result.peak_reserved.0),
+                int(result.allocated_end.0),
                 result.growth_per_step,
                 result.growth_error,
                 result.oom_step,
@@ -436,18 +437,18 @@ impl Writer<'_> {
                 int(result.races),
                 int(result.tracker_end),
                 int(result.bwd_stash_end),
-                int(result.host_pinned_end),
-                int(result.d2h_bytes),
-                int(result.h2d_bytes),
+                int(result.host_pinned_end.0),
+                int(result.d2h_bytes.0),
+                int(result.h2d_bytes.0),
                 result.step_seconds,
-                card(|card| card.total),
-                card(|card| card.free_at_start),
-                card(|card| card.free_min),
-                card(|card| card.peak_used),
+                card(|card| card.total.0),
+                card(|card| card.free_at_start.0),
+                card(|card| card.free_min.0),
+                card(|card| card.peak_used.0),
                 card(|card| card.verified_tensors),
                 card(|card| card.early_decisions),
                 result.host_growth_per_step,
-                int(result.host_pinned_peak),
+                int(result.host_pinned_peak.0),
             ],
         )?;
         Ok(())
@@ -460,12 +461,12 @@ impl Writer<'_> {
             statement.execute(params![
                 row.as_str(),
                 step.step,
-                int(step.allocated),
-                int(step.peak_allocated),
-                int(step.reserved),
+                int(step.allocated.0),
+                int(step.peak_allocated.0),
+                int(step.reserved.0),
                 int(step.tracker),
                 int(step.bwd_stash),
-                int(step.host_pinned),
+                int(step.host_pinned.0),
                 step.seconds
             ])?;
         }
@@ -581,7 +582,7 @@ fn device_of(row: &Row) -> StoreResult<DeviceKind> {
     named("device", &name, DeviceKind::ALL, DeviceKind::name)
 }
 
-fn row_of(row: &Row, id: &str, spark: Vec<u64>) -> StoreResult<BenchRow> {
+fn row_of(row: &Row, id: &str, spark: Vec<Bytes>) -> StoreResult<BenchRow> {
     let run: Option<String> = row.get("live_run")?;
     let started: Option<i64> = row.get("started_ms")?;
     let finished: Option<i64> = row.get("finished_ms")?;
@@ -639,9 +640,9 @@ fn result_of(row: &Row) -> StoreResult<Option<BenchResult>> {
     Ok(Some(BenchResult {
         device: row.get("device_name")?,
         steps_run: row.get("steps_run")?,
-        peak_allocated: uint(row, "peak_allocated")?,
-        peak_reserved: uint(row, "peak_reserved")?,
-        allocated_end: uint(row, "allocated_end")?,
+        peak_allocated: bytes(row, "peak_allocated")?,
+        peak_reserved: bytes(row, "peak_reserved")?,
+        allocated_end: bytes(row, "allocated_end")?,
         growth_per_step: row.get("growth_per_step")?,
         growth_error: row.get("growth_error")?,
         host_growth_per_step: row.get("host_growth_per_step")?,
@@ -651,10 +652,10 @@ fn result_of(row: &Row) -> StoreResult<Option<BenchResult>> {
         races: uint(row, "races")?,
         tracker_end: uint(row, "tracker_end")?,
         bwd_stash_end: uint(row, "bwd_stash_end")?,
-        host_pinned_end: uint(row, "host_pinned_end")?,
-        host_pinned_peak: uint(row, "host_pinned_peak")?,
-        d2h_bytes: uint(row, "d2h_bytes")?,
-        h2d_bytes: uint(row, "h2d_bytes")?,
+        host_pinned_end: bytes(row, "host_pinned_end")?,
+        host_pinned_peak: bytes(row, "host_pinned_peak")?,
+        d2h_bytes: bytes(row, "d2h_bytes")?,
+        h2d_bytes: bytes(row, "h2d_bytes")?,
         step_seconds: row.get("step_seconds")?,
         card: card_of(row)?,
     }))
@@ -665,10 +666,10 @@ fn card_of(row: &Row) -> StoreResult<Option<CardFacts>> {
         return Ok(None);
     }
     Ok(Some(CardFacts {
-        total: uint(row, "card_total")?,
-        free_at_start: uint(row, "card_free_start")?,
-        free_min: uint(row, "card_free_min")?,
-        peak_used: uint(row, "card_peak_used")?,
+        total: bytes(row, "card_total")?,
+        free_at_start: bytes(row, "card_free_start")?,
+        free_min: bytes(row, "card_free_min")?,
+        peak_used: bytes(row, "card_peak_used")?,
         verified_tensors: uint(row, "verified_tensors")?,
         corrupted_tensors: uint(row, "corrupted_tensors")?,
         early_decisions: uint(row, "early_decisions")?,

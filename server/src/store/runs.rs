@@ -13,7 +13,7 @@ use rusqlite::{OptionalExtension, Row, named_params, params};
 use std::collections::HashMap;
 use trace::span::Span;
 use trace::trace::{Fidelity, FormatInfo, QualityNote, Series, SeriesSummary, Step};
-use trace::units::{EventIdx, Micros};
+use trace::units::{Bytes, EventIdx, Micros};
 
 /// A run to insert.
 pub struct NewRun {
@@ -54,8 +54,8 @@ pub struct RunRow {
     pub deleted_ms: Option<i64>,
     /// Its blob.
     pub blob: String,
-    /// Bytes as uploaded.
-    pub file_bytes: u64,
+    /// Size as uploaded.
+    pub file_bytes: Bytes,
     /// Its trace.
     pub trace: i64,
     /// Pickle protocol.
@@ -565,7 +565,7 @@ fn run_of(
         created_ms: row.get("created_ms")?,
         deleted_ms: row.get("deleted_ms")?,
         blob: row.get("blob")?,
-        file_bytes: uint(row, "file_bytes")?,
+        file_bytes: bytes(row, "file_bytes")?,
         trace: row.get("trace")?,
         pickle_protocol: row.get("pickle_protocol")?,
         torch_guess: row.get("torch_guess")?,

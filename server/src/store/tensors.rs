@@ -1,10 +1,11 @@
 //! What the engine knows of the tensors of its runs.
 
-use super::rows::{corrupt, int, uint};
+use super::rows::{bytes, corrupt, int, uint};
 use super::{Reader, StoreResult, Writer};
 use api::ids::RunId;
 use api::timeline::TensorDetail;
 use rusqlite::{OptionalExtension, params};
+use trace::units::{Bytes, DeviceAddr};
 
 /// A tensor that is alive at the end of its recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,9 +15,9 @@ pub struct AliveTensor {
     /// The event of its allocation; `None` when before the recording.
     pub event: Option<u32>,
     /// First address.
-    pub address: u64,
+    pub address: DeviceAddr,
     /// Bytes asked for.
-    pub bytes: u64,
+    pub bytes: Bytes,
     /// What it is, and what keeps it alive.
     pub detail: TensorDetail,
 }
@@ -43,8 +44,8 @@ impl Reader<'_> {
             found.push(AliveTensor {
                 position: row.get("position")?,
                 event: row.get("event")?,
-                address: uint(row, "address")?,
-                bytes: uint(row, "bytes")?,
+                address: DeviceAddr(uint(row, "address")?),
+                bytes: bytes(row, "bytes")?,
                 detail: TensorDetail {
                     name: row.get("name")?,
                     op: row.get("op")?,
@@ -86,8 +87,8 @@ impl Writer<'_> {
                 run.as_str(),
                 tensor.position,
                 tensor.event,
-                int(tensor.address),
-                int(tensor.bytes),
+                int(tensor.address.0),
+                int(tensor.bytes.0),
                 detail.name,
                 detail.op,
                 detail.module,

@@ -8,7 +8,7 @@ pub mod size;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::iter::Sum;
-use std::ops::{Add, AddAssign, Sub, SubAssign};
+use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 
 /// A number of bytes. At most `i64::MAX` in anything that is stored, because SQLite stores `i64`.
 #[derive(
@@ -74,6 +74,30 @@ impl SubAssign for Bytes {
     }
 }
 
+/// So many times as much.
+impl Mul<u64> for Bytes {
+    type Output = Bytes;
+    fn mul(self, times: u64) -> Bytes {
+        Bytes(self.0 * times)
+    }
+}
+
+/// An equal share.
+impl Div<u64> for Bytes {
+    type Output = Bytes;
+    fn div(self, shares: u64) -> Bytes {
+        Bytes(self.0 / shares)
+    }
+}
+
+/// How often the other fits.
+impl Div for Bytes {
+    type Output = u64;
+    fn div(self, other: Bytes) -> u64 {
+        self.0 / other.0
+    }
+}
+
 impl Sum for Bytes {
     fn sum<I: Iterator<Item = Bytes>>(iter: I) -> Bytes {
         iter.fold(Bytes::ZERO, Add::add)
@@ -117,6 +141,21 @@ impl fmt::Display for EventIdx {
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeviceAddr(pub u64);
+
+impl Add<Bytes> for DeviceAddr {
+    type Output = DeviceAddr;
+    fn add(self, distance: Bytes) -> DeviceAddr {
+        DeviceAddr(self.0 + distance.0)
+    }
+}
+
+/// How far it is from the other.
+impl Sub for DeviceAddr {
+    type Output = Bytes;
+    fn sub(self, other: DeviceAddr) -> Bytes {
+        Bytes(self.0 - other.0)
+    }
+}
 
 impl fmt::Display for DeviceAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -169,6 +169,7 @@ mod tests {
     use super::*;
     use api::runs::RunSource;
     use trace::steps::recording::Kind;
+    use trace::units::Bytes;
 
     #[test]
     fn an_unknown_code_shows_as_its_own_words() {
@@ -187,11 +188,11 @@ mod tests {
             name: String::new(),
             source: RunSource::Upload,
             created_ms: 0,
-            file_bytes: 0,
+            file_bytes: Bytes::ZERO,
             content_hash: String::new(),
             devices: vec![],
             steps: 0,
-            peak_allocated: 0,
+            peak_allocated: Bytes::ZERO,
             quality: codes.map(str::to_owned).to_vec(),
             leaks: Some(LeakSummary {
                 recording: Kind::StateOnly,

@@ -14,6 +14,7 @@ use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload};
 use leptos::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
+use trace::units::Bytes;
 use web_sys::File;
 
 /// How often to ask for the end when the server answered before it was there.
@@ -190,7 +191,7 @@ impl Uploads {
         let name = file.name();
         let announce = AnnounceUpload {
             name,
-            size: Some(file.size() as u64),
+            size: Some(Bytes(file.size() as u64)),
         };
         let announced: AnnouncedUpload =
             client::send_json(Method::Post, routes::UPLOADS, &announce).await?;

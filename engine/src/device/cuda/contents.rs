@@ -6,6 +6,7 @@
 use std::ffi::c_void;
 
 use cudarc::driver::{result, sys};
+use trace::units::{Bytes, DeviceAddr};
 
 use super::super::{DeviceError, Fingerprint, Span, StreamId, Touched, View};
 use super::CudaDevice;
@@ -84,8 +85,8 @@ impl Prints {
         Ok(())
     }
 
-    fn counter_address(&self) -> u64 {
-        self.pieces[0]
+    fn counter_address(&self) -> DeviceAddr {
+        DeviceAddr(self.pieces[0])
     }
 
     fn sink(&self) -> u64 {
@@ -110,7 +111,7 @@ impl Prints {
     pub fn counters(&self) -> Result<[u64; 2], DeviceError> {
         let mut counters = [0; 2];
         // SAFETY: two integers, which live for the whole run.
-        unsafe { result::memcpy_dtoh_sync(&mut counters, self.counter_address()) }
+        unsafe { result::memcpy_dtoh_sync(&mut counters, self.counter_address().0) }
             .map_err(|error| fault("the comparisons cannot be read", error))?;
         Ok(counters)
     }
@@ -168,13 +169,13 @@ impl CudaDevice {
         let mut most = 0;
         for (slot, span) in work.reads.iter_mut().zip(reads) {
             let span = self.on_card(*span);
-            *slot = [span.start, span.bytes];
-            most = most.max(span.bytes);
+            *slot = [span.start.0, span.bytes.0];
+            most = most.max(span.bytes.0);
         }
         for (slot, span) in work.writes.iter_mut().zip(writes) {
             let span = self.on_card(*span);
-            *slot = [span.start, span.bytes];
-            most = most.max(span.bytes);
+            *slot = [span.start.0, span.bytes.0];
+            most = most.max(span.bytes.0);
         }
         let grid = blocks(most / 8, self.driver.info.multiprocessors);
         let mut parameters = [(&raw mut work).cast::<c_void>()];
@@ -192,10 +193,10 @@ impl CudaDevice {
             (shape[dim], stride[dim]) = (size, step);
         }
         CardView {
-            base: storage.start,
-            bytes: storage.bytes,
+            base: storage.start.0,
+            bytes: storage.bytes.0,
             offset: layout.offset,
-            elements: if storage.bytes == 0 {
+            elements: if storage.bytes == Bytes::ZERO {
                 0
             } else {
                 layout.elements()
@@ -203,7 +204,7 @@ impl CudaDevice {
             shape,
             stride,
             dims: layout.shape.rank() as u32,
-            width: view.width as u32,
+            width: view.width.0 as u32,
             dense: u32::from(layout.is_contiguous()),
             pad: 0,
         }
@@ -216,7 +217,7 @@ impl CudaDevice {
         to: Span,
     ) -> Result<(), DeviceError> {
         let mut view = self.card_view(from);
-        let mut target = self.on_card(to).start;
+        let mut target = self.on_card(to).start.0;
         let grid = blocks(view.elements, self.driver.info.multiprocessors);
         let mut parameters = [
             (&raw mut view).cast::<c_void>(),
@@ -266,7 +267,7 @@ impl CudaDevice {
         packed: Fingerprint,
     ) -> Result<(), DeviceError> {
         let restored = self.checksum(stream, view)?;
-        let mut counters = self.prints.counter_address();
+        let mut counters = self.prints.counter_address().0;
         let (mut first, mut second) = (packed.0, restored.0);
         let mut parameters = [
             (&raw mut first).cast::<c_void>(),

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use cudarc::driver::{result, sys};
 use serde::Serialize;
+use trace::units::Bytes;
 
 use super::super::DeviceError;
 use super::driver::{Driver, fault};
@@ -13,7 +14,7 @@ use super::pinned;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PlainRates {
     /// Bytes of one copy.
-    pub copy_bytes: u64,
+    pub copy_bytes: Bytes,
     /// Device to host.
     pub to_host: f64,
     /// Host to device.
@@ -29,15 +30,15 @@ const ROUNDS: usize = 5;
 ///
 /// # Errors
 /// No card, or its fault.
-pub fn plain_rates(copy_bytes: u64) -> Result<PlainRates, DeviceError> {
+pub fn plain_rates(copy_bytes: Bytes) -> Result<PlainRates, DeviceError> {
     Driver::open()?.enter()?;
     let host = pinned::take(copy_bytes)?;
     let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
         .map_err(|error| fault("a stream cannot be made", error))?;
     // SAFETY: a plain allocation, freed below.
-    let card = unsafe { result::malloc_sync(copy_bytes as usize) }
+    let card = unsafe { result::malloc_sync(copy_bytes.0 as usize) }
         .map_err(|error| fault("no memory for a copy", error))?;
-    let (bytes, pointer) = (copy_bytes as usize, host.handle);
+    let (bytes, pointer) = (copy_bytes.0 as usize, host.handle);
     // SAFETY: both buffers have this size and live until the stream has been waited for.
     let out = || unsafe { sys::cuMemcpyDtoHAsync_v2(pointer as *mut _, card, bytes, stream) };
     // SAFETY: as above.
@@ -59,7 +60,7 @@ pub fn plain_rates(copy_bytes: u64) -> Result<PlainRates, DeviceError> {
 
 /// Median rate of rounds of copies; the first round warms up and does not count.
 fn rate(
-    bytes: u64,
+    bytes: Bytes,
     stream: sys::CUstream,
     copy: &dyn Fn() -> sys::CUresult,
 ) -> Result<f64, DeviceError> {
@@ -75,7 +76,7 @@ fn rate(
         unsafe { result::stream::synchronize(stream) }
             .map_err(|error| fault("a copy failed", error))?;
         if round > 0 {
-            rates.push((bytes * u64::from(COPIES)) as f64 / start.elapsed().as_secs_f64());
+            rates.push((bytes * u64::from(COPIES)).0 as f64 / start.elapsed().as_secs_f64());
         }
     }
     rates.sort_by(f64::total_cmp);

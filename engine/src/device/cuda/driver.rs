@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
+use trace::units::Bytes;
 
 use super::super::DeviceError;
 
@@ -21,8 +22,8 @@ pub struct CardInfo {
     pub name: String,
     /// CUDA version of the driver, as in `13.0`.
     pub cuda: String,
-    /// Memory in bytes.
-    pub memory: u64,
+    /// Memory.
+    pub memory: Bytes,
     /// Multiprocessors.
     pub multiprocessors: u32,
 }
@@ -149,7 +150,7 @@ fn card_info(card: sys::CUdevice) -> Result<CardInfo, DriverError> {
     Ok(CardInfo {
         name: result::device::get_name(card)?,
         cuda: format!("{}.{}", version / 1000, version % 1000 / 10),
-        memory: memory as u64,
+        memory: Bytes(memory as u64),
         multiprocessors: multiprocessors.max(1) as u32,
     })
 }

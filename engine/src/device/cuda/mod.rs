@@ -26,6 +26,7 @@ use std::time::Instant;
 
 use api::bench::CardFacts;
 use cudarc::driver::{result, sys};
+use trace::units::{Bytes, DeviceAddr};
 
 use super::sim::{SimDevice, SimSpec};
 use super::{
@@ -57,11 +58,11 @@ pub fn probe() -> Result<CardInfo, DeviceError> {
 /// A segment on the card.
 #[derive(Debug, Clone, Copy)]
 struct Segment {
-    bytes: u64,
+    bytes: Bytes,
     /// First address on the card.
-    card: u64,
+    card: DeviceAddr,
     /// First address in the simulation.
-    simulated: u64,
+    simulated: DeviceAddr,
 }
 
 /// The first CUDA card.
@@ -71,7 +72,7 @@ pub struct CudaDevice {
     flops_per_second: f64,
     addresses: Addresses,
     /// By the address that the allocator knows.
-    segments: BTreeMap<u64, Segment>,
+    segments: BTreeMap<DeviceAddr, Segment>,
     streams: Vec<sys::CUstream>,
     events: HashMap<EventId, sys::CUevent>,
     spare_events: Vec<sys::CUevent>,
@@ -108,10 +109,10 @@ impl CudaDevice {
             launches: 0,
             started: Instant::now(),
             memory: CardFacts {
-                total: total as u64,
-                free_at_start: free as u64,
-                free_min: free as u64,
-                peak_used: 0,
+                total: Bytes(total as u64),
+                free_at_start: Bytes(free as u64),
+                free_min: Bytes(free as u64),
+                peak_used: Bytes::ZERO,
                 verified_tensors: 0,
                 corrupted_tensors: 0,
                 early_decisions: 0,
@@ -142,7 +143,7 @@ impl CudaDevice {
                 bytes: span.bytes.min(start + segment.bytes - span.start),
             },
             // Memory of size 0, and tensors on the host.
-            _ => Span { start: 0, bytes: 0 },
+            _ => Span::EMPTY,
         }
     }
 
@@ -164,24 +165,24 @@ impl CudaDevice {
         let (free, _) =
             result::mem_get_info().map_err(|error| fault("memory cannot be read", error))?;
         let memory = &mut self.memory;
-        memory.free_min = memory.free_min.min(free as u64);
+        memory.free_min = memory.free_min.min(Bytes(free as u64));
         memory.peak_used = memory.free_at_start.saturating_sub(memory.free_min);
         Ok(())
     }
 
     /// Takes the segment from the driver; `None` where it has no memory left.
-    fn take_from_card(&mut self, bytes: u64) -> Result<Option<u64>, DeviceError> {
+    fn take_from_card(&mut self, bytes: Bytes) -> Result<Option<DeviceAddr>, DeviceError> {
         // SAFETY: a plain allocation, given back in `give_to_card`.
-        match unsafe { result::malloc_sync(bytes as usize) } {
-            Ok(address) => Ok(Some(address)),
+        match unsafe { result::malloc_sync(bytes.0 as usize) } {
+            Ok(address) => Ok(Some(DeviceAddr(address))),
             Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => Ok(None),
             Err(error) => Err(fault("a segment cannot be allocated", error)),
         }
     }
 
-    fn give_to_card(&mut self, address: u64) {
+    fn give_to_card(&mut self, address: DeviceAddr) {
         // SAFETY: the address came from `take_from_card` and is given back once; all work is done.
-        let outcome = unsafe { result::free_sync(address) };
+        let outcome = unsafe { result::free_sync(address.0) };
         let outcome = outcome.map_err(|error| fault("a segment cannot be freed", error));
         self.note_failure(outcome);
     }
@@ -220,11 +221,12 @@ impl Device for CudaDevice {
         format!("cuda ({})", self.driver.info.name)
     }
 
-    fn allocate_segment(&mut self, bytes: u64) -> Result<u64, DeviceError> {
+    fn allocate_segment(&mut self, bytes: Bytes) -> Result<DeviceAddr, DeviceError> {
         let simulated = self.decisions.allocate_segment(bytes)?;
         let Some(card) = self.take_from_card(bytes)? else {
             self.decisions.free_segment(simulated, bytes);
             let free = result::mem_get_info().map_or(0, |(free, _)| free as u64);
+            let free = Bytes(free);
             return Err(DeviceError::OutOfMemory {
                 wanted: bytes,
                 free,
@@ -244,7 +246,7 @@ impl Device for CudaDevice {
         Ok(known)
     }
 
-    fn free_segment(&mut self, start: u64, bytes: u64) {
+    fn free_segment(&mut self, start: DeviceAddr, bytes: Bytes) {
         let Some(segment) = self.segments.remove(&start) else {
             return;
         };
@@ -297,8 +299,13 @@ impl Device for CudaDevice {
         // SAFETY: the buffer is pinned and at least as long as the span, and the pool hands it out
         // again only to copies on the same stream; the span lies inside a segment.
         let outcome = unsafe {
-            sys::cuMemcpyDtoHAsync_v2(target, from.start, from.bytes as usize, self.stream(stream))
-                .result()
+            sys::cuMemcpyDtoHAsync_v2(
+                target,
+                from.start.0,
+                from.bytes.0 as usize,
+                self.stream(stream),
+            )
+            .result()
         };
         outcome.map_err(|error| fault("a copy to the host cannot be enqueued", error))
     }
@@ -315,13 +322,13 @@ impl Device for CudaDevice {
         let source = from.handle as *const c_void;
         // SAFETY: as in `copy_to_host`.
         let outcome = unsafe {
-            sys::cuMemcpyHtoDAsync_v2(to.start, source, to.bytes as usize, self.stream(stream))
+            sys::cuMemcpyHtoDAsync_v2(to.start.0, source, to.bytes.0 as usize, self.stream(stream))
                 .result()
         };
         outcome.map_err(|error| fault("a copy to the card cannot be enqueued", error))
     }
 
-    fn allocate_host(&mut self, bytes: u64) -> Result<HostBuffer, DeviceError> {
+    fn allocate_host(&mut self, bytes: Bytes) -> Result<HostBuffer, DeviceError> {
         let buffer = pinned::take(bytes)?;
         self.buffers.push(buffer);
         Ok(buffer)

@@ -8,23 +8,24 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::result;
+use trace::units::Bytes;
 
 use super::super::{DeviceError, HostBuffer};
 
 /// Addresses by size. An address is a number here; only the driver and its copies look behind it.
-static SPARE: Mutex<BTreeMap<u64, Vec<u64>>> = Mutex::new(BTreeMap::new());
+static SPARE: Mutex<BTreeMap<Bytes, Vec<u64>>> = Mutex::new(BTreeMap::new());
 
 /// Usable from every context (`CU_MEMHOSTALLOC_PORTABLE`).
 const PORTABLE: u32 = 1;
 
 /// A buffer of exactly this size.
-pub(super) fn take(bytes: u64) -> Result<HostBuffer, DeviceError> {
+pub(super) fn take(bytes: Bytes) -> Result<HostBuffer, DeviceError> {
     let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(handle) = spare.get_mut(&bytes).and_then(Vec::pop) {
         return Ok(HostBuffer { handle, bytes });
     }
     // SAFETY: a plain allocation; it is never given back to the driver.
-    let pointer = unsafe { result::malloc_host(bytes as usize, PORTABLE) };
+    let pointer = unsafe { result::malloc_host(bytes.0 as usize, PORTABLE) };
     let pointer = pointer.map_err(|_| DeviceError::OutOfHostMemory { wanted: bytes })?;
     Ok(HostBuffer {
         handle: pointer as u64,

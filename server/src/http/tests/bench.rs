@@ -14,6 +14,7 @@ use engine::bench::{RunSpec, run_recorded};
 use engine::patches::Patch;
 use engine::systems::System;
 use serde_json::{Value, json};
+use trace::units::Bytes;
 
 const ROWS: [&str; 3] = ["row_base", "row_fixed", "row_lost"];
 
@@ -127,7 +128,7 @@ async fn the_tensors_behind_a_patch_are_listed() {
     let alive = [alive(&[]), alive(&[Patch::CLEAR_CTX_TENSORS])];
     let bytes = alive
         .each_ref()
-        .map(|alive| alive.iter().map(|tensor| tensor.bytes).sum::<u64>());
+        .map(|alive| alive.iter().map(|tensor| tensor.bytes).sum::<Bytes>());
     let write = server.app.store.write(move |writer| {
         insert(writer, &runs, &alive);
         Ok(())
@@ -148,11 +149,11 @@ async fn the_tensors_behind_a_patch_are_listed() {
     let gone: i64 = found
         .changes
         .iter()
-        .map(|change| change.bytes_before as i64 - change.bytes_after as i64)
+        .map(|change| change.bytes_before.0 as i64 - change.bytes_after.0 as i64)
         .sum();
     assert_eq!(
         gone,
-        bytes[0] as i64 - bytes[1] as i64,
+        bytes[0].0 as i64 - bytes[1].0 as i64,
         "all of it is listed"
     );
     let first = &found.changes[0];

@@ -12,7 +12,7 @@ use trace::alive::Dimension;
 use trace::categories::Category;
 use trace::phases::Phase;
 use trace::steps::recording::Kind;
-use trace::units::EventIdx;
+use trace::units::{Bytes, EventIdx};
 
 /// Stores a program's recording that was made without annotations.
 async fn plain(server: &Server, name: &str) -> RunSummary {
@@ -43,7 +43,7 @@ async fn a_single_pass_is_named_and_shows_its_phases_and_its_peak() {
             .all(|mark| mark.phase != Phase::Backward)
     );
     let peak = found.peak.unwrap();
-    let held: u64 = peak.categories.iter().map(|share| share.bytes.get()).sum();
+    let held: Bytes = peak.categories.iter().map(|share| share.bytes).sum();
     assert_eq!(held, run.peak_allocated);
     let activations = peak
         .categories

@@ -44,7 +44,7 @@ async fn a_run_is_listed_with_its_facts() {
             .is_some_and(|(first, last)| 0 < first && first < last)
     );
     assert_eq!(device.fidelity.allocs, device.fidelity.predicted);
-    assert_eq!(detail.summary.peak_allocated, device.series[1].peak.get());
+    assert_eq!(detail.summary.peak_allocated, device.series[1].peak);
     assert_eq!(live(&server).await, [detail.summary]);
 }
 

@@ -40,7 +40,7 @@ async fn an_upload_becomes_a_run() {
     assert!(!finished.known);
     assert_eq!(finished.run.name, "run 7.pickle");
     assert_eq!(finished.run.source, RunSource::Upload);
-    assert_eq!(finished.run.file_bytes, file.len() as u64);
+    assert_eq!(finished.run.file_bytes.0, file.len() as u64);
     assert_eq!(
         finished.run.content_hash,
         blake3::hash(&file).to_hex().to_string()

@@ -14,7 +14,7 @@ fn sentence(change: &TensorChange) -> String {
         (change.bytes_before, change.bytes_after),
     );
     let number = counts.0.abs_diff(counts.1);
-    let size = bytes.0.abs_diff(bytes.1);
+    let size = bytes.0.0.abs_diff(bytes.1.0);
     let sign = if bytes.0 > bytes.1 { '−' } else { '+' };
     let amount = match size.checked_div(number) {
         // As many, of other sizes, or of several.
@@ -76,6 +76,7 @@ fn basis(found: &TensorChanges) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trace::units::Bytes;
 
     #[test]
     fn a_change_says_who_holds_how_many_of_what() {
@@ -87,14 +88,14 @@ mod tests {
             example: "layers.3: Mul".to_owned(),
             count_before: 30,
             count_after: 3,
-            bytes_before: 30 << 22,
-            bytes_after: 3 << 22,
+            bytes_before: Bytes::mib(4) * 30,
+            bytes_after: Bytes::mib(4) * 3,
         };
         assert_eq!(
             sentence(&change),
             "held by bwd_tensor_stash · −27 × 4.00 MiB bfloat16 [1, 512, 4096], restored"
         );
-        (change.count_after, change.bytes_after) = (30, 31 << 22);
+        (change.count_after, change.bytes_after) = (30, Bytes::mib(4) * 31);
         (change.shape, change.dtype) = (vec![], None);
         assert_eq!(
             sentence(&change),

@@ -133,7 +133,7 @@ impl BenchState {
             Column::Peak => by(
                 a,
                 b,
-                |row| Some(row.result.as_ref()?.peak_allocated as f64),
+                |row| Some(row.result.as_ref()?.peak_allocated.0 as f64),
                 turned,
             ),
             Column::Growth => by(
@@ -278,6 +278,7 @@ mod tests {
     use super::super::explain::tests::row;
     use super::*;
     use api::bench::{BenchLimits, DeviceKind};
+    use trace::units::Bytes;
 
     fn catalog() -> BenchCatalog {
         let patch = |id: &str, label: &str, project: &str| BenchPatch {
@@ -299,7 +300,7 @@ mod tests {
                 recorded_steps: 0,
                 most_recorded_steps: 0,
                 seconds: 0,
-                memory: 0,
+                memory: Bytes::ZERO,
             },
         }
     }

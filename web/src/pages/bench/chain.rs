@@ -2,6 +2,7 @@
 
 use api::bench::{BenchResult, BenchRow, GROWS};
 use api::ids::BenchRowId;
+use trace::units::Bytes;
 
 /// What the chain is drawn in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +29,8 @@ impl Measure {
     pub fn of(self, result: &BenchResult) -> f64 {
         match self {
             Measure::Growth => result.growth_per_step.max(0.0),
-            Measure::End => result.allocated_end as f64,
-            Measure::Peak => result.peak_allocated as f64,
+            Measure::End => result.allocated_end.0 as f64,
+            Measure::Peak => result.peak_allocated.0 as f64,
         }
     }
 }
@@ -101,7 +102,7 @@ fn measure<'a>(
     baseline: &BenchResult,
     mut patched: impl Iterator<Item = &'a BenchResult>,
 ) -> Measure {
-    const MATTERS: u64 = 1 << 20;
+    const MATTERS: Bytes = Bytes::mib(1);
     if baseline.growth_per_step > GROWS {
         return Measure::Growth;
     }

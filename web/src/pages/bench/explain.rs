@@ -160,6 +160,7 @@ fn capitalised(text: &str) -> String {
 pub mod tests {
     use super::*;
     use api::bench::{BenchRowState, Fate, Hypothesis, Known};
+    use trace::units::Bytes;
 
     /// A row with the numbers that matter here.
     pub fn row(patches: &[&str], status: BenchStatus, peak: u64, growth: f64) -> BenchRow {
@@ -174,9 +175,9 @@ pub mod tests {
             result: Some(BenchResult {
                 device: "sim".to_owned(),
                 steps_run: 100,
-                peak_allocated: peak,
-                peak_reserved: peak,
-                allocated_end: peak - 1_000_000_000,
+                peak_allocated: Bytes(peak),
+                peak_reserved: Bytes(peak),
+                allocated_end: Bytes(peak - 1_000_000_000),
                 growth_per_step: growth,
                 growth_error: 0.0,
                 host_growth_per_step: 0.0,
@@ -186,14 +187,14 @@ pub mod tests {
                 races: 0,
                 tracker_end: 0,
                 bwd_stash_end: 0,
-                host_pinned_end: 0,
-                host_pinned_peak: 0,
-                d2h_bytes: 0,
-                h2d_bytes: 0,
+                host_pinned_end: Bytes::ZERO,
+                host_pinned_peak: Bytes::ZERO,
+                d2h_bytes: Bytes::ZERO,
+                h2d_bytes: Bytes::ZERO,
                 step_seconds: 0.1,
                 card: None,
             }),
-            spark: vec![peak - 2_000_000_000, peak - 1_000_000_000],
+            spark: vec![Bytes(peak - 2_000_000_000), Bytes(peak - 1_000_000_000)],
             run: None,
             hypothesis: None,
             asserted: None,

@@ -131,11 +131,12 @@ pub fn peak_text(known: &Evidence, steps: Option<u32>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trace::units::Bytes;
 
     #[test]
     fn a_peak_of_other_steps_says_so() {
         let known = |steps| Evidence {
-            peak_allocated: Some(10_741_697_536),
+            peak_allocated: Some(Bytes(10_741_697_536)),
             steps,
             ..Evidence::new(EvidenceKind::Measured, "TRL")
         };

@@ -11,6 +11,7 @@ use crate::url_state::UrlState;
 use api::bench::{BenchResult, GridCell, OffloaderGrid, Trouble};
 use leptos::prelude::*;
 use std::sync::Arc;
+use trace::units::Bytes;
 
 /// The grid; nothing until it is there.
 #[component]
@@ -81,7 +82,7 @@ fn line(grid: &Arc<OffloaderGrid>, config: &str, view: UrlState<BenchState>) -> 
         .offloaders
         .iter()
         .map(|offloader| match grid.cell(config, &offloader.label) {
-            Some(found) => cell(found, largest.unwrap_or(1), view),
+            Some(found) => cell(found, largest.unwrap_or(Bytes(1)), view),
             None => view! { <td><span class="muted">"–"</span></td> }.into_any(),
         });
     let cells = cells.collect_view();
@@ -95,7 +96,7 @@ fn line(grid: &Arc<OffloaderGrid>, config: &str, view: UrlState<BenchState>) -> 
     .into_any()
 }
 
-fn cell(cell: &GridCell, largest: u64, view: UrlState<BenchState>) -> AnyView {
+fn cell(cell: &GridCell, largest: Bytes, view: UrlState<BenchState>) -> AnyView {
     let result = &cell.result;
     let troubles = Trouble::of(result);
     let (of_press, of_key) = (key(cell), key(cell));
@@ -107,7 +108,7 @@ fn cell(cell: &GridCell, largest: u64, view: UrlState<BenchState>) -> AnyView {
             state.cell = if state.cell == this { None } else { this };
         });
     };
-    let width = result.peak_allocated as f64 / largest.max(1) as f64 * 100.0;
+    let width = result.peak_allocated.0 as f64 / largest.0.max(1) as f64 * 100.0;
     let measured = cell.known.measured.is_some().then(|| {
         view! {
             <span class="kind measured" title="The real software was measured too">

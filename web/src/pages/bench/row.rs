@@ -13,6 +13,7 @@ use api::ids::BenchRowId;
 use api::routes;
 use leptos::prelude::*;
 use leptos_router::components::A;
+use trace::units::Bytes;
 
 /// A row and its baseline.
 #[derive(Clone, PartialEq)]
@@ -22,7 +23,7 @@ struct Pair {
     /// Scale of the sparklines of this configuration.
     range: Option<Range>,
     /// Largest peak of this configuration, of any kind: what a full bar means.
-    largest: u64,
+    largest: Bytes,
 }
 
 impl Pair {
@@ -39,7 +40,7 @@ impl Pair {
             Some(Pair {
                 baseline: baseline(bench, &row.config).cloned(),
                 range: Range::of(same().map(|row| row.spark.as_slice())),
-                largest: peaks.flatten().max().unwrap_or(1),
+                largest: peaks.flatten().max().unwrap_or(Bytes(1)),
                 row,
             })
         })
@@ -137,14 +138,14 @@ fn cells(shared: Shared, pair: &Pair) -> AnyView {
 }
 
 fn peaks(pair: &Pair) -> AnyView {
-    let share = |bytes: u64| Some(bytes as f64 / pair.largest.max(1) as f64);
+    let share = |bytes: Bytes| Some(bytes.0 as f64 / pair.largest.0.max(1) as f64);
     let mut shown = Vec::new();
     if let Some(result) = pair.computed() {
         let title = format!(
             "{} = {}; reserved {}",
-            format::exact_bytes(result.peak_allocated),
-            format::bytes(result.peak_allocated),
-            format::bytes(result.peak_reserved)
+            format::exact_bytes(result.peak_allocated.0),
+            result.peak_allocated,
+            result.peak_reserved
         );
         let peak = result.peak_allocated;
         shown.push(number("computed", level(peak), title, share(peak)));

@@ -179,12 +179,12 @@ fn number(what: &str, text: &str, most: u32) -> Result<Option<u32>, String> {
     }
 }
 
-fn capacity(text: &str) -> Result<Option<u64>, String> {
+fn capacity(text: &str) -> Result<Option<Bytes>, String> {
     const SMALLEST: Bytes = Bytes::mib(16);
     match text.trim() {
         "" => Ok(None),
         text => match text.parse::<Bytes>() {
-            Ok(size) if size >= SMALLEST => Ok(Some(size.get())),
+            Ok(size) if size >= SMALLEST => Ok(Some(size)),
             _ => Err("Memory: a size such as 24 GB or 512 MiB.".to_owned()),
         },
     }
@@ -231,7 +231,7 @@ mod tests {
                 recorded_steps: 12,
                 most_recorded_steps: 20,
                 seconds: 1,
-                memory: 1,
+                memory: Bytes(1),
             },
         }
     }

@@ -1,23 +1,25 @@
 //! The line of a row's steps, as the points of an SVG polyline.
 
+use trace::units::Bytes;
+
 /// Width and height of the picture, in its own units.
 pub const SIZE: (f64, f64) = (120.0, 28.0);
 
 /// Space above and below the line, so that its stroke is not cut.
 const MARGIN: f64 = 2.0;
 
-/// What a picture spans: the lowest and the highest value, bytes.
+/// What a picture spans: the lowest and the highest value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    low: u64,
-    high: u64,
+    low: Bytes,
+    high: Bytes,
 }
 
 impl Range {
     /// The range of several lines, which are then drawn to one scale; `None` without a value.
-    pub fn of<'a>(lines: impl IntoIterator<Item = &'a [u64]>) -> Option<Range> {
+    pub fn of<'a>(lines: impl IntoIterator<Item = &'a [Bytes]>) -> Option<Range> {
         let values = lines.into_iter().flatten().copied();
-        let fold = |range: Option<Range>, value: u64| {
+        let fold = |range: Option<Range>, value: Bytes| {
             Some(range.map_or(
                 Range {
                     low: value,
@@ -34,14 +36,14 @@ impl Range {
 }
 
 /// The points of a line whose steps go up to `steps`: a run that ended early ends early here too.
-pub fn points(line: &[u64], done: u32, steps: u32, range: Range) -> String {
+pub fn points(line: &[Bytes], done: u32, steps: u32, range: Range) -> String {
     let (width, height) = SIZE;
     let last = line.len().saturating_sub(1).max(1) as f64;
     let reach = width * f64::from(done.min(steps)) / f64::from(steps.max(1));
-    let span = (range.high - range.low).max(1) as f64;
-    let point = |(at, value): (usize, &u64)| {
+    let span = (range.high - range.low).0.max(1) as f64;
+    let point = |(at, value): (usize, &Bytes)| {
         let x = reach * at as f64 / last;
-        let share = value.saturating_sub(range.low) as f64 / span;
+        let share = value.saturating_sub(range.low).0 as f64 / span;
         // Equal values lie in the middle, not on the floor.
         let share = if range.high == range.low { 0.5 } else { share };
         let y = height - MARGIN - share * (height - 2.0 * MARGIN);
@@ -55,21 +57,28 @@ pub fn points(line: &[u64], done: u32, steps: u32, range: Range) -> String {
 mod tests {
     use super::*;
 
+    fn bytes<const N: usize>(sizes: [u64; N]) -> [Bytes; N] {
+        sizes.map(Bytes)
+    }
+
     #[test]
     fn a_line_spans_the_picture_at_its_scale() {
-        let range = Range::of([&[10, 30][..], &[20]]).unwrap();
+        let range = Range::of([&bytes([10, 30])[..], &bytes([20])]).unwrap();
         assert_eq!(
-            points(&[10, 20, 30], 3, 3, range),
+            points(&bytes([10, 20, 30]), 3, 3, range),
             "0.0,26.0 60.0,14.0 120.0,2.0"
         );
-        assert_eq!(points(&[10, 30], 50, 100, range), "0.0,26.0 60.0,2.0");
+        assert_eq!(
+            points(&bytes([10, 30]), 50, 100, range),
+            "0.0,26.0 60.0,2.0"
+        );
         assert_eq!(points(&[], 0, 100, range), "");
     }
 
     #[test]
     fn a_flat_line_lies_in_the_middle() {
-        let range = Range::of([&[7, 7][..]]).unwrap();
-        assert_eq!(points(&[7, 7], 2, 2, range), "0.0,14.0 120.0,14.0");
+        let range = Range::of([&bytes([7, 7])[..]]).unwrap();
+        assert_eq!(points(&bytes([7, 7]), 2, 2, range), "0.0,14.0 120.0,14.0");
         assert_eq!(Range::of([&[][..]]), None);
     }
 }

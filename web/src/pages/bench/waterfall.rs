@@ -6,6 +6,7 @@ use super::chain::{Bar, Chain, Link, Measure, chain};
 use super::figures::{growth, level};
 use api::bench::{Bench, BenchCatalog, BenchConfig, BenchRow};
 use leptos::prelude::*;
+use trace::units::Bytes;
 
 /// The chain of a configuration; nothing without a baseline and a patch of the chain.
 pub fn chain_of(bench: &Bench, catalog: &BenchCatalog, config: &str) -> Option<Chain> {
@@ -126,7 +127,7 @@ fn line(
 fn value(measure: Measure, bytes: f64) -> String {
     match measure {
         Measure::Growth => growth(bytes),
-        Measure::End | Measure::Peak => level(bytes as u64),
+        Measure::End | Measure::Peak => level(Bytes(bytes as u64)),
     }
 }
 
@@ -134,6 +135,6 @@ fn signed(measure: Measure, bytes: f64) -> String {
     let sign = if bytes < 0.0 { "−" } else { "+" };
     match measure {
         Measure::Growth => growth(bytes),
-        Measure::End | Measure::Peak => format!("{sign}{}", level(bytes.abs() as u64)),
+        Measure::End | Measure::Peak => format!("{sign}{}", level(Bytes(bytes.abs() as u64))),
     }
 }

@@ -147,7 +147,7 @@ fn AddRun(view: UrlState<CompareState>) -> impl IntoView {
     let options = move || {
         let rest = rest.get().into_iter();
         let option = |run: RunSummary| {
-            let text = format!("{} · {}", run.name, format::bytes(run.peak_allocated));
+            let text = format!("{} · {}", run.name, run.peak_allocated);
             view! { <option value=run.id.to_string()>{text}</option> }
         };
         rest.map(option).collect_view()
@@ -194,7 +194,7 @@ pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
             Some(pass) => pass.to_owned(),
             None => format::plural(u64::from(run.steps), "step"),
         };
-        let facts = format!("peak {} · {holds}", format::bytes(run.peak_allocated));
+        let facts = format!("peak {} · {holds}", run.peak_allocated);
         view! {
             <li>
                 <button class="pick-row" on:click=add>

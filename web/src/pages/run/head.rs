@@ -4,7 +4,7 @@ use crate::components::badge::{BadgeView, badge};
 use crate::components::copy_as_markdown::CopyAsMarkdown;
 use crate::components::copy_for_pr::CopyForPr;
 use crate::components::share::ShareButton;
-use crate::format::{self, count};
+use crate::format::count;
 use crate::opened_link::OpenedLink;
 use crate::url_state::{Query, UrlState};
 use ::timeline::ticks;
@@ -31,7 +31,7 @@ pub fn RunHead(
         .torch_guess
         .clone()
         .map(|torch| format!("torch {torch}"));
-    let file = format::bytes(run.summary.file_bytes);
+    let file = run.summary.file_bytes.to_string();
     let OpenedLink(link) = expect_context();
     // A link opens this run: the list is not for its reader, and handing it on is copying it.
     let owner = move || link.with(Option::is_none);

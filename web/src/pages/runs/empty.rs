@@ -6,7 +6,6 @@ use crate::components::file_picker::FilePicker;
 use crate::components::icon::{Icon, IconView, LogoMark};
 use crate::components::problem_note::ProblemNote;
 use crate::components::toasts::Toasts;
-use crate::format;
 use api::problem::Problem;
 use api::routes;
 use api::runs::{Access, FinishedUpload, Sample, ServerInfo};
@@ -131,7 +130,7 @@ fn SampleCard(sample: Sample) -> impl IntoView {
             <button class="sample" aria-busy=move || opening.get().to_string() on:click=open>
                 <span class="sample-title">{sample.title} <IconView icon=Icon::Forward/></span>
                 <span class="sample-about">{sample.about}</span>
-                <span class="sample-size">{format::bytes(sample.bytes)}</span>
+                <span class="sample-size">{sample.bytes.to_string()}</span>
             </button>
         </li>
     }

@@ -284,6 +284,7 @@ impl Query for ListState {
 mod tests {
     use super::*;
     use api::runs::RunSource;
+    use trace::units::Bytes;
 
     fn run(name: &str, peak: u64, created_ms: i64) -> RunSummary {
         RunSummary {
@@ -294,11 +295,11 @@ mod tests {
             name: name.to_owned(),
             source: RunSource::Upload,
             created_ms,
-            file_bytes: 10,
+            file_bytes: Bytes(10),
             content_hash: "abc123".to_owned(),
             devices: vec![],
             steps: 0,
-            peak_allocated: peak,
+            peak_allocated: Bytes(peak),
             quality: vec!["ring_wrapped".to_owned()],
             leaks: None,
             deleted_ms: None,

@@ -15,6 +15,7 @@ use leptos::html;
 use leptos::prelude::*;
 use leptos_router::components::A;
 use std::time::Duration;
+use trace::units::Bytes;
 use wasm_bindgen::JsCast;
 use web_sys::{HtmlElement, KeyboardEvent};
 
@@ -82,7 +83,7 @@ pub fn RunRow(
     /// The run.
     id: RunId,
     /// The largest peak in the list: what a full bar means.
-    largest: Memo<u64>,
+    largest: Memo<Bytes>,
     /// For the age.
     now: ReadSignal<UnixMillis>,
 ) -> impl IntoView {
@@ -191,16 +192,16 @@ fn NameField(row: Row) -> impl IntoView {
 }
 
 /// The peak with a bar: its share of the largest one in the list.
-fn peak_cell(row: Row, largest: Memo<u64>) -> AnyView {
+fn peak_cell(row: Row, largest: Memo<Bytes>) -> AnyView {
     let peak = Memo::new(move |_| row.with(|run| run.peak_allocated));
-    let width = move || format!("{}%", format::percent(peak.get(), largest.get().max(1)));
+    let width = move || format!("{}%", format::percent(peak.get().0, largest.get().0.max(1)));
     view! {
         <td role="cell" data-column=Column::Peak.key() data-label="Peak allocated">
-            <div class="peak" title=move || format::exact_bytes(peak.get())>
+            <div class="peak" title=move || format::exact_bytes(peak.get().0)>
                 <span class="peak-track" aria-hidden="true">
                     <span class="peak-fill" style:width=width></span>
                 </span>
-                <span class="num">{move || format::bytes(peak.get())}</span>
+                <span class="num">{move || peak.get().to_string()}</span>
             </div>
         </td>
     }
@@ -234,9 +235,9 @@ fn number_cells(row: Row) -> AnyView {
             class="num"
             data-column=Column::Size.key()
             data-label="File"
-            title=move || format::exact_bytes(size.get())
+            title=move || format::exact_bytes(size.get().0)
         >
-            {move || format::bytes(size.get())}
+            {move || size.get().to_string()}
         </td>
     }
     .into_any()

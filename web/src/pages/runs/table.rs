@@ -24,7 +24,10 @@ const AGES_EVERY: Duration = Duration::from_secs(30);
 #[component]
 pub fn RunTable(list: UrlState<ListState>, runs: Memo<Vec<RunSummary>>) -> impl IntoView {
     let largest = Memo::new(move |_| {
-        runs.with(|runs| runs.iter().map(|run| run.peak_allocated).max().unwrap_or(0))
+        runs.with(|runs| {
+            let peaks = runs.iter().map(|run| run.peak_allocated);
+            peaks.max().unwrap_or_default()
+        })
     });
     let ids = move || runs.with(|runs| runs.iter().map(|run| run.id.clone()).collect::<Vec<_>>());
     let none = move || runs.with(Vec::is_empty);
