@@ -22,6 +22,7 @@ pub mod frames;
 pub mod ids;
 pub mod inspect;
 pub mod leaks;
+pub mod memory_map;
 pub mod page;
 pub mod problem;
 pub mod progress;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a long job is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = UploadPhase))]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Accepted, not started.

@@ -157,6 +157,11 @@ pub fn alive(run: &RunId, device: u32, at: EventIdx, by: Dimension) -> String {
     format!("/api/runs/{run}/devices/{device}/alive?at={at}&by={by}")
 }
 
+/// `GET`: where memory lies after an event ([`crate::memory_map::MemoryMap`]).
+pub fn memory_map(run: &RunId, device: u32, at: EventIdx) -> String {
+    format!("/api/runs/{run}/devices/{device}/memory-map?at={at}")
+}
+
 /// `GET`: what would happen under other conditions ([`crate::what_if::WhatIfDrawn`]).
 pub fn what_if(run: &RunId, device: u32, conditions: &Conditions) -> String {
     let query = conditions.query();

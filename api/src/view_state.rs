@@ -56,17 +56,20 @@ pub enum Tab {
     Alive,
     /// Single allocations, filtered.
     Allocations,
+    /// Where memory lies at a moment.
+    Map,
     /// Why memory ran out, and the requests under other conditions.
     WhatIf,
 }
 
 impl Tab {
     /// All, in their order on the page.
-    pub const ALL: [Tab; 5] = [
+    pub const ALL: [Tab; 6] = [
         Tab::Timeline,
         Tab::Leaks,
         Tab::Alive,
         Tab::Allocations,
+        Tab::Map,
         Tab::WhatIf,
     ];
 
@@ -77,6 +80,7 @@ impl Tab {
             Tab::Leaks => "leaks",
             Tab::Alive => "alive",
             Tab::Allocations => "allocations",
+            Tab::Map => "map",
             Tab::WhatIf => "what-if",
         }
     }

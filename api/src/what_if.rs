@@ -131,7 +131,7 @@ pub struct WhatIfDrawn {
 
 /// Levels on the way, in columns of as many events each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ReplayedCurves))]
 pub struct Curves {
     /// Events in a column.
     pub events_per_column: u32,
@@ -144,7 +144,7 @@ pub struct Curves {
 
 /// The highest levels of each column.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ReplayedCurve))]
 pub struct Curve {
     /// *Allocated*.
     pub allocated: Vec<Bytes>,

@@ -3,6 +3,7 @@
 //!
 //! It is a text scan, good enough for code that rustfmt has been over and that wants to pass.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -126,6 +127,52 @@ pub(crate) struct Source {
 fn repository_is_tidy() {
     let offences: Vec<String> = sources().iter().flat_map(offences).collect();
     assert!(offences.is_empty(), "\n{}\n", offences.join("\n"));
+}
+
+/// Two schemas of one name would be one in the API's document: the one that came last.
+#[test]
+fn every_schema_has_a_name_of_its_own() {
+    let mut known: BTreeMap<String, String> = BTreeMap::new();
+    let mut twice = Vec::new();
+    for source in sources() {
+        for name in schemas(&source.text) {
+            if let Some(other) = known.insert(name.clone(), source.path.clone()) {
+                twice.push(format!("{name} in {other} and {}", source.path));
+            }
+        }
+    }
+    assert!(known.len() > 100, "{} schemas", known.len());
+    assert!(twice.is_empty(), "{}", twice.join("\n"));
+}
+
+/// The names of a file's schemas: that of the type, unless another one is given.
+fn schemas(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut given = None;
+    let mut is_schema = false;
+    for line in text.lines().map(str::trim) {
+        is_schema |= line.starts_with("#[") && line.contains("ToSchema");
+        if let Some((_, rest)) = line.split_once("schema(as = ") {
+            given = rest.split(')').next().map(str::to_owned);
+        }
+        let item = line
+            .strip_prefix("pub struct ")
+            .or(line.strip_prefix("pub enum "));
+        if let Some(item) = item {
+            let own = item.split(|c: char| !is_word(c)).next();
+            let name = given.take().or(own.map(str::to_owned));
+            names.extend(name.filter(|_| is_schema));
+            is_schema = false;
+        }
+    }
+    names
+}
+
+#[test]
+fn schemas_are_found_with_their_names() {
+    let text = "#[derive(ToSchema)]\npub struct A;\n\npub struct B;\n\
+                #[cfg_attr(x, derive(utoipa::ToSchema), schema(as = D))]\n#[serde(x)]\npub enum C {";
+    assert_eq!(schemas(text), ["A", "D"]);
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use super::Look;
 use super::moment::Places;
+use crate::questions::pool_name;
 use api::explain::{Pin, PoolRoom, Room};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use trace::layout::{Layout, Place};
-use trace::trace::{PoolId, PoolSize};
+use trace::layout::Layout;
 use trace::units::{Bytes, EventIdx};
 
 /// Pools listed, those that hold most.
@@ -34,7 +34,7 @@ pub fn at(look: &Look<'_>, places: &mut Places<'_>, event: EventIdx) -> Option<R
             .iter()
             .take(POOLS)
             .map(|pool| PoolRoom {
-                name: name(pool.place),
+                name: pool_name(pool.place),
                 reserved: pool.reserved,
                 free: pool.free(),
                 split: pool.split,
@@ -42,22 +42,6 @@ pub fn at(look: &Look<'_>, places: &mut Places<'_>, event: EventIdx) -> Option<R
             })
             .collect(),
     })
-}
-
-/// `large pool, stream 0`.
-fn name(place: Place) -> String {
-    let size = match place.pool_size {
-        PoolSize::Small => "small",
-        PoolSize::Large => "large",
-    };
-    let pool = match place.pool {
-        PoolId(0, 0) => format!("{size} pool"),
-        PoolId(a, b) => format!("private {size} pool ({a}, {b})"),
-    };
-    match place.stream {
-        stream @ 0..=2 => format!("{pool}, stream {stream}"),
-        handle => format!("{pool}, stream {handle:#x}"),
-    }
 }
 
 /// By the place with most bytes in each segment that little is in use of.

@@ -1,4 +1,5 @@
-//! What is alive at a moment, what came and went between two, and the allocations themselves.
+//! What is alive at a moment and where it lies, what came and went between two, and the allocations
+//! themselves.
 
 use super::extract::{Path, Query, dimension};
 use super::question::Question;
@@ -6,6 +7,7 @@ use crate::pictures::Decoded;
 use crate::problems::Error;
 use crate::questions;
 use api::alive::{Alive, AllocationFilter, AllocationPage, Changes};
+use api::memory_map::{self, MemoryMap};
 use api::problem::Problem;
 use axum::response::Response;
 use serde::Deserialize;
@@ -52,6 +54,14 @@ pub struct Beside {
     block: u32,
 }
 
+/// Which moment.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct MapQuery {
+    /// The event after which; the last one unless given.
+    at: Option<u32>,
+}
+
 /// What is alive at an event: groups, and a tree of stacks.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/alive", tag = "alive",
     params(("run" = String, Path), ("device" = u32, Path), AliveQuery),
@@ -68,6 +78,26 @@ pub async fn alive(question: Question, Query(query): Query<AliveQuery>) -> Resul
         Ok(questions::alive(decoded, device, at, by))
     };
     question.by(by).answer("alive", &details, ask).await
+}
+
+/// Where memory lies at a moment: pools, segments, blocks and gaps.
+#[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/memory-map", tag = "alive",
+    params(("run" = String, Path), ("device" = u32, Path), MapQuery),
+    responses(
+        (status = 200, description = "The map after the event.", body = MemoryMap),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+    ))]
+pub async fn memory_map(
+    question: Question,
+    Query(query): Query<MapQuery>,
+) -> Result<Response, Error> {
+    let details = format!("{:?}-m{}", query.at, memory_map::VERSION);
+    let ask = move |_: &Decoded, device: &DeviceTrace| {
+        let last = device.events.len().checked_sub(1);
+        let at = event(device, query.at.or(last).unwrap_or(0))?;
+        Ok(questions::memory_map(device, at))
+    };
+    question.answer("memory-map", &details, ask).await
 }
 
 /// What came and what went between two events.

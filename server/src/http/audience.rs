@@ -236,6 +236,7 @@ pub(super) fn is_within(path: &str, query: &str, runs: &[RunId]) -> bool {
                 "alive",
                 "changes",
                 "allocations",
+                "memory-map",
                 "what-if",
             ];
             is_one(run) && open.contains(&what)

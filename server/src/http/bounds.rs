@@ -7,11 +7,13 @@ use crate::bench::catalog::{MOST_ROWS, MOST_STEPS};
 use crate::explain::MOST_LISTED;
 use crate::pictures::details::MAX_FRAMES;
 use crate::questions::MAX_LEAKS;
+use crate::questions::what_if::COLUMNS;
 use crate::sessions;
 use api::alive::{MAX_GROUPS, MAX_PAGE};
 use api::bench::{BenchRow, TensorChanges};
 use api::compare::{Against, CurvesWanted};
 use api::contents::Contents;
+use api::memory_map::{MAX_BLOCKS, MAX_SEGMENTS};
 use api::shares::NewShare;
 use api::timeline::Marks;
 use serde_json::Value;
@@ -143,11 +145,20 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
             ("offloaders", BUILT_IN),
         ],
     ),
+    ("MemoryMap", &[("pools", MAX_SEGMENTS)]),
     ("OomMark", &[("held", CATEGORIES)]),
     ("Part", &[("groups", MAX_GROUPS)]),
     ("PhaseMark", &[("events", 2)]),
+    ("PoolMap", &[("segments", MAX_SEGMENTS)]),
     ("RecordComparison", &[("runs", RUNS)]),
     ("RecordedComparison", &[("runs", RUNS)]),
+    (
+        "ReplayedCurve",
+        &[
+            ("allocated", COLUMNS as usize),
+            ("reserved", COLUMNS as usize),
+        ],
+    ),
     ("Room", &[("pins", MOST_LISTED), ("pools", MOST_LISTED)]),
     ("RedactionPreview", &[("examples", 32)]),
     (
@@ -155,6 +166,15 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
         &[("quality_notes", FINDINGS), ("settings", MAX_SETTINGS)],
     ),
     ("RunSummary", &[("devices", DEVICES), ("quality", FINDINGS)]),
+    (
+        "SegmentMap",
+        &[
+            ("blocks", MAX_BLOCKS),
+            ("offsets", MAX_BLOCKS),
+            ("pending", MAX_BLOCKS),
+            ("sizes", MAX_BLOCKS),
+        ],
+    ),
     ("Sessions", &[("sessions", sessions::MOST)]),
     ("ShareTarget", &[("runs", RUNS)]),
     ("Side", &[("at_peak", CATEGORIES)]),

@@ -101,6 +101,7 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(leaks::growth))
         .routes(routes!(alive::alive))
         .routes(routes!(alive::changes))
+        .routes(routes!(alive::memory_map))
         .routes(routes!(alive::allocations))
         .routes(routes!(alive::beside))
         .routes(routes!(shares::list, shares::create))

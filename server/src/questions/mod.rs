@@ -1,13 +1,15 @@
 //! Questions about a run that the page and programs ask: does it leak, what is alive, what came and
-//! went, which allocations are there, what if. `trace` answers them; here answers get names.
+//! went, which allocations are there, where they lie, what if. `trace` answers them; here answers get names.
 
 mod alive;
 mod allocations;
 mod judgements;
 mod leaks;
+mod memory_map;
 pub mod what_if;
 
 pub use alive::{alive, changes, growth};
 pub use allocations::{beside, page};
 pub use judgements::{JUDGING, Judge, judge_now};
 pub use leaks::{MAX_LEAKS, named, report};
+pub use memory_map::{memory_map, pool_name};

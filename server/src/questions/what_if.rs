@@ -11,7 +11,7 @@ use trace::watch::{Stopped, Watch};
 use trace::what_if::{self, Early, Question};
 
 /// Columns of a curve: about as many as a wide page has pixels for it.
-const COLUMNS: u32 = 600;
+pub const COLUMNS: u32 = 600;
 
 /// Call sites that one question may leave out.
 pub const MOST_GONE: usize = 64;

@@ -232,6 +232,11 @@ fn runs(world: &World) -> Vec<View> {
             &["tr.block", DRAWN],
         ),
         View::at(
+            "map",
+            run("streams", "&tab=map&at=3000"),
+            &[".map-used", DRAWN],
+        ),
+        View::at(
             "what-if",
             run("oom", "&tab=what-if&alloc_conf=expandable_segments%3ATrue"),
             &[".level.what-if", ".advice", DRAWN],

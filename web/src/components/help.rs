@@ -69,7 +69,8 @@ const SECTIONS: [(&str, &[Shortcut]); 4] = [
             key(&["2"], "Leaks"),
             key(&["3"], "What is alive"),
             key(&["4"], "Allocations"),
-            key(&["5"], "What if"),
+            key(&["5"], "Where memory lies"),
+            key(&["6"], "What if"),
             key(
                 &["←", "↑", "↓", "→"],
                 "Walk through a chart that has the focus",

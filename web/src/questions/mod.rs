@@ -1,11 +1,11 @@
 //! What is asked about a run below its picture: does it leak, what is alive, which allocations,
-//! what if.
+//! where memory lies, what if.
 //!
 //! ```text
 //! api::leaks, alive, what_if -> answer (fetched) -> areas, boxes, levels (geometry) -> charts, tables
 //! ```
 //!
-//! The geometry ([`areas`], [`boxes`], [`levels`]) and the words ([`words`]) are pure and tested natively; the
+//! The geometry ([`areas`], [`boxes`], [`levels`], [`strips`]) and the words ([`words`]) are pure and tested natively; the
 //! rest wires them to the page. Everything chosen lives in the [`api::view_state`].
 
 mod alive_tab;
@@ -23,7 +23,9 @@ mod growth_chart;
 mod honesty;
 mod leaks_tab;
 pub mod levels;
+mod map_tab;
 mod markdown;
+pub mod strips;
 mod tabs;
 mod what_if_chart;
 mod what_if_tab;

@@ -4,6 +4,7 @@ use super::Asker;
 use super::alive_tab::AliveTab;
 use super::allocations_tab::AllocationsTab;
 use super::leaks_tab::LeaksTab;
+use super::map_tab::MapTab;
 use super::what_if_tab::WhatIfTab;
 use crate::components::keys::{is_shortcut, on_key};
 use crate::url_state::UrlState;
@@ -19,6 +20,7 @@ const fn title(tab: Tab) -> &'static str {
         Tab::Leaks => "Leaks",
         Tab::Alive => "Alive",
         Tab::Allocations => "Allocations",
+        Tab::Map => "Map",
         Tab::WhatIf => "What if",
     }
 }
@@ -29,6 +31,7 @@ const fn id(tab: Tab) -> &'static str {
         Tab::Leaks => "tab-leaks",
         Tab::Alive => "tab-alive",
         Tab::Allocations => "tab-allocations",
+        Tab::Map => "tab-map",
         Tab::WhatIf => "tab-what-if",
     }
 }
@@ -47,7 +50,7 @@ fn after_key(tab: Tab, key: &str) -> Option<Tab> {
     Some(Tab::ALL[to])
 }
 
-/// The bar. Arrow keys walk along it; 1 to 5 choose anywhere on the page.
+/// The bar. Arrow keys walk along it; 1 to 6 choose anywhere on the page.
 #[component]
 pub fn TabBar(view: UrlState<ViewState>) -> impl IntoView {
     let state = view.state();
@@ -106,6 +109,7 @@ pub fn Questions(asker: Asker) -> impl IntoView {
         Tab::Leaks => view! { <LeaksTab asker=asker/> }.into_any(),
         Tab::Alive => view! { <AliveTab asker=asker/> }.into_any(),
         Tab::Allocations => view! { <AllocationsTab asker=asker/> }.into_any(),
+        Tab::Map => view! { <MapTab asker=asker/> }.into_any(),
         Tab::WhatIf => view! { <WhatIfTab asker=asker/> }.into_any(),
     };
     let hidden = move || tab.get() == Tab::Timeline;
@@ -133,6 +137,7 @@ mod tests {
             Tab::Leaks,
             Tab::Alive,
             Tab::Allocations,
+            Tab::Map,
             Tab::WhatIf,
             Tab::Timeline,
         ];

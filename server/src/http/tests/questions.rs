@@ -5,6 +5,7 @@ use api::alive::{Alive, AllocationFilter, AllocationPage, Changes, Growth, Growt
 use api::ids::RunId;
 use api::leaks::Verdict;
 use api::leaks::{Leaks, Pattern};
+use api::memory_map::MemoryMap;
 use api::problem::ProblemCode;
 use api::routes;
 use api::runs::{FinishedUpload, RunSummary};
@@ -192,6 +193,32 @@ async fn what_is_alive_and_what_changed_agree() {
             .any(|g| g.inferred && g.label.starts_with("backward of ")),
         "backward allocations have no stack of their own"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_map_holds_what_is_reserved_and_active() {
+    let server = Server::start().await;
+    let run = sample(&server, "streams").await.id;
+    let mut any_waits = false;
+    for at in (0..6000).step_by(500).map(EventIdx) {
+        let map: MemoryMap = ok(&server, &routes::memory_map(&run, 0, at)).await.read();
+        let pools = map.pools.expect("no segment is missing");
+        let moment: Moment = ok(&server, &routes::moment(&run, 0, at)).await.read();
+        let reserved: Bytes = pools.iter().map(|pool| pool.reserved).sum();
+        let used: Bytes = pools.iter().map(|pool| pool.used).sum();
+        assert_eq!(reserved, moment.levels.get(Series::Reserved), "{at}");
+        assert_eq!(used, moment.levels.get(Series::Active), "{at}");
+        for segment in pools.iter().flat_map(|pool| &pool.segments) {
+            let ends = segment.offsets.iter().zip(&segment.sizes);
+            let ends = ends.map(|(offset, size)| *offset + *size);
+            let next = segment.offsets.iter().skip(1).chain([&segment.size]);
+            assert!(ends.zip(next).all(|(end, next)| end <= *next), "{at}");
+            any_waits |= !segment.pending.is_empty();
+        }
+    }
+    assert!(any_waits, "some block waits for another stream");
+    let beyond = routes::memory_map(&run, 0, EventIdx(4_000_000_000));
+    server.get(&beyond).await.expect(StatusCode::NOT_FOUND);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,68 @@
+//! Where memory lies at a moment: pools, their segments, and the blocks in them.
+
+use serde::{Deserialize, Serialize};
+use trace::units::{Bytes, DeviceAddr, EventIdx};
+
+/// Version of the map; part of its entity tags.
+pub const VERSION: u32 = 1;
+
+/// Blocks sent, at most. Segments whose blocks would be more are left out, and counted.
+pub const MAX_BLOCKS: usize = 40_000;
+
+/// Segments sent, at most.
+pub const MAX_SEGMENTS: usize = 10_000;
+
+/// Where memory lies after an event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct MemoryMap {
+    /// The event.
+    pub event: EventIdx,
+    /// The step it lies in.
+    pub step: Option<String>,
+    /// The pools of each stream, those that hold most first; `null` where segments are missing
+    /// from the recording, so that they do not sum to *reserved*.
+    pub pools: Option<Vec<PoolMap>>,
+    /// Segments that were not sent.
+    pub segments_left_out: u64,
+}
+
+/// What a pool of a stream holds, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PoolMap {
+    /// `large pool, stream 0`.
+    pub name: String,
+    /// Bytes of its segments.
+    pub reserved: Bytes,
+    /// Bytes in use; what another stream still waits for is.
+    pub used: Bytes,
+    /// Bytes of segments nothing of which is in use: they can be given back.
+    pub cached: Bytes,
+    /// Free bytes of segments that are partly in use.
+    pub split: Bytes,
+    /// The largest free range.
+    pub largest_gap: Bytes,
+    /// Its segments, by address.
+    pub segments: Vec<SegmentMap>,
+}
+
+/// A segment and the blocks in it, by address: a column for each property of a block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SegmentMap {
+    /// First address.
+    pub addr: DeviceAddr,
+    /// Bytes.
+    pub size: Bytes,
+    /// Whether it is part of an expandable segment.
+    pub expandable: bool,
+    /// The blocks.
+    pub blocks: Vec<u32>,
+    /// Where each begins, from the segment's first address on.
+    pub offsets: Vec<Bytes>,
+    /// How large each is.
+    pub sizes: Vec<Bytes>,
+    /// Positions in `blocks` of those that were given back and that another stream still uses.
+    pub pending: Vec<u32>,
+}

@@ -1,0 +1,98 @@
+//! Where memory lies at a moment.
+
+use super::alive::step_at;
+use api::memory_map::{MAX_BLOCKS, MAX_SEGMENTS, MemoryMap, PoolMap, SegmentMap};
+use trace::layout::{Layout, Place, Segment};
+use trace::trace::{DeviceTrace, PoolId, PoolSize};
+use trace::units::{Bytes, DeviceAddr, EventIdx};
+
+/// The map after an event.
+pub fn memory_map(device: &DeviceTrace, at: EventIdx) -> MemoryMap {
+    let mut map = MemoryMap {
+        event: at,
+        step: step_at(device, at),
+        pools: None,
+        segments_left_out: 0,
+    };
+    let Some(layout) = Layout::at(device, at) else {
+        return map;
+    };
+    let mut room = Room {
+        blocks: MAX_BLOCKS,
+        segments: MAX_SEGMENTS,
+    };
+    let pools = layout.pools().into_iter().take(MAX_SEGMENTS).map(|pool| {
+        let own = layout.segments.iter().filter(|s| s.place == pool.place);
+        let mut segments = Vec::new();
+        for found in own {
+            match room.takes(found) {
+                true => segments.push(segment(device, &layout, found, at)),
+                false => map.segments_left_out += 1,
+            }
+        }
+        PoolMap {
+            name: pool_name(pool.place),
+            reserved: pool.reserved,
+            used: pool.used,
+            cached: pool.cached,
+            split: pool.split,
+            largest_gap: pool.largest_gap,
+            segments,
+        }
+    });
+    map.pools = Some(pools.collect());
+    map
+}
+
+/// How much more is sent.
+struct Room {
+    blocks: usize,
+    segments: usize,
+}
+
+impl Room {
+    fn takes(&mut self, segment: &Segment) -> bool {
+        let left = self.blocks.checked_sub(segment.blocks.len());
+        let (Some(blocks), Some(segments)) = (left, self.segments.checked_sub(1)) else {
+            return false;
+        };
+        *self = Room { blocks, segments };
+        true
+    }
+}
+
+fn segment(device: &DeviceTrace, layout: &Layout, found: &Segment, at: EventIdx) -> SegmentMap {
+    let blocks = &layout.blocks[found.blocks.clone()];
+    let all = &device.blocks;
+    let offset = |addr: DeviceAddr| Bytes(addr.0 - found.addr);
+    let waits = |block: usize| all.free_requested[block] <= at.0;
+    let positions = (0..blocks.len() as u32).zip(blocks);
+    SegmentMap {
+        addr: DeviceAddr(found.addr),
+        size: found.size,
+        expandable: found.expandable,
+        blocks: blocks.iter().map(|block| block.0).collect(),
+        offsets: blocks.iter().map(|b| offset(all.addr[b.index()])).collect(),
+        sizes: blocks.iter().map(|block| all.kind(*block).size).collect(),
+        pending: positions
+            .filter(|(_, block)| waits(block.index()))
+            .map(|(position, _)| position)
+            .collect(),
+    }
+}
+
+/// `large pool, stream 0`.
+pub fn pool_name(place: Place) -> String {
+    let size = match place.pool_size {
+        PoolSize::Small => "small",
+        PoolSize::Large => "large",
+    };
+    let pool = match place.pool {
+        PoolId(0, 0) => format!("{size} pool"),
+        PoolId(a, b) => format!("private {size} pool ({a}, {b})"),
+    };
+    match place.stream {
+        stream @ 0..=2 => format!("{pool}, stream {stream}"),
+        handle => format!("{pool}, stream {handle:#x}"),
+    }
+}

@@ -1,0 +1,232 @@
+//! Where memory lies at a moment: the segments of each pool, what is in use, and the gaps.
+
+use super::Asker;
+use super::answer::{Answer, ask};
+use super::growth_chart::fractions;
+use super::honesty::Honesty;
+use super::strips::{Hit, Strips, WIDTH};
+use crate::components::problem_note::ProblemNote;
+use crate::format::{self, count};
+use ::timeline::lanes::step_name;
+use api::memory_map::{MemoryMap, PoolMap, SegmentMap};
+use api::routes;
+use api::view_state::Selection;
+use leptos::prelude::*;
+use std::sync::Arc;
+use trace::trace::Series;
+use trace::units::{Bytes, EventIdx};
+use web_sys::MouseEvent;
+
+/// Pixels of a unit of height.
+const PIXELS: f64 = 1.2;
+
+/// The tab.
+#[component]
+pub fn MapTab(asker: Asker) -> impl IntoView {
+    let last = asker.last_event();
+    let peak = asker
+        .device
+        .with_value(|device| device.series[Series::Reserved as usize].peak_event);
+    let at = asker.memo(move |state| state.at.or(peak).unwrap_or(last).min(last));
+    let map = ask::<MemoryMap>(move || {
+        Some(asker.path(|s| routes::memory_map(&s.run, s.device, at.get())))
+    });
+    let go_to = move |event: EventIdx| asker.view.update(|state| state.at = Some(event));
+    let slide = move |event| {
+        if let Ok(event) = event_target_value(&event).parse() {
+            go_to(EventIdx(event));
+        }
+    };
+    let middle = move |_| {
+        let state = asker.view.state();
+        go_to(state.with(|state| super::middle(state, last)));
+    };
+    let content = move || match map.get() {
+        Answer::Failed(problem) => view! { <ProblemNote problem=problem/> }.into_any(),
+        answer => match answer.shown() {
+            Some(map) => pools(asker, &map),
+            None => view! { <div class="skeleton-row growth-skeleton"></div> }.into_any(),
+        },
+    };
+    view! {
+        <div class="questions-head">
+            <h2>"Where memory lies"</h2>
+            <Honesty asker=asker/>
+        </div>
+        <div class="controls" role="toolbar" aria-label="Moment">
+            <label class="control map-slider">
+                {move || format!("After event {}", count(u64::from(at.get().0)))}
+                <input
+                    type="range"
+                    min="0"
+                    max=last.0.to_string()
+                    prop:value=move || at.get().0.to_string()
+                    on:input=slide
+                />
+            </label>
+            <button class="button" title="The event in the middle of the picture" on:click=middle>
+                "Middle of the picture"
+            </button>
+        </div>
+        <div class="alive-view" aria-busy=move || map.with(Answer::is_waiting).to_string()>
+            {content}
+        </div>
+    }
+}
+
+fn pools(asker: Asker, map: &MemoryMap) -> AnyView {
+    let Some(pools) = &map.pools else {
+        return view! {
+            <p class="muted questions-empty">
+                "Segments are missing from this recording: what is known of them does not sum to \
+                 reserved memory, so a map would be wrong."
+            </p>
+        }
+        .into_any();
+    };
+    let sum = |of: fn(&PoolMap) -> Bytes| pools.iter().map(of).sum::<Bytes>();
+    let step = map.step.as_deref();
+    let step = step.map_or_else(String::new, |step| format!(", in {}", step_name(step)));
+    let summary = format!(
+        "After event {}{step}: {} reserved, {} in use. Of the rest {} lie in whole segments, which \
+         can be given back, and {} between blocks in use.",
+        count(u64::from(map.event.0)),
+        sum(|p| p.reserved),
+        sum(|p| p.used),
+        sum(|p| p.cached),
+        sum(|p| p.split),
+    );
+    let left_out = (map.segments_left_out > 0).then(|| {
+        let n = format::plural(map.segments_left_out, "segment");
+        view! { <p class="muted">{format!("{n} with many blocks are not drawn.")}</p> }
+    });
+    let pools = pools.iter().map(|pool| pool_view(asker, pool.clone()));
+    view! {
+        <p class="alive-summary">{summary}</p>
+        <ul class="level-legend map-legend">
+            <li class="used">"in use"</li>
+            <li class="pending">"given back, another stream still uses it"</li>
+            <li class="split">"free, between blocks"</li>
+            <li class="cached">"free segment"</li>
+        </ul>
+        {left_out}
+        {pools.collect_view()}
+    }
+    .into_any()
+}
+
+fn pool_view(asker: Asker, pool: PoolMap) -> AnyView {
+    let strips = Strips::of(&pool);
+    let head = format!(
+        "{}: {} reserved in {}, {} in use, largest gap {}; a line is {}",
+        pool.name,
+        pool.reserved,
+        format::plural(pool.segments.len() as u64, "segment"),
+        pool.used,
+        pool.largest_gap,
+        Bytes(strips.per_line),
+    );
+    let (used, pending) = blocks(&strips, &pool);
+    let height = strips.height();
+    let paths = view! {
+        <path class="map-cached" d=strips.segments(&pool, true)></path>
+        <path class="map-split" d=strips.segments(&pool, false)></path>
+        <path class="map-used" d=used></path>
+        <path class="map-pending" d=pending></path>
+        <path class="map-border" d=strips.borders()></path>
+    };
+    let kept = StoredValue::new(Arc::new((strips, pool)));
+    let pointed = RwSignal::new(None::<String>);
+    let chosen = asker.memo(|state| match state.selection {
+        Some(Selection::Block(block)) => Some(block.0),
+        _ => None,
+    });
+    let selected = move || {
+        let block = chosen.get()?;
+        let path = kept.with_value(|kept| {
+            let (strips, pool) = &**kept;
+            strips.blocks(pool, |segment, at| segment.blocks[at] == block)
+        });
+        Some(view! { <path class="map-selected" d=path></path> })
+    };
+    let hit = move |event: &MouseEvent| {
+        let (x, y) = fractions(event)?;
+        kept.with_value(|kept| kept.0.hit(&kept.1, x, y))
+    };
+    let point = move |event: MouseEvent| {
+        let hit = hit(&event);
+        let words = hit.map(|hit| kept.with_value(|kept| readout(&kept.1, hit)));
+        pointed.set(words);
+    };
+    let choose = move |event: MouseEvent| {
+        let block = hit(&event).and_then(|hit| {
+            let segment = kept.with_value(|kept| kept.1.segments.get(hit.segment).cloned())?;
+            segment.blocks.get(hit.block?).copied()
+        });
+        if let Some(block) = block {
+            asker.select_block(block);
+        }
+    };
+    let about = head.clone();
+    view! {
+        <figure class="map-pool">
+            <h3>{head}</h3>
+            <svg
+                class="map-plot"
+                viewBox=format!("0 0 {WIDTH} {height}")
+                preserveAspectRatio="none"
+                style:height=format!("{}px", height * PIXELS)
+                role="img"
+                aria-label=about
+                on:mousemove=point
+                on:mouseleave=move |_| pointed.set(None)
+                on:click=choose
+            >
+                {paths}
+                {selected}
+            </svg>
+            <figcaption class="growth-readout" aria-live="polite">
+                {move || pointed.get().unwrap_or_else(|| POINT.to_owned())}
+            </figcaption>
+        </figure>
+    }
+    .into_any()
+}
+
+const POINT: &str = "Point at a block for its address and size; click it for its stack.";
+
+/// The blocks that are allocated, and those that wait.
+fn blocks(strips: &Strips, pool: &PoolMap) -> (String, String) {
+    let waits =
+        |segment: &SegmentMap, at: usize| segment.pending.binary_search(&(at as u32)).is_ok();
+    (
+        strips.blocks(pool, |segment, at| !waits(segment, at)),
+        strips.blocks(pool, waits),
+    )
+}
+
+/// What is said of a point.
+fn readout(pool: &PoolMap, hit: Hit) -> String {
+    let segment = &pool.segments[hit.segment];
+    let kind = match segment.expandable {
+        true => "expandable segment",
+        false => "segment",
+    };
+    let whole = format!("{kind} of {} at {}", segment.size, segment.addr);
+    let Some(block) = hit.block else {
+        return match segment.blocks.is_empty() {
+            true => format!("free: {whole}, nothing of it is in use"),
+            false => format!("free: in a {whole}"),
+        };
+    };
+    let addr = segment.addr.0 + segment.offsets[block].get();
+    let size = segment.sizes[block];
+    let state = match segment.pending.binary_search(&(block as u32)) {
+        Ok(_) => "given back, another stream still uses it",
+        Err(_) => "in use",
+    };
+    format!(
+        "{addr:#x}: {size} ({}), {state}; in a {whole}",
+        format::exact_bytes(size.get())
+    )
+}

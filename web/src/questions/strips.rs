@@ -1,0 +1,200 @@
+//! Geometry of the address map: the segments of a pool one after the other, on lines of equal
+//! length as words on a page, in a box that is 1000 wide.
+
+use api::memory_map::{PoolMap, SegmentMap};
+use std::ops::Range;
+
+/// Width of the box.
+pub const WIDTH: f64 = 1000.0;
+/// Height of a line, and of what is drawn in it.
+const LINE: f64 = 12.0;
+const DRAWN: f64 = 10.0;
+/// Lines of a pool, about.
+const LINES: u64 = 12;
+/// A line holds so many bytes at least.
+const SHORTEST: u64 = 2 << 20;
+
+/// A pool, laid out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Strips {
+    /// Where each segment begins, in bytes from the first line's left end; the end comes last.
+    starts: Vec<u64>,
+    /// Bytes on a line.
+    pub per_line: u64,
+}
+
+/// What lies at a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// Position of the segment in its pool.
+    pub segment: usize,
+    /// Bytes from its start.
+    pub offset: u64,
+    /// Position of the block in its segment; `None`: free.
+    pub block: Option<usize>,
+}
+
+impl Strips {
+    /// Lays a pool out.
+    pub fn of(pool: &PoolMap) -> Strips {
+        let mut starts = vec![0];
+        let mut end = 0_u64;
+        for segment in &pool.segments {
+            end = end.saturating_add(segment.size.get());
+            starts.push(end);
+        }
+        let per_line = (end / LINES).max(SHORTEST).next_power_of_two();
+        Strips { starts, per_line }
+    }
+
+    fn end(&self) -> u64 {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    /// Lines.
+    pub fn lines(&self) -> u64 {
+        self.end().div_ceil(self.per_line).max(1)
+    }
+
+    /// Height of the box.
+    pub fn height(&self) -> f64 {
+        self.lines() as f64 * LINE
+    }
+
+    /// A range of bytes as rectangles, one on each line, as SVG path data.
+    fn draw(&self, bytes: Range<u64>, path: &mut String) {
+        let mut from = bytes.start;
+        while from < bytes.end {
+            let line = from / self.per_line;
+            let to = bytes.end.min((line + 1) * self.per_line);
+            let x = |at: u64| (at - line * self.per_line) as f64 / self.per_line as f64 * WIDTH;
+            let (left, wide) = (x(from), x(to) - x(from));
+            let top = line as f64 * LINE;
+            *path += &format!("M{left:.2} {top}h{wide:.2}v{DRAWN}h-{wide:.2}z");
+            from = to;
+        }
+    }
+
+    /// The segments that are wholly free, or those that are not.
+    pub fn segments(&self, pool: &PoolMap, free: bool) -> String {
+        let mut path = String::new();
+        for (at, segment) in pool.segments.iter().enumerate() {
+            if segment.blocks.is_empty() == free {
+                self.draw(self.starts[at]..self.starts[at + 1], &mut path);
+            }
+        }
+        path
+    }
+
+    /// Where segments begin, as strokes.
+    pub fn borders(&self) -> String {
+        let inner = self.starts.iter().take(self.starts.len() - 1);
+        let strokes = inner.map(|&start| {
+            let line = start / self.per_line;
+            let x = (start % self.per_line) as f64 / self.per_line as f64 * WIDTH;
+            format!("M{x:.2} {}v{DRAWN}", line as f64 * LINE)
+        });
+        strokes.collect()
+    }
+
+    /// The blocks that `is_drawn` names, by their segment and their position in it.
+    pub fn blocks(&self, pool: &PoolMap, is_drawn: impl Fn(&SegmentMap, usize) -> bool) -> String {
+        let mut path = String::new();
+        for (at, segment) in pool.segments.iter().enumerate() {
+            for block in (0..segment.blocks.len()).filter(|&block| is_drawn(segment, block)) {
+                let start = self.starts[at] + segment.offsets[block].get();
+                let end = start + segment.sizes[block].get();
+                self.draw(start..end.min(self.starts[at + 1]), &mut path);
+            }
+        }
+        path
+    }
+
+    /// What lies at a point, given as fractions of the width and of the height.
+    pub fn hit(&self, pool: &PoolMap, x: f64, y: f64) -> Option<Hit> {
+        let line = (y * self.lines() as f64).max(0.0) as u64;
+        let at = line * self.per_line + (x.clamp(0.0, 1.0) * self.per_line as f64) as u64;
+        if at >= self.end() {
+            return None;
+        }
+        let segment = self.starts.partition_point(|&start| start <= at) - 1;
+        let offset = at - self.starts[segment];
+        let found = pool.segments.get(segment)?;
+        let before = found.offsets.partition_point(|start| start.get() <= offset);
+        let block = before.checked_sub(1).filter(|&block| {
+            let start = found.offsets[block].get();
+            offset < start + found.sizes[block].get()
+        });
+        Some(Hit {
+            segment,
+            offset,
+            block,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use trace::units::{Bytes, DeviceAddr};
+
+    const MIB: u64 = 1 << 20;
+
+    fn pool(segments: &[(u64, &[(u64, u64)])]) -> PoolMap {
+        let segment = |&(size, blocks): &(u64, &[(u64, u64)])| SegmentMap {
+            addr: DeviceAddr(0),
+            size: Bytes(size),
+            expandable: false,
+            blocks: (0..blocks.len() as u32).collect(),
+            offsets: blocks.iter().map(|b| Bytes(b.0)).collect(),
+            sizes: blocks.iter().map(|b| Bytes(b.1)).collect(),
+            pending: Vec::new(),
+        };
+        PoolMap {
+            name: "large pool".to_owned(),
+            reserved: Bytes::ZERO,
+            used: Bytes::ZERO,
+            cached: Bytes::ZERO,
+            split: Bytes::ZERO,
+            largest_gap: Bytes::ZERO,
+            segments: segments.iter().map(segment).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_longer_than_a_line_goes_on_in_the_next() {
+        let pool = pool(&[(MIB, &[]), (2 * MIB, &[(0, 2 * MIB)])]);
+        let strips = Strips::of(&pool);
+        assert_eq!((strips.per_line, strips.lines()), (2 * MIB, 2));
+        let cached = "M0.00 0h500.00v10h-500.00z";
+        assert_eq!(strips.segments(&pool, true), cached);
+        let used = "M500.00 0h500.00v10h-500.00zM0.00 12h500.00v10h-500.00z";
+        assert_eq!(strips.blocks(&pool, |_, _| true), used);
+        assert_eq!(strips.borders(), "M0.00 0v10M500.00 0v10");
+        assert_eq!(strips.hit(&pool, 0.6, 0.9), None);
+    }
+
+    proptest! {
+        /// Every byte of a pool is found where it is drawn.
+        #[test]
+        fn a_byte_is_found_where_it_lies(
+            sizes in prop::collection::vec(1..40_u64, 1..8),
+            at in any::<prop::sample::Index>(),
+        ) {
+            // In each segment the second quarter is in use.
+            let blocks: Vec<[(u64, u64); 1]> = sizes.iter().map(|n| [(n * MIB / 4, n * MIB / 4)]).collect();
+            let segments: Vec<_> = sizes.iter().zip(&blocks).map(|(n, b)| (n * MIB, &b[..])).collect();
+            let pool = pool(&segments);
+            let strips = Strips::of(&pool);
+            let byte = at.index(strips.end() as usize) as u64;
+            let x = ((byte % strips.per_line) as f64 + 0.5) / strips.per_line as f64;
+            let y = ((byte / strips.per_line) as f64 + 0.5) / strips.lines() as f64;
+            let hit = strips.hit(&pool, x, y).unwrap();
+            prop_assert_eq!(strips.starts[hit.segment] + hit.offset, byte);
+            let quarter = pool.segments[hit.segment].size.get() / 4;
+            let is_used = (quarter..2 * quarter).contains(&hit.offset);
+            prop_assert_eq!(hit.block.is_some(), is_used);
+        }
+    }
+}
