@@ -28,6 +28,8 @@ pub struct Readout {
     pub lines: Vec<Line>,
     /// The one event that the column shows, when it is one.
     pub event: Option<EventIdx>,
+    /// The last event that the column shows.
+    pub last: EventIdx,
     /// The four series.
     pub extents: Option<Extents>,
 }
@@ -52,6 +54,7 @@ pub fn at(model: &Model, x: f64, y: f64) -> Option<Readout> {
         title,
         lines,
         event: (events.end().0 - events.start().0 == 1).then(|| events.start()),
+        last: EventIdx(events.end().0.saturating_sub(1).max(events.start().0)),
         extents: series.map(|(extents, _)| extents),
     })
 }

@@ -45,6 +45,35 @@ impl<T> Answer<T> {
     }
 }
 
+/// Asks for `path`, and when the answer is there for what it is by then: as often as answers come,
+/// for a path that changes faster.
+pub fn follow<T: DeserializeOwned + Send + Sync + 'static>(
+    path: impl Fn() -> String + Send + Sync + 'static,
+) -> RwSignal<Answer<T>> {
+    let answer = RwSignal::new(Answer::Unasked);
+    let path = Memo::new(move |_| path());
+    let (asking, asked) = (RwSignal::new(false), StoredValue::new(String::new()));
+    Effect::new(move |_| {
+        let path = path.get();
+        if asking.get() || asked.with_value(|asked| *asked == path) {
+            return;
+        }
+        asked.set_value(path.clone());
+        asking.set(true);
+        answer.update(|answer| *answer = Answer::Waiting(answer.shown()));
+        leptos::task::spawn_local(async move {
+            let got = match client::get::<T>(&path).await {
+                Ok(value) => Answer::There(Arc::new(value)),
+                Err(problem) => Answer::Failed(problem),
+            };
+            // The page may have been left.
+            let _ = answer.try_set(got);
+            let _ = asking.try_set(false);
+        });
+    });
+    answer
+}
+
 /// Asks for `path`, again whenever it changes; the question before it is aborted.
 pub fn ask<T: DeserializeOwned + Send + Sync + 'static>(
     path: impl Fn() -> Option<String> + Send + Sync + 'static,

@@ -1,7 +1,7 @@
 //! Where memory lies at a moment: the segments of each pool, what is in use, and the gaps.
 
 use super::Asker;
-use super::answer::{Answer, ask};
+use super::answer::{Answer, follow};
 use super::growth_chart::fractions;
 use super::honesty::Honesty;
 use super::strips::{Hit, Strips, WIDTH};
@@ -27,10 +27,16 @@ pub fn MapTab(asker: Asker) -> impl IntoView {
     let peak = asker
         .device
         .with_value(|device| device.series[Series::Reserved as usize].peak_event);
-    let at = asker.memo(move |state| state.at.or(peak).unwrap_or(last).min(last));
-    let map = ask::<MemoryMap>(move || {
-        Some(asker.path(|s| routes::memory_map(&s.run, s.device, at.get())))
+    let chosen = asker.memo(move |state| state.at.or(peak).unwrap_or(last).min(last));
+    let at = Memo::new(move |_| {
+        asker
+            .pointed
+            .get()
+            .unwrap_or_else(|| chosen.get())
+            .min(last)
     });
+    let map =
+        follow::<MemoryMap>(move || asker.path(|s| routes::memory_map(&s.run, s.device, at.get())));
     let go_to = move |event: EventIdx| asker.view.update(|state| state.at = Some(event));
     let slide = move |event| {
         if let Ok(event) = event_target_value(&event).parse() {
@@ -67,6 +73,7 @@ pub fn MapTab(asker: Asker) -> impl IntoView {
             <button class="button" title="The event in the middle of the picture" on:click=middle>
                 "Middle of the picture"
             </button>
+            <span class="muted">"Or point at the picture above: the map follows."</span>
         </div>
         <div class="alive-view" aria-busy=move || map.with(Answer::is_waiting).to_string()>
             {content}

@@ -59,6 +59,8 @@ pub struct Asker {
     run: StoredValue<Arc<RunDetail>>,
     /// What is chosen.
     view: UrlState<ViewState>,
+    /// The event under the pointer in the picture.
+    pointed: Memo<Option<EventIdx>>,
 }
 
 impl Asker {
@@ -68,12 +70,14 @@ impl Asker {
         source: Source,
         device: &DeviceSummary,
         view: UrlState<ViewState>,
+        pointed: Memo<Option<EventIdx>>,
     ) -> Asker {
         Asker {
             source: StoredValue::new(source),
             device: StoredValue::new(device.clone()),
             run: StoredValue::new(run),
             view,
+            pointed,
         }
     }
 

@@ -237,7 +237,9 @@ fn DeviceView(
     view: UrlState<ViewState>,
 ) -> impl IntoView {
     let handle = Handle::new(source.clone(), &device, contents, view);
-    let asker = Asker::new(run, source, &device, view);
+    let readout = handle.outputs.readout;
+    let pointed = Memo::new(move |_| readout.with(|readout| readout.as_ref().map(|r| r.last)));
+    let asker = Asker::new(run, source, &device, view, pointed);
     let beside = move |block| view! { <Beside asker=asker block=block/> }.into_any();
     // The first problem only: tiles that keep failing need not keep talking.
     let problem = move || {
