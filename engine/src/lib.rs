@@ -18,6 +18,7 @@ mod ops;
 pub mod patches;
 mod race;
 pub mod recording;
+pub mod repeat;
 pub mod session;
 pub mod systems;
 pub mod tape;

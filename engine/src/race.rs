@@ -117,6 +117,8 @@ pub struct Detector {
     operation: u64,
     /// Operations that may have read, or left, other bytes than the program means.
     spoilt: HashSet<u64>,
+    /// Such operations of steps that were not computed.
+    written_down: u64,
 }
 
 impl Detector {
@@ -185,7 +187,7 @@ impl Detector {
     /// Kernels and copies that may have worked on wrong bytes: they read what another one writes,
     /// before it or after it, and nothing says which. Of two unordered writes the first counts.
     pub fn spoilt(&self) -> u64 {
-        self.spoilt.len() as u64
+        self.spoilt.len() as u64 + self.written_down
     }
 
     /// A kernel or copy on `lane` touches `range`. One call is one tick of the stream.
@@ -239,6 +241,63 @@ impl Detector {
         if access == Access::Write {
             self.merge(range);
         }
+    }
+
+    /// All that decides which races later accesses are part of, as numbers: equal for two moments
+    /// from which equal accesses find equal races. Ticks are compared, never counted with, so each
+    /// is replaced by its rank among the ticks of its stream. `events` are those that may still be
+    /// waited for.
+    pub(crate) fn standing(&self, events: &[Option<&Clock>]) -> Vec<u64> {
+        let clocks = || {
+            let events = events.iter().copied().flatten();
+            self.lanes.iter().chain([&self.host]).chain(events)
+        };
+        let mut ticks: Vec<Vec<u64>> = (0..self.lanes.len())
+            .map(|lane| {
+                let lane = Lane(lane as u16);
+                let known = clocks().map(|clock| clock.tick_of(lane));
+                known.chain([0]).collect()
+            })
+            .collect();
+        let mut operations = Vec::new();
+        for past in self.cells.values().flat_map(Cell::pasts) {
+            ticks[usize::from(past.lane.0)].push(past.tick);
+            operations.push(past.operation);
+        }
+        ticks.push(operations);
+        for of_lane in &mut ticks {
+            of_lane.sort_unstable();
+            of_lane.dedup();
+        }
+        let rank = |lane: usize, tick: u64| ticks[lane].partition_point(|known| *known < tick);
+        let operation = |past: &Past| {
+            // Which operation it was counts once races are found: each is spoilt once.
+            let spoilt = self.spoilt.contains(&past.operation);
+            2 * rank(self.lanes.len(), past.operation) as u64 + u64::from(spoilt)
+        };
+        let pairs = self.races.len() as u64;
+        let mut standing = vec![self.lanes.len() as u64, events.len() as u64, pairs];
+        standing.extend(events.iter().map(|event| u64::from(event.is_some())));
+        for clock in clocks() {
+            let of_lane = |lane: usize| rank(lane, clock.tick_of(Lane(lane as u16))) as u64;
+            standing.extend((0..self.lanes.len()).map(of_lane));
+        }
+        for (start, cell) in &self.cells {
+            let (written, reads) = (u64::from(cell.write.is_some()), cell.reads.len() as u64);
+            standing.extend([start.0, cell.end.0, written, reads]);
+            for past in cell.pasts() {
+                let lane = usize::from(past.lane.0);
+                let place = u64::from(past.site.0);
+                let tick = rank(lane, past.tick) as u64;
+                standing.extend([lane as u64, tick, place, operation(past)]);
+            }
+        }
+        standing
+    }
+
+    /// Counts the operations that are spoilt in steps that are written down.
+    pub(crate) fn add_spoilt(&mut self, more: u64) {
+        self.written_down += more;
     }
 
     /// Races found so far, one for each pair of places.
@@ -320,6 +379,10 @@ impl Detector {
 }
 
 impl Cell {
+    fn pasts(&self) -> impl Iterator<Item = &Past> {
+        self.write.iter().chain(&self.reads)
+    }
+
     fn check(&self, access: Access, clock: &Clock, part: Range, now: Past, found: &mut Vec<Found>) {
         let unordered = |past: &&Past| clock.tick_of(past.lane) < past.tick;
         if let Some(write) = self.write.as_ref().filter(unordered) {

@@ -245,6 +245,14 @@ impl Layout {
         })
     }
 
+    /// Dimensions, steps and offset, one after another.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
+        let (shape, stride) = (self.shape, self.stride);
+        let dims = shape.values.into_iter().chain(stride.values);
+        let head = [self.shape.rank() as u64, self.offset];
+        head.into_iter().chain(dims.map(u64::from))
+    }
+
     /// Number of elements of the view.
     pub fn elements(&self) -> u64 {
         self.shape.product()

@@ -4,7 +4,7 @@
 //! around the region. Inside, each saved tensor is replaced by a [`Holder`]. The first holder that
 //! backward unpacks triggers the recompute, which stops as soon as every holder is served.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::rc::{Rc, Weak};
 
 use super::node::{CtxLifetime, Edges, Inputs, Kind, Node, Saved, Variables};
@@ -36,6 +36,11 @@ pub(crate) struct Frame {
 }
 
 impl Holder {
+    /// The recomputed tensor that waits here, looked at and not held.
+    pub(crate) fn borrow(&self) -> Ref<'_, Option<Tensor>> {
+        self.value.borrow()
+    }
+
     /// The recomputed tensor that waits here.
     pub(crate) fn value(&self) -> Option<Tensor> {
         self.value.borrow().clone()

@@ -4,6 +4,8 @@ mod copies;
 mod grid;
 mod hypothesis;
 mod known;
+#[cfg(test)]
+mod oracle;
 mod row;
 mod run;
 

@@ -1,6 +1,7 @@
 //! Runs one row.
 
 use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,6 +15,7 @@ use crate::device::{Device, DeviceError};
 use crate::offload::{Changes, OffloadConfig};
 use crate::patches::{self, Effect, Patch};
 use crate::recording::{Recording, micros};
+use crate::repeat::{Steps, Watch};
 use crate::session::{Around, RunError, Session};
 use crate::systems::{Base, System};
 use crate::workload::Workload;
@@ -58,6 +60,8 @@ pub struct RunSpec {
     pub record_steps: u32,
     /// A rule that is broken on purpose.
     pub deviation: Option<Deviation>,
+    /// Whether steps that repeat are computed too.
+    pub computed: Steps,
 }
 
 impl RunSpec {
@@ -74,6 +78,7 @@ impl RunSpec {
             sim: SimSpec::default(),
             record_steps: 0,
             deviation: None,
+            computed: Steps::default(),
         }
     }
 }
@@ -112,25 +117,36 @@ pub fn run_recorded(
     spec: &RunSpec,
     progress: &mut dyn FnMut(BenchStep) -> bool,
 ) -> (BenchResult, Recording) {
+    let (result, log) = run_logged(spec, progress);
+    (result, log.recording)
+}
+
+/// [`run_recorded`], with all that is kept of it.
+pub(super) fn run_logged(
+    spec: &RunSpec,
+    progress: &mut dyn FnMut(BenchStep) -> bool,
+) -> (BenchResult, Log) {
     let mut sim = spec.sim;
     sim.capacity = sim.capacity.or(spec.system.capacity);
     let device = match open(spec.device, sim, spec.addresses) {
         Ok(device) => device,
-        Err(error) => return (not_started(&error), Recording::default()),
+        Err(error) => return (not_started(&error), Log::default()),
     };
     let mut session = Session::new(device);
     session.deviate(spec.deviation);
     let mut log = Log::default();
     let outcome = run_steps(spec, &mut session, &mut log, progress);
     let result = summarise(&session, &log.facts, outcome.err());
-    (result, log.recording)
+    (result, log)
 }
 
 /// What is kept of a run while it runs.
 #[derive(Default)]
-struct Log {
-    facts: Vec<BenchStep>,
-    recording: Recording,
+pub(super) struct Log {
+    pub facts: Vec<BenchStep>,
+    pub recording: Recording,
+    /// Steps that were written down instead of computed.
+    pub written_down: u32,
 }
 
 /// Runs baseline, each applicable patch alone, and the published combination.
@@ -223,7 +239,7 @@ fn run_distinct(specs: &[RunSpec], distinct: &[usize]) -> Vec<OnceLock<BenchResu
 
 /// What actually runs: two specifications with the same program give the same row.
 #[derive(Debug, Clone, PartialEq)]
-struct Program {
+pub(super) struct Program {
     system: &'static System,
     device: DeviceKind,
     addresses: Addresses,
@@ -238,7 +254,7 @@ struct Program {
 }
 
 impl Program {
-    fn of(spec: &RunSpec) -> Program {
+    pub(super) fn of(spec: &RunSpec) -> Program {
         let patches = spec.patches.iter().copied();
         let of_program = patches.filter(|patch| patch.effect == Effect::Program);
         Program {
@@ -304,7 +320,9 @@ fn step_through(
     progress: &mut dyn FnMut(BenchStep) -> bool,
 ) -> Result<(), RunError> {
     let mut before = session.heap().borrow_mut().device.settle()?;
-    for step in 0..steps {
+    let mut watch = Watch::new(spec.computed);
+    let mut step = 0;
+    while step < steps {
         let start = begin_step(session, step, step < spec.record_steps);
         let outcome = workload.step(session);
         // Faults of the step's work show here at the latest.
@@ -328,6 +346,28 @@ fn step_through(
         settled?;
         if !progress(now) {
             break;
+        }
+        step += 1;
+        if step < spec.record_steps {
+            continue;
+        }
+        if let Some(mut again) = watch.look(session, workload, &log.facts) {
+            let mut goes_on = true;
+            before = again.write_down(step, steps, before, &mut |fact| {
+                log.facts.push(fact);
+                log.written_down += 1;
+                goes_on = progress(fact);
+                if goes_on {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            });
+            again.go_on(session);
+            step = log.facts.len() as u32;
+            if !goes_on {
+                break;
+            }
         }
     }
     Ok(())

@@ -7,8 +7,11 @@
 //! A simulated device has no bytes; a real one has, and can tell whether what was packed came back
 //! ([`Device::fingerprint`]).
 
+mod clocks;
 pub mod cuda;
 pub mod sim;
+
+pub use clocks::{Player, Tape, Taped};
 
 use api::bench::CardFacts;
 use serde::Serialize;
@@ -255,6 +258,11 @@ pub trait Device {
     /// A fault of earlier work.
     fn hardware(&mut self) -> Result<Option<CardFacts>, DeviceError> {
         Ok(None)
+    }
+
+    /// The simulated device, where this is one: its steps can be played again.
+    fn as_sim(&mut self) -> Option<&mut sim::SimDevice> {
+        None
     }
 
     /// Time since the start at which all work enqueued so far is done, in seconds.

@@ -1,12 +1,12 @@
 //! The simulated device: no memory, no kernels, but their sizes, their order and their time.
 //!
-//! Time is virtual and deterministic. Every stream has a clock that only its own work and the
-//! events it waits for move; the host has one that launches and synchronisation move.
+//! Time is virtual and deterministic: [`super::clocks`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use trace::units::{Bytes, DeviceAddr};
 
+use super::clocks::{Clocks, Player, Tape, Taped};
 use super::{Device, DeviceError, EventId, HostBuffer, Kernel, Span, StreamId, Touched};
 
 /// How fast the simulated machine is. The defaults are those of one H200 on PCIe 5 ×16: the copy
@@ -82,10 +82,7 @@ pub struct SimDevice {
     used: Bytes,
     segment_calls: u64,
     next_host: u64,
-    streams: Vec<f64>,
-    host: f64,
-    events: HashMap<EventId, f64>,
-    next_event: u64,
+    clocks: Clocks,
 }
 
 impl SimDevice {
@@ -97,23 +94,34 @@ impl SimDevice {
             used: Bytes::ZERO,
             segment_calls: 0,
             next_host: 1,
-            streams: vec![0.0],
-            host: 0.0,
-            events: HashMap::new(),
-            next_event: 0,
+            clocks: Clocks::new(spec.cost.launch, spec.cost.floor),
         }
     }
 
-    fn clock(&mut self, stream: StreamId) -> &mut f64 {
-        &mut self.streams[usize::from(stream.0)]
+    /// Whether all that it does follows from its clocks and segments: an injected fault counts
+    /// segments.
+    pub(crate) fn repeats(&self) -> bool {
+        self.spec.faults.fail_segment.is_none()
     }
 
-    /// Work cannot start before the host has enqueued it, nor before the stream is free.
-    fn enqueue(&mut self, stream: StreamId, seconds: f64) {
-        self.host += self.spec.cost.launch;
-        let (host, floor) = (self.host, self.spec.cost.floor);
-        let clock = self.clock(stream);
-        *clock = clock.max(host) + seconds.max(floor);
+    /// Writes down from now on what moves the clocks.
+    pub(crate) fn start_tape(&mut self) {
+        self.clocks.start_tape();
+    }
+
+    /// What has moved the clocks since.
+    pub(crate) fn take_tape(&mut self) -> Option<Tape> {
+        self.clocks.take_tape()
+    }
+
+    /// Plays steps again that follow one another, from the end of the last one on.
+    pub(crate) fn play(&self, cycle: Vec<Taped>) -> Player {
+        Player::new(cycle, &self.clocks)
+    }
+
+    /// Goes on from where the player has come.
+    pub(crate) fn go_on_from(&mut self, player: Player) {
+        player.finish(&mut self.clocks);
     }
 
     /// Lowest gap that holds the segment: addresses return, as they do with `cudaMalloc`.
@@ -156,13 +164,12 @@ impl Device for SimDevice {
     fn free_segment(&mut self, start: DeviceAddr, bytes: Bytes) {
         self.segments.remove(&start);
         self.used -= bytes;
-        self.host = self.busy_until();
+        self.clocks.idle();
     }
 
     fn create_stream(&mut self) -> Result<StreamId, DeviceError> {
-        let id = u16::try_from(self.streams.len())
+        let id = u16::try_from(self.clocks.add_stream())
             .map_err(|_| DeviceError::Fault("too many streams".to_owned()))?;
-        self.streams.push(self.host);
         Ok(StreamId(id))
     }
 
@@ -175,7 +182,7 @@ impl Device for SimDevice {
         let cost = self.spec.cost;
         let arithmetic = kernel.flops / cost.flops_per_second;
         let memory = kernel.traffic.0 as f64 / cost.memory_rate;
-        self.enqueue(stream, arithmetic.max(memory));
+        self.clocks.enqueue(stream, arithmetic.max(memory));
         Ok(())
     }
 
@@ -186,7 +193,8 @@ impl Device for SimDevice {
         _: HostBuffer,
     ) -> Result<(), DeviceError> {
         let seconds = from.bytes.0 as f64 / self.spec.cost.to_host_rate;
-        self.enqueue(stream, seconds * self.spec.faults.copy_slowdown);
+        self.clocks
+            .enqueue(stream, seconds * self.spec.faults.copy_slowdown);
         Ok(())
     }
 
@@ -197,7 +205,8 @@ impl Device for SimDevice {
         to: Span,
     ) -> Result<(), DeviceError> {
         let seconds = to.bytes.0 as f64 / self.spec.cost.to_device_rate;
-        self.enqueue(stream, seconds * self.spec.faults.copy_slowdown);
+        self.clocks
+            .enqueue(stream, seconds * self.spec.faults.copy_slowdown);
         Ok(())
     }
 
@@ -210,40 +219,37 @@ impl Device for SimDevice {
     fn free_host(&mut self, _: HostBuffer) {}
 
     fn record_event(&mut self, stream: StreamId) -> Result<EventId, DeviceError> {
-        let id = EventId(self.next_event);
-        self.next_event += 1;
-        let at = *self.clock(stream);
-        self.events.insert(id, at);
-        Ok(id)
+        Ok(self.clocks.record(stream))
     }
 
     fn wait_event(&mut self, stream: StreamId, event: EventId) -> Result<(), DeviceError> {
-        let at = self.events.get(&event).copied().unwrap_or(0.0);
-        let clock = self.clock(stream);
-        *clock = clock.max(at);
+        self.clocks.wait(stream, event);
         Ok(())
     }
 
     fn event_done(&mut self, event: EventId) -> bool {
-        self.events.get(&event).is_none_or(|&at| at <= self.host)
+        self.clocks.is_done(event)
     }
 
     fn drop_event(&mut self, event: EventId) {
-        self.events.remove(&event);
+        self.clocks.forget(event);
     }
 
     fn synchronize(&mut self, stream: StreamId) -> Result<(), DeviceError> {
-        let at = *self.clock(stream);
-        self.host = self.host.max(at);
+        self.clocks.synchronize(stream);
         Ok(())
     }
 
     fn busy_until(&self) -> f64 {
-        self.streams.iter().copied().fold(self.host, f64::max)
+        self.clocks.busy_until()
     }
 
     fn host_time(&self) -> f64 {
-        self.host
+        self.clocks.host()
+    }
+
+    fn as_sim(&mut self) -> Option<&mut SimDevice> {
+        Some(self)
     }
 }
 

@@ -114,6 +114,17 @@ impl Lease {
         }
     }
 
+    /// What decides how it is freed, as numbers.
+    pub(super) fn standing(&self) -> impl Iterator<Item = u64> + '_ {
+        let (start, bytes) = (self.start.0, self.bytes.0);
+        let known = [start, bytes, self.requested.0, u64::from(self.stream.0)];
+        let users = self.users.iter().map(|user| u64::from(user.0));
+        known
+            .into_iter()
+            .chain([self.users.len() as u64])
+            .chain(users)
+    }
+
     fn event(&self, action: MemoryAction) -> MemoryEvent {
         MemoryEvent {
             action,
@@ -282,6 +293,48 @@ impl CachingAllocator {
     pub fn pending_frees(&self) -> impl Iterator<Item = (DeviceAddr, Bytes)> + '_ {
         let leases = self.pending.iter().map(|pending| &pending.lease);
         leases.map(|lease| (lease.start, lease.requested))
+    }
+
+    /// All that decides what later calls do, as numbers.
+    pub(crate) fn standing(&self) -> Vec<u64> {
+        let stats = self.stats;
+        let mut standing = vec![
+            stats.allocated.0,
+            stats.active.0,
+            stats.reserved.0,
+            stats.requested.0,
+            stats.peak_allocated.0,
+            stats.peak_reserved.0,
+            self.retries,
+            self.highest_reserved.0,
+            self.highest_allocated().0,
+            self.segments.len() as u64,
+        ];
+        for (start, (bytes, stream)) in &self.segments {
+            standing.extend([start.0, bytes.0, u64::from(stream.0)]);
+        }
+        let mut blocks: Vec<_> = self.arena.blocks().collect();
+        blocks.sort_unstable();
+        for (start, bytes, used) in blocks {
+            standing.extend([start, bytes, u64::from(used)]);
+        }
+        for pending in &self.pending {
+            standing.extend(pending.lease.standing());
+            standing.push(pending.events.len() as u64);
+            standing.extend(pending.events.iter().map(|(_, stream)| u64::from(stream.0)));
+        }
+        standing
+    }
+
+    /// The events that frees wait for, in order.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = EventId> + '_ {
+        let events = self.pending.iter().flat_map(|pending| &pending.events);
+        events.map(|(event, _)| *event)
+    }
+
+    /// Whether anything is still being written down of what the program does.
+    pub(crate) fn is_recorded(&self) -> bool {
+        !self.kept.is_empty()
     }
 
     /// Hands out a block of at least `requested` bytes from `stream`'s pool. `label` only names

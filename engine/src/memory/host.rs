@@ -35,6 +35,19 @@ impl HostPool {
         self.reserved
     }
 
+    /// All that decides what later calls do, as numbers.
+    pub(crate) fn standing(&self) -> Vec<u64> {
+        let mut free: Vec<[u64; 2]> = self
+            .free
+            .iter()
+            .map(|(bytes, buffers)| [bytes.0, buffers.len() as u64])
+            .collect();
+        free.sort_unstable();
+        let mut standing = vec![self.in_use.0, self.reserved.0];
+        standing.extend(free.into_iter().flatten());
+        standing
+    }
+
     fn take(&mut self, bytes: Bytes, device: &mut dyn Device) -> Result<HostBuffer, DeviceError> {
         let rounded = Bytes(bytes.0.max(1).next_power_of_two());
         let buffer = match self.free.get_mut(&rounded).and_then(Vec::pop) {

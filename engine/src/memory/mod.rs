@@ -119,6 +119,14 @@ impl Storage {
         self.lease.borrow().as_ref().and_then(Lease::step)
     }
 
+    /// What decides how it is freed, as numbers; nothing where there is no memory.
+    pub(crate) fn standing(&self) -> Vec<u64> {
+        let lease = self.lease.borrow();
+        lease
+            .as_ref()
+            .map_or_else(Vec::new, |lease| lease.standing().collect())
+    }
+
     /// Says what the memory turned out to be for.
     pub fn relabel(&self, role: Role) {
         if let Some(lease) = self.lease.borrow_mut().as_mut() {

@@ -10,6 +10,7 @@ mod hooks;
 mod pack;
 mod runtime;
 mod scope;
+mod standing;
 mod state;
 mod unpack;
 mod version;

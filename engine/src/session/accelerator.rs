@@ -22,6 +22,24 @@ pub struct Copied {
     pub to_device: Bytes,
 }
 
+impl Copied {
+    /// Both.
+    pub(crate) fn and(self, more: Copied) -> Copied {
+        Copied {
+            to_host: self.to_host + more.to_host,
+            to_device: self.to_device + more.to_device,
+        }
+    }
+
+    /// What has been copied since.
+    pub(crate) fn since(self, earlier: Copied) -> Copied {
+        Copied {
+            to_host: self.to_host - earlier.to_host,
+            to_device: self.to_device - earlier.to_device,
+        }
+    }
+}
+
 /// Device, streams and memory of a session.
 pub struct Accelerator {
     heap: SharedHeap,
@@ -81,11 +99,31 @@ pub struct HostCopy {
     layout: Layout,
 }
 
+impl HostCopy {
+    /// What decides how it comes back, as numbers.
+    pub(crate) fn standing(&self) -> impl Iterator<Item = u64> {
+        let known = [self.lease.buffer().bytes.0, self.source.dtype as u64];
+        known.into_iter().chain(self.layout.numbers())
+    }
+}
+
 /// An event, forgotten by the device when the last holder drops it.
 pub struct AcceleratorEvent {
     id: EventId,
     clock: Option<Clock>,
     heap: SharedHeap,
+}
+
+impl AcceleratorEvent {
+    /// Its name on the device.
+    pub(crate) fn id(&self) -> EventId {
+        self.id
+    }
+
+    /// What it orders, where races are watched for.
+    pub(crate) fn clock(&self) -> Option<&Clock> {
+        self.clock.as_ref()
+    }
 }
 
 impl Drop for AcceleratorEvent {
@@ -168,6 +206,37 @@ impl Accelerator {
                 }
                 Ordering::Idle => detector.host_waited_for_all(),
             }
+        }
+    }
+
+    /// What decides what later calls do beside memory, as numbers; `None` while a node runs or a
+    /// callback waits. The allocator is followed first, as any work would.
+    pub(crate) fn standing(&mut self) -> Option<Vec<u64>> {
+        self.follow_allocator();
+        let is_idle = self.task == GraphTask(0) && !self.callback_queued && self.node.0.is_none();
+        is_idle.then(|| {
+            vec![
+                u64::from(self.stream.0),
+                u64::from(self.streams),
+                u64::from(self.site.current),
+                self.site.names.len() as u64,
+                self.op.as_ptr() as u64,
+                self.op.len() as u64,
+                self.awaited.len() as u64,
+            ]
+        })
+    }
+
+    /// What a stream had done when the allocator began to wait for this event.
+    pub(crate) fn awaited(&self, event: EventId) -> Option<&Clock> {
+        self.awaited.get(&event)
+    }
+
+    /// Counts what is copied and spoilt in steps that are written down.
+    pub(crate) fn add(&mut self, copied: Copied, spoilt: u64) {
+        self.copied = self.copied.and(copied);
+        if let Some(detector) = &mut self.detector {
+            detector.add_spoilt(spoilt);
         }
     }
 

@@ -37,6 +37,13 @@ pub(crate) struct OnHost {
     heap: SharedHeap,
 }
 
+impl OnHost {
+    /// The bytes on the host.
+    pub(crate) fn copy(&self) -> &HostCopy {
+        &self.copy
+    }
+}
+
 impl Drop for OnHost {
     fn drop(&mut self) {
         if let Some(print) = self.print.take() {

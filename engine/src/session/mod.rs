@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-pub use accelerator::{Accelerator, AcceleratorEvent, HostCopy};
+pub use accelerator::{Accelerator, AcceleratorEvent, Copied, HostCopy};
 pub use around::Around;
 pub(crate) use around::OnHost;
 pub use error::RunError;
@@ -179,6 +179,16 @@ impl Session {
 
     pub(crate) fn pop_hooks(&mut self) {
         self.hooks.pop();
+    }
+
+    /// What decides what a step does beside what is alive, as numbers; `None` within a step, and
+    /// where the device keeps bytes.
+    pub(crate) fn standing(&mut self) -> Option<Vec<u64>> {
+        let between_steps = self.hooks.is_empty() && self.grad_enabled && self.prints.is_empty();
+        match between_steps {
+            true => self.accelerator.standing(),
+            false => None,
+        }
     }
 
     pub(crate) fn next_sequence(&mut self) -> u64 {

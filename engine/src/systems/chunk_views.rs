@@ -138,6 +138,10 @@ impl Workload for ChunkViews {
     fn visit(&self, visit: &mut dyn FnMut(&str, &Tensor)) {
         self.blocks.visit(["up", "down"], visit);
     }
+
+    fn shows_all(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

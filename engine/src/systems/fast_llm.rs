@@ -224,6 +224,10 @@ impl Workload for FastLlm {
             visit(&format!("losses[{index}]"), loss);
         }
     }
+
+    fn shows_all(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -330,6 +330,10 @@ impl Workload for Moe {
             layer.visit(&format!("layers.{index}"), visit);
         }
     }
+
+    fn shows_all(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -109,6 +109,10 @@ impl Workload for Reuse {
     fn visit(&self, visit: &mut dyn FnMut(&str, &Tensor)) {
         visit("weight", &self.weight);
     }
+
+    fn shows_all(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -156,6 +156,10 @@ impl Workload for TeAttention {
             visit("loss", loss);
         }
     }
+
+    fn shows_all(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

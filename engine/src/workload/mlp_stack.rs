@@ -85,4 +85,8 @@ impl Workload for MlpStack {
     fn visit(&self, visit: &mut dyn FnMut(&str, &Tensor)) {
         self.blocks.visit(["0", "2"], visit);
     }
+
+    fn shows_all(&self) -> bool {
+        true
+    }
 }

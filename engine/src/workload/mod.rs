@@ -25,6 +25,13 @@ pub trait Workload {
     /// Shows what the program itself refers to between steps: weights, optimizer states, and
     /// whatever else its variables keep.
     fn visit(&self, visit: &mut dyn FnMut(&str, &Tensor));
+
+    /// Whether a step depends on nothing that the program keeps but what [`Workload::visit`] shows,
+    /// so that it repeats where that does ([`crate::repeat`]). A program that counts its steps, or
+    /// holds tensors that it does not show, says no, as does one that says nothing.
+    fn shows_all(&self) -> bool {
+        false
+    }
 }
 
 /// A forward pass that returns the loss, and its backward pass, both inside the offloader's

@@ -176,4 +176,8 @@ impl Workload for QwenVl {
         self.vision.visit(visit);
         self.optimizer.visit(visit);
     }
+
+    fn shows_all(&self) -> bool {
+        true
+    }
 }

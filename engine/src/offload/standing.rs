@@ -1,0 +1,112 @@
+//! What the offloader holds between two steps, for those who ask whether a step repeats.
+
+use super::OffloadActivations;
+use super::runtime::{KeyPlace, Runtime, StorageKey};
+use super::state::{TensorId, Tracked};
+use super::version::Change;
+use crate::tensor::Layout;
+
+/// The containers between two steps. Ids are counted back from the last one: they are compared and
+/// counted with, and which numbers they are changes nothing.
+pub(crate) struct Standing<'o, R: Runtime> {
+    /// Flags, sizes, ids and keys.
+    pub numbers: Vec<u64>,
+    /// Tensors held, container by container.
+    pub tensors: Vec<&'o R::Tensor>,
+    /// Host copies held.
+    pub hosts: Vec<&'o R::Host>,
+    /// Events that may still be asked for.
+    pub events: Vec<&'o R::Event>,
+    /// The last node that unpacked.
+    pub node: Option<&'o R::Node>,
+}
+
+impl<R: Runtime> OffloadActivations<R> {
+    /// What is held now.
+    pub(crate) fn standing(&self) -> Standing<'_, R> {
+        let state = &self.state;
+        let mut standing = Standing {
+            numbers: self.flags(),
+            tensors: Vec::new(),
+            hosts: Vec::new(),
+            events: Vec::new(),
+            node: state.node.as_ref(),
+        };
+        let back = |id: &TensorId| state.last_id.0.wrapping_sub(id.0);
+        for (id, tracked) in &state.tracker {
+            match tracked {
+                Tracked::Kept(tensor) => {
+                    standing.numbers.extend([back(id), 0]);
+                    standing.tensors.push(tensor);
+                }
+                Tracked::Offloaded {
+                    host,
+                    layout,
+                    elements,
+                } => {
+                    standing.numbers.extend([back(id), 1, *elements]);
+                    let layout = layout.iter().flat_map(Layout::numbers);
+                    standing.numbers.extend(layout);
+                    standing.hosts.push(host);
+                }
+            }
+        }
+        for (id, stashed) in &state.fwd_stash {
+            standing.numbers.push(back(id));
+            standing.tensors.push(&stashed.tensor);
+            standing.events.push(&stashed.copied);
+        }
+        for (id, tensor) in &state.bwd_tensor_stash {
+            standing.numbers.push(back(id));
+            standing.tensors.push(tensor);
+        }
+        for (id, event) in &state.bwd_ev_stash {
+            // Events are asked for by the ids of restored tensors. An id that is neither tracked
+            // nor restored now is never handed out again, and neither is its event asked for.
+            if state.tracker.contains_key(id) || state.bwd_tensor_stash.contains_key(id) {
+                standing.numbers.push(back(id));
+                standing.events.push(event);
+            }
+        }
+        standing.numbers.extend(self.keys(back));
+        standing
+    }
+
+    /// Flags and sizes.
+    fn flags(&self) -> Vec<u64> {
+        let state = &self.state;
+        let phase = state.phase;
+        let restarts = self.has(Change::EnterReset) && !self.has(Change::AxolotlBackport);
+        vec![
+            u64::from(phase.first_forward_call),
+            u64::from(phase.first_backward_call),
+            u64::from(phase.first_forward_pass),
+            // Where ids begin again, they are what they are.
+            if restarts { state.last_id.0 } else { 0 },
+            state.tracker.len() as u64,
+            state.fwd_stash.len() as u64,
+            state.bwd_tensor_stash.len() as u64,
+            state.param_storages.len() as u64,
+            // Only ever compared with the pass that runs: which of the past ones it was is all one.
+            u64::from(state.graph.is_some()),
+        ]
+    }
+
+    /// The de-duplication map both ways, in an order of its own.
+    fn keys(&self, back: impl Fn(&TensorId) -> u64) -> Vec<u64> {
+        let number = |key: &StorageKey| match key.place {
+            KeyPlace::Address(address) => [0, address, key.dtype as u64],
+            KeyPlace::Object(object) => [1, object, key.dtype as u64],
+        };
+        let by_key = self.state.id_by_key.iter();
+        let mut by_key: Vec<_> = by_key.map(|(key, id)| (number(key), back(id))).collect();
+        let by_id = self.state.key_by_id.iter();
+        let mut by_id: Vec<_> = by_id.map(|(id, key)| (number(key), back(id))).collect();
+        by_key.sort_unstable();
+        by_id.sort_unstable();
+        let sizes = [by_key.len() as u64, by_id.len() as u64];
+        let entries = by_key.into_iter().chain(by_id);
+        let entries = entries.flat_map(|(key, id)| key.into_iter().chain([id]));
+        sizes.into_iter().chain(entries).collect()
+    }
+}
