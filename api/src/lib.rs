@@ -21,6 +21,7 @@ pub mod explain;
 pub mod frames;
 pub mod ids;
 pub mod inspect;
+pub mod jobs;
 pub mod leaks;
 pub mod page;
 pub mod problem;

@@ -301,6 +301,7 @@ mod tests {
             peak_allocated: peak,
             quality: vec!["ring_wrapped".to_owned()],
             leaks: None,
+            job: None,
             deleted_ms: None,
         }
     }
