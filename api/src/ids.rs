@@ -81,6 +81,10 @@ id!(
     BenchId, "ben_", "a bench id"
 );
 id!(
+    /// A job: the runs of all ranks of one program.
+    JobId, "job_", "a job id"
+);
+id!(
     /// One row of a bench.
     BenchRowId, "row_", "a bench row id"
 );

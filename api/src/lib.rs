@@ -21,6 +21,7 @@ pub mod explain;
 pub mod frames;
 pub mod ids;
 pub mod inspect;
+pub mod jobs;
 pub mod leaks;
 pub mod memory_map;
 pub mod page;

@@ -5,12 +5,13 @@
 use crate::alive::AllocationFilter;
 use crate::compare_view::CompareState;
 use crate::contents::Contents;
-use crate::ids::{BenchId, BenchRowId, ComparisonId, RunId, SessionId, ShareId, UploadId};
+use crate::ids::{BenchId, BenchRowId, ComparisonId, JobId, RunId, SessionId, ShareId, UploadId};
 use crate::leaks::Leaks;
 use crate::query::encode;
 use crate::timeline::Marks;
 use crate::what_if::Conditions;
 use trace::alive::Dimension;
+use trace::ranks::Rank;
 use trace::tiles::{self, GroupBy, TileId};
 use trace::trace::BlockIdx;
 use trace::units::EventIdx;
@@ -43,6 +44,42 @@ pub const SAMPLES: &str = "/api/samples";
 /// (curl appends the file's name to a URL that ends with a slash).
 pub fn upload_named(name: &str) -> String {
     format!("/api/upload/{name}")
+}
+
+/// The same, as a rank of a job.
+pub fn upload_into(name: &str, job: &JobId, rank: Rank) -> String {
+    format!("{}?job={job}&rank={rank}", upload_named(name))
+}
+
+/// `GET`: jobs, newest first ([`crate::jobs::JobSummary`]). `POST` [`crate::jobs::NewJob`]: make
+/// one.
+pub const JOBS: &str = "/api/jobs";
+
+/// `GET`: how the ranks of a job differ ([`crate::jobs::JobDetail`]). `DELETE`: forget it; its
+/// runs stay.
+pub fn job(id: &JobId) -> String {
+    format!("{JOBS}/{id}")
+}
+
+/// `DELETE`: forget a job and delete its runs, which can be restored for a while.
+pub fn job_with_runs(id: &JobId) -> String {
+    format!("{}?runs=delete", job(id))
+}
+
+/// `GET`: sites that differ between ranks ([`trace::ranks::sites::SiteAcross`]), the largest
+/// difference first, `limit` of them from the `offset`-th on.
+pub fn job_sites(id: &JobId, offset: usize, limit: usize) -> String {
+    format!("{}/sites?offset={offset}&limit={limit}", job(id))
+}
+
+/// `GET`: the curve of a rank ([`crate::jobs::RankCurve`]).
+pub fn job_curve(id: &JobId, rank: Rank) -> String {
+    format!("{}/curves/{rank}", job(id))
+}
+
+/// Page: the ranks of a job.
+pub fn job_page(id: &JobId) -> String {
+    format!("/jobs/{id}")
 }
 
 /// `PUT`: the body of an announced upload. `GET`: how it stands. `DELETE`: cancel it.

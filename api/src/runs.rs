@@ -1,8 +1,10 @@
 //! Runs: what the list and the head of a run page show.
 
-use crate::ids::{RunId, SessionId, UploadId};
+use crate::ids::{JobId, RunId, SessionId, UploadId};
+use crate::jobs::RunOfJob;
 use crate::leaks::LeakSummary;
 use serde::{Deserialize, Serialize};
+use trace::ranks::Rank;
 use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource};
 use trace::units::Bytes;
 
@@ -46,6 +48,9 @@ pub struct RunSummary {
     /// Whether it leaks; absent until that was looked at, shortly after it arrives.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub leaks: Option<LeakSummary>,
+    /// Which rank of which job it is, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub job: Option<RunOfJob>,
     /// Set while a deletion can be undone, milliseconds since the epoch.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub deleted_ms: Option<i64>,
@@ -123,6 +128,12 @@ pub struct AnnounceUpload {
     pub name: String,
     /// Its size, so that the limit and the disk are checked before a byte is sent.
     pub size: Option<Bytes>,
+    /// The job that it is a rank of.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub job: Option<JobId>,
+    /// Which rank of the job; what the name says unless given.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rank: Option<Rank>,
 }
 
 /// Answer to an announcement.

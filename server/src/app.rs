@@ -10,6 +10,7 @@ use crate::clock::now_ms;
 use crate::comparisons::Comparisons;
 use crate::config::{Config, ExposedWithoutToken};
 use crate::ingest::{IngestError, UploadLimits, Uploads};
+use crate::jobs::Jobs;
 use crate::names;
 use crate::pictures::Pictures;
 use crate::private::{self, Kind};
@@ -84,6 +85,8 @@ pub struct App {
     pub tensors: Tensors,
     /// Runs against one another.
     pub comparisons: Comparisons,
+    /// Many ranks of one program.
+    pub jobs: Jobs,
     /// What open pages listen to.
     pub events: broadcast::Sender<ServerEvent>,
     /// Who may read.
@@ -190,6 +193,7 @@ impl App {
             event_streams: clients.event_streams.quota("event streams", STREAM_RETRY),
             hostname: names::hostname(),
             tensors: Tensors::new(store.clone()),
+            jobs: Jobs::new(store.clone(), Arc::clone(&pictures.traces)),
             config,
             store,
             uploads,

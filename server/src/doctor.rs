@@ -9,7 +9,9 @@ use crate::config::Config;
 use crate::ingest::{Arrived, IngestError, UploadLimits, Uploads};
 use crate::pictures::Pictures;
 use crate::problems::describe;
-use crate::store::{BlobRow, Quarantined, Remembered, Salvaged, Store, StoreError, StoreResult};
+use crate::store::{
+    BlobRow, Quarantined, Remembered, RememberedRank, Salvaged, Store, StoreError, StoreResult,
+};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tokio::runtime::Handle;
@@ -241,6 +243,7 @@ impl Repair {
     pub async fn remember(&self, salvaged: Salvaged) -> StoreResult<(usize, usize)> {
         let Salvaged {
             runs,
+            ranks,
             shares,
             latest_ms,
         } = salvaged;
@@ -249,6 +252,8 @@ impl Repair {
             .write(move |writer| {
                 let mut each = runs.iter();
                 each.try_for_each(|run: &Remembered| writer.remember_run(run))?;
+                let mut each = ranks.iter();
+                each.try_for_each(|rank: &RememberedRank| writer.remember_rank(rank))?;
                 writer.saw_time(latest_ms)
             })
             .await?;

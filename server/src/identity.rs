@@ -1,7 +1,7 @@
 //! Where ids come from: runs and comparisons are named by their content, everything else by
 //! chance.
 
-use api::ids::{BenchId, BenchRowId, ComparisonId, RunId, SessionId, ShareId, UploadId};
+use api::ids::{BenchId, BenchRowId, ComparisonId, JobId, RunId, SessionId, ShareId, UploadId};
 use trace::redact::Key;
 
 /// Characters of an id after its prefix: 16 of base 62 are 95 bits.
@@ -44,6 +44,13 @@ pub fn upload_id() -> UploadId {
 /// A new id for a bench.
 pub fn bench_id() -> BenchId {
     by_chance(BenchId::PREFIX)
+        .parse()
+        .expect("base 62 digits are an id")
+}
+
+/// A new id for a job.
+pub fn job_id() -> JobId {
+    by_chance(JobId::PREFIX)
         .parse()
         .expect("base 62 digits are an id")
 }

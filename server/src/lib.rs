@@ -3,7 +3,7 @@
 //! Walk through it in the order of the data: `http` takes an upload, `ingest` drives the pure core
 //! (`trace`) over its bytes, `blobs` and `store` keep what came of it, `pictures` draws and serves
 //! tiles, `questions` answers what is asked of a run, `comparisons` holds runs against one
-//! another, `explain` puts one into words.
+//! another, `jobs` holds the ranks of one program, `explain` puts a run into words.
 //! `bench` runs the engine, one row after the other, each in a process of its own. `app` opens all
 //! of it; `cli` is what a person types.
 
@@ -27,6 +27,7 @@ mod facts;
 mod http;
 mod identity;
 mod ingest;
+mod jobs;
 mod machine;
 mod names;
 mod pictures;
@@ -35,6 +36,7 @@ mod private;
 mod problems;
 mod processor_time;
 mod questions;
+mod recent;
 mod samples;
 mod sessions;
 pub mod store;

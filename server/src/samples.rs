@@ -89,7 +89,7 @@ impl BundledSample {
         sender: Sender,
     ) -> Result<Arrived, IngestError> {
         let (size, title) = (self.file.len() as u64, self.title.to_owned());
-        let job = uploads.expect(title, Some(size), RunSource::Sample)?;
+        let job = uploads.expect(title, Some(size), RunSource::Sample, None)?;
         let body = stream::iter([Ok::<_, Infallible>(Bytes::from_static(self.file))]);
         uploads.take(job, sender, body).await
     }

@@ -274,6 +274,38 @@ fn bad_input_is_a_sentence_with_path_and_offset_and_status_2() {
 }
 
 #[test]
+fn ranks_says_which_is_odd_and_where() {
+    let fixture = |name: &str| format!("{}/../tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+    let (zero, one) = (
+        fixture("ddp_rank0.pickle.zst"),
+        fixture("ddp_rank1.pickle.zst"),
+    );
+    let output = tidemark(&["ranks", &zero, &one]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("ddp"));
+    let verdict = lines.next().unwrap_or_default();
+    assert!(
+        verdict.contains("Rank 1 leaks 62.5 MiB a step in keep_on_rank1"),
+        "{text}"
+    );
+    assert!(text.contains("one other rank does not"), "{text}");
+    // One file is no job, and what is no snapshot is told with its path.
+    let alone = tidemark(&["ranks", &zero]);
+    assert_eq!(alone.status.code(), Some(2));
+    let folder = tempfile::tempdir().unwrap();
+    for rank in 0..2 {
+        let file = folder.path().join(format!("rank{rank}.pickle"));
+        std::fs::write(file, b"no pickle").unwrap();
+    }
+    let bad = tidemark(&["ranks", &folder.path().display().to_string()]);
+    assert_eq!(bad.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&bad.stderr).into_owned();
+    assert!(said.contains("rank0.pickle"), "{said}");
+}
+
+#[test]
 fn what_if_answers_in_numbers_and_in_words() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("oom.pickle.zst");

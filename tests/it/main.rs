@@ -10,6 +10,7 @@ mod edges;
 mod explore;
 mod eyes;
 mod front_page;
+mod job_page;
 mod recipes;
 mod recorded;
 mod sessions;

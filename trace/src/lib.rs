@@ -24,6 +24,7 @@ pub mod oom;
 pub mod phases;
 pub mod plain;
 pub mod pyramid;
+pub mod ranks;
 pub mod reader;
 pub mod redact;
 pub mod replay;

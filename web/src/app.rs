@@ -15,6 +15,7 @@ use crate::pages::bench::BenchPage;
 use crate::pages::bench::store::BenchStore;
 use crate::pages::compare::ComparePage;
 use crate::pages::compare::pick::Picked;
+use crate::pages::job::JobPage;
 use crate::pages::not_found::NotFoundPage;
 use crate::pages::run::RunPage;
 use crate::pages::runs::RunsPage;
@@ -41,6 +42,7 @@ pub fn App() -> impl IntoView {
                 <Routes fallback=NotFoundPage>
                     <Route path=path!("/") view=RunsPage/>
                     <Route path=path!("/runs/:id") view=RunRoute/>
+                    <Route path=path!("/jobs/:id") view=JobPage/>
                     <Route path=path!("/s/:token") view=SharedPage/>
                     <Route path=path!("/bench") view=BenchPage/>
                     <Route path=path!("/compare") view=ComparePage/>

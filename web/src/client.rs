@@ -12,6 +12,7 @@ use api::routes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use wasm_bindgen::{JsCast, JsValue};
@@ -24,6 +25,9 @@ thread_local! {
     static ON_BUSY: RefCell<Option<Tell>> = const { RefCell::new(None) };
     static TOLD_BUSY: Cell<UnixMillis> = const { Cell::new(UnixMillis(0)) };
 }
+
+/// A text that is on its way.
+type Text<'a> = Pin<Box<dyn Future<Output = Result<String, Problem>> + 'a>>;
 
 type Tell = Rc<dyn Fn(&Problem)>;
 
@@ -92,7 +96,7 @@ fn asked(path: &str) -> String {
 /// # Errors
 /// What the server reports, or [`unreachable`] when there was no answer.
 pub async fn get<T: DeserializeOwned>(path: &str) -> Result<T, Problem> {
-    send(Method::Get, path).await
+    parsed(&answered(Method::Get, path, None).await?)
 }
 
 /// Reads a list that comes in pages, to its end.
@@ -115,8 +119,7 @@ pub async fn list<T: DeserializeOwned>(path: &str) -> Result<Vec<T>, Problem> {
 /// # Errors
 /// As [`get`].
 pub async fn send<T: DeserializeOwned>(method: Method, path: &str) -> Result<T, Problem> {
-    let response = exchange(method, path, None, JSON).await?;
-    parsed(&text_of(&response.response).await?)
+    parsed(&answered(method, path, None).await?)
 }
 
 /// Sends `body` as JSON. An empty answer reads as `()`.
@@ -129,8 +132,16 @@ where
     T: DeserializeOwned,
 {
     let body = serde_json::to_string(body).map_err(|error| not_understood(&error))?;
-    let response = exchange(method, path, Some(body), JSON).await?;
-    parsed(&text_of(&response.response).await?)
+    parsed(&answered(method, path, Some(body)).await?)
+}
+
+/// The text of an answer. It is boxed so that the code of a request exists once, and not again for
+/// each type that is read.
+fn answered(method: Method, path: &str, body: Option<String>) -> Text<'_> {
+    Box::pin(async move {
+        let response = exchange(method, path, body, JSON).await?;
+        text_of(&response.response).await
+    })
 }
 
 /// Reads a text.

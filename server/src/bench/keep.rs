@@ -43,7 +43,7 @@ pub async fn keep_recording(
 async fn keep_snapshot(uploads: &Uploads, path: &Path, name: String) -> Result<RunId, KeepError> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
-    let job = uploads.expect(name, Some(size), RunSource::Engine)?;
+    let job = uploads.expect(name, Some(size), RunSource::Engine, None)?;
     let arrived = uploads.take(job, Sender::Server, pieces(file)).await?;
     Ok(arrived.run)
 }

@@ -5,11 +5,13 @@ mod compare;
 mod doctor;
 mod explain;
 mod export;
+mod files;
 mod gate;
 mod inspect;
 mod mcp;
 mod output;
 mod push;
+mod ranks;
 mod remote;
 mod replay;
 mod run_row;
@@ -43,6 +45,7 @@ Examples:
   tidemark explain snapshot.pickle           what held the memory, why it ran out, what would help
   tidemark compare before.pickle after.pickle
   tidemark gate before.pickle after.pickle   exit 1 when it got worse
+  tidemark ranks snapshots/                  how the ranks of a job differ
   tidemark push snapshot.pickle              upload it to a running dashboard, print the link
   curl -T snapshot.pickle http://127.0.0.1:7878/api/upload/
 
@@ -64,6 +67,8 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// What changed between two runs, by stack
     Compare(compare::CompareArgs),
+    /// How the ranks of a job differ, which is odd, and why
+    Ranks(ranks::RanksArgs),
     /// Fail when a new run needs more memory than a baseline, or leaks
     Gate(gate::GateArgs),
     /// Upload snapshots to a dashboard and print their links
@@ -147,6 +152,7 @@ pub fn run() -> Result<(), CliError> {
         Some(Command::Inspect(args)) => inspect::inspect(&args),
         Some(Command::Explain(args)) => explain::explain(&args),
         Some(Command::Compare(args)) => compare::compare(&args),
+        Some(Command::Ranks(args)) => ranks::ranks(&args),
         Some(Command::Gate(args)) => gate::gate(&args),
         Some(Command::Push(args)) => push::push(&args),
         Some(Command::Bench(args)) => bench::bench(&args),

@@ -1,11 +1,13 @@
-//! `tidemark push`: upload files, print their links, compare them.
+//! `tidemark push`: upload files and jobs, print their links, compare them.
 
 use super::CliError;
+use super::files::{self, Found, JobFiles};
 use super::output::{json, print};
 use super::remote::{Remote, RemoteArgs};
 use crate::cards::markdown::{self, Links};
 use api::compare::{Comparison, RUNS, RecordComparison, RecordedComparison};
 use api::ids::RunId;
+use api::jobs::{JobDetail, JobSummary, NewJob};
 use api::routes;
 use api::runs::{FinishedUpload, RunSummary};
 use clap::Args;
@@ -15,6 +17,7 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   tidemark push snapshot.pickle
+  tidemark push snapshots/                   the ranks of a job: rank0.pickle, rank1.pickle, …
   tidemark push before.pickle after.pickle --compare
   tidemark push after.pickle --base main.pickle --pr https://github.com/me/repo/pull/7
   TIDEMARK_TOKEN=… tidemark push snapshot.pickle.zst --server http://gpu-box:7878 --json";
@@ -23,8 +26,8 @@ Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PushArgs {
-    /// Snapshots
-    #[arg(required = true, value_name = "FILE")]
+    /// Snapshots; a folder of snapshots, or files that differ only in the rank, become a job
+    #[arg(required = true, value_name = "FILE|DIR")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     remote: RemoteArgs,
@@ -53,6 +56,15 @@ struct Pushed {
     comparison: Comparison,
 }
 
+/// What `--json` prints for a job.
+#[derive(Serialize)]
+struct PushedJob {
+    job: JobSummary,
+    link: String,
+    uploads: Vec<FinishedUpload>,
+    refused: Vec<String>,
+}
+
 /// Uploads the files one after the other, prints a link for each, and compares them.
 ///
 /// # Errors
@@ -62,13 +74,18 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
     let compares = args.compare || args.base.is_some() || args.pr.is_some();
     if compares {
         check_count(args)?;
+    } else {
+        let found = files::find(&args.files)?;
+        if !found.jobs.is_empty() || args.files.iter().any(|path| path.is_dir()) {
+            return push_found(&remote, args, found);
+        }
     }
     // Before anything is sent: a baseline that is not there makes the rest useless.
     let base = args.base.as_deref().map(|base| baseline(&remote, base));
     let base = base.transpose()?;
     let mut uploads = Vec::new();
     for path in &args.files {
-        let answer = remote.upload(path)?;
+        let answer = remote.upload(path, None)?;
         if !args.json {
             let known = if answer.known { " (known before)" } else { "" };
             let link = remote.link(&routes::run_page(&answer.run.id));
@@ -88,6 +105,76 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
         (true, [one]) => print(&json(one)),
         (true, several) => print(&json(&several)),
     }
+}
+
+/// Uploads jobs, and what else was named.
+fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), CliError> {
+    if found.jobs.is_empty() && found.others.is_empty() {
+        return Err(CliError::Usage("there is no file to upload".to_owned()));
+    }
+    let mut jobs = Vec::new();
+    for job in &found.jobs {
+        let pushed = push_job(remote, args, job)?;
+        if !args.json {
+            print(&format!("{}\n", pushed.link))?;
+        }
+        jobs.push(pushed);
+    }
+    // A folder holds more than snapshots: only what was named itself must be one.
+    let named = found.others.iter().filter(|path| args.files.contains(path));
+    let mut uploads = Vec::new();
+    for path in named {
+        let answer = remote.upload(path, None)?;
+        if !args.json {
+            print(&format!(
+                "{}\n",
+                remote.link(&routes::run_page(&answer.run.id))
+            ))?;
+        }
+        uploads.push(answer);
+    }
+    match (args.json, &jobs[..], &uploads[..]) {
+        (false, _, _) if jobs.is_empty() && uploads.is_empty() => Err(CliError::Usage(
+            "no two files of the folder are ranks of one job: name the files to upload".to_owned(),
+        )),
+        (false, _, _) => Ok(()),
+        (true, [one], []) => print(&json(one)),
+        (true, jobs, uploads) => print(&json(&(jobs, uploads))),
+    }
+}
+
+/// Uploads the ranks of a job. A file that is no snapshot is left out, as long as another is one.
+fn push_job(remote: &Remote<'_>, args: &PushArgs, job: &JobFiles) -> Result<PushedJob, CliError> {
+    let name = NewJob {
+        name: job.name.clone(),
+    };
+    let made: JobSummary = remote.post(routes::JOBS, &name)?;
+    let (mut uploads, mut refused) = (Vec::new(), Vec::new());
+    let mut first = None;
+    for (rank, path) in &job.files {
+        match remote.upload(path, Some((&made.id, *rank))) {
+            Ok(answer) => uploads.push(answer),
+            Err(error @ CliError::BadInput { .. }) => {
+                if !args.json {
+                    eprintln!("left out: {error}");
+                }
+                refused.push(error.to_string());
+                first.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if let (true, Some(error)) = (uploads.is_empty(), first) {
+        // Nothing came of it.
+        let _: JobSummary = remote.delete(&routes::job(&made.id))?;
+        return Err(error);
+    }
+    Ok(PushedJob {
+        job: remote.get::<JobDetail>(&routes::job(&made.id))?.job,
+        link: remote.link(&routes::job_page(&made.id)),
+        uploads,
+        refused,
+    })
 }
 
 fn check_count(args: &PushArgs) -> Result<(), CliError> {

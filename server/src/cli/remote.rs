@@ -1,6 +1,7 @@
 //! A dashboard over HTTP, for commands that talk to one.
 
 use super::CliError;
+use api::ids::JobId;
 use api::problem::Problem;
 use api::routes;
 use api::runs::FinishedUpload;
@@ -12,6 +13,7 @@ use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use trace::ranks::Rank;
 use trace::units::Bytes;
 use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body, RequestBuilder, SendBody};
@@ -135,11 +137,25 @@ impl<'a> Remote<'a> {
         self.answer(request.send(&body), CliError::Failed)
     }
 
-    /// Uploads a file, with a line of progress where a person is looking.
+    /// Deletes something and reads what it was.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
+        let request = self.authorized(self.agent.delete(self.link(path)));
+        self.answer(request.call(), CliError::Failed)
+    }
+
+    /// Uploads a file, perhaps as a rank of a job, with a line of progress where a person is
+    /// looking.
     ///
     /// # Errors
     /// When it cannot be read or sent, or is refused.
-    pub fn upload(&self, path: &Path) -> Result<FinishedUpload, CliError> {
+    pub fn upload(
+        &self,
+        path: &Path,
+        in_job: Option<(&JobId, Rank)>,
+    ) -> Result<FinishedUpload, CliError> {
         let bad = |why: String| CliError::BadInput {
             path: path.to_owned(),
             why,
@@ -154,8 +170,12 @@ impl<'a> Remote<'a> {
             .unwrap_or(path.as_os_str())
             .to_string_lossy();
         let name = utf8_percent_encode(&name, NON_ALPHANUMERIC).to_string();
+        let route = match in_job {
+            Some((job, rank)) => routes::upload_into(&name, job, rank),
+            None => routes::upload_named(&name),
+        };
         let request = self
-            .authorized(self.agent.put(self.link(&routes::upload_named(&name))))
+            .authorized(self.agent.put(self.link(&route)))
             .header("content-type", "application/octet-stream")
             .header("content-length", size.to_string());
         let mut body = Shown::new(file, size);

@@ -43,6 +43,11 @@ impl Audience {
         link.map_or(Texts::All, |row| row.texts())
     }
 
+    /// Whether the reader holds a link, or sees what one shows.
+    pub fn is_of_link(&self) -> bool {
+        self.link.is_some()
+    }
+
     /// An entity tag that is another one where texts are left out.
     pub fn tagged(&self, etag: String) -> String {
         match self.texts().tag() {
@@ -335,6 +340,10 @@ mod tests {
         check("/api/runs/run_a/redaction", false);
         check("/api/runs/run_a/devices", false);
         check("/api/runs/run_a/export", false);
+        check("/api/jobs", false);
+        check("/api/jobs/job_a", false);
+        check("/api/jobs/job_a/sites", false);
+        check("/api/jobs/job_a/curves/0", false);
         check("/api/shares", false);
         check("/api/events", false);
         check("/api/openapi.json", false);

@@ -13,6 +13,7 @@ use api::alive::{MAX_GROUPS, MAX_PAGE};
 use api::bench::{BenchRow, TensorChanges};
 use api::compare::{Against, CurvesWanted};
 use api::contents::Contents;
+use api::jobs::JobDetail;
 use api::memory_map::{MAX_BLOCKS, MAX_SEGMENTS};
 use api::shares::NewShare;
 use api::timeline::Marks;
@@ -22,6 +23,9 @@ use trace::compare::profile;
 use trace::compare::sites::MAX_ROWS;
 use trace::leaks::MAX_EVIDENCE;
 use trace::oom::MAX_FAILURES;
+use trace::ranks::profile::{MAX_PLACES, PARTS as RANK_PARTS};
+use trace::ranks::sites::MAX_NAMED;
+use trace::ranks::{MAX_RANKS, odd};
 use trace::reader::{MAX_DEVICES, MAX_SETTINGS};
 use trace::steps::MAX_STEPS;
 use trace::steps::levels::MOST_LEVELS;
@@ -39,6 +43,7 @@ const CATEGORIES: usize = trace::categories::Category::ALL.len();
 const FINDINGS: usize = 32 * (DEVICES + 1);
 const PARTS: usize = CurvesWanted::MAX_PARTS as usize;
 const RUNS: usize = NewShare::MAX_RUNS;
+const RANKS: usize = MAX_RANKS as usize;
 
 /// Properties of schemas that are lists, and how long these can be. A schema that is a list itself
 /// has no property.
@@ -124,6 +129,14 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
         &[("bytes", MAX_MOMENTS), ("counts", MAX_MOMENTS)],
     ),
     ("Held", &[("categories", CATEGORIES)]),
+    (
+        "JobDetail",
+        &[
+            ("curves", JobDetail::MAX_CURVES),
+            ("ranks", RANKS),
+            ("sentences", JobDetail::MAX_SENTENCES),
+        ],
+    ),
     ("LeakExplained", &[("stack", MOST_LISTED)]),
     ("LeakGroup", &[("evidence", MAX_EVIDENCE)]),
     ("ComparedLeaks", &[("places", MAX_LEAKS)]),
@@ -150,6 +163,9 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("Part", &[("groups", MAX_GROUPS)]),
     ("PhaseMark", &[("events", 2)]),
     ("PoolMap", &[("segments", MAX_SEGMENTS)]),
+    ("RankBand", &[("parts", RANK_PARTS)]),
+    ("RankCurve", &[("parts", RANK_PARTS)]),
+    ("RankRow", &[("leaks", MAX_PLACES), ("odd", odd::KINDS)]),
     ("RecordComparison", &[("runs", RUNS)]),
     ("RecordedComparison", &[("runs", RUNS)]),
     (
@@ -179,6 +195,10 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("ShareTarget", &[("runs", RUNS)]),
     ("Side", &[("at_peak", CATEGORIES)]),
     ("SiteSide", &[("frames", profile::MAX_FRAMES)]),
+    (
+        "SiteAcross",
+        &[("at_end", 3), ("at_peak", 3), ("farthest", MAX_NAMED)],
+    ),
     ("StartBench", &[("rows", ROWS)]),
     ("Step", &[("events", 2)]),
     ("TensorChange", &[("shape", 64)]),

@@ -4,7 +4,7 @@ use super::App;
 use crate::clients::ClientAddress;
 use crate::names::Scheme;
 use crate::problems::Error;
-use api::ids::{BenchId, BenchRowId, ComparisonId, RunId, SessionId, UploadId};
+use api::ids::{BenchId, BenchRowId, ComparisonId, JobId, RunId, SessionId, UploadId};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::Extensions;
 use axum::http::request::Parts;
@@ -146,6 +146,12 @@ pub fn bench_row_id(text: &str) -> Result<BenchRowId, Error> {
 pub fn session_id(text: &str) -> Result<SessionId, Error> {
     text.parse()
         .map_err(|_| Error::NotFound(format!("session {text}")))
+}
+
+/// A job id in a path.
+pub fn job_id(text: &str) -> Result<JobId, Error> {
+    text.parse()
+        .map_err(|_| Error::NotFound(format!("job {text}")))
 }
 
 /// A comparison id in a path.

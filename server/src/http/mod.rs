@@ -16,6 +16,7 @@ mod export;
 mod extract;
 mod guard;
 mod health;
+mod jobs;
 mod leaks;
 mod packed;
 mod page;
@@ -69,6 +70,7 @@ const JSON_LIMIT: usize = 64 << 10;
         (name = "shares", description = "Links that are handed on"),
         (name = "bench", description = "The engine: configurations and patches, one row each"),
         (name = "compare", description = "Runs against one another"),
+        (name = "jobs", description = "Many ranks of one program"),
         (name = "server", description = "The server itself"),
     )
 )]
@@ -130,6 +132,10 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(compare::curves))
         .routes(routes!(comparisons::list, comparisons::record))
         .routes(routes!(comparisons::get, comparisons::forget))
+        .routes(routes!(jobs::list, jobs::create))
+        .routes(routes!(jobs::get, jobs::delete))
+        .routes(routes!(jobs::sites))
+        .routes(routes!(jobs::curve))
 }
 
 /// The whole server, as a service.

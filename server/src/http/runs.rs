@@ -89,6 +89,10 @@ pub async fn get(
         bench_row,
         ..detail(row, settings)
     };
+    if audience.is_of_link() {
+        // A link opens runs, not the job that they belong to.
+        detail.summary.job = None;
+    }
     if let Texts::Redacted(key) = audience.texts() {
         leave_out_names(&mut detail, key);
     }
@@ -235,6 +239,7 @@ fn summary(row: RunRow) -> RunSummary {
         devices: row.devices.into_iter().map(device_summary).collect(),
         quality: row.quality.into_iter().map(|note| note.code).collect(),
         leaks: row.leaks,
+        job: row.job,
         deleted_ms: row.deleted_ms,
     }
 }

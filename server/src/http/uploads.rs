@@ -2,13 +2,14 @@
 
 use super::App;
 use super::events::{self, Listen};
-use super::extract::{Client, Json, Origin, Path, upload_id};
+use super::extract::{Client, Json, Origin, Path, Query, upload_id};
+use super::jobs::place;
 use super::runs::summary_of;
 use crate::ingest::{Arrived, Job, Sender};
 use crate::plain::is_plain;
 use crate::problems::Error;
 use crate::store::{StoreError, UploadState};
-use api::ids::UploadId;
+use api::ids::{JobId, UploadId};
 use api::problem::Problem;
 use api::progress::UploadProgress;
 use api::routes;
@@ -17,11 +18,25 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
 use std::sync::Arc;
+use trace::ranks::Rank;
 use trace::units::Bytes;
 
 /// Characters of a file name that are kept.
 const NAME_CHARS: usize = 200;
+
+/// What a file is a rank of.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct PlaceQuery {
+    /// The job that it is a rank of.
+    #[param(value_type = Option<String>)]
+    job: Option<JobId>,
+    /// Which rank of the job; what the name says unless given.
+    #[param(value_type = Option<u32>)]
+    rank: Option<Rank>,
+}
 
 /// Announces an upload: the limit and the disk are checked before a byte is sent.
 #[utoipa::path(post, path = "/api/uploads", tag = "uploads", request_body = AnnounceUpload,
@@ -29,6 +44,7 @@ const NAME_CHARS: usize = 200;
         (status = 201,
             description = "The upload is announced; send its bytes to the address given.",
             body = AnnouncedUpload),
+        (status = 400, body = Problem), (status = 404, body = Problem),
         (status = 413, body = Problem), (status = 429, body = Problem),
         (status = 503, body = Problem), (status = 507, body = Problem),
     ))]
@@ -38,8 +54,9 @@ pub async fn announce(
     Json(request): Json<AnnounceUpload>,
 ) -> Result<(StatusCode, axum::Json<AnnouncedUpload>), Error> {
     let name = file_name(&request.name);
+    let in_job = place(&app, request.job, request.rank, &name).await?;
     let size = request.size.map(Bytes::get);
-    let job = app.uploads.announce(name, size, client.address)?;
+    let job = app.uploads.announce(name, size, in_job, client.address)?;
     let upload = job.id.clone();
     Ok((StatusCode::CREATED, axum::Json(AnnouncedUpload { upload })))
 }
@@ -72,11 +89,13 @@ pub async fn send(
 }
 
 /// Announces and sends in one: `curl -T FILE http://HOST/api/upload/`.
-#[utoipa::path(put, path = "/api/upload/{name}", tag = "uploads", params(("name" = String, Path)),
+#[utoipa::path(put, path = "/api/upload/{name}", tag = "uploads",
+    params(("name" = String, Path), PlaceQuery),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses(
         (status = 201, description = "The file was stored as a run.", body = FinishedUpload),
         (status = 200, description = "The file was already a run.", body = FinishedUpload),
+        (status = 400, body = Problem), (status = 404, body = Problem),
         (status = 408, body = Problem), (status = 413, body = Problem),
         (status = 422, body = Problem), (status = 429, body = Problem),
         (status = 503, body = Problem),
@@ -84,6 +103,7 @@ pub async fn send(
 pub async fn send_named(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
+    Query(query): Query<PlaceQuery>,
     client: Client,
     origin: Origin,
     headers: HeaderMap,
@@ -93,9 +113,9 @@ pub async fn send_named(
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok());
     let size = length.and_then(|text| text.parse().ok());
-    let job = app
-        .uploads
-        .expect(file_name(&name), size, RunSource::Upload)?;
+    let name = file_name(&name);
+    let in_job = place(&app, query.job, query.rank, &name).await?;
+    let job = app.uploads.expect(name, size, RunSource::Upload, in_job)?;
     take(&app, (job, client), origin, body).await
 }
 
@@ -184,8 +204,13 @@ async fn take(
     body: Body,
 ) -> Result<Response, Error> {
     let sender = Sender::Client(client.address);
+    let in_job = job.in_job.clone();
     let taking = app.uploads.take(job, sender, body.into_data_stream());
-    finished(app, taking.await?, &origin).await
+    let arrived = taking.await?;
+    if let Some(place) = in_job {
+        app.jobs.warm(place.job);
+    }
+    finished(app, arrived, &origin).await
 }
 
 async fn stored_progress(app: &App, id: UploadId) -> Result<UploadProgress, Error> {

@@ -38,7 +38,7 @@ impl Uploads {
             writer.insert_blob(&row, now)?;
             // Until the run is there, whatever fails leaves the blob alone.
             writer.set_aside(&guard, now)?;
-            writer.insert_upload(&id, &file, Some(size), RunSource::Upload, now)?;
+            writer.insert_upload(&id, &file, Some(size), RunSource::Upload, None, now)?;
             writer.move_upload(&id, &UploadState::Running, now)?;
             writer.upload_stored(&id, &row.hash, now)
         });

@@ -3,7 +3,7 @@
 use super::error::IngestError;
 use super::progress::Progress;
 use crate::clients::ClientAddress;
-use crate::store::{Store, StoreResult, UploadState};
+use crate::store::{RankOfJob, Store, StoreResult, UploadState};
 use api::ids::{RunId, UploadId};
 use api::problem::Problem;
 use api::progress::{ServerEvent, UploadProgress};
@@ -69,6 +69,8 @@ pub struct Job {
     pub name: String,
     /// What kind of run it becomes.
     pub source: RunSource,
+    /// What it is a rank of.
+    pub in_job: Option<RankOfJob>,
     /// Its counters.
     pub progress: Progress,
     /// Fires when the user cancels it.
@@ -110,6 +112,7 @@ impl Job {
             id,
             name,
             source,
+            in_job: None,
             progress,
             cancel: CancellationToken::new(),
             fate: Fate::default(),
@@ -117,6 +120,11 @@ impl Job {
             started: AtomicBool::new(false),
             state,
         }
+    }
+
+    /// The same, as a rank of a job.
+    pub fn placed(self, in_job: Option<RankOfJob>) -> Job {
+        Job { in_job, ..self }
     }
 
     /// Claims it: true for the first caller only.
@@ -198,8 +206,14 @@ impl Job {
             }
         };
         let (id, now) = (self.id.clone(), crate::clock::now_ms());
+        let in_job = self.in_job.clone();
         let recorded = store
-            .write(move |writer| writer.move_upload(&id, &state, now))
+            .write(move |writer| {
+                if let (UploadState::Done(run), Some(place)) = (&state, &in_job) {
+                    writer.join_job(place, run)?;
+                }
+                writer.move_upload(&id, &state, now)
+            })
             .await;
         self.publish(progress, events);
         if outcome.is_ok() {

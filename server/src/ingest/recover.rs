@@ -65,7 +65,7 @@ impl Uploads {
         self.remove_unused_blobs().await?;
         let complete = complete.into_iter().map(|upload| {
             let job = Job::new(upload.id.clone(), upload.name.clone(), upload.source, None);
-            (self.adopt(job), upload)
+            (self.adopt(job.placed(upload.in_job.clone())), upload)
         });
         tokio::spawn(self.clone().take_up(complete.collect()));
         Ok(())
@@ -171,6 +171,7 @@ impl Uploads {
         let store = &self.shared().store;
         let purged = store.write(move |writer| {
             writer.forget_uploads(now_ms() - millis(REMEMBER))?;
+            writer.forget_empty_jobs(now_ms() - millis(REMEMBER))?;
             writer.purge_runs(before_ms)
         });
         if purged.await? > 0 {

@@ -13,7 +13,7 @@ use crate::clock::now_ms;
 use crate::identity::{run_id, upload_id};
 use crate::pictures::{Decoded, Pictures};
 use crate::questions::Judge;
-use crate::store::{Store, StoreError, UploadState};
+use crate::store::{RankOfJob, Store, StoreError, UploadState};
 use crate::work::background;
 use api::ids::{RunId, UploadId};
 use api::problem::Problem;
@@ -129,12 +129,13 @@ impl Uploads {
         &self,
         name: String,
         size: Option<u64>,
+        in_job: Option<RankOfJob>,
         who: ClientAddress,
     ) -> Result<Arc<Job>, IngestError> {
         self.check_room(size.unwrap_or(0))?;
         let now = Instant::now();
         let job = Job::announced(upload_id(), name, RunSource::Upload, size, (who, now));
-        let job = Arc::new(job);
+        let job = Arc::new(job.placed(in_job));
         let mut jobs = self.jobs();
         self.shared.admission.announce(&mut jobs, who, now)?;
         jobs.insert(job.id.clone(), Arc::clone(&job));
@@ -150,9 +151,11 @@ impl Uploads {
         name: String,
         size: Option<u64>,
         source: RunSource,
+        in_job: Option<RankOfJob>,
     ) -> Result<Arc<Job>, IngestError> {
         self.check_room(size.unwrap_or(0))?;
-        Ok(Arc::new(Job::new(upload_id(), name, source, size)))
+        let job = Job::new(upload_id(), name, source, size);
+        Ok(Arc::new(job.placed(in_job)))
     }
 
     /// An upload that is announced or under way.
@@ -226,9 +229,9 @@ impl Uploads {
     /// Writes down that an upload is under way.
     async fn record(&self, job: &Job) -> Result<(), IngestError> {
         let (id, name, source) = (job.id.clone(), job.name.clone(), job.source);
-        let total = job.progress.total();
+        let (total, in_job) = (job.progress.total(), job.in_job.clone());
         let write = self.shared.store.write(move |writer| {
-            writer.insert_upload(&id, &name, total, source, now_ms())?;
+            writer.insert_upload(&id, &name, total, source, in_job.as_ref(), now_ms())?;
             writer.move_upload(&id, &UploadState::Running, now_ms())
         });
         Ok(write.await?)

@@ -7,6 +7,7 @@ use super::rows::{
 use super::{Reader, Slice, StoreError, StoreResult, Writer};
 use crate::facts::{DeviceFacts, OomFact, StepFacts};
 use api::ids::RunId;
+use api::jobs::RunOfJob;
 use api::leaks::{LeakSummary, Leaks};
 use api::runs::RunSource;
 use rusqlite::{OptionalExtension, Row, named_params, params};
@@ -68,6 +69,8 @@ pub struct RunRow {
     pub quality: Vec<QualityNote>,
     /// Whether it leaks, once that was looked at.
     pub leaks: Option<LeakSummary>,
+    /// Which rank of which job it is.
+    pub job: Option<RunOfJob>,
 }
 
 /// Which runs to list.
@@ -202,6 +205,7 @@ impl Reader<'_> {
         let mut devices = self.devices_where(condition, id)?;
         let mut quality = self.quality_where(condition, id)?;
         let mut leaks = self.verdicts_where(condition, id)?;
+        let mut jobs = self.jobs_where(condition, id)?;
         let sql = format!(
             "SELECT runs.*, blobs.file_bytes FROM runs JOIN blobs ON blobs.hash = runs.blob \
              WHERE {condition} ORDER BY runs.created_ms DESC, id"
@@ -214,8 +218,10 @@ impl Reader<'_> {
             let devices = devices.remove(&id).unwrap_or_default();
             let quality = quality.remove(&id).unwrap_or_default();
             let leaks = leaks.remove(&id);
+            let job = jobs.remove(&id);
             runs.push(RunRow {
                 leaks,
+                job,
                 ..run_of(row, id, devices, quality)?
             });
         }
@@ -417,7 +423,7 @@ impl Writer<'_> {
             )
             .optional()?;
         let old = old.ok_or_else(|| no_run(&run.id))?;
-        for table in ["settings", "quality", "devices"] {
+        for table in ["settings", "quality", "devices", "rank_profiles"] {
             let sql = format!("DELETE FROM {table} WHERE run = ?1");
             self.tx.execute(&sql, [run.id.as_str()])?;
         }
@@ -572,6 +578,7 @@ fn run_of(
         devices,
         quality,
         leaks: None,
+        job: None,
     })
 }
 

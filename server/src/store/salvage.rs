@@ -1,15 +1,17 @@
 //! What can still be read of a damaged database: what cannot be derived from the blobs again.
 //!
-//! Names, dates and deletions of runs, and links. Whatever cannot be read is left out: a run then
-//! has the name of its blob, and a link does not open any more.
+//! Names, dates and deletions of runs, which rank of which job they are, and links. Whatever cannot
+//! be read is left out: a run then has the name of its blob, and a link does not open any more.
 
+use super::jobs::RankOfJob;
 use super::rows::source_of;
 use super::schema::{self, Opening};
 use super::{Reader, ShareRow, StoreResult, Writer};
-use api::ids::RunId;
+use api::ids::{JobId, RunId};
 use api::runs::RunSource;
 use rusqlite::params;
 use std::path::Path;
+use trace::ranks::Rank;
 
 /// What a person said of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,11 +28,28 @@ pub struct Remembered {
     pub deleted_ms: Option<i64>,
 }
 
+/// What a person put together as a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RememberedRank {
+    /// Which job.
+    pub job: JobId,
+    /// Its name.
+    pub name: String,
+    /// When it was made.
+    pub created_ms: i64,
+    /// The rank.
+    pub rank: Rank,
+    /// Its run.
+    pub run: RunId,
+}
+
 /// What could be read.
 #[derive(Clone, Debug, Default)]
 pub struct Salvaged {
     /// Runs.
     pub runs: Vec<Remembered>,
+    /// Ranks of jobs.
+    pub ranks: Vec<RememberedRank>,
     /// Links.
     pub shares: Vec<ShareRow>,
     /// The latest time seen.
@@ -48,6 +67,7 @@ impl Salvaged {
         let reader = Reader { tx: &connection };
         Salvaged {
             runs: reader.remembered(),
+            ranks: reader.remembered_ranks().unwrap_or_default(),
             shares: reader.all_shares().unwrap_or_default(),
             latest_ms: reader.database().ok().flatten().map_or(0, |(_, ms)| ms),
         }
@@ -78,6 +98,27 @@ impl Reader<'_> {
         }
         found
     }
+
+    fn remembered_ranks(&self) -> StoreResult<Vec<RememberedRank>> {
+        let sql = "SELECT jobs.id, jobs.name, jobs.created_ms, r.rank, r.run \
+                   FROM job_ranks r JOIN jobs ON jobs.id = r.job";
+        let mut statement = self.tx.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Ok(Some(row)) = rows.next() {
+            let read = || {
+                Some(RememberedRank {
+                    job: row.get::<_, String>(0).ok()?.parse().ok()?,
+                    name: row.get(1).ok()?,
+                    created_ms: row.get(2).ok()?,
+                    rank: Rank(row.get(3).ok()?),
+                    run: row.get::<_, String>(4).ok()?.parse().ok()?,
+                })
+            };
+            found.extend(read());
+        }
+        Ok(found)
+    }
 }
 
 impl Writer<'_> {
@@ -88,6 +129,22 @@ impl Writer<'_> {
             params![run.id.as_str(), run.name, run.created_ms, run.deleted_ms],
         )?;
         Ok(())
+    }
+
+    /// Makes a run that was derived again the rank that it was.
+    pub fn remember_rank(&mut self, rank: &RememberedRank) -> StoreResult<()> {
+        if !self.reader().has_run(&rank.run)? {
+            return Ok(());
+        }
+        self.tx.execute(
+            "INSERT OR IGNORE INTO jobs (id, name, created_ms) VALUES (?1, ?2, ?3)",
+            params![rank.job.as_str(), rank.name, rank.created_ms],
+        )?;
+        let place = RankOfJob {
+            job: rank.job.clone(),
+            rank: rank.rank,
+        };
+        self.join_job(&place, &rank.run)
     }
 
     /// Puts a link back as it was, revoked or not.

@@ -1,5 +1,6 @@
 //! Uploads: what was asked for and what became of it.
 
+use super::jobs::RankOfJob;
 use super::rows::{corrupt, int, named, source_name, source_of};
 use super::{Reader, StoreError, StoreResult, Writer};
 use api::ids::{RunId, UploadId};
@@ -37,6 +38,8 @@ pub struct UploadRow {
     pub blob: Option<String>,
     /// How it stands.
     pub state: UploadState,
+    /// What it is a rank of.
+    pub in_job: Option<RankOfJob>,
     /// How often a server took it up again after another one had died over it.
     pub attempts: u32,
 }
@@ -75,17 +78,20 @@ impl Writer<'_> {
         name: &str,
         announced: Option<u64>,
         source: RunSource,
+        in_job: Option<&RankOfJob>,
         now_ms: i64,
     ) -> StoreResult<()> {
         self.tx.execute(
-            "INSERT INTO uploads (id, name, announced, state, source, created_ms, updated_ms) \
-             VALUES (?1, ?2, ?3, 'announced', ?4, ?5, ?5)",
+            "INSERT INTO uploads (id, name, announced, state, source, created_ms, updated_ms, job, \
+             rank) VALUES (?1, ?2, ?3, 'announced', ?4, ?5, ?5, ?6, ?7)",
             params![
                 id.as_str(),
                 name,
                 announced.map(int),
                 source_name(source),
-                now_ms
+                now_ms,
+                in_job.map(|place| place.job.as_str()),
+                in_job.map(|place| place.rank.0),
             ],
         )?;
         Ok(())
@@ -176,6 +182,7 @@ fn upload_of(row: &Row) -> StoreResult<UploadRow> {
             .map(|n| n.max(0) as u64),
         source: source_of(&row.get::<_, String>("source")?)?,
         blob: row.get("blob")?,
+        in_job: RankOfJob::of(row)?,
         attempts: row.get("attempts")?,
         state: match named("upload state", &state, STATES, |name| name)? {
             "announced" => UploadState::Announced,

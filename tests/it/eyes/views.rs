@@ -155,6 +155,16 @@ fn pages(world: &World) -> Vec<View> {
             there: ".site-detail .site-side",
         }]),
         View::at(
+            "job",
+            world.ranks.url(&world.jobs[0]),
+            &[".job-verdict", ".multiple canvas", ".table-frame tbody tr"],
+        ),
+        View::at(
+            "job-many",
+            world.ranks.url(&world.jobs[1]),
+            &[".rank-cell.odd", ".job-band canvas", ".job-chosen"],
+        ),
+        View::at(
             "bench-empty",
             world.empty.url("/bench"),
             &[".bench-empty .button", ".offloaders-cell"],

@@ -11,6 +11,9 @@ use tests::TestServer;
 /// Rows of the long list: more than a screen.
 const MANY: u32 = 26;
 
+/// Ranks of the larger job: more than have a picture each.
+const JOB: u32 = 40;
+
 /// How long a bench of a few small rows may take.
 const BENCH_TIMEOUT: Duration = Duration::from_secs(240);
 
@@ -27,6 +30,10 @@ pub struct World {
     pub bench: TestServer,
     /// With more runs than fit on a screen.
     pub many: TestServer,
+    /// With two jobs: two real ranks, and more than have a picture each.
+    pub ranks: TestServer,
+    /// Their pages.
+    pub jobs: [String; 2],
     /// Open to those who know the token.
     pub closed: TestServer,
     /// Runs of `few`, by the fixture's name.
@@ -71,8 +78,25 @@ impl World {
             let file = format!("train-{at:03}.json");
             upload(&many, &file, small_snapshot(at).to_string().as_bytes());
         }
+        let ranks = TestServer::start();
+        let pair = [0, 1].map(|rank| {
+            let name = format!("tests/fixtures/ddp_rank{rank}.pickle.zst");
+            read(&tests::workspace_root().join(name))
+        });
+        let large = (0..JOB).map(|rank| {
+            // Equal but for where it was installed, so that each is a run of its own.
+            let text = small_snapshot(if rank == 7 { 20 } else { 40 }).to_string();
+            let path = format!("/srv/{rank}/train.py");
+            text.replace("train.py", &path).into_bytes()
+        });
+        let jobs = [
+            job(&ranks, "ddp", &pair),
+            job(&ranks, "pretrain", &large.collect::<Vec<_>>()),
+        ];
         Self {
             empty: TestServer::start(),
+            ranks,
+            jobs,
             long_run: finished_run(&bench, &started),
             few,
             many,
@@ -109,6 +133,24 @@ fn upload(server: &TestServer, file: &str, bytes: &[u8]) -> String {
     let url = server.url(&api::routes::upload_named(file));
     let answer = ureq::put(&url).send(bytes);
     text(&json_of(answer), &["run", "id"])
+}
+
+/// Sends the ranks of a job; the path of its page, once all are looked at.
+fn job(server: &TestServer, name: &str, ranks: &[Vec<u8>]) -> String {
+    let made = post(server, api::routes::JOBS, &json!({ "name": name }));
+    let id = text(&made, &["id"]);
+    for (rank, bytes) in ranks.iter().enumerate() {
+        let path = format!("/api/upload/rank{rank}.pickle?job={id}");
+        json_of(ureq::put(server.url(&path)).send(&bytes[..]));
+    }
+    let began = Instant::now();
+    while get(server, &format!("/api/jobs/{id}"))["waiting"] != 0 {
+        assert!(
+            began.elapsed() < BENCH_TIMEOUT,
+            "the ranks are not looked at"
+        );
+    }
+    format!("/jobs/{id}")
 }
 
 fn post(server: &TestServer, path: &str, body: &Value) -> Value {

@@ -163,7 +163,8 @@ impl Pen<'_> {
                 y1: y + places.px(0.5),
             };
             scene.fill(rule, self.palette.line);
-            let y = y.clamp(plot.y0 + places.px(5.0), plot.y1);
+            // A canvas that is not laid out yet has no room for a label.
+            let y = y.max(plot.y0 + places.px(5.0)).min(plot.y1);
             self.text(scene, (plot.x0 - places.px(8.0), y), Anchor::Right, label);
         }
     }

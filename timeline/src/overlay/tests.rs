@@ -191,3 +191,29 @@ fn small_pictures_have_no_words() {
     );
     assert!(scene.texts.is_empty() && !scene.shapes.is_empty());
 }
+
+#[test]
+fn a_canvas_of_any_size_is_painted() {
+    let curves = curves();
+    for detail in [Detail::Full, Detail::Axes, Detail::Small] {
+        for (width, height) in [
+            (0.0, 0.0),
+            (1.0, 1.0),
+            (1300.0, 1.0),
+            (1.0, 400.0),
+            (60.0, 20.0),
+        ] {
+            let overlay = Overlay {
+                detail,
+                ..overlay(&curves, (0.0, 10.0))
+            };
+            let canvas = Canvas {
+                width,
+                height,
+                scale: 1.5,
+            };
+            let scene = scene(&overlay, canvas, &Palette::light());
+            assert!(!scene.shapes.is_empty(), "{detail:?} {width} {height}");
+        }
+    }
+}

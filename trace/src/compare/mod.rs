@@ -514,4 +514,4 @@ fn change(difference: &Difference) -> Change {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -16,24 +16,24 @@ const MIB: u64 = 1 << 20;
 
 /// A training program: layers, an optimizer, and what is wrong with it.
 #[derive(Clone)]
-struct Program {
-    steps: u32,
+pub(crate) struct Program {
+    pub steps: u32,
     /// Bytes of a layer's activation in each step, by turns.
-    lengths: Vec<u64>,
+    pub lengths: Vec<u64>,
     /// Bytes kept with each step by `keep`.
-    leak: u64,
+    pub leak: u64,
     /// Name and file of the function that leaks.
-    leaker: (&'static str, &'static str),
+    pub leaker: (&'static str, &'static str),
     /// Name and file of the training step, which is in every stack.
-    trainer: (&'static str, &'static str),
+    pub trainer: (&'static str, &'static str),
     /// Added to all lines.
-    shift: u32,
+    pub shift: u32,
     /// Put before all files.
-    root: &'static str,
+    pub root: &'static str,
     /// Bytes that live throughout.
-    weights: u64,
+    pub weights: u64,
     /// Blocks made and given back before all others, which moves every address.
-    dust: u32,
+    pub dust: u32,
 }
 
 impl Default for Program {
@@ -109,7 +109,7 @@ impl Running<'_> {
 }
 
 impl Program {
-    fn trace(&self) -> Trace {
+    pub fn trace(&self) -> Trace {
         let mut running = Running {
             program: self,
             builder: TraceBuilder::default(),

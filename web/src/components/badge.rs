@@ -200,6 +200,7 @@ mod tests {
                 reason: String::new(),
                 bytes_per_step: Bytes::ZERO,
             }),
+            job: None,
             deleted_ms: None,
         };
         let labels: Vec<String> = badges(&run).into_iter().map(|badge| badge.label).collect();

@@ -1,15 +1,30 @@
-//! Files dropped or pasted anywhere on the page are uploaded.
+//! Files and folders dropped or pasted anywhere on the page are uploaded.
 
 use crate::components::file_picker::files_of;
+use crate::components::folder;
 use crate::components::icon::LogoMark;
 use crate::upload::driver::Uploads;
 use leptos::ev;
 use leptos::prelude::*;
+use trace::ranks::names::Chosen;
 use web_sys::{DataTransfer, DragEvent};
 
 /// Whether what is dragged are files (and not a link or a selection of this page).
 fn holds_files(data: Option<&DataTransfer>) -> bool {
     data.is_some_and(|data| data.types().iter().any(|kind| kind == "Files"))
+}
+
+/// Uploads what was dropped: folders with what is in them.
+fn take(uploads: Uploads, data: &DataTransfer) {
+    // Asked for now: the browser forgets what was dropped when this event is over.
+    let folders = folder::dropped(data);
+    if folders.is_empty() {
+        return uploads.add(files_of(data.files()));
+    }
+    leptos::task::spawn_local(async move {
+        let files = folder::files(folders).await;
+        uploads.add_paths(files, Chosen::Folder);
+    });
 }
 
 /// Listens on the whole page; shows a veil while files hang over it.
@@ -40,9 +55,9 @@ pub fn DropTarget() -> impl IntoView {
             if files_over(&event) {
                 event.prevent_default();
                 depth.set(0);
-                uploads.add(files_of(
-                    event.data_transfer().and_then(|data| data.files()),
-                ));
+                if let Some(data) = event.data_transfer() {
+                    take(uploads, &data);
+                }
             }
         }),
         window_event_listener(ev::paste, move |event| {

@@ -5,7 +5,7 @@ use crate::components::problem_note::place;
 use crate::components::prose::Prose;
 use crate::format;
 use crate::upload::driver::Uploads;
-use crate::upload::queue::{self, Item, LocalId, State};
+use crate::upload::queue::{self, Item, Line, LocalId, LocalJob, State};
 use api::ids::RunId;
 use api::problem::Problem;
 use api::routes;
@@ -46,13 +46,81 @@ pub fn UploadTray() -> impl IntoView {
                     </Show>
                 </header>
                 <ul class="tray-items">
-                    <For each=move || ids.get() key=|id| *id children=move |id| row(uploads, id)/>
+                    <For
+                        each=move || ids.get()
+                        key=|line| *line
+                        children=move |line| match line {
+                            Line::Job(job) => job_row(uploads, job),
+                            Line::File(id) => row(uploads, id),
+                        }
+                    />
                 </ul>
             </section>
         }
         .into_any()
     };
     view! { <Show when=move || items.with(|items| !items.is_empty())>{tray}</Show> }
+}
+
+/// The ranks of a job, as one.
+fn job_row(uploads: Uploads, id: LocalJob) -> AnyView {
+    let items = uploads.items();
+    let job = Memo::new(move |_| uploads.jobs().get().into_iter().find(|job| job.id == id));
+    let progress = Memo::new(move |_| items.with(|items| queue::progress_of(items, id)));
+    let name = job.get_untracked().map(|job| job.name).unwrap_or_default();
+    let status = move || {
+        let progress = progress.get()?;
+        let text = format!("{} of {} ranks are there", progress.done, progress.ranks);
+        Some(view! { <p class="tray-status">{text}</p> })
+    };
+    let status = status.into_any();
+    let label = format!("Cancel the upload of {name}");
+    let controls = move || {
+        let (progress, made) = (progress.get()?, job.get()?.made);
+        Some(match (progress.is_over, made) {
+            (false, _) => view! {
+                <button
+                    class="icon-button"
+                    aria-label=label.clone()
+                    on:click=move |_| uploads.cancel_job(id)
+                >
+                    <IconView icon=Icon::Close/>
+                </button>
+            }
+            .into_any(),
+            (true, Some(made)) => view! { <A href=routes::job_page(&made)>"Open"</A> }.into_any(),
+            (true, None) => ().into_any(),
+        })
+    };
+    let controls = controls.into_any();
+    let percent = Memo::new(move |_| progress.get().map(|progress| progress.percent));
+    let bar = bar(name.clone(), percent.into(), Signal::stored(false));
+    line(
+        name,
+        None,
+        Signal::stored("running"),
+        (controls, bar, status),
+    )
+}
+
+/// A line of the tray.
+fn line(
+    name: String,
+    title: Option<String>,
+    state: Signal<&'static str>,
+    (controls, bar, status): (AnyView, AnyView, AnyView),
+) -> AnyView {
+    view! {
+        <li class="tray-item" data-state=state>
+            <div class="tray-line">
+                <span class="tray-name" title=title>{name}</span>
+                {controls}
+            </div>
+            {bar}
+            {status}
+        </li>
+    }
+    .into_any()
 }
 
 /// One upload.
@@ -72,28 +140,25 @@ fn row(uploads: Uploads, id: LocalId) -> AnyView {
         State::Failed(problem) => Some(problem_lines(&problem)),
         _ => None,
     };
-    view! {
-        <li class="tray-item" data-state=kind>
-            <div class="tray-line">
-                <span class="tray-name" title=size>{name.clone()}</span>
-                {controls}
-            </div>
-            <ProgressBar item=item name=name/>
-            <p class="tray-status">{status}</p>
-            {problem}
-        </li>
-    }
-    .into_any()
+    let status = view! {
+        <p class="tray-status">{status}</p>
+        {problem}
+    };
+    let percent = Memo::new(move |_| item.get().and_then(|item| item.percent()));
+    let is_unknown = Memo::new(move |_| {
+        let running = item.with(|item| {
+            let state = item.as_ref().map(|item| &item.state);
+            state.is_some_and(|state| matches!(state, State::Running(_)))
+        });
+        running && percent.get().is_none()
+    });
+    let bar = bar(name.clone(), percent.into(), is_unknown.into());
+    let parts = (controls.into_any(), bar, status.into_any());
+    line(name, size, Signal::derive(kind), parts)
 }
 
 /// How far it is. Without a number it moves: something is being done.
-#[component]
-fn ProgressBar(item: Memo<Option<Item>>, name: String) -> impl IntoView {
-    let percent = Memo::new(move |_| item.get().and_then(|item| item.percent()));
-    let running = move || {
-        item.get()
-            .is_some_and(|item| matches!(item.state, State::Running(_)))
-    };
+fn bar(name: String, percent: Signal<Option<u8>>, is_unknown: Signal<bool>) -> AnyView {
     let width = move || {
         percent
             .get()
@@ -102,7 +167,7 @@ fn ProgressBar(item: Memo<Option<Item>>, name: String) -> impl IntoView {
     view! {
         <div
             class="bar"
-            class:unknown=move || running() && percent.get().is_none()
+            class:unknown=is_unknown
             role="progressbar"
             aria-label=format!("Upload of {name}")
             aria-valuemin="0"
@@ -112,6 +177,7 @@ fn ProgressBar(item: Memo<Option<Item>>, name: String) -> impl IntoView {
             <div class="bar-fill" style:width=width></div>
         </div>
     }
+    .into_any()
 }
 
 fn kind(state: &State) -> &'static str {
@@ -162,7 +228,7 @@ fn open_when_done(uploads: Uploads) {
     let waited_on = StoredValue::new(None::<(LocalId, String)>);
     Effect::new(move |_| {
         let only = uploads.items().with(|items| match items.as_slice() {
-            [only] => Some((only.id, done_run(&only.state))),
+            [only] if only.in_job.is_none() => Some((only.id, done_run(&only.state))),
             _ => None,
         });
         match (only, waited_on.get_value()) {

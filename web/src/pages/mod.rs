@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod compare;
+pub mod job;
 pub mod not_found;
 pub mod run;
 pub mod runs;

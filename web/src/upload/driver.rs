@@ -4,9 +4,10 @@
 
 use crate::client::{self, Method};
 use crate::clock::{self, sleep};
-use crate::upload::queue::{self, Change, Item, LocalId, Novelty};
+use crate::upload::queue::{self, Change, Item, LocalId, LocalJob, Novelty};
 use crate::upload::transfer::{Answer, Transfer};
-use api::ids::{RunId, UploadId};
+use api::ids::{JobId, RunId, UploadId};
+use api::jobs::{JobSummary, NewJob};
 use api::problem::{Problem, ProblemCode};
 use api::progress::UploadProgress;
 use api::routes;
@@ -14,6 +15,8 @@ use api::runs::{AnnounceUpload, AnnouncedUpload, FinishedUpload};
 use leptos::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
+use trace::ranks::Rank;
+use trace::ranks::names::{Chosen, sets};
 use trace::units::Bytes;
 use web_sys::File;
 
@@ -24,8 +27,20 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy)]
 pub struct Uploads {
     items: RwSignal<Vec<Item>>,
+    jobs: RwSignal<Vec<Job>>,
     fresh: RwSignal<HashSet<RunId>>,
     hidden: StoredValue<Hidden, LocalStorage>,
+}
+
+/// A job whose ranks are uploaded. It is made when its first rank is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its name within this page.
+    pub id: LocalJob,
+    /// Its name.
+    pub name: String,
+    /// Its id on the server, once it is made.
+    pub made: Option<JobId>,
 }
 
 /// What no component shows.
@@ -42,6 +57,7 @@ impl Uploads {
     pub fn new() -> Uploads {
         Uploads {
             items: RwSignal::new(Vec::new()),
+            jobs: RwSignal::new(Vec::new()),
             fresh: RwSignal::new(HashSet::new()),
             hidden: StoredValue::new_local(Hidden::default()),
         }
@@ -50,6 +66,11 @@ impl Uploads {
     /// All of them, in the order in which they were added.
     pub fn items(self) -> Signal<Vec<Item>> {
         self.items.into()
+    }
+
+    /// Jobs whose ranks are among them.
+    pub fn jobs(self) -> Signal<Vec<Job>> {
+        self.jobs.into()
     }
 
     /// One of them.
@@ -72,8 +93,42 @@ impl Uploads {
         }
     }
 
-    /// Queues files.
+    /// Queues files that were chosen one by one: those that differ in nothing but the rank as a
+    /// job.
     pub fn add(self, files: Vec<File>) {
+        let named = files.into_iter().map(|file| (file.name(), file));
+        self.add_paths(named.collect(), Chosen::OneByOne);
+    }
+
+    /// Queues files by their paths, the ranks of a job together. Of a folder that holds jobs only
+    /// those: what lies beside them is often no snapshot.
+    pub fn add_paths(self, files: Vec<(String, File)>, chosen: Chosen) {
+        let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
+        let (sets, mut left) = sets(&paths, chosen);
+        for set in &sets {
+            let job = self.new_job(&set.name);
+            for &(rank, at) in &set.files {
+                self.queue(vec![files[at].1.clone()], Some((job, rank)));
+            }
+        }
+        if chosen == Chosen::Folder && !sets.is_empty() {
+            left.clear();
+        }
+        self.queue(
+            left.into_iter().map(|at| files[at].1.clone()).collect(),
+            None,
+        );
+        self.work();
+    }
+
+    fn new_job(self, name: &str) -> LocalJob {
+        let id = LocalJob(self.jobs.with_untracked(Vec::len) as u32);
+        let (name, made) = (name.to_owned(), None);
+        self.jobs.update(|jobs| jobs.push(Job { id, name, made }));
+        id
+    }
+
+    fn queue(self, files: Vec<File>, in_job: Option<(LocalJob, Rank)>) {
         for file in files {
             let id = self.hidden.try_update_value(|hidden| {
                 let id = LocalId(hidden.next_id);
@@ -83,10 +138,49 @@ impl Uploads {
             });
             if let Some(id) = id {
                 let item = Item::waiting(id, file.name(), file.size() as u64);
+                let item = Item { in_job, ..item };
                 self.items.update(|items| items.push(item));
             }
         }
-        self.work();
+    }
+
+    /// Cancels what is left of a job.
+    pub fn cancel_job(self, job: LocalJob) {
+        let open = self.items.with_untracked(|items| {
+            let of_it = items.iter().filter(|item| item.is_of(job));
+            let open = of_it.filter(|item| !item.state.is_final());
+            open.map(|item| item.id).collect::<Vec<_>>()
+        });
+        open.into_iter().for_each(|id| self.cancel(id));
+    }
+
+    /// The job on the server, made now if it is not there.
+    async fn job_of(self, id: LocalId) -> Result<(Option<JobId>, Option<Rank>), Problem> {
+        let place = self.item_untracked(id).and_then(|item| item.in_job);
+        let Some((local, rank)) = place else {
+            return Ok((None, None));
+        };
+        let known = |job: &&Job| job.id == local;
+        let job = self
+            .jobs
+            .with_untracked(|jobs| jobs.iter().find(known).cloned());
+        let job = job.ok_or_else(gone)?;
+        if job.made.is_some() {
+            return Ok((job.made, Some(rank)));
+        }
+        let new = NewJob { name: job.name };
+        let made: JobSummary = client::send_json(Method::Post, routes::JOBS, &new).await?;
+        self.jobs.update(|jobs| {
+            if let Some(job) = jobs.iter_mut().find(|job| job.id == local) {
+                job.made = Some(made.id.clone());
+            }
+        });
+        Ok((Some(made.id), Some(rank)))
+    }
+
+    fn item_untracked(self, id: LocalId) -> Option<Item> {
+        self.items
+            .with_untracked(|items| items.iter().find(|item| item.id == id).cloned())
     }
 
     /// Cancels one, wherever it is.
@@ -189,9 +283,12 @@ impl Uploads {
             .with_value(|hidden| hidden.files.get(&id).cloned());
         let file = file.ok_or_else(gone)?;
         let name = file.name();
+        let (job, rank) = self.job_of(id).await?;
         let announce = AnnounceUpload {
             name,
             size: Some(Bytes(file.size() as u64)),
+            job,
+            rank,
         };
         let announced: AnnouncedUpload =
             client::send_json(Method::Post, routes::UPLOADS, &announce).await?;

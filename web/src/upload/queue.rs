@@ -5,10 +5,15 @@ use api::ids::{RunId, UploadId};
 use api::problem::Problem;
 use api::progress::{Phase, UploadProgress};
 use std::time::Duration;
+use trace::ranks::Rank;
 
 /// Names an upload within this page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LocalId(pub u32);
+
+/// Names a job within this page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LocalJob(pub u32);
 
 /// Who counted the bytes. The server's count is what matters: it has parsed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +102,8 @@ pub struct Item {
     pub name: String,
     /// The file's size, bytes.
     pub size: u64,
+    /// Which rank of which job it is.
+    pub in_job: Option<(LocalJob, Rank)>,
     /// Its id on the server, once announced.
     pub upload: Option<UploadId>,
     /// When its turn came.
@@ -112,10 +119,16 @@ impl Item {
             id,
             name,
             size,
+            in_job: None,
             upload: None,
             started: UnixMillis(0),
             state: State::Waiting,
         }
+    }
+
+    /// Whether it is a rank of a job.
+    pub fn is_of(&self, job: LocalJob) -> bool {
+        self.in_job.is_some_and(|(of, _)| of == job)
     }
 
     /// Takes note of what happened. What comes late (progress after a cancel) changes nothing.
@@ -285,17 +298,64 @@ pub fn next_waiting(items: &[Item]) -> Option<LocalId> {
     waiting.map(|item| item.id)
 }
 
-/// What needs attention first: failures, then what is under way, what waits, what is over.
-pub fn display_order(items: &[Item]) -> Vec<LocalId> {
-    let rank = |item: &Item| match item.state {
-        State::Failed(_) => 0,
-        State::Running(_) => 1,
-        State::Waiting => 2,
-        State::Cancelled | State::Done(..) => 3,
-    };
-    let mut order: Vec<&Item> = items.iter().collect();
-    order.sort_by_key(|item| rank(item));
-    order.into_iter().map(|item| item.id).collect()
+/// How the ranks of a job stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobProgress {
+    /// Which job.
+    pub job: LocalJob,
+    /// Ranks.
+    pub ranks: usize,
+    /// Of them, those that are there.
+    pub done: usize,
+    /// Whether none is under way or waits.
+    pub is_over: bool,
+    /// Percent of all bytes that are there.
+    pub percent: u8,
+}
+
+/// How a job stands; `None` without such a job.
+pub fn progress_of(items: &[Item], job: LocalJob) -> Option<JobProgress> {
+    let ranks = || items.iter().filter(|item| item.is_of(job));
+    let done = || ranks().filter(|item| matches!(item.state, State::Done(..)));
+    let part = |item: &Item| item.size * u64::from(item.percent().unwrap_or(0)) / 100;
+    let total: u64 = ranks().map(|item| item.size).sum();
+    (ranks().count() > 0).then(|| JobProgress {
+        job,
+        ranks: ranks().count(),
+        done: done().count(),
+        is_over: ranks().all(|item| item.state.is_final()),
+        percent: format::percent(ranks().map(part).sum(), total.max(1)),
+    })
+}
+
+/// A line of the list of uploads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Line {
+    /// A job, all of its ranks together.
+    Job(LocalJob),
+    /// A file.
+    File(LocalId),
+}
+
+/// Jobs first. Then what needs attention first: failures, what is under way, what waits, what is
+/// over. Of a job only what fails or is under way has a line of its own.
+pub fn display_order(items: &[Item]) -> Vec<Line> {
+    let mut order = Vec::new();
+    for (job, _) in items.iter().filter_map(|item| item.in_job) {
+        if !order.contains(&Line::Job(job)) {
+            order.push(Line::Job(job));
+        }
+    }
+    for rank in 0..4 {
+        let of_rank = |item: &&Item| match item.state {
+            State::Failed(_) => rank == 0,
+            State::Running(_) => rank == 1,
+            State::Waiting => rank == 2 && item.in_job.is_none(),
+            State::Cancelled | State::Done(..) => rank == 3 && item.in_job.is_none(),
+        };
+        order.extend(items.iter().filter(of_rank).map(|item| Line::File(item.id)));
+    }
+    order
 }
 
 /// Whether leaving the page would lose something.
@@ -450,7 +510,36 @@ mod tests {
         items[0].on(done());
         items[2].on(Change::Started(UnixMillis(0)));
         items[4].on(failed());
-        assert_eq!(display_order(&items), [4, 2, 1, 3, 0].map(LocalId));
+        assert_eq!(
+            display_order(&items),
+            [4, 2, 1, 3, 0].map(LocalId).map(Line::File)
+        );
+    }
+
+    #[test]
+    fn a_job_has_one_progress_and_lines_for_what_needs_attention() {
+        let job = LocalJob(0);
+        let mut items: Vec<Item> = (0..4)
+            .map(|n| Item {
+                id: LocalId(n),
+                size: 100,
+                in_job: Some((job, Rank(n))),
+                ..item()
+            })
+            .collect();
+        let told = |items: &[Item]| progress_of(items, job).unwrap();
+        assert_eq!((told(&items).percent, told(&items).is_over), (0, false));
+        assert_eq!(display_order(&items), [Line::Job(job)]);
+        items[0].on(done());
+        items[1].on(Change::Started(UnixMillis(0)));
+        items[2].on(failed());
+        assert_eq!((told(&items).done, told(&items).percent), (1, 25));
+        let [failed, running] = [2, 1].map(LocalId).map(Line::File);
+        assert_eq!(display_order(&items), [Line::Job(job), failed, running]);
+        items[1].on(done());
+        items[3].on(Change::Cancelled);
+        assert_eq!((told(&items).done, told(&items).is_over), (2, true));
+        assert_eq!(progress_of(&items, LocalJob(1)), None);
     }
 
     #[test]

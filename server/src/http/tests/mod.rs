@@ -9,6 +9,7 @@ mod contents;
 mod damage;
 mod document;
 mod explain;
+mod jobs;
 mod pictures;
 mod questions;
 mod redaction;

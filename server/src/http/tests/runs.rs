@@ -168,7 +168,7 @@ async fn leave_unfinished(config: Config, complete: bool) -> api::ids::UploadId 
     }
     let upload = id.clone();
     let write = app.store.write(move |writer| {
-        writer.insert_upload(&upload, "left.pickle", None, RunSource::Upload, 1)?;
+        writer.insert_upload(&upload, "left.pickle", None, RunSource::Upload, None, 1)?;
         writer.move_upload(&upload, &UploadState::Running, 2)?;
         if complete {
             writer.insert_blob(&staged.row, 3)?;

@@ -302,6 +302,7 @@ mod tests {
             peak_allocated: Bytes(peak),
             quality: vec!["ring_wrapped".to_owned()],
             leaks: None,
+            job: None,
             deleted_ms: None,
         }
     }

@@ -142,9 +142,18 @@ fn name_cell(row: Row, id: RunId, fresh: Memo<bool>) -> AnyView {
             .get()
             .then(|| view! { <span class="badge new">"new"</span> })
     };
+    let place = Memo::new(move |_| row.with(|run| run.job.clone()));
+    let job = move || {
+        place.get().map(|place| {
+            let text = format!("rank {} of {}", place.rank, place.name);
+            view! { <A href=routes::job_page(&place.job) attr:class="run-job">{text}</A> }
+        })
+    };
     view! {
         <td role="cell" data-column=Column::Name.key()>
-            <div class="run-name">{pick} {content} <span class="badges">{new} {badges}</span></div>
+            <div class="run-name">
+                {pick} {content} {job} <span class="badges">{new} {badges}</span>
+            </div>
         </td>
     }
     .into_any()

@@ -1,0 +1,171 @@
+//! Jobs: the recordings of all ranks of one program, and how the ranks differ.
+
+use crate::ids::{JobId, RunId};
+use serde::{Deserialize, Serialize};
+use trace::ranks::curves::{Band, Curve};
+use trace::ranks::sites::SiteAcross;
+use trace::ranks::{Rank, RankRow, Spread, Survey};
+use trace::units::Bytes;
+
+/// `POST` to make a job, which its ranks are uploaded into.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NewJob {
+    /// Its name; 1 to 200 characters.
+    pub name: String,
+}
+
+/// One row of the list of jobs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobSummary {
+    /// Its id.
+    pub id: JobId,
+    /// Its name.
+    pub name: String,
+    /// When it was made, milliseconds since the epoch.
+    pub created_ms: i64,
+    /// How many ranks are there.
+    pub n_ranks: u32,
+}
+
+/// Which rank of which job a run is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RunOfJob {
+    /// The job.
+    pub job: JobId,
+    /// Its name.
+    pub name: String,
+    /// The rank.
+    pub rank: Rank,
+}
+
+/// What the page of a job shows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobDetail {
+    /// What the list shows.
+    pub job: JobSummary,
+    /// Ranks that are still looked at: ask again in a moment.
+    pub waiting: u32,
+    /// Ranks whose recording cannot be read; the others are told of without them.
+    pub unreadable: u32,
+    /// What a person should know first, a sentence each.
+    pub sentences: Vec<String>,
+    /// Spread of the peaks of *allocated*; absent without ranks.
+    pub allocated: Option<Spread>,
+    /// Spread of the peaks of *reserved*.
+    pub reserved: Option<Spread>,
+    /// The ranks, by rank.
+    pub ranks: Vec<JobRank>,
+    /// *Allocated* of all ranks over one axis of steps.
+    pub band: Band,
+    /// The same of single ranks: of all, or of the oddest.
+    pub curves: Vec<RankCurve>,
+    /// Sites that differ between ranks; they come in pages of their own.
+    pub sites_differ: u32,
+    /// Sites that differ but cannot be asked for, since there are too many.
+    pub sites_left_out: u32,
+    /// Sites that hold the same in all ranks.
+    pub sites_same: u32,
+}
+
+impl JobDetail {
+    /// Curves of single ranks in one answer, at most.
+    pub const MAX_CURVES: usize = 16;
+    /// Sentences, at most.
+    pub const MAX_SENTENCES: usize = 8;
+}
+
+/// One rank of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobRank {
+    /// Its run.
+    pub run: RunId,
+    /// The run's name.
+    pub name: String,
+    /// What was found.
+    pub row: RankRow,
+}
+
+/// *Allocated* of one rank, over the axis of its job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RankCurve {
+    /// Which rank.
+    pub rank: Rank,
+    /// Lowest and highest level of each part; `None` where the rank has no events.
+    pub parts: Vec<Option<[Bytes; 2]>>,
+}
+
+impl RankCurve {
+    /// The curve of a rank.
+    pub fn of(rank: Rank, curve: &Curve) -> RankCurve {
+        RankCurve {
+            rank,
+            parts: curve.parts.clone(),
+        }
+    }
+}
+
+/// What `tidemark ranks --json` prints of each job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RanksReport {
+    /// What the files are called but for the rank.
+    pub job: String,
+    /// What a person should know first, a sentence each.
+    pub sentences: Vec<String>,
+    /// Spread of the peaks of *allocated*.
+    pub allocated: Option<Spread>,
+    /// Spread of the peaks of *reserved*.
+    pub reserved: Option<Spread>,
+    /// The ranks, by rank.
+    pub ranks: Vec<FileOfRank>,
+    /// Sites that differ between ranks, the largest difference first.
+    pub sites: Vec<SiteAcross>,
+    /// Sites that differ but are not in `sites`, since there are too many.
+    pub sites_left_out: u32,
+    /// Sites that hold the same in all ranks.
+    pub sites_same: u32,
+    /// Files that cannot be read; the others are told of without them.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// One rank and its file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FileOfRank {
+    /// The file.
+    pub file: String,
+    /// What was found.
+    #[serde(flatten)]
+    pub row: RankRow,
+}
+
+/// A file that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unreadable {
+    /// The file.
+    pub file: String,
+    /// Why, with the byte offset where there is one.
+    pub why: String,
+}
+
+impl RanksReport {
+    /// The report on a survey; `files` are those of its ranks, in order.
+    pub fn of(job: String, survey: Survey, files: Vec<String>, failed: Vec<Unreadable>) -> Self {
+        let rows = survey.ranks.into_iter().zip(files);
+        RanksReport {
+            job,
+            sentences: survey.sentences,
+            allocated: survey.allocated,
+            reserved: survey.reserved,
+            ranks: rows.map(|(row, file)| FileOfRank { file, row }).collect(),
+            sites: survey.sites,
+            sites_left_out: survey.sites_left_out,
+            sites_same: survey.sites_same,
+            unreadable: failed,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Which files a person means: snapshots named one by one, and folders of the ranks of jobs.
+
+use super::CliError;
+use std::path::{Path, PathBuf};
+use trace::ranks::names::{Chosen, RankSet, sets};
+use trace::ranks::{MAX_RANKS, Rank};
+
+/// Files of a folder, with those of its folders, at most.
+const MOST: usize = 2 * MAX_RANKS as usize;
+/// Folders within one another, at most.
+const DEEPEST: usize = 6;
+
+/// The files of the ranks of one job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobFiles {
+    /// What the files are called but for the rank.
+    pub name: String,
+    /// By rank.
+    pub files: Vec<(Rank, PathBuf)>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Jobs.
+    pub jobs: Vec<JobFiles>,
+    /// Files that are no rank of any, in the order in which they were named.
+    pub others: Vec<PathBuf>,
+}
+
+/// The jobs among the paths, and the files that belong to none.
+///
+/// # Errors
+/// When a folder cannot be read or holds too much.
+pub fn find(paths: &[PathBuf]) -> Result<Found, CliError> {
+    let mut found = Found::default();
+    let mut single = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            single.push(path.clone());
+            continue;
+        }
+        let mut files = Vec::new();
+        walk(path, 0, &mut files)?;
+        files.sort();
+        found.add(files, Chosen::Folder);
+    }
+    found.add(single, Chosen::OneByOne);
+    Ok(found)
+}
+
+impl Found {
+    fn add(&mut self, files: Vec<PathBuf>, chosen: Chosen) {
+        let texts: Vec<String> = files
+            .iter()
+            .map(|file| file.to_string_lossy().replace('\\', "/"))
+            .collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let (sets, left) = sets(&texts, chosen);
+        let job = |set: RankSet| JobFiles {
+            name: set.name,
+            files: set
+                .files
+                .into_iter()
+                .map(|(rank, at)| (rank, files[at].clone()))
+                .collect(),
+        };
+        self.jobs.extend(sets.into_iter().map(job));
+        self.others
+            .extend(left.into_iter().map(|at| files[at].clone()));
+    }
+}
+
+/// The files of a folder and of its folders. Links are followed to files only, and what is hidden
+/// is left out.
+fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), CliError> {
+    let bad = |why: String| CliError::BadInput {
+        path: folder.to_owned(),
+        why,
+    };
+    let unreadable = |error: std::io::Error| bad(format!("cannot read the folder: {error}"));
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        if entry.file_name().to_string_lossy().starts_with('.') {
+            continue;
+        }
+        let (path, kind) = (entry.path(), entry.file_type().map_err(unreadable)?);
+        if kind.is_dir() {
+            if depth < DEEPEST {
+                walk(&path, depth + 1, files)?;
+            }
+        } else if path.is_file() {
+            files.push(path);
+        }
+        if files.len() > MOST {
+            return Err(bad(format!("it holds more than {MOST} files")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_its_jobs() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [
+            "a_rank0.pkl",
+            "a_rank1.pkl",
+            "notes.md",
+            ".hidden_rank2.pkl",
+        ] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let lone = folder.path().join("lone.pickle");
+        let found = find(&[folder.path().to_owned(), lone.clone()]).unwrap();
+        let [job] = &found.jobs[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!(job.name, "a");
+        let ranks: Vec<u32> = job.files.iter().map(|(rank, _)| rank.0).collect();
+        assert_eq!(ranks, [0, 1]);
+        assert_eq!(found.others, [folder.path().join("notes.md"), lone]);
+    }
+}

@@ -1,0 +1,236 @@
+//! `tidemark ranks`: how the ranks of a job differ, without a server.
+
+use super::CliError;
+use super::files::{self, Found};
+use super::inspect::trace_of;
+use super::output::{json, print};
+use super::table::Table;
+use crate::processor_time::within;
+use crate::questions::JUDGING;
+use api::jobs::{FileOfRank, RanksReport, Unreadable};
+use clap::Args;
+use std::path::PathBuf;
+use trace::compare::headline::signed;
+use trace::compare::profile::Place;
+use trace::leaks::Verdict;
+use trace::ranks::Surveyor;
+use trace::ranks::odd::rate;
+use trace::ranks::profile::RankProfile;
+use trace::ranks::sites::{RankHolds, SiteAcross};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidemark ranks snapshots/                  rank0.pickle, rank1.pickle, …
+  tidemark ranks ddp_rank0.pickle ddp_rank1.pickle
+  tidemark ranks snapshots/ --json | jq '.ranks[] | select(.odd != []) | .rank'
+
+The rank is read from the file's name, or its folder's: rank0, global_rank_12, x_r3. The files of a
+folder are one job; with several jobs in it, each is told of.
+
+Exit status: 0 when there is an answer, 2 when no two files are ranks of one job or none can be
+read.";
+
+/// Rows printed of long tables.
+const SHOWN: usize = 24;
+
+/// Options of `tidemark ranks`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct RanksArgs {
+    /// A folder with a snapshot of each rank, or the snapshots
+    #[arg(required = true, value_name = "DIR|FILE")]
+    paths: Vec<PathBuf>,
+    /// Print one JSON document, an array when there are several jobs; sizes in bytes
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints how they differ.
+///
+/// # Errors
+/// [`CliError::BadInput`] and [`CliError::Usage`] when there is nothing to tell.
+pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
+    let Found { jobs, others } = files::find(&args.paths)?;
+    if jobs.is_empty() {
+        return Err(CliError::Usage(
+            "no two of the files are ranks of one job: a rank is named as in rank0.pickle"
+                .to_owned(),
+        ));
+    }
+    let mut reports = Vec::new();
+    for job in jobs {
+        reports.push(report(job)?);
+    }
+    // What is beside the snapshots of a folder is often no snapshot at all.
+    if reports.iter().any(|report| !report.ranks.is_empty()) {
+        reports.retain(|report| !report.ranks.is_empty());
+    }
+    if let [report] = &reports[..]
+        && let (true, [first, ..]) = (report.ranks.is_empty(), &report.unreadable[..])
+    {
+        return Err(CliError::BadInput {
+            path: PathBuf::from(&first.file),
+            why: first.why.clone(),
+        });
+    }
+    print(&match (args.json, &reports[..]) {
+        (true, [one]) => json(one),
+        (true, several) => json(&several),
+        (false, several) => {
+            let told: Vec<String> = several.iter().map(for_people).collect();
+            let left = match others.len() {
+                0 => String::new(),
+                1 => "\n1 other file is no rank of a job.\n".to_owned(),
+                n => format!("\n{n} other files are no ranks of a job.\n"),
+            };
+            told.join("\n") + &left
+        }
+    })
+}
+
+/// One file after the other: only their profiles are held.
+fn report(job: files::JobFiles) -> Result<RanksReport, CliError> {
+    let mut surveyor = Surveyor::default();
+    let (mut read, mut unreadable) = (Vec::new(), Vec::new());
+    for (rank, path) in job.files {
+        let file = path.display().to_string();
+        match trace_of(&path, None) {
+            Ok(trace) => {
+                let profile = within(JUDGING, |watch| RankProfile::of(&trace, watch));
+                surveyor.add(rank, profile);
+                read.push(file);
+            }
+            Err(CliError::BadInput { why, .. }) => unreadable.push(Unreadable { file, why }),
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(RanksReport::of(
+        job.name,
+        surveyor.finish(),
+        read,
+        unreadable,
+    ))
+}
+
+fn for_people(report: &RanksReport) -> String {
+    let mut out = format!("{}\n", report.job);
+    for sentence in &report.sentences {
+        out += &format!("  {sentence}\n");
+    }
+    out += &format!("\n{}", ranks_table(&report.ranks));
+    out += &sites_table(report);
+    for failed in &report.unreadable {
+        out += &format!("  {} cannot be read: {}\n", failed.file, failed.why);
+    }
+    out
+}
+
+/// All ranks where they are few, else the oddest.
+fn ranks_table(ranks: &[FileOfRank]) -> String {
+    let mut shown: Vec<&FileOfRank> = ranks.iter().collect();
+    let n = shown.len();
+    if n > SHOWN {
+        shown.sort_by_key(|file| file.row.by_oddness);
+        shown.truncate(SHOWN);
+    }
+    let heads = [
+        "rank",
+        "allocated, peak",
+        "reserved, peak",
+        "end",
+        "a step",
+        "steps",
+        "leaks",
+    ];
+    let mut table = Table::new(heads);
+    let mut whys = vec![String::new()];
+    for FileOfRank { row, .. } in shown {
+        table.row([
+            row.rank.to_string(),
+            row.peak_allocated.to_string(),
+            row.peak_reserved.to_string(),
+            row.end.to_string(),
+            match row.growth {
+                None => "?".to_owned(),
+                Some(slope) if slope.abs() < 0.5 => "0".to_owned(),
+                Some(slope) => signed(slope),
+            },
+            row.steps.to_string(),
+            match row.verdict {
+                Verdict::Leak => rate(row).to_string(),
+                Verdict::Clean => "no".to_owned(),
+                Verdict::CannotTell => "cannot tell".to_owned(),
+            },
+        ]);
+        let odd: Vec<&str> = row.odd.iter().map(|odd| odd.why.as_str()).collect();
+        whys.push(odd.join("; "));
+    }
+    let more = match n.saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!("    … {more} more, less odd\n"),
+    };
+    beside(&table, &whys) + &more
+}
+
+fn sites_table(report: &RanksReport) -> String {
+    let same = report.sites_same;
+    if report.sites.is_empty() {
+        return format!("\n  by stack: all {same} sites hold the same in all ranks\n");
+    }
+    let mut table = Table::new(["at most", "median", "ranks", "differs most"]);
+    let mut places = vec![String::new()];
+    for site in report.sites.iter().take(SHOWN) {
+        let (level, _) = site.shown();
+        let farthest = site.farthest.first();
+        table.row([
+            level[2].to_string(),
+            level[1].to_string(),
+            site.ranks.to_string(),
+            farthest.map_or_else(String::new, |holds| told(site, holds)),
+        ]);
+        places.push(site.place.as_ref().map_or_else(no_stack, place));
+    }
+    let total = report.sites.len() + report.sites_left_out as usize;
+    let more = match total.saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!("    … {more} more\n"),
+    };
+    let table = beside(&table, &places);
+    let differ = if total == 1 {
+        "site differs"
+    } else {
+        "sites differ"
+    };
+    format!("\n  by stack: {total} {differ} between ranks, {same} hold the same\n{table}{more}")
+}
+
+fn told(site: &SiteAcross, holds: &RankHolds) -> String {
+    let (_, at_end) = site.shown();
+    let (held, when) = match at_end {
+        true => (holds.at_end, "at its end"),
+        false => (holds.at_peak, "at its peak"),
+    };
+    let leaks = if holds.leaks { ", leaks" } else { "" };
+    format!("rank {}: {held} {when}{leaks}", holds.rank)
+}
+
+fn place(place: &Place) -> String {
+    let file = place.filename.rsplit('/').next().unwrap_or_default();
+    match place.line {
+        0 => format!("{} ({file})", place.name),
+        line => format!("{} ({file}:{line})", place.name),
+    }
+}
+
+fn no_stack() -> String {
+    "without a stack".to_owned()
+}
+
+/// A table with a text of any length after each line.
+fn beside<const N: usize>(table: &Table<N>, texts: &[String]) -> String {
+    let lines = table.print("    ");
+    let lines = lines.lines().zip(texts);
+    let line =
+        |(line, text): (&str, &String)| format!("{}\n", format!("{line}  {text}").trim_end());
+    lines.map(line).collect()
+}

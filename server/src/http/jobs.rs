@@ -1,0 +1,236 @@
+//! Jobs: make one, list, look at its ranks, forget it.
+
+use super::App;
+use super::extract::{Json, Path, Query, job_id};
+use super::packed;
+use super::page::PageQuery;
+use super::runs::run_name;
+use crate::clock::now_ms;
+use crate::identity;
+use crate::jobs::Surveyed;
+use crate::problems::Error;
+use crate::store::RankOfJob;
+use api::ids::JobId;
+use api::jobs::{JobDetail, JobRank, JobSummary, NewJob, RankCurve};
+use api::problem::Problem;
+use api::progress::ServerEvent;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use serde::Deserialize;
+use std::sync::Arc;
+use trace::ranks::names::rank_of;
+use trace::ranks::sites::SiteAcross;
+use trace::ranks::{MAX_RANKS, Rank};
+
+/// What becomes of the runs of a job that is forgotten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunsOfJob {
+    /// They stay, each by itself.
+    #[default]
+    Keep,
+    /// They are deleted; for a while that can be undone, run by run.
+    Delete,
+}
+
+/// How to forget a job.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct DeleteQuery {
+    /// What becomes of its runs.
+    #[serde(default)]
+    #[param(inline)]
+    runs: RunsOfJob,
+}
+
+/// Jobs, newest first.
+#[utoipa::path(get, path = "/api/jobs", tag = "jobs", params(PageQuery),
+    responses((status = 200, description = "Jobs, newest first.", body = Vec<JobSummary>)))]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    Query(page): Query<PageQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let slice = page.slice();
+    let read = app.store.read(move |reader| reader.jobs(slice));
+    Ok(packed::json(&headers, &read.await?))
+}
+
+/// Makes a job. Its ranks are uploaded into it; one that stays empty is forgotten after a while.
+#[utoipa::path(post, path = "/api/jobs", tag = "jobs", request_body = NewJob,
+    responses(
+        (status = 201, description = "The job, without ranks.", body = JobSummary),
+        (status = 400, body = Problem),
+    ))]
+pub async fn create(
+    State(app): State<Arc<App>>,
+    Json(request): Json<NewJob>,
+) -> Result<(StatusCode, axum::Json<JobSummary>), Error> {
+    let (id, name) = (identity::job_id(), run_name(&request.name)?);
+    let write = app.store.write(move |writer| {
+        writer.insert_job(&id, &name, now_ms())?;
+        writer.reader().job(&id)
+    });
+    Ok((StatusCode::CREATED, axum::Json(write.await?)))
+}
+
+/// How the ranks of a job differ, which are odd, and why.
+#[utoipa::path(get, path = "/api/jobs/{job}", tag = "jobs", params(("job" = String, Path)),
+    responses(
+        (status = 200,
+            description = "The job. While ranks are still looked at, it tells of the others.",
+            body = JobDetail),
+        (status = 404, body = Problem),
+    ))]
+pub async fn get(
+    State(app): State<Arc<App>>,
+    Path(job): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let id = job_id(&job)?;
+    let summary = summary(&app, &id).await?;
+    let surveyed = app.jobs.survey(&id).await?;
+    Ok(packed::json(&headers, &detail(summary, surveyed)))
+}
+
+/// The same allocation site in all ranks: those that differ, the largest difference first.
+#[utoipa::path(get, path = "/api/jobs/{job}/sites", tag = "jobs",
+    params(("job" = String, Path), PageQuery),
+    responses(
+        (status = 200, description = "Sites that differ.", body = Vec<SiteAcross>),
+        (status = 404, body = Problem),
+    ))]
+pub async fn sites(
+    State(app): State<Arc<App>>,
+    Path(job): Path<String>,
+    Query(page): Query<PageQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let id = job_id(&job)?;
+    summary(&app, &id).await?;
+    let surveyed = app.jobs.survey(&id).await?;
+    let slice = page.slice();
+    let rows = surveyed.survey.sites.iter();
+    let rows = rows.skip(slice.offset as usize).take(slice.limit as usize);
+    Ok(packed::json(&headers, &rows.collect::<Vec<_>>()))
+}
+
+/// *Allocated* of one rank, over the axis of its job.
+#[utoipa::path(get, path = "/api/jobs/{job}/curves/{rank}", tag = "jobs",
+    params(("job" = String, Path), ("rank" = u32, Path)),
+    responses(
+        (status = 200, description = "The curve.", body = RankCurve),
+        (status = 404, body = Problem),
+    ))]
+pub async fn curve(
+    State(app): State<Arc<App>>,
+    Path((job, rank)): Path<(String, u32)>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let id = job_id(&job)?;
+    summary(&app, &id).await?;
+    let Surveyed { survey, .. } = app.jobs.survey(&id).await?;
+    let rows = survey.ranks.iter().zip(&survey.curves);
+    let mut found = rows.filter(|(row, _)| row.rank == Rank(rank));
+    let missing = || Error::NotFound(format!("rank {rank} in {job}"));
+    let (row, curve) = found.next().ok_or_else(missing)?;
+    Ok(packed::json(&headers, &RankCurve::of(row.rank, curve)))
+}
+
+/// Forgets a job; its runs stay unless they are to go too.
+#[utoipa::path(delete, path = "/api/jobs/{job}", tag = "jobs",
+    params(("job" = String, Path), DeleteQuery),
+    responses(
+        (status = 200, description = "The job that is forgotten now.", body = JobSummary),
+        (status = 404, body = Problem),
+    ))]
+pub async fn delete(
+    State(app): State<Arc<App>>,
+    Path(job): Path<String>,
+    Query(query): Query<DeleteQuery>,
+) -> Result<axum::Json<JobSummary>, Error> {
+    let id = job_id(&job)?;
+    let write = app.store.write(move |writer| {
+        let summary = writer.reader().job(&id)?;
+        if query.runs == RunsOfJob::Delete {
+            for rank in writer.reader().ranks_of(&id, 0)? {
+                writer.delete_run(&rank.run, now_ms())?;
+            }
+        }
+        writer.forget_job(&id)?;
+        Ok(summary)
+    });
+    let summary = write.await?;
+    // An error only means that no page listens.
+    let _ = app.events.send(ServerEvent::RunsChanged);
+    Ok(axum::Json(summary))
+}
+
+/// What an upload is a rank of: the rank that is given, or else that of the file's name.
+///
+/// # Errors
+/// When there is no such job, or no such rank, or the name says none.
+pub async fn place(
+    app: &App,
+    job: Option<JobId>,
+    rank: Option<Rank>,
+    name: &str,
+) -> Result<Option<RankOfJob>, Error> {
+    let Some(job) = job else { return Ok(None) };
+    summary(app, &job).await?;
+    let unclear = || {
+        let text = format!("{name} names no rank, such as rank0: say which rank of {job} it is");
+        Error::BadRequest(text)
+    };
+    let rank = rank.or_else(|| rank_of(name)).ok_or_else(unclear)?;
+    match rank.0 < MAX_RANKS {
+        true => Ok(Some(RankOfJob { job, rank })),
+        false => Err(Error::BadRequest(format!(
+            "a job has at most {MAX_RANKS} ranks, from 0 on; {rank} is too large"
+        ))),
+    }
+}
+
+async fn summary(app: &App, id: &JobId) -> Result<JobSummary, Error> {
+    let id = id.clone();
+    Ok(app.store.read(move |reader| reader.job(&id)).await?)
+}
+
+fn detail(summary: JobSummary, surveyed: Surveyed) -> JobDetail {
+    let Surveyed {
+        ranks,
+        survey,
+        waiting,
+        unreadable,
+    } = surveyed;
+    let mut curves: Vec<_> = survey.ranks.iter().zip(&survey.curves).collect();
+    if curves.len() > JobDetail::MAX_CURVES {
+        curves.sort_by_key(|(row, _)| row.by_oddness);
+        curves.truncate(JobDetail::MAX_CURVES);
+    }
+    let curves = curves.into_iter();
+    let rows = ranks.into_iter().zip(&survey.ranks);
+    JobDetail {
+        job: summary,
+        waiting,
+        unreadable,
+        sentences: survey.sentences.clone(),
+        allocated: survey.allocated,
+        reserved: survey.reserved,
+        ranks: rows
+            .map(|(rank, row)| JobRank {
+                run: rank.run,
+                name: rank.name,
+                row: row.clone(),
+            })
+            .collect(),
+        band: survey.band.clone(),
+        curves: curves
+            .map(|(row, curve)| RankCurve::of(row.rank, curve))
+            .collect(),
+        sites_differ: survey.sites.len() as u32,
+        sites_left_out: survey.sites_left_out,
+        sites_same: survey.sites_same,
+    }
+}

@@ -1,0 +1,305 @@
+//! Many ranks: from the upload to the answer, and what deleting leaves.
+
+use super::{Answer, Server, packed_snapshot};
+use api::jobs::{JobDetail, JobSummary, RankCurve};
+use api::problem::ProblemCode;
+use api::routes;
+use api::runs::{AnnouncedUpload, FinishedUpload, RunSummary};
+use axum::http::{Method, StatusCode};
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use trace::leaks::Verdict;
+use trace::ranks::Rank;
+use trace::ranks::odd::OddKind;
+use trace::ranks::sites::SiteAcross;
+use trace::units::Bytes;
+
+const DDP: [&[u8]; 2] = [
+    include_bytes!("../../../../tests/fixtures/ddp_rank0.pickle.zst"),
+    include_bytes!("../../../../tests/fixtures/ddp_rank1.pickle.zst"),
+];
+
+/// A rank that holds so many MiB in `load`, and for a while one more in `forward`.
+fn recorded(rank: u32, mib: u32) -> Vec<u8> {
+    let event = |n: u32, action: &str, at: u64, size: u64, name: &str| -> Value {
+        let frames = json!([{ "name": name, "filename": "/srv/train.py", "line": 7 }]);
+        let time = 1_000_000 + u64::from(rank) * 1000 + u64::from(n);
+        json!({ "action": action, "addr": at, "size": size, "stream": 0, "time_us": time,
+            "frames": frames })
+    };
+    let (held, more) = (u64::from(mib) << 20, 1 << 20);
+    let base = 0x7f00_0000_0000_u64;
+    let mut events = vec![
+        event(0, "segment_alloc", base, held, "load"),
+        event(1, "alloc", base, held, "load"),
+        event(2, "segment_alloc", base + held, more, "forward"),
+    ];
+    for n in 0..4 {
+        events.push(event(3 + 3 * n, "alloc", base + held, more, "forward"));
+        events.push(event(
+            4 + 3 * n,
+            "free_requested",
+            base + held,
+            more,
+            "forward",
+        ));
+        events.push(event(
+            5 + 3 * n,
+            "free_completed",
+            base + held,
+            more,
+            "forward",
+        ));
+    }
+    json!({ "segments": [], "device_traces": [events] })
+        .to_string()
+        .into_bytes()
+}
+
+async fn job(server: &Server, name: &str) -> JobSummary {
+    let body = json!({ "name": name }).to_string();
+    let answer = server.json(Method::POST, routes::JOBS, &body).await;
+    answer.expect(StatusCode::CREATED).read()
+}
+
+async fn send(server: &Server, job: &JobSummary, rank: u32, file: Vec<u8>) -> RunSummary {
+    let route = routes::upload_into("snapshot.pickle", &job.id, Rank(rank));
+    let answer = server.put(&route, file).await;
+    answer
+        .expect(StatusCode::CREATED)
+        .read::<FinishedUpload>()
+        .run
+}
+
+/// The job once all of its ranks were looked at.
+async fn looked_at(server: &Server, job: &JobSummary) -> JobDetail {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let detail: JobDetail = server.get(&routes::job(&job.id)).await.read();
+        if detail.waiting == 0 {
+            return detail;
+        }
+        assert!(
+            Instant::now() < until,
+            "{} are still waited for",
+            detail.waiting
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_real_ranks_one_leaks_and_is_named() {
+    let server = Server::start().await;
+    let job = job(&server, "ddp").await;
+    // The names say the ranks, announced or in one go.
+    for (rank, file) in DDP.iter().enumerate() {
+        let name = format!("ddp_rank{rank}.pickle.zst");
+        let announced = json!({ "name": name, "size": file.len(), "job": job.id });
+        let announced = announced.to_string();
+        let answer = server.json(Method::POST, routes::UPLOADS, &announced).await;
+        let AnnouncedUpload { upload } = answer.expect(StatusCode::CREATED).read();
+        let answer = server.put(&routes::upload(&upload), *file).await;
+        let run = answer
+            .expect(StatusCode::CREATED)
+            .read::<FinishedUpload>()
+            .run;
+        let place = run.job.expect("it is a rank");
+        assert_eq!((place.job, place.rank), (job.id.clone(), Rank(rank as u32)));
+        assert_eq!(place.name, "ddp");
+    }
+    let detail = looked_at(&server, &job).await;
+    assert_eq!((detail.job.n_ranks, detail.unreadable), (2, 0));
+    let first = &detail.sentences[0];
+    assert!(
+        first.starts_with("Rank 1 leaks 62.5 MiB a step in keep_on_rank1 ("),
+        "{first}"
+    );
+    assert!(first.ends_with("; the other rank does not."), "{first}");
+    let [zero, one] = &detail.ranks[..] else {
+        panic!("{} ranks", detail.ranks.len())
+    };
+    assert_eq!(
+        (zero.row.verdict, one.row.verdict),
+        (Verdict::Clean, Verdict::Leak)
+    );
+    // What the processes counted themselves.
+    assert_eq!(zero.row.peak_allocated, Bytes(1_971_574_272));
+    assert_eq!(one.row.peak_allocated, Bytes(2_501_098_496));
+    assert_eq!(zero.row.end, Bytes(1_162_999_296));
+    assert_eq!((zero.row.steps, one.row.steps), (8, 8));
+    assert_eq!(one.row.leaked_per_step, 65_536_000.0);
+    let kinds: Vec<OddKind> = one.row.odd.iter().map(|odd| odd.kind).collect();
+    assert_eq!(kinds, [OddKind::Leaks]);
+    assert_eq!(zero.row.odd, []);
+    assert_eq!((zero.row.by_oddness, one.row.by_oddness), (1, 0));
+    assert_eq!(detail.curves.len(), 2);
+    // Where: the site that differs most.
+    let sites: Vec<SiteAcross> = server.get(&routes::job_sites(&job.id, 0, 1)).await.read();
+    let [site] = &sites[..] else {
+        panic!("{}", sites.len())
+    };
+    assert_eq!(site.place.as_ref().unwrap().name, "keep_on_rank1");
+    assert_eq!((site.ranks, site.leaks), (1, 1));
+    assert_eq!(site.farthest[0].rank, Rank(1));
+    assert_eq!(site.id, one.row.leaks[0].site);
+    let next: Vec<SiteAcross> = server
+        .get(&routes::job_sites(&job.id, 1, 1000))
+        .await
+        .read();
+    assert_eq!(next.len() as u32, detail.sites_differ - 1);
+    assert!(next.iter().all(|row| row.difference <= site.difference));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hundreds_of_ranks_are_answered_at_once() {
+    const RANKS: u32 = 256;
+    let server = Server::start().await;
+    let job = job(&server, "large").await;
+    let sent = stream::iter(0..RANKS).map(async |rank| {
+        let mib = if rank == 77 { 96 } else { 64 };
+        send(&server, &job, rank, recorded(rank, mib)).await
+    });
+    sent.buffer_unordered(8).collect::<Vec<_>>().await;
+    let detail = looked_at(&server, &job).await;
+    let began = Instant::now();
+    let again = looked_at(&server, &job).await;
+    let took = began.elapsed();
+    assert_eq!(again, detail);
+    assert_eq!(detail.ranks.len(), RANKS as usize);
+    assert_eq!(detail.curves.len(), JobDetail::MAX_CURVES);
+    assert_eq!(detail.curves[0].rank, Rank(77));
+    assert_eq!(
+        detail.sentences[0],
+        "Rank 77 peaks at 97.0 MiB; the median of 256 ranks is 65.0 MiB."
+    );
+    let spread = detail.allocated.unwrap();
+    let mib = Bytes::mib;
+    assert_eq!(
+        (spread.min, spread.median, spread.max),
+        (mib(65), mib(65), mib(97))
+    );
+    let highest = detail.band.parts.iter().flatten().map(|part| part[2]).max();
+    assert_eq!(highest, Some(mib(97)));
+    let curve: RankCurve = server
+        .get(&routes::job_curve(&job.id, Rank(200)))
+        .await
+        .read();
+    let highest = curve.parts.iter().flatten().map(|part| part[1]).max();
+    assert_eq!(highest, Some(mib(65)));
+    // Put together once, it is remembered: also a debug build is quick then.
+    assert!(took < Duration::from_millis(300), "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleting_a_run_takes_its_rank_out_and_restoring_brings_it_back() {
+    let server = Server::start().await;
+    let job = job(&server, "three").await;
+    let mut runs = Vec::new();
+    for rank in 0..3 {
+        runs.push(send(&server, &job, rank, recorded(rank, 8)).await);
+    }
+    let ranks = async || {
+        let detail = looked_at(&server, &job).await;
+        assert_eq!(detail.job.n_ranks as usize, detail.ranks.len());
+        let ranks = detail.ranks.iter().map(|rank| rank.row.rank.0);
+        ranks.collect::<Vec<_>>()
+    };
+    assert_eq!(ranks().await, [0, 1, 2]);
+    let run = routes::run(&runs[1].id);
+    server
+        .json(Method::DELETE, &run, "")
+        .await
+        .expect(StatusCode::OK);
+    assert_eq!(ranks().await, [0, 2]);
+    let restore = routes::run_restore(&runs[1].id);
+    server
+        .json(Method::POST, &restore, "")
+        .await
+        .expect(StatusCode::OK);
+    assert_eq!(ranks().await, [0, 1, 2]);
+    // The same rank again: the newer recording counts, the older one stays by itself.
+    let newer = send(&server, &job, 1, recorded(9, 8)).await;
+    assert_eq!(ranks().await, [0, 1, 2]);
+    assert_eq!(newer.job.unwrap().rank, Rank(1));
+    let older: RunSummary = server.get(&run).await.read();
+    assert_eq!(older.job, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_in_one_job_and_a_job_is_forgotten_with_or_without_its_runs() {
+    let server = Server::start().await;
+    let (one, two) = (job(&server, "one").await, job(&server, "two").await);
+    let run = send(&server, &one, 0, recorded(0, 8)).await;
+    // The same bytes, sent into another job: it moves there.
+    let route = routes::upload_into("r0.pickle", &two.id, Rank(5));
+    let answer = server.put(&route, recorded(0, 8)).await;
+    let moved: FinishedUpload = answer.expect(StatusCode::OK).read();
+    assert!(moved.known);
+    assert_eq!(moved.run.id, run.id);
+    assert_eq!(moved.run.job.unwrap().job, two.id);
+    let jobs: Vec<JobSummary> = server.get(routes::JOBS).await.read();
+    let mut counts: Vec<(String, u32)> = jobs.into_iter().map(|j| (j.name, j.n_ranks)).collect();
+    counts.sort();
+    assert_eq!(counts, [("one".to_owned(), 0), ("two".to_owned(), 1)]);
+    let empty = looked_at(&server, &one).await;
+    assert_eq!((empty.sentences, empty.allocated), (vec![], None));
+
+    let gone = async |path: &str| {
+        let answer: Answer = server.get(path).await;
+        answer.problem().code == ProblemCode::NotFound
+    };
+    let forget = server.json(Method::DELETE, &routes::job(&one.id), "").await;
+    forget.expect(StatusCode::OK);
+    assert!(gone(&routes::job(&one.id)).await);
+    assert!(!gone_run(&server, &run).await);
+    let forget = server
+        .json(Method::DELETE, &routes::job_with_runs(&two.id), "")
+        .await;
+    forget.expect(StatusCode::OK);
+    assert!(gone(&routes::job(&two.id)).await && gone_run(&server, &run).await);
+}
+
+async fn gone_run(server: &Server, run: &RunSummary) -> bool {
+    server.get(&routes::run(&run.id)).await.status == StatusCode::NOT_FOUND
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_belongs_nowhere_is_refused_before_its_bytes() {
+    let server = Server::start().await;
+    let job = job(&server, "job").await;
+    let check = async |path: String, status: StatusCode| {
+        let answer = server.put(&path, packed_snapshot()).await.expect(status);
+        answer.problem();
+    };
+    let (bad, missing) = (StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND);
+    let id = &job.id;
+    check(format!("/api/upload/run.pickle?job={id}"), bad).await;
+    check(format!("/api/upload/rank9999.pickle?job={id}"), bad).await;
+    check(format!("/api/upload/rank1.pickle?job={id}&rank=x"), bad).await;
+    check("/api/upload/rank1.pickle?job=job_none".to_owned(), missing).await;
+    check("/api/upload/rank1.pickle?job=run_none".to_owned(), bad).await;
+    let none = json!({ "name": "rank1.pickle", "job": "job_none" }).to_string();
+    let answer = server.json(Method::POST, routes::UPLOADS, &none).await;
+    assert_eq!(answer.problem().code, ProblemCode::NotFound);
+    let name = json!({ "name": "" }).to_string();
+    server
+        .json(Method::POST, routes::JOBS, &name)
+        .await
+        .expect(bad);
+    assert_eq!(server.stored_files(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_ends_while_a_rank_arrives_leaves_its_run() {
+    let server = Server::start().await;
+    let job = job(&server, "job").await;
+    let announced = json!({ "name": "rank3.pickle", "job": job.id }).to_string();
+    let answer = server.json(Method::POST, routes::UPLOADS, &announced).await;
+    let AnnouncedUpload { upload } = answer.expect(StatusCode::CREATED).read();
+    let forget = server.json(Method::DELETE, &routes::job(&job.id), "").await;
+    forget.expect(StatusCode::OK);
+    let answer = server.put(&routes::upload(&upload), recorded(0, 8)).await;
+    let finished: FinishedUpload = answer.expect(StatusCode::CREATED).read();
+    assert_eq!(finished.run.job, None);
+}

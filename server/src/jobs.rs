@@ -1,0 +1,198 @@
+//! Many ranks of one program: what each says of itself is derived once and kept; what they come to
+//! together is put together from that, and remembered.
+//!
+//! A rank's profile is some kilobytes where its trace is some hundred megabytes. Traces are decoded
+//! one after the other, in the background, as ranks arrive or when someone asks; hundreds of
+//! profiles are then read in a moment.
+
+use crate::pictures::{Ask, Traces};
+use crate::processor_time::within;
+use crate::questions::JUDGING;
+use crate::recent::Recent;
+use crate::store::{RankRun, Store, StoreError, StoreResult};
+use api::ids::JobId;
+use api::leaks::Leaks;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use trace::ranks::profile::RankProfile;
+use trace::ranks::{Survey, Surveyor};
+
+/// Version of kept profiles, with that of what they are made of.
+const VERSION: u32 = 1 + 10_000 * Leaks::VERSION;
+/// Surveys kept in memory: of thousands of ranks some megabytes each.
+const SURVEYS: usize = 8;
+/// Profiles that are in memory at the same time.
+const AT_ONCE: usize = 64;
+/// How long an answer waits for ranks that nobody has looked at.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// zstd's level for profiles: they are read more often than written.
+const LEVEL: i32 = 3;
+
+/// Looks at jobs. Cloning shares it.
+#[derive(Clone)]
+pub struct Jobs {
+    store: Store,
+    traces: Arc<Traces>,
+    /// By what is in it: the ranks, their runs, and which of them are told of.
+    surveys: Arc<Recent<blake3::Hash, Survey>>,
+    /// Held while profiles are made: a large trace should not be decoded twice.
+    one_at_a_time: Arc<Mutex<()>>,
+}
+
+/// What is known of a job.
+pub struct Surveyed {
+    /// The ranks that are told of, in the order of the survey.
+    pub ranks: Vec<RankRun>,
+    /// What they come to.
+    pub survey: Arc<Survey>,
+    /// Ranks that are still looked at.
+    pub waiting: u32,
+    /// Ranks whose trace cannot be read.
+    pub unreadable: u32,
+}
+
+impl Jobs {
+    /// Looks at the jobs in `store`, whose traces `traces` decodes.
+    pub fn new(store: Store, traces: Arc<Traces>) -> Jobs {
+        Jobs {
+            store,
+            traces,
+            surveys: Arc::new(Recent::new(SURVEYS)),
+            one_at_a_time: Arc::default(),
+        }
+    }
+
+    /// How the ranks of a job differ. Those that nobody has looked at are looked at now; whoever
+    /// asks waits a moment for that, and is told how many are left.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn survey(&self, job: &JobId) -> StoreResult<Surveyed> {
+        let mut all = self.ranks(job).await?;
+        let mut is_over = true;
+        if all.iter().any(|rank| !rank.is_profiled) {
+            let (jobs, id) = (self.clone(), job.clone());
+            // It goes on when nobody waits any more.
+            let looking = tokio::spawn(async move { jobs.look_at(&id).await });
+            is_over = tokio::time::timeout(PATIENCE, looking).await.is_ok();
+            all = self.ranks(job).await?;
+        }
+        let n = all.len();
+        all.retain(|rank| rank.is_profiled);
+        let missing = (n - all.len()) as u32;
+        let survey = self.put_together(&all).await?;
+        let (waiting, unreadable) = if is_over { (0, missing) } else { (missing, 0) };
+        Ok(Surveyed {
+            ranks: all,
+            survey,
+            waiting,
+            unreadable,
+        })
+    }
+
+    /// Looks at a job's new ranks in the background.
+    pub fn warm(&self, job: JobId) {
+        let jobs = self.clone();
+        tokio::spawn(async move { jobs.look_at(&job).await });
+    }
+
+    async fn ranks(&self, job: &JobId) -> StoreResult<Vec<RankRun>> {
+        let id = job.clone();
+        let read = self.store.read(move |reader| reader.ranks_of(&id, VERSION));
+        read.await
+    }
+
+    /// Makes the profiles that are missing.
+    async fn look_at(&self, job: &JobId) {
+        let _turn = self.one_at_a_time.lock().await;
+        let ranks = self.ranks(job).await.unwrap_or_else(|error| {
+            tracing::error!(%job, %error, "cannot look at the ranks of a job");
+            Vec::new()
+        });
+        for rank in ranks.into_iter().filter(|rank| !rank.is_profiled) {
+            if let Err(error) = self.profile(&rank).await {
+                tracing::warn!(run = %rank.run, %error, "cannot look at a rank");
+            }
+        }
+    }
+
+    async fn profile(&self, rank: &RankRun) -> StoreResult<()> {
+        let decoded = self.traces.get(rank.trace).await?;
+        let memory = self.traces.memory_to_ask(&decoded, Ask::Stacks).await?;
+        let making = crate::work::background(move || {
+            let _memory = memory;
+            pack(&within(JUDGING, |watch| {
+                RankProfile::of(&decoded.trace, watch)
+            }))
+        });
+        let packed = making.await.map_err(|_| StoreError::Interrupted)??;
+        let run = rank.run.clone();
+        let write = move |writer: &mut crate::store::Writer| {
+            writer.put_rank_profile(&run, VERSION, &packed)
+        };
+        self.store.write(write).await
+    }
+
+    async fn put_together(&self, ranks: &[RankRun]) -> StoreResult<Arc<Survey>> {
+        let mut key = blake3::Hasher::new();
+        for RankRun {
+            rank, run, trace, ..
+        } in ranks
+        {
+            key.update(format!("{rank} {run} {trace}\n").as_bytes());
+        }
+        let make = async || {
+            let mut surveyor = Surveyor::default();
+            for some in ranks.chunks(AT_ONCE) {
+                let wanted = some.to_vec();
+                let read = self.store.read(move |reader| {
+                    let profile = |rank: RankRun| {
+                        let packed = reader.rank_profile(&rank.run, VERSION)?;
+                        let missing = || undecodable(&"its profile is gone");
+                        Ok((rank.rank, packed.ok_or_else(missing)?))
+                    };
+                    wanted
+                        .into_iter()
+                        .map(profile)
+                        .collect::<StoreResult<Vec<_>>>()
+                });
+                let packed = read.await?;
+                surveyor = off_runtime(move || {
+                    for (rank, packed) in packed {
+                        surveyor.add(rank, unpack(&packed)?);
+                    }
+                    Ok::<_, StoreError>(surveyor)
+                })
+                .await??;
+            }
+            off_runtime(move || surveyor.finish()).await.map(Arc::new)
+        };
+        let cell = self.surveys.cell(key.finalize());
+        cell.get_or_try_init(make).await.cloned()
+    }
+}
+
+async fn off_runtime<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> StoreResult<T> {
+    let done = crate::work::answer(work).await;
+    done.map_err(|_| StoreError::Interrupted)
+}
+
+fn pack(profile: &RankProfile) -> StoreResult<Vec<u8>> {
+    let text = serde_json::to_vec(profile).map_err(|error| undecodable(&error))?;
+    zstd::encode_all(&text[..], LEVEL).map_err(|error| undecodable(&error))
+}
+
+fn unpack(packed: &[u8]) -> StoreResult<RankProfile> {
+    let text = zstd::decode_all(packed).map_err(|error| undecodable(&error))?;
+    serde_json::from_slice(&text).map_err(|error| undecodable(&error))
+}
+
+fn undecodable(why: &impl std::fmt::Display) -> StoreError {
+    StoreError::Corrupt {
+        what: "profile of a rank",
+        value: why.to_string(),
+    }
+}

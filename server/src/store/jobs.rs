@@ -1,0 +1,211 @@
+//! Jobs: which runs are the ranks of one program, and what each rank says of itself.
+
+use super::rows::{Slice, corrupt};
+use super::{Reader, StoreError, StoreResult, Writer};
+use api::ids::{JobId, RunId};
+use api::jobs::{JobSummary, RunOfJob};
+use rusqlite::{OptionalExtension, Row, named_params, params};
+use std::collections::HashMap;
+use trace::ranks::Rank;
+
+/// Which rank of which job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankOfJob {
+    /// The job.
+    pub job: JobId,
+    /// The rank.
+    pub rank: Rank,
+}
+
+impl RankOfJob {
+    /// From the columns `job` and `rank`.
+    pub(super) fn of(row: &Row) -> StoreResult<Option<RankOfJob>> {
+        let job: Option<String> = row.get("job")?;
+        let rank: Option<u32> = row.get("rank")?;
+        let (Some(job), Some(rank)) = (job, rank) else {
+            return Ok(None);
+        };
+        Ok(Some(RankOfJob {
+            job: job_id(job)?,
+            rank: Rank(rank),
+        }))
+    }
+}
+
+/// A rank of a job and its run, which is not deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankRun {
+    /// The rank.
+    pub rank: Rank,
+    /// Its run.
+    pub run: RunId,
+    /// The run's name.
+    pub name: String,
+    /// The run's trace.
+    pub trace: i64,
+    /// Whether its profile is kept, of the version that was asked for.
+    pub is_profiled: bool,
+}
+
+/// Jobs with the number of their ranks whose runs are not deleted.
+const SUMMARIES: &str = "SELECT jobs.id, jobs.name, jobs.created_ms, \
+     (SELECT count(*) FROM job_ranks j JOIN runs ON runs.id = j.run \
+      WHERE j.job = jobs.id AND runs.deleted_ms IS NULL) AS n_ranks FROM jobs";
+
+impl Reader<'_> {
+    /// Jobs, newest first.
+    pub fn jobs(&self, Slice { offset, limit }: Slice) -> StoreResult<Vec<JobSummary>> {
+        let sql = format!("{SUMMARIES} ORDER BY created_ms DESC, id LIMIT ?1 OFFSET ?2");
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let rows = statement.query_map(params![limit, offset], |row| Ok(summary_of(row)))?;
+        rows.map(|row| row?).collect()
+    }
+
+    /// One job.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn job(&self, id: &JobId) -> StoreResult<JobSummary> {
+        let sql = format!("{SUMMARIES} WHERE jobs.id = ?1");
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let found = statement.query_row([id.as_str()], |row| Ok(summary_of(row)));
+        found.optional()?.ok_or_else(|| missing(id))?
+    }
+
+    /// The ranks of a job, by rank, without those whose runs are deleted. `version` is that of
+    /// profiles.
+    pub fn ranks_of(&self, id: &JobId, version: u32) -> StoreResult<Vec<RankRun>> {
+        let sql = "SELECT j.rank, j.run, runs.name, runs.trace, \
+                   EXISTS (SELECT 1 FROM rank_profiles p WHERE p.run = j.run AND p.version = ?2) \
+                   AS is_profiled FROM job_ranks j JOIN runs ON runs.id = j.run \
+                   WHERE j.job = ?1 AND runs.deleted_ms IS NULL ORDER BY j.rank";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query(params![id.as_str(), version])?;
+        let mut ranks = Vec::new();
+        while let Some(row) = rows.next()? {
+            ranks.push(RankRun {
+                rank: Rank(row.get("rank")?),
+                run: run_id(row.get("run")?)?,
+                name: row.get("name")?,
+                trace: row.get("trace")?,
+                is_profiled: row.get("is_profiled")?,
+            });
+        }
+        Ok(ranks)
+    }
+
+    /// The packed profile of a rank.
+    pub fn rank_profile(&self, run: &RunId, version: u32) -> StoreResult<Option<Vec<u8>>> {
+        let sql = "SELECT profile FROM rank_profiles WHERE run = ?1 AND version = ?2";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let found = statement.query_row(params![run.as_str(), version], |row| row.get(0));
+        Ok(found.optional()?)
+    }
+
+    /// What the runs that fulfil a condition are ranks of.
+    pub(super) fn jobs_where(
+        &self,
+        condition: &str,
+        id: Option<&str>,
+    ) -> StoreResult<HashMap<String, RunOfJob>> {
+        let sql = format!(
+            "SELECT j.run, j.job, jobs.name, j.rank FROM job_ranks j JOIN jobs ON jobs.id = j.job \
+             WHERE j.run IN (SELECT id FROM runs WHERE {condition})"
+        );
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let mut rows = statement.query(named_params! { ":id": id })?;
+        let mut found = HashMap::new();
+        while let Some(row) = rows.next()? {
+            let place = RunOfJob {
+                job: job_id(row.get("job")?)?,
+                name: row.get("name")?,
+                rank: Rank(row.get("rank")?),
+            };
+            found.insert(row.get("run")?, place);
+        }
+        Ok(found)
+    }
+}
+
+impl Writer<'_> {
+    /// Makes a job without ranks.
+    pub fn insert_job(&mut self, id: &JobId, name: &str, now_ms: i64) -> StoreResult<()> {
+        let sql = "INSERT INTO jobs (id, name, created_ms) VALUES (?1, ?2, ?3)";
+        self.tx.execute(sql, params![id.as_str(), name, now_ms])?;
+        Ok(())
+    }
+
+    /// Makes a run a rank of a job. It leaves the job that it was in, and takes the place of the
+    /// run that was this rank. Without such a job it stays alone.
+    pub fn join_job(&mut self, place: &RankOfJob, run: &RunId) -> StoreResult<()> {
+        let RankOfJob { job, rank } = place;
+        let sql = "SELECT EXISTS (SELECT 1 FROM jobs WHERE id = ?1)";
+        if !self.tx.query_row(sql, [job.as_str()], |row| row.get(0))? {
+            return Ok(());
+        }
+        let sql = "INSERT OR REPLACE INTO job_ranks (job, rank, run) VALUES (?1, ?2, ?3)";
+        self.tx
+            .execute(sql, params![job.as_str(), rank.0, run.as_str()])?;
+        Ok(())
+    }
+
+    /// Forgets a job; its runs stay.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn forget_job(&mut self, id: &JobId) -> StoreResult<()> {
+        match self
+            .tx
+            .execute("DELETE FROM jobs WHERE id = ?1", [id.as_str()])?
+        {
+            0 => Err(missing(id)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Forgets jobs without ranks that were made before `before_ms`.
+    pub fn forget_empty_jobs(&mut self, before_ms: i64) -> StoreResult<usize> {
+        let sql =
+            "DELETE FROM jobs WHERE created_ms < ?1 AND id NOT IN (SELECT job FROM job_ranks)";
+        Ok(self.tx.execute(sql, [before_ms])?)
+    }
+
+    /// Keeps the packed profile of a rank, in the place of what was there.
+    pub fn put_rank_profile(
+        &mut self,
+        run: &RunId,
+        version: u32,
+        packed: &[u8],
+    ) -> StoreResult<()> {
+        // The run may have been purged meanwhile.
+        let sql = "INSERT OR REPLACE INTO rank_profiles (run, version, profile) \
+                   SELECT id, ?2, ?3 FROM runs WHERE id = ?1";
+        self.tx
+            .execute(sql, params![run.as_str(), version, packed])?;
+        Ok(())
+    }
+}
+
+fn summary_of(row: &Row) -> StoreResult<JobSummary> {
+    Ok(JobSummary {
+        id: job_id(row.get("id")?)?,
+        name: row.get("name")?,
+        created_ms: row.get("created_ms")?,
+        n_ranks: row.get("n_ranks")?,
+    })
+}
+
+fn job_id(text: String) -> StoreResult<JobId> {
+    text.parse().map_err(|_| corrupt("job id", &text))
+}
+
+fn run_id(text: String) -> StoreResult<RunId> {
+    text.parse().map_err(|_| corrupt("run id", &text))
+}
+
+fn missing(id: &JobId) -> StoreError {
+    StoreError::NotFound {
+        what: "job",
+        id: id.to_string(),
+    }
+}

@@ -1,0 +1,112 @@
+//! Many ranks in a browser: pushed as a folder, seen at a glance, compared, forgotten.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tests::{Browser, TestServer, Theme, Viewport};
+
+/// A folder with the two real ranks, and what else lies in such a folder.
+fn folder() -> TempDir {
+    let folder = TempDir::with_prefix("tidemark-ranks-").expect("a temporary folder");
+    for rank in [0, 1] {
+        let name = format!("ddp_rank{rank}.pickle.zst");
+        let fixture = tests::workspace_root().join("tests/fixtures").join(&name);
+        fs::copy(fixture, folder.path().join(name)).expect("a copy");
+    }
+    fs::write(folder.path().join("log.txt"), "epoch 1").expect("a file");
+    folder
+}
+
+/// What a command prints as a document.
+fn tidemark(args: &[&str], path: &Path) -> Value {
+    let output = Command::new(tests::tidemark())
+        .args(args)
+        .arg(path)
+        .output()
+        .expect("tidemark runs");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    serde_json::from_slice(&output.stdout).expect("a document")
+}
+
+async fn text(browser: &Browser, selector: &str) -> String {
+    let script = format!("return document.querySelector('{selector}')?.innerText ?? '';");
+    browser
+        .eval(&script)
+        .await
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+#[tokio::test]
+async fn a_folder_of_ranks_shows_at_a_glance_which_one_leaks_and_where() {
+    let (server, folder) = (TestServer::start(), folder());
+    let pushed = tidemark(
+        &["push", "--json", "--server", &server.url("")],
+        folder.path(),
+    );
+    assert_eq!(pushed["job"]["name"], "ddp");
+    assert_eq!(pushed["job"]["n_ranks"], 2);
+    let link = pushed["link"].as_str().expect("a link");
+
+    let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
+    browser.goto(link).await;
+    let there = "return document.querySelectorAll('.job-page tbody tr').length > 2;";
+    browser.wait_until("the tables", there).await;
+    let verdict = text(&browser, ".job-verdict").await;
+    assert!(
+        verdict.starts_with("Rank 1 leaks 62.5 MiB a step in keep_on_rank1 ("),
+        "{verdict}"
+    );
+    assert!(verdict.ends_with("; the other rank does not."), "{verdict}");
+    // The same answer without a server.
+    let report = tidemark(&["ranks", "--json"], folder.path());
+    assert_eq!(report["sentences"][0], Value::String(verdict));
+    assert_eq!(report["ranks"][1]["odd"][0]["kind"], "leaks");
+
+    for picture in [1, 2] {
+        let canvas = format!(".multiple:nth-child({picture}) canvas");
+        assert!(
+            browser.painted_pixels(&canvas).await > 500,
+            "{picture} is empty"
+        );
+    }
+    assert_eq!(text(&browser, ".multiple .badge").await, "odd");
+    let site = text(&browser, "section:last-child tbody th").await;
+    assert!(site.starts_with("keep_on_rank1 "), "{site}");
+    browser.screenshot("job-pair").await;
+
+    // Rank against rank: the usual one is the baseline.
+    browser.click(".job-pair a.button").await;
+    browser
+        .wait_until(
+            "the comparison",
+            "return !!document.querySelector('.card-headline');",
+        )
+        .await;
+    let headline = text(&browser, ".card-headline").await;
+    assert!(
+        headline.contains("a new leak in keep_on_rank1"),
+        "{headline}"
+    );
+
+    // In the list each run says what it is a rank of.
+    browser.goto(&server.url("/")).await;
+    let listed = "return [...document.querySelectorAll('.run-job')].map(a => a.innerText).sort() \
+                  .join() === 'rank 0 of ddp,rank 1 of ddp';";
+    browser.wait_until("the ranks in the list", listed).await;
+
+    // Forgotten, its runs stay.
+    browser.goto(link).await;
+    browser.wait_until("the tables", there).await;
+    browser.click(".job-delete summary").await;
+    browser.click(".job-delete button").await;
+    let alone = "return document.querySelectorAll('tr.run').length === 2 && \
+                 !document.querySelector('.run-job');";
+    browser.wait_until("runs without a job", alone).await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}

@@ -1,0 +1,200 @@
+//! Many ranks of one job → how they differ, which is odd, and why.
+//!
+//! Each rank is reduced to a [`RankProfile`], some kilobytes, from the [`Profile`] that comparisons
+//! use. A [`Surveyor`] takes one after the other, so that thousands are never held at once, and
+//! ends in a [`Survey`]: per rank the levels and what is odd about it ([`odd`]), the spread of the
+//! peaks, the same allocation site in all ranks ([`sites`]), curves over one axis ([`curves`]) and
+//! sentences ([`words`]). The rules stand in `docs/ranks.md`, with their reasons.
+//!
+//! [`Profile`]: crate::compare::profile::Profile
+
+pub mod curves;
+pub mod names;
+pub mod odd;
+pub mod profile;
+pub mod sites;
+mod words;
+
+use crate::compare::profile::OutOfMemory;
+use crate::leaks::Verdict;
+use crate::trace::StepSource;
+use crate::units::Bytes;
+use curves::{Aligned, Band, Curve};
+use odd::Odd;
+use profile::{RankPlace, RankProfile};
+use serde::{Deserialize, Serialize};
+use sites::{Across, SiteAcross};
+use std::fmt;
+
+/// Ranks of a job, at most.
+pub const MAX_RANKS: u32 = 4096;
+
+/// The number of a process among those of a job, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Rank(pub u32);
+
+impl fmt::Display for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What was found about all ranks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Survey {
+    /// What a person should know first, a sentence each.
+    pub sentences: Vec<String>,
+    /// Spread of the peaks of *allocated*; `None` without ranks.
+    pub allocated: Option<Spread>,
+    /// Spread of the peaks of *reserved*.
+    pub reserved: Option<Spread>,
+    /// The ranks, by rank.
+    pub ranks: Vec<RankRow>,
+    /// *Allocated* of all ranks over one axis.
+    pub band: Band,
+    /// The same of each rank, in the order of `ranks`.
+    pub curves: Vec<Curve>,
+    /// Sites that differ between ranks, the largest difference first.
+    pub sites: Vec<SiteAcross>,
+    /// Sites that differ but are not in `sites`, since there are too many.
+    pub sites_left_out: u32,
+    /// Sites that hold the same in all ranks.
+    pub sites_same: u32,
+}
+
+/// Smallest, median and largest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RankSpread))]
+pub struct Spread {
+    /// Smallest.
+    pub min: Bytes,
+    /// The rank that has it, the first of several.
+    pub min_rank: Rank,
+    /// In the middle; the mean of two middles.
+    pub median: Bytes,
+    /// Largest.
+    pub max: Bytes,
+    /// The rank that has it, the first of several.
+    pub max_rank: Rank,
+}
+
+impl Spread {
+    /// Of values of ranks; `None` without any.
+    pub fn of(values: &[(Rank, Bytes)]) -> Option<Spread> {
+        let (min_rank, min) = *values.iter().min_by_key(|&&(rank, n)| (n, rank))?;
+        let largest = |&&(rank, n): &&(Rank, Bytes)| (n, std::cmp::Reverse(rank));
+        let (max_rank, max) = *values.iter().max_by_key(largest)?;
+        let mut sorted: Vec<u64> = values.iter().map(|(_, n)| n.0).collect();
+        Some(Spread {
+            min,
+            min_rank,
+            median: Bytes(odd::median(&mut sorted)),
+            max,
+            max_rank,
+        })
+    }
+}
+
+/// One rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RankRow {
+    /// Which.
+    pub rank: Rank,
+    /// CUDA ordinal of the device that is looked at: that with most events.
+    pub device: u32,
+    /// Largest *allocated*.
+    pub peak_allocated: Bytes,
+    /// Largest *reserved*.
+    pub peak_reserved: Bytes,
+    /// *Allocated* after the last event.
+    pub end: Bytes,
+    /// Growth of *allocated* a step, bytes; absent with fewer than two settled steps.
+    pub growth: Option<f64>,
+    /// Steps that ran to their end.
+    pub steps: u32,
+    /// Where they come from.
+    pub step_source: StepSource,
+    /// Whether the ring of events wrapped: what came before it is not known.
+    pub wrapped: bool,
+    /// The first failed allocation.
+    pub oom: Option<OutOfMemory>,
+    /// Whether it leaks.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub verdict: Verdict,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// Bytes that accumulate with each step.
+    pub leaked_per_step: f64,
+    /// Where, fastest first.
+    pub leaks: Vec<RankPlace>,
+    /// What sets it apart from the others, the gravest first.
+    pub odd: Vec<Odd>,
+    /// Its position when ranks are sorted by how odd they are; 0 is the oddest.
+    pub by_oddness: u32,
+}
+
+/// Takes profiles, one after the other.
+#[derive(Default)]
+pub struct Surveyor {
+    rows: Vec<RankRow>,
+    wobbles: Vec<Bytes>,
+    curves: Vec<Curve>,
+    across: Across,
+}
+
+impl Surveyor {
+    /// Takes note of a rank. Each is taken once, in the order of ranks.
+    pub fn add(&mut self, rank: Rank, profile: RankProfile) {
+        self.wobbles.push(profile.wobble);
+        self.across.add(rank, &profile);
+        self.curves.push(profile.curve);
+        self.rows.push(RankRow {
+            rank,
+            device: profile.device,
+            peak_allocated: profile.peak_allocated,
+            peak_reserved: profile.peak_reserved,
+            end: profile.end,
+            growth: profile.growth.map(|growth| growth.slope),
+            steps: profile.whole_steps,
+            step_source: profile.step_source,
+            wrapped: profile.wrapped,
+            oom: profile.oom,
+            verdict: profile.verdict,
+            reason: profile.reason,
+            leaked_per_step: profile.leaked_per_step,
+            leaks: profile.leaks,
+            odd: Vec::new(),
+            by_oddness: 0,
+        });
+    }
+
+    /// What all of them come to.
+    pub fn finish(self) -> Survey {
+        let mut ranks = self.rows;
+        odd::judge(&mut ranks, &self.wobbles);
+        let spread = |level: fn(&RankRow) -> Bytes| {
+            let values: Vec<_> = ranks.iter().map(|row| (row.rank, level(row))).collect();
+            Spread::of(&values)
+        };
+        let (allocated, reserved) = (spread(|r| r.peak_allocated), spread(|r| r.peak_reserved));
+        let Aligned { band, curves } = curves::aligned(&self.curves);
+        let found = self.across.finish();
+        Survey {
+            sentences: words::sentences(&ranks, allocated.as_ref()),
+            allocated,
+            reserved,
+            band,
+            curves,
+            sites: found.rows,
+            sites_left_out: found.left_out,
+            sites_same: found.same,
+            ranks,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,454 @@
+//! Which rank a file is of, and which files are the ranks of one job.
+//!
+//! # The rule
+//!
+//! A rank is the number behind the word `rank`, or behind an `r` that stands alone: `rank0`,
+//! `global_rank_12`, `run.rank3.pickle`, `step5_r3`. Between word and number there may be one of
+//! `_`, `-`, `.`, `=`; before the word there is no letter (`frank3` is no rank). Of several the
+//! last counts; `rank` goes before `r`, and `local_rank`, which begins anew on each host, comes
+//! last. A file whose own name says nothing has the rank of the innermost folder that does.
+//!
+//! The files of a folder are one job where no rank is there twice; else those are, whose names
+//! differ in nothing but the rank (`step10/rank0`, `step20/rank0`: two jobs). Files that were
+//! chosen one by one must always differ in nothing else. Where no file of a folder names a rank,
+//! all must differ in one and the same number: that is the rank then.
+
+use super::Rank;
+use std::ops::Range;
+
+/// Digits of a rank, at most.
+const DIGITS: usize = 6;
+/// Endings that say how a file is written.
+const ENDINGS: [&str; 7] = [".zst", ".gz", ".pickle", ".pkl", ".pt", ".json", ".bin"];
+const SEPARATORS: [char; 5] = ['_', '-', '.', '=', ' '];
+
+/// How the files were chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    /// A folder with everything in it.
+    Folder,
+    /// One by one.
+    OneByOne,
+}
+
+/// Files that are the ranks of one job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankSet {
+    /// What the files are called but for the rank, or their folder.
+    pub name: String,
+    /// Rank and position among the paths, by rank.
+    pub files: Vec<(Rank, usize)>,
+}
+
+impl RankSet {
+    /// Whether no rank is there twice; the files are sorted.
+    fn is_distinct(&self) -> bool {
+        let pairs = self.files.windows(2);
+        pairs.into_iter().all(|pair| pair[0].0 != pair[1].0)
+    }
+}
+
+/// The rank that a path names.
+pub fn rank_of(path: &str) -> Option<Rank> {
+    Named::of(path).map(|named| named.rank)
+}
+
+/// Which of the paths are the ranks of a job; the positions of those that belong to none.
+pub fn sets(paths: &[&str], chosen: Chosen) -> (Vec<RankSet>, Vec<usize>) {
+    let named: Vec<Option<Named>> = paths.iter().map(|path| Named::of(path)).collect();
+    let mut sets = match chosen {
+        Chosen::Folder if named.iter().all(Option::is_none) => by_one_number(paths),
+        Chosen::Folder => by_folder(paths, &named),
+        Chosen::OneByOne => by_rest(paths, &named, 0..paths.len()),
+    };
+    sets.retain(|set| set.files.len() > 1);
+    let mut is_taken = vec![false; paths.len()];
+    for (_, at) in sets.iter().flat_map(|set| &set.files) {
+        is_taken[*at] = true;
+    }
+    let left = (0..paths.len()).filter(|&at| !is_taken[at]).collect();
+    (sets, left)
+}
+
+/// A path that names a rank.
+struct Named {
+    rank: Rank,
+    /// Where the word and the number stand in the path.
+    token: Range<usize>,
+    /// Where the number stands.
+    digits: Range<usize>,
+    /// Whether the file's own name says it.
+    by_file: bool,
+}
+
+impl Named {
+    fn of(path: &str) -> Option<Named> {
+        let path = path.trim_end_matches('/');
+        let mut end = path.len();
+        let mut by_file = true;
+        loop {
+            let start = path[..end].rfind('/').map_or(0, |at| at + 1);
+            if let Some((token, digits)) = token(&path[start..end]) {
+                let digits = start + digits.start..start + digits.end;
+                return Some(Named {
+                    rank: Rank(path[digits.clone()].parse().ok()?),
+                    token: start + token.start..start + token.end,
+                    digits,
+                    by_file,
+                });
+            }
+            by_file = false;
+            end = start.checked_sub(1)?;
+        }
+    }
+
+    /// The path without the number.
+    fn rest(&self, path: &str) -> String {
+        format!(
+            "{}#{}",
+            &path[..self.digits.start],
+            &path[self.digits.end..]
+        )
+    }
+
+    /// What the file is called but for the rank; empty where nothing is left.
+    fn name(&self, path: &str) -> String {
+        let path = path.trim_end_matches('/');
+        if !self.by_file {
+            return folder_name(folder_of(&path[..self.token.start])).to_owned();
+        }
+        let start = folder_of(path).map_or(0, |folder| folder.len() + 1);
+        let before = path[start..self.token.start].trim_end_matches(SEPARATORS);
+        let after = without_ending(&path[self.token.end..]).trim_matches(SEPARATORS);
+        match (before, after) {
+            ("", "") => folder_name(folder_of(path)).to_owned(),
+            ("", one) | (one, "") => one.trim_matches(SEPARATORS).to_owned(),
+            (before, after) => format!("{before}_{after}"),
+        }
+    }
+}
+
+/// The last word for a rank in a name, and its number.
+fn token(name: &str) -> Option<(Range<usize>, Range<usize>)> {
+    let lower = name.to_ascii_lowercase();
+    let bytes = lower.as_bytes();
+    let mut best: Option<(u8, Range<usize>, Range<usize>)> = None;
+    for at in 0..bytes.len() {
+        let (word, standing) = match &bytes[at..] {
+            [b'r', b'a', b'n', b'k', ..] => (4, Standing::Word),
+            [b'r', ..] => (1, Standing::Letter),
+            _ => continue,
+        };
+        let Some(digits) = number(bytes, at, word, standing) else {
+            continue;
+        };
+        let trust = match standing {
+            Standing::Letter => 1,
+            Standing::Word if lower[..at].trim_end_matches(SEPARATORS).ends_with("local") => 0,
+            Standing::Word => 2,
+        };
+        if best.as_ref().is_none_or(|(known, ..)| trust >= *known) {
+            best = Some((trust, at..digits.end, digits));
+        }
+    }
+    best.map(|(_, token, digits)| (token, digits))
+}
+
+/// What stands before a number.
+#[derive(Clone, Copy)]
+enum Standing {
+    /// `rank`: no letter before it.
+    Word,
+    /// `r`: neither letter nor digit around it and its number.
+    Letter,
+}
+
+fn number(bytes: &[u8], at: usize, word: usize, standing: Standing) -> Option<Range<usize>> {
+    let before = at.checked_sub(1).map(|at| bytes[at]);
+    let mut start = at + word;
+    let stands = match standing {
+        Standing::Word => !before.is_some_and(|b| b.is_ascii_alphabetic()),
+        Standing::Letter => !before.is_some_and(|b| b.is_ascii_alphanumeric()),
+    };
+    if let (Standing::Word, Some(b'_' | b'-' | b'.' | b'=')) = (standing, bytes.get(start)) {
+        start += 1;
+    }
+    let n = bytes[start.min(bytes.len())..]
+        .iter()
+        .take_while(|b| b.is_ascii_digit())
+        .count();
+    let next = bytes.get(start + n);
+    let ends = match standing {
+        Standing::Word => true,
+        Standing::Letter => !next.is_some_and(|b| b.is_ascii_alphanumeric()),
+    };
+    (stands && ends && (1..=DIGITS).contains(&n)).then_some(start..start + n)
+}
+
+fn by_folder(paths: &[&str], named: &[Option<Named>]) -> Vec<RankSet> {
+    let folder = |found: &Named, at: usize| match found.by_file {
+        true => folder_of(paths[at]).unwrap_or_default().to_owned(),
+        false => found.rest(paths[at]),
+    };
+    let mut sets = Vec::new();
+    for files in grouped(named, 0..paths.len(), folder) {
+        let set = RankSet {
+            name: common_name(paths, named, &files),
+            files,
+        };
+        match set.is_distinct() {
+            true => sets.push(set),
+            false => {
+                let files = set.files.into_iter().map(|(_, at)| at);
+                sets.extend(by_rest(paths, named, files));
+            }
+        }
+    }
+    sets
+}
+
+/// Files with equal keys, by rank.
+fn grouped(
+    named: &[Option<Named>],
+    files: impl Iterator<Item = usize>,
+    key: impl Fn(&Named, usize) -> String,
+) -> Vec<Vec<(Rank, usize)>> {
+    let keyed = files.filter_map(|at| {
+        let found = named[at].as_ref()?;
+        Some((key(found, at), found.rank, at))
+    });
+    in_groups(keyed.collect())
+}
+
+/// Files with equal keys, by rank; the groups by key.
+fn in_groups(mut keyed: Vec<(String, Rank, usize)>) -> Vec<Vec<(Rank, usize)>> {
+    keyed.sort_unstable();
+    let groups = keyed.chunk_by(|a, b| a.0 == b.0);
+    let files = |group: &[(String, Rank, usize)]| {
+        let files = group.iter().map(|&(_, rank, at)| (rank, at));
+        files.collect()
+    };
+    groups.map(files).collect()
+}
+
+/// The one name of all files but for the rank, or their folder's.
+fn common_name(paths: &[&str], named: &[Option<Named>], files: &[(Rank, usize)]) -> String {
+    let name = |&(_, at): &(Rank, usize)| Some(named[at].as_ref()?.name(paths[at]));
+    let mut names = files.iter().filter_map(name);
+    let first = names.next().unwrap_or_default();
+    match !first.is_empty() && names.all(|name| name == first) {
+        true => first,
+        false => {
+            let first = files.first().map(|&(_, at)| paths[at]);
+            folder_name(first.and_then(folder_of)).to_owned()
+        }
+    }
+}
+
+fn by_rest(
+    paths: &[&str],
+    named: &[Option<Named>],
+    files: impl Iterator<Item = usize>,
+) -> Vec<RankSet> {
+    let groups = grouped(named, files, |found, at| found.rest(paths[at]));
+    let sets = groups.into_iter().map(|files| RankSet {
+        name: common_name(paths, named, &files),
+        files,
+    });
+    // `rank1` and `rank01`: the same rank twice is no set.
+    sets.filter(RankSet::is_distinct).collect()
+}
+
+/// All paths differ in one number and in nothing else.
+fn by_one_number(paths: &[&str]) -> Vec<RankSet> {
+    let parts: Vec<Vec<&str>> = paths.iter().map(|path| parts_of(path)).collect();
+    let Some(first) = parts.first() else {
+        return Vec::new();
+    };
+    let alike = parts.iter().all(|parts| parts.len() == first.len());
+    let varies = |&at: &usize| parts.iter().any(|parts| parts[at] != first[at]);
+    let varying: Vec<usize> = match alike {
+        true => (0..first.len()).filter(varies).collect(),
+        false => Vec::new(),
+    };
+    let [at] = varying[..] else { return Vec::new() };
+    let rank = |parts: &Vec<&str>| Some(Rank(parts[at].parse().ok()?));
+    let ranks: Option<Vec<Rank>> = parts.iter().map(rank).collect();
+    let Some(ranks) = ranks else {
+        return Vec::new();
+    };
+    let before: String = first[..at].concat();
+    let name = before.rsplit('/').next().unwrap_or_default();
+    let name = match name.trim_matches(SEPARATORS) {
+        "" => folder_name(folder_of(paths[0])),
+        name => name,
+    };
+    let keyed = ranks.into_iter().zip(0..);
+    let keyed = keyed.map(|(rank, at)| (String::new(), rank, at));
+    let sets = in_groups(keyed.collect()).into_iter().map(|files| RankSet {
+        name: name.to_owned(),
+        files,
+    });
+    sets.filter(RankSet::is_distinct).collect()
+}
+
+/// Numbers and what stands between them, by turns.
+fn parts_of(path: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let bytes = path.as_bytes();
+    for at in 1..=bytes.len() {
+        let turns =
+            at == bytes.len() || bytes[at].is_ascii_digit() != bytes[at - 1].is_ascii_digit();
+        if turns {
+            parts.push(&path[start..at]);
+            start = at;
+        }
+    }
+    parts
+}
+
+fn folder_of(path: &str) -> Option<&str> {
+    path.rsplit_once('/').map(|(folder, _)| folder)
+}
+
+fn folder_name(folder: Option<&str>) -> &str {
+    let name = folder.and_then(|folder| folder.rsplit('/').find(|part| !part.is_empty()));
+    name.unwrap_or("ranks")
+}
+
+fn without_ending(name: &str) -> &str {
+    let shorter = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending));
+    shorter.map_or(name, without_ending)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn a_name_tells_its_rank() {
+        let check = |path: &str, rank: Option<u32>| {
+            assert_eq!(rank_of(path), rank.map(Rank), "{path}");
+        };
+        check("ddp_rank0.pickle.zst", Some(0));
+        check("rank0_memory_snapshot.pickle", Some(0));
+        check("memory_snapshot-Rank_12.pkl", Some(12));
+        check("host_171_rank=7.pickle", Some(7));
+        check("x.rank3.pickle", Some(3));
+        check("x_r3.pickle", Some(3));
+        check("r3", Some(3));
+        check("local_rank0_global_rank12.pickle", Some(12));
+        check("global_rank12_local_rank0.pickle", Some(12));
+        check("local_rank1.pickle", Some(1));
+        check("rank_3/snapshot.pickle", Some(3));
+        check("rank3/step_5/snapshot.pickle", Some(3));
+        check("rank3/rank5.pickle", Some(5));
+        check("rank1_r2.pickle", Some(1));
+        check("rank1/", Some(1));
+        check("step5.pickle", None);
+        check("frank3.pickle", None);
+        check("run3.pickle", None);
+        check("r3b.pickle", None);
+        check("ranking.pickle", None);
+        check("rank1234567.pickle", None);
+        check("", None);
+        check("/", None);
+    }
+
+    /// Sets as `name: rank rank …`, and how many files belong to none.
+    fn told(paths: &[&str], chosen: Chosen) -> (Vec<String>, usize) {
+        let (sets, left) = sets(paths, chosen);
+        let told = sets.iter().map(|set| {
+            let ranks = set.files.iter().map(|(rank, _)| rank.to_string());
+            format!("{}: {}", set.name, ranks.collect::<Vec<_>>().join(" "))
+        });
+        (told.collect(), left.len())
+    }
+
+    #[test]
+    fn the_files_of_a_folder_are_a_job() {
+        let check = |paths: &[&str], expected: &[&str], left: usize| {
+            let (sets, n) = told(paths, Chosen::Folder);
+            assert_eq!(sets, expected, "{paths:?}");
+            assert_eq!(n, left, "{paths:?}");
+        };
+        check(&["d/rank1.pickle", "d/rank0.pickle"], &["d: 0 1"], 0);
+        check(
+            &["d/a_rank0.pkl", "d/a_rank1.pkl", "d/notes.txt"],
+            &["a: 0 1"],
+            1,
+        );
+        // Hosts differ; no rank is there twice.
+        check(&["d/n1_rank0.pkl", "d/n2_rank1.pkl"], &["d: 0 1"], 0);
+        check(
+            &[
+                "s10/rank0.pkl",
+                "s10/rank1.pkl",
+                "s20/rank0.pkl",
+                "s20/rank1.pkl",
+            ],
+            &["s10: 0 1", "s20: 0 1"],
+            0,
+        );
+        check(
+            &[
+                "d/a_rank0.pkl",
+                "d/a_rank1.pkl",
+                "d/b_rank0.pkl",
+                "d/b_rank1.pkl",
+            ],
+            &["a: 0 1", "b: 0 1"],
+            0,
+        );
+        check(&["job/rank_0/s.pkl", "job/rank_1/s.pkl"], &["job: 0 1"], 0);
+        check(
+            &["d/mem_0.pkl", "d/mem_1.pkl", "d/mem_10.pkl"],
+            &["mem: 0 1 10"],
+            0,
+        );
+        check(&["d/0.pkl", "d/1.pkl"], &["d: 0 1"], 0);
+        // Two numbers differ, or something else does: cannot tell.
+        check(&["d/0_1.pkl", "d/1_2.pkl"], &[], 2);
+        check(&["d/a0.pkl", "d/b1.pkl"], &[], 2);
+        check(&["d/a0.pkl", "d/a00.pkl"], &[], 2);
+        check(&["d/rank0.pkl"], &[], 1);
+        check(&[], &[], 0);
+    }
+
+    #[test]
+    fn files_chosen_one_by_one_must_differ_in_the_rank_alone() {
+        let check = |paths: &[&str], expected: &[&str], left: usize| {
+            let (sets, n) = told(paths, Chosen::OneByOne);
+            assert_eq!(sets, expected, "{paths:?}");
+            assert_eq!(n, left, "{paths:?}");
+        };
+        check(&["a_rank0.pkl", "a_rank1.pkl"], &["a: 0 1"], 0);
+        check(&["a_rank0.pkl", "b_rank1.pkl"], &[], 2);
+        check(&["before1.pkl", "before2.pkl"], &[], 2);
+        check(&["a_rank1.pkl", "a_rank01.pkl"], &[], 2);
+    }
+
+    proptest! {
+        #[test]
+        fn any_paths_are_sorted_into_sets_once(
+            paths in prop::collection::hash_set("[a-c/_.r0-9]{0,12}|d/(x_)?rank[0-9]{1,2}", 0..12),
+            folder: bool,
+        ) {
+            let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+            let chosen = if folder { Chosen::Folder } else { Chosen::OneByOne };
+            let (sets, left) = sets(&paths, chosen);
+            let mut seen: Vec<usize> = left;
+            for set in &sets {
+                let ranks: HashSet<Rank> = set.files.iter().map(|f| f.0).collect();
+                prop_assert_eq!(ranks.len(), set.files.len());
+                prop_assert!(set.files.len() > 1 && !set.name.is_empty());
+                seen.extend(set.files.iter().map(|f| f.1));
+            }
+            seen.sort_unstable();
+            prop_assert_eq!(seen, (0..paths.len()).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Which ranks are odd.
+//!
+//! * *Out of memory, leaks*: where some ranks do and some do not, the fewer are odd; of halves
+//!   those that do. A rank of which it cannot be told counts for neither.
+//! * *Peak, rate of the leak*: from three ranks on, those that lie further from the median than
+//!   [`far`] allows. Of two that differ nobody can tell which is the odd one.
+//! * *Steps*: from three ranks on, where more than half agree, those that do not. A ring that
+//!   wrapped has lost steps and is not asked.
+
+use super::RankRow;
+use crate::compare::noise::{self, RATE_SHARE};
+use crate::leaks::Verdict;
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// How many spreads from the median are odd: the usual bound of a modified z-score (Iglewicz and
+/// Hoaglin 1993).
+pub const FAR: f64 = 3.5;
+/// The median absolute deviation times this is the standard deviation of normal values.
+const NORMAL: f64 = 1.4826;
+/// Reasons that a rank can have, at most.
+pub const KINDS: usize = 8;
+/// Of fewer ranks the odd one cannot be told.
+const FEWEST: usize = 3;
+
+/// What sets a rank apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum OddKind {
+    /// It ran out of memory, and others did not.
+    OutOfMemory,
+    /// It leaks, and others do not.
+    Leaks,
+    /// It leaks faster or slower than the others do.
+    LeakRate,
+    /// Its peak is higher than that of the others.
+    PeakHigh,
+    /// Its peak is lower than that of the others.
+    PeakLow,
+    /// It ran another number of steps.
+    Steps,
+    /// It does not leak, and the others do.
+    NoLeak,
+    /// It did not run out of memory, and the others did.
+    NotOutOfMemory,
+}
+
+/// One reason why a rank is odd.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Odd {
+    /// What it is.
+    pub kind: OddKind,
+    /// In words.
+    pub why: String,
+    /// By how many bytes it differs; 0 where bytes are not the matter.
+    pub bytes: Bytes,
+}
+
+/// The median; the mean of two middles. 0 of nothing.
+pub fn median(values: &mut [u64]) -> u64 {
+    values.sort_unstable();
+    let n = values.len();
+    match n {
+        0 => 0,
+        _ if n % 2 == 1 => values[n / 2],
+        _ => values[n / 2 - 1].midpoint(values[n / 2]),
+    }
+}
+
+/// How far from their median values may lie: [`FAR`] times their spread, and never less than
+/// `least`. The spread is the median of the distances, so that what is odd does not widen it.
+pub fn far(values: &[u64], median: u64, least: Bytes) -> Bytes {
+    let mut distances: Vec<u64> = values.iter().map(|v| v.abs_diff(median)).collect();
+    let spread = self::median(&mut distances) as f64 * NORMAL;
+    Bytes((FAR * spread) as u64).max(least)
+}
+
+/// Says of each rank what is odd about it, and sorts them by that.
+pub(super) fn judge(ranks: &mut [RankRow], wobbles: &[Bytes]) {
+    out_of_memory(ranks);
+    leaks(ranks);
+    rates(ranks);
+    peaks(ranks, wobbles);
+    steps(ranks);
+    for row in ranks.iter_mut() {
+        row.odd.sort_by_key(|odd| (odd.kind, Reverse(odd.bytes)));
+    }
+    let mut order: Vec<usize> = (0..ranks.len()).collect();
+    order.sort_by_key(|&at| {
+        let first = ranks[at]
+            .odd
+            .first()
+            .map(|odd| (odd.kind, Reverse(odd.bytes)));
+        (first.is_none(), first, ranks[at].rank)
+    });
+    for (position, at) in order.into_iter().enumerate() {
+        ranks[at].by_oddness = position as u32;
+    }
+}
+
+/// The fewer; of halves those that do.
+fn fewer(does: usize, does_not: usize) -> Option<bool> {
+    match (does, does_not) {
+        (0, _) | (_, 0) => None,
+        _ => Some(does <= does_not),
+    }
+}
+
+fn push(row: &mut RankRow, kind: OddKind, why: String, bytes: Bytes) {
+    row.odd.push(Odd { kind, why, bytes });
+}
+
+fn out_of_memory(ranks: &mut [RankRow]) {
+    let n = ranks.iter().filter(|row| row.oom.is_some()).count();
+    let others = ranks.len() - n;
+    let Some(are_odd) = fewer(n, others) else {
+        return;
+    };
+    for row in ranks.iter_mut().filter(|row| row.oom.is_some() == are_odd) {
+        match row.oom {
+            Some(oom) => {
+                let step = oom.step.map(|step| format!(" in step {step}"));
+                let why = format!(
+                    "ran out of memory{} on {}; {}",
+                    step.unwrap_or_default(),
+                    oom.wanted,
+                    others_do_not(others, "did not")
+                );
+                push(row, OddKind::OutOfMemory, why, oom.wanted);
+            }
+            None => {
+                let why = format!("did not run out of memory; {}", others_do_not(n, "did"));
+                push(row, OddKind::NotOutOfMemory, why, Bytes::ZERO);
+            }
+        }
+    }
+}
+
+fn others_do_not(n: usize, what: &str) -> String {
+    match n {
+        1 => format!("one other rank {what}"),
+        n => format!("{n} others {what}"),
+    }
+}
+
+fn leaks(ranks: &mut [RankRow]) {
+    let count = |verdict| ranks.iter().filter(|row| row.verdict == verdict).count();
+    let (n, clean) = (count(Verdict::Leak), count(Verdict::Clean));
+    let Some(are_odd) = fewer(n, clean) else {
+        return;
+    };
+    for row in ranks.iter_mut() {
+        match (row.verdict, are_odd) {
+            (Verdict::Leak, true) => {
+                let rate = rate(row);
+                let part = row.leaks.first().is_some_and(|leak| leak.within_step);
+                let each = if part { "part of a step" } else { "step" };
+                let others = others_do_not(clean, if clean == 1 { "does not" } else { "do not" });
+                push(
+                    row,
+                    OddKind::Leaks,
+                    format!("leaks {rate} a {each}; {others}"),
+                    rate,
+                );
+            }
+            (Verdict::Clean, false) => {
+                let others = others_do_not(n, if n == 1 { "does" } else { "do" });
+                push(
+                    row,
+                    OddKind::NoLeak,
+                    format!("does not leak; {others}"),
+                    Bytes::ZERO,
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Bytes a step.
+pub fn rate(row: &RankRow) -> Bytes {
+    Bytes(row.leaked_per_step.max(0.0).round() as u64)
+}
+
+fn rates(ranks: &mut [RankRow]) {
+    let leaking = |row: &&mut RankRow| row.verdict == Verdict::Leak;
+    let values: Vec<u64> = ranks
+        .iter()
+        .filter(|row| row.verdict == Verdict::Leak)
+        .map(|row| rate(row).0)
+        .collect();
+    if values.len() < FEWEST {
+        return;
+    }
+    let middle = median(&mut values.clone());
+    let least = Bytes((middle as f64 * RATE_SHARE) as u64);
+    let far = far(&values, middle, least);
+    for row in ranks.iter_mut().filter(leaking) {
+        let rate = rate(row);
+        let off = Bytes(rate.0.abs_diff(middle));
+        if off > far {
+            let how = if rate.0 > middle { "faster" } else { "slower" };
+            let median = Bytes(middle);
+            let why = format!("leaks {off} a step {how} than the median of {median}");
+            push(row, OddKind::LeakRate, why, off);
+        }
+    }
+}
+
+fn peaks(ranks: &mut [RankRow], wobbles: &[Bytes]) {
+    if ranks.len() < FEWEST {
+        return;
+    }
+    let values: Vec<u64> = ranks.iter().map(|row| row.peak_allocated.0).collect();
+    let middle = median(&mut values.clone());
+    for (row, wobble) in ranks.iter_mut().zip(wobbles) {
+        // A percent of the larger one would let whatever is large enough be usual.
+        let least = noise::level(Bytes(middle), Bytes(middle), *wobble);
+        let off = Bytes(row.peak_allocated.0.abs_diff(middle));
+        if off > far(&values, middle, least) {
+            let (kind, side) = match row.peak_allocated.0 > middle {
+                true => (OddKind::PeakHigh, "above"),
+                false => (OddKind::PeakLow, "below"),
+            };
+            let median = Bytes(middle);
+            let why = format!("its peak is {off} {side} the median of {median}");
+            push(row, kind, why, off);
+        }
+    }
+}
+
+fn steps(ranks: &mut [RankRow]) {
+    let counted = |row: &RankRow| !row.wrapped && row.steps > 0;
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    for row in ranks.iter().filter(|row| counted(row)) {
+        *counts.entry(row.steps).or_default() += 1;
+    }
+    let n: usize = counts.values().sum();
+    let usual = counts.into_iter().find(|&(_, times)| 2 * times > n);
+    let Some((usual, times)) = usual.filter(|_| n >= FEWEST) else {
+        return;
+    };
+    for row in ranks
+        .iter_mut()
+        .filter(|row| counted(row) && row.steps != usual)
+    {
+        let own = match row.steps {
+            1 => "1 whole step".to_owned(),
+            n => format!("{n} whole steps"),
+        };
+        let why = format!("{own}; {times} of {n} ranks ran {usual}");
+        push(row, OddKind::Steps, why, Bytes::ZERO);
+    }
+}

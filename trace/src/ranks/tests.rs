@@ -1,0 +1,295 @@
+//! Jobs made up of programs and of profiles written by hand.
+
+use super::*;
+use crate::compare::profile::Place;
+use crate::compare::tests::Program;
+use crate::units::EventIdx;
+use crate::watch::Watch;
+use odd::OddKind;
+use profile::RankSite;
+use proptest::prelude::*;
+
+const MIB: u64 = 1 << 20;
+
+fn survey(profiles: impl IntoIterator<Item = RankProfile>) -> Survey {
+    let mut surveyor = Surveyor::default();
+    for (rank, profile) in (0..).map(Rank).zip(profiles) {
+        surveyor.add(rank, profile);
+    }
+    surveyor.finish()
+}
+
+fn of(program: &Program) -> RankProfile {
+    RankProfile::of(&program.trace(), Watch::nobody())
+}
+
+/// A clean rank that peaks at so many MiB.
+fn peaking(mib: u64) -> RankProfile {
+    RankProfile {
+        peak_allocated: Bytes::mib(mib),
+        peak_reserved: Bytes::mib(mib),
+        whole_steps: 10,
+        verdict: Verdict::Clean,
+        ..RankProfile::of(&crate::trace::Trace::default(), Watch::nobody())
+    }
+}
+
+fn leaking(mib: u64) -> RankProfile {
+    RankProfile {
+        verdict: Verdict::Leak,
+        leaked_per_step: (mib * MIB) as f64,
+        leaks: vec![RankPlace {
+            site: "s1".to_owned(),
+            place: Place {
+                name: "keep".to_owned(),
+                filename: "/srv/train.py".to_owned(),
+                line: 41,
+            },
+            bytes_per_step: (mib * MIB) as f64,
+            within_step: false,
+        }],
+        ..peaking(100)
+    }
+}
+
+fn unclear() -> RankProfile {
+    RankProfile {
+        verdict: Verdict::CannotTell,
+        ..peaking(100)
+    }
+}
+
+fn failed() -> RankProfile {
+    RankProfile {
+        oom: Some(OutOfMemory {
+            event: EventIdx(7),
+            step: Some(5),
+            wanted: Bytes::mib(64),
+        }),
+        ..peaking(100)
+    }
+}
+
+/// `1 Leaks, 3 PeakHigh Steps`: the ranks that are odd, and why.
+fn odd(survey: &Survey) -> String {
+    let rows = survey.ranks.iter().filter(|row| !row.odd.is_empty());
+    let told = rows.map(|row| {
+        let kinds = row.odd.iter().map(|odd| format!("{:?}", odd.kind));
+        format!("{} {}", row.rank, kinds.collect::<Vec<_>>().join(" "))
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn the_odd_ranks_are_the_fewer_and_those_far_from_the_median() {
+    let check = |profiles: Vec<RankProfile>, expected: &str| {
+        assert_eq!(odd(&survey(profiles)), expected);
+    };
+    let many = |n: usize, profile: RankProfile| vec![profile; n];
+    let with = |n: usize, profile: RankProfile, others: RankProfile| {
+        [many(n, profile), many(7, others)].concat()
+    };
+    check(vec![], "");
+    check(vec![peaking(5)], "");
+    check(vec![leaking(5)], "");
+    check(many(8, leaking(5)), "");
+    // Two: the leak is the trouble; which peak is odd nobody can tell.
+    check(vec![peaking(100), leaking(5)], "1 Leaks");
+    check(vec![peaking(100), peaking(200)], "");
+    check(vec![peaking(100), failed()], "1 OutOfMemory");
+    // The fewer are odd, on whichever side.
+    check(with(1, leaking(5), peaking(100)), "0 Leaks");
+    check(with(1, peaking(100), leaking(5)), "0 NoLeak");
+    check(with(1, peaking(100), failed()), "0 NotOutOfMemory");
+    // Those of which it cannot be told are on neither side.
+    check(with(1, leaking(5), unclear()), "");
+    check(vec![unclear(), leaking(5), peaking(100)], "1 Leaks");
+    // Rates are compared among those that leak.
+    check(with(1, leaking(50), leaking(5)), "0 LeakRate");
+    // A percent is no difference; what all differ by is none either.
+    check(with(1, peaking(101), peaking(100)), "");
+    check(with(1, peaking(110), peaking(100)), "0 PeakHigh");
+    check(with(1, peaking(10), peaking(100)), "0 PeakLow");
+    let stages = [400, 300, 280, 450].map(peaking);
+    check(stages.to_vec(), "");
+    // A rank whose own steps differ by as much is not odd.
+    let wobbly = RankProfile {
+        wobble: Bytes::mib(20),
+        ..peaking(110)
+    };
+    check(with(1, wobbly, peaking(100)), "");
+    // Steps: most agree.
+    let steps = |whole_steps| RankProfile {
+        whole_steps,
+        ..peaking(100)
+    };
+    check(vec![steps(10), steps(10), steps(7)], "2 Steps");
+    check(vec![steps(10), steps(9), steps(8)], "");
+    check(vec![steps(10), steps(7)], "");
+    let wrapped = RankProfile {
+        wrapped: true,
+        ..steps(7)
+    };
+    check(vec![steps(10), steps(10), wrapped], "");
+}
+
+#[test]
+fn the_gravest_comes_first() {
+    let mut profiles = vec![peaking(100); 8];
+    profiles[2] = peaking(300);
+    profiles[4] = leaking(5);
+    profiles[5] = leaking(9);
+    profiles[6] = failed();
+    let survey = survey(profiles);
+    let mut order: Vec<_> = survey
+        .ranks
+        .iter()
+        .map(|r| (r.by_oddness, r.rank.0))
+        .collect();
+    order.sort_unstable();
+    let order: Vec<u32> = order.into_iter().map(|(_, rank)| rank).collect();
+    assert_eq!(order, [6, 5, 4, 2, 0, 1, 3, 7]);
+    assert_eq!(survey.ranks[2].odd[0].kind, OddKind::PeakHigh);
+}
+
+#[test]
+fn sentences_say_who_and_where() {
+    let check = |profiles: Vec<RankProfile>, expected: &[&str]| {
+        assert_eq!(survey(profiles).sentences, expected);
+    };
+    let and = |n: usize, profile: RankProfile| {
+        let mut profiles = vec![peaking(100); 8 - n];
+        profiles.extend(vec![profile; n]);
+        profiles
+    };
+    check(vec![], &[]);
+    check(
+        and(0, peaking(0)),
+        &["All 8 ranks peak at about 100 MiB, and none leaks."],
+    );
+    check(
+        and(1, leaking(12)),
+        &[
+            "Rank 7 leaks 12.0 MiB a step in keep (train.py:41); the other 7 ranks do not.",
+            "All peak at about 100 MiB.",
+        ],
+    );
+    check(
+        and(2, leaking(12)),
+        &[
+            "Ranks 6 and 7 leak, rank 6 fastest: 12.0 MiB a step in keep (train.py:41); the other \
+             6 ranks do not.",
+            "All peak at about 100 MiB.",
+        ],
+    );
+    check(
+        and(8, leaking(12)),
+        &[
+            "All 8 ranks leak, rank 0 fastest: 12.0 MiB a step in keep (train.py:41).",
+            "All peak at about 100 MiB.",
+        ],
+    );
+    check(
+        and(1, failed()),
+        &[
+            "Rank 7 ran out of memory in step 5; the other 7 ranks did not.",
+            "All peak at about 100 MiB.",
+        ],
+    );
+    check(
+        and(1, peaking(900)),
+        &["Rank 7 peaks at 900 MiB; the median of 8 ranks is 100 MiB."],
+    );
+    check(
+        vec![peaking(100), peaking(200)],
+        &[
+            "The two ranks peak at 100 MiB (rank 0) and 200 MiB (rank 1), and none leaks; of two \
+             that differ nobody can tell which is the odd one.",
+        ],
+    );
+    check(
+        and(1, unclear()),
+        &[
+            "All 8 ranks peak at about 100 MiB.",
+            "Of rank 7 it cannot be told whether it leaks.",
+        ],
+    );
+    check(
+        vec![leaking(1), unclear(), unclear()],
+        &[
+            "Rank 0 leaks 1.00 MiB a step in keep (train.py:41).",
+            "All peak at about 100 MiB.",
+            "Of 2 ranks it cannot be told whether they leak.",
+        ],
+    );
+}
+
+#[test]
+fn a_rank_that_leaks_is_found_with_its_site() {
+    let clean = Program::default();
+    let leaks = Program {
+        leak: 3 * MIB,
+        leaker: ("keep_on_rank", "ddp.py"),
+        ..Program::default()
+    };
+    let survey = survey([of(&clean), of(&clean), of(&leaks), of(&clean)]);
+    assert_eq!(odd(&survey), "2 Leaks PeakHigh");
+    let first = &survey.sentences[0];
+    assert!(
+        first.starts_with("Rank 2 leaks 3.00 MiB a step in keep_on_rank (ddp.py:10)"),
+        "{first}"
+    );
+    let site = &survey.sites[0];
+    let place = site.place.as_ref().map(|place| place.name.as_str());
+    assert_eq!(place, Some("keep_on_rank"));
+    assert_eq!((site.ranks, site.leaks), (1, 1));
+    assert_eq!(site.at_end, [Bytes(0), Bytes(0), Bytes(12 * 3 * MIB)]);
+    let named: Vec<u32> = site.farthest.iter().map(|holds| holds.rank.0).collect();
+    assert_eq!(named, [2]);
+    assert_eq!(survey.ranks[2].leaks[0].site, site.id);
+    // The rest holds the same everywhere.
+    assert_eq!(survey.sites.len(), 1);
+    assert!(survey.sites_same >= 2);
+    let highest = survey.band.parts.iter().flatten().map(|part| part[2]).max();
+    assert_eq!(highest, survey.allocated.map(|spread| spread.max));
+}
+
+#[test]
+fn a_site_that_was_too_small_to_keep_is_no_difference() {
+    let site = |bytes: u64| RankSite {
+        id: "s1".to_owned(),
+        place: None,
+        at_peak: Bytes(bytes),
+        at_end: Bytes::ZERO,
+        wobble: Bytes::ZERO,
+        leaks: false,
+    };
+    let holding = |bytes: u64| RankProfile {
+        sites: vec![site(bytes)],
+        ..peaking(100)
+    };
+    let without = |floor: u64| RankProfile {
+        floor: Bytes(floor),
+        ..peaking(100)
+    };
+    let rows = |profiles: [RankProfile; 3]| survey(profiles).sites.len();
+    assert_eq!(rows([holding(MIB), without(0), without(0)]), 1);
+    assert_eq!(rows([holding(MIB), without(2 * MIB), without(0)]), 0);
+    assert_eq!(rows([holding(MIB), holding(MIB), holding(MIB)]), 0);
+}
+
+proptest! {
+    #[test]
+    fn peaks_alone_make_fewer_than_half_odd(
+        peaks in prop::collection::vec(1_u64..5000, 0..24),
+    ) {
+        let n = peaks.len();
+        let survey = survey(peaks.into_iter().map(peaking));
+        let odd = survey.ranks.iter().filter(|row| !row.odd.is_empty()).count();
+        prop_assert!(2 * odd <= n, "{odd} of {n}");
+        let mut order: Vec<u32> = survey.ranks.iter().map(|row| row.by_oddness).collect();
+        order.sort_unstable();
+        prop_assert_eq!(order, (0..n as u32).collect::<Vec<_>>());
+        prop_assert_eq!(survey.sentences.is_empty(), n == 0);
+    }
+}

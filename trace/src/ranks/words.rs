@@ -1,0 +1,227 @@
+//! What a person should know first.
+
+use super::odd::{OddKind, rate};
+use super::profile::RankPlace;
+use super::{RankRow, Spread};
+use crate::compare::noise;
+use crate::leaks::Verdict;
+use crate::units::Bytes;
+
+/// Ranks named one by one.
+const NAMED: usize = 4;
+
+/// The gravest first. Never empty where there are ranks.
+pub(super) fn sentences(ranks: &[RankRow], peaks: Option<&Spread>) -> Vec<String> {
+    let Some(peaks) = peaks else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    found.extend(out_of_memory(ranks));
+    found.extend(leaks(ranks));
+    found.extend(odd_peaks(ranks, peaks));
+    found.extend(odd_steps(ranks));
+    if found.is_empty() {
+        found.push(alike(ranks, peaks));
+    } else if ranks.len() > 1 && !ranks.iter().any(has_odd_peak) {
+        found.push(spread(ranks, peaks));
+    }
+    found.extend(unknown(ranks));
+    found
+}
+
+fn has_odd_peak(row: &RankRow) -> bool {
+    let is_peak = |kind| matches!(kind, OddKind::PeakHigh | OddKind::PeakLow);
+    row.odd.iter().any(|odd| is_peak(odd.kind))
+}
+
+/// `Rank 3`, `Ranks 1, 2 and 7`, `12 ranks (0, 1, 2, 3, …)`.
+fn named(rows: &[&RankRow]) -> String {
+    let number = |row: &&RankRow| row.rank.to_string();
+    match rows {
+        [] => "No rank".to_owned(),
+        [one] => format!("Rank {}", one.rank),
+        [first @ .., last] if rows.len() <= NAMED => {
+            let first: Vec<String> = first.iter().map(number).collect();
+            format!("Ranks {} and {}", first.join(", "), last.rank)
+        }
+        _ => {
+            let first: Vec<String> = rows.iter().take(NAMED).map(number).collect();
+            format!("{} ranks ({}, …)", rows.len(), first.join(", "))
+        }
+    }
+}
+
+/// What the rest does: `the other rank does not`, `the other 7 ranks do not`.
+fn others(n: usize, [one, several]: [&str; 2]) -> String {
+    match n {
+        0 => String::new(),
+        1 => format!("; the other rank {one}"),
+        n => format!("; the other {n} ranks {several}"),
+    }
+}
+
+fn out_of_memory(ranks: &[RankRow]) -> Option<String> {
+    let failed: Vec<&RankRow> = ranks.iter().filter(|row| row.oom.is_some()).collect();
+    let first = failed.first()?;
+    if failed.len() == ranks.len() && ranks.len() > 1 {
+        return Some(format!("All {} ranks ran out of memory.", ranks.len()));
+    }
+    let step = match (failed.len(), first.oom.and_then(|oom| oom.step)) {
+        (1, Some(step)) => format!(" in step {step}"),
+        _ => String::new(),
+    };
+    let others = others(ranks.len() - failed.len(), ["did not", "did not"]);
+    Some(format!(
+        "{} ran out of memory{step}{others}.",
+        named(&failed)
+    ))
+}
+
+fn leaks(ranks: &[RankRow]) -> Option<String> {
+    let with = |verdict| {
+        let rows = ranks.iter().filter(move |row| row.verdict == verdict);
+        rows.collect::<Vec<_>>()
+    };
+    let (mut leaking, clean) = (with(Verdict::Leak), with(Verdict::Clean));
+    let n = leaking.len();
+    let fastest = *leaking
+        .iter()
+        .max_by_key(|row| (rate(row), std::cmp::Reverse(row.rank)))?;
+    leaking.sort_by_key(|row| row.rank);
+    let what = match (rate(fastest), fastest.leaks.first()) {
+        (rate, Some(leak)) if leak.within_step => format!("{rate} a part of a step"),
+        (rate, _) => format!("{rate} a step"),
+    };
+    let what = format!(
+        "{what}{}",
+        fastest.leaks.first().map_or_else(String::new, place)
+    );
+    let rest = others(clean.len(), ["does not", "do not"]);
+    // Whoever cannot be told is spoken of in a sentence of its own.
+    let all = n == ranks.len() && n > 1;
+    Some(match n {
+        1 => format!("{} leaks {what}{rest}.", named(&leaking)),
+        _ if all => format!("All {n} ranks leak, rank {} fastest: {what}.", fastest.rank),
+        _ => format!(
+            "{} leak, rank {} fastest: {what}{rest}.",
+            named(&leaking),
+            fastest.rank
+        ),
+    })
+}
+
+fn place(leak: &RankPlace) -> String {
+    let place = &leak.place;
+    let file = place
+        .filename
+        .rsplit(['/', '\\'])
+        .next()
+        .unwrap_or_default();
+    match (place.name.as_str(), file, place.line) {
+        ("", _, _) => String::new(),
+        (name, "", _) => format!(" in {name}"),
+        (name, file, 0) => format!(" in {name} ({file})"),
+        (name, file, line) => format!(" in {name} ({file}:{line})"),
+    }
+}
+
+fn odd_peaks(ranks: &[RankRow], peaks: &Spread) -> Option<String> {
+    let mut odd: Vec<&RankRow> = ranks.iter().filter(|row| has_odd_peak(row)).collect();
+    odd.sort_by_key(|row| row.by_oddness);
+    let median = peaks.median;
+    match odd[..] {
+        [] => None,
+        [one] => Some(format!(
+            "Rank {} peaks at {}; the median of {} ranks is {median}.",
+            one.rank,
+            one.peak_allocated,
+            ranks.len()
+        )),
+        _ => Some(format!(
+            "{} peak far from the median of {median}: from {} (rank {}) to {} (rank {}).",
+            named(&odd),
+            peaks.min,
+            peaks.min_rank,
+            peaks.max,
+            peaks.max_rank
+        )),
+    }
+}
+
+fn odd_steps(ranks: &[RankRow]) -> Option<String> {
+    let is_odd = |row: &&RankRow| row.odd.iter().any(|odd| odd.kind == OddKind::Steps);
+    let odd: Vec<&RankRow> = ranks.iter().filter(is_odd).collect();
+    let others = ranks.iter().find(|row| !is_odd(row) && row.steps > 0)?;
+    let usual = others.steps;
+    match odd[..] {
+        [] => None,
+        [one] => Some(format!(
+            "Rank {} ran {} whole steps; most ran {usual}.",
+            one.rank, one.steps
+        )),
+        _ => Some(format!(
+            "{} did not run {usual} steps as most did.",
+            named(&odd)
+        )),
+    }
+}
+
+fn differ(peaks: &Spread) -> bool {
+    let tolerance = noise::level(peaks.median, peaks.median, Bytes::ZERO);
+    peaks.max.saturating_sub(peaks.min) > tolerance
+}
+
+fn spread(ranks: &[RankRow], peaks: &Spread) -> String {
+    match differ(peaks) {
+        false => format!("All peak at about {}.", peaks.max),
+        true if ranks.len() == 2 => format!(
+            "Their peaks are {} (rank {}) and {} (rank {}).",
+            peaks.min, peaks.min_rank, peaks.max, peaks.max_rank
+        ),
+        true => format!(
+            "Peaks lie between {} (rank {}) and {} (rank {}).",
+            peaks.min, peaks.min_rank, peaks.max, peaks.max_rank
+        ),
+    }
+}
+
+fn alike(ranks: &[RankRow], peaks: &Spread) -> String {
+    let clean = ranks.iter().all(|row| row.verdict == Verdict::Clean);
+    let leaks = if clean { ", and none leaks" } else { "" };
+    match (ranks.len(), differ(peaks)) {
+        (1, _) => format!(
+            "One rank, which peaks at {}{}.",
+            peaks.max,
+            match clean {
+                true => " and does not leak",
+                false => "",
+            }
+        ),
+        (n, false) => format!("All {n} ranks peak at about {}{leaks}.", peaks.max),
+        (2, true) => format!(
+            "The two ranks peak at {} (rank {}) and {} (rank {}){leaks}; of two that differ nobody \
+             can tell which is the odd one.",
+            peaks.min, peaks.min_rank, peaks.max, peaks.max_rank
+        ),
+        (n, true) => format!(
+            "No rank is odd: the peaks of {n} ranks lie between {} (rank {}) and {} (rank \
+             {}){leaks}.",
+            peaks.min, peaks.min_rank, peaks.max, peaks.max_rank
+        ),
+    }
+}
+
+fn unknown(ranks: &[RankRow]) -> Option<String> {
+    let is_unknown = |row: &&RankRow| row.verdict == Verdict::CannotTell;
+    let unknown: Vec<&RankRow> = ranks.iter().filter(is_unknown).collect();
+    let n = unknown.len();
+    match n {
+        0 => None,
+        _ if n == ranks.len() => Some("Of no rank can it be told whether it leaks.".to_owned()),
+        1 => Some(format!(
+            "Of rank {} it cannot be told whether it leaks.",
+            unknown[0].rank
+        )),
+        _ => Some(format!("Of {n} ranks it cannot be told whether they leak.")),
+    }
+}

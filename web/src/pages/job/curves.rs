@@ -1,0 +1,295 @@
+//! *Allocated* of the ranks on one scale: a small picture for each where they are few; where they
+//! are many, all of them as a band, and any one of them over it.
+
+use crate::client;
+use crate::format;
+use crate::timeline::canvas::{self, Surface};
+use crate::timeline::observe;
+use ::timeline::overlay::{self, Canvas, Detail, Overlay};
+use api::compare;
+use api::jobs::{JobDetail, JobRank, RankCurve};
+use api::routes;
+use leptos::html;
+use leptos::prelude::*;
+use leptos_router::components::A;
+use std::sync::Arc;
+use trace::compare::curves::Align;
+use trace::ranks::Rank;
+use trace::trace::StepSource;
+use trace::units::Bytes;
+
+/// Cells of the strip; of more ranks the oddest.
+const MOST_CELLS: usize = 512;
+
+/// The pictures.
+#[component]
+pub fn Curves(job: Arc<JobDetail>) -> impl IntoView {
+    let axis = match job
+        .ranks
+        .iter()
+        .any(|r| r.row.step_source != StepSource::None)
+    {
+        true => "allocated over steps",
+        false => "allocated over the recording; no rank has steps",
+    };
+    match job.ranks.len() > JobDetail::MAX_CURVES {
+        true => view! { <Many job=job axis=axis/> }.into_any(),
+        false => view! { <Few job=job axis=axis/> }.into_any(),
+    }
+}
+
+/// What a picture shows: ranges of levels over one axis.
+fn pictured(job: &JobDetail, runs: Vec<Vec<Option<[u64; 3]>>>) -> compare::Curves {
+    let curve = |parts| compare::Curve {
+        parts,
+        events: Vec::new(),
+        steps: Vec::new(),
+    };
+    compare::Curves {
+        whole: job.band.window,
+        window: job.band.window,
+        runs: runs.into_iter().map(curve).collect(),
+    }
+}
+
+/// The median of all ranks, the baseline of every picture.
+fn median(job: &JobDetail) -> Vec<Option<[u64; 3]>> {
+    let parts = job.band.parts.iter();
+    parts
+        .map(|part| part.map(|[_, Bytes(n), _]| [n; 3]))
+        .collect()
+}
+
+/// From the lowest to the highest rank.
+fn band(job: &JobDetail) -> Vec<Option<[u64; 3]>> {
+    let parts = job.band.parts.iter();
+    let part = |[low, _, high]: [Bytes; 3]| [low.0, high.0, high.0];
+    parts.map(|p| p.map(part)).collect()
+}
+
+fn line(curve: &RankCurve) -> Vec<Option<[u64; 3]>> {
+    let parts = curve.parts.iter();
+    let part = |[low, high]: [Bytes; 2]| [low.0, high.0, high.0];
+    parts.map(|p| p.map(part)).collect()
+}
+
+fn highest(job: &JobDetail) -> u64 {
+    let parts = job.band.parts.iter().flatten();
+    parts.map(|part| part[2].0).max().unwrap_or(0)
+}
+
+/// The place of a rank's run on its own page.
+fn rank_of(job: &JobDetail, rank: Rank) -> Option<&JobRank> {
+    job.ranks.iter().find(|one| one.row.rank == rank)
+}
+
+/// The ranks, the oddest first.
+pub fn oddest_first(job: &JobDetail) -> Vec<&JobRank> {
+    let mut order = vec![None; job.ranks.len()];
+    for rank in &job.ranks {
+        if let Some(place) = order.get_mut(rank.row.by_oddness as usize) {
+            *place = Some(rank);
+        }
+    }
+    order.into_iter().flatten().collect()
+}
+
+/// Why a rank is odd; empty where it is not.
+pub fn why(rank: &JobRank) -> String {
+    let odd: Vec<&str> = rank.row.odd.iter().map(|odd| odd.why.as_str()).collect();
+    odd.join("; ")
+}
+
+#[component]
+fn Few(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
+    let high = highest(&job);
+    let base = median(&job);
+    let pictures = job.curves.iter().filter_map(|curve| {
+        let rank = rank_of(&job, curve.rank)?;
+        let shown = Signal::stored(Arc::new(pictured(&job, vec![base.clone(), line(curve)])));
+        let (page, name) = (routes::run_page(&rank.run), format!("Rank {}", curve.rank));
+        let why = why(rank);
+        let odd = !why.is_empty();
+        let badge = odd.then(|| view! { <span class="badge caution">"odd"</span> });
+        let text = match odd {
+            true => why,
+            false => format!("peaks at {}", rank.row.peak_allocated),
+        };
+        let picture = view! {
+            <A href=page attr:class="multiple">
+                <span class="multiple-name">{name} {badge}</span>
+                <Plot curves=shown detail=Detail::Small high=high/>
+                <span class="job-why">{text}</span>
+            </A>
+        };
+        Some(picture.into_any())
+    });
+    let pictures = pictures.collect_view();
+    view! {
+        <section aria-labelledby="job-curves-title">
+            <h2 id="job-curves-title">"Rank by rank"</h2>
+            <p class="muted">{format!("{axis}, all on one scale; grey: the median rank")}</p>
+            <div class="multiples">{pictures}</div>
+        </section>
+    }
+}
+
+#[component]
+fn Many(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
+    let first = job.ranks.iter().min_by_key(|rank| rank.row.by_oddness);
+    let chosen = RwSignal::new(first.map_or(Rank(0), |rank| rank.row.rank));
+    let curve = RwSignal::new(None::<RankCurve>);
+    let asked = Arc::clone(&job);
+    Effect::new(move |_| {
+        let rank = chosen.get();
+        let known = asked.curves.iter().find(|curve| curve.rank == rank);
+        if let Some(known) = known {
+            return curve.set(Some(known.clone()));
+        }
+        let route = routes::job_curve(&asked.job.id, rank);
+        leptos::task::spawn_local_scoped_with_cancellation(async move {
+            // The band is there; without an answer it stays alone.
+            let _ = curve.try_set(client::get::<RankCurve>(&route).await.ok());
+        });
+    });
+    let pictured_job = Arc::clone(&job);
+    let shown = Signal::derive(move || {
+        let mut runs = vec![median(&pictured_job), band(&pictured_job)];
+        curve.with(|curve| runs.extend(curve.as_ref().map(line)));
+        Arc::new(pictured(&pictured_job, runs))
+    });
+    let high = highest(&job);
+    let told = Arc::clone(&job);
+    let about = move || {
+        let rank = rank_of(&told, chosen.get())?;
+        let why = match why(rank) {
+            none if none.is_empty() => "not odd".to_owned(),
+            why => why,
+        };
+        Some(view! {
+            <p class="job-chosen" role="status">
+                <A href=routes::run_page(&rank.run)>{format!("Rank {}", rank.row.rank)}</A>
+                {format!(" peaks at {}: {why}.", rank.row.peak_allocated)}
+            </p>
+        })
+    };
+    view! {
+        <section aria-labelledby="job-curves-title">
+            <h2 id="job-curves-title">"All ranks"</h2>
+            <p class="muted">
+                {format!("{axis}; shaded: from the lowest to the highest rank, grey: the median, \
+                          line: the rank that is chosen below")}
+            </p>
+            <div class="job-band">
+                <Plot curves=shown detail=Detail::Axes high=high/>
+            </div>
+            {about}
+            <Strip job=job chosen=chosen/>
+        </section>
+    }
+}
+
+/// A cell for each rank, the oddest first, as high as its peak.
+#[component]
+fn Strip(job: Arc<JobDetail>, chosen: RwSignal<Rank>) -> impl IntoView {
+    let ranks = oddest_first(&job);
+    let more = ranks.len().saturating_sub(MOST_CELLS);
+    let largest = job.allocated.map_or(1, |spread| spread.max.0.max(1));
+    let cells = ranks.into_iter().take(MOST_CELLS).map(|one| {
+        let rank = one.row.rank;
+        let odd = !one.row.odd.is_empty();
+        let peak = one.row.peak_allocated;
+        let label = match odd {
+            true => format!("Rank {rank}, odd: {}", why(one)),
+            false => format!("Rank {rank}, peak {peak}"),
+        };
+        let height = format!("{}%", format::percent(peak.0, largest));
+        let pressed = move || chosen.get() == rank;
+        view! {
+            <li>
+                <button
+                    class="rank-cell"
+                    class:odd=odd
+                    class:pressed=pressed
+                    aria-pressed=move || pressed().to_string()
+                    aria-label=label.clone()
+                    title=label
+                    on:click=move |_| chosen.set(rank)
+                >
+                    <span class="rank-level" style:height=height></span>
+                    <span class="rank-number">{rank.0}</span>
+                </button>
+            </li>
+        }
+    });
+    let cells = cells.collect_view();
+    let more = (more > 0).then(|| {
+        let text = format!(
+            "and {} that are less odd",
+            format::plural(more as u64, "rank")
+        );
+        view! { <p class="muted">{text}</p> }
+    });
+    view! {
+        <ul class="rank-strip" aria-label="Ranks, the oddest first">{cells}</ul>
+        {more}
+    }
+}
+
+/// A picture of curves that need no pointer.
+#[component]
+fn Plot(
+    #[prop(into)] curves: Signal<Arc<compare::Curves>>,
+    detail: Detail,
+    high: u64,
+) -> impl IntoView {
+    let (element, holder) = (NodeRef::<html::Canvas>::new(), NodeRef::<html::Div>::new());
+    let size = RwSignal::new(Canvas {
+        width: 1.0,
+        height: 1.0,
+        scale: 1.0,
+    });
+    let theme = RwSignal::new(0_u32);
+    let surface: StoredValue<Option<Surface>, LocalStorage> = StoredValue::new_local(None);
+    Effect::new(move |_| {
+        let (Some(element), Some(holder)) = (element.get(), holder.get()) else {
+            return;
+        };
+        surface.set_value(Surface::new(element));
+        observe::size(&holder, move |width, height| {
+            size.set(Canvas {
+                width,
+                height,
+                scale: canvas::pixel_ratio(),
+            });
+        });
+        observe::theme(move || theme.update(|n| *n = n.wrapping_add(1)));
+    });
+    Effect::new(move |_| {
+        theme.track();
+        let (size, curves) = (size.get(), curves.get());
+        let runs: Vec<usize> = (0..curves.runs.len()).collect();
+        let overlay = Overlay {
+            curves: &curves,
+            window: curves.whole,
+            align: Align::Step,
+            runs: &runs,
+            against: runs.len().saturating_sub(1),
+            detail,
+            high: Some(high),
+        };
+        let palette = canvas::palette();
+        let scene = overlay::scene(&overlay, size, &palette);
+        surface.update_value(|surface| {
+            if let Some(surface) = surface {
+                // A canvas too large for the browser's memory stays as it was.
+                let _ = surface.paint(&scene, palette.surface);
+            }
+        });
+    });
+    view! {
+        <div class="job-plot" node_ref=holder>
+            <canvas node_ref=element aria-hidden="true"></canvas>
+        </div>
+    }
+}

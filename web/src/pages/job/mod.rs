@@ -1,0 +1,156 @@
+//! The page of a job: what sets its ranks apart, their curves on one scale, a table of ranks, and
+//! the same allocation site in all of them.
+
+mod cells;
+mod curves;
+mod delete;
+mod ranks;
+mod sites;
+
+use crate::client;
+use crate::clock::sleep;
+use crate::components::problem_note::ProblemNote;
+use crate::format;
+use crate::pages::runs::store::{Loaded, RunsStore};
+use api::ids::JobId;
+use api::jobs::JobDetail;
+use api::problem::{Problem, ProblemCode};
+use api::routes;
+use curves::Curves;
+use delete::DeleteJob;
+use leptos::prelude::*;
+use leptos_router::hooks::use_params_map;
+use ranks::Ranks;
+use sites::Sites;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often to ask again while ranks are still looked at.
+const AGAIN: Duration = Duration::from_millis(1200);
+
+type There = Loaded<Arc<JobDetail>>;
+
+/// The page.
+#[component]
+pub fn JobPage() -> impl IntoView {
+    let params = use_params_map();
+    let id = Memo::new(move |_| {
+        let id = params.with(|params| params.get("id"));
+        id.and_then(|id| id.parse::<JobId>().ok())
+    });
+    let loaded: RwSignal<There> = RwSignal::new(Loaded::Loading);
+    let attempt = RwSignal::new(0_u32);
+    let store: RunsStore = expect_context();
+    store.refresh();
+    // Ranks arrive, and leave, while the page is open.
+    let members = Memo::new(move |_| match (id.get(), store.runs().get()) {
+        (Some(id), Loaded::Ready(runs)) => {
+            let of_it = runs.iter().filter_map(|run| run.job.as_ref());
+            of_it.filter(|place| place.job == id).count()
+        }
+        _ => 0,
+    });
+    Effect::new(move |_| {
+        attempt.track();
+        members.track();
+        let id = id.get();
+        leptos::task::spawn_local_scoped_with_cancellation(async move {
+            load(id, loaded).await;
+        });
+    });
+    let retry = Callback::new(move |()| attempt.update(|n| *n += 1));
+    let body = move || match loaded.get() {
+        Loaded::Loading => view! { <Skeleton/> }.into_any(),
+        Loaded::Failed(problem) => view! { <ProblemNote problem=problem retry=retry/> }.into_any(),
+        Loaded::Ready(job) => view! { <JobView job=job/> }.into_any(),
+    };
+    view! { <div class="job-page">{body}</div> }
+}
+
+/// Asks until all ranks were looked at.
+async fn load(id: Option<JobId>, loaded: RwSignal<There>) {
+    let Some(id) = id else {
+        return loaded.set(Loaded::Failed(no_job()));
+    };
+    loop {
+        let there = match client::get::<JobDetail>(&routes::job(&id)).await {
+            Ok(job) => Loaded::Ready(Arc::new(job)),
+            Err(problem) => Loaded::Failed(problem),
+        };
+        let waits = matches!(&there, Loaded::Ready(job) if job.waiting > 0);
+        if loaded.try_get_untracked() != Some(there.clone()) {
+            let _ = loaded.try_set(there);
+        }
+        if !waits {
+            return;
+        }
+        sleep(AGAIN).await;
+    }
+}
+
+fn no_job() -> Problem {
+    Problem {
+        code: ProblemCode::NotFound,
+        status: 0,
+        title: "There is no such job".to_owned(),
+        detail: "The address does not name a job.".to_owned(),
+        offset: None,
+    }
+}
+
+#[component]
+fn Skeleton() -> impl IntoView {
+    view! {
+        <div class="job-skeleton" aria-busy="true" role="status">
+            <p class="visually-hidden">"Looking at the ranks"</p>
+            <div class="skeleton-head"></div>
+            <div class="skeleton-row"></div>
+        </div>
+    }
+}
+
+#[component]
+fn JobView(job: Arc<JobDetail>) -> impl IntoView {
+    let summary = job.job.clone();
+    document().set_title(&format!("{} · Job · Tidemark", summary.name));
+    let count = format::plural(u64::from(summary.n_ranks), "rank");
+    let waiting = (job.waiting > 0).then(|| {
+        let n = format::plural(u64::from(job.waiting), "rank");
+        let text = format!("{n} are still looked at; what stands here is of the others.");
+        view! { <p class="job-note" role="status" aria-busy="true">{text}</p> }
+    });
+    let unreadable = (job.unreadable > 0).then(|| {
+        let n = format::plural(u64::from(job.unreadable), "rank");
+        let text = format!("{n} cannot be read; what stands here is of the others.");
+        view! { <p class="job-note" role="status">{text}</p> }
+    });
+    let mut sentences = job.sentences.iter().cloned();
+    let first = sentences.next();
+    let first = first.map(|first| view! { <p class="job-verdict">{first}</p> });
+    let others = sentences.map(|other| view! { <p class="muted">{other}</p> });
+    let others = others.collect_view();
+    let content = match job.ranks.is_empty() {
+        true => {
+            let text = "No rank is here yet. Upload a folder with a snapshot of each rank, or send \
+                        it: tidemark push DIR.";
+            view! { <p class="muted">{text}</p> }.into_any()
+        }
+        false => view! {
+            <Curves job=Arc::clone(&job)/>
+            <Ranks job=Arc::clone(&job)/>
+            <Sites job=Arc::clone(&job)/>
+        }
+        .into_any(),
+    };
+    view! {
+        <header class="job-head">
+            <h1>{summary.name.clone()}</h1>
+            <span class="muted">{count}</span>
+            <DeleteJob job=summary/>
+        </header>
+        {waiting}
+        {unreadable}
+        <div class="job-verdicts">{first} {others}</div>
+        {content}
+    }
+}

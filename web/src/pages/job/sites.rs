@@ -1,0 +1,111 @@
+//! The same allocation site in all ranks: what each holds, and which rank differs.
+
+use super::cells;
+use crate::client;
+use crate::components::problem_note::ProblemNote;
+use crate::format;
+use api::jobs::JobDetail;
+use api::problem::Problem;
+use api::routes;
+use leptos::prelude::*;
+use std::sync::Arc;
+use trace::ranks::sites::SiteAcross;
+
+const HEADS: [&str; 5] = ["Allocated in", "#Least", "#Median", "#Most", "Differs most"];
+/// Rows of a page.
+const PAGE: usize = 50;
+
+/// The table.
+#[component]
+pub fn Sites(job: Arc<JobDetail>) -> impl IntoView {
+    let rows = RwSignal::new(Vec::<SiteAcross>::new());
+    let problem = RwSignal::new(None::<Problem>);
+    let id = job.job.id.clone();
+    let load = Callback::new(move |()| {
+        let route = routes::job_sites(&id, rows.with_untracked(Vec::len), PAGE);
+        leptos::task::spawn_local(async move {
+            match client::get::<Vec<SiteAcross>>(&route).await {
+                Ok(more) => drop(rows.try_update(|rows| rows.extend(more))),
+                Err(refused) => drop(problem.try_set(Some(refused))),
+            }
+        });
+    });
+    let differ = job.sites_differ as usize;
+    let same = format::count(u64::from(job.sites_same));
+    let about = match (differ, job.sites_left_out) {
+        (0, _) => format!("All {same} sites hold the same in all ranks."),
+        (n, 0) => format!("{} between ranks; {same} hold the same.", differ_text(n)),
+        (n, left) => format!(
+            "{} between ranks, {left} more are smaller; {same} hold the same.",
+            differ_text(n)
+        ),
+    };
+    if differ > 0 {
+        load.run(());
+    }
+    let table = move || rows.with(|rows| (!rows.is_empty()).then(|| table(rows)));
+    let more = move || {
+        let left = differ.saturating_sub(rows.with(Vec::len));
+        let text = format!("Show {} more", left.min(PAGE));
+        (left > 0 && left < differ).then(|| cells::more(text, move || load.run(())))
+    };
+    let failed = move || {
+        problem
+            .get()
+            .map(|problem| view! { <ProblemNote problem=problem/> })
+    };
+    view! {
+        <section aria-labelledby="job-sites-title">
+            <h2 id="job-sites-title">"The same site across ranks"</h2>
+            <p class="muted">
+                {about} " Live at each rank's peak, or at its end where ranks differ more there."
+            </p>
+            {table}
+            {failed}
+            {more}
+        </section>
+    }
+}
+
+fn table(rows: &[SiteAcross]) -> AnyView {
+    cells::table("Table of sites", &HEADS, rows.iter().map(row).collect())
+}
+
+fn differ_text(n: usize) -> String {
+    match n {
+        1 => "1 site differs".to_owned(),
+        n => format!("{} sites differ", format::count(n as u64)),
+    }
+}
+
+fn row(site: &SiteAcross) -> AnyView {
+    let ([least, median, most], at_end) = site.shown();
+    let place = site.place.as_ref();
+    let name = place
+        .map_or("without a stack", |place| &place.name)
+        .to_owned();
+    let file = place.map(|place| {
+        let file = place.filename.rsplit('/').next().unwrap_or_default();
+        match place.line {
+            0 => file.to_owned(),
+            line => format!("{file}:{line}"),
+        }
+    });
+    let told = site.farthest.iter().take(3).map(|holds| {
+        let held = if at_end { holds.at_end } else { holds.at_peak };
+        let leaks = if holds.leaks { ", leaks" } else { "" };
+        format!("rank {}: {held}{leaks}", holds.rank)
+    });
+    let told = told.collect::<Vec<_>>().join(" · ");
+    let when = if at_end { " at its end" } else { "" };
+    let head = view! { {name} " " <span class="muted">{file}</span> }.into_any();
+    cells::row(
+        head,
+        vec![
+            cells::size("Least", least),
+            cells::size("Median", median),
+            cells::size("Most", most),
+            cells::words(told + when),
+        ],
+    )
+}
