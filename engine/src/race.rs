@@ -6,7 +6,6 @@
 //! #5694 happens after a block has changed hands (docs/offloader-rules.md, "Kinds of leaks").
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Bound::Excluded;
 
 use serde::Serialize;
 use smallvec::SmallVec;
@@ -69,15 +68,20 @@ pub struct Range {
 
 #[derive(Debug, Clone, Copy)]
 struct Past {
-    lane: Lane,
     tick: u64,
     operation: u64,
     site: Site,
+    lane: Lane,
 }
+
+/// The place of a cell among the others. The map holds these and not the cells: it is searched for
+/// every access, and what is small is searched in few lines of the cache.
+type Slot = u32;
 
 /// What is known of one range: the last write, and the reads since.
 #[derive(Debug, Clone, Default)]
 struct Cell {
+    start: DeviceAddr,
     end: DeviceAddr,
     write: Option<Past>,
     reads: SmallVec<[Past; 2]>,
@@ -102,6 +106,29 @@ pub struct Race {
 
 type Pair = (Access, Site, Access, Site);
 
+/// For a few bits of an address, the place where a cell that begins there was last found.
+#[derive(Debug)]
+struct Guesses(Vec<Slot>);
+
+impl Guesses {
+    const BITS: u32 = 13;
+
+    fn of(&mut self, address: DeviceAddr) -> &mut Slot {
+        // An odd multiplier carries every bit of the address into the upper ones.
+        let spread = address.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &mut self.0[(spread >> (64 - Guesses::BITS)) as usize]
+    }
+}
+
+impl Default for Guesses {
+    fn default() -> Guesses {
+        Guesses(vec![0; 1 << Guesses::BITS])
+    }
+}
+
+/// Cells by their first addresses, in order.
+type Parts = SmallVec<[(DeviceAddr, Slot); 8]>;
+
 /// A race found in a part of a range, and the operation whose bytes it may spoil.
 type Found = (Pair, u64, Range);
 
@@ -110,7 +137,13 @@ type Found = (Pair, u64, Range);
 pub struct Detector {
     lanes: Vec<Clock>,
     host: Clock,
-    cells: BTreeMap<DeviceAddr, Cell>,
+    /// Ranges by their first address; they never overlap.
+    by_start: BTreeMap<DeviceAddr, Slot>,
+    cells: Vec<Cell>,
+    /// Places that hold no range.
+    vacant: Vec<Slot>,
+    /// Places where ranges that begin at some address were last found: a guess, to be checked.
+    guesses: Guesses,
     sites: Vec<String>,
     site_ids: HashMap<String, Site>,
     races: Vec<(Pair, Race)>,
@@ -208,15 +241,19 @@ impl Detector {
             site,
         };
         let mut found = Vec::new();
+        let clock = &self.lanes[usize::from(lane.0)];
         // Most accesses are to what was accessed before as a whole: nothing to cut or to join.
-        if let Some(cell) = self.cells.get_mut(&range.start)
-            && cell.end == range.end
-        {
-            let clock = &self.lanes[usize::from(lane.0)];
-            cell.check(access, clock, range, now, &mut found);
-            cell.update(access, clock, now);
-        } else {
-            self.access_parts(access, range, now, &mut found);
+        let guess = *self.guesses.of(range.start);
+        let is_range = |cell: &&mut Cell| (cell.start, cell.end) == (range.start, range.end);
+        match self.cells.get_mut(guess as usize).filter(is_range) {
+            Some(cell) => {
+                cell.check(access, clock, range, now, &mut found);
+                cell.update(access, clock, now);
+            }
+            None => {
+                let slot = self.access_parts(access, range, now, &mut found);
+                *self.guesses.of(range.start) = slot;
+            }
         }
         for (pair, operation, part) in found {
             self.spoilt.insert(operation);
@@ -224,25 +261,49 @@ impl Detector {
         }
     }
 
-    /// [`Detector::access`] to a range that no single cell stands for.
-    fn access_parts(&mut self, access: Access, range: Range, now: Past, found: &mut Vec<Found>) {
-        self.split_at(range.start);
-        self.split_at(range.end);
-        self.fill_gaps(range);
+    /// [`Detector::access`] to a range that perhaps no single cell stands for; the place of its
+    /// first one.
+    fn access_parts(
+        &mut self,
+        access: Access,
+        range: Range,
+        now: Past,
+        found: &mut Vec<Found>,
+    ) -> Slot {
+        let mut parts = self.cut_out(range);
+        if access == Access::Read {
+            self.fill_gaps(range, &mut parts);
+        }
         let clock = &self.lanes[usize::from(now.lane.0)];
-        for (&start, cell) in self.cells.range_mut(range.start..range.end) {
+        for &(start, slot) in &parts {
+            let cell = &mut self.cells[slot as usize];
             let part = Range {
                 start,
                 end: cell.end,
             };
             cell.check(access, clock, part, now, found);
-            cell.update(access, clock, now);
+            if access == Access::Read {
+                cell.update(access, clock, now);
+            }
         }
-        if access == Access::Write {
-            self.merge(range);
+        match access {
+            Access::Read => parts.first().map_or(0, |&(_, slot)| slot),
+            Access::Write => self.replace(range, &parts, now),
         }
     }
 
+    /// The cells within a range, in order, none of which reaches out of it.
+    fn cut_out(&mut self, range: Range) -> Parts {
+        if let Some((_, &slot)) = self.by_start.range(..range.start).next_back() {
+            self.cut(slot, range.start);
+        }
+        let parts = self.by_start.range(range.start..range.end);
+        let parts: Parts = parts.map(|(&start, &slot)| (start, slot)).collect();
+        if let Some(&(_, last)) = parts.last() {
+            self.cut(last, range.end);
+        }
+        parts
+    }
     /// All that decides which races later accesses are part of, as numbers: equal for two moments
     /// from which equal accesses find equal races. Ticks are compared, never counted with, so each
     /// is replaced by its rank among the ticks of its stream. `events` are those that may still be
@@ -260,7 +321,7 @@ impl Detector {
             })
             .collect();
         let mut operations = Vec::new();
-        for past in self.cells.values().flat_map(Cell::pasts) {
+        for past in self.ranges().flat_map(|(_, cell)| cell.pasts()) {
             ticks[usize::from(past.lane.0)].push(past.tick);
             operations.push(past.operation);
         }
@@ -282,7 +343,7 @@ impl Detector {
             let of_lane = |lane: usize| rank(lane, clock.tick_of(Lane(lane as u16))) as u64;
             standing.extend((0..self.lanes.len()).map(of_lane));
         }
-        for (start, cell) in &self.cells {
+        for (start, cell) in self.ranges() {
             let (written, reads) = (u64::from(cell.write.is_some()), cell.reads.len() as u64);
             standing.extend([start.0, cell.end.0, written, reads]);
             for past in cell.pasts() {
@@ -309,54 +370,73 @@ impl Detector {
         &self.lanes[usize::from(lane.0)]
     }
 
-    fn split_at(&mut self, address: DeviceAddr) {
-        let Some((_, cell)) = self.cells.range_mut(..address).next_back() else {
-            return;
-        };
-        if cell.end <= address {
-            return;
+    /// Ends a cell before an address; what lies behind becomes another.
+    fn cut(&mut self, slot: Slot, address: DeviceAddr) {
+        let cell = &mut self.cells[slot as usize];
+        if cell.end > address {
+            let tail = Cell {
+                start: address,
+                ..cell.clone()
+            };
+            cell.end = address;
+            self.insert(tail);
         }
-        let tail = cell.clone();
-        cell.end = address;
-        self.cells.insert(address, tail);
     }
 
-    fn fill_gaps(&mut self, range: Range) {
+    fn insert(&mut self, cell: Cell) -> Slot {
+        let start = cell.start;
+        let slot = self.vacant.pop().unwrap_or(self.cells.len() as Slot);
+        match self.cells.get_mut(slot as usize) {
+            Some(vacant) => *vacant = cell,
+            None => self.cells.push(cell),
+        }
+        self.by_start.insert(start, slot);
+        slot
+    }
+
+    /// Cells for what nothing has touched yet.
+    fn fill_gaps(&mut self, range: Range, parts: &mut Parts) {
         let mut at = range.start;
-        let mut gaps = Vec::new();
-        for (&start, cell) in self.cells.range(range.start..range.end) {
+        let mut filled = Parts::new();
+        let end = (range.end, None);
+        let known = std::mem::take(parts).into_iter();
+        for (start, slot) in known.map(|(start, slot)| (start, Some(slot))).chain([end]) {
             if at < start {
-                gaps.push((at, start));
-            }
-            at = cell.end;
-        }
-        if at < range.end {
-            gaps.push((at, range.end));
-        }
-        for (start, end) in gaps {
-            self.cells.insert(
-                start,
-                Cell {
-                    end,
+                let gap = Cell {
+                    start: at,
+                    end: start,
                     ..Cell::default()
-                },
-            );
+                };
+                filled.push((at, self.insert(gap)));
+            }
+            if let Some(slot) = slot {
+                filled.push((start, slot));
+                at = self.cells[slot as usize].end;
+            }
         }
+        *parts = filled;
     }
 
     /// A write leaves one state over the whole range, so one cell is enough for it.
-    fn merge(&mut self, range: Range) {
-        let inner: Vec<DeviceAddr> = self
-            .cells
-            .range((Excluded(range.start), Excluded(range.end)))
-            .map(|(&start, _)| start)
-            .collect();
-        for start in inner {
-            self.cells.remove(&start);
+    fn replace(&mut self, range: Range, parts: &Parts, now: Past) -> Slot {
+        for &(start, slot) in parts {
+            self.by_start.remove(&start);
+            self.cells[slot as usize] = Cell::default();
+            self.vacant.push(slot);
         }
-        if let Some(cell) = self.cells.get_mut(&range.start) {
-            cell.end = range.end;
-        }
+        let written = Cell {
+            start: range.start,
+            end: range.end,
+            write: Some(now),
+            reads: SmallVec::new(),
+        };
+        self.insert(written)
+    }
+
+    /// The ranges that have been touched, in order.
+    fn ranges(&self) -> impl Iterator<Item = (DeviceAddr, &Cell)> {
+        let cell = |(&start, &slot): (&DeviceAddr, &Slot)| (start, &self.cells[slot as usize]);
+        self.by_start.iter().map(cell)
     }
 
     fn report(&mut self, pair: Pair, range: Range) {
@@ -419,130 +499,4 @@ impl Cell {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const A: Range = Range {
-        start: DeviceAddr(0x1000),
-        end: DeviceAddr(0x2000),
-    };
-
-    fn two_lanes() -> (Detector, Lane, Lane) {
-        let mut detector = Detector::new();
-        let (first, second) = (detector.add_lane(), detector.add_lane());
-        (detector, first, second)
-    }
-
-    fn touch(detector: &mut Detector, lane: Lane, access: Access, range: Range, name: &str) {
-        let site = detector.site(name);
-        detector.access(lane, access, range, site);
-    }
-
-    fn pairs(detector: &Detector) -> Vec<(String, String)> {
-        detector
-            .races()
-            .map(|race| (race.earlier_site.clone(), race.later_site.clone()))
-            .collect()
-    }
-
-    #[test]
-    fn one_stream_never_races_with_itself() {
-        let (mut detector, s0, _) = two_lanes();
-        touch(&mut detector, s0, Access::Write, A, "w");
-        touch(&mut detector, s0, Access::Read, A, "r");
-        touch(&mut detector, s0, Access::Write, A, "w2");
-        assert_eq!(pairs(&detector), []);
-    }
-
-    #[test]
-    fn an_unordered_read_and_write_are_reported_with_both_places() {
-        let (mut detector, s0, s1) = two_lanes();
-        touch(&mut detector, s1, Access::Write, A, "copy");
-        touch(&mut detector, s0, Access::Read, A, "kernel");
-        assert_eq!(pairs(&detector), [("copy".into(), "kernel".into())]);
-        touch(&mut detector, s0, Access::Read, A, "kernel");
-        assert_eq!(detector.races().next().unwrap().count, 2);
-    }
-
-    /// A kernel that reads a copy too early, and is itself overtaken by the next copy, has worked
-    /// on wrong bytes once.
-    #[test]
-    fn an_operation_that_races_twice_counts_once() {
-        let (mut detector, s0, s1) = two_lanes();
-        for round in 1..=3 {
-            detector.begin_operation();
-            touch(&mut detector, s1, Access::Write, A, "copy");
-            detector.begin_operation();
-            touch(&mut detector, s0, Access::Read, A, "kernel");
-            assert_eq!(detector.spoilt(), round);
-        }
-        assert_eq!(detector.races().count(), 2);
-    }
-
-    #[test]
-    fn two_reads_do_not_conflict() {
-        let (mut detector, s0, s1) = two_lanes();
-        touch(&mut detector, s1, Access::Read, A, "copy");
-        touch(&mut detector, s0, Access::Read, A, "kernel");
-        assert_eq!(pairs(&detector), []);
-    }
-
-    #[test]
-    fn an_event_orders_what_came_before_it_and_nothing_after() {
-        let (mut detector, s0, s1) = two_lanes();
-        touch(&mut detector, s1, Access::Write, A, "before");
-        let event = detector.record_event(s1);
-        let other = Range {
-            start: DeviceAddr(0x3000),
-            end: DeviceAddr(0x4000),
-        };
-        touch(&mut detector, s1, Access::Write, other, "after");
-        detector.wait_event(s0, &event);
-        touch(&mut detector, s0, Access::Read, A, "kernel");
-        touch(&mut detector, s0, Access::Read, other, "kernel");
-        assert_eq!(pairs(&detector), [("after".into(), "kernel".into())]);
-    }
-
-    #[test]
-    fn order_is_transitive_over_streams_and_host() {
-        let (mut detector, s0, s1) = two_lanes();
-        let s2 = detector.add_lane();
-        touch(&mut detector, s0, Access::Write, A, "w");
-        detector.wait_lane(s1, s0);
-        touch(&mut detector, s1, Access::Read, A, "r1");
-        detector.wait_lane(s2, s1);
-        touch(&mut detector, s2, Access::Write, A, "w2");
-        detector.host_waited(s2);
-        touch(&mut detector, s0, Access::Write, A, "w3");
-        assert_eq!(pairs(&detector), []);
-    }
-
-    #[test]
-    fn overlap_is_by_bytes() {
-        let (mut detector, s0, s1) = two_lanes();
-        touch(&mut detector, s0, Access::Write, A, "whole");
-        let tail = Range {
-            start: DeviceAddr(0x1fff),
-            end: DeviceAddr(0x2800),
-        };
-        touch(&mut detector, s1, Access::Write, tail, "tail");
-        assert_eq!(pairs(&detector), [("whole".into(), "tail".into())]);
-        let beside = Range {
-            start: DeviceAddr(0x2800),
-            end: DeviceAddr(0x2900),
-        };
-        touch(&mut detector, s0, Access::Write, beside, "beside");
-        assert_eq!(pairs(&detector).len(), 1);
-    }
-
-    #[test]
-    fn a_later_write_hides_an_ordered_reader_but_not_an_unordered_one() {
-        let (mut detector, s0, s1) = two_lanes();
-        touch(&mut detector, s0, Access::Write, A, "w");
-        detector.wait_lane(s1, s0);
-        touch(&mut detector, s1, Access::Read, A, "copy out");
-        touch(&mut detector, s0, Access::Read, A, "kernel");
-        touch(&mut detector, s0, Access::Write, A, "reuse");
-        assert_eq!(pairs(&detector), [("copy out".into(), "reuse".into())]);
-    }
-}
+mod tests;
