@@ -123,7 +123,6 @@ pub struct Otherwise {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WhatIfDrawn {
     /// The answer.
-    #[serde(flatten)]
     pub answer: WhatIf,
     /// The levels on the way, where they were asked for.
     pub curves: Option<Curves>,

@@ -5,6 +5,7 @@
 
 use crate::clock;
 use crate::format::UnixMillis;
+use crate::objects;
 use api::ids::ShareId;
 use api::page;
 use api::problem::{Problem, ProblemCode};
@@ -96,7 +97,15 @@ fn asked(path: &str) -> String {
 /// # Errors
 /// What the server reports, or [`unreachable`] when there was no answer.
 pub async fn get<T: DeserializeOwned>(path: &str) -> Result<T, Problem> {
-    parsed(&answered(Method::Get, path, None).await?)
+    read(&answered(Method::Get, path, None).await?)
+}
+
+/// Reads JSON as its text, for [`read`].
+///
+/// # Errors
+/// As [`get`].
+pub async fn get_json(path: &str) -> Result<String, Problem> {
+    answered(Method::Get, path, None).await
 }
 
 /// Reads a list that comes in pages, to its end.
@@ -119,7 +128,7 @@ pub async fn list<T: DeserializeOwned>(path: &str) -> Result<Vec<T>, Problem> {
 /// # Errors
 /// As [`get`].
 pub async fn send<T: DeserializeOwned>(method: Method, path: &str) -> Result<T, Problem> {
-    parsed(&answered(method, path, None).await?)
+    read(&answered(method, path, None).await?)
 }
 
 /// Sends `body` as JSON. An empty answer reads as `()`.
@@ -132,7 +141,7 @@ where
     T: DeserializeOwned,
 {
     let body = serde_json::to_string(body).map_err(|error| not_understood(&error))?;
-    parsed(&answered(method, path, Some(body)).await?)
+    read(&answered(method, path, Some(body)).await?)
 }
 
 /// The text of an answer. It is boxed so that the code of a request exists once, and not again for
@@ -169,7 +178,7 @@ pub async fn get_bytes(path: &str) -> Result<Vec<u8>, Problem> {
 
 /// The problem in an answer that is not a success. Also used for uploads, which are sent elsewhere.
 pub fn problem_in(status: u16, body: &str) -> Problem {
-    if let Ok(problem) = serde_json::from_str::<Problem>(body) {
+    if let Ok(problem) = objects::read::<Problem>(body) {
         return problem;
     }
     let (code, title) = match status {
@@ -311,10 +320,14 @@ async fn text_of(response: &Response) -> Result<String, Problem> {
     Ok(text.as_string().unwrap_or_default())
 }
 
-fn parsed<T: DeserializeOwned>(body: &str) -> Result<T, Problem> {
+/// What an answer's text says.
+///
+/// # Errors
+/// [`not_understood`].
+pub fn read<T: DeserializeOwned>(body: &str) -> Result<T, Problem> {
     // 204 No Content has no body; `null` is what reads as `()`.
     let body = if body.is_empty() { "null" } else { body };
-    serde_json::from_str(body).map_err(|error| not_understood(&error))
+    objects::read(body).map_err(|error| not_understood(&error))
 }
 
 /// An answer that this page cannot read.
@@ -375,8 +388,8 @@ mod tests {
 
     #[test]
     fn an_empty_answer_reads_as_unit_and_nothing_else() {
-        assert_eq!(parsed::<()>(""), Ok(()));
-        assert_eq!(parsed::<u32>("7"), Ok(7));
-        assert_eq!(parsed::<u32>("").unwrap_err().code, ProblemCode::TooNew);
+        assert_eq!(read::<()>(""), Ok(()));
+        assert_eq!(read::<u32>("7"), Ok(7));
+        assert_eq!(read::<u32>("").unwrap_err().code, ProblemCode::TooNew);
     }
 }

@@ -65,7 +65,7 @@ fn pause_before(attempt: u32) -> Duration {
 
 /// Reads the `data` of one event. Kinds from a newer server are skipped, not errors.
 fn parse(data: &str) -> Option<ServerEvent> {
-    serde_json::from_str(data).ok()
+    crate::objects::read(data).ok()
 }
 
 type React = Rc<dyn Fn(&str)>;

@@ -6,7 +6,7 @@
 //!
 //! Modules in reading order: the shell ([`app`]), the pages ([`pages`]), what they share
 //! ([`components`], [`timeline`], [`upload`], [`format`]), and the edges to the browser
-//! ([`client`], [`events`], [`turn`], [`url_state`], [`theme`], [`clock`]).
+//! ([`client`], [`objects`], [`events`], [`turn`], [`url_state`], [`theme`], [`clock`]).
 
 #![allow(
     missing_docs,
@@ -19,6 +19,7 @@ mod clock;
 mod components;
 mod connection;
 mod events;
+mod objects;
 mod opened_link;
 mod pages;
 mod questions;

@@ -267,6 +267,7 @@ pub struct Bench {
 
 /// One row: a configuration with a set of patches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "ReadRow")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BenchRow {
     /// Its id.
@@ -297,6 +298,51 @@ pub struct BenchRow {
     pub known: Known,
     /// Seconds that the last attempt took, once it is finished.
     pub seconds: Option<f64>,
+}
+
+/// A row as it is read: the same fields. Serde reads what is flattened into a tree first, with
+/// code of its own for everything below, which the front end need not carry.
+#[derive(Deserialize)]
+struct ReadRow {
+    id: BenchRowId,
+    config: String,
+    patches: Vec<String>,
+    steps: u32,
+    state: BenchRowState,
+    status: Option<BenchStatus>,
+    result: Option<BenchResult>,
+    spark: Vec<Bytes>,
+    run: Option<RunId>,
+    hypothesis: Option<Hypothesis>,
+    asserted: Option<String>,
+    measured: Option<Evidence>,
+    engine_on_card: Option<Evidence>,
+    published: Option<Evidence>,
+    seconds: Option<f64>,
+}
+
+impl From<ReadRow> for BenchRow {
+    fn from(row: ReadRow) -> BenchRow {
+        BenchRow {
+            id: row.id,
+            config: row.config,
+            patches: row.patches,
+            steps: row.steps,
+            state: row.state,
+            status: row.status,
+            result: row.result,
+            spark: row.spark,
+            run: row.run,
+            hypothesis: row.hypothesis,
+            asserted: row.asserted,
+            known: Known {
+                measured: row.measured,
+                engine_on_card: row.engine_on_card,
+                published: row.published,
+            },
+            seconds: row.seconds,
+        }
+    }
 }
 
 impl BenchRow {

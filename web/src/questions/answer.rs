@@ -45,14 +45,44 @@ impl<T> Answer<T> {
     }
 }
 
+/// What is done with an answer's text when it comes.
+type Take = Box<dyn Fn(Result<String, Problem>) + Send + Sync>;
+
+/// An answer, and what sets it.
+fn answer_of<T: DeserializeOwned + Send + Sync + 'static>() -> (RwSignal<Answer<T>>, Take) {
+    let answer = RwSignal::new(Answer::Unasked);
+    let take = move |text: Result<String, Problem>| {
+        let read = text.and_then(|text| client::read::<T>(&text));
+        // The page may have been left.
+        let _ = answer.try_set(match read {
+            Ok(value) => Answer::There(Arc::new(value)),
+            Err(problem) => Answer::Failed(problem),
+        });
+    };
+    (answer, Box::new(take))
+}
+
 /// Asks for `path`, and when the answer is there for what it is by then: as often as answers come,
 /// for a path that changes faster.
 pub fn follow<T: DeserializeOwned + Send + Sync + 'static>(
     path: impl Fn() -> String + Send + Sync + 'static,
 ) -> RwSignal<Answer<T>> {
-    let answer = RwSignal::new(Answer::Unasked);
+    let (answer, take) = answer_of();
+    let wait = move || answer.update(|answer| *answer = Answer::Waiting(answer.shown()));
+    following(Box::new(path), Box::new(wait), take);
+    answer
+}
+
+// What follows is there once, and not again for each type that is asked for.
+
+fn following(
+    path: Box<dyn Fn() -> String + Send + Sync>,
+    wait: Box<dyn Fn() + Send + Sync>,
+    take: Take,
+) {
     let path = Memo::new(move |_| path());
     let (asking, asked) = (RwSignal::new(false), StoredValue::new(String::new()));
+    let take = StoredValue::new(take);
     Effect::new(move |_| {
         let path = path.get();
         if asking.get() || asked.with_value(|asked| *asked == path) {
@@ -60,39 +90,42 @@ pub fn follow<T: DeserializeOwned + Send + Sync + 'static>(
         }
         asked.set_value(path.clone());
         asking.set(true);
-        answer.update(|answer| *answer = Answer::Waiting(answer.shown()));
+        wait();
         leptos::task::spawn_local(async move {
-            let got = match client::get::<T>(&path).await {
-                Ok(value) => Answer::There(Arc::new(value)),
-                Err(problem) => Answer::Failed(problem),
-            };
-            // The page may have been left.
-            let _ = answer.try_set(got);
+            let text = client::get_json(&path).await;
+            let _ = take.try_with_value(|take| take(text));
             let _ = asking.try_set(false);
         });
     });
-    answer
 }
 
 /// Asks for `path`, again whenever it changes; the question before it is aborted.
 pub fn ask<T: DeserializeOwned + Send + Sync + 'static>(
     path: impl Fn() -> Option<String> + Send + Sync + 'static,
 ) -> RwSignal<Answer<T>> {
-    let answer = RwSignal::new(Answer::Unasked);
+    let (answer, take) = answer_of();
+    let begin = move |is_asked: bool| match is_asked {
+        true => answer.update(|answer| *answer = Answer::Waiting(answer.shown())),
+        false => answer.set(Answer::Unasked),
+    };
+    asking(Box::new(path), Box::new(begin), take);
+    answer
+}
+
+fn asking(
+    path: Box<dyn Fn() -> Option<String> + Send + Sync>,
+    begin: Box<dyn Fn(bool) + Send + Sync>,
+    take: Take,
+) {
     let path = Memo::new(move |_| path());
+    let take = StoredValue::new(take);
     Effect::new(move |_| {
-        let Some(path) = path.get() else {
-            return answer.set(Answer::Unasked);
-        };
-        answer.update(|answer| *answer = Answer::Waiting(answer.shown()));
+        let path = path.get();
+        begin(path.is_some());
+        let Some(path) = path else { return };
         leptos::task::spawn_local_scoped_with_cancellation(async move {
-            let got = match client::get::<T>(&path).await {
-                Ok(value) => Answer::There(Arc::new(value)),
-                Err(problem) => Answer::Failed(problem),
-            };
-            // The page may have been left.
-            let _ = answer.try_set(got);
+            let text = client::get_json(&path).await;
+            let _ = take.try_with_value(|take| take(text));
         });
     });
-    answer
 }

@@ -9,11 +9,11 @@ use crate::components::problem_note::ProblemNote;
 use crate::components::prose::Prose;
 use crate::format::{self, count};
 use api::alive::Alive;
-use api::explain::Explanation;
 use api::routes;
 use api::runs::DeviceSummary;
 use api::what_if::{Conditions, Replayed, WhatIf, WhatIfDrawn};
 use leptos::prelude::*;
+use serde::Deserialize;
 use std::sync::Arc;
 use trace::alive::Dimension;
 use trace::trace::Series;
@@ -226,11 +226,42 @@ fn Sites(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
     }
 }
 
+/// Of an [`api::explain::Explanation`] what is shown here: the types of all of it would be larger
+/// than the rest of this tab.
+#[derive(Deserialize)]
+struct Explained {
+    device: Option<DeviceExplained>,
+}
+
+#[derive(Deserialize)]
+struct DeviceExplained {
+    out_of_memory: Option<Failure>,
+    to_try: Vec<ToTry>,
+}
+
+#[derive(Deserialize)]
+struct Failure {
+    why: String,
+    what_would_have_helped: String,
+    limit_at_least: Option<Bytes>,
+    remedies: Vec<Remedy>,
+}
+
+#[derive(Deserialize)]
+struct Remedy {
+    change: String,
+}
+
+#[derive(Deserialize)]
+struct ToTry {
+    sentence: String,
+}
+
 /// Why memory ran out, or what to try.
 #[component]
 fn Advice(asker: Asker) -> impl IntoView {
     let explanation =
-        ask::<Explanation>(move || Some(asker.path(|s| routes::explain(&s.run, s.device, None))));
+        ask::<Explained>(move || Some(asker.path(|s| routes::explain(&s.run, s.device, None))));
     move || {
         let explanation = explanation.with(Answer::shown)?;
         let device = explanation.device.as_ref()?;

@@ -4,6 +4,7 @@
 
 use crate::client::{self, Method};
 use crate::clock::{self, sleep};
+use crate::objects;
 use crate::upload::queue::{self, Change, Item, LocalId, LocalJob, Novelty};
 use crate::upload::transfer::{Answer, Transfer};
 use api::ids::{JobId, RunId, UploadId};
@@ -331,7 +332,7 @@ impl Uploads {
 
     /// The body is over there; the run may be there too, or in a moment.
     async fn finish(self, id: LocalId, upload: &UploadId, body: &str) -> Result<(), Problem> {
-        if let Ok(finished) = serde_json::from_str::<FinishedUpload>(body) {
+        if let Ok(finished) = objects::read::<FinishedUpload>(body) {
             let novelty = if finished.known {
                 Novelty::Known
             } else {
