@@ -254,14 +254,15 @@ mod tests {
         check(
             "v=3&dev=1&from=2&to=9&sel=b7&tab=allocations&at=5&q=alice&site=s0123456789abcdef\
              &of=module:alice&pool=alice&min=4096&root=00ff00ff00ff00ff&alice=1",
-            "v=4&dev=1&from=2&to=9&sel=b7&tab=allocations&at=5&min=4096",
+            "v=5&dev=1&from=2&to=9&sel=b7&tab=allocations&at=5&min=4096",
         );
         check(
             "v=3&site=z4096&of=pool:small-0-1&pool=0-1",
-            "v=4&site=z4096&of=pool%3Asmall-0-1&pool=0-1",
+            "v=5&site=z4096&of=pool%3Asmall-0-1&pool=0-1",
         );
-        check("v=3&of=stream:alice", "v=4");
-        check("v=4&steps=alice.main", "v=4");
+        check("v=3&of=stream:alice", "v=5");
+        check("v=4&steps=alice.main", "v=5");
+        check("v=5&limit=9&gone=s0123456789abcdef", "v=5&limit=9");
         check("v=99&q=alice", "");
         let runs = ["run_a", "run_b"].map(|run| run.parse().unwrap()).to_vec();
         let comparison = ShareTarget::Comparison { runs };

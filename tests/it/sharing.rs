@@ -9,7 +9,7 @@ use tests::{Browser, TestServer, Theme, Viewport};
 const TOKEN: &str = "correct-horse-battery-staple-0001";
 
 /// A view as it is written today.
-const VIEW: &str = "v=4&from=1200&to=4800&axis=time&group=file&sel=b1000";
+const VIEW: &str = "v=5&from=1200&to=4800&axis=time&group=file&sel=b1000";
 
 /// The times of the selected block follow a moment after the picture.
 async fn wait_for_picture(browser: &Browser) {

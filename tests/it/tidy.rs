@@ -171,7 +171,8 @@ fn schemas(text: &str) -> Vec<String> {
 #[test]
 fn schemas_are_found_with_their_names() {
     let text = "#[derive(ToSchema)]\npub struct A;\n\npub struct B;\n\
-                #[cfg_attr(x, derive(utoipa::ToSchema), schema(as = D))]\n#[serde(x)]\npub enum C {";
+                #[cfg_attr(x, derive(utoipa::ToSchema), schema(as = D))]\n\
+                #[serde(x)]\npub enum C {";
     assert_eq!(schemas(text), ["A", "D"]);
 }
 

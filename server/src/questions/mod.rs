@@ -1,5 +1,6 @@
 //! Questions about a run that the page and programs ask: does it leak, what is alive, what came and
-//! went, which allocations are there, where they lie, what if. `trace` answers them; here answers get names.
+//! went, which allocations are there, where they lie, what if. `trace` answers them; here answers
+//! get names.
 
 mod alive;
 mod allocations;

@@ -200,7 +200,7 @@ fn runs(world: &World) -> Vec<View> {
     let run = |name: &str, query: &str| {
         world
             .few
-            .url(&format!("/runs/{}?v=4{query}", world.run(name)))
+            .url(&format!("/runs/{}?v=5{query}", world.run(name)))
     };
     let long = world.bench.url(&format!("/runs/{}", world.long_run));
     vec![

@@ -68,10 +68,10 @@ impl World {
             .map(|name| (name, upload_fixture(&few, name)))
             .to_vec();
         let leak = &runs[3].1;
-        let open_link = share(&few, leak, "v=4&tab=leaks", "none");
+        let open_link = share(&few, leak, "v=5&tab=leaks", "none");
         // What is painted cannot be made timeless, and stand-ins are by chance: no bands.
-        let redacted_link = share(&few, leak, "v=4&show=lines&tab=leaks", "redacted");
-        let ended_link = share(&few, leak, "v=4&tab=leaks", "none");
+        let redacted_link = share(&few, leak, "v=5&show=lines&tab=leaks", "redacted");
+        let ended_link = share(&few, leak, "v=5&tab=leaks", "none");
         revoke_newest(&few, leak);
         let many = TestServer::start();
         for at in 0..MANY {

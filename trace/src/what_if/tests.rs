@@ -390,7 +390,7 @@ proptest! {
         prop_assert_eq!((what_if.retries, what_if.failed), (0, None));
     }
 
-    /// The curves reach the peaks, whatever the columns; *allocated* is as recorded, event by event.
+    /// The curves reach the peaks, whatever the columns; *allocated* is as recorded at each event.
     #[test]
     fn curves_hide_no_peak(ops in ops(2, true), own in settings(), columns in 1..40_u32) {
         let Some(device) = Process::run(&ops, &own, None).trace() else { return Ok(()) };
@@ -416,7 +416,8 @@ proptest! {
     /// What is gone takes nothing, and the rest is served as in a program that never asked for it.
     #[test]
     fn what_is_gone_was_never_asked_for(ops in ops(1, false), own in settings()) {
-        let asked: Vec<Op> = ops.iter().filter(|op| matches!(op, Op::Alloc(..))).cloned().collect();
+        let asked = ops.iter().filter(|op| matches!(op, Op::Alloc(..)));
+        let asked: Vec<Op> = asked.cloned().collect();
         let is_gone = |size: u64| size.is_multiple_of(3);
         let rest: Vec<Op> = asked.iter()
             .filter(|op| matches!(op, Op::Alloc(size, _) if !is_gone(*size)))

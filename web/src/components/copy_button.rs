@@ -54,15 +54,20 @@ pub fn CopyButton(
         Copied::Yes => view! { <IconView icon=Icon::Done/> },
         Copied::NotYet | Copied::Refused => view! { <IconView icon=Icon::Copy/> },
     };
-    let label = move || match copied.get() {
+    let shown = move || match copied.get() {
         Copied::NotYet => label,
         Copied::Yes => "Copied",
         Copied::Refused => "Select and copy it",
     };
+    // A name begins with what is to be read on the button.
+    let name = match label {
+        "Copy" => format!("Copy {what}"),
+        label => format!("{label}: {what}"),
+    };
     view! {
-        <button class="copy-button" aria-label=format!("Copy {what}") on:click=copy>
+        <button class="copy-button" aria-label=name on:click=copy>
             {icon}
-            <span aria-live="polite">{label}</span>
+            <span aria-live="polite">{shown}</span>
         </button>
     }
 }

@@ -67,7 +67,7 @@ pub fn AliveTab(asker: Asker) -> impl IntoView {
     view! {
         <div class="questions-head">
             <h2>"What is alive"</h2>
-            <CopyButton text=words what="what is alive as Markdown" label="Copy as Markdown"/>
+            <CopyButton text=words what="what is alive" label="Copy as Markdown"/>
             <Honesty asker=asker/>
         </div>
         <Moments asker=asker/>

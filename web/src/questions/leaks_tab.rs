@@ -112,7 +112,7 @@ fn Headline(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
                 <h2>{words::headline(&leaks)}</h2>
                 <p><Prose text=words::sentence(&leaks.reason)/></p>
                 <ul class="verdict-caveats muted">{caveats}</ul>
-                <CopyButton text=words what="the verdict as Markdown" label="Copy as Markdown"/>
+                <CopyButton text=words what="the verdict" label="Copy as Markdown"/>
             </div>
             <Honesty asker=asker/>
         </header>

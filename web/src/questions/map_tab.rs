@@ -133,69 +133,88 @@ fn pool_view(asker: Asker, pool: PoolMap) -> AnyView {
         pool.largest_gap,
         Bytes(strips.per_line),
     );
-    let (used, pending) = blocks(&strips, &pool);
+    let pointed = RwSignal::new(None::<String>);
+    let words = move || pointed.get().unwrap_or_else(|| POINT.to_owned());
+    view! {
+        <figure class="map-pool">
+            <h3>{head.clone()}</h3>
+            {plot(asker, Laid(Arc::new((strips, pool))), head, pointed)}
+            <figcaption class="growth-readout" aria-live="polite">{words}</figcaption>
+        </figure>
+    }
+    .into_any()
+}
+
+/// A pool, laid out.
+#[derive(Clone)]
+struct Laid(Arc<(Strips, PoolMap)>);
+
+impl Laid {
+    fn hit(&self, event: &MouseEvent) -> Option<Hit> {
+        let (x, y) = fractions(event)?;
+        self.0.0.hit(&self.0.1, x, y)
+    }
+
+    /// The block under a pointer.
+    fn block(&self, event: &MouseEvent) -> Option<u32> {
+        let hit = self.hit(event)?;
+        self.0.1.segments[hit.segment]
+            .blocks
+            .get(hit.block?)
+            .copied()
+    }
+
+    /// The rectangle of a block, where it lies in this pool.
+    fn outline(&self, block: u32) -> String {
+        let (strips, pool) = &*self.0;
+        strips.blocks(pool, |segment, at| segment.blocks[at] == block)
+    }
+}
+
+fn plot(asker: Asker, laid: Laid, about: String, pointed: RwSignal<Option<String>>) -> AnyView {
+    let (strips, pool) = &*laid.0;
     let height = strips.height();
+    let (used, pending) = blocks(strips, pool);
     let paths = view! {
-        <path class="map-cached" d=strips.segments(&pool, true)></path>
-        <path class="map-split" d=strips.segments(&pool, false)></path>
+        <path class="map-cached" d=strips.segments(pool, true)></path>
+        <path class="map-split" d=strips.segments(pool, false)></path>
         <path class="map-used" d=used></path>
         <path class="map-pending" d=pending></path>
         <path class="map-border" d=strips.borders()></path>
     };
-    let kept = StoredValue::new(Arc::new((strips, pool)));
-    let pointed = RwSignal::new(None::<String>);
     let chosen = asker.memo(|state| match state.selection {
         Some(Selection::Block(block)) => Some(block.0),
         _ => None,
     });
+    let kept = StoredValue::new(laid.clone());
     let selected = move || {
-        let block = chosen.get()?;
-        let path = kept.with_value(|kept| {
-            let (strips, pool) = &**kept;
-            strips.blocks(pool, |segment, at| segment.blocks[at] == block)
-        });
+        let path = kept.with_value(|laid| chosen.get().map(|block| laid.outline(block)))?;
         Some(view! { <path class="map-selected" d=path></path> })
     };
-    let hit = move |event: &MouseEvent| {
-        let (x, y) = fractions(event)?;
-        kept.with_value(|kept| kept.0.hit(&kept.1, x, y))
-    };
     let point = move |event: MouseEvent| {
-        let hit = hit(&event);
-        let words = hit.map(|hit| kept.with_value(|kept| readout(&kept.1, hit)));
+        let words = kept.with_value(|laid| Some(readout(&laid.0.1, laid.hit(&event)?)));
         pointed.set(words);
     };
     let choose = move |event: MouseEvent| {
-        let block = hit(&event).and_then(|hit| {
-            let segment = kept.with_value(|kept| kept.1.segments.get(hit.segment).cloned())?;
-            segment.blocks.get(hit.block?).copied()
-        });
-        if let Some(block) = block {
+        if let Some(block) = kept.with_value(|laid| laid.block(&event)) {
             asker.select_block(block);
         }
     };
-    let about = head.clone();
     view! {
-        <figure class="map-pool">
-            <h3>{head}</h3>
-            <svg
-                class="map-plot"
-                viewBox=format!("0 0 {WIDTH} {height}")
-                preserveAspectRatio="none"
-                style:height=format!("{}px", height * PIXELS)
-                role="img"
-                aria-label=about
-                on:mousemove=point
-                on:mouseleave=move |_| pointed.set(None)
-                on:click=choose
-            >
-                {paths}
-                {selected}
-            </svg>
-            <figcaption class="growth-readout" aria-live="polite">
-                {move || pointed.get().unwrap_or_else(|| POINT.to_owned())}
-            </figcaption>
-        </figure>
+        <svg
+            class="map-plot"
+            viewBox=format!("0 0 {WIDTH} {height}")
+            preserveAspectRatio="none"
+            style:height=format!("{}px", height * PIXELS)
+            role="img"
+            aria-label=about
+            on:mousemove=point
+            on:mouseleave=move |_| pointed.set(None)
+            on:click=choose
+        >
+            {paths}
+            {selected}
+        </svg>
     }
     .into_any()
 }

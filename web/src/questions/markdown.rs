@@ -133,7 +133,8 @@ pub fn changes(run: &str, changes: &Changes) -> String {
         )
     };
     format!(
-        "## {} from event {} to event {}\n\n{} to {} allocated; {} came and went in between ({}).\n{}{}",
+        "## {} from event {} to event {}\n\n{} to {} allocated; {} came and went in between \
+         ({}).\n{}{}",
         code(run),
         count(u64::from(changes.from.0)),
         count(u64::from(changes.to.0)),

@@ -2,11 +2,12 @@
 //! where memory lies, what if.
 //!
 //! ```text
-//! api::leaks, alive, what_if -> answer (fetched) -> areas, boxes, levels (geometry) -> charts, tables
+//! api::{leaks, alive, …} -> answer (fetched) -> areas, boxes, … (geometry) -> charts, tables
 //! ```
 //!
-//! The geometry ([`areas`], [`boxes`], [`levels`], [`strips`]) and the words ([`words`]) are pure and tested natively; the
-//! rest wires them to the page. Everything chosen lives in the [`api::view_state`].
+//! The geometry ([`areas`], [`boxes`], [`levels`], [`strips`]) and the words ([`words`]) are pure
+//! and tested natively; the rest wires them to the page. Everything chosen lives in the
+//! [`api::view_state`].
 
 mod alive_tab;
 mod allocation_list;

@@ -183,8 +183,10 @@ mod tests {
             at in any::<prop::sample::Index>(),
         ) {
             // In each segment the second quarter is in use.
-            let blocks: Vec<[(u64, u64); 1]> = sizes.iter().map(|n| [(n * MIB / 4, n * MIB / 4)]).collect();
-            let segments: Vec<_> = sizes.iter().zip(&blocks).map(|(n, b)| (n * MIB, &b[..])).collect();
+            let quarter = |n: &u64| [(n * MIB / 4, n * MIB / 4)];
+            let blocks: Vec<[(u64, u64); 1]> = sizes.iter().map(quarter).collect();
+            let segments = sizes.iter().zip(&blocks).map(|(n, b)| (n * MIB, &b[..]));
+            let segments: Vec<_> = segments.collect();
             let pool = pool(&segments);
             let strips = Strips::of(&pool);
             let byte = at.index(strips.end() as usize) as u64;

@@ -76,9 +76,9 @@ pub fn WhatIfChart(drawn: Arc<WhatIfDrawn>) -> impl IntoView {
             <figcaption class="growth-head">
                 <p class="growth-readout" aria-live="polite">{words}</p>
                 <ul class="level-legend">
-                    <li class="what-if">"reserved, what if"</li>
-                    <li class="reserved">"reserved, recorded"</li>
-                    <li class="allocated">"allocated, recorded"</li>
+                    <li>"reserved, what if"</li>
+                    <li class="reserved-key">"reserved, recorded"</li>
+                    <li class="allocated-key">"allocated, recorded"</li>
                 </ul>
             </figcaption>
         </figure>

@@ -78,14 +78,15 @@ pub fn WhatIfTab(asker: Asker) -> impl IntoView {
             markdown::what_if(&asker.run_name(), asked, &drawn.answer)
         })
     });
-    let copy =
-        move || {
-            answer.with(|answer| matches!(answer, Answer::There(_))).then(|| {
-            view! {
-                <CopyButton text=words what="the answer as Markdown" label="Copy as Markdown"/>
-            }
-        })
-        };
+    let copy = move || {
+        answer
+            .with(|answer| matches!(answer, Answer::There(_)))
+            .then(|| {
+                view! {
+                    <CopyButton text=words what="the answer" label="Copy as Markdown"/>
+                }
+            })
+    };
     view! {
         <div class="questions-head">
             <h2>"What if"</h2>
@@ -195,13 +196,13 @@ fn Sites(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
         };
         view! {
             <li>
-                <label class="control">
+                <label class="control left-out-site">
                     <input
                         type="checkbox"
                         prop:checked=is_gone
                         on:change=move |_| change(asker, |a| a.toggle(&key))
                     />
-                    <span class="site-name">{label}</span>
+                    <span class="left-out-name">{label}</span>
                     <span class="muted">{bytes.to_string()}</span>
                 </label>
             </li>
@@ -294,7 +295,7 @@ fn Advice(asker: Asker) -> impl IntoView {
                     <p><Prose text=failure.why.clone()/></p>
                     <h3>"What would have helped"</h3>
                     <p><Prose text=failure.what_would_have_helped.clone()/></p>
-                    <div class="controls">{tries}</div>
+                    <div class="controls advice-tries">{tries}</div>
                 </div>
             }
             .into_any(),
@@ -369,11 +370,11 @@ fn table(answer: &WhatIf) -> AnyView {
         None => cell("none".to_owned()),
     };
     view! {
-        <div class="table-frame">
+        <div class="table-frame" tabindex="0" role="region" aria-label="Recorded, and what if">
             <table class="share-table">
                 <thead>
                     <tr>
-                        <th scope="col"></th>
+                        <td></td>
                         <th scope="col" class="num">"Recorded"</th>
                         <th scope="col" class="num">"What if"</th>
                         {second.map(|_| view! {

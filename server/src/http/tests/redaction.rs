@@ -333,7 +333,7 @@ async fn link(server: &Server, target: ShareTarget) -> CreatedShare {
     let (q, runs) = (SECRETS[3], runs.join(","));
     let query = match target {
         ShareTarget::Run { .. } => format!(
-            "v=4&steps={q}&tab=allocations&from=2&to=90&q={q}&of=module:{q}&pool={q}\
+            "v=5&gone={q}&steps={q}&tab=allocations&from=2&to=90&q={q}&of=module:{q}&pool={q}\
              &site=s0123456789abcdef\
              &root=00ff00ff00ff00ff&{q}={q}"
         ),

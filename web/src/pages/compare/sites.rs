@@ -421,6 +421,6 @@ mod tests {
     #[test]
     fn a_band_has_an_address() {
         let run = "run_a".parse().unwrap();
-        assert_eq!(band_page(&run, 1, 17), "/runs/run_a?v=4&dev=1&sel=g17");
+        assert_eq!(band_page(&run, 1, 17), "/runs/run_a?v=5&dev=1&sel=g17");
     }
 }

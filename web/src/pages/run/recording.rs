@@ -301,7 +301,7 @@ mod tests {
         let mut state = ViewState::default();
         state.filter.site = Some("z4096".to_owned());
         choose_level(&mut state, Some("train.layers".to_owned()));
-        assert_eq!(state.to_string(), "v=4&steps=train.layers");
+        assert_eq!(state.to_string(), "v=5&steps=train.layers");
         choose_level(&mut state, None);
         assert_eq!(state, ViewState::default());
     }
