@@ -120,7 +120,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
 
 /// What a card is of: content and view.
 pub(super) enum Subject {
-    Run(Box<RunRow>, ViewState),
+    Run(Box<(RunRow, ViewState)>),
     Comparison(Vec<RunRow>, CompareState),
 }
 
@@ -128,7 +128,7 @@ impl Subject {
     /// A run as a query of its page shows it.
     pub async fn run(app: &App, run: RunId, query: &str) -> Result<Subject, Error> {
         let view = view_of(query)?;
-        Ok(Subject::Run(Box::new(live(app, run).await?), view))
+        Ok(Subject::Run(Box::new((live(app, run).await?, view))))
     }
 
     /// Runs as a query of the compare page shows them.
@@ -144,9 +144,10 @@ impl Subject {
         format: Format,
     ) -> Result<Vec<u8>, Error> {
         match self {
-            Subject::Run(row, view) => {
+            Subject::Run(shown) => {
+                let (row, view) = *shown;
                 let look = (view, texts, theme);
-                run_card(app, *row, look, move |card| format.file(&card.scene())).await
+                run_card(app, row, look, move |card| format.file(&card.scene())).await
             }
             Subject::Comparison(rows, view) => {
                 let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
@@ -176,7 +177,10 @@ impl Subject {
             names.collect::<String>()
         };
         match self {
-            Subject::Run(row, view) => format!("{}{view}", names(std::slice::from_ref(row))),
+            Subject::Run(shown) => {
+                let (row, view) = &**shown;
+                format!("{}{view}", names(std::slice::from_ref(row)))
+            }
             Subject::Comparison(rows, view) => format!("compare {}{view}", names(rows)),
         }
     }
