@@ -179,13 +179,3 @@ stop_following() {
     wait "$follower" 2>/dev/null || true
     follower=
 }
-
-# Cargo leaves the front end for last, when there is nothing left to do beside it. Begun here, it is
-# done by the time that cargo asks for it; where this fails, cargo says why.
-build_front_end_beside() {
-    make_target
-    (
-        export CARGO_TARGET_DIR=$target/beside
-        cargo build -q -p webbuild && "$target/beside/debug/webbuild" build wasm "$target"
-    ) >/dev/null 2>&1 &
-}

@@ -1,8 +1,6 @@
 //! The front end without the server: for working on it, and for the checks.
 //!
 //! `cargo run -p webbuild -- build [wasm|wasm-dev]` builds it and prints what a visit transfers;
-//! `webbuild build PROFILE TARGET` does so for the target directory of another cargo, which finds
-//! the work done;
 //! `cargo run -p webbuild -- watch DIR` writes it to a folder, again after each change;
 //! `cargo run -p webbuild -- clippy CRATE…` lints crates as they are compiled for the browser.
 
@@ -18,15 +16,12 @@ fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match args[..] {
-        ["build"] => workshop().and_then(|w| build(&w, None)),
-        ["build", profile] => workshop().and_then(|w| build(&w, Some(profile))),
-        ["build", profile, target] => {
-            Workshop::new(Path::new(target)).and_then(|w| build(&w, Some(profile)))
-        }
+        ["build"] => build(None),
+        ["build", profile] => build(Some(profile)),
         ["watch", folder] => watch(Path::new(folder)),
         ["clippy", ref crates @ ..] if !crates.is_empty() => clippy(crates),
         _ => {
-            eprintln!("usage: webbuild build [wasm|wasm-dev [TARGET]], watch DIR or clippy CRATE…");
+            eprintln!("usage: webbuild build [wasm|wasm-dev], watch DIR or clippy CRATE…");
             return ExitCode::from(2);
         }
     };
@@ -44,8 +39,8 @@ fn workshop() -> Result<Workshop, Error> {
     Workshop::new(&target_dir(&program))
 }
 
-fn build(workshop: &Workshop, profile: Option<&str>) -> Result<ExitCode, Error> {
-    let site = workshop.build(Profile::from_name(profile)?)?;
+fn build(profile: Option<&str>) -> Result<ExitCode, Error> {
+    let site = workshop()?.build(Profile::from_name(profile)?)?;
     for file in &site.files {
         let (raw, sent) = (file.bytes.len(), file.transfer_bytes());
         println!("{raw:>9} B  {sent:>9} B brotli  {}", file.path);
