@@ -30,16 +30,6 @@ fn fixtures() -> Vec<PathBuf> {
     vec![file("off_v1_moe"), file("off_v3_moe")]
 }
 
-async fn text(browser: &Browser, selector: &str) -> String {
-    let script = format!("return document.querySelector('{selector}')?.innerText ?? '';");
-    browser
-        .eval(&script)
-        .await
-        .as_str()
-        .unwrap_or_default()
-        .to_owned()
-}
-
 /// The block for a pull request has the card, and the card is there.
 async fn block_for_a_pull_request(browser: &Browser) {
     let opened_block = "[...document.querySelectorAll('button')] \
@@ -80,13 +70,13 @@ async fn a_patch_is_held_against_its_baseline_and_the_link_reopens_the_view() {
         browser.painted_pixels(".overlay-canvas").await > 20_000,
         "the picture is empty"
     );
-    let headline = text(&browser, ".card-headline").await;
+    let headline = browser.text(".card-headline").await;
     assert!(
         headline.contains("−4.80 GiB (6.00 GiB → 1.20 GiB)"),
         "{headline}"
     );
     assert!(headline.contains("the leak in"), "{headline}");
-    let gate = text(&browser, ".badge.good").await;
+    let gate = browser.text(".badge.good").await;
     assert_eq!(gate, "passes the gate");
     browser.screenshot("compare-whole").await;
 
@@ -114,7 +104,7 @@ async fn a_patch_is_held_against_its_baseline_and_the_link_reopens_the_view() {
     let read = "return /^step 4, \\d+ % through$/.test( \
                 document.querySelector('.values-place').innerText);";
     browser.wait_until("a readout", read).await;
-    assert!(text(&browser, ".values-level").await.contains("iB"));
+    assert!(browser.text(".values-level").await.contains("iB"));
     browser.screenshot("compare-step").await;
 
     block_for_a_pull_request(&browser).await;
@@ -153,12 +143,8 @@ async fn runs_are_picked_in_the_list_and_compared() {
     browser.click(".picked-bar .button").await;
     browser.wait_until("the curves", DRAWN).await;
     // The newest was picked first: the leak is the new run.
-    assert!(
-        text(&browser, ".card-headline")
-            .await
-            .contains("a new leak")
-    );
-    assert_eq!(text(&browser, ".badge.bad").await, "regression");
+    assert!(browser.text(".card-headline").await.contains("a new leak"));
+    assert_eq!(browser.text(".badge.bad").await, "regression");
     browser.click(".chip:nth-child(2) .chip-button").await;
     let swapped = "return /the leak in .* is gone/.test( \
                    document.querySelector('.card-headline')?.innerText ?? '');";

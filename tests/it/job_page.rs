@@ -32,16 +32,6 @@ fn tidemark(args: &[&str], path: &Path) -> Value {
     serde_json::from_slice(&output.stdout).expect("a document")
 }
 
-async fn text(browser: &Browser, selector: &str) -> String {
-    let script = format!("return document.querySelector('{selector}')?.innerText ?? '';");
-    browser
-        .eval(&script)
-        .await
-        .as_str()
-        .unwrap_or_default()
-        .to_owned()
-}
-
 #[tokio::test]
 async fn a_folder_of_ranks_shows_at_a_glance_which_one_leaks_and_where() {
     let (server, folder) = (TestServer::start(), folder());
@@ -57,7 +47,7 @@ async fn a_folder_of_ranks_shows_at_a_glance_which_one_leaks_and_where() {
     browser.goto(link).await;
     let there = "return document.querySelectorAll('.job-page tbody tr').length > 2;";
     browser.wait_until("the tables", there).await;
-    let verdict = text(&browser, ".job-verdict").await;
+    let verdict = browser.text(".job-verdict").await;
     assert!(
         verdict.starts_with("Rank 1 leaks 62.5 MiB a step in keep_on_rank1 ("),
         "{verdict}"
@@ -75,8 +65,8 @@ async fn a_folder_of_ranks_shows_at_a_glance_which_one_leaks_and_where() {
             "{picture} is empty"
         );
     }
-    assert_eq!(text(&browser, ".multiple .badge").await, "odd");
-    let site = text(&browser, "section:last-child tbody th").await;
+    assert_eq!(browser.text(".multiple .badge").await, "odd");
+    let site = browser.text("section:last-child tbody th").await;
     assert!(site.starts_with("keep_on_rank1 "), "{site}");
     browser.screenshot("job-pair").await;
 
@@ -88,7 +78,7 @@ async fn a_folder_of_ranks_shows_at_a_glance_which_one_leaks_and_where() {
             "return !!document.querySelector('.card-headline');",
         )
         .await;
-    let headline = text(&browser, ".card-headline").await;
+    let headline = browser.text(".card-headline").await;
     assert!(
         headline.contains("a new leak in keep_on_rank1"),
         "{headline}"

@@ -26,6 +26,13 @@ impl Browser {
         }
     }
 
+    /// What a reader sees in the first element that the selector finds; empty where there is none.
+    pub async fn text(&self, selector: &str) -> String {
+        let script = format!("return document.querySelector('{selector}')?.innerText ?? '';");
+        let text = self.eval(&script).await;
+        text.as_str().unwrap_or_default().to_owned()
+    }
+
     /// Clicks the first element that `selector` finds, once it is there.
     pub async fn click(&self, selector: &str) {
         let element = self.page.wait().for_element(Locator::Css(selector)).await;

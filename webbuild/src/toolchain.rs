@@ -57,7 +57,7 @@ impl Toolchain {
         let mut command = match self {
             Self::Active => {
                 let mut command = scrubbed("cargo");
-                command.env(FLAGS, SMALLER);
+                command.env(FLAGS, flags(None));
                 command
             }
             Self::WithSysroot { bin, sysroot } => cargo_of(bin, sysroot, subcommand),
@@ -71,12 +71,38 @@ impl Toolchain {
     }
 }
 
-/// Where cargo looks for the flags of the front end's compiler.
-const FLAGS: &str = "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS";
+/// Where cargo looks first for the flags of the compiler. With a target given they are those of the
+/// front end alone, not of what runs while it is built.
+const FLAGS: &str = "CARGO_ENCODED_RUSTFLAGS";
+
+/// What stands between two of them, so that a path may have a space.
+const BETWEEN: &str = "\x1f";
 
 /// Leptos keeps views behind one type instead of a type each: a tenth less to load, and less to
-/// compile (its `erase_components`).
-const SMALLER: &str = "--cfg=erase_components";
+/// compile (its `erase_components`). Places in the code of crates do not begin with the folder of
+/// the person who built this: shorter, and nobody else's business.
+fn flags(sysroot: Option<&Path>) -> String {
+    let mut flags = vec!["--cfg=erase_components".to_owned()];
+    if let Some(sysroot) = sysroot {
+        flags.push(format!("--sysroot={}", sysroot.display()));
+    }
+    for index in registry_indexes() {
+        flags.push(format!("--remap-path-prefix={}=", index.display()));
+    }
+    flags.join(BETWEEN)
+}
+
+/// The folders that cargo unpacks crates into: one for each registry.
+fn registry_indexes() -> Vec<PathBuf> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
+    let sources = home.map(|home| home.join("registry").join("src"));
+    let folders = sources.and_then(|folder| fs::read_dir(folder).ok());
+    let entries = folders.into_iter().flatten().flatten();
+    let mut indexes: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    indexes.sort();
+    indexes
+}
 
 /// A subcommand is called by its path: `cargo clippy` would pick another toolchain's driver from
 /// `PATH`, whose metadata the sysroot does not match (E0514).
@@ -87,12 +113,11 @@ fn cargo_of(bin: &Path, sysroot: &Path, subcommand: &str) -> Command {
     } else {
         scrubbed(bin.join("cargo"))
     };
-    let flags = format!("--sysroot={} {SMALLER}", sysroot.display());
     command
         .env("PATH", path_led_by(bin))
         .env("CARGO", bin.join("cargo"))
         .env("RUSTC", bin.join("rustc"))
-        .env(FLAGS, flags);
+        .env(FLAGS, flags(Some(sysroot)));
     command
 }
 

@@ -15,6 +15,7 @@ pub mod input;
 pub mod legend;
 pub mod observe;
 pub mod panel;
+pub mod picture;
 pub mod stage;
 pub mod tooltip;
 

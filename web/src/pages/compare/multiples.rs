@@ -3,9 +3,9 @@
 use super::Focus;
 use super::curves::CurvesSource;
 use super::picture::pair_of;
-use crate::timeline::canvas::{self, Surface};
-use crate::timeline::observe;
-use ::timeline::overlay::{self, Canvas, Detail, Overlay};
+use crate::timeline::picture::{UNMEASURED, paint_when_changed};
+use ::timeline::colours::Palette;
+use ::timeline::overlay::{self, Detail, Overlay};
 use api::compare::Curves;
 use leptos::html;
 use leptos::prelude::*;
@@ -50,53 +50,6 @@ fn small<'a>(
     }
 }
 
-/// Ties a small canvas to what it shows: curves, size, theme.
-fn paint_when_changed(
-    focus: Focus,
-    source: CurvesSource,
-    run: usize,
-    high: Memo<Option<u64>>,
-    (element, holder): (NodeRef<html::Canvas>, NodeRef<html::Div>),
-) {
-    let size = RwSignal::new(Canvas {
-        width: 1.0,
-        height: 1.0,
-        scale: 1.0,
-    });
-    let theme = RwSignal::new(0_u32);
-    let surface: StoredValue<Option<Surface>, LocalStorage> = StoredValue::new_local(None);
-    Effect::new(move |_| {
-        let (Some(element), Some(holder)) = (element.get(), holder.get()) else {
-            return;
-        };
-        surface.set_value(Surface::new(element));
-        observe::size(&holder, move |width, height| {
-            size.set(Canvas {
-                width,
-                height,
-                scale: canvas::pixel_ratio(),
-            });
-        });
-        observe::theme(move || theme.update(|n| *n = n.wrapping_add(1)));
-    });
-    Effect::new(move |_| {
-        theme.track();
-        let (size, high) = (size.get(), high.get());
-        let Some(curves) = source.whole.get() else {
-            return;
-        };
-        let palette = canvas::palette();
-        let runs = pair_of(&curves, run);
-        let scene = overlay::scene(&small(focus, &curves, &runs, run, high), size, &palette);
-        surface.update_value(|surface| {
-            if let Some(surface) = surface {
-                // A canvas too large for the browser's memory stays as it was.
-                let _ = surface.paint(&scene, palette.surface);
-            }
-        });
-    });
-}
-
 #[component]
 fn Multiple(
     focus: Focus,
@@ -106,7 +59,14 @@ fn Multiple(
 ) -> impl IntoView {
     let element = NodeRef::<html::Canvas>::new();
     let holder = NodeRef::<html::Div>::new();
-    paint_when_changed(focus, source, run, high, (element, holder));
+    let scene = move |size, palette: &Palette| {
+        let (high, curves) = (high.get(), source.whole.get()?);
+        let runs = pair_of(&curves, run);
+        let overlay = small(focus, &curves, &runs, run, high);
+        Some(overlay::scene(&overlay, size, palette))
+    };
+    let size = RwSignal::new(UNMEASURED);
+    paint_when_changed((element, holder), size, Box::new(scene));
     let pressed = move || focus.against.get() == run;
     let headline = focus.with_against(run, |against| {
         against

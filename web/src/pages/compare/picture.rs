@@ -4,8 +4,8 @@ use super::Focus;
 use super::curves::CurvesSource;
 use crate::components::keys::is_shortcut;
 use crate::format;
-use crate::timeline::canvas::{self, Surface};
-use crate::timeline::observe;
+use crate::timeline::picture::{UNMEASURED, paint_when_changed};
+use ::timeline::colours::Palette;
 use ::timeline::overlay::{self, Canvas, Detail, Overlay, Places, Readout};
 use api::compare::Curves;
 use api::compare_view::CompareState;
@@ -131,11 +131,7 @@ pub fn Picture(focus: Focus, source: CurvesSource) -> impl IntoView {
     let stage = Stage {
         focus,
         source,
-        size: RwSignal::new(Canvas {
-            width: 1.0,
-            height: 1.0,
-            scale: 1.0,
-        }),
+        size: RwSignal::new(UNMEASURED),
         cursor: RwSignal::new(None),
         drag: RwSignal::new(None),
     };
@@ -222,7 +218,10 @@ fn aligned(state: &CompareState, align: Align) -> CompareState {
 fn Plot(stage: Stage) -> impl IntoView {
     let canvas_ref = NodeRef::<html::Canvas>::new();
     let holder = NodeRef::<html::Div>::new();
-    paint_when_changed(stage, canvas_ref, holder);
+    ask_for_parts(stage);
+    let scene =
+        move |size, palette: &Palette| stage.with(|overlay| overlay::scene(overlay, size, palette));
+    paint_when_changed((canvas_ref, holder), stage.size, Box::new(scene));
     let down = move |event: PointerEvent| press(stage, &event);
     let moved = move |event: PointerEvent| {
         let x = f64::from(event.offset_x());
@@ -332,43 +331,17 @@ fn act_on_key(stage: Stage, event: &KeyboardEvent) {
     event.prevent_default();
 }
 
-/// Ties the canvas to what it shows: curves, window, size, theme.
-fn paint_when_changed(stage: Stage, canvas_ref: NodeRef<html::Canvas>, holder: NodeRef<html::Div>) {
-    let surface: StoredValue<Option<Surface>, LocalStorage> = StoredValue::new_local(None);
-    let theme = RwSignal::new(0_u32);
+/// As many parts as the picture has pixels; more would be more than anyone sees.
+fn ask_for_parts(stage: Stage) {
     Effect::new(move |_| {
-        let (Some(element), Some(holder)) = (canvas_ref.get(), holder.get()) else {
-            return;
-        };
-        surface.set_value(Surface::new(element));
-        observe::size(&holder, move |width, height| {
-            let scale = canvas::pixel_ratio();
-            stage.size.set(Canvas {
-                width,
-                height,
-                scale,
-            });
-            // One part for each pixel of the screen would be more than anyone sees.
-            let parts = (width as u32).clamp(200, 1600);
-            if stage.source.parts.get_untracked() != parts {
-                stage.source.parts.set(parts);
-            }
-        });
-        observe::theme(move || theme.update(|n| *n = n.wrapping_add(1)));
-    });
-    Effect::new(move |_| {
-        theme.track();
         let size = stage.size.get();
-        let palette = canvas::palette();
-        let Some(scene) = stage.with(|overlay| overlay::scene(overlay, size, &palette)) else {
+        if size == UNMEASURED {
             return;
-        };
-        surface.update_value(|surface| {
-            if let Some(surface) = surface {
-                // A canvas too large for the browser's memory stays as it was.
-                let _ = surface.paint(&scene, palette.surface);
-            }
-        });
+        }
+        let parts = (size.width as u32).clamp(200, 1600);
+        if stage.source.parts.get_untracked() != parts {
+            stage.source.parts.set(parts);
+        }
     });
 }
 

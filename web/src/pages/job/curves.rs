@@ -3,9 +3,9 @@
 
 use crate::client;
 use crate::format;
-use crate::timeline::canvas::{self, Surface};
-use crate::timeline::observe;
-use ::timeline::overlay::{self, Canvas, Detail, Overlay};
+use crate::timeline::picture::{UNMEASURED, paint_when_changed};
+use ::timeline::colours::Palette;
+use ::timeline::overlay::{self, Detail, Overlay};
 use api::compare;
 use api::jobs::{JobDetail, JobRank, RankCurve};
 use api::routes;
@@ -244,30 +244,9 @@ fn Plot(
     high: u64,
 ) -> impl IntoView {
     let (element, holder) = (NodeRef::<html::Canvas>::new(), NodeRef::<html::Div>::new());
-    let size = RwSignal::new(Canvas {
-        width: 1.0,
-        height: 1.0,
-        scale: 1.0,
-    });
-    let theme = RwSignal::new(0_u32);
-    let surface: StoredValue<Option<Surface>, LocalStorage> = StoredValue::new_local(None);
-    Effect::new(move |_| {
-        let (Some(element), Some(holder)) = (element.get(), holder.get()) else {
-            return;
-        };
-        surface.set_value(Surface::new(element));
-        observe::size(&holder, move |width, height| {
-            size.set(Canvas {
-                width,
-                height,
-                scale: canvas::pixel_ratio(),
-            });
-        });
-        observe::theme(move || theme.update(|n| *n = n.wrapping_add(1)));
-    });
-    Effect::new(move |_| {
-        theme.track();
-        let (size, curves) = (size.get(), curves.get());
+    let size = RwSignal::new(UNMEASURED);
+    let scene = move |size, palette: &Palette| {
+        let curves = curves.get();
         let runs: Vec<usize> = (0..curves.runs.len()).collect();
         let overlay = Overlay {
             curves: &curves,
@@ -278,15 +257,9 @@ fn Plot(
             detail,
             high: Some(high),
         };
-        let palette = canvas::palette();
-        let scene = overlay::scene(&overlay, size, &palette);
-        surface.update_value(|surface| {
-            if let Some(surface) = surface {
-                // A canvas too large for the browser's memory stays as it was.
-                let _ = surface.paint(&scene, palette.surface);
-            }
-        });
-    });
+        Some(overlay::scene(&overlay, size, palette))
+    };
+    paint_when_changed((element, holder), size, Box::new(scene));
     view! {
         <div class="job-plot" node_ref=holder>
             <canvas node_ref=element aria-hidden="true"></canvas>
