@@ -18,6 +18,8 @@ use trace::units::EventIdx;
 
 /// The OpenAPI document.
 pub const OPENAPI: &str = "/api/openapi.json";
+/// `POST`: messages of the Model Context Protocol.
+pub const MCP: &str = "/api/mcp";
 /// `GET`: version, limits, whether a token is needed.
 pub const SERVER: &str = "/api/server";
 /// `POST {token}`: type the access token once; answers with a cookie. `DELETE`: forget it.

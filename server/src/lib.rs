@@ -3,7 +3,8 @@
 //! Walk through it in the order of the data: `http` takes an upload, `ingest` drives the pure core
 //! (`trace`) over its bytes, `blobs` and `store` keep what came of it, `pictures` draws and serves
 //! tiles, `questions` answers what is asked of a run, `comparisons` holds runs against one
-//! another, `jobs` holds the ranks of one program, `explain` puts a run into words.
+//! another, `jobs` holds the ranks of one program, `explain` puts a run into words, `mcp` answers
+//! language models.
 //! `bench` runs the engine, one row after the other, each in a process of its own. `app` opens all
 //! of it; `cli` is what a person types.
 
@@ -27,8 +28,10 @@ mod facts;
 mod http;
 mod identity;
 mod ingest;
+mod inspection;
 mod jobs;
 mod machine;
+mod mcp;
 mod names;
 mod pictures;
 pub mod plain;
@@ -40,6 +43,7 @@ mod recent;
 mod samples;
 mod sessions;
 pub mod store;
+mod table;
 mod tensors;
 mod texts;
 mod work;

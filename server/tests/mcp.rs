@@ -4,7 +4,8 @@
 use rmcp::ServiceExt;
 use rmcp::model::{CallToolRequestParams, CallToolResult};
 use rmcp::service::{RoleClient, RunningService};
-use rmcp::transport::TokioChildProcess;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
@@ -32,7 +33,7 @@ fn fixture(name: &str) -> String {
 /// The text and the document of an answer.
 async fn ask(client: &Client, tool: &'static str, arguments: Value) -> (String, Value) {
     let answer = call(client, tool, arguments).await;
-    let text = text(&answer);
+    let text = text_of(&answer);
     assert_eq!(answer.is_error, Some(false), "{tool}: {text}");
     let document = answer.structured_content.expect("a document");
     let size = text.len() + document.to_string().len();
@@ -48,7 +49,7 @@ async fn call(client: &Client, tool: &'static str, arguments: Value) -> CallTool
     client.call_tool(request).await.expect("an answer")
 }
 
-fn text(answer: &CallToolResult) -> String {
+fn text_of(answer: &CallToolResult) -> String {
     let texts = answer.content.iter().filter_map(|block| block.as_text());
     texts.map(|block| block.text.as_str()).collect()
 }
@@ -60,7 +61,9 @@ async fn every_tool_answers_and_says_what_it_takes() {
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
     assert_eq!(
         names,
-        ["explain", "inspect", "leaks", "alive", "compare", "what_if"]
+        [
+            "explain", "inspect", "leaks", "alive", "compare", "what_if", "runs"
+        ]
     );
     for tool in &tools {
         assert!(
@@ -204,7 +207,7 @@ async fn what_goes_wrong_is_told_with_what_to_do() {
         ("guess", json!({}), "use explain, inspect"),
     ] {
         let answer = call(&client, tool, arguments.clone()).await;
-        let text = text(&answer);
+        let text = text_of(&answer);
         assert_eq!(answer.is_error, Some(true), "{tool} {arguments}: {text}");
         assert!(text.contains(expected), "{tool} {arguments}: {text}");
     }
@@ -217,14 +220,17 @@ async fn what_goes_wrong_is_told_with_what_to_do() {
 struct Dashboard {
     child: Child,
     url: String,
+    token: Option<String>,
 }
 
 impl Dashboard {
-    fn start(data: &Path) -> Dashboard {
+    /// A server with a token, or one for this machine alone.
+    fn start(data: &Path, token: Option<&str>) -> Dashboard {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidemark"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]);
         let mut child = command
             .arg(data)
+            .envs(token.map(|token| ("TIDEMARK_TOKEN", token)))
             .stderr(Stdio::piped())
             .spawn()
             .expect("it starts");
@@ -236,13 +242,17 @@ impl Dashboard {
             .strip_prefix("listening on ")
             .expect("an address");
         let url = url.to_owned();
-        Dashboard { child, url }
+        let token = token.map(str::to_owned);
+        Dashboard { child, url, token }
     }
 
     /// Uploads a file; the run's id.
     fn push(&self, file: &str) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidemark"));
-        let output = command.args(["push", file, "--server", &self.url]).output();
+        command.args(["push", file, "--server", &self.url]);
+        let token = self.token.iter();
+        command.envs(token.map(|token| ("TIDEMARK_TOKEN", token)));
+        let output = command.output();
         let output = String::from_utf8(output.expect("it ran").stdout).expect("text");
         let at = output.find("run_").expect("a link");
         let id: String = output[at..]
@@ -264,7 +274,7 @@ impl Drop for Dashboard {
 #[tokio::test]
 async fn runs_of_a_dashboard_are_asked_by_id_and_come_with_a_link() {
     let folder = tempfile::tempdir().expect("a folder");
-    let dashboard = Dashboard::start(folder.path());
+    let dashboard = Dashboard::start(folder.path(), None);
     let oom = fixture("oom");
     let run = dashboard.push(&oom);
     let client = client(&["--server", &dashboard.url]).await;
@@ -286,5 +296,76 @@ async fn runs_of_a_dashboard_are_asked_by_id_and_come_with_a_link() {
     )
     .await;
     assert_eq!(unknown.is_error, Some(true));
+    client.cancel().await.expect("it ends");
+}
+
+/// A client over HTTP.
+async fn over_http(dashboard: &Dashboard, token: Option<&str>) -> Option<Client> {
+    let config =
+        StreamableHttpClientTransportConfig::with_uri(format!("{}/api/mcp", dashboard.url));
+    let config = match token {
+        Some(token) => config.auth_header(token),
+        None => config,
+    };
+    let transport = StreamableHttpClientTransport::from_config(config);
+    ().serve(transport).await.ok()
+}
+
+#[tokio::test]
+async fn a_dashboard_answers_who_has_its_token_and_nobody_else() {
+    const TOKEN: &str = "a-token-that-is-long-enough-for-a-test";
+    let folder = tempfile::tempdir().expect("a folder");
+    let dashboard = Dashboard::start(folder.path(), Some(TOKEN));
+    let run = dashboard.push(&fixture("oom"));
+    assert!(over_http(&dashboard, None).await.is_none());
+    assert!(over_http(&dashboard, Some("another")).await.is_none());
+    let client = over_http(&dashboard, Some(TOKEN))
+        .await
+        .expect("it is let in");
+    let (text, runs) = ask(&client, "runs", json!({"name": "OOM"})).await;
+    assert!(text.contains(&run), "{text}");
+    assert_eq!(runs["items"][0]["id"], json!(run));
+    let (text, page) = ask(&client, "explain", json!({"recording": run})).await;
+    assert!(text.contains("**What would have helped.**"), "{text}");
+    assert_eq!(page["cause"], "leak");
+    // As the command line answers about the same file.
+    let here = self::client(&[]).await;
+    for (tool, more) in [
+        ("leaks", json!({})),
+        ("inspect", json!({})),
+        ("alive", json!({"at": "oom", "by": "category"})),
+        ("what_if", json!({"alloc_conf": "expandable_segments:True"})),
+    ] {
+        let about = |recording: &str| {
+            let mut asked = more.clone();
+            asked["recording"] = json!(recording);
+            asked
+        };
+        let (_, mut there) = ask(&client, tool, about(&run)).await;
+        let (_, file) = ask(&here, tool, about(&fixture("oom"))).await;
+        let fields = there.as_object_mut().expect("a document");
+        let link = fields.remove("link").expect("a link");
+        let link = link.as_str().expect("an address");
+        assert!(
+            link.starts_with(&format!("{}/runs/{run}?v=", dashboard.url)),
+            "{link}"
+        );
+        assert_eq!(there, file, "{tool}");
+    }
+    for (asked, expected) in [
+        (
+            json!({"recording": "run_0000000000000000"}),
+            "there is no run",
+        ),
+        (
+            json!({"recording": "/etc/passwd"}),
+            "is not the id of a run",
+        ),
+    ] {
+        let answer = call(&client, "leaks", asked).await;
+        assert_eq!(answer.is_error, Some(true));
+        assert!(text_of(&answer).contains(expected), "{}", text_of(&answer));
+    }
+    here.cancel().await.expect("it ends");
     client.cancel().await.expect("it ends");
 }

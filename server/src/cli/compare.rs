@@ -3,8 +3,9 @@
 use super::CliError;
 use super::inspect::trace_of;
 use super::output::{json, print};
-use super::table::{Table, grouped};
+
 use crate::cards::{self, markdown, place, word};
+use crate::table::{Table, grouped};
 use api::compare::{Against, ComparedRun, Comparison};
 use clap::Args;
 use std::fmt::Write as _;
@@ -99,7 +100,7 @@ fn profile(path: &Path, level: Option<&str>) -> Result<Profile, CliError> {
     Ok(Profile::of(&trace_of(path, level)?))
 }
 
-pub(super) fn compared(path: &Path, profile: &Profile) -> ComparedRun {
+fn compared(path: &Path, profile: &Profile) -> ComparedRun {
     let name = path.file_name().unwrap_or(path.as_os_str());
     ComparedRun {
         id: None,

@@ -16,7 +16,6 @@ mod remote;
 mod replay;
 mod run_row;
 mod serve;
-mod table;
 mod token;
 mod what_if;
 

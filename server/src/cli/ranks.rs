@@ -4,9 +4,10 @@ use super::CliError;
 use super::files::{self, Found};
 use super::inspect::trace_of;
 use super::output::{json, print};
-use super::table::Table;
+
 use crate::processor_time::within;
 use crate::questions::JUDGING;
+use crate::table::Table;
 use api::jobs::{FileOfRank, RanksReport, Unreadable};
 use clap::Args;
 use std::path::PathBuf;

@@ -3,8 +3,9 @@
 use super::CliError;
 use super::inspect::trace_of;
 use super::output::{json, print};
-use super::table::Table;
+
 use crate::questions::what_if::{self, Asked, Gone, Leaks};
+use crate::table::Table;
 use api::what_if::{Replayed, WhatIf};
 use clap::Args;
 use std::path::PathBuf;

@@ -23,7 +23,7 @@ mod room;
 mod tests;
 mod words;
 
-pub use allowance::{EXPLAINING, Refused, Waiting, allowed};
+pub use allowance::{EXPLAINING, Refused, Waited, Waiting, allowed};
 pub use page::page;
 
 use crate::answers::frame_text;

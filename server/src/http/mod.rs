@@ -18,6 +18,7 @@ mod guard;
 mod health;
 mod jobs;
 mod leaks;
+mod mcp;
 mod packed;
 mod page;
 mod pictures;
@@ -43,7 +44,7 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::HeaderMap;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use std::sync::Arc;
 use tower::ServiceBuilder;
 use utoipa::OpenApi;
@@ -154,6 +155,7 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_token));
     routes
         .route(api::routes::OPENAPI, get(openapi))
+        .route(api::routes::MCP, post(mcp::ask))
         .route(api::routes::COMPARE_PAGE, get(unfold::compare))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

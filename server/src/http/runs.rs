@@ -220,7 +220,8 @@ fn leave_out_names(run: &mut RunDetail, key: Key) {
     }
 }
 
-fn summary(row: RunRow) -> RunSummary {
+/// A run as lists show it.
+pub fn summary(row: RunRow) -> RunSummary {
     let peak = |device: &DeviceFacts| device.series(Series::Allocated).peak;
     RunSummary {
         id: row.id,

@@ -4,9 +4,10 @@
 use crate::cli::CliError;
 use crate::cli::inspect::{read_from, trace_of};
 use crate::cli::remote::Remote;
+use crate::mcp::{Library, MOST_RUNS, Recording};
 use api::ids::RunId;
 use api::routes;
-use api::view_state::ViewState;
+use api::runs::RunSummary;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -27,23 +28,6 @@ enum Source {
     Run(RunId),
 }
 
-/// A recording to ask.
-pub struct Recording {
-    /// The file's name, or the run's id.
-    pub name: String,
-    /// What it holds.
-    pub trace: Arc<Trace>,
-    run: Option<(String, RunId)>,
-}
-
-impl Recording {
-    /// The address of a view of it, where a dashboard is known that has it.
-    pub fn link(&self, view: &ViewState) -> Option<String> {
-        let (server, run) = self.run.as_ref()?;
-        Some(format!("{server}{}?{view}", routes::run_page(run)))
-    }
-}
-
 /// What can be asked about.
 pub struct Recordings {
     server: Option<String>,
@@ -59,35 +43,6 @@ impl Recordings {
             token,
             kept: Mutex::default(),
         }
-    }
-
-    /// The recording of this name: a path, or a run's id.
-    ///
-    /// # Errors
-    /// Why there is none, and what to do.
-    pub fn get(&self, name: &str) -> Result<Recording, String> {
-        let is_file = Path::new(name).exists();
-        let run = name.parse::<RunId>().ok().filter(|_| !is_file);
-        let (source, name, run) = match (run, &self.server) {
-            (None, _) => {
-                let path = PathBuf::from(name);
-                let shown = path.file_name().unwrap_or(path.as_os_str());
-                let shown = shown.to_string_lossy().into_owned();
-                (file(&path)?, shown, None)
-            }
-            (Some(run), Some(server)) => {
-                let place = Some((server.clone(), run.clone()));
-                (Source::Run(run), name.to_owned(), place)
-            }
-            (Some(run), None) => {
-                return Err(format!(
-                    "{run} is a run of a dashboard, and none is known: start `tidemark mcp` with \
-                     --server URL, or give the path of a snapshot."
-                ));
-            }
-        };
-        let trace = self.trace(&source)?;
-        Ok(Recording { name, trace, run })
     }
 
     fn trace(&self, source: &Source) -> Result<Arc<Trace>, String> {
@@ -120,6 +75,47 @@ impl Recordings {
         let snapshot = read_from(Box::new(body));
         let snapshot = snapshot.map_err(|why| CliError::Failed(format!("{run}: {why}")))?;
         Ok(trace::replay::run(snapshot))
+    }
+}
+
+impl Library for Recordings {
+    /// A path, or a run's id.
+    fn recording(&self, name: &str) -> Result<Recording, String> {
+        let is_file = Path::new(name).exists();
+        let run = name.parse::<RunId>().ok().filter(|_| !is_file);
+        let (source, name, run) = match (run, &self.server) {
+            (None, _) => {
+                let path = PathBuf::from(name);
+                let shown = path.file_name().unwrap_or(path.as_os_str());
+                let shown = shown.to_string_lossy().into_owned();
+                (file(&path)?, shown, None)
+            }
+            (Some(run), Some(server)) => {
+                let place = Some((server.clone(), run.clone()));
+                (Source::Run(run), name.to_owned(), place)
+            }
+            (Some(run), None) => {
+                return Err(format!(
+                    "{run} is a run of a dashboard, and none is known: start `tidemark mcp` with \
+                     --server URL, or give the path of a snapshot."
+                ));
+            }
+        };
+        let trace = self.trace(&source)?;
+        Ok(Recording::new(name, trace, run))
+    }
+
+    fn runs(&self) -> Result<Vec<RunSummary>, String> {
+        let Some(server) = &self.server else {
+            return Err(
+                "No dashboard is known: start `tidemark mcp` with --server URL, or ask about \
+                 snapshots by their paths."
+                    .to_owned(),
+            );
+        };
+        let remote = Remote::at(server, self.token.as_deref());
+        let asked = remote.get(&format!("{}?limit={MOST_RUNS}", routes::RUNS));
+        asked.map_err(|error: CliError| error.to_string())
     }
 }
 
@@ -167,7 +163,7 @@ mod tests {
             ("run_0123456789abcdef", "--server URL"),
             (text, "notes.txt"),
         ] {
-            let Err(why) = recordings.get(name) else {
+            let Err(why) = recordings.recording(name) else {
                 panic!("{name} is a recording");
             };
             assert!(why.contains(expected), "{name}: {why}");
@@ -185,12 +181,13 @@ mod tests {
             path
         });
         let get = |path: &Path| {
-            let found = recordings.get(path.to_str().expect("a plain name"));
-            found.expect("a recording").trace
+            let found = recordings.recording(path.to_str().expect("a plain name"));
+            found.expect("a recording")
         };
         let (a, b) = (get(&first), get(&second));
-        assert!(Arc::ptr_eq(&a, &get(&first)) && Arc::ptr_eq(&b, &get(&second)));
+        let same = |a: &Recording, b: &Recording| std::ptr::eq(a.trace(), b.trace());
+        assert!(same(&a, &get(&first)) && same(&b, &get(&second)));
         std::fs::copy(&second, &first).expect("written anew");
-        assert!(!Arc::ptr_eq(&a, &get(&first)));
+        assert!(!same(&a, &get(&first)));
     }
 }

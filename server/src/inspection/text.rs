@@ -1,5 +1,6 @@
-//! Summaries as text that lines up.
+//! The facts of a recording as text that lines up.
 
+use crate::table::{Table, grouped};
 use api::inspect::{Device, Inspection, OutOfMemory, Remedy, StepLevels};
 use api::leaks::Verdict;
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use trace::units::Bytes;
 const STEPS_SHOWN: usize = 5;
 
 /// One file, for people.
-pub fn inspection(inspection: &Inspection) -> String {
+pub fn text(inspection: &Inspection) -> String {
     let mut out = format!("{}\n  {}\n", inspection.file, format_line(inspection));
     for device in &inspection.devices {
         out += &device_table(device);
@@ -238,74 +239,4 @@ fn quality(inspection: &Inspection) -> String {
         out += &format!("    {}: {}\n", note.code, note.detail);
     }
     out
-}
-
-/// Digits in groups of three.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push('\u{202f}');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// Columns: the first to the left, the others to the right.
-pub(super) struct Table<const N: usize> {
-    rows: Vec<[String; N]>,
-}
-
-impl<const N: usize> Table<N> {
-    pub(super) fn new(head: [&str; N]) -> Table<N> {
-        Table {
-            rows: vec![head.map(str::to_owned)],
-        }
-    }
-
-    pub(super) fn row(&mut self, cells: [String; N]) {
-        self.rows.push(cells);
-    }
-
-    pub(super) fn print(&self, indent: &str) -> String {
-        let width = |column: usize| {
-            let cells = self.rows.iter().map(|row| row[column].chars().count());
-            cells.max().unwrap_or(0)
-        };
-        let widths: [usize; N] = std::array::from_fn(width);
-        let line = |row: &[String; N]| {
-            let mut line = format!("{indent}{:<w$}", row[0], w = widths[0]);
-            for column in 1..N {
-                line += &format!("  {:>w$}", row[column], w = widths[column]);
-            }
-            line.trim_end().to_owned() + "\n"
-        };
-        self.rows.iter().map(line).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_line_up() {
-        let mut table = Table::new(["", "a", "b", "c", "d"]);
-        table.row(["x", "1", "22", "", ""].map(str::to_owned));
-        table.row(["long", "333", "4", "", ""].map(str::to_owned));
-        assert_eq!(
-            table.print(" "),
-            "         a   b  c  d\n x       1  22\n long  333   4\n"
-        );
-    }
-
-    #[test]
-    fn digits_come_in_threes() {
-        let check = |n: u64, expected: &str| assert_eq!(grouped(n), expected);
-        check(0, "0");
-        check(999, "999");
-        check(11_027_735, "11\u{202f}027\u{202f}735");
-    }
 }

@@ -1,15 +1,14 @@
 //! What can be asked: each tool, what it takes, and its answer.
 
 use super::answer::{Answer, Page, Row, document};
-use super::recordings::{Recording, Recordings};
+use super::library::{Library, MOST_RUNS, Recording};
 use crate::cards::{markdown, place};
-use crate::cli::compare::compared;
-use crate::cli::inspect;
-use crate::cli::table;
+use crate::inspection::{self, Live};
 use crate::questions::what_if::{self, Asked, Gone};
 use crate::{explain, questions};
-use api::compare::{Against, Comparison};
+use api::compare::{Against, ComparedRun, Comparison};
 use api::leaks::LeakGroup;
+use api::runs::RunSummary;
 use api::view_state::{Tab, ViewState};
 use api::what_if::Conditions;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
@@ -17,7 +16,6 @@ use rmcp::schemars::{self, JsonSchema};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::path::Path;
 use trace::alive::{self, Dimension, Grouping, Subject};
 use trace::categories::Categories;
 use trace::compare::gate::Limits;
@@ -28,7 +26,7 @@ use trace::oom;
 use trace::stacks::StackIdx;
 use trace::trace::{DeviceTrace, Series, Trace};
 use trace::units::{Bytes, EventIdx};
-use trace::watch::Watch;
+use trace::watch::{Stopped, Watch};
 
 /// Which recording, and which part of the answer.
 #[derive(Deserialize, JsonSchema)]
@@ -98,22 +96,61 @@ struct OfConditions {
     without: Vec<String>,
 }
 
+/// Which runs.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct OfRuns {
+    /// Part of the names that are wanted, in any case; left out: all.
+    #[serde(default)]
+    name: String,
+    /// First entry of the list; `next` of the page before.
+    #[serde(default)]
+    offset: usize,
+}
+
+/// Who asks: what there is to ask about, and what it may take.
+#[derive(Clone, Copy)]
+struct Asker<'a> {
+    library: &'a dyn Library,
+    watch: Watch<'a>,
+}
+
+/// Why a tool has no answer.
+enum Refusal {
+    /// The question was wrong: what to do.
+    Told(String),
+    /// It was stopped.
+    Stopped,
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Refusal {
+        Refusal::Told(why)
+    }
+}
+
+impl From<Stopped> for Refusal {
+    fn from(Stopped: Stopped) -> Refusal {
+        Refusal::Stopped
+    }
+}
+
 /// A tool: its name, what it is for, its arguments, and its answer.
 struct Spec {
     name: &'static str,
     about: &'static str,
     takes: fn(Tool) -> Tool,
-    answer: fn(&Recordings, Value) -> Result<Page, String>,
+    answer: fn(Asker<'_>, Value) -> Result<Page, Refusal>,
 }
 
-const TOOLS: [Spec; 6] = [
+const TOOLS: [Spec; 7] = [
     Spec {
         name: "explain",
         about: "One page about a recording: what it is, what held the memory at its peak, what \
                 leaks and where, fragmentation, and, if it ran out of memory, why and which single \
                 changes would have helped, ranked. Begin here.",
         takes: Tool::with_input_schema::<OfRecording>,
-        answer: |recordings, arguments| self::explain(recordings, read(arguments)?),
+        answer: |asker, arguments| self::explain(asker, read(arguments)?),
     },
     Spec {
         name: "inspect",
@@ -121,7 +158,7 @@ const TOOLS: [Spec; 6] = [
                 with start, peak and end of each device, what was held by category, failed \
                 allocations, and every step with its levels.",
         takes: Tool::with_input_schema::<OfRecording>,
-        answer: |recordings, arguments| self::inspect(recordings, read(arguments)?),
+        answer: |asker, arguments| self::inspect(asker, read(arguments)?),
     },
     Spec {
         name: "leaks",
@@ -129,21 +166,21 @@ const TOOLS: [Spec; 6] = [
                 reason), how fast, and the places in the code that account for it, with their \
                 stacks.",
         takes: Tool::with_input_schema::<OfRecording>,
-        answer: |recordings, arguments| self::leaks(recordings, read(arguments)?),
+        answer: |asker, arguments| self::leaks(asker, read(arguments)?),
     },
     Spec {
         name: "alive",
         about: "What is allocated at a moment, grouped by place in the code, category, stream or \
                 pool, most bytes first.",
         takes: Tool::with_input_schema::<OfMoment>,
-        answer: |recordings, arguments| self::alive(recordings, read(arguments)?),
+        answer: |asker, arguments| self::alive(asker, read(arguments)?),
     },
     Spec {
         name: "compare",
         about: "What changed between two recordings of a program: better or worse, peaks, growth \
                 a step, leaks fixed or new, and the places in the code that differ.",
         takes: Tool::with_input_schema::<OfTwo>,
-        answer: |recordings, arguments| self::compare(recordings, read(arguments)?),
+        answer: |asker, arguments| self::compare(asker, read(arguments)?),
     },
     Spec {
         name: "what_if",
@@ -151,9 +188,19 @@ const TOOLS: [Spec; 6] = [
                 without what leaks: would it have fitted, peak reserved, retries, and how far \
                 the answer can be trusted.",
         takes: Tool::with_input_schema::<OfConditions>,
-        answer: |recordings, arguments| self::what_if(recordings, read(arguments)?),
+        answer: |asker, arguments| self::what_if(asker, read(arguments)?),
+    },
+    Spec {
+        name: RUNS,
+        about: "The runs of a dashboard, newest first: id, name, peak, steps, whether it leaks. \
+                Their ids are what the other tools take as `recording`.",
+        takes: Tool::with_input_schema::<OfRuns>,
+        answer: |asker, arguments| self::runs(asker, read(arguments)?),
     },
 ];
+
+/// The tool that is about no recording.
+pub const RUNS: &str = "runs";
 
 /// All tools, as a client lists them.
 pub fn all() -> Vec<Tool> {
@@ -165,33 +212,48 @@ pub fn all() -> Vec<Tool> {
     TOOLS.iter().map(tool).collect()
 }
 
-/// Asks a tool.
+/// Asks a tool. For a thread that may block.
+///
+/// The inner result says why there is no answer, and what to do.
 ///
 /// # Errors
-/// Why there is no answer, and what to do.
-pub fn call(recordings: &Recordings, name: &str, arguments: JsonObject) -> Result<Page, String> {
+/// [`Stopped`] by the watch.
+pub fn call(
+    library: &dyn Library,
+    watch: Watch<'_>,
+    name: &str,
+    arguments: JsonObject,
+) -> Result<Result<Page, String>, Stopped> {
     let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else {
         let names: Vec<&str> = TOOLS.iter().map(|tool| tool.name).collect();
-        return Err(format!(
-            "There is no tool {name}: use {}.",
-            names.join(", ")
-        ));
+        let names = names.join(", ");
+        return Ok(Err(format!("There is no tool {name}: use {names}.")));
     };
-    (tool.answer)(recordings, Value::Object(arguments))
+    match (tool.answer)(Asker { library, watch }, Value::Object(arguments)) {
+        Ok(page) => Ok(Ok(page)),
+        Err(Refusal::Told(why)) => Ok(Err(why)),
+        Err(Refusal::Stopped) => Err(Stopped),
+    }
+}
+
+/// The names of the recordings that a question is about.
+pub fn recordings_of(arguments: &JsonObject) -> impl Iterator<Item = &str> {
+    let named = ["recording", "base", "new"].map(|argument| arguments.get(argument));
+    named.into_iter().flatten().filter_map(Value::as_str)
 }
 
 fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
     serde_json::from_value(arguments).map_err(|error| format!("The arguments do not fit: {error}."))
 }
 
-fn explain(recordings: &Recordings, asked: OfRecording) -> Result<Page, String> {
-    let recording = recordings.get(&asked.recording)?;
+fn explain(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
+    let recording = asker.library.recording(&asked.recording)?;
     let device = match asked.device {
-        None => explain::chosen(&recording.trace),
-        Some(_) => Some(device(&recording.trace, asked.device)?),
+        None => explain::chosen(recording.trace()),
+        Some(_) => Some(device(recording.trace(), asked.device)?),
     };
-    let (name, trace) = (&recording.name, &recording.trace);
-    let found = Watch::undisturbed(|watch| explain::explain(name, trace, device, watch));
+    let (name, trace) = (&recording.name, recording.trace());
+    let found = explain::explain(name, trace, device, asker.watch)?;
     let mut answer = Answer::default();
     if let Some(device) = &found.device {
         answer.field("device", &device.device);
@@ -233,11 +295,12 @@ fn sections(page: &str) -> Vec<Row> {
         .collect()
 }
 
-fn inspect(recordings: &Recordings, asked: OfRecording) -> Result<Page, String> {
-    let recording = recordings.get(&asked.recording)?;
-    let found = inspect::summary(recording.name.clone(), &recording.trace, false);
+fn inspect(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
+    let recording = asker.library.recording(&asked.recording)?;
+    let name = recording.name.clone();
+    let found = inspection::of(name, recording.trace(), Live::Summed, asker.watch)?;
     let mut answer = Answer {
-        text: table::inspection(&found),
+        text: inspection::text(&found),
         ..Answer::default()
     };
     answer.field("format", &found.format);
@@ -269,11 +332,12 @@ fn inspect(recordings: &Recordings, asked: OfRecording) -> Result<Page, String> 
     Ok(answer.page(asked.offset))
 }
 
-fn leaks(recordings: &Recordings, asked: OfRecording) -> Result<Page, String> {
-    let recording = recordings.get(&asked.recording)?;
-    let trace = &recording.trace;
+fn leaks(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
+    let recording = asker.library.recording(&asked.recording)?;
+    let trace = recording.trace();
     let device = device(trace, asked.device)?;
-    let found = questions::report(trace, device, Watch::nobody());
+    let found = questions::report(trace, device, asker.watch);
+    asker.watch.look(0)?;
     let mut answer = Answer::default();
     let rate = Bytes(found.bytes_per_step.max(0.0).round() as u64);
     answer.text = match found.verdict {
@@ -325,15 +389,15 @@ fn leak_row(trace: &Trace, group: &LeakGroup) -> Row {
     Row { text, value }
 }
 
-fn alive(recordings: &Recordings, asked: OfMoment) -> Result<Page, String> {
-    let recording = recordings.get(&asked.recording)?;
-    let device = device(&recording.trace, asked.device)?;
+fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> {
+    let recording = asker.library.recording(&asked.recording)?;
+    let device = device(recording.trace(), asked.device)?;
     let event = moment(device, asked.at.as_deref())?;
     let by: Dimension = match &asked.by {
         Some(by) => by.parse().map_err(|error| format!("by: {error}."))?,
         None => Dimension::Site,
     };
-    let stacks = &recording.trace.stacks;
+    let stacks = &recording.trace().stacks;
     let categories = (by == Dimension::Category).then(|| Categories::of(device, stacks));
     let subject = Subject {
         device,
@@ -405,18 +469,17 @@ fn moment(device: &DeviceTrace, at: Option<&str>) -> Result<EventIdx, String> {
     }
 }
 
-fn compare(recordings: &Recordings, asked: OfTwo) -> Result<Page, String> {
+fn compare(asker: Asker<'_>, asked: OfTwo) -> Result<Page, Refusal> {
     let [base, new] = [&asked.base, &asked.new].map(|name| {
-        let recording = recordings.get(name)?;
-        Ok::<_, String>((Profile::of(&recording.trace), recording.name))
+        let recording = asker.library.recording(name)?;
+        let profile = Profile::judged_while(recording.trace(), asker.watch);
+        asker.watch.look(0)?;
+        Ok::<_, Refusal>((profile, recording))
     });
-    let ((base, base_name), (new, new_name)) = (base?, new?);
+    let ((base, base_of), (new, new_of)) = (base?, new?);
     let against = Against::of(&base, &new, &Limits::default());
     let comparison = Comparison {
-        runs: vec![
-            compared(Path::new(&base_name), &base),
-            compared(Path::new(&new_name), &new),
-        ],
+        runs: vec![compared(base_of, &base), compared(new_of, &new)],
         against: vec![against],
     };
     let mut answer = Answer {
@@ -459,7 +522,15 @@ fn compare(recordings: &Recordings, asked: OfTwo) -> Result<Page, String> {
     Ok(answer.page(asked.offset))
 }
 
-fn what_if(recordings: &Recordings, asked: OfConditions) -> Result<Page, String> {
+fn compared(recording: Recording, profile: &Profile) -> ComparedRun {
+    ComparedRun {
+        id: recording.run.map(|(_, run)| run),
+        name: recording.name,
+        torch: profile.torch.clone(),
+    }
+}
+
+fn what_if(asker: Asker<'_>, asked: OfConditions) -> Result<Page, Refusal> {
     let conditions = Conditions {
         alloc_conf: asked.alloc_conf,
         limit: asked.limit,
@@ -468,10 +539,9 @@ fn what_if(recordings: &Recordings, asked: OfConditions) -> Result<Page, String>
     };
     let mut conditions = Asked::of(&conditions).map_err(|error| format!("{error}."))?;
     conditions.gone = Gone::Places(asked.without);
-    let recording = recordings.get(&asked.recording)?;
-    let device = device(&recording.trace, asked.device)?;
-    let found = what_if::what_if(&recording.trace, device, &conditions, Watch::nobody());
-    let found = found.map_err(|stopped| stopped.to_string())?;
+    let recording = asker.library.recording(&asked.recording)?;
+    let device = device(recording.trace(), asked.device)?;
+    let found = what_if::what_if(recording.trace(), device, &conditions, asker.watch)?;
     let mut answer = Answer {
         text: format!("{}\n{}\n", found.sentence, found.trust),
         ..Answer::default()
@@ -479,6 +549,36 @@ fn what_if(recordings: &Recordings, asked: OfConditions) -> Result<Page, String>
     answer.field("answer", &found);
     answer.link = view(&recording, Some(device), Tab::Timeline);
     Ok(answer.page(0))
+}
+
+fn runs(asker: Asker<'_>, asked: OfRuns) -> Result<Page, Refusal> {
+    let wanted = asked.name.to_lowercase();
+    let mut runs = asker.library.runs()?;
+    let mut answer = Answer::default();
+    answer.text = match runs.len() < MOST_RUNS as usize {
+        true => String::new(),
+        false => format!("Of the newest {MOST_RUNS} runs:\n"),
+    };
+    runs.retain(|run| run.name.to_lowercase().contains(&wanted));
+    if runs.is_empty() {
+        answer.text += "No run has such a name.\n";
+    }
+    answer.rows = runs.iter().map(run_row).collect();
+    Ok(answer.page(asked.offset))
+}
+
+fn run_row(run: &RunSummary) -> Row {
+    let leaks = match run.leaks.as_ref().map(|leaks| leaks.verdict) {
+        Some(api::leaks::Verdict::Leak) => ", leaks",
+        _ => "",
+    };
+    let (id, name, peak, steps) = (&run.id, &run.name, run.peak_allocated, run.steps);
+    let text = format!("{id}  {name}: peak {peak}, {steps} steps{leaks}\n");
+    let value = json!({
+        "id": id, "name": name, "created_ms": run.created_ms, "peak_allocated": peak,
+        "steps": steps, "leaks": run.leaks, "job": run.job,
+    });
+    Row::new(text, &value)
 }
 
 fn device(trace: &Trace, ordinal: Option<u32>) -> Result<&DeviceTrace, String> {

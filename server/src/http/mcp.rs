@@ -1,0 +1,174 @@
+//! Questions of language models: tools over HTTP, for who has the token. `docs/mcp.md`.
+
+use super::App;
+use super::audience::Audience;
+use super::cards::live;
+use super::extract::Origin;
+use super::runs::summary;
+use crate::budget::Permit;
+use crate::explain::{EXPLAINING, Waited, Waiting, allowed};
+use crate::mcp::{self, Agent, Answers, Library, MOST_RUNS, Page, Panicked, Recording};
+use crate::pictures::{Ask, Decoded};
+use crate::problems::Error;
+use crate::store::{Slice, Which};
+use crate::texts::Texts;
+use crate::work;
+use api::ids::RunId;
+use api::runs::RunSummary;
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequest, Request, State};
+use axum::response::Response;
+use rmcp::model::JsonObject;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use std::ops::Deref;
+use std::sync::Arc;
+use trace::trace::Trace;
+use trace::watch::Watch;
+
+/// Answers one message of the protocol. There are no sessions: a tool needs none.
+pub async fn ask(
+    State(app): State<Arc<App>>,
+    origin: Origin,
+    audience: Audience,
+    request: Request,
+) -> Result<Response, Error> {
+    if audience.is_of_link() {
+        // A link shows views to people; a tool could ask about what they leave out.
+        return Err(Error::TokenNeeded);
+    }
+    let (parts, body) = request.into_parts();
+    let within = app.config.clients.body_within;
+    let reading = Bytes::from_request(Request::new(body), &app);
+    let body = tokio::time::timeout(within, reading).await;
+    let body = body.map_err(|_| Error::SlowBody(within))?;
+    let body = body.map_err(JsonRejection::from)?;
+    // Who hangs up ends the work.
+    let (_waiting, waited) = Waiting::begins();
+    let agent = Agent(Dashboard {
+        app,
+        origin: origin.to_string(),
+        waited: Arc::new(waited),
+    });
+    // The guards have looked at names and origins.
+    let config = StreamableHttpServerConfig::default()
+        .disable_allowed_hosts()
+        .with_legacy_session_mode(false)
+        .with_json_response(true);
+    let sessions = Arc::new(NeverSessionManager::default());
+    let service = StreamableHttpService::new(move || Ok(agent.clone()), sessions, config);
+    let message = Request::from_parts(parts, Body::from(body));
+    Ok(service.handle(message).await.map(Body::new))
+}
+
+/// What this server holds.
+#[derive(Clone)]
+struct Dashboard {
+    app: Arc<App>,
+    /// The address that links begin with.
+    origin: String,
+    waited: Arc<Waited>,
+}
+
+impl Answers for Dashboard {
+    async fn answer(
+        &self,
+        tool: String,
+        arguments: JsonObject,
+    ) -> Result<Result<Page, String>, Panicked> {
+        let held = match self.held(&tool, &arguments).await {
+            Ok(held) => held,
+            Err(why) => return Ok(Err(why.to_string())),
+        };
+        let waited = Arc::clone(&self.waited);
+        let work = move || {
+            let Held { memory, found } = held;
+            let ask = |watch: Watch<'_>| mcp::call(&found, watch, &tool, arguments);
+            match memory {
+                Some(memory) => allowed(memory, EXPLAINING, &waited, ask)
+                    .unwrap_or_else(|refused| Err(format!("{refused}."))),
+                None => Watch::undisturbed(ask),
+            }
+        };
+        work::answer(work).await.map_err(|_| Panicked)
+    }
+}
+
+/// What a question is about, in memory.
+struct Held {
+    /// What it may take; `None` where it needs next to nothing.
+    memory: Option<Permit>,
+    found: Found,
+}
+
+/// The recordings and runs that are asked about.
+struct Found {
+    origin: String,
+    recordings: Vec<(RunId, Arc<Decoded>)>,
+    runs: Vec<RunSummary>,
+}
+
+impl Dashboard {
+    async fn held(&self, tool: &str, arguments: &JsonObject) -> Result<Held, Error> {
+        let mut found = Found {
+            origin: self.origin.clone(),
+            recordings: Vec::new(),
+            runs: Vec::new(),
+        };
+        if tool == mcp::RUNS {
+            let newest = Slice {
+                offset: 0,
+                limit: MOST_RUNS,
+            };
+            let read = self
+                .app
+                .store
+                .read(move |reader| reader.runs(Which::Live, newest));
+            found.runs = read.await?.into_iter().map(summary).collect();
+        }
+        let traces = &self.app.pictures.traces;
+        let mut memory = None;
+        for name in mcp::recordings_of(arguments) {
+            // What is no id is told by the tool.
+            let Ok(run) = name.parse::<RunId>() else {
+                continue;
+            };
+            let row = live(&self.app, run.clone()).await?;
+            let decoded = traces.get_for(row.trace, Texts::All).await?;
+            let needed = traces.memory_to_ask(&decoded, Ask::Stacks).await?;
+            found.recordings.push((run, decoded));
+            // One of two is asked about at a time.
+            memory = memory.into_iter().chain([needed]).max_by_key(Permit::bytes);
+        }
+        Ok(Held { memory, found })
+    }
+}
+
+impl Library for Found {
+    fn recording(&self, name: &str) -> Result<Recording, String> {
+        let mut recordings = self.recordings.iter();
+        let found = recordings.find(|(run, _)| run.as_str() == name);
+        let (run, decoded) = found.ok_or_else(|| {
+            format!("{name} is not the id of a run: `runs` lists those that are here.")
+        })?;
+        let place = Some((self.origin.clone(), run.clone()));
+        let trace = Shown(Arc::clone(decoded));
+        Ok(Recording::new(name.to_owned(), trace, place))
+    }
+
+    fn runs(&self) -> Result<Vec<RunSummary>, String> {
+        Ok(self.runs.clone())
+    }
+}
+
+/// A trace of the cache.
+struct Shown(Arc<Decoded>);
+
+impl Deref for Shown {
+    type Target = Trace;
+
+    fn deref(&self) -> &Trace {
+        &self.0.trace
+    }
+}

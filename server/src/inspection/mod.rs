@@ -1,0 +1,251 @@
+//! What `tidemark inspect` says of a recording: the facts as a document and as text.
+
+mod text;
+
+pub use text::text;
+
+use crate::facts::{DeviceFacts, StepFacts, step_facts};
+use crate::questions;
+use api::frames::FrameText;
+use api::inspect::{
+    Device, Format, Inspection, LeakGroup, Leaks, LiveBlock, OutOfMemory, Remedy, StepLevels, Steps,
+};
+use api::leaks::Verdict;
+use trace::categories::Categories;
+use trace::leaks;
+use trace::oom;
+use trace::stacks::Stacks;
+use trace::steps::{levels, recording};
+use trace::tiles::block_label;
+use trace::trace::{DeviceTrace, Series, StepSource, Trace};
+use trace::units::EventIdx;
+use trace::watch::{Stopped, Watch};
+use trace::what_if::{self, Tried};
+
+/// Whether the blocks that are alive at the end are listed one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Live {
+    /// Each with its address.
+    Listed,
+    /// Only their sums.
+    Summed,
+}
+
+/// The facts of a trace, for people and programs.
+///
+/// # Errors
+/// [`Stopped`]: half of the facts would be wrong ones.
+pub fn of(
+    file: String,
+    trace: &Trace,
+    live: Live,
+    watch: Watch<'_>,
+) -> Result<Inspection, Stopped> {
+    let most_steps = trace.devices.iter().max_by_key(|device| {
+        (
+            device.steps.len(),
+            device.events.len(),
+            std::cmp::Reverse(device.device),
+        )
+    });
+    let levels = most_steps.map(|device| levels::of_device(device, &trace.stacks));
+    let levels = levels.unwrap_or_default();
+    let devices = trace.devices.iter().map(|d| device(d, trace, live, watch));
+    let devices = devices.collect::<Result<Vec<_>, _>>()?;
+    Ok(Inspection {
+        file,
+        format: Format {
+            pickle_protocol: trace.format.pickle_protocol,
+            torch_guess: trace.format.torch_guess.clone(),
+        },
+        devices,
+        recording: most_steps.map(|device| recording::of_device(device, &trace.stacks)),
+        steps: Steps {
+            device: most_steps.map(|device| device.device),
+            source: most_steps.map_or(StepSource::None, |device| device.step_source),
+            chosen: levels.iter().find(|l| l.chosen).map(|l| l.key.clone()),
+            levels,
+            items: most_steps.map_or(Vec::new(), |device| {
+                step_facts(device).into_iter().map(step).collect()
+            }),
+        },
+        leaks: leaks(trace, watch)?,
+        quality: trace.quality.clone(),
+    })
+}
+
+fn device(
+    trace: &DeviceTrace,
+    whole: &Trace,
+    live: Live,
+    watch: Watch<'_>,
+) -> Result<Device, Stopped> {
+    let stacks = &whole.stacks;
+    let facts = DeviceFacts::of(trace);
+    let categories = Categories::of(trace, stacks);
+    let last = trace.events.len().checked_sub(1).map(EventIdx);
+    let peak = facts.series(Series::Allocated).peak_event;
+    let by_category = |at| {
+        let shares = categories.alive(trace, at).largest_first();
+        shares.into_iter().collect()
+    };
+    Ok(Device {
+        device: facts.device,
+        events: facts.events,
+        requested: *facts.series(Series::Requested),
+        allocated: *facts.series(Series::Allocated),
+        active: *facts.series(Series::Active),
+        reserved: *facts.series(Series::Reserved),
+        unmatched_frees: facts.unmatched_frees,
+        preexisting_blocks: trace.blocks.n_preexisting,
+        fidelity: facts.fidelity,
+        categories_at_end: by_category(last),
+        categories_at_peak: by_category(peak),
+        live: (live == Live::Listed).then(|| live_blocks(trace, stacks, &categories, last)),
+        out_of_memory: out_of_memory(trace, stacks, &categories),
+        remedies: remedies(trace, whole, watch)?,
+    })
+}
+
+/// The blocks that are allocated at an event, by address.
+fn live_blocks(
+    trace: &DeviceTrace,
+    stacks: &Stacks,
+    categories: &Categories,
+    at: Option<EventIdx>,
+) -> Vec<LiveBlock> {
+    let blocks = &trace.blocks;
+    let mut alive: Vec<_> = trace::categories::alive(trace, at).collect();
+    alive.sort_by_key(|block| blocks.addr[block.index()]);
+    let alive = alive.into_iter();
+    alive
+        .map(|block| LiveBlock {
+            address: blocks.addr[block.index()].to_string(),
+            size: blocks.kind(block).size,
+            category: categories.get(block),
+            inferred: !trace::categories::is_recorded(stacks, trace.blocks.kind(block)),
+            site: block_label(trace, stacks, block),
+        })
+        .collect()
+}
+
+/// What would have got past the first failed allocation; `None` where that cannot be told.
+fn remedies(
+    device: &DeviceTrace,
+    trace: &Trace,
+    watch: Watch<'_>,
+) -> Result<Option<Vec<Remedy>>, Stopped> {
+    if oom::count(device) == 0 {
+        return Ok(None);
+    }
+    let own = what_if::own_settings(&trace.format, device);
+    let report = leaks::find_while(device, &trace.stacks, &trace.quality, watch);
+    let leaks = what_if::Early::leaks(device, &trace.stacks, &report);
+    let tried = Tried {
+        leaks: Some(&leaks),
+        batch: None,
+    };
+    let Some(found) = what_if::remedies(device, &own, tried, watch)? else {
+        return Ok(None);
+    };
+    let remedies = found.remedies.into_iter().map(|remedy| Remedy {
+        change: remedy.change.to_string(),
+        peak_reserved: remedy.outcome.peak_reserved,
+        retries: remedy.outcome.retries,
+    });
+    Ok(Some(remedies.collect()))
+}
+
+/// Failed allocations, and what was held when they failed.
+fn out_of_memory(
+    device: &DeviceTrace,
+    stacks: &Stacks,
+    categories: &Categories,
+) -> Vec<OutOfMemory> {
+    let failures = oom::failures(device).into_iter().map(|failure| {
+        let held = categories.alive(device, Some(failure.event));
+        let frame = stacks.headline(failure.stack);
+        OutOfMemory {
+            event: failure.event,
+            step: failure.step,
+            asked: failure.asked,
+            free: failure.free,
+            limit: failure.limit(),
+            allocated: failure.allocated,
+            reserved: failure.reserved,
+            frame: frame.map(|frame| FrameText {
+                name: stacks.str(frame.name).to_owned(),
+                filename: stacks.str(frame.filename).to_owned(),
+                line: frame.line,
+            }),
+            held: held.largest_first().into_iter().collect(),
+        }
+    });
+    failures.collect()
+}
+
+fn step(facts: StepFacts) -> StepLevels {
+    StepLevels {
+        index: facts.step.index,
+        name: facts.step.name,
+        first_event: facts.step.events.start(),
+        end_event: facts.step.events.end(),
+        allocated_end: facts.allocated_end,
+        allocated_peak: facts.allocated_peak,
+        reserved_end: facts.reserved_end,
+        requested_end: facts.requested_end,
+    }
+}
+
+/// What is left behind, step after step: the worst verdict of any device, and all groups.
+fn leaks(trace: &Trace, watch: Watch<'_>) -> Result<Leaks, Stopped> {
+    let found = |device| leaks::find_while(device, &trace.stacks, &trace.quality, watch);
+    let reports: Vec<_> = trace.devices.iter().map(found).collect();
+    // A report that was stopped says "cannot tell", which would not be the recording's fault.
+    watch.look(0)?;
+    let Some(worst) = leaks::worst(&reports) else {
+        return Ok(Leaks {
+            verdict: Verdict::CannotTell,
+            reason: "no device holds memory or events".to_owned(),
+            groups: Vec::new(),
+        });
+    };
+    let devices = trace.devices.iter().zip(reports);
+    let reports: Vec<_> = devices
+        .map(|(d, report)| questions::named(trace, d, report))
+        .collect();
+    let worst = &reports[worst];
+    let reasons = std::iter::once(&worst.reason).chain(&worst.caveats);
+    let reason: Vec<&str> = reasons.map(String::as_str).collect();
+    let groups = reports.iter().flat_map(|report| &report.groups);
+    Ok(Leaks {
+        verdict: worst.verdict,
+        reason: reason.join("; "),
+        groups: groups.map(leak_group).collect(),
+    })
+}
+
+fn leak_group(group: &api::leaks::LeakGroup) -> LeakGroup {
+    let frame = group.frame.clone().or_else(|| group.alloc_frame.clone());
+    let unknown = || FrameText {
+        name: "no stack recorded".to_owned(),
+        filename: String::new(),
+        line: 0,
+    };
+    LeakGroup {
+        bytes_per_step: group.bytes_per_step,
+        count_per_step: group.count_per_step,
+        live_bytes: group.live_bytes,
+        frame: frame.unwrap_or_else(unknown),
+        confidence: group.confidence,
+        site: group.site.clone(),
+        pattern: group.pattern,
+        every: group.every,
+        slope_error: group.slope_error,
+        first_step: group.first_step,
+        last_step: group.last_step,
+        live_count: group.live_count,
+        frame_inferred: group.frame_inferred,
+        forward: group.forward.clone(),
+    }
+}

@@ -1,0 +1,74 @@
+//! Tables in plain text.
+
+/// Digits in groups of three.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Columns: the first to the left, the others to the right.
+pub struct Table<const N: usize> {
+    rows: Vec<[String; N]>,
+}
+
+impl<const N: usize> Table<N> {
+    /// A table with nothing but its head.
+    pub fn new(head: [&str; N]) -> Table<N> {
+        Table {
+            rows: vec![head.map(str::to_owned)],
+        }
+    }
+
+    /// One more row.
+    pub fn row(&mut self, cells: [String; N]) {
+        self.rows.push(cells);
+    }
+
+    /// Lines that line up, each behind `indent`.
+    pub fn print(&self, indent: &str) -> String {
+        let width = |column: usize| {
+            let cells = self.rows.iter().map(|row| row[column].chars().count());
+            cells.max().unwrap_or(0)
+        };
+        let widths: [usize; N] = std::array::from_fn(width);
+        let line = |row: &[String; N]| {
+            let mut line = format!("{indent}{:<w$}", row[0], w = widths[0]);
+            for column in 1..N {
+                line += &format!("  {:>w$}", row[column], w = widths[column]);
+            }
+            line.trim_end().to_owned() + "\n"
+        };
+        self.rows.iter().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(["", "a", "b", "c", "d"]);
+        table.row(["x", "1", "22", "", ""].map(str::to_owned));
+        table.row(["long", "333", "4", "", ""].map(str::to_owned));
+        assert_eq!(
+            table.print(" "),
+            "         a   b  c  d\n x       1  22\n long  333   4\n"
+        );
+    }
+
+    #[test]
+    fn digits_come_in_threes() {
+        let check = |n: u64, expected: &str| assert_eq!(grouped(n), expected);
+        check(0, "0");
+        check(999, "999");
+        check(11_027_735, "11\u{202f}027\u{202f}735");
+    }
+}
