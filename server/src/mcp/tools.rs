@@ -555,10 +555,9 @@ fn runs(asker: Asker<'_>, asked: OfRuns) -> Result<Page, Refusal> {
     let wanted = asked.name.to_lowercase();
     let mut runs = asker.library.runs()?;
     let mut answer = Answer::default();
-    answer.text = match runs.len() < MOST_RUNS as usize {
-        true => String::new(),
-        false => format!("Of the newest {MOST_RUNS} runs:\n"),
-    };
+    if runs.len() >= MOST_RUNS as usize {
+        answer.text += &format!("Of the newest {MOST_RUNS} runs:\n");
+    }
     runs.retain(|run| run.name.to_lowercase().contains(&wanted));
     if runs.is_empty() {
         answer.text += "No run has such a name.\n";
