@@ -25,6 +25,7 @@ mod doctor;
 mod explain;
 mod export;
 mod facts;
+mod forge;
 mod http;
 mod identity;
 mod ingest;

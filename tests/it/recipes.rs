@@ -214,6 +214,10 @@ fn run_workflow(server: &TestServer, base: &str, new: &str) -> (Vec<(String, i32
             .env("GITHUB_STEP_SUMMARY", at("summary.md"))
             .env("TIDEMARK_SERVER", server.url(""))
             .env("PR_URL", "https://github.com/me/repo/pull/7")
+            // A forge that is away changes no verdict.
+            .env("GITHUB_TOKEN", "no-token")
+            .env("GITHUB_SERVER_URL", "https://github.com")
+            .env("GITHUB_API_URL", "http://127.0.0.1:9")
             .output()
             .expect("bash runs");
         let code = output.status.code().expect("it was not killed");

@@ -3,6 +3,7 @@
 use super::CliError;
 use super::compare::compare_files;
 use super::output::{json, print};
+use super::pull_request::{self, CommentArgs};
 use crate::cards::markdown;
 use api::compare::Comparison;
 use clap::Args;
@@ -16,6 +17,7 @@ Examples:
   tidemark gate base.pickle new.pickle
   tidemark gate base.pickle new.pickle --max-peak-growth 512MiB --max-step-growth 0
   tidemark gate base.pickle new.pickle --markdown >> \"$GITHUB_STEP_SUMMARY\"
+  tidemark gate base.pickle new.pickle --pr https://github.com/me/repo/pull/7 --comment
 
 Judged is allocated memory, and whether it leaks; reserved memory is only warned about, since it
 differs by several per cent between runs of one program.
@@ -45,6 +47,8 @@ pub struct GateArgs {
     /// Print Markdown, for a pull request or a job summary
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
+    #[command(flatten)]
+    comment: CommentArgs,
     /// Take this loop's iterations for steps, as `tidemark inspect` names it
     #[arg(long, value_name = "LEVEL")]
     steps: Option<String>,
@@ -71,6 +75,11 @@ pub fn gate(args: &GateArgs) -> Result<(), CliError> {
         peak_growth: args.max_peak_growth,
         step_growth: args.max_step_growth,
     };
+    let thread = args.comment.thread()?;
+    if thread.is_none() && args.comment.pr.is_some() {
+        let why = "--pr says where to comment: add --comment".to_owned();
+        return Err(CliError::Usage(why));
+    }
     let new = std::slice::from_ref(&args.new);
     let comparison = compare_files(&args.base, new, &limits, args.steps.as_deref())?;
     let verdicts = &comparison.against[0].gate;
@@ -94,6 +103,10 @@ pub fn gate(args: &GateArgs) -> Result<(), CliError> {
         lines(verdicts)
     };
     print(&text)?;
+    if let Some(thread) = thread {
+        let status = pull_request::status(std::iter::once(verdicts), None);
+        thread.post(&markdown::gate(&comparison, verdicts), &status);
+    }
     answer
 }
 

@@ -10,6 +10,7 @@ mod gate;
 mod inspect;
 mod mcp;
 mod output;
+mod pull_request;
 mod push;
 mod ranks;
 mod remote;

@@ -3,6 +3,7 @@
 use super::CliError;
 use super::files::{self, Found, JobFiles};
 use super::output::{json, print};
+use super::pull_request::{self, CommentArgs};
 use super::remote::{Remote, RemoteArgs};
 use crate::cards::markdown::{self, Links};
 use api::compare::{Comparison, RUNS, RecordComparison, RecordedComparison};
@@ -19,7 +20,7 @@ Examples:
   tidemark push snapshot.pickle
   tidemark push snapshots/                   the ranks of a job: rank0.pickle, rank1.pickle, …
   tidemark push before.pickle after.pickle --compare
-  tidemark push after.pickle --base main.pickle --pr https://github.com/me/repo/pull/7
+  tidemark push after.pickle --base main.pickle --pr https://github.com/me/repo/pull/7 --comment
   TIDEMARK_TOKEN=… tidemark push snapshot.pickle.zst --server http://gpu-box:7878 --json";
 
 /// Options of `tidemark push`.
@@ -37,9 +38,8 @@ pub struct PushArgs {
     /// The baseline: a run's id, or the newest run of that name; implies --compare
     #[arg(long, value_name = "RUN")]
     base: Option<String>,
-    /// The pull request that the comparison is for; records it, implies --compare
-    #[arg(long, value_name = "URL")]
-    pr: Option<String>,
+    #[command(flatten)]
+    comment: CommentArgs,
     /// Print the server's answers as one JSON document, an array when there are several files
     #[arg(long)]
     json: bool,
@@ -71,7 +71,7 @@ struct PushedJob {
 /// For the first file that cannot be read or is refused, and when there is nothing to compare.
 pub fn push(args: &PushArgs) -> Result<(), CliError> {
     let remote = Remote::new(&args.remote);
-    let compares = args.compare || args.base.is_some() || args.pr.is_some();
+    let compares = args.compare || args.base.is_some() || args.comment.pr.is_some();
     if compares {
         check_count(args)?;
     } else {
@@ -80,6 +80,7 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
             return push_found(&remote, args, found);
         }
     }
+    let thread = args.comment.thread()?;
     // Before anything is sent: a baseline that is not there makes the rest useless.
     let base = args.base.as_deref().map(|base| baseline(&remote, base));
     let base = base.transpose()?;
@@ -95,10 +96,16 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
     }
     if compares {
         let pushed = compare(&remote, args, base, uploads)?;
-        return print(&match args.json {
+        print(&match args.json {
             true => json(&pushed),
             false => format!("{}\n\n{}", pushed.link, pushed.markdown),
-        });
+        })?;
+        if let Some(thread) = thread {
+            let verdicts = pushed.comparison.against.iter().map(|one| &one.gate);
+            let status = pull_request::status(verdicts, Some(pushed.link.clone()));
+            thread.post(&pushed.markdown, &status);
+        }
+        return Ok(());
     }
     match (args.json, &uploads[..]) {
         (false, _) => Ok(()),
@@ -216,7 +223,7 @@ fn compare(
 ) -> Result<Pushed, CliError> {
     let pushed = uploads.iter().map(|upload| upload.run.id.clone());
     let runs: Vec<RunId> = base.into_iter().chain(pushed).collect();
-    let recorded = match &args.pr {
+    let recorded = match &args.comment.pr {
         None => None,
         Some(pr) => Some(remote.post(
             routes::COMPARISONS,

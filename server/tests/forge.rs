@@ -1,0 +1,254 @@
+//! `gate --comment` and `push --comment` against servers that speak the protocols of GitHub and
+//! GitLab, as their documentation has them.
+
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::path::Path as FilePath;
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+
+const TOKEN: &str = "a-secret-token";
+const HEAD: &str = "0123456789abcdef0123456789abcdef01234567";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    GitHub,
+    GitLab,
+}
+
+/// A comment: its number, its text, and whether the token may change it.
+type Comment = (u64, String, bool);
+
+/// What a forge has been told.
+struct Told {
+    kind: Kind,
+    comments: Vec<Comment>,
+    statuses: Vec<Value>,
+}
+
+struct Forge {
+    url: String,
+    told: Arc<Mutex<Told>>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Forge {
+    /// A forge whose pull request has these comments.
+    fn start(kind: Kind, comments: Vec<Comment>) -> Forge {
+        let told = Told {
+            kind,
+            comments,
+            statuses: Vec::new(),
+        };
+        let told = Arc::new(Mutex::new(told));
+        let app = Router::new()
+            .route("/{*path}", any(answer))
+            .with_state(Arc::clone(&told));
+        let runtime = tokio::runtime::Runtime::new().expect("threads");
+        let listener = runtime
+            .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
+            .expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        runtime.spawn(async move { axum::serve(listener, app).await });
+        Forge {
+            url,
+            told,
+            _runtime: runtime,
+        }
+    }
+
+    fn address(&self) -> &'static str {
+        match self.told.lock().expect("nobody panicked").kind {
+            Kind::GitHub => "https://github.com/me/repo/pull/7",
+            Kind::GitLab => "https://gitlab.com/group/sub/repo/-/merge_requests/7",
+        }
+    }
+
+    /// Runs a command on the fixtures, told where the forge is.
+    fn run(&self, args: &[&str], token: &str) -> Output {
+        let fixture = |name: &&str| match name.strip_prefix('@') {
+            Some(name) => {
+                let folder = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");
+                let file = folder.join(format!("{name}.pickle.zst"));
+                file.to_str().expect("a plain name").to_owned()
+            }
+            None => (*name).to_owned(),
+        };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidemark"));
+        command.args(args.iter().map(fixture));
+        command.args(["--pr", self.address(), "--comment", "--pr-api", &self.url]);
+        for name in ["GITHUB_TOKEN", "GITLAB_TOKEN"] {
+            command.env_remove(name);
+        }
+        command.env("TIDEMARK_PR_TOKEN", token);
+        command.output().expect("it ran")
+    }
+
+    fn ours(&self) -> Vec<String> {
+        let told = self.told.lock().expect("nobody panicked");
+        let comments = told.comments.iter();
+        let ours =
+            comments.filter(|(_, body, mine)| *mine && body.starts_with("<!-- tidemark -->"));
+        ours.map(|(_, body, _)| body.clone()).collect()
+    }
+
+    fn last_status(&self) -> Value {
+        let told = self.told.lock().expect("nobody panicked");
+        told.statuses.last().cloned().unwrap_or_default()
+    }
+}
+
+/// One request, as the documentation of both has it.
+async fn answer(
+    State(told): State<Arc<Mutex<Told>>>,
+    Query(query): Query<HashMap<String, String>>,
+    Path(_): Path<String>,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, 1 << 20).await.expect("a body");
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let mut told = told.lock().expect("nobody panicked");
+    if !is_signed_in(&parts.headers) {
+        return StatusCode::UNAUTHORIZED.into_response();
+    }
+    told.answer(&parts.method, &parts.uri, &query, &body)
+}
+
+fn is_signed_in(headers: &HeaderMap) -> bool {
+    let value = headers.get("authorization");
+    value.is_some_and(|value| value == &format!("Bearer {TOKEN}"))
+}
+
+impl Told {
+    fn answer(
+        &mut self,
+        method: &Method,
+        uri: &Uri,
+        query: &HashMap<String, String>,
+        body: &Value,
+    ) -> Response {
+        let (thread, one, pull, statuses) = match self.kind {
+            Kind::GitHub => (
+                "/repos/me/repo/issues/7/comments",
+                "/repos/me/repo/issues/comments/",
+                "/repos/me/repo/pulls/7",
+                "/repos/me/repo/statuses/",
+            ),
+            Kind::GitLab => (
+                "/projects/group%2Fsub%2Frepo/merge_requests/7/notes",
+                "/projects/group%2Fsub%2Frepo/merge_requests/7/notes/",
+                "/projects/group%2Fsub%2Frepo/merge_requests/7",
+                "/projects/group%2Fsub%2Frepo/statuses/",
+            ),
+        };
+        let change = match self.kind {
+            Kind::GitHub => Method::PATCH,
+            Kind::GitLab => Method::PUT,
+        };
+        let path = uri.path();
+        let number = path.strip_prefix(one).and_then(|id| id.parse::<u64>().ok());
+        let at = self
+            .comments
+            .iter()
+            .position(|(id, ..)| Some(*id) == number);
+        match (method, at) {
+            (&Method::GET, None) if path == thread => self.page(query),
+            (&Method::POST, None) if path == thread => {
+                let id = self.comments.len() as u64 + 1000;
+                let text = body["body"].as_str().expect("a text").to_owned();
+                self.comments.push((id, text, true));
+                (StatusCode::CREATED, Json(json!({"id": id}))).into_response()
+            }
+            (method, Some(at)) if *method == change => match self.comments[at].2 {
+                true => {
+                    self.comments[at].1 = body["body"].as_str().expect("a text").to_owned();
+                    Json(json!({"id": number})).into_response()
+                }
+                false => StatusCode::FORBIDDEN.into_response(),
+            },
+            (&Method::GET, None) if path == pull => match self.kind {
+                Kind::GitHub => Json(json!({"head": {"sha": HEAD}})).into_response(),
+                Kind::GitLab => Json(json!({"sha": HEAD})).into_response(),
+            },
+            (&Method::POST, None) if path == format!("{statuses}{HEAD}") => {
+                self.statuses.push(body.clone());
+                (StatusCode::CREATED, Json(json!({}))).into_response()
+            }
+            _ => StatusCode::NOT_FOUND.into_response(),
+        }
+    }
+
+    fn page(&self, query: &HashMap<String, String>) -> Response {
+        let number = |name: &str| query[name].parse::<usize>().expect("a number");
+        let (size, page) = (number("per_page"), number("page"));
+        let comments = self.comments.iter().skip(size * (page - 1)).take(size);
+        let comments = comments.map(|(id, body, _)| json!({"id": id, "body": body}));
+        Json(comments.collect::<Vec<_>>()).into_response()
+    }
+}
+
+/// Many comments of people, one of whom has copied our mark.
+fn talk() -> Vec<Comment> {
+    let says = |id| (id, format!("looks good to me {id}"), false);
+    let mut talk: Vec<Comment> = (1..=120).map(says).collect();
+    talk[3].1 = "<!-- tidemark -->\nnot mine".to_owned();
+    talk
+}
+
+#[test]
+fn a_pull_request_has_one_comment_that_is_kept_up_to_date() {
+    for kind in [Kind::GitHub, Kind::GitLab] {
+        let forge = Forge::start(kind, talk());
+        let worse = forge.run(&["gate", "@off_v3_moe", "@off_v1_moe"], TOKEN);
+        assert_eq!(worse.status.code(), Some(1), "{worse:?}");
+        let [first] = &forge.ours()[..] else {
+            panic!("one comment: {:?}", forge.ours());
+        };
+        assert!(first.contains("egression"), "{first}");
+        let state = match kind {
+            Kind::GitHub => ("failure", "context"),
+            Kind::GitLab => ("failed", "name"),
+        };
+        let status = forge.last_status();
+        assert_eq!(
+            (&status["state"], &status[state.1]),
+            (&json!(state.0), &json!("tidemark"))
+        );
+        let better = forge.run(&["gate", "@off_v1_moe", "@off_v3_moe"], TOKEN);
+        assert_eq!(better.status.code(), Some(0), "{better:?}");
+        let [second] = &forge.ours()[..] else {
+            panic!("one comment: {:?}", forge.ours());
+        };
+        assert_ne!(first, second);
+        assert_eq!(forge.last_status()["state"], "success");
+        // What people wrote stays.
+        let told = forge.told.lock().expect("nobody panicked");
+        assert_eq!(told.comments[..120], talk()[..]);
+    }
+}
+
+#[test]
+fn a_forge_that_says_no_changes_no_verdict_and_is_told_of() {
+    let forge = Forge::start(Kind::GitHub, Vec::new());
+    let refused = forge.run(&["gate", "@off_v1_moe", "@off_v3_moe"], "wrong");
+    assert_eq!(refused.status.code(), Some(0), "{refused:?}");
+    let said = String::from_utf8(refused.stderr).expect("text");
+    assert!(
+        said.contains("answered 401") && said.contains("token is wrong"),
+        "{said}"
+    );
+    assert!(forge.ours().is_empty());
+    let none = forge.run(&["gate", "@off_v1_moe", "@off_v3_moe"], "");
+    assert_eq!(none.status.code(), Some(2), "{none:?}");
+    let said = String::from_utf8(none.stderr).expect("text");
+    assert!(
+        said.contains("set TIDEMARK_PR_TOKEN or GITHUB_TOKEN"),
+        "{said}"
+    );
+}
