@@ -13,6 +13,10 @@ use trace::units::Bytes;
 pub struct NewJob {
     /// Its name; 1 to 200 characters.
     pub name: String,
+    /// A name of one start of a program, the same in all of its ranks: who asks first makes the
+    /// job, the others are given it. 1 to 200 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// One row of the list of jobs.

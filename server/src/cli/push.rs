@@ -154,6 +154,7 @@ fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), 
 fn push_job(remote: &Remote<'_>, args: &PushArgs, job: &JobFiles) -> Result<PushedJob, CliError> {
     let name = NewJob {
         name: job.name.clone(),
+        key: None,
     };
     let made: JobSummary = remote.post(routes::JOBS, &name)?;
     let (mut uploads, mut refused) = (Vec::new(), Vec::new());

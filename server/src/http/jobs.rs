@@ -57,10 +57,13 @@ pub async fn list(
     Ok(packed::json(&headers, &read.await?))
 }
 
-/// Makes a job. Its ranks are uploaded into it; one that stays empty is forgotten after a while.
+/// Makes a job, unless one was made with the same key. Its ranks are uploaded into it; one that
+/// stays empty is forgotten after a while.
 #[utoipa::path(post, path = "/api/jobs", tag = "jobs", request_body = NewJob,
     responses(
         (status = 201, description = "The job, without ranks.", body = JobSummary),
+        (status = 200, description = "The job that has this key; its name stays.",
+            body = JobSummary),
         (status = 400, body = Problem),
     ))]
 pub async fn create(
@@ -68,11 +71,17 @@ pub async fn create(
     Json(request): Json<NewJob>,
 ) -> Result<(StatusCode, axum::Json<JobSummary>), Error> {
     let (id, name) = (identity::job_id(), run_name(&request.name)?);
+    let key = request.key.as_deref().map(run_name).transpose()?;
     let write = app.store.write(move |writer| {
-        writer.insert_job(&id, &name, now_ms())?;
-        writer.reader().job(&id)
+        let known = key.as_deref().map(|key| writer.reader().job_by_key(key));
+        if let Some(job) = known.transpose()?.flatten() {
+            return Ok((StatusCode::OK, job));
+        }
+        writer.insert_job(&id, &name, key.as_deref(), now_ms())?;
+        Ok((StatusCode::CREATED, writer.reader().job(&id)?))
     });
-    Ok((StatusCode::CREATED, axum::Json(write.await?)))
+    let (status, job) = write.await?;
+    Ok((status, axum::Json(job)))
 }
 
 /// How the ranks of a job differ, which are odd, and why.

@@ -72,6 +72,14 @@ impl Reader<'_> {
         found.optional()?.ok_or_else(|| missing(id))?
     }
 
+    /// The job that was made with a key.
+    pub fn job_by_key(&self, key: &str) -> StoreResult<Option<JobSummary>> {
+        let sql = format!("{SUMMARIES} WHERE jobs.key = ?1");
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let found = statement.query_row([key], |row| Ok(summary_of(row)));
+        found.optional()?.transpose()
+    }
+
     /// The ranks of a job, by rank, without those whose runs are deleted. `version` is that of
     /// profiles.
     pub fn ranks_of(&self, id: &JobId, version: u32) -> StoreResult<Vec<RankRun>> {
@@ -128,10 +136,17 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// Makes a job without ranks.
-    pub fn insert_job(&mut self, id: &JobId, name: &str, now_ms: i64) -> StoreResult<()> {
-        let sql = "INSERT INTO jobs (id, name, created_ms) VALUES (?1, ?2, ?3)";
-        self.tx.execute(sql, params![id.as_str(), name, now_ms])?;
+    /// Makes a job without ranks, to be found by `key` if it has one.
+    pub fn insert_job(
+        &mut self,
+        id: &JobId,
+        name: &str,
+        key: Option<&str>,
+        now_ms: i64,
+    ) -> StoreResult<()> {
+        let sql = "INSERT INTO jobs (id, name, key, created_ms) VALUES (?1, ?2, ?3, ?4)";
+        self.tx
+            .execute(sql, params![id.as_str(), name, key, now_ms])?;
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// In order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 17] = [
+const STEPS: [&str; 18] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -26,6 +26,7 @@ const STEPS: [&str; 17] = [
     include_str!("../../../migrations/0015_bench_host_growth.sql"),
     include_str!("../../../migrations/0016_rows_of_runs.sql"),
     include_str!("../../../migrations/0017_jobs.sql"),
+    include_str!("../../../migrations/0018_job_keys.sql"),
 ];
 
 /// `Tide`: marks the file as ours, for `file(1)` and for the check below.

@@ -169,7 +169,10 @@ impl Uploads {
         if job.made.is_some() {
             return Ok((job.made, Some(rank)));
         }
-        let new = NewJob { name: job.name };
+        let new = NewJob {
+            name: job.name,
+            key: None,
+        };
         let made: JobSummary = client::send_json(Method::Post, routes::JOBS, &new).await?;
         self.jobs.update(|jobs| {
             if let Some(job) = jobs.iter_mut().find(|job| job.id == local) {

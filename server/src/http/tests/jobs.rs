@@ -265,6 +265,48 @@ async fn gone_run(server: &Server, run: &RunSummary) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn ranks_that_ask_with_one_key_at_once_are_given_one_job() {
+    let server = Server::start().await;
+    let ask = async |name: &str, key: &str| {
+        let body = json!({ "name": name, "key": key }).to_string();
+        let answer = server.json(Method::POST, routes::JOBS, &body).await;
+        (answer.status, answer.read::<JobSummary>())
+    };
+    let asked = stream::iter(0..16).map(|rank| ask(if rank == 0 { "a" } else { "b" }, "start 1"));
+    let given: Vec<_> = asked.buffer_unordered(16).collect().await;
+    let made = given
+        .iter()
+        .filter(|(status, _)| *status == StatusCode::CREATED);
+    let made: Vec<_> = made.collect();
+    assert_eq!(made.len(), 1);
+    assert!(given.iter().all(|(_, job)| *job == made[0].1), "{given:?}");
+    let job = made[0].1.clone();
+
+    let run = send(&server, &job, 0, recorded(0, 8)).await;
+    let (status, again) = ask("c", " start 1 ").await;
+    assert_eq!(
+        (status, &again.id, again.n_ranks),
+        (StatusCode::OK, &job.id, 1)
+    );
+    assert_eq!(again.name, job.name);
+    assert_ne!(ask("a", "start 2").await.1.id, job.id);
+    assert_ne!(self::job(&server, &job.name).await.id, job.id);
+
+    // A key that was forgotten with its job makes another.
+    let forget = server.json(Method::DELETE, &routes::job(&job.id), "").await;
+    forget.expect(StatusCode::OK);
+    let (status, next) = ask("a", "start 1").await;
+    assert_eq!((status, next.n_ranks), (StatusCode::CREATED, 0));
+    assert!(!gone_run(&server, &run).await);
+
+    for key in ["", "a\u{202e}b", &"x".repeat(201)] {
+        let body = json!({ "name": "job", "key": key }).to_string();
+        let answer = server.json(Method::POST, routes::JOBS, &body).await;
+        answer.expect(StatusCode::BAD_REQUEST).problem();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_upload_that_belongs_nowhere_is_refused_before_its_bytes() {
     let server = Server::start().await;
     let job = job(&server, "job").await;
