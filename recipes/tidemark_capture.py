@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Record the memory history of a PyTorch program and hand it to Tidemark.
 
-Standard library only: copy this file beside your training script. Three ways to use it.
+Standard library only: copy this file beside your training script, or `pip install` the folder that
+it is in. Three ways to use it.
 
 Around a script, without touching it:
 
@@ -23,22 +24,44 @@ By hand, with a file that is there already:
     curl -H "Authorization: Bearer $TIDEMARK_TOKEN" -T snapshot.pickle \
         https://tidemark.example.com/api/upload/
 
-A capture never makes training fail: what goes wrong with an upload is said on stderr, together with
-the command that uploads the file later.
+A capture never makes training fail, and uploads in the background. Snapshots wait in a folder, the
+spool, until the server has them:
+
+    python tidemark_capture.py spool           # what waits
+    python tidemark_capture.py spool --send
+
+Settings that a program does not give come from the environment: TIDEMARK_SERVER, _TOKEN, _NAME,
+_EVERY, _JOB, _COMPRESS, _MAX_ENTRIES, _WAIT, _SPOOL, _SPOOL_BYTES and _SPOOL_FILES.
 """
 
 import argparse
+import atexit
+import collections
 import contextlib
 import gzip
+import hashlib
+import http.client
 import json
 import os
+import queue
+import random
+import re
 import runpy
+import secrets
 import shutil
+import socket
 import sys
 import tempfile
+import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
+
+try:
+    import fcntl
+except ImportError:  # Windows.
+    fcntl = None
 
 # The recorder keeps a ring of this many events. A training step has some thousands; a ring that is
 # too small loses the beginning, and with it the verdict on leaks.
@@ -46,6 +69,177 @@ MAX_ENTRIES = 1_000_000
 
 # Seconds that the server may take to answer: it parses while it receives.
 TIMEOUT = 600
+# The same for what is answered at once.
+SHORT_TIMEOUT = 30
+
+# Seconds between the tries to send one snapshot; a server that says when to come again is obeyed,
+# up to the second number.
+PAUSES = (0.5, 1, 2)
+LONGEST_PAUSE = 30
+
+# Seconds that the end of a program waits for what is still to be sent.
+WAIT = 300
+
+# What the spool may hold: bytes, snapshots.
+SPOOL_BYTES = 4 << 30
+SPOOL_FILES = 64
+
+# Seconds after which a snapshot that was never finished is taken for that of a dead process.
+ABANDONED = 24 * 3600
+
+# What the folders in a spool are called: when they were made, by which process.
+STAMP = re.compile(r"\d{19}-\d+-[0-9a-f]{8}(\.part)?")
+
+STRANGER = "what answered is not a Tidemark server"
+SEND_LATER = "python -m tidemark_capture spool --send"
+
+
+# --- what the user set, and what the user is told
+
+
+def _say(text):
+    with contextlib.suppress(Exception):  # stderr may be closed.
+        print(f"tidemark: {text}", file=sys.stderr, flush=True)
+
+
+class _Once:
+    """Says each trouble once."""
+
+    def __init__(self):
+        self._said = set()
+
+    def __call__(self, text, kind=None):
+        if (kind or text) not in self._said:
+            self._said.add(kind or text)
+            _say(text)
+
+
+def _plain(text):
+    """A text of others on one line, without what a terminal would obey."""
+    return "".join(c if c.isprintable() else " " for c in str(text))[:300]
+
+
+def _setting(name):
+    return os.environ.get(f"TIDEMARK_{name}", "").strip() or None
+
+
+def _number(name, default):
+    """A number from the environment, such as 250 or 4GiB; the default where it is none."""
+    text = _setting(name)
+    units = {"K": 10, "M": 20, "G": 30, "T": 40}
+    try:
+        digits = (text or "").upper().replace("IB", "").rstrip("B")
+        shift = units.get(digits[-1:], 0)
+        return int(digits[:-1] if shift else digits) << shift if text else default
+    except ValueError:
+        _say(f"TIDEMARK_{name} is not a number: {_plain(text)!r}; it is {default} now")
+        return default
+
+
+# --- the server
+
+
+class Refused(OSError):
+    """The server's answer was no."""
+
+    def __init__(self, status, text, again=None):
+        super().__init__(text)
+        self.status = status
+        self.again = again
+
+    @property
+    def is_final(self):
+        """Whether asking again now gets the same answer."""
+        return self.status < 500 and self.status not in (408, 409, 425, 429)
+
+    @property
+    def is_of_the_file(self):
+        """Whether this file will never be taken."""
+        return self.status in (400, 413, 415, 422)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """urllib would take the token along to wherever it is sent."""
+
+    def redirect_request(self, *_):
+        return None
+
+
+class Server:
+    """A dashboard over HTTP."""
+
+    def __init__(self, url, token=None):
+        """Raises ValueError when the address or the token cannot be one."""
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+            raise ValueError("the server's address must be like http://HOST:PORT")
+        token = (token or _setting("TOKEN") or "").strip()
+        if not all("!" <= c <= "~" for c in token):
+            # http.client would print it.
+            raise ValueError("the token has a character that none can have")
+        self.url = url.rstrip("/")
+        self._token = token
+        self._opener = urllib.request.build_opener(_NoRedirect)
+
+    def job(self, name, key):
+        """The id of the job with this key, which is made unless it is there."""
+        return _id(self._post("/api/jobs", {"name": name, "key": key}))
+
+    def upload(self, path, name, job=None, rank=None):
+        """Upload a snapshot, perhaps as a rank of a job; return the server's answer."""
+        size = os.path.getsize(path)
+        about = {"name": name, "size": size, "job": job, "rank": rank}
+        # Announced first: what is refused for its size is refused before a byte is sent.
+        about = {key: value for key, value in about.items() if value is not None}
+        upload = _id(self._post("/api/uploads", about), "upload")
+        with open(path, "rb") as file:
+            pieces = iter(lambda: file.read(1 << 20), b"")
+            headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+            return self._ask("PUT", f"/api/uploads/{upload}", pieces, headers, TIMEOUT)
+
+    def link(self, answer):
+        """The address of the run that an upload became."""
+        return f"{self.url}/runs/{_id(answer.get('run'))}"
+
+    def _post(self, path, document):
+        headers = {"Content-Type": "application/json"}
+        return self._ask("POST", path, json.dumps(document).encode(), headers, SHORT_TIMEOUT)
+
+    def _ask(self, method, path, body, headers, timeout):
+        request = urllib.request.Request(self.url + path, body, headers, method=method)
+        if self._token:
+            request.add_unredirected_header("Authorization", f"Bearer {self._token}")
+        try:
+            with self._opener.open(request, timeout=timeout) as answer:
+                document = json.loads(answer.read(1 << 20))
+        except urllib.error.HTTPError as error:
+            with error:
+                again = error.headers.get("Retry-After", "")
+                again = int(again[:9]) if again.isdecimal() else None
+                raise Refused(error.code, _reason(error), again) from None
+        except (http.client.HTTPException, urllib.error.URLError) as error:
+            raise OSError(_plain(getattr(error, "reason", None) or repr(error))) from None
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise OSError(STRANGER)
+        return document
+
+
+def _id(document, name="id"):
+    """The id in an answer: letters, digits and underlines."""
+    found = document.get(name) if isinstance(document, dict) else None
+    if not isinstance(found, str) or not found.isidentifier() or not found.isascii():
+        raise OSError(STRANGER)
+    return found
+
+
+def _reason(error):
+    """What a problem document says, or the status."""
+    try:
+        return _plain(json.loads(error.read(1 << 16))["detail"])
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        return f"the server answered {error.code}"
 
 
 def upload(path, server, token=None, name=None):
@@ -53,152 +247,581 @@ def upload(path, server, token=None, name=None):
 
     Raises OSError when the server cannot be reached or refuses the file.
     """
-    name = name or os.path.basename(path)
-    url = f"{server.rstrip('/')}/api/upload/{urllib.parse.quote(name, safe='')}"
-    with open(path, "rb") as file:
-        request = urllib.request.Request(url, data=file, method="PUT")
-        request.add_header("Content-Type", "application/octet-stream")
-        request.add_header("Content-Length", str(os.path.getsize(path)))
-        token = token or os.environ.get("TIDEMARK_TOKEN")
-        if token:
-            request.add_header("Authorization", f"Bearer {token}")
-        try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            raise OSError(_reason(error)) from error
+    return Server(server, token).upload(path, name or os.path.basename(path))
 
 
-def _reason(error):
-    """What a problem document says, or the status."""
+# --- which rank of which job
+
+
+def _int(name):
+    text = os.environ.get(name, "")
+    return int(text) if text.isdecimal() else None
+
+
+def _rank_and_world(torch):
+    """This process's number and how many there are; (None, 1) for one that is alone."""
+    with contextlib.suppress(Exception):
+        group = torch.distributed
+        if group.is_available() and group.is_initialized() and group.get_world_size() > 1:
+            return group.get_rank(), group.get_world_size()
+    if _int("RANK") is not None:
+        return _int("RANK"), _int("WORLD_SIZE") or 1
+    # The variables of a step: a batch script itself has those of a job with many tasks.
+    if (_int("SLURM_STEP_NUM_TASKS") or 1) > 1:
+        return _int("SLURM_PROCID"), _int("SLURM_STEP_NUM_TASKS")
+    return _int("LOCAL_RANK"), _int("WORLD_SIZE") or 1
+
+
+def _launch(torch):
+    """What all ranks of one start of a program have in common and no other start has, or None."""
+    env = os.environ.get
+    if _setting("JOB"):
+        return ("job", _setting("JOB"))
+    restarts = env("TORCHELASTIC_RESTART_COUNT", "0")
+    run = env("TORCHELASTIC_RUN_ID")
+    if run and _int("WORLD_SIZE") == _int("LOCAL_WORLD_SIZE"):
+        # On one host torchrun is the parent of all. Its own run id may be "none" each time.
+        return ("parent", socket.gethostname(), str(os.getppid()), _birth(os.getppid()), restarts)
+    if not run and _int("SLURM_STEP_NUM_TASKS") and env("SLURM_STEP_ID"):
+        names = ("CLUSTER_NAME", "JOB_ID", "STEP_ID", "RESTART_COUNT")
+        return ("slurm", *(env(f"SLURM_{name}", "") for name in names))
+    with contextlib.suppress(Exception):
+        # Not a collective: one request to the store, which answers all with what came first.
+        store = torch.distributed.distributed_c10d._get_default_store()
+        return ("store", store.compare_set("tidemark/launch", "", secrets.token_hex(16)).decode())
+    if run and run != "none":
+        return ("run", run, env("MASTER_ADDR", ""), env("MASTER_PORT", ""), restarts)
+    return None
+
+
+def _birth(pid):
+    """When a process began, since numbers of processes come again; empty where nobody says."""
     try:
-        return json.load(error)["detail"]
-    except (ValueError, KeyError, TypeError):
-        return f"the server answered {error.code}"
+        with open(f"/proc/{pid}/stat") as stat, open("/proc/sys/kernel/random/boot_id") as boot:
+            return stat.read().rpartition(")")[2].split()[19] + boot.read().strip()
+    except (OSError, IndexError):
+        return ""
 
 
-class Capture:
-    """Records while it is entered; see the module."""
+# --- the spool
+
+
+class Entry:
+    """A snapshot in the spool: a folder with the file, and with what is to be said of it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self._lock = None
+        self.about = {}
+
+    @property
+    def path(self):
+        """The snapshot."""
+        return os.path.join(self.folder, self.about["name"])
+
+    def note(self, **about):
+        """Keep something about it."""
+        self.about.update(about)
+        path = os.path.join(self.folder, "about.json")
+        with open(path + ".part", "w") as file:
+            json.dump(self.about, file)
+        os.replace(path + ".part", path)
+
+    def claim(self):
+        """Whether it is there and nobody else is sending it; then nobody else will."""
+        try:
+            if fcntl:
+                # To be written, or a file system of several hosts does not lock it.
+                self._lock = open(os.path.join(self.folder, "lock"), "a")
+                _lock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with open(os.path.join(self.folder, "about.json")) as file:
+                self.about = json.load(file)
+            if os.path.basename(self.about["name"]) == self.about["name"]:
+                return os.path.exists(self.path)
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        self.release()
+        return False
+
+    def release(self):
+        """Let others send it."""
+        if self._lock:
+            _lock(self._lock, fcntl.LOCK_UN)  # Processes that were forked meanwhile have it too.
+            self._lock.close()
+            self._lock = None
+
+    def remove(self):
+        """It is sent, or given up."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.release()
+
+    def size(self):
+        """Bytes on the disk."""
+        with contextlib.suppress(OSError):
+            return sum(file.stat().st_size for file in os.scandir(self.folder))
+        return 0
+
+    def pack(self):
+        """Compress it with gzip, if there is room for that."""
+        plain = self.path
+        packed = plain + ".gz"
+        try:
+            with open(plain, "rb") as source, gzip.open(packed, "wb", compresslevel=1) as file:
+                shutil.copyfileobj(source, file, 1 << 20)
+            self.note(name=os.path.basename(packed))
+            os.remove(plain)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.remove(packed)
+
+
+def _lock(file, operation):
+    """Lock or unlock a file. Raises BlockingIOError where another process holds it."""
+    try:
+        fcntl.flock(file, operation)
+    except BlockingIOError:
+        raise
+    except OSError:
+        pass  # A file system without locks: two may send the same, which does no harm.
+
+
+class Spool:
+    """A folder of snapshots that wait for their server: of bounded size, the oldest go first."""
+
+    def __init__(self, folder=None, say=None):
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        self.folder = folder or _setting("SPOOL") or os.path.join(cache, "tidemark", "spool")
+        self.most_bytes = _number("SPOOL_BYTES", SPOOL_BYTES)
+        self.most_files = _number("SPOOL_FILES", SPOOL_FILES)
+        self._say = say or _Once()
+        self._is_temporary = False
+
+    def add(self, about, dump):
+        """A claimed entry whose snapshot `dump` writes to the path that it is given."""
+        try:
+            return self._add(about, dump)
+        except OSError as error:
+            if self._is_temporary:
+                raise
+            there, self.folder = self.folder, tempfile.mkdtemp(prefix="tidemark-spool-")
+            self._is_temporary = True
+            self._say(f"nothing can wait in {there} ({error}): it does in {self.folder}")
+            return self._add(about, dump)
+
+    def close(self):
+        """Leave no empty folder behind."""
+        if self._is_temporary:
+            with contextlib.suppress(OSError):
+                os.rmdir(self.folder)
+
+    def _add(self, about, dump):
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        stamp = f"{time.time_ns():019}-{os.getpid()}-{secrets.token_hex(4)}"
+        entry = Entry(os.path.join(self.folder, stamp + ".part"))
+        try:
+            os.mkdir(entry.folder, 0o700)
+            entry.note(**about)
+            dump(entry.path)
+            if not entry.claim():
+                raise OSError("nothing was recorded")
+            whole = os.path.join(self.folder, stamp)
+            os.rename(entry.folder, whole)
+            entry.folder = whole
+        except BaseException:
+            entry.remove()
+            raise
+        self.trim(spare=entry)
+        return entry
+
+    def entries(self):
+        """What is there, the oldest first; whatever else is in the folder is not touched."""
+        with contextlib.suppress(OSError):
+            names = sorted(filter(STAMP.fullmatch, os.listdir(self.folder)))
+            return [Entry(os.path.join(self.folder, name)) for name in names]
+        return []
+
+    def waiting(self):
+        """What is whole and waits, the oldest first."""
+        return [entry for entry in self.entries() if not entry.folder.endswith(".part")]
+
+    def trim(self, spare=None):
+        """Keep to the bounds. The one to spare is not dropped, though it counts."""
+        whole = []
+        for entry in self.entries():
+            if not entry.folder.endswith(".part"):
+                whole.append((entry, entry.size()))
+            elif _age(entry.folder) > ABANDONED:
+                entry.remove()
+        held = sum(size for _, size in whole)
+        count = len(whole)
+        for entry, size in whole:
+            if held <= self.most_bytes and count <= self.most_files:
+                return
+            if spare and entry.folder == spare.folder:
+                continue
+            entry.remove()
+            held, count = held - size, count - 1
+            full = f"{self.most_files} snapshots or {self.most_bytes >> 20} MiB"
+            self._say(f"the spool is full ({full}): the oldest are dropped", "full")
+
+
+def _age(path):
+    with contextlib.suppress(OSError):
+        return time.time() - os.stat(path).st_mtime
+    return 0
+
+
+# --- sending
+
+
+def deliver(server, entry):
+    """Send an entry, and take it from the spool; return the link. Tries again where that may help.
+
+    Raises OSError when it was not sent.
+    """
+    for pause in (*PAUSES, None):
+        try:
+            job, rank = _place(server, entry)
+            link = server.link(server.upload(entry.path, entry.about["name"], job, rank))
+            entry.remove()
+            return link
+        except OSError as error:
+            if isinstance(error, Refused) and error.is_of_the_file:
+                with contextlib.suppress(OSError):
+                    entry.note(refused=str(error))  # Not sent by itself again.
+            if pause is None or getattr(error, "is_final", False) or not os.path.exists(entry.path):
+                raise OSError(_plain(error) or repr(error)) from error
+            again = min(getattr(error, "again", None) or 0, LONGEST_PAUSE)
+        time.sleep(max(again, pause) * random.uniform(1, 1.5))
+    raise AssertionError("the last try returns or raises")
+
+
+def _place(server, entry):
+    """The job and the rank that an entry goes to."""
+    job = entry.about.get("job")
+    if not job:
+        return None, None
+    try:
+        return server.job(job["name"], job["key"]), entry.about["rank"]
+    except Refused as error:
+        if error.status in (401, 403) or not error.is_final:
+            raise
+        return None, None  # A server that knows no jobs: better alone than not at all.
+
+
+class _Sender:
+    """Sends snapshots one after the other, in a thread of its own."""
+
+    def __init__(self, server, spool, say):
+        self.links = []
+        self._server = server
+        self._spool = spool
+        self._say = say
+        self._kept = 0
+        self._tasks = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="tidemark", daemon=True)
+        self._thread.start()
+
+    def put(self, task):
+        """Have a function called in the thread; the entry that it returns, if any, is sent."""
+        self._tasks.put(task)
+
+    def finish(self, seconds):
+        """Wait until all is sent or kept, but not longer than that."""
+        self._tasks.put(None)
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            self._say(f"not all is sent after {seconds} s")
+        if self._spool.waiting() and (self._kept or self._thread.is_alive()):
+            self._say(f"what was not sent waits in {self._spool.folder}")
+        self._spool.close()
+
+    def _run(self):
+        for task in iter(self._tasks.get, None):
+            try:
+                entry = task()
+                link = self._send(entry) if entry and os.path.exists(entry.path) else None
+                if link:
+                    self.links.append(link)
+                    self._send_what_waits()
+            except Exception as error:  # Whatever it is, training goes on.
+                self._say(f"no snapshot was uploaded: {_plain(error)}")
+
+    def _send(self, entry):
+        try:
+            link = deliver(self._server, entry)
+        except OSError as error:
+            self._kept += 1
+            self._say(f"no snapshot was uploaded: {error}")
+            entry.release()
+            self._spool.trim()
+            if os.path.exists(entry.path):
+                url = f"{self._server.url}/api/upload/"
+                self._say(f"later: {SEND_LATER}, or curl -T {entry.path} {url}", kind="later")
+            return None
+        _say(link)
+        return link
+
+    def _send_what_waits(self):
+        """The server is there: what an earlier time left is sent too."""
+        for entry in self._spool.waiting():
+            if not entry.claim():
+                continue
+            if entry.about.get("server") != self._server.url or "refused" in entry.about:
+                entry.release()
+            elif self._send(entry):
+                self._kept = max(0, self._kept - 1)
+            else:
+                return
+
+
+# --- recording
+
+
+class Capture(contextlib.ContextDecorator):
+    """Records while it is entered, or from start() to close(); see the module."""
 
     def __init__(
         self,
         server=None,
-        name="snapshot",
+        name=None,
         token=None,
         every=None,
         output=None,
-        compress=False,
-        max_entries=MAX_ENTRIES,
+        compress=None,
+        max_entries=None,
     ):
         """
         server: the dashboard's URL; without it snapshots are only written to `output`.
         name: what the runs are called; the rank and the reason are added.
-        token: the access token; by default the variable TIDEMARK_TOKEN.
+        token: the access token.
         every: also upload each time so many steps are done; call step() after each.
-        output: a file to keep the last snapshot in.
+        output: a file to keep the last snapshot in; of several ranks each has its own.
         compress: pack with gzip before sending; worth it where the network is slow.
         max_entries: events that are kept.
+
+        What is not given comes from the environment: TIDEMARK_SERVER and so on.
         """
-        if not server and not output:
-            raise ValueError("a capture needs a server to upload to, or an output file")
-        self.server = server
-        self.name = name
-        self.token = token
-        self.every = every
+        self.server = server or _setting("SERVER")
+        self.name = name or _setting("NAME") or "snapshot"
+        self.every = max(0, every or _number("EVERY", 0))
         self.output = output
-        self.compress = compress
-        self.max_entries = max_entries
+        self.compress = _number("COMPRESS", 0) if compress is None else compress
+        self.max_entries = max_entries or _number("MAX_ENTRIES", MAX_ENTRIES)
         self.steps = 0
         self.links = []
-        self._had_oom = False
+        self._token = token
+        self._say = _Once()
+        self._is_on = False
+        self._sender = None
+        self._known = None
+        self._launch = None
 
     def __enter__(self):
-        import torch
-
-        self._torch = torch
-        torch.cuda.memory._record_memory_history(max_entries=self.max_entries)
-        # Called inside the allocator, while everything is still alive: an exception handler would
-        # see what is left after the stack was unwound.
-        attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
-        if attach is not None:
-            attach(self._on_oom)
+        self.start()
         return self
 
     def __exit__(self, kind, error, traceback):
-        out_of_memory = getattr(self._torch.cuda, "OutOfMemoryError", ())
-        if isinstance(error, out_of_memory):
-            if not self._had_oom:
-                self.send("oom")
-        else:
-            self.send("failed" if error is not None else "end")
+        self.close(error)
+        return False
+
+    def start(self):
+        """Begin to record."""
+        try:
+            if not self.server and not self.output:
+                raise ValueError("neither TIDEMARK_SERVER nor an output file is set")
+            self._server = Server(self.server, self._token) if self.server else None
+            import torch
+
+            self._finish()  # What an earlier start left.
+            self.steps, self.links = 0, []
+            self._had_oom = False
+            self._process = os.getpid()
+            self._spool = Spool(say=self._say)
+            self._nth = _starts[self.name] = _starts[self.name] + 1
+            torch.cuda.memory._record_memory_history(max_entries=self.max_entries)
+            # Called inside the allocator, while everything is still alive: an exception handler
+            # would see what is left after the stack was unwound.
+            attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
+            if attach is not None:
+                attach(self._on_oom)
+            atexit.register(self._finish)
+            self._torch, self._is_on = torch, True
+        except Exception as error:  # Whatever it is, training goes on.
+            self._say(f"nothing is recorded: {_plain(error)}")
+
+    def close(self, error=None):
+        """Record the end, or the error that ends it, and wait until all is sent."""
+        if not self._is_on or os.getpid() != self._process:
+            return
+        if not isinstance(error, getattr(self._torch.cuda, "OutOfMemoryError", ())):
+            is_end = error is None or isinstance(error, SystemExit) and not error.code
+            self.send("end" if is_end else "failed")
+        elif not self._had_oom:
+            self.send("oom")
         with contextlib.suppress(Exception):
             self._torch.cuda.memory._record_memory_history(enabled=None)
-        return False
+        self._is_on = False
+        self._finish()
 
     def step(self):
         """Say that a step is done."""
-        self.steps += 1
-        if self.every and self.steps % self.every == 0:
-            self.send(f"step{self.steps}")
+        self.steps = steps = self.steps + 1
+        if steps == 1 or self.every and steps % self.every == 0:
+            self._on_step(steps)
 
     def send(self, why):
-        """Dump the history now and upload it; return the run's address, or None."""
-        name = self._file_name(why)
-        folder = tempfile.mkdtemp(prefix="tidemark-")
-        path = os.path.join(folder, name)
+        """Dump the history now, to be uploaded in the background. `links` has what was."""
+        if not self._is_on or os.getpid() != self._process:
+            return
         try:
-            self._torch.cuda.memory._dump_snapshot(path)
+            rank, world = self._where()
+            name = self._file_name(rank, why)
+            if self._server is None:
+                self._dump_to(_of_rank(self.output, rank, world))
+                return
+            moment = "end" if why in ("end", "oom", "failed") else why
+            about = {"name": name, "server": self._server.url, "rank": rank}
+            entry = self._spool.add(about, self._torch.cuda.memory._dump_snapshot)
             if self.output:
-                shutil.copyfile(path, self.output)
-            if self.compress:
-                path = _packed(path)
-            if not self.server:
-                shutil.rmtree(folder, ignore_errors=True)
-                return None
-            answer = upload(path, self.server, self.token, os.path.basename(path))
-            link = f"{self.server.rstrip('/')}/runs/{answer['run']['id']}"
+                self._copy_to(_of_rank(self.output, rank, world), entry)
+            self._in_background(lambda: self._prepared(entry, world, moment))
         except Exception as error:  # Whatever it is, training goes on.
-            self._complain(error, path)
-            return None
-        shutil.rmtree(folder, ignore_errors=True)
-        print(f"tidemark: {link}", file=sys.stderr)
-        self.links.append(link)
-        return link
+            self._say(f"no snapshot was taken: {_plain(error)}")
 
-    def _file_name(self, why):
-        rank = os.environ.get("RANK")
-        parts = [self.name] + ([f"rank{rank}"] if rank else []) + ([why] if why != "end" else [])
-        return "-".join(parts).replace("/", "_") + ".pickle"
+    def _prepared(self, entry, world, moment):
+        """What takes time, in the background: pack it, find out which job it is of."""
+        if self.compress:
+            entry.pack()
+        if world > 1 and entry.about["rank"] is not None:
+            self._ask_launch()
+            if self._launch:
+                key = "\n".join((*self._launch, self.name, str(self._nth), moment))
+                name = self.name if moment == "end" else f"{self.name}-{moment}"
+                key = hashlib.sha256(key.encode()).hexdigest()
+                with contextlib.suppress(OSError):
+                    entry.note(job={"name": name, "key": key})
+            else:
+                self._say("each rank is a run by itself: set TIDEMARK_JOB, to the same in all")
+        return entry
+
+    def _on_step(self, steps):
+        if steps == 1 and self._is_on and self._server is not None and self._where()[1] > 1:
+            # Early: at the end the rank that could tell the others may be gone.
+            with contextlib.suppress(Exception):
+                self._in_background(self._ask_launch)
+        if self.every and steps % self.every == 0:
+            self.send(f"step{steps}")
+
+    def _where(self):
+        """The rank and how many there are: also once the process group is gone."""
+        if self._known is None or self._known[1] == 1:
+            self._known = _rank_and_world(self._torch)
+        return self._known
+
+    def _ask_launch(self):
+        if self._launch is None:
+            self._launch = _launch(self._torch)
+
+    def _in_background(self, task):
+        if self._sender is None:
+            self._sender = _Sender(self._server, self._spool, self._say)
+            self.links = self._sender.links
+        self._sender.put(task)
+
+    def _finish(self):
+        atexit.unregister(self._finish)
+        if self._sender is not None and os.getpid() == self._process:
+            sender, self._sender = self._sender, None
+            sender.finish(_number("WAIT", WAIT))
+
+    def _dump_to(self, path):
+        """A file that is whole or not there."""
+        try:
+            self._torch.cuda.memory._dump_snapshot(path + ".part")
+            os.replace(path + ".part", path)
+        finally:
+            with contextlib.suppress(OSError):
+                os.remove(path + ".part")
+
+    def _copy_to(self, path, entry):
+        try:
+            shutil.copyfile(entry.path, path)
+        except OSError as error:
+            self._say(f"no snapshot was written: {_plain(error)}")
+
+    def _file_name(self, rank, why):
+        parts = [self.name] + ([f"rank{rank}"] if rank is not None else [])
+        name = "-".join(parts + ([why] if why != "end" else []))
+        safe = "".join("_" if c in "/\\" or not c.isprintable() else c for c in name)
+        return safe[:120].lstrip(".") + ".pickle"
 
     def _on_oom(self, *_):
-        if not self._had_oom:
+        if self._is_on and not self._had_oom:
             self._had_oom = True
             self.send("oom")
 
-    def _complain(self, error, path):
-        print(f"tidemark: no snapshot was uploaded: {error}", file=sys.stderr)
-        if os.path.exists(path) and self.server:
-            url = f"{self.server.rstrip('/')}/api/upload/"
-            print(f"tidemark: later: curl -T {path} {url}", file=sys.stderr)
+
+# How often captures of a name were started here: the same in all ranks of a program.
+_starts = collections.Counter()
 
 
-def _packed(path):
-    packed = path + ".gz"
-    with open(path, "rb") as plain, gzip.open(packed, "wb", compresslevel=1) as file:
-        shutil.copyfileobj(plain, file, 1 << 20)
-    os.remove(path)
-    return packed
+def _of_rank(path, rank, world):
+    """Of several ranks each writes a file of its own."""
+    stem, dot = os.path.splitext(path)
+    return f"{stem}-rank{rank}{dot}" if world > 1 and rank is not None else path
+
+
+# --- the command line
+
+
+def _spool_main(args):
+    parser = argparse.ArgumentParser(
+        prog="tidemark_capture spool", description="Snapshots that wait for their server."
+    )
+    parser.add_argument("--send", action="store_true", help="send those that are for this server")
+    parser.add_argument("--server", default=_setting("SERVER"), metavar="URL")
+    parser.add_argument("--spool", metavar="FOLDER", help="by default TIDEMARK_SPOOL")
+    options = parser.parse_args(args)
+    spool = Spool(options.spool)
+    if not options.send:
+        for entry in spool.waiting():
+            if entry.claim():
+                about = entry.about
+                why = f" (was refused: {about['refused']})" if "refused" in about else ""
+                print(f"{about['name']} {entry.size() >> 20} MiB for {about.get('server')}{why}")
+                entry.release()
+        return 0
+    if not options.server:
+        parser.error("--server or TIDEMARK_SERVER is needed")
+    server = Server(options.server)
+    failed = 0
+    for entry in spool.waiting():
+        # One for another server is not shown to this one.
+        if entry.claim() and entry.about.get("server") == server.url:
+            try:
+                print(deliver(server, entry))
+            except OSError as error:
+                failed += 1
+                _say(f"{entry.about['name']} was not sent: {error}")
+        entry.release()
+    return 1 if failed else 0
 
 
 def main():
     """Run a script inside a capture."""
+    if sys.argv[1:2] == ["spool"]:
+        sys.exit(_spool_main(sys.argv[2:]))
     parser = argparse.ArgumentParser(
-        description="Record the memory history of a PyTorch script and hand it to Tidemark."
+        description="Record the memory history of a PyTorch script and hand it to Tidemark.",
+        epilog="`spool` in place of a script lists what waits for a server; see `spool --help`.",
     )
-    parser.add_argument("--server", default=os.environ.get("TIDEMARK_SERVER"), metavar="URL")
+    parser.add_argument("--server", default=_setting("SERVER"), metavar="URL")
     parser.add_argument("--name", help="what the run is called; by default the script's name")
     parser.add_argument("--output", metavar="FILE", help="also keep the snapshot in a file")
-    parser.add_argument("--compress", action="store_true", help="pack with gzip before sending")
+    parser.add_argument(
+        "--compress", action="store_true", default=None, help="pack with gzip before sending"
+    )
     parser.add_argument("script")
     parser.add_argument("args", nargs=argparse.REMAINDER)
     options = parser.parse_args()
@@ -209,7 +832,7 @@ def main():
     sys.path.insert(0, os.path.dirname(os.path.abspath(options.script)))
     with Capture(
         options.server,
-        name=options.name or stem,
+        name=options.name or _setting("NAME") or stem,
         output=options.output,
         compress=options.compress,
     ):

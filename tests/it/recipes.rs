@@ -1,42 +1,13 @@
 //! The recipes that leave this repository: the Python capture, with a stand-in for torch, and the
 //! shell steps of the GitHub Actions example, against a real server.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tests::TestServer;
 
 /// A torch that has no GPU: it hands out a recorded snapshot, and fails on request.
-const FAKE_TORCH: &str = r#"
-import os, shutil
-
-class _C:
-    observer = None
-
-    @staticmethod
-    def _cuda_attach_out_of_memory_observer(observer):
-        _C.observer = observer
-
-class cuda:
-    class OutOfMemoryError(RuntimeError):
-        pass
-
-    class memory:
-        recording = False
-
-        @staticmethod
-        def _record_memory_history(enabled="all", max_entries=None, **_):
-            cuda.memory.recording = enabled is not None
-
-        @staticmethod
-        def _dump_snapshot(path):
-            assert cuda.memory.recording, "nothing was recorded"
-            shutil.copyfile(os.environ["FAKE_SNAPSHOT"], path)
-
-def run_out_of_memory():
-    _C.observer(0, 1, 2, 3)
-    raise cuda.OutOfMemoryError("CUDA out of memory")
-"#;
+const FAKE_TORCH: &str = include_str!("../../recipes/tests/stand_ins/torch.py");
 
 /// The smallest history there is.
 const PLAIN_SNAPSHOT: &str = r#"{"segments": [], "device_traces": [[
@@ -67,22 +38,41 @@ fn program(script: &str) -> tempfile::TempDir {
 }
 
 fn python(folder: &Path, args: &[&str], snapshot: &Path) -> Output {
-    Command::new("python3")
-        .args(args)
-        .current_dir(folder)
-        .env("PYTHONPATH", folder)
-        .env("FAKE_SNAPSHOT", snapshot)
-        .env_remove("TIDEMARK_SERVER")
+    command(folder, args, snapshot)
         .output()
         .expect("python3 runs")
 }
 
+/// Python with the stand-in and the capture, and with nothing set but the place of the spool.
+fn command(folder: &Path, args: &[&str], snapshot: &Path) -> Command {
+    let mut command = Command::new("python3");
+    command
+        .args(args)
+        .current_dir(folder)
+        .env("PYTHONPATH", folder)
+        .env("FAKE_SNAPSHOT", snapshot)
+        .env("TIDEMARK_SPOOL", folder.join("spool"))
+        .env_remove("TIDEMARK_SERVER")
+        .env_remove("TIDEMARK_TOKEN");
+    command
+}
+
+/// What the server answers.
+fn answer(server: &TestServer, path: &str, token: Option<&str>) -> Value {
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--fail", &server.url(path)]);
+    if let Some(token) = token {
+        command.args(["--header", &format!("Authorization: Bearer {token}")]);
+    }
+    let output = command.output().expect("curl runs");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
 fn names_of(server: &TestServer) -> Vec<String> {
-    let output = Command::new("curl")
-        .args(["--silent", "--fail", &server.url("/api/runs")])
-        .output()
-        .expect("curl runs");
-    let runs: Value = serde_json::from_slice(&output.stdout).expect("a list of runs");
+    names_in(&answer(server, "/api/runs", None))
+}
+
+fn names_in(runs: &Value) -> Vec<String> {
     let runs = runs.as_array().expect("a list");
     let mut names: Vec<String> = runs
         .iter()
@@ -90,6 +80,18 @@ fn names_of(server: &TestServer) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// The capture's own tests: faults, the spool, ranks, callbacks, what a step costs.
+#[test]
+fn the_capture_passes_its_own_tests() {
+    let output = Command::new("python3")
+        .args(["-B", "-m", "unittest", "discover", "-s"])
+        .arg(recipe("tests"))
+        .output()
+        .expect("python3 runs");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && log.contains("\nOK"), "{log}");
 }
 
 #[test]
@@ -153,6 +155,91 @@ fn an_upload_that_fails_never_fails_the_training() {
         log.contains("no snapshot was uploaded") && log.contains("curl -T"),
         "{log}"
     );
+}
+
+/// A program that ends at once, with a capture that is set from outside.
+const SET_FROM_OUTSIDE: &str = "from tidemark_capture import Capture\n\
+                                with Capture() as capture:\n\
+                                \x20   capture.step()\n";
+
+#[test]
+fn two_ranks_at_once_are_one_job() {
+    let server = TestServer::start();
+    let folder = program(SET_FROM_OUTSIDE);
+    let ranks = ["0", "1"].map(|rank| {
+        let snapshot = fixture(&format!("ddp_rank{rank}"));
+        let mut command = command(folder.path(), &["train.py"], &snapshot);
+        // As torchrun sets them on one host.
+        command
+            .envs([("WORLD_SIZE", "2"), ("LOCAL_WORLD_SIZE", "2")])
+            .envs([("RANK", rank), ("LOCAL_RANK", rank)])
+            .env("TORCHELASTIC_RUN_ID", "none")
+            .env("TIDEMARK_SERVER", server.url(""))
+            .env("TIDEMARK_NAME", "ddp");
+        command.spawn().expect("python3 runs")
+    });
+    for mut rank in ranks {
+        assert!(rank.wait().expect("it ends").success());
+    }
+    assert_eq!(names_of(&server), ["ddp-rank0.pickle", "ddp-rank1.pickle"]);
+    let jobs = answer(&server, "/api/jobs", None);
+    assert_eq!(jobs.as_array().map(Vec::len), Some(1), "{jobs}");
+    assert_eq!(
+        (&jobs[0]["name"], &jobs[0]["n_ranks"]),
+        (&json!("ddp"), &json!(2))
+    );
+}
+
+#[test]
+fn what_the_server_refuses_waits_and_is_sent_later() {
+    let folder = program(SET_FROM_OUTSIDE);
+    let token = "tm_0123456789abcdefghijklmnop";
+    let file = folder.path().join("token");
+    std::fs::write(&file, token).expect("it can be written");
+    let server = TestServer::start_with(&["--token-file", file.to_str().expect("text")]);
+    let snapshot = fixture("plain_lm");
+    let with_server = |args: &[&str], token: Option<&str>| {
+        let mut command = command(folder.path(), args, &snapshot);
+        command.env("TIDEMARK_SERVER", server.url(""));
+        command.envs(token.map(|token| ("TIDEMARK_TOKEN", token)));
+        command.output().expect("python3 runs")
+    };
+    let trained = with_server(&["train.py"], None);
+    let log = String::from_utf8_lossy(&trained.stderr);
+    assert!(
+        trained.status.success() && log.contains("later: python -m"),
+        "{log}"
+    );
+    let runs = || names_in(&answer(&server, "/api/runs", Some(token)));
+    assert_eq!(runs(), [""; 0]);
+
+    let send = ["-m", "tidemark_capture", "spool", "--send"];
+    assert!(!with_server(&send, None).status.success());
+    let sent = with_server(&send, Some(token));
+    let link = String::from_utf8_lossy(&sent.stdout);
+    assert!(
+        sent.status.success() && link.contains("/runs/run_"),
+        "{sent:?}"
+    );
+    assert_eq!(runs(), ["snapshot.pickle"]);
+    let left = with_server(&send[..3], None);
+    assert_eq!(left.stdout, b"", "{left:?}");
+}
+
+#[test]
+fn what_is_too_large_for_the_server_is_refused_before_it_is_sent() {
+    let server = TestServer::start_with(&["--upload-limit", "1KiB"]);
+    let folder = program(SET_FROM_OUTSIDE);
+    let mut command = command(folder.path(), &["train.py"], &fixture("plain_lm"));
+    command.env("TIDEMARK_SERVER", server.url(""));
+    let output = command.output().expect("python3 runs");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    assert!(
+        log.contains("no snapshot was uploaded: ") && log.contains("1.00 KiB"),
+        "{log}"
+    );
+    assert_eq!(names_of(&server), [""; 0]);
 }
 
 /// The shell steps of a workflow, by name: the `run: |` blocks, as GitHub would see them.
@@ -246,11 +333,7 @@ fn the_workflow_fails_a_leak_and_links_the_comparison() {
     assert!(summary.contains("❌ Regression"), "{summary}");
     let link = format!("{}/compare?v=1&runs=run_", server.url(""));
     assert!(summary.contains(&link), "{summary}");
-    let output = Command::new("curl")
-        .args(["--silent", "--fail", &server.url("/api/comparisons")])
-        .output()
-        .expect("curl runs");
-    let recorded: Value = serde_json::from_slice(&output.stdout).expect("a list");
+    let recorded = answer(&server, "/api/comparisons", None);
     assert_eq!(recorded[0]["pr"], "https://github.com/me/repo/pull/7");
 }
 

@@ -1,0 +1,112 @@
+"""A server that answers uploads as Tidemark does, and fails as it is told."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Dashboard:
+    """Runs while it is entered. `faults` are used up in turn, one for each request."""
+
+    def __init__(self):
+        self.runs = []
+        self.jobs = {}
+        self.tokens = set()
+        self.requests = []
+        self.faults = []
+        # A fault of every request to a path with these letters.
+        self.always = {}
+        self.lock = threading.Lock()
+        self._announced = {}
+        self._server = None
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def names(self):
+        return sorted(run["name"] for run in self.runs)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self, port=0):
+        dashboard = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_POST(self):
+                dashboard.answer(self)
+
+            do_GET = do_PUT = do_POST
+
+        ThreadingHTTPServer.daemon_threads = True
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def stop(self):
+        """Away: its port refuses. Returns the port."""
+        port = self._server.server_port
+        self._server.shutdown()
+        self._server.server_close()
+        return port
+
+    def answer(self, request):
+        with self.lock:
+            self.requests.append(f"{request.command} {request.path}")
+            self.tokens.add(request.headers.get("Authorization"))
+            fault = self.faults.pop(0) if self.faults else None
+            for part, always in self.always.items():
+                fault = always if part in request.path else fault
+        if fault == "close":
+            request.rfile.read(10)
+            request.close_connection = True
+            request.connection.close()
+            return
+        body = request.rfile.read(int(request.headers.get("Content-Length", 0)))
+        if fault == "half":
+            request.wfile.write(b'HTTP/1.0 200 OK\r\nContent-Length: 999\r\n\r\n{"run": ')
+        elif fault == "nonsense":
+            self.reply(request, 200, b"<html>Please sign in</html>")
+        elif fault == "other":
+            self.reply(request, 200, b'{"upload": "../../x", "id": null, "run": []}')
+        elif isinstance(fault, dict):
+            self.reply(request, fault["status"], b"", fault["headers"])
+        elif fault:
+            problem = {"detail": f"fault {fault}", "status": fault}
+            self.reply(request, fault, json.dumps(problem).encode())
+        else:
+            with self.lock:
+                status, document = self.take(request.path, body)
+            self.reply(request, status, json.dumps(document).encode())
+
+    def take(self, path, body):
+        if path == "/api/jobs":
+            asked = json.loads(body)
+            known = asked["key"] in self.jobs
+            job = self.jobs.setdefault(
+                asked["key"], {"id": f"job_{len(self.jobs)}", "name": asked["name"]}
+            )
+            return (200 if known else 201), job
+        if path == "/api/uploads":
+            self._announced[f"upl_{len(self._announced)}"] = json.loads(body)
+            return 201, {"upload": f"upl_{len(self._announced) - 1}"}
+        run = self._announced[path.rsplit("/", 1)[1]]
+        assert run["size"] == len(body), path
+        self.runs.append({**run, "body": body})
+        return 201, {"run": {"id": f"run_{len(self.runs)}"}, "known": False}
+
+    @staticmethod
+    def reply(request, status, body, headers=()):
+        request.send_response(status)
+        for name, value in headers:
+            request.send_header(name, value)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)

@@ -1,0 +1,128 @@
+"""The spool keeps to its bounds, says what it drops, and is sent by hand."""
+
+import os
+import signal
+import time
+
+from case import Case
+from dashboard import Dashboard
+
+from tidemark_capture import Capture, Spool
+
+
+class Bounds(Case):
+    def fill(self, n):
+        """Snapshots that no server takes."""
+        with Dashboard() as dashboard:
+            dashboard.always = {"/api/": 500}
+            with Capture(dashboard.url, name="x", every=1) as capture:
+                for _ in range(n - 1):
+                    capture.step()
+
+    def test_the_oldest_go_first_and_that_is_said_once(self):
+        os.environ["TIDEMARK_SPOOL_FILES"] = "2"
+        self.fill(5)
+        self.assertEqual(self.waiting(), ["x-step4.pickle", "x.pickle"])
+        self.assertEqual(self.said().count("the spool is full"), 1)
+
+    def test_bytes_are_bounded(self):
+        os.environ["TIDEMARK_SPOOL_BYTES"] = "3KiB"
+        self.fill(5)
+        held = sum(path.stat().st_size for path in self.spool.rglob("*") if path.is_file())
+        self.assertTrue(1000 < held <= 3072, held)
+        self.assertIn("x.pickle", self.waiting())
+
+    def test_without_room_for_one_none_is_kept_and_no_address_of_it_is_given(self):
+        os.environ["TIDEMARK_SPOOL_BYTES"] = "100"
+        self.fill(1)
+        self.assertEqual(self.waiting(), [])
+        self.assertIn("the spool is full", self.said())
+        self.assertNotIn("later:", self.said())
+
+    def test_one_that_the_server_takes_needs_no_room(self):
+        os.environ["TIDEMARK_SPOOL_BYTES"] = "100"
+        with Dashboard() as dashboard, Capture(dashboard.url, name="x"):
+            pass
+        self.assertEqual(dashboard.names(), ["x.pickle"])
+
+    def make(self, name, about='{"name": "x"}'):
+        folder = self.spool / name
+        folder.mkdir(parents=True)
+        (folder / "about.json").write_text(about)
+        (folder / "x").write_text("a snapshot")
+        return folder
+
+    def test_what_was_never_finished_goes_after_a_day(self):
+        for n, age in ((1, 90_000), (2, 10)):
+            part = self.make(f"{n:019}-7-0123abcd.part")
+            os.utime(part, (time.time() - age,) * 2)
+        spool = Spool()
+        spool.trim()
+        self.assertEqual(list(self.spool.iterdir()), [part])
+        self.assertEqual(spool.waiting(), [])
+
+    def test_what_is_not_the_spool_s_is_never_touched(self):
+        os.environ["TIDEMARK_SPOOL_FILES"] = "0"
+        others = [self.make(name) for name in ("2026-data", "x", f"{1:019}-7-0123abcd.bak")]
+        mine = self.make(f"{1:019}-7-0123abcd")
+        for other in (*others, mine):
+            os.utime(other, (0, 0))
+        Spool().trim()
+        self.assertEqual(sorted(self.spool.iterdir()), sorted(others))
+
+    def test_what_others_left_there_is_not_sent(self):
+        (self.folder / "x").write_text("a secret")
+        for n, about in enumerate(('{"name": "../../x"}', "nonsense", "[]", "{}")):
+            self.make(f"{n:019}-7-0123abcd", about)
+        self.assertEqual([entry.claim() for entry in Spool().waiting()], [False] * 4)
+
+    def test_two_senders_do_not_send_the_same(self):
+        self.fill(1)
+        [one], [two] = Spool().waiting(), Spool().waiting()
+        self.assertEqual((one.claim(), two.claim()), (True, False))
+        child = os.fork()
+        if child == 0:  # A worker that goes on for a while.
+            time.sleep(60)
+            os._exit(0)
+        self.addCleanup(os.waitpid, child, 0)
+        self.addCleanup(os.kill, child, signal.SIGKILL)
+        one.release()
+        self.assertTrue(two.claim())
+        two.release()
+
+
+class ByHand(Case):
+    def spool_of(self, dashboard, name):
+        dashboard.always = {"/api/": 500}
+        os.environ.update(RANK="1", WORLD_SIZE="2", TIDEMARK_JOB="j")
+        with Capture(dashboard.url, name=name):
+            pass
+        dashboard.always = {}
+
+    def run_spool(self, *args):
+        process = self.python("-m", "tidemark_capture", "spool", *args)
+        out, err = process.communicate()
+        return process.returncode, out, err
+
+    def test_it_is_listed_and_sent_to_its_own_server(self):
+        with Dashboard() as one, Dashboard() as two:
+            self.spool_of(one, "a")
+            self.spool_of(two, "b")
+            code, out, _ = self.run_spool()
+            self.assertEqual((code, len(out.splitlines())), (0, 2))
+            self.assertIn(f"a-rank1.pickle 0 MiB for {one.url}", out)
+            code, out, err = self.run_spool("--send", "--server", one.url + "/")
+            self.assertEqual((code, out), (0, f"{one.url}/runs/run_1\n"), err)
+            self.assertEqual((one.names(), two.names()), (["a-rank1.pickle"], []))
+            self.assertEqual((one.runs[0]["job"], one.runs[0]["rank"]), ("job_0", 1))
+            self.assertEqual(self.waiting(), ["b-rank1.pickle"])
+
+    def test_what_cannot_be_sent_is_said_and_stays(self):
+        with Dashboard() as dashboard:
+            self.spool_of(dashboard, "a")
+            dashboard.always = {"/api/": 413}
+            code, out, err = self.run_spool("--send", "--server", dashboard.url)
+            self.assertEqual((code, out), (1, ""))
+            self.assertIn("a-rank1.pickle was not sent: fault 413", err)
+            self.assertIn("was refused: fault 413", self.run_spool()[1])
+        self.assertEqual(self.run_spool("--send")[0], 2)
