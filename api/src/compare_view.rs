@@ -5,6 +5,7 @@
 //! refused with a clear sentence; older ones are upgraded one version at a time by [`UPGRADES`].
 
 use crate::compare::{RUNS, listed};
+use crate::decimal::decimal;
 use crate::ids::RunId;
 use crate::query::{decode, encode};
 use crate::view_state::BadViewState;
@@ -200,8 +201,8 @@ impl CompareState {
                 "align" => named(&value, Align::ALL, Align::name)
                     .map(|a| state.align = a)
                     .ok_or("align"),
-                "from" => finite(&value).map(|x| from = Some(x)).ok_or("from"),
-                "to" => finite(&value).map(|x| to = Some(x)).ok_or("to"),
+                "from" => decimal(&value).map(|x| from = Some(x)).ok_or("from"),
+                "to" => decimal(&value).map(|x| to = Some(x)).ok_or("to"),
                 "series" => named(&value, Series::ALL, Series::name)
                     .map(|s| state.series = s)
                     .ok_or("series"),
@@ -254,10 +255,6 @@ fn runs(text: &str) -> Option<Vec<RunId>> {
 
 fn number(text: &str) -> Option<u32> {
     text.parse().ok()
-}
-
-fn finite(text: &str) -> Option<f64> {
-    text.parse().ok().filter(|x: &f64| x.is_finite())
 }
 
 fn named<T: Copy>(

@@ -17,6 +17,7 @@ pub mod bench;
 pub mod compare;
 pub mod compare_view;
 pub mod contents;
+mod decimal;
 pub mod explain;
 pub mod frames;
 pub mod ids;

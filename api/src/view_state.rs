@@ -15,6 +15,7 @@
 //! older one is upgraded step by step.
 
 use crate::alive::AllocationFilter;
+use crate::decimal::decimal;
 use crate::query::{decode, encode};
 use crate::what_if::Conditions;
 use serde::{Deserialize, Serialize};
@@ -372,10 +373,7 @@ fn range(ends: (Option<f64>, Option<f64>)) -> Option<Option<(f64, f64)>> {
 }
 
 fn finite(value: &str) -> Option<f64> {
-    value
-        .parse()
-        .ok()
-        .filter(|x: &f64| x.is_finite() && *x >= 0.0)
+    decimal(value).filter(|x| *x >= 0.0)
 }
 
 fn axis(value: &str) -> Option<Axis> {

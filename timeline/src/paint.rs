@@ -95,7 +95,7 @@ fn draw_text<DB: DrawingBackend>(backend: &mut DB, text: &Text) -> Painted<DB> {
         Anchor::Right => HPos::Right,
     };
     let colour = RGBAColor(r, g, b, f64::from(a) / 255.0);
-    let style = TextStyle::from((FontFamily::from(FONT), text.size))
+    let style = TextStyle::from((FontFamily::Name(FONT), text.size))
         .color(&colour)
         .pos(Pos::new(h_pos, VPos::Center));
     backend.draw_text(&text.text, &style, (text.x, text.y))

@@ -5,8 +5,8 @@
 //! plain Rust with native tests; components only wire it to the page.
 //!
 //! Modules in reading order: the shell ([`app`]), the pages ([`pages`]), what they share
-//! ([`components`], [`timeline`], [`upload`], [`format`]), and the edges to the browser
-//! ([`client`], [`objects`], [`events`], [`turn`], [`url_state`], [`theme`], [`clock`]).
+//! ([`components`], [`timeline`], [`upload`], [`format`], [`letters`]), and the edges to the
+//! browser ([`client`], [`objects`], [`events`], [`turn`], [`url_state`], [`theme`], [`clock`]).
 
 #![allow(
     missing_docs,
@@ -19,6 +19,7 @@ mod clock;
 mod components;
 mod connection;
 mod events;
+mod letters;
 mod objects;
 mod opened_link;
 mod pages;

@@ -94,15 +94,36 @@ impl FromStr for Bytes {
         if !number.chars().all(is_digit) {
             return Err(BadSize);
         }
-        // Whole numbers stay exact beyond 2^53.
-        let bytes = match number.parse::<u64>() {
-            Ok(whole) => whole.checked_mul(factor).ok_or(BadSize)?,
-            Err(_) => (number.parse::<f64>().map_err(|_| BadSize)? * factor as f64).round() as u64,
-        };
+        let bytes = times(number, factor).ok_or(BadSize)?;
         // What is stored must fit SQLite's integers.
         i64::try_from(bytes).map_err(|_| BadSize)?;
         Ok(Bytes(bytes))
     }
+}
+
+/// A decimal number so many times, rounded to a whole number; exact, beyond 2^53 too.
+fn times(number: &str, factor: u64) -> Option<u64> {
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.len() + part.len() == 0 || !digits(whole) || !digits(part) {
+        return None;
+    }
+    // Of more digits than that a terabyte has no bytes.
+    let part = &part[..part.len().min(18)];
+    let whole: u64 = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().ok()?
+    };
+    let below: u64 = if part.is_empty() {
+        0
+    } else {
+        part.parse().ok()?
+    };
+    let one = 10_u128.pow(part.len() as u32);
+    let below = (u128::from(below) * u128::from(factor) + one / 2) / one;
+    let sum = u128::from(whole) * u128::from(factor) + below;
+    u64::try_from(sum).ok()
 }
 
 /// Bytes of a unit as people write it.

@@ -2,6 +2,7 @@
 
 use crate::components::badge::{Badge, Weight, badge};
 use crate::format;
+pub use crate::letters::capital;
 use api::leaks::Verdict;
 use api::leaks::{LeakGroup, Leaks, Pattern};
 use api::runs::{DeviceSummary, RunDetail};
@@ -36,13 +37,6 @@ pub const fn verdict_word(verdict: Verdict) -> &'static str {
 /// A sentence as one: with a capital and a full stop.
 pub fn sentence(text: &str) -> String {
     format!("{}.", capital(text))
-}
-
-/// With a capital letter.
-pub fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    let first = chars.next().map(|c| c.to_uppercase().to_string());
-    first.unwrap_or_default() + chars.as_str()
 }
 
 /// How a group grows.

@@ -3,6 +3,7 @@
 //! `v=1&bench=ben_…&sort=peak&dir=asc&q=p3&config=…&status=FAIL+(OOM)&cell=…@trl-1.4`; defaults
 //! are left out.
 
+use crate::letters::lower;
 use crate::pages::runs::list_state::Direction;
 use crate::url_state::{Query, decode, encode};
 use api::bench::{Bench, BenchCatalog, BenchPatch, BenchRow, BenchRowState, BenchStatus};
@@ -92,11 +93,7 @@ impl BenchState {
 
     /// The rows to show, configuration by configuration, in the order of the bench.
     pub fn arrange(&self, bench: &Bench, catalog: &BenchCatalog) -> Vec<Section> {
-        let words: Vec<String> = self
-            .filter
-            .split_whitespace()
-            .map(str::to_lowercase)
-            .collect();
+        let words: Vec<String> = self.filter.split_whitespace().map(lower).collect();
         let mut sections: Vec<(String, Vec<&BenchRow>)> = Vec::new();
         for row in &bench.rows {
             let wanted = self.config.as_ref().is_none_or(|id| *id == row.config)
@@ -195,7 +192,7 @@ fn mentions(row: &BenchRow, catalog: &BenchCatalog, word: &str) -> bool {
     if let BenchRowState::Failed { reason } = &row.state {
         texts.push(format!("failed {reason}"));
     }
-    texts.iter().any(|text| text.to_lowercase().contains(word))
+    texts.iter().any(|text| lower(text).contains(word))
 }
 
 impl Query for BenchState {

@@ -2,6 +2,7 @@
 
 use super::figures::{change, growth, level};
 use crate::format::count;
+use crate::letters::capital;
 use api::bench::{BenchResult, BenchRow, BenchStatus, GROWS};
 
 /// The sentence.
@@ -16,7 +17,7 @@ pub fn sentence(row: &BenchRow, baseline: Option<&BenchRow>) -> Option<String> {
     }
     let (status, result) = (row.status?, row.result.as_ref()?);
     if let Some(asserted) = &row.asserted {
-        return Some(format!("{}.", capitalised(asserted)));
+        return Some(format!("{}.", capital(asserted)));
     }
     let beside = baseline.and_then(|row| row.result.as_ref());
     Some(of_result(status, result, beside, row.steps))
@@ -51,7 +52,7 @@ fn of_result(
                 "{instead}{}: the memory looks well, the data do not.",
                 wrong_bytes(result)
             );
-            capitalised(&sentence)
+            capital(&sentence)
         }
         BenchStatus::Baseline if result.growth_per_step > GROWS => {
             format!("Leaves {grows} behind in each step.")
@@ -147,12 +148,6 @@ fn places(races: u64) -> String {
         1 => "1 pair of places races".to_owned(),
         n => format!("{} pairs of places race", count(n)),
     }
-}
-
-fn capitalised(text: &str) -> String {
-    let mut chars = text.chars();
-    let first = chars.next().map(|c| c.to_uppercase().to_string());
-    first.unwrap_or_default() + chars.as_str()
 }
 
 /// Rows for tests.

@@ -3,6 +3,7 @@
 use super::Focus;
 use super::cards::change;
 use crate::format;
+use crate::letters::lower;
 use api::compare_view::{CompareState, Rows, SiteOrder};
 use api::ids::RunId;
 use api::routes;
@@ -13,7 +14,7 @@ use trace::units::Bytes;
 
 /// The rows that a state shows, in its order.
 fn arranged(sites: &[SiteDelta], state: &CompareState) -> Vec<SiteDelta> {
-    let wanted = state.search.trim().to_lowercase();
+    let wanted = lower(state.search.trim());
     let mut rows: Vec<SiteDelta> = sites
         .iter()
         .filter(|site| is_in(site.change, state.rows) && matches(site, &wanted))
@@ -45,8 +46,7 @@ fn matches(site: &SiteDelta, wanted: &str) -> bool {
     let mut frames = sides.flat_map(|side| &side.frames);
     wanted.is_empty()
         || frames.any(|frame| {
-            frame.name.to_lowercase().contains(wanted)
-                || frame.filename.to_lowercase().contains(wanted)
+            lower(&frame.name).contains(wanted) || lower(&frame.filename).contains(wanted)
         })
 }
 

@@ -2,6 +2,7 @@
 //!
 //! `v=1&sort=peak&dir=asc&q=leak`; defaults are left out, the default list has a clean address.
 
+use crate::letters::lower;
 use crate::url_state::{Query, decode, encode};
 use api::runs::RunSummary;
 use std::cmp::Ordering;
@@ -139,11 +140,7 @@ impl ListState {
 
     /// The runs to show, in order.
     pub fn arrange(&self, runs: &[RunSummary]) -> Vec<RunSummary> {
-        let words: Vec<String> = self
-            .filter
-            .split_whitespace()
-            .map(str::to_lowercase)
-            .collect();
+        let words: Vec<String> = self.filter.split_whitespace().map(lower).collect();
         let mut shown: Vec<RunSummary> = runs
             .iter()
             .filter(|run| matches(run, &words))
@@ -186,7 +183,7 @@ fn compare(column: Column, a: &RunSummary, b: &RunSummary) -> Ordering {
 
 /// Case-blind, and numbers by value: `rank2` before `rank10`.
 fn natural_order(a: &str, b: &str) -> Ordering {
-    let (a, b) = (a.to_lowercase(), b.to_lowercase());
+    let (a, b) = (lower(a), lower(b));
     let (mut a, mut b) = (a.as_str(), b.as_str());
     loop {
         let (number_a, number_b) = (leading_digits(a), leading_digits(b));
@@ -220,8 +217,8 @@ fn leading_digits(text: &str) -> &str {
 
 /// Whether every word (lower case) occurs in what is known of the run.
 fn matches(run: &RunSummary, words: &[String]) -> bool {
-    let name = run.name.to_lowercase();
-    let id = run.id.as_str().to_lowercase();
+    let name = lower(&run.name);
+    let id = lower(run.id.as_str());
     let occurs = |word: &String| {
         let in_quality = || {
             run.quality
