@@ -27,6 +27,29 @@ pub struct MemoryMap {
     pub segments_left_out: u64,
 }
 
+/// Reserved memory over a recording, and how what was not in use lay: a column for each number, an
+/// entry for each of at most [`trace::layout::MOST_MOMENTS`] moments. Each is the moment of its
+/// part of the recording at which most was unused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RoomOverTime {
+    /// The events after which it was so. Moments are left out at which segments are missing from
+    /// the recording.
+    pub events: Vec<EventIdx>,
+    /// Bytes of all segments.
+    pub reserved: Vec<Bytes>,
+    /// Bytes in use; what another stream still waits for is.
+    pub used: Vec<Bytes>,
+    /// Bytes of segments nothing of which is in use: they can be given back.
+    pub cached: Vec<Bytes>,
+    /// Free bytes of segments that are partly in use.
+    pub split: Vec<Bytes>,
+    /// The largest free range.
+    pub largest_gap: Vec<Bytes>,
+    /// How many segments.
+    pub segments: Vec<u32>,
+}
+
 /// What a pool of a stream holds, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -201,6 +201,11 @@ pub fn memory_map(run: &RunId, device: u32, at: EventIdx) -> String {
     format!("/api/runs/{run}/devices/{device}/memory-map?at={at}")
 }
 
+/// `GET`: reserved memory over a recording ([`crate::memory_map::RoomOverTime`]).
+pub fn room_over_time(run: &RunId, device: u32) -> String {
+    format!("/api/runs/{run}/devices/{device}/room-over-time")
+}
+
 /// `GET`: what would happen under other conditions ([`crate::what_if::WhatIfDrawn`]).
 pub fn what_if(run: &RunId, device: u32, conditions: &Conditions) -> String {
     let query = conditions.query();

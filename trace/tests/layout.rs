@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use trace::layout::Layout;
+use trace::layout::{self, Layout, PoolRoom, Room};
 use trace::reader::{Limits, read};
 use trace::trace::{Action, DeviceTrace, Series, Trace};
 use trace::units::{Bytes, EventIdx};
@@ -55,6 +55,43 @@ fn check_sums(name: &str, device: &DeviceTrace) {
     }
 }
 
+/// Over time a layout says what it says of each moment, and no moment has more unused memory than
+/// the one that stands for it.
+fn check_over_time(name: &str, device: &DeviceTrace) {
+    let rooms = layout::over_time(device);
+    assert!(!rooms.is_empty() || device.events.len() == 0, "{name}");
+    let unused = |at: EventIdx| {
+        let levels = device.levels_at(at);
+        let [reserved, active] = [Series::Reserved, Series::Active].map(|s| levels.get(s));
+        reserved.saturating_sub(active)
+    };
+    for room in &rooms {
+        let layout = Layout::at(device, room.event).expect("all segments are recorded");
+        let pools = layout.pools();
+        let sum = |of: fn(&PoolRoom) -> Bytes| pools.iter().map(of).sum::<Bytes>();
+        let expected = Room {
+            event: room.event,
+            reserved: sum(|pool| pool.reserved),
+            used: sum(|pool| pool.used),
+            cached: sum(|pool| pool.cached),
+            split: sum(|pool| pool.split),
+            largest_gap: pools
+                .iter()
+                .map(|pool| pool.largest_gap)
+                .max()
+                .unwrap_or_default(),
+            segments: layout.segments.len() as u32,
+        };
+        assert_eq!(*room, expected, "{name}");
+        assert_eq!(room.cached + room.split, unused(room.event), "{name}");
+    }
+    let most = (0..device.events.len())
+        .map(|at| unused(EventIdx(at)))
+        .max();
+    let shown = rooms.iter().map(|room| room.cached + room.split).max();
+    assert_eq!(shown, most, "{name}");
+}
+
 /// Free bytes of segments partly in use at the end of each step; how many steps were held against
 /// the process.
 fn check_split(name: &str, device: &DeviceTrace, truth: &Value) -> usize {
@@ -95,6 +132,7 @@ fn check_folder(folder: &Path) -> usize {
             continue;
         }
         for device in &trace.devices {
+            check_over_time(&name, device);
             check_sums(&name, device);
             checked += check_split(&name, device, &truth);
         }

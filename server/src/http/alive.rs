@@ -7,7 +7,7 @@ use crate::pictures::Decoded;
 use crate::problems::Error;
 use crate::questions;
 use api::alive::{Alive, AllocationFilter, AllocationPage, Changes};
-use api::memory_map::{self, MemoryMap};
+use api::memory_map::{self, MemoryMap, RoomOverTime};
 use api::problem::Problem;
 use axum::response::Response;
 use serde::Deserialize;
@@ -98,6 +98,19 @@ pub async fn memory_map(
         Ok(questions::memory_map(device, at))
     };
     question.answer("memory-map", &details, ask).await
+}
+
+/// Reserved memory over the recording, and how what was not in use lay.
+#[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/room-over-time", tag = "alive",
+    params(("run" = String, Path), ("device" = u32, Path)),
+    responses(
+        (status = 200, description = "A column for each number.", body = RoomOverTime),
+        (status = 404, body = Problem),
+    ))]
+pub async fn room_over_time(question: Question) -> Result<Response, Error> {
+    let details = format!("r{}", memory_map::VERSION);
+    let ask = move |_: &Decoded, device: &DeviceTrace| Ok(questions::room_over_time(device));
+    question.answer("room-over-time", &details, ask).await
 }
 
 /// What came and what went between two events.

@@ -242,6 +242,7 @@ pub(super) fn is_within(path: &str, query: &str, runs: &[RunId]) -> bool {
                 "changes",
                 "allocations",
                 "memory-map",
+                "room-over-time",
                 "what-if",
             ];
             is_one(run) && open.contains(&what)

@@ -21,6 +21,7 @@ use serde_json::Value;
 use trace::alive::{MAX_MOMENTS, MAX_NODES};
 use trace::compare::profile;
 use trace::compare::sites::MAX_ROWS;
+use trace::layout::MOST_MOMENTS;
 use trace::leaks::MAX_EVIDENCE;
 use trace::oom::MAX_FAILURES;
 use trace::ranks::profile::{MAX_PLACES, PARTS as RANK_PARTS};
@@ -176,6 +177,18 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
         ],
     ),
     ("Room", &[("pins", MOST_LISTED), ("pools", MOST_LISTED)]),
+    (
+        "RoomOverTime",
+        &[
+            ("cached", MOST_MOMENTS),
+            ("events", MOST_MOMENTS),
+            ("largest_gap", MOST_MOMENTS),
+            ("reserved", MOST_MOMENTS),
+            ("segments", MOST_MOMENTS),
+            ("split", MOST_MOMENTS),
+            ("used", MOST_MOMENTS),
+        ],
+    ),
     ("RedactionPreview", &[("examples", 32)]),
     (
         "RunDetail",

@@ -105,6 +105,7 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(alive::alive))
         .routes(routes!(alive::changes))
         .routes(routes!(alive::memory_map))
+        .routes(routes!(alive::room_over_time))
         .routes(routes!(alive::allocations))
         .routes(routes!(alive::beside))
         .routes(routes!(shares::list, shares::create))

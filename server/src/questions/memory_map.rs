@@ -1,8 +1,8 @@
 //! Where memory lies at a moment.
 
 use super::alive::step_at;
-use api::memory_map::{MAX_BLOCKS, MAX_SEGMENTS, MemoryMap, PoolMap, SegmentMap};
-use trace::layout::{Layout, Place, Segment};
+use api::memory_map::{MAX_BLOCKS, MAX_SEGMENTS, MemoryMap, PoolMap, RoomOverTime, SegmentMap};
+use trace::layout::{self, Layout, Place, Segment};
 use trace::trace::{DeviceTrace, PoolId, PoolSize};
 use trace::units::{Bytes, DeviceAddr, EventIdx};
 
@@ -42,6 +42,21 @@ pub fn memory_map(device: &DeviceTrace, at: EventIdx) -> MemoryMap {
     });
     map.pools = Some(pools.collect());
     map
+}
+
+/// Reserved memory over the recording.
+pub fn room_over_time(device: &DeviceTrace) -> RoomOverTime {
+    let mut columns = RoomOverTime::default();
+    for room in layout::over_time(device) {
+        columns.events.push(room.event);
+        columns.reserved.push(room.reserved);
+        columns.used.push(room.used);
+        columns.cached.push(room.cached);
+        columns.split.push(room.split);
+        columns.largest_gap.push(room.largest_gap);
+        columns.segments.push(room.segments);
+    }
+    columns
 }
 
 /// How much more is sent.

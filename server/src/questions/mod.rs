@@ -13,4 +13,4 @@ pub use alive::{alive, changes, growth};
 pub use allocations::{beside, page};
 pub use judgements::{JUDGING, Judge, judge_now};
 pub use leaks::{MAX_LEAKS, named, report};
-pub use memory_map::{memory_map, pool_name};
+pub use memory_map::{memory_map, pool_name, room_over_time};

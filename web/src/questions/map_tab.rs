@@ -4,6 +4,7 @@ use super::Asker;
 use super::answer::{Answer, follow};
 use super::growth_chart::fractions;
 use super::honesty::Honesty;
+use super::room_chart::RoomChart;
 use super::strips::{Hit, Strips, WIDTH};
 use crate::components::problem_note::ProblemNote;
 use crate::format::{self, count};
@@ -75,6 +76,7 @@ pub fn MapTab(asker: Asker) -> impl IntoView {
             </button>
             <span class="muted">"Or point at the picture above: the map follows."</span>
         </div>
+        <RoomChart asker=asker at=at/>
         <div class="alive-view" aria-busy=move || map.with(Answer::is_waiting).to_string()>
             {content}
         </div>

@@ -5,9 +5,9 @@
 //! api::{leaks, alive, …} -> answer (fetched) -> areas, boxes, … (geometry) -> charts, tables
 //! ```
 //!
-//! The geometry ([`areas`], [`boxes`], [`levels`], [`strips`]) and the words ([`words`]) are pure
-//! and tested natively; the rest wires them to the page. Everything chosen lives in the
-//! [`api::view_state`].
+//! The geometry ([`areas`], [`boxes`], [`levels`], [`room`], [`strips`]) and the words
+//! ([`words`]) are pure and tested natively; the rest wires them to the page. Everything chosen
+//! lives in the [`api::view_state`].
 
 mod alive_tab;
 mod allocation_list;
@@ -26,6 +26,8 @@ mod leaks_tab;
 pub mod levels;
 mod map_tab;
 mod markdown;
+pub mod room;
+mod room_chart;
 pub mod strips;
 mod tabs;
 mod what_if_chart;

@@ -5,7 +5,7 @@ use api::alive::{Alive, AllocationFilter, AllocationPage, Changes, Growth, Growt
 use api::ids::RunId;
 use api::leaks::Verdict;
 use api::leaks::{Leaks, Pattern};
-use api::memory_map::MemoryMap;
+use api::memory_map::{MemoryMap, RoomOverTime};
 use api::problem::ProblemCode;
 use api::routes;
 use api::runs::{FinishedUpload, RunSummary};
@@ -219,6 +219,27 @@ async fn a_map_holds_what_is_reserved_and_active() {
     assert!(any_waits, "some block waits for another stream");
     let beyond = routes::memory_map(&run, 0, EventIdx(4_000_000_000));
     server.get(&beyond).await.expect(StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn room_over_time_is_what_the_maps_of_its_moments_say() {
+    let server = Server::start().await;
+    let run = sample(&server, "streams").await.id;
+    let route = routes::room_over_time(&run, 0);
+    let rooms: RoomOverTime = ok(&server, &route).await.read();
+    assert!(rooms.events.len() > 100 && rooms.events.is_sorted());
+    for moment in (0..rooms.events.len()).step_by(40) {
+        let at = rooms.events[moment];
+        let map: MemoryMap = ok(&server, &routes::memory_map(&run, 0, at)).await.read();
+        let pools = map.pools.expect("no segment is missing");
+        let sum = |of: fn(&api::memory_map::PoolMap) -> Bytes| pools.iter().map(of).sum::<Bytes>();
+        assert_eq!(rooms.reserved[moment], sum(|pool| pool.reserved), "{at}");
+        assert_eq!(rooms.used[moment], sum(|pool| pool.used), "{at}");
+        assert_eq!(rooms.cached[moment], sum(|pool| pool.cached), "{at}");
+        assert_eq!(rooms.split[moment], sum(|pool| pool.split), "{at}");
+        let gaps = pools.iter().map(|pool| pool.largest_gap);
+        assert_eq!(Some(rooms.largest_gap[moment]), gaps.max(), "{at}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

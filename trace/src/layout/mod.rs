@@ -4,6 +4,10 @@
 //! address. What a pool is called is known of segments from before the recording, else from the
 //! blocks in them; an empty one is told by its size.
 
+mod over_time;
+
+pub use over_time::{MOST_MOMENTS, Room, over_time};
+
 use crate::allocator::SMALL_BUFFER;
 use crate::trace::{Action, BlockIdx, DeviceTrace, PoolId, PoolSize, Series};
 use crate::units::{Bytes, EventIdx};
@@ -27,6 +31,21 @@ pub struct Segment {
     pub largest_gap: Bytes,
     /// Its blocks in use, in [`Layout::blocks`].
     pub blocks: Range<usize>,
+}
+
+impl Segment {
+    /// Bytes that are not in use.
+    pub fn free(&self) -> Bytes {
+        self.size.saturating_sub(self.used)
+    }
+
+    /// Which of two sums they belong to: of segments nothing of which is in use, or of others.
+    fn rest_in<'s>(&self, cached: &'s mut Bytes, split: &'s mut Bytes) -> &'s mut Bytes {
+        match self.used {
+            Bytes::ZERO => cached,
+            _ => split,
+        }
+    }
 }
 
 /// Memory that serves the same requests: a pool's, of one stream.
@@ -88,16 +107,25 @@ impl Layout {
     /// Where memory lay after an event; `None` where segments are missing, so that they do not sum
     /// to *reserved*.
     pub fn at(device: &DeviceTrace, at: EventIdx) -> Option<Layout> {
-        let mapped = mapped(device, at);
-        let sum = mapped
-            .values()
-            .fold(0_u64, |sum, m| sum.saturating_add(m.size));
+        let mut ranges = Ranges::before(device);
+        ranges.advance(device, at);
+        Layout::of(device, at, &ranges, in_use(device, at))
+    }
+
+    /// The same, where it is known what was mapped, and in use by address.
+    fn of(
+        device: &DeviceTrace,
+        at: EventIdx,
+        ranges: &Ranges,
+        blocks: Vec<BlockIdx>,
+    ) -> Option<Layout> {
+        let sizes = ranges.mapped.values().map(|mapped| mapped.size);
+        let sum = sizes.fold(0_u64, u64::saturating_add);
         if Bytes(sum) != device.levels_at(at).get(Series::Reserved) {
             return None;
         }
-        let blocks = in_use(device, at);
         let mut next = 0;
-        let segments = joined(mapped).into_iter();
+        let segments = joined(&ranges.mapped).into_iter();
         let segments = segments.map(|(addr, m)| segment(device, &blocks, &mut next, addr, m));
         Some(Layout {
             segments: segments.collect(),
@@ -117,13 +145,9 @@ impl Layout {
                 split: Bytes::ZERO,
                 largest_gap: Bytes::ZERO,
             });
-            let free = segment.size.saturating_sub(segment.used);
             pool.reserved += segment.size;
             pool.used += segment.used;
-            match segment.used {
-                Bytes::ZERO => pool.cached += free,
-                _ => pool.split += free,
-            }
+            *segment.rest_in(&mut pool.cached, &mut pool.split) += segment.free();
             pool.largest_gap = pool.largest_gap.max(segment.largest_gap);
         }
         let mut pools: Vec<PoolRoom> = pools.into_values().collect();
@@ -139,51 +163,66 @@ impl Layout {
     }
 }
 
-/// What was mapped or allocated after an event, by address.
-fn mapped(device: &DeviceTrace, at: EventIdx) -> BTreeMap<u64, Mapped> {
-    let before = device.segments_before.iter().map(|segment| {
-        let mapped = Mapped {
-            size: segment.size.0,
-            stream: segment.stream,
-            pool: Some((segment.pool, segment.pool_size)),
-            expandable: segment.expandable,
-        };
-        (segment.addr.0, mapped)
-    });
-    let mut ranges: BTreeMap<u64, Mapped> = before.collect();
-    let events = &device.events;
-    let rows = events
-        .action
-        .iter()
-        .zip(&events.target)
-        .take(at.index() + 1);
-    for (action, &target) in rows {
-        use Action::{SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap};
-        if !matches!(
-            action,
-            SegmentAlloc | SegmentFree | SegmentMap | SegmentUnmap
-        ) {
-            continue;
-        }
-        let Some(event) = events.segments.get(target as usize) else {
-            continue;
-        };
-        let (addr, size) = (event.addr.0, event.size.0);
-        match action {
-            SegmentAlloc | SegmentMap => {
-                let mapped = Mapped {
-                    size,
-                    stream: event.stream,
-                    pool: None,
-                    expandable: *action == SegmentMap,
-                };
-                ranges.insert(addr, mapped);
-            }
-            SegmentFree => _ = ranges.remove(&addr),
-            _ => unmap(&mut ranges, addr, addr.saturating_add(size)),
+/// What is mapped or allocated at a moment.
+struct Ranges {
+    /// By address.
+    mapped: BTreeMap<u64, Mapped>,
+    /// The first event that has not been looked at.
+    next: usize,
+}
+
+impl Ranges {
+    /// What was there before the first event.
+    fn before(device: &DeviceTrace) -> Ranges {
+        let before = device.segments_before.iter().map(|segment| {
+            let mapped = Mapped {
+                size: segment.size.0,
+                stream: segment.stream,
+                pool: Some((segment.pool, segment.pool_size)),
+                expandable: segment.expandable,
+            };
+            (segment.addr.0, mapped)
+        });
+        Ranges {
+            mapped: before.collect(),
+            next: 0,
         }
     }
-    ranges
+
+    /// Goes on to what is there after an event.
+    fn advance(&mut self, device: &DeviceTrace, at: EventIdx) {
+        use Action::{SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap};
+        let events = &device.events;
+        let rows = events.action.iter().zip(&events.target);
+        let end = at.index() + 1;
+        let rows = rows.take(end).skip(self.next);
+        for (action, &target) in rows {
+            if !matches!(
+                action,
+                SegmentAlloc | SegmentFree | SegmentMap | SegmentUnmap
+            ) {
+                continue;
+            }
+            let Some(event) = events.segments.get(target as usize) else {
+                continue;
+            };
+            let (addr, size) = (event.addr.0, event.size.0);
+            match action {
+                SegmentAlloc | SegmentMap => {
+                    let mapped = Mapped {
+                        size,
+                        stream: event.stream,
+                        pool: None,
+                        expandable: *action == SegmentMap,
+                    };
+                    self.mapped.insert(addr, mapped);
+                }
+                SegmentFree => _ = self.mapped.remove(&addr),
+                _ => unmap(&mut self.mapped, addr, addr.saturating_add(size)),
+            }
+        }
+        self.next = self.next.max(end);
+    }
 }
 
 /// Takes `[from, to)` away; ranges that reach beyond it keep their rest.
@@ -207,9 +246,9 @@ fn unmap(ranges: &mut BTreeMap<u64, Mapped>, from: u64, to: u64) {
 }
 
 /// Ranges of expandable segments that lie side by side are one.
-fn joined(ranges: BTreeMap<u64, Mapped>) -> Vec<(u64, Mapped)> {
+fn joined(ranges: &BTreeMap<u64, Mapped>) -> Vec<(u64, Mapped)> {
     let mut all: Vec<(u64, Mapped)> = Vec::with_capacity(ranges.len());
-    for (addr, mapped) in ranges {
+    for (&addr, &mapped) in ranges {
         match all.last_mut() {
             Some((start, last))
                 if last.expandable
@@ -320,7 +359,7 @@ mod tests {
                 model[bytes].fill(maps);
             }
             let mut found = [false; 64];
-            for (addr, mapped) in joined(ranges) {
+            for (addr, mapped) in joined(&ranges) {
                 found[addr as usize..(addr + mapped.size) as usize].fill(true);
             }
             prop_assert_eq!(found, model);

@@ -1,0 +1,190 @@
+//! Geometry of the picture of reserved memory over a recording: what was in use, free between
+//! blocks, and free in whole segments, stacked over the events in a box of 1000 × 1000.
+
+use super::areas::{SIDE, nice_above, step_of};
+use api::memory_map::RoomOverTime;
+use std::sync::Arc;
+use trace::units::EventIdx;
+
+/// Stacked parts of what is reserved, the lowest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// In use, or waited for by another stream.
+    Used,
+    /// Free, between blocks in use.
+    Split,
+    /// Free in whole segments.
+    Cached,
+}
+
+/// The picture, laid out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Room {
+    rooms: Arc<RoomOverTime>,
+    last: EventIdx,
+    /// The level at the upper edge.
+    high: u64,
+}
+
+impl Room {
+    /// Lays out an answer of at least two moments; `last` is the recording's last event.
+    pub fn of(rooms: Arc<RoomOverTime>, last: EventIdx) -> Option<Room> {
+        let highest = rooms.reserved.iter().map(|bytes| bytes.get()).max()?;
+        (rooms.events.len() > 1).then(|| Room {
+            high: nice_above(highest),
+            rooms,
+            last,
+        })
+    }
+
+    /// Left to right, where an event lies.
+    pub fn x(&self, event: EventIdx) -> f64 {
+        f64::from(event.0) / f64::from(self.last.0.max(1)) * SIDE
+    }
+
+    /// Downwards, where a level lies.
+    pub fn y(&self, level: u64) -> f64 {
+        SIDE - level as f64 / self.high.max(1) as f64 * SIDE
+    }
+
+    /// What lies below a part at a moment, and with it.
+    fn edges(&self, part: Part, moment: usize) -> (u64, u64) {
+        let of = |column: &[trace::units::Bytes]| column[moment].get();
+        let used = of(&self.rooms.used);
+        let split = used + of(&self.rooms.split);
+        match part {
+            Part::Used => (0, used),
+            Part::Split => (used, split),
+            Part::Cached => (split, split + of(&self.rooms.cached)),
+        }
+    }
+
+    /// The outline of a part, as SVG path data.
+    pub fn path(&self, part: Part) -> String {
+        let moments = 0..self.rooms.events.len();
+        let x = |moment: usize| self.x(self.rooms.events[moment]);
+        let upper = moments
+            .clone()
+            .map(|m| (x(m), self.y(self.edges(part, m).1)));
+        let lower = moments.rev().map(|m| (x(m), self.y(self.edges(part, m).0)));
+        line(upper.chain(lower)) + "Z"
+    }
+
+    /// The largest free range, as SVG path data.
+    pub fn largest_gap(&self) -> String {
+        let gaps = self.rooms.events.iter().zip(&self.rooms.largest_gap);
+        line(gaps.map(|(&event, gap)| (self.x(event), self.y(gap.get()))))
+    }
+
+    /// The moment next to a share of the width.
+    pub fn moment(&self, x: f64) -> usize {
+        let event = EventIdx((x.clamp(0.0, 1.0) * f64::from(self.last.0)).round() as u32);
+        let events = &self.rooms.events;
+        let after = events.partition_point(|at| *at < event);
+        let before = after.saturating_sub(1);
+        let away = |at: usize| events.get(at).map(|at| at.0.abs_diff(event.0));
+        match away(after).is_some_and(|far| away(before).is_none_or(|near| far < near)) {
+            true => after,
+            false => before,
+        }
+    }
+
+    /// The event of a moment.
+    pub fn event(&self, moment: usize) -> EventIdx {
+        self.rooms.events[moment]
+    }
+
+    /// What is said of a moment, behind its event.
+    pub fn words(&self, moment: usize) -> String {
+        let rooms = &self.rooms;
+        let segments = crate::format::plural(u64::from(rooms.segments[moment]), "segment");
+        format!(
+            "{} reserved in {segments}, {} in use; free: {} between blocks, {} in whole \
+             segments, largest gap {}",
+            rooms.reserved[moment],
+            rooms.used[moment],
+            rooms.split[moment],
+            rooms.cached[moment],
+            rooms.largest_gap[moment]
+        )
+    }
+
+    /// Levels for lines across.
+    pub fn ticks(&self) -> Vec<u64> {
+        let step = step_of(self.high);
+        let all = (1..).map(|i| i * step);
+        all.take_while(|&level| level <= self.high).collect()
+    }
+}
+
+fn line(points: impl Iterator<Item = (f64, f64)>) -> String {
+    let mut path = String::new();
+    for (i, (x, y)) in points.enumerate() {
+        path += if i == 0 { "M" } else { "L" };
+        path += &format!("{x:.1} {y:.1}");
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::units::Bytes;
+
+    fn room() -> Room {
+        let bytes = |all: [u64; 3]| all.map(|n| Bytes::mib(n)).to_vec();
+        let rooms = RoomOverTime {
+            events: [0, 10, 100].map(EventIdx).to_vec(),
+            reserved: bytes([64, 64, 128]),
+            used: bytes([16, 32, 64]),
+            split: bytes([0, 32, 32]),
+            cached: bytes([48, 0, 32]),
+            largest_gap: bytes([48, 16, 32]),
+            segments: vec![1, 1, 2],
+        };
+        Room::of(Arc::new(rooms), EventIdx(100)).unwrap()
+    }
+
+    #[test]
+    fn parts_lie_on_one_another_up_to_what_is_reserved() {
+        let room = room();
+        assert_eq!(room.high, 128 << 20);
+        let check = |part, expected: &str| assert_eq!(room.path(part), expected, "{part:?}");
+        check(
+            Part::Used,
+            "M0.0 875.0L100.0 750.0L1000.0 500.0L1000.0 1000.0L100.0 1000.0L0.0 1000.0Z",
+        );
+        check(
+            Part::Split,
+            "M0.0 875.0L100.0 500.0L1000.0 250.0L1000.0 500.0L100.0 750.0L0.0 875.0Z",
+        );
+        check(
+            Part::Cached,
+            "M0.0 500.0L100.0 500.0L1000.0 0.0L1000.0 250.0L100.0 500.0L0.0 875.0Z",
+        );
+        assert_eq!(room.largest_gap(), "M0.0 625.0L100.0 875.0L1000.0 750.0");
+    }
+
+    #[test]
+    fn a_point_means_the_moment_next_to_it() {
+        let room = room();
+        let check = |x: f64, expected: usize| assert_eq!(room.moment(x), expected, "{x}");
+        check(-1.0, 0);
+        check(0.04, 0);
+        check(0.06, 1);
+        check(0.5, 1);
+        check(0.56, 2);
+        check(2.0, 2);
+    }
+
+    #[test]
+    fn one_moment_is_no_picture() {
+        let one = RoomOverTime {
+            events: vec![EventIdx(0)],
+            reserved: vec![Bytes(1)],
+            ..RoomOverTime::default()
+        };
+        assert_eq!(Room::of(Arc::new(one), EventIdx(0)), None);
+        assert_eq!(Room::of(Arc::default(), EventIdx(9)), None);
+    }
+}

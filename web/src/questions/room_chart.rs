@@ -1,0 +1,95 @@
+//! Reserved memory over the recording, and how what was not in use lay.
+
+use super::Asker;
+use super::answer::{Answer, follow};
+use super::areas::SIDE;
+use super::growth_chart::fractions;
+use super::room::{Part, Room};
+use crate::format::{self, count};
+use api::memory_map::RoomOverTime;
+use api::routes;
+use leptos::prelude::*;
+use trace::units::EventIdx;
+use web_sys::MouseEvent;
+
+const POINT: &str = "Each point is the moment of its part of the recording at which most was \
+                     reserved and not in use. Click to see where memory lay then.";
+
+/// The picture, with a line where the map is taken.
+#[component]
+pub fn RoomChart(asker: Asker, at: Memo<EventIdx>) -> impl IntoView {
+    let rooms =
+        follow::<RoomOverTime>(move || asker.path(|s| routes::room_over_time(&s.run, s.device)));
+    let last = asker.last_event();
+    move || {
+        let room = rooms
+            .with(Answer::shown)
+            .and_then(|rooms| Room::of(rooms, last))?;
+        Some(chart(asker, at, room))
+    }
+}
+
+fn chart(asker: Asker, at: Memo<EventIdx>, room: Room) -> AnyView {
+    let labels = room.ticks().into_iter().map(|level| {
+        let top = format!("{}%", room.y(level) / SIDE * 100.0);
+        view! { <span class="growth-level" style:top=top>{format::bytes(level)}</span> }
+    });
+    let labels = labels.collect_view();
+    let paths = view! {
+        <path class="map-used" d=room.path(Part::Used)></path>
+        <path class="map-split" d=room.path(Part::Split)></path>
+        <path class="map-cached" d=room.path(Part::Cached)></path>
+        <path class="level reserved" d=room.largest_gap()></path>
+    };
+    let room = StoredValue::new(room);
+    let pointed = RwSignal::new(None::<usize>);
+    let moment = move |event: &MouseEvent| {
+        let (x, _) = fractions(event)?;
+        Some(room.with_value(|room| room.moment(x)))
+    };
+    let words = move || match pointed.get() {
+        None => POINT.to_owned(),
+        Some(moment) => room.with_value(|room| {
+            let event = count(u64::from(room.event(moment).0));
+            format!("After event {event}: {}", room.words(moment))
+        }),
+    };
+    let choose = move |event: MouseEvent| {
+        if let Some(moment) = moment(&event) {
+            let event = room.with_value(|room| room.event(moment));
+            asker.view.update(|state| state.at = Some(event));
+        }
+    };
+    let cursor = move || room.with_value(|room| room.x(at.get()));
+    view! {
+        <figure class="growth">
+            <div class="growth-frame">
+                <div aria-hidden="true">{labels}</div>
+                <svg
+                    class="growth-plot"
+                    viewBox="0 0 1000 1000"
+                    preserveAspectRatio="none"
+                    role="img"
+                    aria-label="Reserved memory over the recording: in use, free between blocks, \
+                                free in whole segments"
+                    on:mousemove=move |event| pointed.set(moment(&event))
+                    on:mouseleave=move |_| pointed.set(None)
+                    on:click=choose
+                >
+                    {paths}
+                    <line class="growth-cursor" x1=cursor x2=cursor y1="0" y2="1000"></line>
+                </svg>
+            </div>
+            <figcaption class="growth-head">
+                <p class="growth-readout" aria-live="polite">{words}</p>
+                <ul class="level-legend map-legend">
+                    <li class="used">"in use"</li>
+                    <li class="split">"free, between blocks"</li>
+                    <li class="cached">"free segments"</li>
+                    <li class="reserved-key">"largest gap"</li>
+                </ul>
+            </figcaption>
+        </figure>
+    }
+    .into_any()
+}
