@@ -39,6 +39,8 @@ pub struct Source {
 pub enum Effect {
     /// It changes the offloader.
     Offloader(Change),
+    /// It changes what ms-swift's offloader takes for the same tensor.
+    HostKey,
     /// It changes the program: the system asks for it when it builds its workload.
     Program,
     /// It changes nothing that the engine runs. That is read from its source, not computed.
@@ -66,7 +68,7 @@ pub enum Chain {
 
 impl Patch {
     /// Every patch, in the order of the published table.
-    pub const ALL: [&'static Patch; 12] = [
+    pub const ALL: [&'static Patch; 14] = [
         Patch::MATMUL_4BIT_NO_GRAD,
         Patch::BF16_CROSS_ENTROPY,
         Patch::EXIT_SYNC_AND_CLEAR,
@@ -79,6 +81,8 @@ impl Patch {
         Patch::CLONE_BEFORE_WAIT,
         Patch::LOSS_DETACH,
         Patch::CLEAR_CTX_TENSORS,
+        Patch::DISTINGUISH_VIEWS,
+        Patch::LIVE_STREAM,
     ];
 
     /// P1 to P5 of the published table: together they were published as the solution.
@@ -223,6 +227,20 @@ impl Patch {
         )
     };
 
+    /// axolotl 93a94e0d7; TRL #7195 has it too.
+    pub const LIVE_STREAM: &'static Patch = &Patch {
+        project: "axolotl",
+        ..Patch::of_trl(
+            "live-stream",
+            "Waits for the stream that computes now, not for the default one of the start.",
+            Source {
+                pr: "93a94e0d7",
+                url: "https://github.com/axolotl-ai-cloud/axolotl/commit/93a94e0d7",
+            },
+            Change::LiveComputeStream,
+        )
+    };
+
     /// TRL #7195: the copies of #5694 on the stream that computes, before the other one waits.
     pub const CLONE_BEFORE_WAIT: &'static Patch = &Patch::of_trl(
         "clone-before-wait",
@@ -260,6 +278,20 @@ impl Patch {
         }),
         effect: Effect::Program,
         chain: Chain::Link,
+    };
+
+    /// ms-swift #10157.
+    pub const DISTINGUISH_VIEWS: &'static Patch = &Patch {
+        id: "distinguish-views",
+        number: None,
+        about: "Views of one tensor share a host copy only where shape and strides are equal.",
+        project: "ms-swift",
+        source: Some(Source {
+            pr: "#10157",
+            url: "https://github.com/modelscope/ms-swift/pull/10157",
+        }),
+        effect: Effect::HostKey,
+        chain: Chain::Aside,
     };
 
     /// A change to TRL's offloader.

@@ -356,7 +356,8 @@ impl Detector {
         standing
     }
 
-    /// Counts the operations that are spoilt in steps that are written down.
+    /// Counts operations that are spoilt and that no access shows: those of steps that are written
+    /// down, and tensors that came back as others.
     pub(crate) fn add_spoilt(&mut self, more: u64) {
         self.written_down += more;
     }

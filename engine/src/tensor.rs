@@ -4,6 +4,7 @@
 //! see in Python; who keeps the storage alive is the business of the runtime that hands it out.
 
 use serde::Serialize;
+use smallvec::SmallVec;
 use trace::units::{Bytes, DeviceAddr};
 
 /// Element type of a tensor, under PyTorch's names.
@@ -276,6 +277,30 @@ impl Layout {
         true
     }
 
+    /// The last two dimensions exchanged, as `t()` and `transpose(-1, -2)` do it.
+    #[must_use]
+    pub fn transposed(mut self) -> Layout {
+        if let Some(last) = self.shape.rank().checked_sub(2) {
+            self.shape.values.swap(last, last + 1);
+            self.stride.values.swap(last, last + 1);
+        }
+        self
+    }
+
+    /// Sizes and steps, the innermost first, with each dimension that only goes on where the one
+    /// inside of it ends made one with that: two layouts with the same walk the same elements.
+    fn walk(&self) -> SmallVec<[(u64, u64); MAX_DIMS]> {
+        let mut walk: SmallVec<[(u64, u64); MAX_DIMS]> = SmallVec::new();
+        for (size, step) in self.shape.iter().zip(self.stride.iter()).rev() {
+            match walk.last_mut() {
+                _ if size == 1 => {}
+                Some((inner, by)) if step == *inner * *by => *inner *= size,
+                _ => walk.push((size, step)),
+            }
+        }
+        walk
+    }
+
     /// Whether a dimension repeats the same elements (`0 in tensor.stride()`).
     pub fn is_broadcast(&self) -> bool {
         self.stride.iter().any(|step| step == 0)
@@ -376,6 +401,16 @@ impl SavedTensor {
     pub fn bytes(&self) -> Bytes {
         self.dtype.size() * self.layout.elements()
     }
+
+    /// Whether both show the same elements in the same order, whatever their shapes.
+    pub fn reads_as(&self, other: &SavedTensor) -> bool {
+        let first = |of: &SavedTensor| {
+            let base = of.storage.base.unwrap_or_default();
+            base + of.dtype.size() * of.layout.offset
+        };
+        (self.dtype, first(self)) == (other.dtype, first(other))
+            && self.layout.walk() == other.layout.walk()
+    }
 }
 
 #[cfg(test)]
@@ -417,6 +452,65 @@ mod tests {
         );
         assert_eq!(layout(&[4, 8], &[0, 1], 0).required_elements(), 8);
         assert_eq!(layout(&[0], &[1], 9).required_elements(), 0);
+    }
+
+    /// Which elements a layout shows, one after another.
+    fn elements(layout: &Layout) -> Vec<u64> {
+        let dims = layout.shape.iter().zip(layout.stride.iter());
+        dims.fold(vec![layout.offset], |found, (size, step)| {
+            let steps = |first: u64| (0..size).map(move |at| first + at * step);
+            found.into_iter().flat_map(steps).collect()
+        })
+    }
+
+    proptest::proptest! {
+        /// Two views read alike exactly where they show the same elements in the same order.
+        #[test]
+        fn views_read_alike_where_their_elements_do(
+            dims in proptest::collection::vec((1_u64..4, 0_u64..7), 0..4),
+            others in proptest::collection::vec((1_u64..4, 0_u64..7), 0..4),
+        ) {
+            let of = |dims: &[(u64, u64)]| {
+                let (shape, stride): (Vec<u64>, Vec<u64>) = dims.iter().copied().unzip();
+                layout(&shape, &stride, 3)
+            };
+            let saved = |layout: Layout| SavedTensor {
+                storage: StorageInfo { base: Some(DeviceAddr(512)), bytes: Bytes(4096) },
+                layout,
+                dtype: DType::Bfloat16,
+                placement: Placement::Accelerator,
+                class: TensorClass::Plain,
+                object: 0,
+            };
+            let (one, other) = (of(&dims), of(&others));
+            let merged = Layout { shape: one.shape, ..Layout::contiguous(one.shape) };
+            for (one, other) in [(one, other), (one, one), (one, one.transposed()), (one, merged)] {
+                proptest::prop_assert_eq!(
+                    saved(one).reads_as(&saved(other)),
+                    elements(&one) == elements(&other)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_square_transpose_reads_otherwise_and_a_flat_view_alike() {
+        let saved = |layout: Layout| SavedTensor {
+            storage: StorageInfo {
+                base: Some(DeviceAddr(512)),
+                bytes: Bytes(128),
+            },
+            layout,
+            dtype: DType::Bfloat16,
+            placement: Placement::Accelerator,
+            class: TensorClass::Plain,
+            object: 0,
+        };
+        let square = Layout::contiguous(&[8, 8]);
+        assert!(!saved(square).reads_as(&saved(square.transposed())));
+        assert!(saved(square).reads_as(&saved(Layout::contiguous(&[2, 4, 8]))));
+        let vector = Layout::contiguous(&[1, 8]);
+        assert!(saved(vector).reads_as(&saved(vector.transposed())));
     }
 
     #[test]

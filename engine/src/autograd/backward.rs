@@ -200,6 +200,7 @@ impl Session {
                     Saved::Plain(tensor) => Saved::Plain(tensor.clone()),
                     Saved::Offloaded(id) => Saved::Offloaded(*id),
                     Saved::OnHost(host) => Saved::OnHost(Rc::clone(host)),
+                    Saved::InModule(slot) => Saved::InModule(Rc::clone(slot)),
                     Saved::Held { holder, frame } => Saved::Held {
                         holder: Rc::clone(holder),
                         frame: Rc::clone(frame),
@@ -211,6 +212,7 @@ impl Session {
                 Saved::Plain(tensor) => tensor,
                 Saved::Offloaded(id) => self.unpack_offloaded(id)?,
                 Saved::OnHost(host) => self.unpack_from_host(&host)?,
+                Saved::InModule(slot) => self.unpack_from_module(&slot)?,
                 Saved::Held { holder, frame } => self.unpack_from_region(&holder, &frame)?,
             };
             let tensor = match grad_fn {

@@ -5,13 +5,14 @@
 //! backward unpacks triggers the recompute, which stops as soon as every holder is served.
 
 use std::cell::{Cell, Ref, RefCell};
+use std::iter;
 use std::rc::{Rc, Weak};
 
 use super::node::{CtxLifetime, Edges, Inputs, Kind, Node, Saved, Variables};
 use super::tensor::Tensor;
 use crate::deviation::Deviation;
 use crate::offload::GraphTask;
-use crate::session::{RunError, Session};
+use crate::session::{RunError, Session, Unit};
 use crate::tensor::DType;
 
 /// A checkpointed function: the module's forward, called again for the recompute.
@@ -66,6 +67,8 @@ pub(crate) enum HookLayer {
     Offload,
     /// Everything goes to the host and comes back with the graph.
     Host,
+    /// An offloader that moves modules, inside of one.
+    Module,
     /// `NoOpManager`: tensors stay as they are.
     NoOp,
     /// The forward of a region.
@@ -100,6 +103,22 @@ impl Session {
         if !self.grad_enabled() {
             return function(self, inputs);
         }
+        let Some((first, others)) = inputs.split_first() else {
+            return self.checkpoint_module(function, inputs, captured);
+        };
+        self.module(Unit::Part("checkpoint"), first.clone(), |s, first| {
+            let inputs: Vec<Tensor> = iter::once(first).chain(others.iter().cloned()).collect();
+            s.checkpoint_module(function, &inputs, captured)
+        })
+    }
+
+    /// The checkpoint itself.
+    fn checkpoint_module(
+        &mut self,
+        function: Region,
+        inputs: &[Tensor],
+        captured: &[Tensor],
+    ) -> Result<Tensor, RunError> {
         let frame = Rc::new(Frame {
             function,
             input_saver: RefCell::new(None),

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::checkpoint::{Frame, Holder};
 use super::tensor::{Edge, Tensor};
 use crate::offload::{GraphTask, PostHook, TensorId};
-use crate::session::{OnHost, RunError, Session};
+use crate::session::{OnHost, RunError, Session, Slot};
 use crate::tensor::{DType, Dims};
 
 /// A tensor saved for backward, as the hook on top of the stack left it.
@@ -19,6 +19,8 @@ pub(crate) enum Saved {
     Offloaded(TensorId),
     /// Its bytes are on the host, as long as the graph lives.
     OnHost(Rc<OnHost>),
+    /// With the tensors of its module, wherever those are.
+    InModule(Rc<Slot>),
     /// Inside a checkpointed region: nothing is kept but the means to recompute.
     Held {
         holder: Rc<Holder>,

@@ -144,7 +144,7 @@ mod tests {
             vec![Patch::TORCH_MEMORY_FIX],
             Patch::PUBLISHED_FIVE.to_vec(),
         ] {
-            for system in [System::VL_QWEN, System::TEXT_QWEN] {
+            for system in [System::VL_QWEN, System::TEXT_4096] {
                 let kinds: Vec<EvidenceKind> = known(system, system.base, &set)
                     .iter()
                     .map(|known| known.kind)

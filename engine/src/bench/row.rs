@@ -74,7 +74,7 @@ impl Row {
         let hypothesis = beside.hypothesis;
         Row {
             config: spec.system.id,
-            base: spec.base.to_string(),
+            base: spec.base_in_words(),
             patches: spec.patches.clone(),
             status: match hypothesis {
                 Some(_) => BenchStatus::SourceUnavailable,

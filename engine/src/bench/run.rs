@@ -16,7 +16,7 @@ use crate::offload::{Changes, OffloadConfig};
 use crate::patches::{self, Effect, Patch};
 use crate::recording::{Recording, micros};
 use crate::repeat::{Steps, Watch};
-use crate::session::{Around, RunError, Session};
+use crate::session::{Around, HostKey, Limits, ModuleOffload, RunError, Session};
 use crate::systems::{Base, System};
 use crate::workload::Workload;
 use trace::growth::Line;
@@ -47,6 +47,8 @@ pub struct RunSpec {
     pub patches: Vec<&'static Patch>,
     /// Which stream the offloader copies on.
     pub copies: CopyStream,
+    /// How much Megatron-LM's offloader moves, where it is the base.
+    pub limits: Limits,
     /// Where to run.
     pub device: DeviceKind,
     /// Whose addresses a card's run is decided by.
@@ -72,6 +74,7 @@ impl RunSpec {
             base: system.base,
             patches: patches.to_vec(),
             copies: CopyStream::Side,
+            limits: Limits::NONE,
             device: DeviceKind::Sim,
             addresses: Addresses::default(),
             steps: None,
@@ -80,6 +83,21 @@ impl RunSpec {
             deviation: None,
             computed: Steps::default(),
         }
+    }
+}
+
+impl RunSpec {
+    /// What the base is called, with the limits that it was given.
+    pub(super) fn base_in_words(&self) -> String {
+        let mut words = self.base.to_string();
+        if self.base != Base::MegatronLm || self.limits == Limits::NONE {
+            return words;
+        }
+        words += &format!(", {} % of modules", self.limits.share.as_percent());
+        if let Some(most) = self.limits.in_flight {
+            words += &format!(", {most} in flight");
+        }
+        words
     }
 }
 
@@ -280,10 +298,17 @@ fn stays_on_device(spec: &RunSpec) -> bool {
 
 /// What stands around the steps of a run.
 fn around(spec: &RunSpec) -> Around {
-    match stays_on_device(spec) {
+    if stays_on_device(spec) {
         // TRL's context is there, and moves nothing.
-        true => Around::Trl,
-        false => spec.base.around(),
+        return Around::Trl;
+    }
+    let keys = |patch: &&'static Patch| patch.effect == Effect::HostKey;
+    match spec.base {
+        Base::MegatronLm => Around::Modules(ModuleOffload::Megatron(spec.limits)),
+        Base::MsSwift if spec.patches.iter().any(keys) => {
+            Around::Modules(ModuleOffload::MsSwift(HostKey::View))
+        }
+        base => base.around(),
     }
 }
 
@@ -324,7 +349,7 @@ fn step_through(
     let mut step = 0;
     while step < steps {
         let start = begin_step(session, step, step < spec.record_steps);
-        let outcome = workload.step(session);
+        let outcome = workload.step(session).and_then(|()| session.read_loss());
         // Faults of the step's work show here at the latest.
         let settled = session.heap().borrow_mut().device.settle();
         let after = settled.as_ref().copied().unwrap_or(before);
@@ -374,7 +399,7 @@ fn step_through(
 }
 
 fn install(spec: &RunSpec, session: &mut Session) -> Result<(), RunError> {
-    session.surround(around(spec));
+    session.surround(around(spec))?;
     let Some(changes) = offloader_changes(spec) else {
         return Ok(());
     };

@@ -173,6 +173,7 @@ pub struct CachingAllocator {
     retries: u64,
     highest_reserved: Bytes,
     highest_allocated: Bytes,
+    highest_active: Bytes,
     /// Time of the call in progress, microseconds.
     now: u64,
     /// A rule that is broken on purpose.
@@ -195,6 +196,7 @@ impl CachingAllocator {
             retries: 0,
             highest_reserved: Bytes::ZERO,
             highest_allocated: Bytes::ZERO,
+            highest_active: Bytes::ZERO,
             now: 0,
             deviation: None,
         }
@@ -268,6 +270,11 @@ impl CachingAllocator {
         self.highest_allocated.max(self.stats.peak_allocated)
     }
 
+    /// Highest memory of the whole run that was in use, or still waited for by a stream.
+    pub fn highest_active(&self) -> Bytes {
+        self.highest_active
+    }
+
     /// Starts new peaks at the current level.
     pub fn reset_peaks(&mut self) {
         self.highest_allocated = self.highest_allocated();
@@ -308,6 +315,7 @@ impl CachingAllocator {
             self.retries,
             self.highest_reserved.0,
             self.highest_allocated().0,
+            self.highest_active.0,
             self.segments.len() as u64,
         ];
         for (start, (bytes, stream)) in &self.segments {
@@ -376,6 +384,7 @@ impl CachingAllocator {
         stats.active += bytes;
         stats.requested += requested;
         stats.peak_allocated = stats.peak_allocated.max(stats.allocated);
+        self.highest_active = self.highest_active.max(stats.active);
         let lease = Lease {
             slot,
             start,

@@ -16,6 +16,14 @@ fn view_back(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     Ok(smallvec![Some(grad.view_as(layout, None))])
 }
 
+/// Gradient of a transpose: the gradient, transposed.
+fn transpose_back(_: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
+    let grad = call.grad()?;
+    Ok(smallvec![Some(
+        grad.view_as(grad.layout().transposed(), None)
+    )])
+}
+
 /// Gradient of a part: zeros of the whole, with the part copied in.
 fn part_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     let grad = call.grad()?;
@@ -139,6 +147,16 @@ impl Session {
             ..Layout::contiguous(shape)
         };
         let view = x.view_as(layout, None);
+        Ok(self.attach(view, node))
+    }
+
+    /// `x.t()`: the last two dimensions exchanged.
+    ///
+    /// # Errors
+    /// As for [`Session::cast`].
+    pub fn transpose(&mut self, x: &Tensor) -> Result<Tensor, RunError> {
+        let node = self.record("TBackward0", transpose_back, &[x]);
+        let view = x.view_as(x.layout().transposed(), None);
         Ok(self.attach(view, node))
     }
 

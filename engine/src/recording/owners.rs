@@ -98,6 +98,11 @@ impl Walk {
     }
 
     fn offloader(&mut self, session: &Session) {
+        session.visit_modules(&mut |module, tensor| {
+            let since = since(tensor.storage());
+            let text = format!("held by the offloader for module {module}{since}");
+            self.claim(tensor.storage(), None, None, text);
+        });
         let Some(offloader) = session.offloader() else {
             return;
         };
@@ -157,8 +162,8 @@ impl Walk {
                 Saved::Plain(tensor) => {
                     self.held(tensor, &format!("saved variable {index} of {name}"), root);
                 }
-                // The tracker is walked on its own.
-                Saved::Offloaded(_) | Saved::OnHost(_) => {}
+                // The offloader is walked on its own.
+                Saved::Offloaded(_) | Saved::OnHost(_) | Saved::InModule(_) => {}
                 Saved::Held { holder, frame } => {
                     if let Some(tensor) = holder.value() {
                         let what = format!("recomputed variable {index} of {name}");
@@ -188,12 +193,22 @@ mod tests {
     use crate::device::sim::{SimDevice, SimSpec};
     use crate::offload::OffloadConfig;
     use crate::patches::{self, Patch};
-    use crate::systems::System;
+    use crate::systems::{Base, System};
 
     /// docs/offloader-rules.md, "Invariants": owners cover every live block, to the byte.
     fn no_byte_is_unattributed(system: &System, patches: &[&'static Patch], steps: u32) {
+        no_byte_is_unattributed_on(system.base, system, patches, steps);
+    }
+
+    fn no_byte_is_unattributed_on(
+        base: Base,
+        system: &System,
+        patches: &[&'static Patch],
+        steps: u32,
+    ) {
         let mut session = Session::new(Box::new(SimDevice::new(SimSpec::default())));
-        if let Some(base) = system.base.changes() {
+        session.surround(base.around()).unwrap();
+        if let Some(base) = base.changes() {
             let changes = patches::changes(base, patches);
             session
                 .install_offloader(OffloadConfig::new(changes))
@@ -230,6 +245,13 @@ mod tests {
                 false => &[],
             };
             no_byte_is_unattributed(system, patches, 3);
+        }
+    }
+
+    #[test]
+    fn owners_cover_what_offloaders_of_modules_hold() {
+        for system in [System::CHUNK_VIEWS, System::VL_QWEN, System::MOE_GEMMA] {
+            no_byte_is_unattributed_on(Base::MegatronLm, system, &[], 3);
         }
     }
 

@@ -49,6 +49,8 @@ pub(super) fn alive(
             walk.node(node, Rc::strong_count(node));
         }
     }
+    walk.say(session.standing_of_modules());
+    session.visit_modules(&mut |_, tensor| walk.tensor(tensor));
     while let Some(node) = walk.queue.pop_front() {
         walk.inside(&node);
     }
@@ -167,6 +169,8 @@ impl Walk {
             }
             // Its number is not that of the next step; it is in the tracker, or it is nowhere.
             Saved::Offloaded(_) => self.say([1]),
+            // It is known to the offloader, or it has been taken.
+            Saved::InModule(slot) => self.say([4, Rc::strong_count(slot) as u64]),
             Saved::OnHost(host) => {
                 self.say([2]);
                 if self.meet(Rc::as_ptr(host).cast()) {

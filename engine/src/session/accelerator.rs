@@ -95,11 +95,22 @@ pub struct HostCopy {
     lease: HostLease,
     /// The tensor it was copied from.
     source: SavedTensor,
+    shape: HostCopyShape,
     /// Dense layout of the copy.
     layout: Layout,
 }
 
 impl HostCopy {
+    /// The tensor it was copied from.
+    pub(super) fn source(&self) -> &SavedTensor {
+        &self.source
+    }
+
+    /// Whether it holds the whole storage, not the elements of the view.
+    pub(super) fn is_whole_storage(&self) -> bool {
+        self.shape == HostCopyShape::WholeStorage
+    }
+
     /// What decides how it comes back, as numbers.
     pub(crate) fn standing(&self) -> impl Iterator<Item = u64> {
         let known = [self.lease.buffer().bytes.0, self.source.dtype as u64];
@@ -237,6 +248,13 @@ impl Accelerator {
         self.copied = self.copied.and(copied);
         if let Some(detector) = &mut self.detector {
             detector.add_spoilt(spoilt);
+        }
+    }
+
+    /// Counts a restored tensor whose elements are known to be others than were packed.
+    pub(super) fn count_wrong_bytes(&mut self) {
+        if let Some(detector) = &mut self.detector {
+            detector.add_spoilt(1);
         }
     }
 
@@ -644,6 +662,7 @@ impl Runtime for Accelerator {
         Ok(HostCopy {
             lease,
             source,
+            shape,
             layout,
         })
     }

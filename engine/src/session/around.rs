@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use super::modules::{ModuleOffload, Modules};
 use super::{HostCopy, RunError, Session};
 use crate::autograd::{HookLayer, Saved, Tensor};
 use crate::device::Fingerprint;
@@ -27,6 +28,8 @@ pub enum Around {
     SaveOnCpu,
     /// The inputs of checkpointed blocks go to the host, nothing else does.
     HiddenStates,
+    /// An offloader that moves modules.
+    Modules(ModuleOffload),
 }
 
 /// A saved tensor whose bytes are on the host.
@@ -54,8 +57,30 @@ impl Drop for OnHost {
 
 impl Session {
     /// Puts something else than TRL's context around the steps.
-    pub fn surround(&mut self, around: Around) {
+    ///
+    /// # Errors
+    /// The device's refusal of a stream.
+    pub fn surround(&mut self, around: Around) -> Result<(), RunError> {
         self.around = around;
+        self.modules = match around {
+            Around::Modules(offload) => Some(Modules::new(offload, &mut self.accelerator)?),
+            _ => None,
+        };
+        Ok(())
+    }
+
+    /// The loop reads its loss after a step, and the host waits for it. Only where frees wait for
+    /// copies does the allocator notice; the loops of other offloaders are left as they ran on the
+    /// card, without it.
+    ///
+    /// # Errors
+    /// A fault of earlier work.
+    pub(crate) fn read_loss(&mut self) -> Result<(), RunError> {
+        if self.modules.is_some() {
+            let stream = self.accelerator.current_stream();
+            self.accelerator.synchronize(stream)?;
+        }
+        Ok(())
     }
 
     /// Enters what stands around the step.
@@ -69,6 +94,9 @@ impl Session {
     pub(super) fn exit_around(&mut self) {
         if self.around == Around::SaveOnCpu {
             self.pop_hooks();
+        }
+        if let Some(modules) = &mut self.modules {
+            modules.end_pass();
         }
     }
 

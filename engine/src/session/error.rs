@@ -21,6 +21,20 @@ pub enum RunError {
     /// Backward reached a node that no gradient reached.
     #[error("element of tensors does not require grad and does not have a grad_fn")]
     NoGradient,
+    /// `RuntimeError` of `view`: tensors of different sizes share one host copy.
+    #[error("shape of {packed} elements is invalid for input of size {copied}")]
+    Reshape {
+        /// Elements of the tensor that was packed.
+        packed: u64,
+        /// Elements of the copy.
+        copied: u64,
+    },
+    /// `AssertionError` of ms-swift: a tensor is still on the host when backward wants it.
+    #[error("AssertionError: a tensor was not reloaded before its layer's backward pass")]
+    NotBroughtBack,
+    /// `KeyError` of ms-swift: backward did not come to each layer of the pass before.
+    #[error("KeyError: a layer beyond the last one, because backward left some out")]
+    LayersDoNotReturn,
     /// A tensor was packed by an offloader that the session does not have.
     #[error("the offloader of a saved tensor is gone")]
     NoOffloader,

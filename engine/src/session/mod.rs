@@ -6,6 +6,7 @@
 mod accelerator;
 mod around;
 mod error;
+mod modules;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,6 +16,8 @@ pub use accelerator::{Accelerator, AcceleratorEvent, Copied, HostCopy};
 pub use around::Around;
 pub(crate) use around::OnHost;
 pub use error::RunError;
+pub use modules::{HostKey, Limits, ModuleOffload, Share};
+pub(crate) use modules::{Slot, Unit};
 
 use crate::autograd::{
     CtxLifetime, Edge, Edges, Formula, HookLayer, Inputs, Kind, LeafMeta, Meta, Node, NodeRef,
@@ -36,6 +39,7 @@ pub struct Session {
     pub accelerator: Accelerator,
     offloader: Option<OffloadActivations<Accelerator>>,
     around: Around,
+    modules: Option<modules::Modules>,
     hooks: Vec<HookLayer>,
     grad_enabled: bool,
     /// A rule that is broken on purpose.
@@ -63,6 +67,7 @@ impl Session {
             accelerator: Accelerator::new(device),
             offloader: None,
             around: Around::default(),
+            modules: None,
             hooks: Vec::new(),
             grad_enabled: true,
             deviation: None,
@@ -378,6 +383,7 @@ impl Session {
                 }
             },
             Some(HookLayer::Host) => self.pack_to_host(tensor)?,
+            Some(HookLayer::Module) => self.pack_into_module(tensor)?,
             Some(HookLayer::Region(frame)) => Session::pack_into_region(&frame),
             Some(HookLayer::Recompute { frame, saved }) => {
                 Session::pack_into_recompute(&frame, &saved, tensor)?

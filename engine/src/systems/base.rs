@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::offload::{Changes, Release};
-use crate::session::Around;
+use crate::session::{Around, HostKey, Limits, ModuleOffload};
 
 /// The code before any patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,20 +16,32 @@ pub enum Base {
     SaveOnCpu,
     /// The inputs of checkpointed blocks on the host, as Unsloth and axolotl have it.
     HiddenStates,
+    /// Megatron-LM's fine-grained activation offloading.
+    MegatronLm,
+    /// ms-swift's offloader of FSDP layers, before #10157.
+    MsSwift,
     /// A program that has no offloader; its name.
     Program(&'static str),
 }
 
 impl Base {
-    /// The offloaders that can be chosen: what is known of each release, then the others.
+    /// The offloaders that can be chosen for every system that has one: what is known of each
+    /// release, then the others.
     pub fn choices() -> impl Iterator<Item = Base> {
-        let others = [Base::SaveOnCpu, Base::HiddenStates, Base::NoOffloading];
+        let others = [
+            Base::SaveOnCpu,
+            Base::HiddenStates,
+            Base::MegatronLm,
+            Base::NoOffloading,
+        ];
         Release::ALL.map(Base::Release).into_iter().chain(others)
     }
 
-    /// The base called so: one of [`Base::choices`], or any TRL release such as `trl-1.16`.
+    /// The base called so: one of [`Base::choices`], ms-swift's, or any TRL release such as
+    /// `trl-1.16`.
     pub fn from_label(label: &str) -> Option<Base> {
-        let choice = Base::choices().find(|base| base.label() == label);
+        let mut known = Base::choices().chain([Base::MsSwift]);
+        let choice = known.find(|base| base.label() == label);
         choice.or_else(|| Release::from_label(label).map(Base::Release))
     }
 
@@ -55,6 +67,14 @@ impl Base {
                 "hidden-states",
                 "Unsloth, axolotl: inputs of checkpointed blocks only",
             ),
+            Base::MegatronLm => (
+                "megatron-lm",
+                "a fraction of named modules, copied out and back module by module",
+            ),
+            Base::MsSwift => (
+                "ms-swift",
+                "FSDP layers; tensors that begin at one place share a host copy",
+            ),
             Base::NoOffloading => ("none", "checkpointing alone"),
             Base::Program(name) => (name, name),
         }
@@ -74,6 +94,8 @@ impl Base {
             Base::Release(_) => Around::Trl,
             Base::SaveOnCpu => Around::SaveOnCpu,
             Base::HiddenStates => Around::HiddenStates,
+            Base::MegatronLm => Around::Modules(ModuleOffload::Megatron(Limits::NONE)),
+            Base::MsSwift => Around::Modules(ModuleOffload::MsSwift(HostKey::Start)),
             Base::NoOffloading | Base::Program(_) => Around::Nothing,
         }
     }

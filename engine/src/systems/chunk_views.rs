@@ -8,7 +8,7 @@ use super::{Spec, System, assumed, source};
 use crate::autograd::Tensor;
 use crate::memory::Role;
 use crate::patches::Patch;
-use crate::session::{RunError, Session};
+use crate::session::{RunError, Session, Unit};
 use crate::tensor::DType;
 use crate::workload::{Block, Blocks, Workload, offloaded_pass};
 
@@ -22,6 +22,7 @@ const SPEC: &ChunkViewsSpec = &ChunkViewsSpec {
 impl System {
     /// Gated blocks that save both halves of a chunk.
     pub const CHUNK_VIEWS: &'static System = &System {
+        has_layers: true,
         applies: |patch| {
             matches!(
                 patch,
@@ -89,6 +90,7 @@ impl Spec for ChunkViewsSpec {
     }
 
     fn build(&self, _: &[&'static Patch], s: &mut Session) -> Result<Box<dyn Workload>, RunError> {
+        s.declare_layers(self.blocks);
         let (up, down) = ([2 * self.inner, self.width], [self.width, self.inner]);
         Ok(Box::new(ChunkViews {
             spec: *self,
@@ -109,21 +111,23 @@ impl ChunkViews {
         let mut x = s.empty_as(&shape, DType::Bfloat16, Role::Input)?;
         s.initialise(&x)?;
         for block in self.blocks.iter() {
-            x = self.block(s, block, &x)?;
+            x = s.module(Unit::Layer, x, |s, x| self.block(s, block, &x))?;
         }
         s.sum(&x)
     }
 
     /// `gate, value = up(x).chunk(2, dim=-1)`, then `down(silu(gate) * value)`.
     fn block(&self, s: &mut Session, block: &Block, x: &Tensor) -> Result<Tensor, RunError> {
-        let both = s.linear(x, &block.up)?;
-        let halves = s.split_last(&both, &[self.spec.inner, self.spec.inner])?;
-        drop(both);
-        let gate = s.silu(&halves[0])?;
-        let gated = s.mul(&gate, &halves[1])?;
-        drop((gate, halves));
-        let out = s.linear(&gated, &block.down)?;
-        drop(gated);
+        let up = Unit::Part("up");
+        let both = s.module(up, x.clone(), |s, x| s.linear(&x, &block.up))?;
+        let out = s.module(Unit::Part("down"), both, |s, both| {
+            let halves = s.split_last(&both, &[self.spec.inner, self.spec.inner])?;
+            drop(both);
+            let gate = s.silu(&halves[0])?;
+            let gated = s.mul(&gate, &halves[1])?;
+            drop((gate, halves));
+            s.linear(&gated, &block.down)
+        })?;
         s.add(x, &out)
     }
 }

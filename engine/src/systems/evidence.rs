@@ -101,7 +101,7 @@ impl MeasuredCode {
             Base::Release(release) => MeasuredCode::of_release(release, patches),
             Base::SaveOnCpu => patches.is_empty().then_some(MeasuredCode::SaveOnCpu),
             Base::NoOffloading => patches.is_empty().then_some(MeasuredCode::NoOffloading),
-            Base::HiddenStates | Base::Program(_) => None,
+            Base::HiddenStates | Base::MegatronLm | Base::MsSwift | Base::Program(_) => None,
         }
     }
 

@@ -6,19 +6,23 @@
 
 use trace::units::Bytes;
 
+mod axolotl_bnb;
 mod base;
 mod chunk_views;
 mod evidence;
 mod fast_llm;
 mod input;
 mod moe_gemma;
+mod own_stream;
 mod qlora_bnb;
 mod qwen;
 mod reuse;
 #[cfg(test)]
 mod shown;
 mod te_attention;
+mod text_4096;
 mod text_qwen;
+mod transposed_views;
 mod vl_qwen;
 
 pub use base::Base;
@@ -49,6 +53,8 @@ pub struct System {
     pub capacity: Option<Bytes>,
     /// Whether the process has imported bitsandbytes, which the offloader looks for.
     pub bitsandbytes: bool,
+    /// Whether its blocks are layers that FSDP would wrap, which ms-swift's offloader moves.
+    pub has_layers: bool,
     /// What a run is made of.
     pub spec: &'static dyn Spec,
     /// Whether a patch touches anything that it runs.
@@ -82,7 +88,7 @@ pub trait Spec: Sync {
 
 impl System {
     /// Every system, in the order in which they are shown.
-    pub const ALL: [&'static System; 8] = [
+    pub const ALL: [&'static System; 12] = [
         System::VL_QWEN,
         System::TEXT_QWEN,
         System::MOE_GEMMA,
@@ -91,6 +97,10 @@ impl System {
         System::TE_ATTENTION,
         System::REUSE,
         System::CHUNK_VIEWS,
+        System::TRANSPOSED_VIEWS,
+        System::AXOLOTL_BNB,
+        System::OWN_STREAM,
+        System::TEXT_4096,
     ];
 
     /// A system of ten steps on TRL 0.29, of which nothing is published or measured. The entries
@@ -103,6 +113,7 @@ impl System {
             default_steps: 10,
             capacity: None,
             bitsandbytes: false,
+            has_layers: false,
             spec,
             applies: |_| false,
             combination: &[],

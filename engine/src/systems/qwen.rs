@@ -18,10 +18,15 @@ pub(super) const NO_SOURCE: &str = "the source of the patch was never published"
 
 /// Patches of the offloader and of the training around it, on TRL 0.29.
 pub(super) fn touches_trl_029(patch: &Patch) -> bool {
-    // #7195 moves the copies of #5694, which that release does not make.
+    // #7195 moves the copies of #5694, which that release does not make; both passes run on the
+    // default stream; and ms-swift's offloader is another one.
     !matches!(
         patch,
-        Patch::LOSS_DETACH | Patch::CLEAR_CTX_TENSORS | Patch::CLONE_BEFORE_WAIT
+        Patch::LOSS_DETACH
+            | Patch::CLEAR_CTX_TENSORS
+            | Patch::CLONE_BEFORE_WAIT
+            | Patch::DISTINGUISH_VIEWS
+            | Patch::LIVE_STREAM
     )
 }
 

@@ -6,8 +6,9 @@ use api::bench::BenchInput;
 
 use super::{Base, Spec, System, assumed};
 use crate::autograd::{Region, Tensor};
+use crate::device::StreamId;
 use crate::memory::Role;
-use crate::offload::{Changes, OffloadConfig, Release};
+use crate::offload::{Changes, OffloadConfig, Release, Runtime};
 use crate::patches::Patch;
 use crate::session::{RunError, Session};
 use crate::tensor::DType;
@@ -20,6 +21,7 @@ const SPEC: &ReuseSpec = &ReuseSpec {
     blocks: 32,
     tokens: 512,
     width: 4096,
+    stream: RunsOn::Default,
 };
 
 impl System {
@@ -38,10 +40,21 @@ impl System {
 
 /// The numbers of the chain.
 #[derive(Debug, Clone, Copy)]
-struct ReuseSpec {
-    blocks: u64,
-    tokens: u64,
-    width: u64,
+pub(super) struct ReuseSpec {
+    pub blocks: u64,
+    pub tokens: u64,
+    pub width: u64,
+    pub stream: RunsOn,
+}
+
+/// The stream that both passes run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RunsOn {
+    /// The device's default stream.
+    Default,
+    /// One of the program's own, which waits for the default stream before each step, and is
+    /// waited for after it.
+    OwnStream,
 }
 
 impl ReuseSpec {
@@ -61,13 +74,25 @@ impl Spec for ReuseSpec {
                 format!("{blocks} of {mib} MiB, each dead once it has been saved"),
             ),
             assumed("forward stash", stash.to_string()),
+            assumed(
+                "runs on",
+                match self.stream {
+                    RunsOn::Default => "the default stream",
+                    RunsOn::OwnStream => "a stream of its own",
+                },
+            ),
         ]
     }
 
     fn build(&self, _: &[&'static Patch], s: &mut Session) -> Result<Box<dyn Workload>, RunError> {
+        let stream = match self.stream {
+            RunsOn::Default => StreamId::DEFAULT,
+            RunsOn::OwnStream => s.accelerator.new_stream()?,
+        };
         Ok(Box::new(Reuse {
             spec: *self,
             weight: s.parameter(&[self.width, self.width], BF16)?,
+            stream,
         }))
     }
 }
@@ -76,6 +101,7 @@ impl Spec for ReuseSpec {
 struct Reuse {
     spec: ReuseSpec,
     weight: Tensor,
+    stream: StreamId,
 }
 
 impl Reuse {
@@ -101,7 +127,16 @@ impl Reuse {
 
 impl Workload for Reuse {
     fn step(&mut self, s: &mut Session) -> Result<(), RunError> {
-        offloaded_pass(s, |s| self.forward(s))?;
+        if self.stream == StreamId::DEFAULT {
+            offloaded_pass(s, |s| self.forward(s))?;
+        } else {
+            s.accelerator.wait_stream(self.stream, StreamId::DEFAULT)?;
+            let before = s.accelerator.set_stream(self.stream);
+            let outcome = offloaded_pass(s, |s| self.forward(s));
+            s.accelerator.set_stream(before);
+            s.accelerator.wait_stream(before, self.stream)?;
+            outcome?;
+        }
         self.weight.set_grad(None);
         Ok(())
     }

@@ -1,9 +1,10 @@
-//! The model of the vision-language run on text alone.
+//! The model of the vision-language run on text alone, as it was measured: 512 tokens. The
+//! published samples are eight times as long ([`super::text_4096`]).
 
-use api::bench::{Evidence, Losses, PublishedOnly};
+use api::bench::{Evidence, Losses};
 
 use super::System;
-use super::evidence::{MeasuredCode, NO_INPUTS, PAGE, gigabytes, only, page, real_crash, real_run};
+use super::evidence::{MeasuredCode, gigabytes, real_crash, real_run};
 use super::qwen::{self, Samples};
 use crate::patches::Patch;
 use crate::workload::QwenVlSpec;
@@ -19,34 +20,13 @@ impl System {
         default_steps: 40,
         applies: qwen::touches_trl_029,
         combination: &Patch::PUBLISHED_FIVE,
-        published,
         measured,
-        published_only,
         ..System::new(
             "text-qwen3.5-9b",
             "The same model on text alone: everything packed is unpacked again.",
             SPEC,
         )
     };
-}
-
-fn published(patches: &[&'static Patch]) -> Option<Evidence> {
-    match patches {
-        []
-        | [
-            Patch::MATMUL_4BIT_NO_GRAD
-            | Patch::BF16_CROSS_ENTROPY
-            | Patch::EXIT_SYNC_AND_CLEAR
-            | Patch::PACK_CONTIGUOUS,
-        ] => Some(page(8.498, 150)),
-        _ if patches == [Patch::TORCH_MEMORY_FIX] || patches == Patch::PUBLISHED_FIVE => {
-            Some(Evidence {
-                out_of_memory: true,
-                ..page(24.216, 150)
-            })
-        }
-        _ => None,
-    }
 }
 
 /// 40 steps with every code but one.
@@ -76,13 +56,6 @@ fn measured(code: MeasuredCode) -> Option<Evidence> {
         }),
         ..real_run(&command)
     })
-}
-
-fn published_only() -> Vec<PublishedOnly> {
-    vec![
-        only("absolute peak of 8.498 GB", PAGE, NO_INPUTS),
-        only("P5: 24.216 GB, out of memory", PAGE, qwen::NO_SOURCE),
-    ]
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::session::{RunError, Session};
 use crate::tensor::DType;
 
 /// A block's weights.
+#[derive(Clone)]
 pub(crate) struct Block {
     /// Of the linear that widens.
     pub up: Tensor,

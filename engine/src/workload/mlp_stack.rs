@@ -3,11 +3,13 @@
 //! Every activation is saved, so the offloader moves gigabytes a step: what is measured is whether
 //! copies keep up with the link and hide behind arithmetic.
 
+use std::rc::Rc;
+
 use super::blocks::{Block, Blocks};
 use super::{Workload, offloaded_pass};
-use crate::autograd::Tensor;
+use crate::autograd::{Region, Tensor};
 use crate::memory::Role;
-use crate::session::{RunError, Session};
+use crate::session::{RunError, Session, Unit};
 use crate::tensor::DType;
 
 const BLOCKS: u64 = 24;
@@ -22,9 +24,19 @@ pub fn stack_flops(tokens: u64) -> f64 {
     product * (6 * BLOCKS - 1) as f64
 }
 
+/// What a block keeps for its backward pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    /// Every activation.
+    All,
+    /// Its input: the rest is computed again (a checkpoint).
+    Input,
+}
+
 /// The stack.
 pub struct MlpStack {
     tokens: u64,
+    keeps: Keeps,
     /// Every n-th block is offloaded; the others run under a `NoOpManager`.
     every: u32,
     blocks: Blocks,
@@ -36,18 +48,29 @@ impl MlpStack {
     /// # Errors
     /// Out of memory.
     pub fn new(s: &mut Session, tokens: u64, every: u32) -> Result<MlpStack, RunError> {
+        s.declare_layers(BLOCKS);
         Ok(MlpStack {
             tokens,
+            keeps: Keeps::All,
             every: every.max(1),
             blocks: Blocks::new(s, BLOCKS, [INNER, WIDTH], [WIDTH, INNER])?,
         })
+    }
+
+    /// The same with blocks that keep something else.
+    #[must_use]
+    pub fn keeping(mut self, keeps: Keeps) -> MlpStack {
+        self.keeps = keeps;
+        self
     }
 
     fn forward(&self, s: &mut Session) -> Result<Tensor, RunError> {
         let mut x = s.empty_as(&[self.tokens, WIDTH], BF16, Role::Input)?;
         s.initialise(&x)?;
         for (index, block) in (0..).zip(self.blocks.iter()) {
-            x = if index % self.every == 0 {
+            x = if self.keeps == Keeps::Input {
+                checkpointed(s, block, &x)?
+            } else if index % self.every == 0 {
                 forward(s, block, &x)?
             } else {
                 s.without_offload(|s| forward(s, block, &x))?
@@ -61,10 +84,25 @@ impl MlpStack {
 }
 
 fn forward(s: &mut Session, block: &Block, x: &Tensor) -> Result<Tensor, RunError> {
-    let inner = s.linear(x, &block.up)?;
-    let active = s.gelu(&inner)?;
-    drop(inner);
-    s.linear(&active, &block.down)
+    s.module(Unit::Layer, x.clone(), |s, x| {
+        let inner = s.module(Unit::Part("up"), x, |s, x| s.linear(&x, &block.up))?;
+        s.module(Unit::Part("down"), inner, |s, inner| {
+            let active = s.gelu(&inner)?;
+            drop(inner);
+            s.linear(&active, &block.down)
+        })
+    })
+}
+
+fn checkpointed(s: &mut Session, block: &Block, x: &Tensor) -> Result<Tensor, RunError> {
+    let block = block.clone();
+    let region: Region = Rc::new(move |s: &mut Session, inputs: &[Tensor]| {
+        let inner = s.linear(&inputs[0], &block.up)?;
+        let active = s.gelu(&inner)?;
+        drop(inner);
+        s.linear(&active, &block.down)
+    });
+    s.checkpoint(region, std::slice::from_ref(x))
 }
 
 /// `x.float().pow(2).sum()`.

@@ -8,7 +8,7 @@ mod mlp_stack;
 mod qwen_vl;
 
 pub(crate) use blocks::{Block, Blocks};
-pub use mlp_stack::{MlpStack, stack_flops};
+pub use mlp_stack::{Keeps, MlpStack, stack_flops};
 pub use qwen_vl::{QwenVl, QwenVlSpec, Samples};
 
 use crate::autograd::Tensor;
@@ -52,10 +52,11 @@ pub fn offloaded_pass(
 
 /// Tells the offloader which tensors are parameters: it leaves views of them alone.
 pub fn declare_parameters<'t>(s: &mut Session, parameters: impl IntoIterator<Item = &'t Tensor>) {
-    if let Some(offloader) = s.offloader_mut() {
-        let storages = parameters
-            .into_iter()
-            .map(|tensor| tensor.storage().start());
-        offloader.update_model_params(storages);
+    let storages = parameters
+        .into_iter()
+        .map(|tensor| tensor.storage().start());
+    match s.offloader_mut() {
+        Some(offloader) => offloader.update_model_params(storages),
+        None => s.keep_parameters(storages),
     }
 }

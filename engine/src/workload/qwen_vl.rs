@@ -67,6 +67,12 @@ impl QwenVlSpec {
         }
     }
 
+    /// The same with samples of so many tokens.
+    pub const fn with_tokens(mut self, tokens: u64) -> QwenVlSpec {
+        self.text.tokens = tokens;
+        self
+    }
+
     /// Shape of a sample's token ids: the batch, and the tokens of a sample.
     pub const fn ids(&self) -> [u64; 2] {
         [1, self.text.tokens]

@@ -1,10 +1,12 @@
 //! Tests of the engine as a whole: one binary, one module for each subject.
 
+mod axolotl;
 mod bench;
 mod contents;
 mod deviations;
 mod grid;
 mod late_device;
+mod modules;
 mod offloader;
 mod programs;
 mod results;
