@@ -247,6 +247,8 @@ pub const BENCHES: &str = "/api/bench";
 pub const BENCH_CATALOG: &str = "/api/bench/catalog";
 /// `GET`: every offloader on every configuration ([`crate::bench::OffloaderGrid`]).
 pub const BENCH_OFFLOADERS: &str = "/api/bench/offloaders";
+/// `GET`: peak against step time, for every offloader ([`crate::bench::Frontier`]).
+pub const BENCH_FRONTIER: &str = "/api/bench/frontier";
 /// Page: benches.
 pub const BENCH_PAGE: &str = "/bench";
 

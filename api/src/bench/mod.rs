@@ -6,11 +6,13 @@
 //! baseline, [`evidence`] what others say.
 
 mod evidence;
+mod frontier;
 mod offloaders;
 mod outcome;
 mod verdict;
 
 pub use evidence::{Evidence, EvidenceKind, Fate, Hypothesis, Known, Losses};
+pub use frontier::{Frontier, FrontierKind, FrontierLimits, FrontierMeasured, FrontierPoint};
 pub use offloaders::{GridCell, Offloader, OffloaderGrid, Trouble};
 pub use outcome::{BenchResult, CardFacts};
 pub use verdict::{BenchStatus, GROWS, corrupts, grows, verdict};

@@ -18,11 +18,11 @@ use trace::units::Bytes;
 
 /// Arithmetic rate of the products, FLOP/s: with it the step without offloading takes the 0.187 s
 /// that docs/measurements.md, "Copies", has for real products.
-const PRODUCT_RATE: f64 = 660e12;
+pub(super) const PRODUCT_RATE: f64 = 660e12;
 /// Size of a plain copy; the smallest activation of the workload has it.
-const PLAIN_COPY: Bytes = Bytes::mib(64);
+pub(super) const PLAIN_COPY: Bytes = Bytes::mib(64);
 /// First steps, which pin memory and fill the cache.
-const WARM_UP: usize = 3;
+pub(super) const WARM_UP: usize = 3;
 
 /// What to run.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,6 +80,12 @@ impl CopyVariant {
         }
     }
 
+    /// What was measured of a release, where it was.
+    pub(super) fn of(release: &Release) -> Option<CopyVariant> {
+        let mut streams = [CopyVariant::V2, CopyVariant::V6].into_iter();
+        streams.find(|variant| variant.version() == Some(release))
+    }
+
     fn every(self) -> u32 {
         if self == CopyVariant::V6FewCopies {
             6
@@ -89,7 +95,7 @@ impl CopyVariant {
     }
 
     /// Step in seconds, peak and offloaded bytes in GB, as measured with the real offloader.
-    fn measured(self, tokens: u64) -> Option<MeasuredStep> {
+    pub(super) fn measured(self, tokens: u64) -> Option<MeasuredStep> {
         let (step_seconds, peak, offloaded) = match (tokens, self) {
             (8192, CopyVariant::None) => (0.187, 16.95, 0.0),
             (8192, CopyVariant::V2) => (0.245, 11.61, 6.04),

@@ -1,6 +1,7 @@
 //! The bench: systems × patches, one row each.
 
 mod copies;
+mod frontier;
 mod grid;
 mod hypothesis;
 mod known;
@@ -10,6 +11,7 @@ mod row;
 mod run;
 
 pub use copies::{CopyRow, CopySpec, CopyTable, CopyVariant, MeasuredStep, run_copies};
+pub use frontier::{FrontierSpec, FrontierTable, frontier, run_frontier};
 pub use grid::offloader_grid;
 pub use row::{Beside, Row, Table};
 pub use run::{

@@ -1,16 +1,15 @@
 //! `tidemark bench`: configurations × patches on the engine.
 
-use super::CliError;
 use super::output::{json, print};
+use super::{CliError, bench_stack};
 use api::bench::{BenchResult, DeviceKind, Evidence};
 use clap::{Args, ValueEnum};
-use engine::bench::{
-    CopyRow, CopySpec, CopyStream, CopyTable, Row, RunSpec, Table, run_all, run_copies,
-};
+use engine::bench::{CopyStream, Row, RunSpec, Table, run_all};
 use engine::device::cuda::{self, Addresses};
 use engine::device::sim::SimSpec;
 use engine::offload::Release;
 use engine::patches::Patch;
+use engine::session::{Limits, Share};
 use engine::systems::{Base, System};
 use std::fmt::Write as _;
 use trace::units::{Bytes, size};
@@ -22,7 +21,9 @@ Examples:
   tidemark bench vl-qwen3.5-9b --patches baseline --base trl-0.29,trl-1.14,none
   tidemark bench vl-qwen3.5-9b --capacity 24GB --json
   tidemark bench vl-qwen3.5-9b --patches all --device cuda
+  tidemark bench chunk-views --patches baseline --base megatron-lm --fraction 50 --in-flight 1
   tidemark bench --copies --device cuda      how near copies come to the limit of the link
+  tidemark bench --frontier                  peak against step time, for every offloader
 
 On the simulated device nothing is allocated and time is virtual. On a CUDA card (the first one)
 segments, copies and kernels are real, and every restored tensor's checksum is compared with what
@@ -48,7 +49,7 @@ fn after_help() -> String {
 #[command(after_help = after_help())]
 pub struct BenchArgs {
     /// Configurations; `all` for every one
-    #[arg(required_unless_present = "copies", value_name = "CONFIG")]
+    #[arg(required_unless_present_any = ["copies", "frontier"], value_name = "CONFIG")]
     configs: Vec<String>,
     /// Sets of patches, a row each: `baseline`, ids (p3 is short for p3-exit-sync-and-clear),
     /// several joined by `+`; `all` for the baseline, each applicable patch and the published
@@ -61,6 +62,14 @@ pub struct BenchArgs {
     /// Copy on the stream that computes (`use_streams=False`)
     #[arg(long)]
     no_streams: bool,
+    /// Percent of the modules that Megatron-LM's offloader moves (`--base megatron-lm`)
+    #[arg(long, value_name = "PERCENT", default_value_t = 100,
+          value_parser = clap::value_parser!(u8).range(..=100))]
+    fraction: u8,
+    /// Modules of one name whose copies may be under way before the stream that computes waits
+    /// (`--base megatron-lm`); else it never waits
+    #[arg(long, value_name = "COPIES")]
+    in_flight: Option<u32>,
     /// Where to run: the simulated device, or the first CUDA card
     #[arg(long, value_enum, default_value_t = On::Sim)]
     device: On,
@@ -71,6 +80,9 @@ pub struct BenchArgs {
     /// Measure copies instead: a stack that offloads gigabytes a step, against plain copies
     #[arg(long, conflicts_with_all = ["configs", "patches", "capacity"])]
     copies: bool,
+    /// Peak of memory against step time instead: every offloader, and fractions, on one stack
+    #[arg(long, conflicts_with_all = ["configs", "patches", "capacity", "copies"])]
+    frontier: bool,
     /// Tokens of a sample of the copy benchmark
     #[arg(long, value_delimiter = ',', default_values_t = [8192, 32_768], requires = "copies",
           value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
@@ -84,6 +96,15 @@ pub struct BenchArgs {
     /// Print one JSON document: {"device", "rows": [...]}, sizes in bytes
     #[arg(long)]
     json: bool,
+}
+
+impl BenchArgs {
+    fn limits(&self) -> Limits {
+        Limits {
+            share: Share::percent(self.fraction).unwrap_or(Share::ALL),
+            in_flight: self.in_flight,
+        }
+    }
 }
 
 /// The devices under their names on the command line.
@@ -139,7 +160,10 @@ impl Decided {
 pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
     let device = args.device.name()?;
     if args.copies {
-        return copies(args);
+        return bench_stack::copies(args.device.kind(), &args.tokens, args.steps, args.json);
+    }
+    if args.frontier {
+        return bench_stack::frontier(args.device.kind(), args.steps, args.json);
     }
     let sim = SimSpec {
         capacity: args.capacity,
@@ -161,6 +185,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
                     true => CopyStream::Compute,
                     false => CopyStream::Side,
                 },
+                limits: args.limits(),
                 steps: args.steps,
                 sim,
                 device: args.device.kind(),
@@ -178,79 +203,6 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
         true => json(&table),
         false => for_people(&table),
     })
-}
-
-/// Steps of the copy benchmark that are timed, unless the caller says otherwise.
-const COPY_STEPS: u32 = 8;
-
-fn copies(args: &BenchArgs) -> Result<(), CliError> {
-    let spec = CopySpec {
-        device: args.device.kind(),
-        tokens: args.tokens.clone(),
-        steps: args.steps.unwrap_or(COPY_STEPS),
-    };
-    let table = run_copies(&spec).map_err(|why| CliError::Failed(why.to_string()))?;
-    print(&match args.json {
-        true => json(&table),
-        false => copies_for_people(&table),
-    })
-}
-
-fn copies_for_people(table: &CopyTable) -> String {
-    let plain = &table.plain;
-    let mut text = format!(
-        "device: {}; rates are in decimal GB\nplain pinned copies of {} MiB: {:.1} GB/s to the \
-         host, {:.1} \
-         GB/s to the device\nproducts: {}\n\n  {:>6} {:<26} {:>8} {:>8} {:>13} {:>7} {:>7} {:>8} \
-         {:>9}\n",
-        table.device,
-        plain.copy_bytes.0 >> 20,
-        plain.to_host / 1e9,
-        plain.to_device / 1e9,
-        table.arithmetic,
-        "tokens",
-        "offloader",
-        "step s",
-        "peak",
-        "offloaded",
-        "GB/s",
-        "of link",
-        "over none",
-        "PyTorch s",
-    );
-    for row in &table.rows {
-        let _ = writeln!(text, "{}", copy_line(row));
-    }
-    text
-}
-
-fn copy_line(row: &CopyRow) -> String {
-    let measured = row.measured.map_or_else(
-        || "–".to_owned(),
-        |measured| format!("{:.3}", measured.step_seconds),
-    );
-    let mut line = format!(
-        "  {:>6} {:<26} {:>8.3} {:>8} {:>13} {:>7.1} {:>6.1}% {:>8.1}% {measured:>9}",
-        row.tokens,
-        row.offloader.title(),
-        row.step_seconds,
-        row.peak_allocated.to_string(),
-        row.offloaded_bytes.to_string(),
-        row.rate / 1e9,
-        row.share_of_link * 100.0,
-        row.over_no_offloading * 100.0,
-    );
-    if let Some(hardware) = row.hardware {
-        let _ = write!(
-            line,
-            "  {} of {} restored tensors corrupted",
-            hardware.corrupted_tensors, hardware.verified_tensors
-        );
-    }
-    if let Some(failure) = &row.failure {
-        let _ = write!(line, "  failed: {failure}");
-    }
-    line
 }
 
 fn configs(names: &[String]) -> Result<Vec<&'static System>, CliError> {
@@ -275,7 +227,8 @@ fn releases() -> String {
 fn base_help() -> String {
     format!(
         "What patches are applied to: TRL releases from {}, `save_on_cpu`, `hidden-states`, \
-         `none` for no offloading, or `all` of these; else each configuration's own",
+         `megatron-lm`, `none` for no offloading, or `all` of these; `ms-swift` where layers are \
+         known; else each configuration's own",
         releases()
     )
 }
@@ -292,7 +245,8 @@ fn bases_called(label: &str) -> Result<Bases, String> {
         "all" => Ok(Bases::All),
         _ => Base::from_label(label).map(Bases::One).ok_or_else(|| {
             format!(
-                "expected a TRL release from {}, save_on_cpu, hidden-states, none or all",
+                "expected a TRL release from {}, save_on_cpu, hidden-states, megatron-lm, \
+                 ms-swift, none or all",
                 releases()
             )
         }),
@@ -306,6 +260,12 @@ fn bases(system: &System, asked: &[Bases]) -> Result<Vec<Base>, CliError> {
             "`{}` has no offloader: leave --base out",
             system.id
         ))),
+        (asked, _) if asked.contains(&Bases::One(Base::MsSwift)) && !system.has_layers => {
+            Err(CliError::Usage(format!(
+                "ms-swift's offloader moves layers that FSDP wraps, and `{}` has none",
+                system.id
+            )))
+        }
         (asked, _) => {
             let bases = asked.iter().flat_map(|bases| match bases {
                 Bases::All => Base::choices().collect(),

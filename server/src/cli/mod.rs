@@ -1,6 +1,7 @@
 //! What a person types.
 
 mod bench;
+mod bench_stack;
 mod compare;
 mod doctor;
 mod explain;

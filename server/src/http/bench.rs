@@ -6,7 +6,8 @@ use super::packed;
 use super::page::PageQuery;
 use crate::problems::Error;
 use api::bench::{
-    Bench, BenchCatalog, BenchStep, BenchSummary, OffloaderGrid, StartBench, TensorChanges,
+    Bench, BenchCatalog, BenchStep, BenchSummary, Frontier, OffloaderGrid, StartBench,
+    TensorChanges,
 };
 use api::ids::BenchId;
 use api::problem::Problem;
@@ -32,6 +33,17 @@ pub async fn catalog(State(app): State<Arc<App>>, headers: HeaderMap) -> Respons
     ))]
 pub async fn offloaders(headers: HeaderMap) -> Response {
     packed::json(&headers, engine::bench::offloader_grid())
+}
+
+/// Peak of memory against step time: every offloader, and fractions, on one workload.
+#[utoipa::path(get, path = "/api/bench/frontier", tag = "bench",
+    responses(
+        (status = 200,
+            description = "What each offloader costs in memory and in time.",
+            body = Frontier),
+    ))]
+pub async fn frontier(headers: HeaderMap) -> Response {
+    packed::json(&headers, engine::bench::frontier())
 }
 
 /// Benches, newest first.

@@ -124,6 +124,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
         "Explanation",
         &[("notes", FINDINGS), ("other_devices", DEVICES)],
     ),
+    ("Frontier", &[("points", BUILT_IN)]),
     ("Growth", &[("bands", 12), ("moments", MAX_MOMENTS)]),
     (
         "GrowthBand",

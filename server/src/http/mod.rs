@@ -123,6 +123,7 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(export::export))
         .routes(routes!(bench::catalog))
         .routes(routes!(bench::offloaders))
+        .routes(routes!(bench::frontier))
         .routes(routes!(bench::list, bench::start))
         .routes(routes!(bench::get, bench::delete))
         .routes(routes!(bench::cancel))

@@ -1,0 +1,263 @@
+//! The frontier: peak of memory against step time, for every offloader and several fractions, on
+//! the stack of docs/measurements.md, "Copies". Kept as data; `tests/it/frontier.rs` computes it
+//! again.
+
+use std::sync::OnceLock;
+
+use api::bench::{
+    DeviceKind, Frontier, FrontierKind, FrontierLimits, FrontierMeasured, FrontierPoint,
+};
+use serde::{Deserialize, Serialize};
+
+use super::copies::{CopyVariant, PLAIN_COPY, PRODUCT_RATE, WARM_UP};
+use super::run::{CopyStream, median, open};
+use crate::device::cuda::{Addresses, plain_rates};
+use crate::device::sim::{CostModel, SimSpec};
+use crate::offload::{OffloadConfig, Release};
+use crate::session::{Around, HostKey, Limits, ModuleOffload, RunError, Session, Share};
+use crate::systems::Base;
+use crate::workload::{Keeps, MlpStack, Workload};
+use trace::units::Bytes;
+
+/// Where the frontier is kept.
+const FILE: &str = "engine/results/frontier.json";
+const TEXT: &str = include_str!("../../results/frontier.json");
+
+/// Tokens of a sample: those of the measured steps.
+const TOKENS: u64 = 8192;
+
+/// Shares of the modules that are tried, in percent.
+const SHARES: [u8; 5] = [0, 25, 50, 75, 100];
+
+/// Copies that may be under way, where that is limited.
+const FEW_IN_FLIGHT: u32 = 1;
+
+/// What to run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FrontierSpec {
+    /// Where.
+    pub device: DeviceKind,
+    /// Steps of a point that are timed.
+    pub steps: u32,
+}
+
+/// What a run of the frontier prints.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FrontierTable {
+    /// Device that ran it.
+    pub device: String,
+    /// What ran, in words.
+    pub workload: String,
+    /// What bounds every point.
+    pub limits: FrontierLimits,
+    /// The points.
+    pub points: Vec<FrontierPoint>,
+}
+
+/// The file: what a command printed, and when.
+#[derive(Default, Deserialize)]
+struct Kept {
+    command: String,
+    date: String,
+    table: FrontierTable,
+}
+
+/// The frontier as it is kept. Empty where the file cannot be read, which a test rules out.
+pub fn frontier() -> &'static Frontier {
+    static FRONTIER: OnceLock<Frontier> = OnceLock::new();
+    FRONTIER.get_or_init(|| {
+        let kept = serde_json::from_str::<Kept>(TEXT).unwrap_or_default();
+        Frontier {
+            command: kept.command,
+            date: kept.date,
+            file: FILE.to_owned(),
+            device: kept.table.device,
+            workload: kept.table.workload,
+            limits: kept.table.limits,
+            points: kept.table.points,
+        }
+    })
+}
+
+/// An offloader on the stack.
+struct Variant {
+    label: String,
+    kind: FrontierKind,
+    around: Around,
+    release: Option<&'static Release>,
+    copies: CopyStream,
+    keeps: Keeps,
+    /// The same among those that were measured.
+    measured: Option<CopyVariant>,
+}
+
+impl Variant {
+    fn new(label: impl Into<String>, kind: FrontierKind, base: Base) -> Variant {
+        Variant {
+            label: label.into(),
+            kind,
+            around: base.around(),
+            release: match base {
+                Base::Release(release) => Some(release),
+                _ => None,
+            },
+            copies: CopyStream::Side,
+            keeps: Keeps::All,
+            measured: None,
+        }
+    }
+
+    /// Every point.
+    fn all() -> Vec<Variant> {
+        use FrontierKind::{Other, Recompute, Stays, Trl};
+        let mut all = vec![
+            Variant {
+                measured: Some(CopyVariant::None),
+                ..Variant::new("none", Stays, Base::NoOffloading)
+            },
+            Variant {
+                keeps: Keeps::Input,
+                ..Variant::new("checkpoints", Recompute, Base::NoOffloading)
+            },
+            Variant {
+                keeps: Keeps::Input,
+                ..Variant::new("hidden-states", Recompute, Base::HiddenStates)
+            },
+        ];
+        all.extend(Release::ALL.map(|release| Variant {
+            measured: CopyVariant::of(release),
+            ..Variant::new(release.label, Trl, Base::Release(release))
+        }));
+        all.extend([
+            Variant {
+                copies: CopyStream::Compute,
+                measured: Some(CopyVariant::V6SingleStream),
+                ..Variant::new(
+                    "trl-1.8 without streams",
+                    Trl,
+                    Base::Release(Release::TRL_1_8),
+                )
+            },
+            Variant::new("save_on_cpu", Other, Base::SaveOnCpu),
+            Variant {
+                around: Around::Modules(ModuleOffload::MsSwift(HostKey::View)),
+                ..Variant::new("ms-swift with #10157", Other, Base::MsSwift)
+            },
+        ]);
+        let shares = SHARES.into_iter().filter_map(Share::percent);
+        all.extend(shares.map(|share| Variant::megatron(share, None)));
+        all.push(Variant::megatron(Share::ALL, Some(FEW_IN_FLIGHT)));
+        all
+    }
+
+    fn megatron(share: Share, in_flight: Option<u32>) -> Variant {
+        let percent = share.as_percent();
+        let label = match in_flight {
+            None => format!("megatron-lm {percent} %"),
+            Some(most) => format!("megatron-lm {percent} %, {most} in flight"),
+        };
+        let limits = Limits { share, in_flight };
+        Variant {
+            around: Around::Modules(ModuleOffload::Megatron(limits)),
+            ..Variant::new(label, FrontierKind::Fraction, Base::MegatronLm)
+        }
+    }
+}
+
+/// Runs every point.
+///
+/// # Errors
+/// The device cannot be opened, or plain copies fail.
+pub fn run_frontier(spec: &FrontierSpec) -> Result<FrontierTable, RunError> {
+    let sim = SimSpec {
+        cost: CostModel {
+            flops_per_second: PRODUCT_RATE,
+            ..CostModel::default()
+        },
+        ..SimSpec::default()
+    };
+    let (to_host, to_device) = match spec.device {
+        DeviceKind::Cuda => {
+            let rates = plain_rates(PLAIN_COPY)?;
+            (rates.to_host, rates.to_device)
+        }
+        DeviceKind::Sim => (sim.cost.to_host_rate, sim.cost.to_device_rate),
+    };
+    let mut points = Vec::new();
+    for variant in Variant::all() {
+        points.push(run_point(spec, sim, &variant)?);
+    }
+    let alone = points.first();
+    Ok(FrontierTable {
+        device: open(spec.device, sim, Addresses::default())?.name(),
+        workload: format!(
+            "24 blocks of Linear(4096, 12288), GELU, Linear(12288, 4096), bf16, {TOKENS} tokens"
+        ),
+        limits: FrontierLimits {
+            compute_seconds: alone.map_or(0.0, |alone| alone.step_seconds),
+            peak: alone.map_or(Bytes::ZERO, |alone| alone.peak_allocated),
+            to_host,
+            to_device,
+        },
+        points,
+    })
+}
+
+fn run_point(
+    spec: &FrontierSpec,
+    sim: SimSpec,
+    variant: &Variant,
+) -> Result<FrontierPoint, RunError> {
+    let mut session = Session::new(open(spec.device, sim, Addresses::default())?);
+    let mut seconds = Vec::new();
+    let failure = run_steps(spec, variant, &mut session, &mut seconds).err();
+    let copied = session.accelerator.copied();
+    let spoilt = session.accelerator.detector().map_or(0, |all| all.spoilt());
+    let mut heap = session.heap().borrow_mut();
+    let hardware = heap.device.hardware().unwrap_or(None);
+    let steps = seconds.len().max(1) as u64;
+    let measured = variant.measured.and_then(|of| of.measured(TOKENS));
+    Ok(FrontierPoint {
+        label: variant.label.clone(),
+        kind: variant.kind,
+        peak_active: heap.caching.highest_active(),
+        peak_allocated: heap.caching.highest_allocated(),
+        peak_reserved: heap.caching.highest_reserved(),
+        step_seconds: median(seconds.get(WARM_UP..).unwrap_or_default()),
+        to_host: copied.to_host / steps,
+        to_device: copied.to_device / steps,
+        corrupted_tensors: hardware.map_or(spoilt, |seen| seen.corrupted_tensors),
+        failure: failure.map(|error| error.to_string()),
+        measured: measured.map(|measured| FrontierMeasured {
+            step_seconds: measured.step_seconds,
+            peak_allocated: measured.peak_allocated,
+        }),
+    })
+}
+
+fn run_steps(
+    spec: &FrontierSpec,
+    variant: &Variant,
+    session: &mut Session,
+    seconds: &mut Vec<f64>,
+) -> Result<(), RunError> {
+    session.surround(variant.around)?;
+    if let Some(release) = variant.release {
+        session.install_offloader(OffloadConfig {
+            use_streams: variant.copies == CopyStream::Side,
+            ..OffloadConfig::new(release.changes())
+        })?;
+    }
+    let stack = MlpStack::new(session, TOKENS, 1)?;
+    let mut stack = stack.keeping(variant.keeps);
+    session.accelerator.watch_races();
+    let mut before = session.heap().borrow_mut().device.settle()?;
+    for _ in 0..WARM_UP as u32 + spec.steps {
+        stack.step(session)?;
+        session.read_loss()?;
+        let now = session.heap().borrow_mut().device.settle()?;
+        seconds.push(now - before);
+        before = now;
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! The kept frontier against the simulation of today, and against what was measured.
+
+use api::bench::{DeviceKind, Frontier, FrontierKind, FrontierPoint};
+use engine::bench::{FrontierSpec, FrontierTable, frontier, run_frontier};
+
+fn kept() -> &'static Frontier {
+    let kept = frontier();
+    assert!(!kept.points.is_empty(), "the file can be read");
+    kept
+}
+
+fn point(label: &str) -> &'static FrontierPoint {
+    let found = kept().points.iter().find(|point| point.label == label);
+    found.expect("the offloader is there")
+}
+
+fn today() -> FrontierTable {
+    let spec = FrontierSpec {
+        device: DeviceKind::Sim,
+        steps: 8,
+    };
+    let now = run_frontier(&spec).unwrap();
+    // Written and read like the kept one: reading a float can be off by its last bit.
+    serde_json::from_str(&serde_json::to_string(&now).unwrap()).unwrap()
+}
+
+#[test]
+fn the_kept_points_are_computed_again() {
+    let now = today();
+    let kept = kept();
+    assert_eq!(kept.limits, now.limits);
+    assert_eq!(kept.points, now.points);
+    assert_eq!(kept.workload, now.workload);
+    assert_eq!(kept.command, "tidemark bench --frontier --json");
+}
+
+/// Where PyTorch and the real offloader were measured, step and peak are within a tenth of it.
+#[test]
+fn the_points_agree_with_what_was_measured() {
+    let measured = kept().points.iter().filter_map(|point| {
+        let measured = point.measured?;
+        let step = point.step_seconds / measured.step_seconds;
+        let peak = point.peak_allocated.0 as f64 / measured.peak_allocated.0 as f64;
+        Some((&point.label, step, peak))
+    });
+    let measured: Vec<_> = measured.collect();
+    assert!(measured.len() >= 4, "{measured:?}");
+    for (label, step, peak) in measured {
+        assert!((0.9..1.1).contains(&step), "{label}: step {step}");
+        assert!((0.9..1.1).contains(&peak), "{label}: peak {peak}");
+    }
+}
+
+/// No point is left of what computes, and none that moves or keeps activations is below what could
+/// be copied in its time. What computes them again may be.
+#[test]
+fn no_point_is_beyond_the_limits() {
+    let kept = kept();
+    for point in &kept.points {
+        assert_eq!(point.failure, None, "{}", point.label);
+        let slack = 0.999;
+        let floor = kept.limits.compute_seconds * slack;
+        assert!(point.step_seconds >= floor, "{}", point.label);
+        if point.kind != FrontierKind::Recompute {
+            let copies = kept.limits.copy_seconds(point.peak_allocated);
+            assert!(point.step_seconds >= copies * slack, "{}", point.label);
+        }
+        assert!(point.peak_active >= point.peak_allocated);
+        assert!(point.peak_reserved >= point.peak_active, "{}", point.label);
+    }
+}
+
+/// More of the modules: less memory, and time once copies bound the step.
+#[test]
+fn a_larger_fraction_lies_lower_and_further_to_the_right() {
+    let shares = [0, 25, 50, 75, 100].map(|percent| point(&format!("megatron-lm {percent} %")));
+    for pair in shares.windows(2) {
+        assert!(pair[0].peak_allocated > pair[1].peak_allocated);
+        assert!(pair[0].step_seconds <= pair[1].step_seconds);
+    }
+    // It still tells its streams to wait for each other.
+    let over_none = shares[0].step_seconds / point("none").step_seconds;
+    assert!((1.0..1.001).contains(&over_none), "{over_none}");
+}

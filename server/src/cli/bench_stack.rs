@@ -1,0 +1,157 @@
+//! `tidemark bench --copies` and `--frontier`: what offloaders make of one stack of blocks, which
+//! offloads gigabytes a step.
+
+use super::CliError;
+use super::output::{json, print};
+use api::bench::DeviceKind;
+use engine::bench::{
+    CopyRow, CopySpec, CopyTable, FrontierSpec, FrontierTable, run_copies, run_frontier,
+};
+use std::fmt::Write as _;
+
+/// Steps that are timed, unless the caller says otherwise.
+const STEPS: u32 = 8;
+
+/// Runs the copy benchmark and prints it.
+///
+/// # Errors
+/// [`CliError::Failed`] without the device.
+pub fn copies(
+    device: DeviceKind,
+    tokens: &[u64],
+    steps: Option<u32>,
+    as_json: bool,
+) -> Result<(), CliError> {
+    let spec = CopySpec {
+        device,
+        tokens: tokens.to_vec(),
+        steps: steps.unwrap_or(STEPS),
+    };
+    let table = run_copies(&spec).map_err(|why| CliError::Failed(why.to_string()))?;
+    print(&match as_json {
+        true => json(&table),
+        false => copies_for_people(&table),
+    })
+}
+
+/// Runs every point of the frontier and prints them.
+///
+/// # Errors
+/// [`CliError::Failed`] without the device.
+pub fn frontier(device: DeviceKind, steps: Option<u32>, as_json: bool) -> Result<(), CliError> {
+    let spec = FrontierSpec {
+        device,
+        steps: steps.unwrap_or(STEPS),
+    };
+    let table = run_frontier(&spec).map_err(|why| CliError::Failed(why.to_string()))?;
+    print(&match as_json {
+        true => json(&table),
+        false => frontier_for_people(&table),
+    })
+}
+
+fn frontier_for_people(table: &FrontierTable) -> String {
+    let limits = &table.limits;
+    let mut text = format!(
+        "device: {}; rates are in decimal GB\n{}\nlimits: {:.3} s a step that copies nothing, at a \
+         peak of {}; copies at {:.1} GB/s to the host and {:.1} GB/s back\nin use: and freed \
+         memory that a copy still reads\n\n  {:<32} {:>8} {:>9} {:>10} {:>9} {:>10} {:>11} \
+         {:>10}\n",
+        table.device,
+        table.workload,
+        limits.compute_seconds,
+        limits.peak,
+        limits.to_host / 1e9,
+        limits.to_device / 1e9,
+        "offloader",
+        "step s",
+        "copies s",
+        "peak",
+        "in use",
+        "reserved",
+        "to the host",
+        "PyTorch s",
+    );
+    for point in &table.points {
+        let measured = point.measured.map_or_else(
+            || "–".to_owned(),
+            |measured| format!("{:.3}", measured.step_seconds),
+        );
+        let _ = write!(
+            text,
+            "  {:<32} {:>8.3} {:>9.3} {:>10} {:>9} {:>10} {:>11} {measured:>10}",
+            point.label,
+            point.step_seconds,
+            limits.copy_seconds(point.peak_allocated),
+            point.peak_allocated.to_string(),
+            point.peak_active.to_string(),
+            point.peak_reserved.to_string(),
+            point.to_host.to_string(),
+        );
+        if point.corrupted_tensors > 0 {
+            let _ = write!(text, "  {} may hold wrong bytes", point.corrupted_tensors);
+        }
+        if let Some(failure) = &point.failure {
+            let _ = write!(text, "  failed: {failure}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn copies_for_people(table: &CopyTable) -> String {
+    let plain = &table.plain;
+    let mut text = format!(
+        "device: {}; rates are in decimal GB\nplain pinned copies of {} MiB: {:.1} GB/s to the \
+         host, {:.1} \
+         GB/s to the device\nproducts: {}\n\n  {:>6} {:<26} {:>8} {:>8} {:>13} {:>7} {:>7} {:>8} \
+         {:>9}\n",
+        table.device,
+        plain.copy_bytes.0 >> 20,
+        plain.to_host / 1e9,
+        plain.to_device / 1e9,
+        table.arithmetic,
+        "tokens",
+        "offloader",
+        "step s",
+        "peak",
+        "offloaded",
+        "GB/s",
+        "of link",
+        "over none",
+        "PyTorch s",
+    );
+    for row in &table.rows {
+        let _ = writeln!(text, "{}", copy_line(row));
+    }
+    text
+}
+
+fn copy_line(row: &CopyRow) -> String {
+    let measured = row.measured.map_or_else(
+        || "–".to_owned(),
+        |measured| format!("{:.3}", measured.step_seconds),
+    );
+    let mut line = format!(
+        "  {:>6} {:<26} {:>8.3} {:>8} {:>13} {:>7.1} {:>6.1}% {:>8.1}% {measured:>9}",
+        row.tokens,
+        row.offloader.title(),
+        row.step_seconds,
+        row.peak_allocated.to_string(),
+        row.offloaded_bytes.to_string(),
+        row.rate / 1e9,
+        row.share_of_link * 100.0,
+        row.over_no_offloading * 100.0,
+    );
+    if let Some(hardware) = row.hardware {
+        let _ = write!(
+            line,
+            "  {} of {} restored tensors corrupted",
+            hardware.corrupted_tensors, hardware.verified_tensors
+        );
+    }
+    if let Some(failure) = &row.failure {
+        let _ = write!(line, "  failed: {failure}");
+    }
+    line
+}
