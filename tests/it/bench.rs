@@ -49,6 +49,29 @@ async fn offloaders_are_told(browser: &Browser) {
         .await;
 }
 
+/// Each point of the frontier is reached by keyboard, has a title, and stands in the list in words;
+/// both limits are drawn.
+async fn the_frontier_is_told(browser: &Browser) {
+    let there = "return document.querySelectorAll('.frontier-plot .frontier-dot').length >= 8;";
+    browser.wait_until("the frontier is there", there).await;
+    let told = "const dots = [...document.querySelectorAll('.frontier-plot .frontier-dot')];
+                const list = [...document.querySelectorAll('.frontier-list li')];
+                const reached = dots.every(dot => {
+                    dot.focus();
+                    return document.activeElement === dot && dot.title.includes('GiB');
+                });
+                const box = document.querySelector('.frontier-plot').getBoundingClientRect();
+                const inside = dots.every(dot => {
+                    const at = dot.getBoundingClientRect();
+                    const x = (at.left + at.right) / 2, y = (at.top + at.bottom) / 2;
+                    return x >= box.left && x <= box.right && y >= box.top && y <= box.bottom;
+                });
+                const limits = document.querySelector('.frontier-plot path').getAttribute('d');
+                return reached && inside && list.length === dots.length &&
+                    limits.split('M').length === 3;";
+    assert_eq!(browser.eval(told).await, true);
+}
+
 #[tokio::test]
 async fn a_bench_is_chosen_watched_and_opened() {
     let server = TestServer::start();
@@ -82,6 +105,7 @@ async fn a_bench_is_chosen_watched_and_opened() {
     assert_eq!(browser.eval(spark).await, true, "the steps are drawn");
     pictures(&browser, "bench-matrix").await;
     offloaders_are_told(&browser).await;
+    the_frontier_is_told(&browser).await;
 
     browser
         .click(".bench-row.base td a[href^=\"/runs/\"]")

@@ -167,12 +167,17 @@ fn pages(world: &World) -> Vec<View> {
         View::at(
             "bench-empty",
             world.empty.url("/bench"),
-            &[".bench-empty .button", ".offloaders-cell"],
+            &[".bench-empty .button", ".offloaders-cell", ".frontier-dot"],
         ),
         View::at(
             "bench",
             world.bench.url("/bench"),
-            &[".bench-row", ".spark polyline", ".offloaders-cell"],
+            &[
+                ".bench-row",
+                ".spark polyline",
+                ".offloaders-cell",
+                ".frontier-dot",
+            ],
         )
         .opened(&[
             Opening {

@@ -3,8 +3,9 @@
 
 use super::bench_state::BenchState;
 use super::figures::{growth, level, seconds};
+use super::frontier;
 use super::numbers::facts;
-use super::store::BenchStore;
+use super::store::{BenchStore, Kept};
 use crate::format::count;
 use crate::pages::runs::store::Loaded;
 use crate::url_state::UrlState;
@@ -13,13 +14,15 @@ use leptos::prelude::*;
 use std::sync::Arc;
 use trace::units::Bytes;
 
-/// The grid; nothing until it is there.
+/// The grid and the frontier; nothing until they are there.
 #[component]
 pub fn Offloaders(view: UrlState<BenchState>) -> impl IntoView {
     let store: BenchStore = expect_context();
-    let grid = store.offloaders();
-    move || match grid.get() {
-        Loaded::Ready(grid) if !grid.cells.is_empty() => Some(picture(&grid, view)),
+    let kept = store.kept();
+    move || match kept.get() {
+        Loaded::Ready(kept) if !kept.grid.cells.is_empty() => {
+            Some((picture(&kept, view), frontier::picture(&kept.frontier)))
+        }
         _ => None,
     }
 }
@@ -29,7 +32,8 @@ fn key(cell: &GridCell) -> String {
     format!("{}@{}", cell.config, cell.offloader)
 }
 
-fn picture(grid: &Arc<OffloaderGrid>, view: UrlState<BenchState>) -> AnyView {
+fn picture(kept: &Arc<Kept>, view: UrlState<BenchState>) -> AnyView {
+    let grid = &kept.grid;
     let heads = grid.offloaders.iter().map(|offloader| {
         view! {
             <th scope="col" title=offloader.about.clone()>
@@ -41,18 +45,19 @@ fn picture(grid: &Arc<OffloaderGrid>, view: UrlState<BenchState>) -> AnyView {
     let heads = heads.collect_view();
     let lines = grid.configs.iter().map(|config| line(grid, config, view));
     let lines = lines.collect_view();
-    let (for_chosen, state) = (Arc::clone(grid), view.state());
+    let (for_chosen, state) = (Arc::clone(kept), view.state());
     let chosen = move || {
         let key_of = state.with(|state| state.cell.clone())?;
-        let cell = for_chosen.cells.iter().find(|cell| key(cell) == key_of)?;
-        Some(details(&for_chosen, cell))
+        let grid = &for_chosen.grid;
+        let cell = grid.cells.iter().find(|cell| key(cell) == key_of)?;
+        Some(details(grid, cell))
     };
     view! {
         <section class="offloaders" aria-label="Offloaders on each configuration">
             <header class="offloaders-head">
                 <h2>"Release by release"</h2>
                 <p class="muted">
-                    "Each TRL release, and three ways to do without it, on each configuration: \
+                    "Each TRL release, and four ways to do without it, on each configuration: \
                      what goes wrong, peak, pinned host memory, step time. Computed; a hatched \
                      mark says that the real software was measured too. Open a cell for all of it."
                 </p>
@@ -74,7 +79,7 @@ fn picture(grid: &Arc<OffloaderGrid>, view: UrlState<BenchState>) -> AnyView {
     .into_any()
 }
 
-fn line(grid: &Arc<OffloaderGrid>, config: &str, view: UrlState<BenchState>) -> AnyView {
+fn line(grid: &OffloaderGrid, config: &str, view: UrlState<BenchState>) -> AnyView {
     let of_config = || grid.cells.iter().filter(|cell| cell.config == config);
     let largest = of_config().map(|cell| cell.result.peak_allocated).max();
     let steps = of_config().map(|cell| cell.result.steps_run).max();

@@ -3,7 +3,9 @@
 use crate::client::{self, Method};
 use crate::components::toasts::Toasts;
 use crate::pages::runs::store::Loaded;
-use api::bench::{Bench, BenchCatalog, BenchProgress, BenchSummary, OffloaderGrid, StartBench};
+use api::bench::{
+    Bench, BenchCatalog, BenchProgress, BenchSummary, Frontier, OffloaderGrid, StartBench,
+};
 use api::ids::{BenchId, BenchRowId};
 use api::problem::Problem;
 use api::routes;
@@ -18,11 +20,19 @@ enum Watching {
     Somebody,
 }
 
+/// What was computed of the offloaders, and comes with the server.
+pub struct Kept {
+    /// Every offloader on every configuration.
+    pub grid: OffloaderGrid,
+    /// Peak against step time of every offloader.
+    pub frontier: Frontier,
+}
+
 /// Benches; in the context of the whole application.
 #[derive(Clone, Copy)]
 pub struct BenchStore {
     catalog: RwSignal<Loaded<Arc<BenchCatalog>>>,
-    offloaders: RwSignal<Loaded<Arc<OffloaderGrid>>>,
+    kept: RwSignal<Loaded<Arc<Kept>>>,
     history: RwSignal<Loaded<Vec<BenchSummary>>>,
     bench: RwSignal<Loaded<Bench>>,
     live: RwSignal<HashMap<BenchRowId, BenchProgress>>,
@@ -38,7 +48,7 @@ impl BenchStore {
     pub fn new() -> BenchStore {
         BenchStore {
             catalog: RwSignal::new(Loaded::Loading),
-            offloaders: RwSignal::new(Loaded::Loading),
+            kept: RwSignal::new(Loaded::Loading),
             history: RwSignal::new(Loaded::Loading),
             bench: RwSignal::new(Loaded::Loading),
             live: RwSignal::new(HashMap::new()),
@@ -53,9 +63,9 @@ impl BenchStore {
         self.catalog.into()
     }
 
-    /// Every offloader on every configuration.
-    pub fn offloaders(self) -> Signal<Loaded<Arc<OffloaderGrid>>> {
-        self.offloaders.into()
+    /// What was computed of the offloaders and is kept.
+    pub fn kept(self) -> Signal<Loaded<Arc<Kept>>> {
+        self.kept.into()
     }
 
     /// All benches, newest first.
@@ -183,9 +193,17 @@ impl BenchStore {
         leptos::task::spawn_local(async move {
             let answer = client::get::<BenchCatalog>(routes::BENCH_CATALOG).await;
             replace(self.catalog, answer.map(Arc::new));
-            let answer = client::get::<OffloaderGrid>(routes::BENCH_OFFLOADERS).await;
-            replace(self.offloaders, answer.map(Arc::new));
+            replace(self.kept, Kept::read().await.map(Arc::new));
         });
+    }
+}
+
+impl Kept {
+    async fn read() -> Result<Kept, Problem> {
+        Ok(Kept {
+            grid: client::get(routes::BENCH_OFFLOADERS).await?,
+            frontier: client::get(routes::BENCH_FRONTIER).await?,
+        })
     }
 }
 

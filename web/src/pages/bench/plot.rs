@@ -1,0 +1,254 @@
+//! Where the points and the limits of the frontier lie: step time to the right, peak upwards, both
+//! in percent of the plot.
+
+use api::bench::{Frontier, FrontierLimits, FrontierPoint};
+use trace::units::Bytes;
+
+/// A place in the plot, percent from its left and from its bottom.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    /// From the left.
+    pub x: f64,
+    /// From the bottom.
+    pub y: f64,
+}
+
+/// Points that lie so near to each other that they share a mark.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark<'f> {
+    /// Where it is: at its first point.
+    pub place: Place,
+    /// The points, in the order of the frontier.
+    pub points: Vec<&'f FrontierPoint>,
+}
+
+/// What the plot shows: from no time at all to its right edge, and sizes between two values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plot {
+    seconds: f64,
+    low: f64,
+    high: f64,
+}
+
+/// Points this near in both directions share a mark, percent.
+const NEAR: Place = Place { x: 3.5, y: 7.0 };
+
+impl Plot {
+    /// A plot that every point fits in; `None` without points.
+    pub fn of(frontier: &Frontier) -> Option<Plot> {
+        let mut plot: Option<Plot> = None;
+        for point in shown(frontier) {
+            let peak = point.peak_allocated.0 as f64;
+            let so_far = plot.get_or_insert(Plot {
+                seconds: 0.0,
+                low: peak,
+                high: peak,
+            });
+            so_far.seconds = so_far.seconds.max(point.step_seconds);
+            so_far.low = so_far.low.min(peak);
+            so_far.high = so_far.high.max(peak);
+        }
+        let plot = plot?;
+        let margin = ((plot.high - plot.low) * 0.12).max(1.0);
+        Some(Plot {
+            seconds: (plot.seconds * 1.05).max(f64::MIN_POSITIVE),
+            low: (plot.low - margin).max(0.0),
+            high: plot.high + margin,
+        })
+    }
+
+    /// Where a step of so long with such a peak lies.
+    pub fn place(&self, seconds: f64, peak: f64) -> Place {
+        Place {
+            x: seconds / self.seconds * 100.0,
+            y: (peak - self.low) / (self.high - self.low) * 100.0,
+        }
+    }
+
+    /// The marks, in the order of their first points.
+    pub fn marks<'f>(&self, frontier: &'f Frontier) -> Vec<Mark<'f>> {
+        let mut marks: Vec<Mark<'f>> = Vec::new();
+        for point in shown(frontier) {
+            let place = self.place(point.step_seconds, point.peak_allocated.0 as f64);
+            let near = |mark: &&mut Mark<'_>| {
+                (mark.place.x - place.x).abs() < NEAR.x && (mark.place.y - place.y).abs() < NEAR.y
+            };
+            match marks.iter_mut().find(near) {
+                Some(mark) => mark.points.push(point),
+                None => marks.push(Mark {
+                    place,
+                    points: vec![point],
+                }),
+            }
+        }
+        marks
+    }
+
+    /// The limit of copies: from the peak of a step that copies nothing to where the line leaves
+    /// the plot.
+    pub fn copies(&self, limits: &FrontierLimits) -> [Place; 2] {
+        let peak = limits.peak.0 as f64;
+        // The line is straight: a step that is to peak at `low` takes this long.
+        let longest = limits.copy_seconds(Bytes(self.low as u64));
+        let within = (self.seconds / longest.max(f64::MIN_POSITIVE)).min(1.0);
+        [
+            self.place(0.0, peak),
+            self.place(longest * within, peak - (peak - self.low) * within),
+        ]
+    }
+
+    /// Sizes to write beside the plot, with their height.
+    pub fn sizes(&self) -> Vec<(Bytes, f64)> {
+        const GIB: f64 = (1_u64 << 30) as f64;
+        let sizes = ticks(self.low / GIB, self.high / GIB).into_iter();
+        let sized = |gib: f64| (Bytes((gib * GIB) as u64), self.place(0.0, gib * GIB).y);
+        sizes.map(sized).collect()
+    }
+
+    /// Seconds to write below the plot, with their distance from the left.
+    pub fn times(&self) -> Vec<(f64, f64)> {
+        let times = ticks(0.0, self.seconds).into_iter();
+        times.map(|at| (at, self.place(at, self.low).x)).collect()
+    }
+}
+
+/// The points that ran to their end.
+fn shown(frontier: &Frontier) -> impl Iterator<Item = &FrontierPoint> {
+    let points = frontier.points.iter();
+    points.filter(|point| point.failure.is_none())
+}
+
+/// Round numbers between two values, four to ten of them: multiples of 1, 2 or 5 times a power of
+/// ten.
+fn ticks(low: f64, high: f64) -> Vec<f64> {
+    const FEWEST: f64 = 4.0;
+    let widest = (high - low) / FEWEST;
+    let power = 10_f64.powf(widest.log10().floor());
+    let step = [5.0, 2.0, 1.0].map(|times| times * power);
+    let step = step.into_iter().find(|step| *step <= widest);
+    let step = step.unwrap_or(power);
+    let first = (low / step).ceil() as i64;
+    let last = (high / step).floor() as i64;
+    (first..=last).map(|at| at as f64 * step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::bench::FrontierKind;
+
+    const GIB: u64 = 1 << 30;
+
+    fn point(label: &str, seconds: f64, gib: u64) -> FrontierPoint {
+        FrontierPoint {
+            label: label.to_owned(),
+            kind: FrontierKind::Trl,
+            peak_active: Bytes(gib * GIB),
+            peak_allocated: Bytes(gib * GIB),
+            peak_reserved: Bytes(gib * GIB),
+            step_seconds: seconds,
+            to_host: Bytes::ZERO,
+            to_device: Bytes::ZERO,
+            corrupted_tensors: 0,
+            failure: None,
+            measured: None,
+        }
+    }
+
+    fn frontier(points: Vec<FrontierPoint>) -> Frontier {
+        Frontier {
+            command: String::new(),
+            date: String::new(),
+            file: String::new(),
+            device: String::new(),
+            workload: String::new(),
+            limits: FrontierLimits {
+                compute_seconds: 0.2,
+                peak: Bytes(16 * GIB),
+                to_host: 50e9,
+                to_device: 50e9,
+            },
+            points,
+        }
+    }
+
+    #[test]
+    fn every_point_lies_inside_and_the_highest_above_the_lowest() {
+        let points = vec![point("none", 0.2, 16), point("all", 0.8, 9)];
+        let frontier = frontier(points);
+        let plot = Plot::of(&frontier).unwrap();
+        let marks = plot.marks(&frontier);
+        assert_eq!(marks.len(), 2);
+        for mark in &marks {
+            assert!((0.0..=100.0).contains(&mark.place.x), "{mark:?}");
+            assert!((0.0..=100.0).contains(&mark.place.y), "{mark:?}");
+        }
+        assert!(marks[0].place.y > marks[1].place.y && marks[0].place.x < marks[1].place.x);
+    }
+
+    #[test]
+    fn points_at_one_place_share_a_mark_and_failures_have_none() {
+        let mut failed = point("raised", 0.1, 12);
+        failed.failure = Some("RuntimeError".to_owned());
+        let frontier = frontier(vec![
+            point("none", 0.2, 16),
+            point("a", 0.41, 9),
+            failed,
+            point("b", 0.42, 9),
+        ]);
+        let plot = Plot::of(&frontier).unwrap();
+        let marks = plot.marks(&frontier);
+        let labels = |mark: &Mark<'_>| {
+            let labels = mark.points.iter().map(|point| point.label.clone());
+            labels.collect::<Vec<String>>()
+        };
+        assert_eq!(
+            marks.iter().map(labels).collect::<Vec<_>>(),
+            [vec!["none"], vec!["a", "b"]]
+        );
+        let none = super::tests::frontier(Vec::new());
+        assert_eq!(Plot::of(&none), None);
+    }
+
+    /// The line of copies begins where nothing is copied and ends inside of the plot; any place on
+    /// it takes just as long as its bytes.
+    #[test]
+    fn the_limit_of_copies_is_a_line_inside_of_the_plot() {
+        for right in [0.3, 0.8, 3.0] {
+            let frontier = frontier(vec![point("none", 0.2, 16), point("all", right, 9)]);
+            let plot = Plot::of(&frontier).unwrap();
+            let [begin, end] = plot.copies(&frontier.limits);
+            assert_eq!(begin, plot.place(0.0, (16 * GIB) as f64));
+            assert!(end.x > 0.0 && end.x <= 100.0 + 1e-9, "{end:?}");
+            assert!((-1e-9..begin.y).contains(&end.y), "{end:?}");
+            let at = 12 * GIB;
+            let on_it = plot.place(frontier.limits.copy_seconds(Bytes(at)), at as f64);
+            let share = (on_it.x - begin.x) / (end.x - begin.x);
+            let height = begin.y + (end.y - begin.y) * share;
+            assert!(
+                (height - on_it.y).abs() < 1e-6,
+                "{right}: {height} {on_it:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn ticks_are_round_and_neither_few_nor_many() {
+        let check = |low: f64, high: f64, expected: &[f64]| {
+            let found = ticks(low, high);
+            assert_eq!(found.len(), expected.len(), "{found:?}");
+            let near = found
+                .iter()
+                .zip(expected)
+                .all(|(a, b)| (a - b).abs() < 1e-9);
+            assert!(near, "{found:?}");
+        };
+        check(0.0, 0.8, &[0.0, 0.2, 0.4, 0.6, 0.8]);
+        check(8.8, 16.3, &[9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0]);
+        check(0.0, 100.0, &[0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        for width in 1..200 {
+            let count = ticks(3.0, 3.0 + f64::from(width) / 7.0).len();
+            assert!((4..=11).contains(&count), "{width}: {count}");
+        }
+    }
+}
