@@ -33,10 +33,14 @@ impl Browser {
         text.as_str().unwrap_or_default().to_owned()
     }
 
-    /// Clicks the first element that `selector` finds, once it is there.
+    /// Clicks the first element that `selector` finds, once it is there. Who clicks has scrolled to
+    /// it: it is not behind the header, as far as the page's `scroll-padding` says.
     pub async fn click(&self, selector: &str) {
         let element = self.page.wait().for_element(Locator::Css(selector)).await;
         let element = element.unwrap_or_else(|error| panic!("no {selector}: {error}"));
+        let scrolls = "document.querySelector(SELECTOR).scrollIntoView({block: 'nearest'});";
+        self.eval(&scrolls.replace("SELECTOR", &format!("{selector:?}")))
+            .await;
         let clicked = element.click().await;
         clicked.unwrap_or_else(|error| panic!("{selector}: {error}"));
     }

@@ -39,7 +39,7 @@ fn chart(asker: Asker, at: Memo<EventIdx>, room: Room) -> AnyView {
         <path class="map-used" d=room.path(Part::Used)></path>
         <path class="map-split" d=room.path(Part::Split)></path>
         <path class="map-cached" d=room.path(Part::Cached)></path>
-        <path class="level reserved" d=room.largest_gap()></path>
+        <path class="room-gap" d=room.largest_gap()></path>
     };
     let room = StoredValue::new(room);
     let pointed = RwSignal::new(None::<usize>);
@@ -86,7 +86,7 @@ fn chart(asker: Asker, at: Memo<EventIdx>, room: Room) -> AnyView {
                     <li class="used">"in use"</li>
                     <li class="split">"free, between blocks"</li>
                     <li class="cached">"free segments"</li>
-                    <li class="reserved-key">"largest gap"</li>
+                    <li class="gap">"largest gap"</li>
                 </ul>
             </figcaption>
         </figure>

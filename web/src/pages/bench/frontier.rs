@@ -43,9 +43,10 @@ pub fn picture(frontier: &Frontier) -> Option<AnyView> {
                     <h2>"What memory costs in time"</h2>
                     <p class="muted">
                         {format!(
-                            "Peak upwards, step to the right, on {}. Computed ({}, {}: {}). No \
-                             step lies left of what computes, and only one that computes \
-                             activations again lies below what copies allow.",
+                            "Upwards the peak of memory, to the right the time of a step, of {}. \
+                             Computed ({}, {}: {}). No step is shorter than what it computes \
+                             (“compute”). With copies alone none comes below “copies”; one that \
+                             computes activations again can.",
                             frontier.workload, frontier.file, frontier.date, frontier.command,
                         )}
                     </p>
