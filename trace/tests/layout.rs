@@ -59,7 +59,7 @@ fn check_sums(name: &str, device: &DeviceTrace) {
 /// the one that stands for it.
 fn check_over_time(name: &str, device: &DeviceTrace) {
     let rooms = layout::over_time(device);
-    assert!(!rooms.is_empty() || device.events.len() == 0, "{name}");
+    assert!(!rooms.is_empty() || device.events.is_empty(), "{name}");
     let unused = |at: EventIdx| {
         let levels = device.levels_at(at);
         let [reserved, active] = [Series::Reserved, Series::Active].map(|s| levels.get(s));

@@ -21,7 +21,9 @@ Examples:
   tidemark push snapshots/                   the ranks of a job: rank0.pickle, rank1.pickle, …
   tidemark push before.pickle after.pickle --compare
   tidemark push after.pickle --base main.pickle --pr https://github.com/me/repo/pull/7 --comment
-  TIDEMARK_TOKEN=… tidemark push snapshot.pickle.zst --server http://gpu-box:7878 --json";
+  TIDEMARK_TOKEN=… tidemark push snapshot.pickle.zst --server http://gpu-box:7878 --json
+
+--pr records the comparison for the pull request, and implies --compare.";
 
 /// Options of `tidemark push`.
 #[derive(Args)]

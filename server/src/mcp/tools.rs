@@ -111,7 +111,7 @@ struct OfRuns {
 /// Who asks: what there is to ask about, and what it may take.
 #[derive(Clone, Copy)]
 struct Asker<'a> {
-    library: &'a dyn Library,
+    recordings: &'a dyn Library,
     watch: Watch<'a>,
 }
 
@@ -219,7 +219,7 @@ pub fn all() -> Vec<Tool> {
 /// # Errors
 /// [`Stopped`] by the watch.
 pub fn call(
-    library: &dyn Library,
+    recordings: &dyn Library,
     watch: Watch<'_>,
     name: &str,
     arguments: JsonObject,
@@ -229,7 +229,7 @@ pub fn call(
         let names = names.join(", ");
         return Ok(Err(format!("There is no tool {name}: use {names}.")));
     };
-    match (tool.answer)(Asker { library, watch }, Value::Object(arguments)) {
+    match (tool.answer)(Asker { recordings, watch }, Value::Object(arguments)) {
         Ok(page) => Ok(Ok(page)),
         Err(Refusal::Told(why)) => Ok(Err(why)),
         Err(Refusal::Stopped) => Err(Stopped),
@@ -247,7 +247,7 @@ fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
 }
 
 fn explain(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
-    let recording = asker.library.recording(&asked.recording)?;
+    let recording = asker.recordings.recording(&asked.recording)?;
     let device = match asked.device {
         None => explain::chosen(recording.trace()),
         Some(_) => Some(device(recording.trace(), asked.device)?),
@@ -296,7 +296,7 @@ fn sections(page: &str) -> Vec<Row> {
 }
 
 fn inspect(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
-    let recording = asker.library.recording(&asked.recording)?;
+    let recording = asker.recordings.recording(&asked.recording)?;
     let name = recording.name.clone();
     let found = inspection::of(name, recording.trace(), Live::Summed, asker.watch)?;
     let mut answer = Answer {
@@ -333,7 +333,7 @@ fn inspect(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
 }
 
 fn leaks(asker: Asker<'_>, asked: OfRecording) -> Result<Page, Refusal> {
-    let recording = asker.library.recording(&asked.recording)?;
+    let recording = asker.recordings.recording(&asked.recording)?;
     let trace = recording.trace();
     let device = device(trace, asked.device)?;
     let found = questions::report(trace, device, asker.watch);
@@ -390,7 +390,7 @@ fn leak_row(trace: &Trace, group: &LeakGroup) -> Row {
 }
 
 fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> {
-    let recording = asker.library.recording(&asked.recording)?;
+    let recording = asker.recordings.recording(&asked.recording)?;
     let device = device(recording.trace(), asked.device)?;
     let event = moment(device, asked.at.as_deref())?;
     let by: Dimension = match &asked.by {
@@ -471,7 +471,7 @@ fn moment(device: &DeviceTrace, at: Option<&str>) -> Result<EventIdx, String> {
 
 fn compare(asker: Asker<'_>, asked: OfTwo) -> Result<Page, Refusal> {
     let [base, new] = [&asked.base, &asked.new].map(|name| {
-        let recording = asker.library.recording(name)?;
+        let recording = asker.recordings.recording(name)?;
         let profile = Profile::judged_while(recording.trace(), asker.watch);
         asker.watch.look(0)?;
         Ok::<_, Refusal>((profile, recording))
@@ -539,7 +539,7 @@ fn what_if(asker: Asker<'_>, asked: OfConditions) -> Result<Page, Refusal> {
     };
     let mut conditions = Asked::of(&conditions).map_err(|error| format!("{error}."))?;
     conditions.gone = Gone::Places(asked.without);
-    let recording = asker.library.recording(&asked.recording)?;
+    let recording = asker.recordings.recording(&asked.recording)?;
     let device = device(recording.trace(), asked.device)?;
     let found = what_if::what_if(recording.trace(), device, &conditions, asker.watch)?;
     let mut answer = Answer {
@@ -553,7 +553,7 @@ fn what_if(asker: Asker<'_>, asked: OfConditions) -> Result<Page, Refusal> {
 
 fn runs(asker: Asker<'_>, asked: OfRuns) -> Result<Page, Refusal> {
     let wanted = asked.name.to_lowercase();
-    let mut runs = asker.library.runs()?;
+    let mut runs = asker.recordings.runs()?;
     let mut answer = Answer::default();
     if runs.len() >= MOST_RUNS as usize {
         answer.text += &format!("Of the newest {MOST_RUNS} runs:\n");

@@ -132,7 +132,7 @@ mod tests {
     use trace::units::Bytes;
 
     fn room() -> Room {
-        let bytes = |all: [u64; 3]| all.map(|n| Bytes::mib(n)).to_vec();
+        let bytes = |all: [u64; 3]| all.map(Bytes::mib).to_vec();
         let rooms = RoomOverTime {
             events: [0, 10, 100].map(EventIdx).to_vec(),
             reserved: bytes([64, 64, 128]),
