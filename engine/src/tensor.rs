@@ -277,6 +277,11 @@ impl Layout {
         true
     }
 
+    /// Whether the elements lie in logical order from the start of the storage, without gaps.
+    pub fn is_dense_from_start(&self) -> bool {
+        self.offset == 0 && self.is_contiguous()
+    }
+
     /// The last two dimensions exchanged, as `t()` and `transpose(-1, -2)` do it.
     #[must_use]
     pub fn transposed(mut self) -> Layout {

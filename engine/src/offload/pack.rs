@@ -37,7 +37,7 @@ impl<R: Runtime> OffloadActivations<R> {
         let wanted = self.has(Change::ComputeStreamClone)
             && saved.placement == Placement::Accelerator
             && saved.class != TensorClass::Parameter
-            && !is_dense_from_start(saved);
+            && !saved.layout.is_dense_from_start();
         if !wanted {
             return Ok(None);
         }
@@ -217,7 +217,7 @@ impl<R: Runtime> OffloadActivations<R> {
         runtime: &mut R,
     ) -> Result<R::Tensor, OffloadError<R::Error>> {
         let saved = runtime.saved(&tensor);
-        let fits = saved.layout.is_broadcast() || is_dense_from_start(saved);
+        let fits = saved.layout.is_broadcast() || saved.layout.is_dense_from_start();
         if fits || !self.has(Change::PackContiguous) {
             return Ok(tensor);
         }
@@ -234,8 +234,4 @@ impl<R: Runtime> OffloadActivations<R> {
         self.state.id_by_key.insert(key, id);
         self.state.key_by_id.insert(id, key);
     }
-}
-
-fn is_dense_from_start(saved: &SavedTensor) -> bool {
-    saved.layout.is_contiguous() && saved.layout.offset == 0
 }

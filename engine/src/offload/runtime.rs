@@ -133,8 +133,16 @@ pub trait Runtime {
         tensor: &Self::Tensor,
         stream: Self::Stream,
     ) -> Result<Self::Tensor, Self::Error>;
-    /// A view of the tensor's storage with another layout, known to be within bounds.
-    fn as_strided(&mut self, tensor: Self::Tensor, layout: &Layout) -> Self::Tensor;
+    /// The saved layout, known to be within bounds, over the bytes that came back from `host`.
+    ///
+    /// Where those are the elements of a view in logical order and the layout is another one, the
+    /// tensor has other elements than the one that was packed.
+    fn as_strided(
+        &mut self,
+        copied: Self::Tensor,
+        host: &Self::Host,
+        layout: &Layout,
+    ) -> Self::Tensor;
 
     /// References to the tensor's storage (`torch._C._storage_Use_Count`).
     fn storage_use_count(&mut self, tensor: &Self::Tensor) -> u64;

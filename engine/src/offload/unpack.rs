@@ -139,7 +139,7 @@ impl<R: Runtime> OffloadActivations<R> {
             None => Ok(tensor),
             Some(layout) => {
                 check_bounds(id, layout, *elements)?;
-                Ok(runtime.as_strided(tensor, layout))
+                Ok(runtime.as_strided(tensor, host, layout))
             }
         }
     }

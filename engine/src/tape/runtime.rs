@@ -101,7 +101,12 @@ impl Runtime for TapeRuntime {
         Ok(Rc::new(dense_copy(tensor)))
     }
 
-    fn as_strided(&mut self, tensor: Rc<SavedTensor>, layout: &Layout) -> Rc<SavedTensor> {
+    fn as_strided(
+        &mut self,
+        tensor: Rc<SavedTensor>,
+        _: &Rc<SavedTensor>,
+        layout: &Layout,
+    ) -> Rc<SavedTensor> {
         Rc::new(SavedTensor {
             layout: *layout,
             ..*tensor

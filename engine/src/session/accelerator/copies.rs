@@ -1,0 +1,151 @@
+//! Copies: out to the host, back to the device, and from a view with gaps to a dense tensor.
+
+use crate::autograd::Tensor;
+use crate::device::{DeviceError, Kernel, Span, StreamId};
+use crate::memory::{HostLease, Role};
+use crate::offload::HostCopyShape;
+use crate::race::{Access, Range};
+use crate::tensor::{Layout, SavedTensor};
+
+use super::Accelerator;
+use super::work::{range_of, span_of, view_of};
+
+/// A host copy of an offloaded tensor.
+pub struct HostCopy {
+    lease: HostLease,
+    /// The tensor it was copied from.
+    source: SavedTensor,
+    shape: HostCopyShape,
+    /// Dense layout of the copy.
+    layout: Layout,
+}
+
+impl HostCopy {
+    /// The tensor it was copied from.
+    pub(in crate::session) fn source(&self) -> &SavedTensor {
+        &self.source
+    }
+
+    /// Whether it holds the whole storage, not the elements of the view.
+    pub(in crate::session) fn is_whole_storage(&self) -> bool {
+        self.shape == HostCopyShape::WholeStorage
+    }
+
+    /// What decides how it comes back, as numbers.
+    pub(crate) fn standing(&self) -> impl Iterator<Item = u64> {
+        let known = [self.lease.buffer().bytes.0, self.source.dtype as u64];
+        known.into_iter().chain(self.layout.numbers())
+    }
+}
+
+impl Accelerator {
+    /// The copy of a tensor on the host, enqueued on `stream`.
+    pub(super) fn copied_out(
+        &mut self,
+        tensor: &Tensor,
+        shape: HostCopyShape,
+        stream: StreamId,
+    ) -> Result<HostCopy, DeviceError> {
+        let source = *tensor.saved();
+        if shape == HostCopyShape::View && !source.layout.is_contiguous() {
+            // `copy_` between devices: what has gaps is gathered into a temporary first, on the
+            // stream of the copy, and freed as soon as the copy is enqueued
+            // (docs/offloader-rules.md, "Copies of views").
+            let dense = self.gathered(tensor, Role::Workspace, stream)?;
+            let copy = self.copied_out(&dense, shape, stream)?;
+            return Ok(HostCopy { source, ..copy });
+        }
+        let base = source.storage.base.unwrap_or_default();
+        let (start, bytes, layout) = match shape {
+            HostCopyShape::View => {
+                let start = base + source.dtype.size() * source.layout.offset;
+                (
+                    start,
+                    source.bytes(),
+                    Layout::contiguous(source.layout.shape),
+                )
+            }
+            HostCopyShape::WholeStorage => {
+                let elements = source.storage.bytes / source.dtype.size();
+                (base, source.storage.bytes, Layout::contiguous(&[elements]))
+            }
+        };
+        let lease = HostLease::allocate(&self.heap, bytes)?;
+        let from = Span { start, bytes };
+        self.heap
+            .borrow_mut()
+            .device
+            .copy_to_host(stream, from, lease.buffer())?;
+        self.copied.to_host += bytes;
+        let range = Range {
+            start,
+            end: start + bytes,
+        };
+        self.note(stream, &[(Access::Read, range, "pack: copy to host")]);
+        Ok(HostCopy {
+            lease,
+            source,
+            shape,
+            layout,
+        })
+    }
+
+    /// A new tensor with the bytes of a host copy, enqueued on `stream`.
+    pub(super) fn copied_back(
+        &mut self,
+        host: &HostCopy,
+        stream: StreamId,
+    ) -> Result<Tensor, DeviceError> {
+        let bytes = host.source.dtype.size() * host.layout.elements();
+        let before = self.set_op("offload: restore");
+        let (shape, dtype) = (host.layout.shape, host.source.dtype);
+        let storage = self.allocate(shape, dtype, Role::Restored, stream);
+        self.set_op(before);
+        let storage = storage?;
+        let to = Span {
+            start: storage.start(),
+            bytes,
+        };
+        self.heap
+            .borrow_mut()
+            .device
+            .copy_to_device(stream, host.lease.buffer(), to)?;
+        self.copied.to_device += bytes;
+        let range = Range {
+            start: to.start,
+            end: to.start + bytes,
+        };
+        self.note(stream, &[(Access::Write, range, "unpack: copy to device")]);
+        Ok(self.tensor_over(storage, host.layout, host.source.dtype))
+    }
+
+    /// A dense copy of a view, made on `stream`.
+    pub(super) fn gathered(
+        &mut self,
+        tensor: &Tensor,
+        role: Role,
+        stream: StreamId,
+    ) -> Result<Tensor, DeviceError> {
+        let layout = Layout::contiguous(tensor.layout().shape);
+        let storage = self.allocate(layout.shape, tensor.dtype(), role, stream)?;
+        let copy = self.tensor_over(storage, layout, tensor.dtype());
+        let kernel = Kernel {
+            flops: 0.0,
+            traffic: tensor.bytes() * 2,
+        };
+        let (from, to) = (view_of(tensor), span_of(&copy));
+        self.heap
+            .borrow_mut()
+            .device
+            .gather(stream, kernel, &from, to)?;
+        let (read, written) = (range_of(tensor.saved()), range_of(copy.saved()));
+        self.note(
+            stream,
+            &[
+                (Access::Read, read, "pack: clone reads"),
+                (Access::Write, written, "pack: clone writes"),
+            ],
+        );
+        Ok(copy)
+    }
+}

@@ -1,0 +1,141 @@
+//! Work on the device: kernels and checksums, and what of them the race detector is shown.
+
+use crate::autograd::Tensor;
+use crate::device::{DeviceError, Fingerprint, Kernel, Span, StreamId, Touched, View};
+use crate::race::{Access, Lane, Range};
+use crate::tensor::{Placement, SavedTensor};
+use trace::units::DeviceAddr;
+
+use super::Accelerator;
+
+impl Accelerator {
+    pub(in crate::session) fn launch(
+        &mut self,
+        reads: &[&Tensor],
+        writes: &[&Tensor],
+        kernel: Kernel,
+    ) -> Result<(), DeviceError> {
+        if self.keeps_contents {
+            let spans = |tensors: &[&Tensor]| -> Vec<Span> {
+                tensors.iter().map(|tensor| span_of(tensor)).collect()
+            };
+            let (reads, writes) = (spans(reads), spans(writes));
+            let touched = Touched {
+                reads: &reads,
+                writes: &writes,
+            };
+            let device = &mut self.heap.borrow_mut().device;
+            device.launch(self.stream, kernel, touched)?;
+        } else {
+            let device = &mut self.heap.borrow_mut().device;
+            device.launch(self.stream, kernel, Touched::default())?;
+        }
+        self.watch_launch(reads, writes);
+        Ok(())
+    }
+
+    /// Shows the race detector what a kernel of the program reads and writes.
+    fn watch_launch(&mut self, reads: &[&Tensor], writes: &[&Tensor]) {
+        self.follow_allocator();
+        let Some(detector) = &mut self.detector else {
+            return;
+        };
+        detector.begin_operation();
+        let place = self.site.watched_by(detector);
+        let lane = Lane(self.stream.0);
+        for tensor in reads {
+            detector.access(lane, Access::Read, range_of(tensor.saved()), place);
+        }
+        for tensor in writes {
+            detector.access(lane, Access::Write, range_of(tensor.saved()), place);
+        }
+    }
+
+    /// Whether memory holds bytes on this device.
+    pub fn keeps_contents(&self) -> bool {
+        self.keeps_contents
+    }
+
+    /// Writes a tensor that the program fills from outside: real bytes, but no time.
+    pub(in crate::session) fn initialise(&mut self, tensor: &Tensor) -> Result<(), DeviceError> {
+        let mut heap = self.heap.borrow_mut();
+        heap.device.initialise(self.stream, span_of(tensor))
+    }
+
+    /// A checksum of the tensor as the current stream sees it.
+    pub(in crate::session) fn fingerprint(
+        &mut self,
+        tensor: &Tensor,
+    ) -> Result<Option<Fingerprint>, DeviceError> {
+        let mut heap = self.heap.borrow_mut();
+        heap.device.fingerprint(self.stream, &view_of(tensor))
+    }
+
+    /// Compares the tensor, as the current stream sees it, with an earlier checksum.
+    pub(in crate::session) fn verify(
+        &mut self,
+        tensor: &Tensor,
+        packed: Fingerprint,
+    ) -> Result<(), DeviceError> {
+        let mut heap = self.heap.borrow_mut();
+        heap.device.verify(self.stream, &view_of(tensor), packed)
+    }
+
+    /// Forgets a checksum.
+    pub(in crate::session) fn forget(&mut self, print: Fingerprint) {
+        self.heap.borrow_mut().device.forget(print);
+    }
+
+    /// Shows the race detector what a copy reads and writes.
+    pub(super) fn note(&mut self, stream: StreamId, accesses: &[(Access, Range, &str)]) {
+        self.follow_allocator();
+        let Some(detector) = &mut self.detector else {
+            return;
+        };
+        detector.begin_operation();
+        for &(access, range, name) in accesses {
+            let site = detector.site(name);
+            detector.access(Lane(stream.0), access, range, site);
+        }
+    }
+}
+
+/// The bytes between the first and the last element of a tensor.
+pub(super) fn span_of(tensor: &Tensor) -> Span {
+    let range = range_of(tensor.saved());
+    Span {
+        start: range.start,
+        bytes: range.end - range.start,
+    }
+}
+
+pub(super) fn view_of(tensor: &Tensor) -> View {
+    let saved = tensor.saved();
+    View {
+        storage: Span {
+            start: tensor.storage().start(),
+            bytes: saved.storage.bytes,
+        },
+        layout: saved.layout,
+        width: saved.dtype.size(),
+    }
+}
+
+pub(super) fn range_of(saved: &SavedTensor) -> Range {
+    let size = saved.dtype.size();
+    let base = saved.storage.base.unwrap_or_default();
+    let first = base + size * saved.layout.offset;
+    // Views inside models carry dense layouts even where PyTorch's are strided: never past the end.
+    let end = base + saved.storage.bytes;
+    let last = (base + size * saved.layout.required_elements()).min(end);
+    if saved.layout.elements() == 0 || saved.placement == Placement::Host {
+        return Range {
+            start: DeviceAddr(0),
+            end: DeviceAddr(0),
+        };
+    }
+    Range {
+        start: first.min(end),
+        end: last,
+    }
+}
