@@ -43,8 +43,8 @@ use trace::watch::{Stopped, Watch};
 /// Entries of any list in an explanation, at most, but for other devices, categories and findings.
 pub const MOST_LISTED: usize = 16;
 
-/// Version of the words; part of the entity tags of pages.
-pub const VERSION: u32 = 1;
+/// Version of the words and of the verdict that is among them; part of the entity tags of pages.
+pub const VERSION: u32 = 1 << 16 | api::leaks::Leaks::VERSION;
 
 /// Leak groups listed.
 const GROUPS: usize = 5;

@@ -9,7 +9,7 @@ use super::question::StepsQuery;
 use crate::explain::{self, EXPLAINING, Waiting, allowed};
 use crate::pictures::Ask;
 use crate::problems::Error;
-use crate::store::{RunRow, StoreError};
+use crate::store::{Reader, RunRow, StoreError};
 use crate::texts::Texts;
 use crate::work;
 use api::explain::Explanation;
@@ -153,6 +153,9 @@ impl Subject {
 
     /// The answer, packed.
     async fn told(self, app: &App) -> Result<Vec<u8>, Error> {
+        if let Some(kept) = self.kept(app).await? {
+            return self.packed(&kept);
+        }
         let traces = &app.pictures.traces;
         let steps = self.steps.as_deref();
         let decoded = traces.get_cut(self.row.trace, self.texts, steps).await?;
@@ -166,10 +169,28 @@ impl Subject {
             let explanation = allowed(memory, EXPLAINING, &waited, |watch| {
                 explain::explain(&self.name(), &decoded.trace, device, watch)
             })?;
-            let file = self.form.file(&explanation);
-            Ok(zstd::bulk::compress(&file, 1).map_err(StoreError::Packing)?)
+            self.packed(&explanation)
         };
         work::answer(tell).await.map_err(|_| Error::Panicked)?
+    }
+
+    /// What was said of the run when it was judged; it was judged by its own steps, with all names.
+    async fn kept(&self, app: &App) -> Result<Option<Explanation>, Error> {
+        if self.steps.is_some() || self.texts != Texts::All {
+            return Ok(None);
+        }
+        let (run, device) = (self.row.id.clone(), self.device);
+        let read = move |reader: &Reader<'_>| reader.explanation(&run, device, explain::VERSION);
+        let kept = app.store.read(read).await?;
+        Ok(kept.map(|explanation| Explanation {
+            file: self.name(),
+            ..explanation
+        }))
+    }
+
+    fn packed(&self, explanation: &Explanation) -> Result<Vec<u8>, Error> {
+        let file = self.form.file(explanation);
+        Ok(zstd::bulk::compress(&file, 1).map_err(StoreError::Packing)?)
     }
 }
 

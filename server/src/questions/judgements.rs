@@ -4,11 +4,16 @@
 //! that another version judged are judged again: both happen in the background, one at a time.
 //! Wherever a trace is judged, it has [`JUDGING`] for that. What takes longer cannot be told; that
 //! is kept like any other verdict, so that nobody does the same work again.
+//!
+//! What takes long to judge takes long to explain: its words are kept with the verdict.
 
 use super::report;
+use crate::budget::Permit;
+use crate::explain::{self, EXPLAINING, Waiting, allowed};
 use crate::pictures::{Ask, Pictures, is_judged_now};
 use crate::processor_time::within;
 use crate::store::{Store, StoreError, StoreResult};
+use api::explain::Explanation;
 use api::ids::RunId;
 use api::leaks::Leaks;
 use api::progress::ServerEvent;
@@ -127,16 +132,24 @@ impl Judge {
             .memory_to_ask(&decoded, Ask::Stacks)
             .await?;
         let judging = crate::work::background(move || {
-            let _memory = memory;
-            Watch::undisturbed(|watch| judge(&decoded.trace, JUDGING, watch))
+            let trace = &decoded.trace;
+            let reports = Watch::undisturbed(|watch| judge(trace, JUDGING, watch));
+            let words = match is_judged_now(trace) {
+                true => None,
+                false => explanation(trace, memory),
+            };
+            (reports, words)
         });
-        let reports = judging.await.map_err(|_| StoreError::Interrupted)?;
+        let (reports, words) = judging.await.map_err(|_| StoreError::Interrupted)?;
         let (id, kept) = (run.clone(), reports.clone());
         let write = self.store.write(move |writer| {
             for (device, leaks) in &kept {
                 writer.put_leaks(&id, *device, leaks)?;
             }
-            Ok(())
+            match &words {
+                Some(words) => writer.put_explanation(&id, explain::VERSION, words),
+                None => Ok(()),
+            }
         });
         match write.await {
             // An error only means that no page listens.
@@ -149,6 +162,17 @@ impl Judge {
         }
         Ok(reports)
     }
+}
+
+/// The words about a trace. Where they take too much, whoever asks for them is told why.
+fn explanation(trace: &Trace, memory: Permit) -> Option<Explanation> {
+    let (_waiting, waited) = Waiting::begins();
+    let device = explain::chosen(trace);
+    let words = allowed(memory, EXPLAINING, &waited, |watch| {
+        explain::explain("", trace, device, watch)
+    });
+    let refused = |error| tracing::debug!(%error, "a run is not explained beforehand");
+    words.map_err(refused).ok()
 }
 
 #[cfg(test)]
@@ -174,6 +198,21 @@ mod tests {
         assert_eq!(stopped.verdict, Verdict::CannotTell);
         assert!(stopped.reason.contains("given up"), "{}", stopped.reason);
         assert_eq!(stopped.groups, []);
+    }
+
+    #[tokio::test]
+    async fn the_words_that_are_kept_are_those_that_are_told() {
+        let budget = crate::budget::Budget::new(trace::units::Bytes::mib(64));
+        let permit = budget.take(trace::units::Bytes::mib(8)).await.unwrap();
+        let found = tokio::task::spawn_blocking(move || {
+            let trace = leaking();
+            let told = Watch::undisturbed(|watch| {
+                explain::explain("", &trace, explain::chosen(&trace), watch)
+            });
+            (explanation(&trace, permit), told)
+        });
+        let (kept, told) = found.await.unwrap();
+        assert_eq!(kept, Some(told));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod columns;
 mod comparisons;
 mod database;
 mod error;
+mod explanations;
 mod group;
 mod health;
 mod jobs;

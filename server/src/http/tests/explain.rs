@@ -1,7 +1,7 @@
 //! Runs in words: the page and the document are those of the command line.
 
 use super::{Server, request, snapshot};
-use crate::explain::{chosen, explain, page};
+use crate::explain::{VERSION, chosen, explain, page};
 use crate::ingest::parse;
 use api::explain::Explanation;
 use api::leaks::Verdict;
@@ -63,6 +63,44 @@ async fn a_run_is_told_as_its_file_is() {
     let begin = "# GPU memory of another \\`name\\`\n";
     let text = String::from_utf8_lossy(&answer.body).into_owned();
     assert!(text.starts_with(begin), "{text:.80}");
+}
+
+/// Words that were found beforehand are told, under the name that the run has now, to whoever asks
+/// for the same device with its own steps and may read all names.
+#[tokio::test(flavor = "multi_thread")]
+async fn words_that_are_kept_are_told_again() {
+    let server = Server::start().await;
+    let run = sample(&server).await;
+    let keep = async |version, torch: &str| {
+        let snapshot = parse([snapshot()].into_iter(), &AtomicU64::new(0)).unwrap();
+        let trace = trace::replay::run(snapshot);
+        let mut words =
+            Watch::undisturbed(|watch| explain("another name", &trace, chosen(&trace), watch));
+        words.torch = Some(torch.to_owned());
+        let id = run.id.clone();
+        let write = server
+            .app
+            .store
+            .write(move |writer| writer.put_explanation(&id, version, &words));
+        write.await.unwrap();
+    };
+    let told = async |path: &str| {
+        let told: Explanation = asked(&server, path, "application/json").await.read();
+        assert_eq!(told.file, run.name, "{path}");
+        told.torch
+    };
+    let bare = format!("/api/runs/{}/explain", run.id);
+    let own_steps = routes::explain(&run.id, 0, None);
+    keep(VERSION - 1, "of an older version").await;
+    assert_ne!(told(&bare).await.unwrap(), "of an older version");
+    keep(VERSION, "kept").await;
+    assert_eq!(told(&own_steps).await.unwrap(), "kept");
+    let contents = server.get(&routes::contents(&run.id, 0)).await;
+    let contents: api::contents::Contents = contents.read();
+    let other_steps = routes::explain(&run.id, 0, Some(&contents.levels[0].key));
+    assert_ne!(told(&other_steps).await.unwrap(), "kept");
+    let other_device = server.get(&routes::explain(&run.id, 7, None)).await;
+    assert_eq!(other_device.problem().status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,59 @@
+//! Large runs in words.
+
+use super::{Reader, StoreError, StoreResult, Writer};
+use api::explain::Explanation;
+use api::ids::RunId;
+use rusqlite::{OptionalExtension, params};
+
+/// Bytes that the words of one run may unpack to: far more than any has.
+const MOST: usize = 16 << 20;
+
+impl Reader<'_> {
+    /// What is kept of a run under this version, its file's name left empty: of `device`, or of the
+    /// device that is explained where none is named.
+    ///
+    /// # Errors
+    /// The database's; words that cannot be read are none.
+    pub fn explanation(
+        &self,
+        run: &RunId,
+        device: Option<u32>,
+        version: u32,
+    ) -> StoreResult<Option<Explanation>> {
+        let sql = "SELECT words FROM explanations \
+                   WHERE run = ?1 AND version = ?2 AND (?3 IS NULL OR device = ?3)";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let words: Option<Vec<u8>> = statement
+            .query_row(params![run.as_str(), version, device], |row| row.get(0))
+            .optional()?;
+        let unpacked = words.and_then(|words| zstd::bulk::decompress(&words, MOST).ok());
+        Ok(unpacked.and_then(|json| serde_json::from_slice(&json).ok()))
+    }
+}
+
+impl Writer<'_> {
+    /// Keeps what is said of a run, in place of what was; nothing where the run is gone.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn put_explanation(
+        &mut self,
+        run: &RunId,
+        version: u32,
+        explanation: &Explanation,
+    ) -> StoreResult<()> {
+        let nameless = Explanation {
+            file: String::new(),
+            ..explanation.clone()
+        };
+        let json = serde_json::to_vec(&nameless).expect("explanations are plain data");
+        let words = zstd::bulk::compress(&json, 3).map_err(StoreError::Packing)?;
+        let device = explanation.device.as_ref().map(|device| device.device);
+        self.tx.execute(
+            "INSERT OR REPLACE INTO explanations (run, device, version, words) \
+             SELECT id, ?2, ?3, ?4 FROM runs WHERE id = ?1",
+            params![run.as_str(), device, version, words],
+        )?;
+        Ok(())
+    }
+}
