@@ -23,6 +23,7 @@ pub mod frames;
 pub mod ids;
 pub mod inspect;
 pub mod jobs;
+pub mod labels;
 pub mod leaks;
 pub mod memory_map;
 pub mod page;

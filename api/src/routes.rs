@@ -6,6 +6,7 @@ use crate::alive::AllocationFilter;
 use crate::compare_view::CompareState;
 use crate::contents::Contents;
 use crate::ids::{BenchId, BenchRowId, ComparisonId, JobId, RunId, SessionId, ShareId, UploadId};
+use crate::labels::{self, Label};
 use crate::leaks::Leaks;
 use crate::query::encode;
 use crate::timeline::Marks;
@@ -102,6 +103,20 @@ pub fn sample(name: &str) -> String {
 /// `GET`: the run. `PATCH {name}`: rename it. `DELETE`: delete it, for a while undoable.
 pub fn run(id: &RunId) -> String {
     format!("/api/runs/{id}")
+}
+
+/// `GET`: runs that have all of these labels, newest first.
+pub fn runs_with(labels: &[Label]) -> String {
+    let named = labels.iter().map(|label| {
+        let label = label.to_string();
+        format!("{}={}", labels::PARAMETER, encode(&label))
+    });
+    format!("{RUNS}?{}", named.collect::<Vec<_>>().join("&"))
+}
+
+/// `PATCH`: change labels.
+pub fn run_labels(id: &RunId) -> String {
+    format!("/api/runs/{id}/labels")
 }
 
 /// `POST`: undo a deletion.

@@ -2,6 +2,7 @@
 
 use crate::ids::{JobId, RunId, SessionId, UploadId};
 use crate::jobs::RunOfJob;
+use crate::labels::Labels;
 use crate::leaks::LeakSummary;
 use serde::{Deserialize, Serialize};
 use trace::ranks::Rank;
@@ -51,6 +52,9 @@ pub struct RunSummary {
     /// Which rank of which job it is, if it is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub job: Option<RunOfJob>,
+    /// What the team says of it, by key: branch, commit, config.
+    #[serde(skip_serializing_if = "Labels::is_empty", default)]
+    pub labels: Labels,
     /// Set while a deletion can be undone, milliseconds since the epoch.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub deleted_ms: Option<i64>,

@@ -235,8 +235,8 @@ impl Repair {
         Ok(arrived)
     }
 
-    /// Gives runs their names, dates and deletions back, and puts links back as they were: how
-    /// many of each.
+    /// Gives runs their names, dates, deletions and labels back, jobs their ranks and keys, and
+    /// puts links back as they were: how many runs and links.
     ///
     /// # Errors
     /// The database's.
@@ -244,6 +244,8 @@ impl Repair {
         let Salvaged {
             runs,
             ranks,
+            keys,
+            labels,
             shares,
             latest_ms,
         } = salvaged;
@@ -254,6 +256,10 @@ impl Repair {
                 each.try_for_each(|run: &Remembered| writer.remember_run(run))?;
                 let mut each = ranks.iter();
                 each.try_for_each(|rank: &RememberedRank| writer.remember_rank(rank))?;
+                let mut each = keys.iter();
+                each.try_for_each(|(job, key)| writer.remember_key(job, key))?;
+                let mut each = labels.iter();
+                each.try_for_each(|(run, label)| writer.remember_label(run, label))?;
                 writer.saw_time(latest_ms)
             })
             .await?;

@@ -31,6 +31,7 @@ mod identity;
 mod ingest;
 mod inspection;
 mod jobs;
+mod judgements;
 mod machine;
 mod mcp;
 mod names;

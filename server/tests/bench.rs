@@ -95,7 +95,7 @@ async fn rows_become_results_and_runs() {
 
     let runs = app
         .store
-        .read(|reader| reader.runs(server::store::Which::Live, Slice::ALL));
+        .read(|reader| reader.runs(server::store::Which::Live, &[], Slice::ALL));
     let runs = runs.await.unwrap();
     assert_eq!(runs.len(), 2);
     for (row, name) in [(baseline, "baseline"), (patched, "release-dedupe-key")] {
@@ -214,7 +214,7 @@ async fn rows_are_cancelled_and_run_again() {
     assert!(app.benches.list(Slice::ALL).await.unwrap().is_empty());
     let runs = app
         .store
-        .read(|reader| reader.runs(server::store::Which::Live, Slice::ALL));
+        .read(|reader| reader.runs(server::store::Which::Live, &[], Slice::ALL));
     assert_eq!(runs.await.unwrap().len(), 1, "runs outlive their bench");
 }
 

@@ -388,6 +388,68 @@ fn push_uploads_and_prints_the_link() {
     );
 }
 
+/// CI says which branch and commit; the baseline is the newest run of the branch that the change
+/// goes to with the same label.
+#[test]
+fn push_labels_runs_and_finds_the_baseline() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"));
+    let url = format!("http://{}/", server.address);
+    let push = |at: u8, variables: &[(&str, &str)], more: &[&str]| {
+        let file = folder.path().join(format!("{at}.pickle"));
+        let mut bytes = zstd::decode_all(SNAPSHOT).unwrap();
+        bytes.push(at);
+        std::fs::write(&file, bytes).unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tidemark"));
+        command.args(["push", file.to_str().unwrap(), "--server", &url, "--json"]);
+        for name in [
+            "GITHUB_ACTIONS",
+            "GITHUB_HEAD_REF",
+            "GITHUB_BASE_REF",
+            "GITLAB_CI",
+        ] {
+            command.env_remove(name);
+        }
+        let output = command.args(more).envs(variables.iter().copied()).output();
+        output.unwrap()
+    };
+    let main = [
+        ("GITHUB_ACTIONS", "true"),
+        ("GITHUB_REF_NAME", "main"),
+        ("GITHUB_SHA", "1f2e"),
+    ];
+    for (at, config) in [(0, "config=a"), (1, "config=b")] {
+        let pushed = push(at, &main, &["--label", config]);
+        assert!(pushed.status.success(), "{pushed:?}");
+        let pushed: serde_json::Value = serde_json::from_slice(&pushed.stdout).unwrap();
+        assert_eq!(pushed["run"]["labels"]["branch"], "main");
+        assert_eq!(pushed["run"]["labels"]["commit"], "1f2e");
+    }
+    let change = [
+        ("GITHUB_ACTIONS", "true"),
+        ("GITHUB_HEAD_REF", "fix"),
+        ("GITHUB_BASE_REF", "main"),
+        ("GITHUB_REF_NAME", "7/merge"),
+        ("GITHUB_SHA", "9a"),
+    ];
+    let label = ["--label", "config=a", "--base", "auto"];
+    let compared = push(2, &change, &label);
+    assert!(compared.status.success(), "{compared:?}");
+    let compared: serde_json::Value = serde_json::from_slice(&compared.stdout).unwrap();
+    assert_eq!(compared["comparison"]["runs"][0]["name"], "0.pickle");
+    assert_eq!(compared["uploads"][0]["run"]["labels"]["branch"], "fix");
+
+    let check = |base: &str, why: &str| {
+        let refused = push(3, &[], &["--base", base]);
+        assert_eq!(refused.status.code(), Some(2), "{base}");
+        let text = String::from_utf8(refused.stderr).unwrap();
+        assert!(text.contains(why), "{text}");
+    };
+    check("branch=other", "no run with the labels branch=other");
+    check("auto", "nothing says which branch");
+    check("nobody", "no run with the id or name nobody");
+}
+
 fn post(server: &Server, path: &str, body: &str) -> serde_json::Value {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     let (host, length) = (&server.address, body.len());

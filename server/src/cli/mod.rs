@@ -9,6 +9,7 @@ mod export;
 mod files;
 mod gate;
 mod inspect;
+mod labels;
 mod mcp;
 mod output;
 mod pull_request;

@@ -2,18 +2,21 @@
 
 use super::CliError;
 use super::files::{self, Found, JobFiles};
+use super::labels::{self, LabelArgs, environment};
 use super::output::{json, print};
 use super::pull_request::{self, CommentArgs};
 use super::remote::{Remote, RemoteArgs};
 use crate::cards::markdown::{self, Links};
 use api::compare::{Comparison, RUNS, RecordComparison, RecordedComparison};
-use api::ids::RunId;
+use api::ids::{JobId, RunId};
 use api::jobs::{JobDetail, JobSummary, NewJob};
+use api::labels::Label;
 use api::routes;
 use api::runs::{FinishedUpload, RunSummary};
 use clap::Args;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use trace::ranks::Rank;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,6 +24,7 @@ Examples:
   tidemark push snapshots/                   the ranks of a job: rank0.pickle, rank1.pickle, …
   tidemark push before.pickle after.pickle --compare
   tidemark push after.pickle --base main.pickle --pr https://github.com/me/repo/pull/7 --comment
+  tidemark push after.pickle --label config=qlora --base branch=main,config=qlora
   TIDEMARK_TOKEN=… tidemark push snapshot.pickle.zst --server http://gpu-box:7878 --json
 
 --pr records the comparison for the pull request, and implies --compare.";
@@ -37,9 +41,13 @@ pub struct PushArgs {
     /// Compare the files, the first being the baseline unless --base names one
     #[arg(long)]
     compare: bool,
-    /// The baseline: a run's id, or the newest run of that name; implies --compare
-    #[arg(long, value_name = "RUN")]
+    /// The baseline: a run's id, the newest run of that name, or the newest with these labels
+    /// (branch=main,config=a). In CI, `auto`: the newest of the branch that the change goes to,
+    /// with the labels given here. Implies --compare
+    #[arg(long, value_name = "RUN|LABELS|auto")]
     base: Option<String>,
+    #[command(flatten)]
+    labels: LabelArgs,
     #[command(flatten)]
     comment: CommentArgs,
     /// Print the server's answers as one JSON document, an array when there are several files
@@ -84,11 +92,14 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
     }
     let thread = args.comment.thread()?;
     // Before anything is sent: a baseline that is not there makes the rest useless.
-    let base = args.base.as_deref().map(|base| baseline(&remote, base));
+    let base = args
+        .base
+        .as_deref()
+        .map(|base| baseline(&remote, args, base));
     let base = base.transpose()?;
     let mut uploads = Vec::new();
     for path in &args.files {
-        let answer = remote.upload(path, None)?;
+        let answer = sent(&remote, args, path, None)?;
         if !args.json {
             let known = if answer.known { " (known before)" } else { "" };
             let link = remote.link(&routes::run_page(&answer.run.id));
@@ -133,7 +144,7 @@ fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), 
     let named = found.others.iter().filter(|path| args.files.contains(path));
     let mut uploads = Vec::new();
     for path in named {
-        let answer = remote.upload(path, None)?;
+        let answer = sent(remote, args, path, None)?;
         if !args.json {
             print(&format!(
                 "{}\n",
@@ -162,7 +173,7 @@ fn push_job(remote: &Remote<'_>, args: &PushArgs, job: &JobFiles) -> Result<Push
     let (mut uploads, mut refused) = (Vec::new(), Vec::new());
     let mut first = None;
     for (rank, path) in &job.files {
-        match remote.upload(path, Some((&made.id, *rank))) {
+        match sent(remote, args, path, Some((&made.id, *rank))) {
             Ok(answer) => uploads.push(answer),
             Err(error @ CliError::BadInput { .. }) => {
                 if !args.json {
@@ -187,6 +198,21 @@ fn push_job(remote: &Remote<'_>, args: &PushArgs, job: &JobFiles) -> Result<Push
     })
 }
 
+/// Uploads a file and labels its run.
+fn sent(
+    remote: &Remote<'_>,
+    args: &PushArgs,
+    path: &Path,
+    in_job: Option<(&JobId, Rank)>,
+) -> Result<FinishedUpload, CliError> {
+    let mut answer = remote.upload(path, in_job)?;
+    let labels = args.labels.all(environment);
+    if let Some(labelled) = labels::put(remote, &answer.run.id, &labels)? {
+        answer.run = labelled;
+    }
+    Ok(answer)
+}
+
 fn check_count(args: &PushArgs) -> Result<(), CliError> {
     let n = args.files.len() + usize::from(args.base.is_some());
     match n {
@@ -200,8 +226,15 @@ fn check_count(args: &PushArgs) -> Result<(), CliError> {
     }
 }
 
-/// The run with this id, or the newest of this name.
-fn baseline(remote: &Remote<'_>, wanted: &str) -> Result<RunId, CliError> {
+/// The run with this id, or the newest of this name or with these labels.
+fn baseline(remote: &Remote<'_>, args: &PushArgs, wanted: &str) -> Result<RunId, CliError> {
+    let labels = match wanted {
+        "auto" => Some(args.labels.of_baseline(environment)?),
+        wanted => labels::listed(wanted),
+    };
+    if let Some(labels) = labels {
+        return labelled(remote, &labels);
+    }
     // The list is sorted by age, the newest first.
     let mut newest = None;
     let by_id = remote.find(routes::RUNS, |run: &RunSummary| {
@@ -214,6 +247,18 @@ fn baseline(remote: &Remote<'_>, wanted: &str) -> Result<RunId, CliError> {
     found.ok_or_else(|| {
         CliError::Usage(format!(
             "--base: the server has no run with the id or name {wanted}"
+        ))
+    })
+}
+
+/// The newest run with all of these labels.
+fn labelled(remote: &Remote<'_>, labels: &[Label]) -> Result<RunId, CliError> {
+    let newest = remote.find(&routes::runs_with(labels), |_: &RunSummary| true)?;
+    newest.map(|run| run.id).ok_or_else(|| {
+        let labels: Vec<String> = labels.iter().map(Label::to_string).collect();
+        CliError::Usage(format!(
+            "--base: the server has no run with the labels {}; push one of that branch first",
+            labels.join(", ")
         ))
     })
 }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use trace::ranks::Rank;
 use trace::units::Bytes;
 use ureq::http::{Response, StatusCode};
+use ureq::typestate::WithBody;
 use ureq::{Agent, Body, RequestBuilder, SendBody};
 
 /// How often the progress line is written.
@@ -130,11 +131,31 @@ impl<'a> Remote<'a> {
         path: &str,
         document: &impl Serialize,
     ) -> Result<T, CliError> {
+        self.send(self.agent.post(self.link(path)), document)
+    }
+
+    fn send<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder<WithBody>,
+        document: &impl Serialize,
+    ) -> Result<T, CliError> {
         let body = serde_json::to_string(document).expect("requests are plain data");
         let request = self
-            .authorized(self.agent.post(self.link(path)))
+            .authorized(request)
             .header("content-type", "application/json");
         self.answer(request.send(&body), CliError::Failed)
+    }
+
+    /// Changes something and reads what it is now.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses.
+    pub fn patch<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        document: &impl Serialize,
+    ) -> Result<T, CliError> {
+        self.send(self.agent.patch(self.link(path)), document)
     }
 
     /// Deletes something and reads what it was.

@@ -338,6 +338,7 @@ mod tests {
         check("/api/runs/", false);
         check("/api/runs/run_a/", false);
         check("/api/runs/run_a/restore", false);
+        check("/api/runs/run_a/labels", false);
         check("/api/runs/run_a/redaction", false);
         check("/api/runs/run_a/devices", false);
         check("/api/runs/run_a/export", false);

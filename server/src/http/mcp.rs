@@ -124,7 +124,7 @@ impl Dashboard {
             let read = self
                 .app
                 .store
-                .read(move |reader| reader.runs(Which::Live, newest));
+                .read(move |reader| reader.runs(Which::Live, &[], newest));
             found.runs = read.await?.into_iter().map(summary).collect();
         }
         let traces = &self.app.pictures.traces;

@@ -17,6 +17,7 @@ mod extract;
 mod guard;
 mod health;
 mod jobs;
+mod labels;
 mod leaks;
 mod mcp;
 mod packed;
@@ -108,6 +109,7 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(alive::room_over_time))
         .routes(routes!(alive::allocations))
         .routes(routes!(alive::beside))
+        .routes(routes!(labels::change))
         .routes(routes!(shares::list, shares::create))
         .routes(routes!(shares::open))
         .routes(routes!(shares::revoke))

@@ -3,6 +3,7 @@
 use super::App;
 use super::audience::Audience;
 use super::extract::{Json, Path, Query, run_id};
+use super::labels;
 use super::packed;
 use super::page::PageQuery;
 use crate::clock::now_ms;
@@ -37,21 +38,32 @@ pub struct ListQuery {
 }
 
 /// Runs, newest first.
-#[utoipa::path(get, path = "/api/runs", tag = "runs", params(ListQuery, PageQuery),
-    responses((status = 200, description = "Runs, newest first.", body = Vec<RunSummary>)))]
+#[utoipa::path(get, path = "/api/runs", tag = "runs",
+    params(ListQuery, PageQuery,
+        ("label" = Option<String>, Query,
+            description = "`key=value`: only runs with this label. It can be given several times; \
+                           a run has all of them then.")),
+    responses(
+        (status = 200, description = "Runs, newest first.", body = Vec<RunSummary>),
+        (status = 400, body = Problem),
+    ))]
 pub async fn list(
     State(app): State<Arc<App>>,
     Query(query): Query<ListQuery>,
     Query(page): Query<PageQuery>,
+    Query(pairs): Query<Vec<(String, String)>>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
+    let labels = labels::named(&pairs)?;
     let which = if query.deleted {
         Which::Deleted
     } else {
         Which::Live
     };
     let slice = page.slice();
-    let read = app.store.read(move |reader| reader.runs(which, slice));
+    let read = app
+        .store
+        .read(move |reader| reader.runs(which, &labels, slice));
     let runs = read.await?;
     let summaries: Vec<RunSummary> = runs.into_iter().map(summary).collect();
     Ok(packed::json(&headers, &summaries))
@@ -90,8 +102,9 @@ pub async fn get(
         ..detail(row, settings)
     };
     if audience.is_of_link() {
-        // A link opens runs, not the job that they belong to.
+        // A link opens runs, not the job that they belong to, nor what the team calls them.
         detail.summary.job = None;
+        detail.summary.labels.clear();
     }
     if let Texts::Redacted(key) = audience.texts() {
         leave_out_names(&mut detail, key);
@@ -241,6 +254,7 @@ pub fn summary(row: RunRow) -> RunSummary {
         quality: row.quality.into_iter().map(|note| note.code).collect(),
         leaks: row.leaks,
         job: row.job,
+        labels: row.labels,
         deleted_ms: row.deleted_ms,
     }
 }

@@ -4,13 +4,16 @@
 
 mod alive;
 mod allocations;
-mod judgements;
 mod leaks;
 mod memory_map;
 pub mod what_if;
 
+use std::time::Duration;
+
+/// Processor time that judging a trace may take, all of its devices together.
+pub const JUDGING: Duration = Duration::from_secs(20);
+
 pub use alive::{alive, changes, growth};
 pub use allocations::{beside, page};
-pub use judgements::{JUDGING, Judge, judge_now};
 pub use leaks::{MAX_LEAKS, named, report};
 pub use memory_map::{memory_map, pool_name, room_over_time};

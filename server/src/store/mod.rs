@@ -17,6 +17,7 @@ mod explanations;
 mod group;
 mod health;
 mod jobs;
+mod labels;
 mod leaks;
 mod open;
 mod rows;

@@ -128,8 +128,8 @@ fn look(mut connection: Connection, path: &Path, opening: Opening) -> StoreResul
 
 /// Reads what every page needs: a value that was never written is damage that SQLite cannot see.
 fn readable(reader: &Reader) -> StoreResult<()> {
-    reader.runs(Which::Live, Slice::ALL)?;
-    reader.runs(Which::Deleted, Slice::ALL)?;
+    reader.runs(Which::Live, &[], Slice::ALL)?;
+    reader.runs(Which::Deleted, &[], Slice::ALL)?;
     reader.shares(None, Slice::ALL, 0)?;
     reader.unfinished_uploads()?;
     Ok(())

@@ -8,10 +8,11 @@ use super::{Reader, Slice, StoreError, StoreResult, Writer};
 use crate::facts::{DeviceFacts, OomFact, StepFacts};
 use api::ids::RunId;
 use api::jobs::RunOfJob;
+use api::labels::{Label, Labels};
 use api::leaks::{LeakSummary, Leaks};
 use api::runs::RunSource;
 use rusqlite::{OptionalExtension, Row, named_params, params};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use trace::span::Span;
 use trace::trace::{Fidelity, FormatInfo, QualityNote, Series, SeriesSummary, Step};
 use trace::units::{Bytes, EventIdx, Micros};
@@ -71,6 +72,8 @@ pub struct RunRow {
     pub leaks: Option<LeakSummary>,
     /// Which rank of which job it is.
     pub job: Option<RunOfJob>,
+    /// What the team says of it.
+    pub labels: Labels,
 }
 
 /// Which runs to list.
@@ -92,17 +95,32 @@ pub struct RunRef {
 }
 
 impl Reader<'_> {
-    /// Runs, newest first.
-    pub fn runs(&self, which: Which, Slice { offset, limit }: Slice) -> StoreResult<Vec<RunRow>> {
+    /// Runs that have all of these labels, newest first.
+    pub fn runs(
+        &self,
+        which: Which,
+        labels: &[Label],
+        Slice { offset, limit }: Slice,
+    ) -> StoreResult<Vec<RunRow>> {
         let deleted = match which {
             Which::Live => "IS NULL",
             Which::Deleted => "IS NOT NULL",
         };
+        let order = format!("ORDER BY created_ms DESC, id LIMIT {limit} OFFSET {offset}");
+        if labels.is_empty() {
+            let listed = format!("SELECT id FROM runs WHERE deleted_ms {deleted} {order}");
+            return self.runs_where(&format!("id IN ({listed}) AND :id IS NULL"), None);
+        }
+        // The labels travel as one JSON array, so that there is one statement for any of them.
+        let wanted: BTreeSet<_> = labels.iter().map(|l| (&l.key, &l.value)).collect();
+        let json = serde_json::to_string(&wanted).expect("texts are plain data");
+        let labelled = "SELECT l.run FROM json_each(:id) w \
+             JOIN labels l ON l.key = w.value ->> 0 AND l.value = w.value ->> 1 \
+             GROUP BY l.run HAVING count(*) = json_array_length(:id)";
         let listed = format!(
-            "SELECT id FROM runs WHERE deleted_ms {deleted} \
-             ORDER BY created_ms DESC, id LIMIT {limit} OFFSET {offset}"
+            "SELECT id FROM runs WHERE deleted_ms {deleted} AND id IN ({labelled}) {order}"
         );
-        self.runs_where(&format!("id IN ({listed}) AND :id IS NULL"), None)
+        self.runs_where(&format!("id IN ({listed})"), Some(&json))
     }
 
     /// One run, deleted or not.
@@ -110,7 +128,7 @@ impl Reader<'_> {
     /// # Errors
     /// [`StoreError::NotFound`].
     pub fn run(&self, id: &RunId) -> StoreResult<RunRow> {
-        let found = self.runs_where("id = :id", Some(id))?.pop();
+        let found = self.runs_where("id = :id", Some(id.as_str()))?.pop();
         found.ok_or_else(|| no_run(id))
     }
 
@@ -200,12 +218,12 @@ impl Reader<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    fn runs_where(&self, condition: &str, id: Option<&RunId>) -> StoreResult<Vec<RunRow>> {
-        let id = id.map(RunId::as_str);
+    fn runs_where(&self, condition: &str, id: Option<&str>) -> StoreResult<Vec<RunRow>> {
         let mut devices = self.devices_where(condition, id)?;
         let mut quality = self.quality_where(condition, id)?;
         let mut leaks = self.verdicts_where(condition, id)?;
         let mut jobs = self.jobs_where(condition, id)?;
+        let mut labels = self.labels_where(condition, id)?;
         let sql = format!(
             "SELECT runs.*, blobs.file_bytes FROM runs JOIN blobs ON blobs.hash = runs.blob \
              WHERE {condition} ORDER BY runs.created_ms DESC, id"
@@ -219,9 +237,11 @@ impl Reader<'_> {
             let quality = quality.remove(&id).unwrap_or_default();
             let leaks = leaks.remove(&id);
             let job = jobs.remove(&id);
+            let labels = labels.remove(&id).unwrap_or_default();
             runs.push(RunRow {
                 leaks,
                 job,
+                labels,
                 ..run_of(row, id, devices, quality)?
             });
         }
@@ -579,6 +599,7 @@ fn run_of(
         quality,
         leaks: None,
         job: None,
+        labels: Labels::new(),
     })
 }
 

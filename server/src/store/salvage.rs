@@ -1,13 +1,15 @@
 //! What can still be read of a damaged database: what cannot be derived from the blobs again.
 //!
-//! Names, dates and deletions of runs, which rank of which job they are, and links. Whatever cannot
-//! be read is left out: a run then has the name of its blob, and a link does not open any more.
+//! Names, dates, deletions and labels of runs, jobs with their ranks and keys, and links. Whatever
+//! cannot be read is left out: a run then has the name of its blob, and a link does not open any
+//! more.
 
 use super::jobs::RankOfJob;
 use super::rows::source_of;
 use super::schema::{self, Opening};
 use super::{Reader, ShareRow, StoreResult, Writer};
 use api::ids::{JobId, RunId};
+use api::labels::Label;
 use api::runs::RunSource;
 use rusqlite::params;
 use std::path::Path;
@@ -50,6 +52,10 @@ pub struct Salvaged {
     pub runs: Vec<Remembered>,
     /// Ranks of jobs.
     pub ranks: Vec<RememberedRank>,
+    /// Keys that jobs are asked for by.
+    pub keys: Vec<(JobId, String)>,
+    /// Labels, each with its run.
+    pub labels: Vec<(RunId, Label)>,
     /// Links.
     pub shares: Vec<ShareRow>,
     /// The latest time seen.
@@ -68,6 +74,8 @@ impl Salvaged {
         Salvaged {
             runs: reader.remembered(),
             ranks: reader.remembered_ranks().unwrap_or_default(),
+            keys: reader.remembered_keys().unwrap_or_default(),
+            labels: reader.remembered_labels().unwrap_or_default(),
             shares: reader.all_shares().unwrap_or_default(),
             latest_ms: reader.database().ok().flatten().map_or(0, |(_, ms)| ms),
         }
@@ -119,9 +127,59 @@ impl Reader<'_> {
         }
         Ok(found)
     }
+
+    /// Apart from the ranks: a database of an older version has none.
+    fn remembered_keys(&self) -> StoreResult<Vec<(JobId, String)>> {
+        let sql = "SELECT id, key FROM jobs WHERE key IS NOT NULL";
+        let mut statement = self.tx.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Ok(Some(row)) = rows.next() {
+            let read = || {
+                Some((
+                    row.get::<_, String>(0).ok()?.parse().ok()?,
+                    row.get(1).ok()?,
+                ))
+            };
+            found.extend(read());
+        }
+        Ok(found)
+    }
+
+    fn remembered_labels(&self) -> StoreResult<Vec<(RunId, Label)>> {
+        let mut statement = self.tx.prepare("SELECT run, key, value FROM labels")?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Ok(Some(row)) = rows.next() {
+            let read = || {
+                let [run, key, value]: [String; 3] =
+                    [row.get(0).ok()?, row.get(1).ok()?, row.get(2).ok()?];
+                Some((run.parse().ok()?, Label::new(&key, &value).ok()?))
+            };
+            found.extend(read());
+        }
+        Ok(found)
+    }
 }
 
 impl Writer<'_> {
+    /// Lets a job be found by its key again.
+    pub fn remember_key(&mut self, job: &JobId, key: &str) -> StoreResult<()> {
+        let sql = "UPDATE OR IGNORE jobs SET key = ?2 WHERE id = ?1";
+        self.tx.execute(sql, params![job.as_str(), key])?;
+        Ok(())
+    }
+
+    /// Puts a label back on a run that was derived again.
+    pub fn remember_label(&mut self, run: &RunId, label: &Label) -> StoreResult<()> {
+        self.tx.execute(
+            "INSERT OR IGNORE INTO labels (run, key, value) \
+             SELECT id, ?2, ?3 FROM runs WHERE id = ?1",
+            params![run.as_str(), label.key, label.value],
+        )?;
+        Ok(())
+    }
+
     /// Gives a run that was derived again what was said of it before.
     pub fn remember_run(&mut self, run: &Remembered) -> StoreResult<()> {
         self.tx.execute(

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// In order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 19] = [
+const STEPS: [&str; 20] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -28,6 +28,7 @@ const STEPS: [&str; 19] = [
     include_str!("../../../migrations/0017_jobs.sql"),
     include_str!("../../../migrations/0018_job_keys.sql"),
     include_str!("../../../migrations/0019_explanations.sql"),
+    include_str!("../../../migrations/0020_labels.sql"),
 ];
 
 /// `Tide`: marks the file as ours, for `file(1)` and for the check below.

@@ -119,6 +119,10 @@ fn a_database_that_is_rubbish_is_rebuilt_from_the_blobs_with_one_command() {
     server
         .send("PATCH", &format!("/api/runs/{kept}"), Some(rename))
         .expect(200);
+    let labels = br#"{"labels":{"branch":"main"}}"#;
+    server
+        .send("PATCH", &format!("/api/runs/{kept}/labels"), Some(labels))
+        .expect(200);
     let (secret, share) = server.share(&kept);
     let (open, _) = server.share(&kept);
     server
@@ -156,6 +160,7 @@ fn a_database_that_is_rubbish_is_rebuilt_from_the_blobs_with_one_command() {
         "what was deleted stays deleted: {runs}"
     );
     assert_eq!(runs[0]["name"], "a name that a person gave");
+    assert_eq!(runs[0]["labels"]["branch"], "main");
     assert_eq!(server.open_share(&open).status, 200);
     let revoked = server.open_share(&secret).status;
     assert!(revoked == 410 || revoked == 404, "{revoked}");

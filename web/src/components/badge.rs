@@ -201,6 +201,7 @@ mod tests {
                 bytes_per_step: Bytes::ZERO,
             }),
             job: None,
+            labels: Default::default(),
             deleted_ms: None,
         };
         let labels: Vec<String> = badges(&run).into_iter().map(|badge| badge.label).collect();

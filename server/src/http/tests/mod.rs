@@ -10,6 +10,7 @@ mod damage;
 mod document;
 mod explain;
 mod jobs;
+mod labels;
 mod pictures;
 mod questions;
 mod redaction;

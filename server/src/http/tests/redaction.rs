@@ -235,6 +235,7 @@ fn values(name: &str, runs: &str) -> Vec<String> {
         "min" | "max" | "older" | "younger" | "stream" | "born" | "until" | "alive" => {
             words(&["1"])
         }
+        "label" => words(&["branch=x", "x"]),
         "site" => words(&["z4096", "s0123456789abcdef", "x"]),
         "of" => words(&["stream:0", "x"]),
         "pool" => words(&["small"]),
@@ -323,6 +324,15 @@ async fn planted() -> (Server, Vec<RunId>) {
         team(&server, Method::PATCH, &routes::run(&run.id), &name)
             .await
             .expect(StatusCode::OK);
+        let labels = json!({"labels": {"branch": SECRETS[1], "config": SECRETS[0]}}).to_string();
+        team(
+            &server,
+            Method::PATCH,
+            &routes::run_labels(&run.id),
+            &labels,
+        )
+        .await
+        .expect(StatusCode::OK);
         runs.push(run.id);
     }
     (server, runs)

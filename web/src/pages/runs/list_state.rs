@@ -219,6 +219,11 @@ fn leading_digits(text: &str) -> &str {
 fn matches(run: &RunSummary, words: &[String]) -> bool {
     let name = lower(&run.name);
     let id = lower(run.id.as_str());
+    let labels = run
+        .labels
+        .iter()
+        .map(|(key, value)| lower(&format!("{key}={value}")));
+    let labels: Vec<String> = labels.collect();
     let occurs = |word: &String| {
         let in_quality = || {
             run.quality
@@ -229,6 +234,7 @@ fn matches(run: &RunSummary, words: &[String]) -> bool {
             || id.contains(word)
             || run.content_hash.starts_with(word.as_str())
             || in_quality()
+            || labels.iter().any(|label| label.contains(word))
     };
     words.iter().all(occurs)
 }
@@ -300,6 +306,7 @@ mod tests {
             quality: vec!["ring_wrapped".to_owned()],
             leaks: None,
             job: None,
+            labels: Default::default(),
             deleted_ms: None,
         }
     }
@@ -376,7 +383,9 @@ mod tests {
 
     #[test]
     fn every_word_must_occur_somewhere() {
-        let runs = [run("vl before", 1, 1), run("vl after", 1, 2)];
+        let mut runs = [run("vl before", 1, 1), run("vl after", 1, 2)];
+        let branch = ("branch".to_owned(), "Fix/leak".to_owned());
+        runs[1].labels.extend([branch]);
         let check = |filter: &str, expected: &[&str]| {
             let state = ListState {
                 filter: filter.to_owned(),
@@ -389,5 +398,7 @@ mod tests {
         check("wrapped before", &["vl before"]);
         check("abc1", &["vl after", "vl before"]);
         check("bc1", &[]);
+        check("branch=fix vl", &["vl after"]);
+        check("Leak", &["vl after"]);
     }
 }

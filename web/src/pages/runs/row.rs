@@ -149,14 +149,34 @@ fn name_cell(row: Row, id: RunId, fresh: Memo<bool>) -> AnyView {
             view! { <A href=routes::job_page(&place.job) attr:class="run-job">{text}</A> }
         })
     };
+    let labels = Memo::new(move |_| row.with(|run| run.labels.clone()));
+    let labels = move || {
+        let labels = labels.get().into_iter();
+        labels
+            .map(|(key, value)| {
+                let text = short(&key, &value);
+                let whole = format!("{key}={value}");
+                view! { <span class="run-label" title=whole>{text}</span> }
+            })
+            .collect_view()
+    };
     view! {
         <td role="cell" data-column=Column::Name.key()>
             <div class="run-name">
-                {pick} {content} {job} <span class="badges">{new} {badges}</span>
+                {pick} {content} {job} <span class="badges">{new} {badges} {labels}</span>
             </div>
         </td>
     }
     .into_any()
+}
+
+/// A label as the list shows it: of a branch and a commit the value says enough.
+fn short(key: &str, value: &str) -> String {
+    match key {
+        "branch" => value.to_owned(),
+        "commit" => value.chars().take(8).collect(),
+        _ => format!("{key}={value}"),
+    }
 }
 
 /// The name while it is edited. Enter and leaving save, Escape does not.

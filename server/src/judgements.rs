@@ -7,11 +7,11 @@
 //!
 //! What takes long to judge takes long to explain: its words are kept with the verdict.
 
-use super::report;
 use crate::budget::Permit;
 use crate::explain::{self, EXPLAINING, Waiting, allowed};
 use crate::pictures::{Ask, Pictures, is_judged_now};
 use crate::processor_time::within;
+use crate::questions::{JUDGING, report};
 use crate::store::{Store, StoreError, StoreResult};
 use api::explain::Explanation;
 use api::ids::RunId;
@@ -22,9 +22,6 @@ use std::time::Duration;
 use tokio::sync::{Mutex, broadcast};
 use trace::trace::{DeviceTrace, Trace};
 use trace::watch::{Stopped, Watch};
-
-/// Processor time that judging a trace may take, all of its devices together.
-pub const JUDGING: Duration = Duration::from_secs(20);
 
 /// Judges runs and keeps the verdicts.
 #[derive(Clone)]

@@ -1,0 +1,72 @@
+//! Labels of a run: said by whoever pushes it, changed by anybody of the team.
+
+use super::App;
+use super::extract::{Json, Path, run_id};
+use super::runs::summary;
+use crate::problems::Error;
+use api::labels::{ChangeLabels, Label, MOST};
+use api::problem::Problem;
+use api::progress::ServerEvent;
+use api::runs::RunSummary;
+use axum::extract::State;
+use std::sync::Arc;
+
+/// Changes labels of a run; those that are not named stay.
+#[utoipa::path(patch, path = "/api/runs/{run}/labels", tag = "runs",
+    params(("run" = String, Path)), request_body = ChangeLabels,
+    responses(
+        (status = 200, description = "The run with its labels.", body = RunSummary),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 409, body = Problem),
+    ))]
+pub async fn change(
+    State(app): State<Arc<App>>,
+    Path(run): Path<String>,
+    Json(request): Json<ChangeLabels>,
+) -> Result<axum::Json<RunSummary>, Error> {
+    let (id, change) = (run_id(&run)?, checked(request)?);
+    let write = app.store.write(move |writer| {
+        writer.change_labels(&id, &change)?;
+        writer.reader().run(&id)
+    });
+    let row = write.await?;
+    // An error only means that no page listens.
+    let _ = app.events.send(ServerEvent::RunsChanged);
+    Ok(axum::Json(summary(row)))
+}
+
+/// Keys and values as they are kept.
+fn checked(request: ChangeLabels) -> Result<ChangeLabels, Error> {
+    let bad = |why: String| Error::BadRequest(why);
+    if request.labels.len() > MOST {
+        return Err(bad(format!("{MOST} labels at most can be changed at once")));
+    }
+    let kept = request.labels.into_iter().map(|(key, value)| {
+        // A label that is taken off needs no value; its key is checked all the same.
+        let label = Label::new(&key, value.as_deref().unwrap_or("-"));
+        let label = label.map_err(|error| bad(format!("{key}: {error}")))?;
+        Ok((label.key, value.map(|_| label.value)))
+    });
+    Ok(ChangeLabels {
+        labels: kept.collect::<Result<_, Error>>()?,
+    })
+}
+
+/// The labels that a query names, `label=key=value`, as often as it likes.
+///
+/// # Errors
+/// For what is no label, and for too many.
+pub fn named(query: &[(String, String)]) -> Result<Vec<Label>, Error> {
+    let named = query
+        .iter()
+        .filter(|(name, _)| name == api::labels::PARAMETER);
+    let labels = named.map(|(_, text)| {
+        let label: Result<Label, _> = text.parse();
+        label.map_err(|error| Error::BadRequest(format!("label={text}: {error}")))
+    });
+    let labels: Vec<Label> = labels.collect::<Result<_, _>>()?;
+    match labels.len() <= MOST {
+        true => Ok(labels),
+        false => Err(Error::BadRequest(format!("{MOST} labels at most"))),
+    }
+}

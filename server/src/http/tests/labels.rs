@@ -1,0 +1,148 @@
+//! Labels: put on, changed, taken off, and what is listed by them.
+
+use super::{Server, snapshot};
+use api::labels::{ChangeLabels, Label, Labels, MOST};
+use api::problem::ProblemCode;
+use api::routes;
+use api::runs::{FinishedUpload, RunDetail, RunSummary};
+use axum::http::{Method, StatusCode};
+use std::collections::BTreeMap;
+
+/// Three runs that differ by a byte behind the snapshot's end.
+async fn runs(server: &Server) -> Vec<RunSummary> {
+    let mut runs = Vec::new();
+    for at in 0..3_u8 {
+        let mut file = snapshot();
+        file.push(at);
+        let sent = server
+            .put(&routes::upload_named(&format!("{at}.pickle")), file)
+            .await;
+        runs.push(
+            sent.expect(StatusCode::CREATED)
+                .read::<FinishedUpload>()
+                .run,
+        );
+    }
+    runs
+}
+
+fn change(labels: &[(&str, Option<&str>)]) -> String {
+    let labels = labels
+        .iter()
+        .map(|&(key, value)| (key.to_owned(), value.map(str::to_owned)));
+    let labels: BTreeMap<_, _> = labels.collect();
+    serde_json::to_string(&ChangeLabels { labels }).unwrap()
+}
+
+fn labels(pairs: &[(&str, &str)]) -> Labels {
+    let owned = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
+    pairs.iter().map(owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_are_put_on_changed_and_taken_off() {
+    let server = Server::start().await;
+    let run = runs(&server).await.remove(0);
+    assert_eq!(run.labels, labels(&[]));
+    let check = async |asked: &[(&str, Option<&str>)], expected: &[(&str, &str)]| {
+        let path = routes::run_labels(&run.id);
+        let answer = server.json(Method::PATCH, &path, &change(asked)).await;
+        let changed: RunSummary = answer.expect(StatusCode::OK).read();
+        assert_eq!(changed.labels, labels(expected));
+        let detail: RunDetail = server.get(&routes::run(&run.id)).await.read();
+        assert_eq!(detail.summary, changed);
+    };
+    let main = ("branch", "main");
+    check(
+        &[("branch", Some("main")), ("commit", Some("1f"))],
+        &[main, ("commit", "1f")],
+    )
+    .await;
+    check(&[("commit", Some(" 2a "))], &[main, ("commit", "2a")]).await;
+    check(&[("commit", None), ("gone", None)], &[main]).await;
+    check(&[], &[main]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_label_changes_nothing() {
+    let server = Server::start().await;
+    let run = runs(&server).await.remove(0);
+    let path = routes::run_labels(&run.id);
+    let many: Vec<String> = (0..MOST).map(|n| format!("k{n}")).collect();
+    let many: Vec<(&str, Option<&str>)> =
+        many.iter().map(|key| (key.as_str(), Some("v"))).collect();
+    let answer = server.json(Method::PATCH, &path, &change(&many)).await;
+    let full: RunSummary = answer.expect(StatusCode::OK).read();
+    for (asked, status, code) in [
+        (
+            change(&[("one more", Some("v"))]),
+            400,
+            ProblemCode::BadRequest,
+        ),
+        (change(&[("k1", Some(""))]), 400, ProblemCode::BadRequest),
+        (
+            change(&[("k1", Some("a\u{202e}b"))]),
+            400,
+            ProblemCode::BadRequest,
+        ),
+        (
+            change(&[("another", Some("v"))]),
+            409,
+            ProblemCode::Conflict,
+        ),
+        (
+            r#"{"labels":{"k1":7}}"#.to_owned(),
+            422,
+            ProblemCode::BadRequest,
+        ),
+    ] {
+        let problem = server.json(Method::PATCH, &path, &asked).await.problem();
+        assert_eq!((problem.status, problem.code), (status, code), "{asked}");
+    }
+    let detail: RunDetail = server.get(&routes::run(&run.id)).await.read();
+    assert_eq!(detail.summary, full);
+    server.json(Method::DELETE, &routes::run(&run.id), "").await;
+    let gone = server
+        .json(Method::PATCH, &path, &change(&[("k1", None)]))
+        .await;
+    assert_eq!(gone.problem().status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_are_listed_by_all_labels_that_are_named() {
+    let server = Server::start().await;
+    let runs = runs(&server).await;
+    let given: [&[(&str, &str)]; 3] = [
+        &[("branch", "main"), ("config", "a=b, c")],
+        &[("branch", "main"), ("config", "small")],
+        &[("branch", "fix/leak & more")],
+    ];
+    for (run, labels) in runs.iter().zip(given) {
+        let all: Vec<_> = labels.iter().map(|&(k, v)| (k, Some(v))).collect();
+        let path = routes::run_labels(&run.id);
+        let answer = server.json(Method::PATCH, &path, &change(&all)).await;
+        answer.expect(StatusCode::OK);
+    }
+    let check = async |asked: &[(&str, &str)], expected: &[usize]| {
+        let wanted = asked.iter().map(|(k, v)| Label::new(k, v).unwrap());
+        let path = routes::runs_with(&wanted.collect::<Vec<_>>());
+        let found: Vec<RunSummary> = server.get(&path).await.expect(StatusCode::OK).read();
+        let mut found: Vec<&str> = found.iter().map(|run| run.name.as_str()).collect();
+        found.sort_unstable();
+        let expected: Vec<String> = expected.iter().map(|at| format!("{at}.pickle")).collect();
+        assert_eq!(found, expected, "{path}");
+    };
+    check(&[], &[0, 1, 2]).await;
+    check(&[("branch", "main")], &[0, 1]).await;
+    check(&[("branch", "main"), ("branch", "main")], &[0, 1]).await;
+    check(&[("branch", "main"), ("config", "a=b, c")], &[0]).await;
+    check(&[("branch", "main"), ("branch", "fix/leak & more")], &[]).await;
+    check(&[("branch", "fix/leak & more")], &[2]).await;
+    check(&[("branch", "\" OR 1 --")], &[]).await;
+    check(&[("config", "main")], &[]).await;
+    let deleted = routes::run(&runs[0].id);
+    server.json(Method::DELETE, &deleted, "").await;
+    check(&[("branch", "main")], &[1]).await;
+    let wrong = server.get("/api/runs?label=branch").await.problem();
+    assert!(wrong.detail.contains("key=value"), "{}", wrong.detail);
+}

@@ -1,0 +1,64 @@
+//! Labels of runs.
+
+use super::{Reader, StoreError, StoreResult, Writer};
+use api::ids::RunId;
+use api::labels::{self, ChangeLabels, Labels};
+use rusqlite::{named_params, params};
+use std::collections::HashMap;
+
+impl Reader<'_> {
+    /// Labels of the runs of a condition.
+    pub(super) fn labels_where(
+        &self,
+        condition: &str,
+        id: Option<&str>,
+    ) -> StoreResult<HashMap<String, Labels>> {
+        let sql = format!(
+            "SELECT run, key, value FROM labels \
+             WHERE run IN (SELECT id FROM runs WHERE {condition})"
+        );
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let mut rows = statement.query(named_params! { ":id": id })?;
+        let mut found: HashMap<String, Labels> = HashMap::new();
+        while let Some(row) = rows.next()? {
+            let labels = found.entry(row.get("run")?).or_default();
+            labels.insert(row.get("key")?, row.get("value")?);
+        }
+        Ok(found)
+    }
+
+    /// Labels of a run, none where it is not there.
+    pub fn labels(&self, run: &RunId) -> StoreResult<Labels> {
+        let found = self.labels_where("id = :id", Some(run.as_str()))?;
+        Ok(found.into_values().next().unwrap_or_default())
+    }
+}
+
+impl Writer<'_> {
+    /// Changes labels of a run that is not deleted.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]; [`StoreError::Conflict`] where it would have too many.
+    pub fn change_labels(&mut self, run: &RunId, change: &ChangeLabels) -> StoreResult<()> {
+        self.reader().run_ref(run)?;
+        for (key, value) in &change.labels {
+            match value {
+                Some(value) => self.tx.execute(
+                    "INSERT OR REPLACE INTO labels (run, key, value) VALUES (?1, ?2, ?3)",
+                    params![run.as_str(), key, value],
+                )?,
+                None => self.tx.execute(
+                    "DELETE FROM labels WHERE run = ?1 AND key = ?2",
+                    params![run.as_str(), key],
+                )?,
+            };
+        }
+        match self.reader().labels(run)?.len() {
+            n if n <= labels::MOST => Ok(()),
+            n => Err(StoreError::Conflict(format!(
+                "a run has {} labels at most; this would make {n}",
+                labels::MOST
+            ))),
+        }
+    }
+}
