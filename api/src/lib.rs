@@ -20,6 +20,7 @@ pub mod contents;
 mod decimal;
 pub mod explain;
 pub mod frames;
+pub mod history;
 pub mod ids;
 pub mod inspect;
 pub mod jobs;

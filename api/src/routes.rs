@@ -107,11 +107,21 @@ pub fn run(id: &RunId) -> String {
 
 /// `GET`: runs that have all of these labels, newest first.
 pub fn runs_with(labels: &[Label]) -> String {
-    let named = labels.iter().map(|label| {
-        let label = label.to_string();
-        format!("{}={}", labels::PARAMETER, encode(&label))
+    format!("{RUNS}{}", labelled(labels))
+}
+
+/// `GET`: the same runs, oldest first, and what changed for good.
+pub fn history(labels: &[Label]) -> String {
+    format!("/api/history{}", labelled(labels))
+}
+
+/// The query that names these labels.
+fn labelled(labels: &[Label]) -> String {
+    let named = labels.iter().enumerate().map(|(at, label)| {
+        let sign = if at == 0 { '?' } else { '&' };
+        format!("{sign}{}={}", labels::PARAMETER, encode(&label.to_string()))
     });
-    format!("{RUNS}?{}", named.collect::<Vec<_>>().join("&"))
+    named.collect()
 }
 
 /// `PATCH`: change labels.

@@ -26,6 +26,7 @@ mod explain;
 mod export;
 mod facts;
 mod forge;
+mod history;
 mod http;
 mod identity;
 mod ingest;

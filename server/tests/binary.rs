@@ -388,6 +388,28 @@ fn push_uploads_and_prints_the_link() {
     );
 }
 
+/// What `push --json` says where these variables are set and no other of CI.
+fn push_in_ci(
+    file: &Path,
+    url: &str,
+    variables: &[(&str, &str)],
+    more: &[&str],
+) -> std::process::Output {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tidemark"));
+    command.args(["push", file.to_str().unwrap(), "--server", url, "--json"]);
+    for name in [
+        "GITHUB_ACTIONS",
+        "GITHUB_HEAD_REF",
+        "GITHUB_BASE_REF",
+        "GITLAB_CI",
+        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME",
+    ] {
+        command.env_remove(name);
+    }
+    let output = command.args(more).envs(variables.iter().copied()).output();
+    output.unwrap()
+}
+
 /// CI says which branch and commit; the baseline is the newest run of the branch that the change
 /// goes to with the same label.
 #[test]
@@ -400,18 +422,7 @@ fn push_labels_runs_and_finds_the_baseline() {
         let mut bytes = zstd::decode_all(SNAPSHOT).unwrap();
         bytes.push(at);
         std::fs::write(&file, bytes).unwrap();
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tidemark"));
-        command.args(["push", file.to_str().unwrap(), "--server", &url, "--json"]);
-        for name in [
-            "GITHUB_ACTIONS",
-            "GITHUB_HEAD_REF",
-            "GITHUB_BASE_REF",
-            "GITLAB_CI",
-        ] {
-            command.env_remove(name);
-        }
-        let output = command.args(more).envs(variables.iter().copied()).output();
-        output.unwrap()
+        push_in_ci(&file, &url, variables, more)
     };
     let main = [
         ("GITHUB_ACTIONS", "true"),
@@ -438,6 +449,21 @@ fn push_labels_runs_and_finds_the_baseline() {
     let compared: serde_json::Value = serde_json::from_slice(&compared.stdout).unwrap();
     assert_eq!(compared["comparison"]["runs"][0]["name"], "0.pickle");
     assert_eq!(compared["uploads"][0]["run"]["labels"]["branch"], "fix");
+
+    let history = |labels: &[&str]| {
+        let labels = labels.iter().flat_map(|label| ["--label", label]);
+        let all: Vec<&str> = ["history", "--server", &url]
+            .into_iter()
+            .chain(labels)
+            .collect();
+        let told = tidemark(&all);
+        assert!(told.status.success(), "{told:?}");
+        String::from_utf8(told.stdout).unwrap()
+    };
+    let told = history(&["branch=main"]);
+    assert_eq!(told.matches("1f2e ").count(), 2, "{told}");
+    assert!(told.ends_with("nothing changed for good\n"), "{told}");
+    assert!(history(&["branch=other"]).starts_with("no run has these labels"));
 
     let check = |base: &str, why: &str| {
         let refused = push(3, &[], &["--base", base]);

@@ -16,6 +16,7 @@ pub(crate) mod fingerprint;
 mod footprint;
 pub mod forward;
 pub mod growth;
+pub mod history;
 pub mod intervals;
 pub mod layout;
 pub mod leaks;

@@ -8,6 +8,7 @@ mod explain;
 mod export;
 mod files;
 mod gate;
+mod history;
 mod inspect;
 mod labels;
 mod mcp;
@@ -75,6 +76,8 @@ enum Command {
     Gate(gate::GateArgs),
     /// Upload snapshots to a dashboard and print their links
     Push(push::PushArgs),
+    /// How peak, end and growth went from run to run, and where they changed for good
+    History(history::HistoryArgs),
     /// Run the offload engine: configurations and patches, one row each
     Bench(bench::BenchArgs),
     /// Drive the offloader with recorded calls and report each difference
@@ -157,6 +160,7 @@ pub fn run() -> Result<(), CliError> {
         Some(Command::Ranks(args)) => ranks::ranks(&args),
         Some(Command::Gate(args)) => gate::gate(&args),
         Some(Command::Push(args)) => push::push(&args),
+        Some(Command::History(args)) => history::history(&args),
         Some(Command::Bench(args)) => bench::bench(&args),
         Some(Command::Replay(args)) => replay::replay(&args),
         Some(Command::WhatIf(args)) => what_if::what_if(&args),

@@ -342,6 +342,7 @@ mod tests {
         check("/api/runs/run_a/redaction", false);
         check("/api/runs/run_a/devices", false);
         check("/api/runs/run_a/export", false);
+        check("/api/history?label=branch=main", false);
         check("/api/jobs", false);
         check("/api/jobs/job_a", false);
         check("/api/jobs/job_a/sites", false);

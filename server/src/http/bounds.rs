@@ -13,6 +13,7 @@ use api::alive::{MAX_GROUPS, MAX_PAGE};
 use api::bench::{BenchRow, TensorChanges};
 use api::compare::{Against, CurvesWanted};
 use api::contents::Contents;
+use api::history::MOST_RUNS;
 use api::jobs::JobDetail;
 use api::memory_map::{MAX_BLOCKS, MAX_SEGMENTS};
 use api::shares::NewShare;
@@ -129,6 +130,10 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     (
         "GrowthBand",
         &[("bytes", MAX_MOMENTS), ("counts", MAX_MOMENTS)],
+    ),
+    (
+        "History",
+        &[("changes", 4 * MOST_RUNS), ("runs", MOST_RUNS)],
     ),
     ("Held", &[("categories", CATEGORIES)]),
     (

@@ -16,6 +16,7 @@ mod export;
 mod extract;
 mod guard;
 mod health;
+mod history;
 mod jobs;
 mod labels;
 mod leaks;
@@ -110,6 +111,7 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(alive::allocations))
         .routes(routes!(alive::beside))
         .routes(routes!(labels::change))
+        .routes(routes!(history::history))
         .routes(routes!(shares::list, shares::create))
         .routes(routes!(shares::open))
         .routes(routes!(shares::revoke))

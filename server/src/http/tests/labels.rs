@@ -1,6 +1,7 @@
 //! Labels: put on, changed, taken off, and what is listed by them.
 
 use super::{Server, snapshot};
+use api::history::History;
 use api::labels::{ChangeLabels, Label, Labels, MOST};
 use api::problem::ProblemCode;
 use api::routes;
@@ -140,6 +141,11 @@ async fn runs_are_listed_by_all_labels_that_are_named() {
     check(&[("branch", "fix/leak & more")], &[2]).await;
     check(&[("branch", "\" OR 1 --")], &[]).await;
     check(&[("config", "main")], &[]).await;
+    let main = [Label::new("branch", "main").unwrap()];
+    let history: History = server.get(&routes::history(&main)).await.read();
+    let names: Vec<&str> = history.runs.iter().map(|run| run.name.as_str()).collect();
+    assert_eq!(names, ["0.pickle", "1.pickle"], "the oldest first");
+    assert_eq!(history.changes, []);
     let deleted = routes::run(&runs[0].id);
     server.json(Method::DELETE, &deleted, "").await;
     check(&[("branch", "main")], &[1]).await;

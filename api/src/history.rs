@@ -1,0 +1,119 @@
+//! Runs with the same labels, one after the other, and where a number changed for good.
+
+use crate::ids::RunId;
+use crate::labels::Labels;
+use crate::leaks::Verdict;
+use serde::{Deserialize, Serialize};
+use trace::units::Bytes;
+
+/// Runs of a history, at most; the newest.
+pub const MOST_RUNS: usize = trace::history::MOST;
+
+/// What is followed from run to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// Peak of *allocated*.
+    Peak,
+    /// *Allocated* after the last event.
+    End,
+    /// What accumulates with each step.
+    Growth,
+    /// *Reserved* at its peak beyond the peak of *allocated*.
+    Unused,
+}
+
+impl Measure {
+    /// All, in the order in which they are told.
+    pub const ALL: [Measure; 4] = [
+        Measure::Peak,
+        Measure::End,
+        Measure::Growth,
+        Measure::Unused,
+    ];
+
+    /// For people.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Measure::Peak => "peak",
+            Measure::End => "end",
+            Measure::Growth => "growth a step",
+            Measure::Unused => "reserved beyond allocated",
+        }
+    }
+}
+
+/// Runs, oldest first, and what changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct History {
+    /// The newest runs with these labels, oldest first.
+    pub runs: Vec<HistoryRun>,
+    /// Changes for good, oldest first; several measures can change at one run.
+    pub changes: Vec<HistoryChange>,
+}
+
+/// One run of a history: of its device with the highest peak.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct HistoryRun {
+    /// Its id.
+    pub run: RunId,
+    /// Its name.
+    pub name: String,
+    /// When it arrived, milliseconds since the epoch.
+    pub created_ms: i64,
+    /// What the team says of it.
+    pub labels: Labels,
+    /// Peak of *allocated*.
+    pub peak: Bytes,
+    /// *Allocated* after the last event.
+    pub end: Bytes,
+    /// What accumulates with each step; `null` where that cannot be told.
+    pub growth: Option<Bytes>,
+    /// *Reserved* at its peak beyond the peak of *allocated*.
+    pub unused: Bytes,
+    /// Whether it leaks; `null` until that was looked at.
+    pub verdict: Option<Verdict>,
+    /// Whether an allocation failed: the peak is then what there was, not what was wanted.
+    pub out_of_memory: bool,
+}
+
+impl HistoryRun {
+    /// One of its numbers.
+    pub fn measured(&self, measure: Measure) -> Option<Bytes> {
+        match measure {
+            Measure::Peak => Some(self.peak),
+            Measure::End => Some(self.end),
+            Measure::Growth => self.growth,
+            Measure::Unused => Some(self.unused),
+        }
+    }
+
+    /// What to call it: the beginning of its commit, or its name.
+    pub fn called(&self) -> String {
+        match self.labels.get("commit") {
+            Some(commit) => commit.chars().take(8).collect(),
+            None => self.name.clone(),
+        }
+    }
+}
+
+/// A change for good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct HistoryChange {
+    /// Of what.
+    pub measure: Measure,
+    /// The last run before it that has this number.
+    pub before: RunId,
+    /// The first run with it.
+    pub first: RunId,
+    /// The level before: the median of its runs.
+    pub from: Bytes,
+    /// The level since.
+    pub to: Bytes,
+    /// Runs on the new level. One is what was seen once; it may be odd.
+    pub runs: u32,
+}

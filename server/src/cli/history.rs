@@ -1,0 +1,103 @@
+//! `tidemark history`: what changed for good from run to run, and at which.
+
+use super::CliError;
+use super::output::{json, print};
+use super::remote::{Remote, RemoteArgs};
+use crate::table::Table;
+use api::history::{History, HistoryChange, HistoryRun};
+use api::labels::Label;
+use api::routes;
+use clap::Args;
+use timeline::format::{UnixMillis, date_time};
+use trace::units::Bytes;
+
+const EXAMPLES: &str = "\
+Examples:
+  tidemark history --label branch=main --label config=qlora
+  tidemark history --label branch=main --json
+
+A run is one row, the newest last. A change is for good: it lasts two runs, or is in the newest.
+Less than 1 % or 4 MiB (of growth: 1 MiB a step) is none.";
+
+/// Options of `tidemark history`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct HistoryArgs {
+    /// Only runs with this label, as often as you like
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    labels: Vec<Label>,
+    #[command(flatten)]
+    remote: RemoteArgs,
+    /// Print the server's answer as one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints runs and changes.
+///
+/// # Errors
+/// When the server cannot be reached, or refuses.
+pub fn history(args: &HistoryArgs) -> Result<(), CliError> {
+    let remote = Remote::new(&args.remote);
+    let history: History = remote.get(&routes::history(&args.labels))?;
+    print(&match args.json {
+        true => json(&history),
+        false => text(&history, |change| {
+            let pair = [change.before.clone(), change.first.clone()];
+            remote.link(&routes::compare_page(&pair))
+        }),
+    })
+}
+
+fn text(history: &History, link: impl Fn(&HistoryChange) -> String) -> String {
+    if history.runs.is_empty() {
+        return "no run has these labels; `tidemark push --label KEY=VALUE` gives them\n"
+            .to_owned();
+    }
+    let mut table = Table::new(["run", "added", "peak", "end", "growth a step", "unused"]);
+    for run in &history.runs {
+        let peak = match run.out_of_memory {
+            true => format!("{} (out of memory)", run.peak),
+            false => run.peak.to_string(),
+        };
+        table.row([
+            run.called(),
+            date_time(UnixMillis(run.created_ms)),
+            peak,
+            run.end.to_string(),
+            run.growth
+                .map_or("cannot tell".to_owned(), |growth| growth.to_string()),
+            run.unused.to_string(),
+        ]);
+    }
+    let mut out = table.print("");
+    out.push('\n');
+    if history.changes.is_empty() {
+        out += "nothing changed for good\n";
+    }
+    for change in &history.changes {
+        out += &format!("{}\n  {}\n", sentence(history, change), link(change));
+    }
+    out
+}
+
+/// `since 3f2a1c: peak +412 MiB (8.21 GiB to 8.61 GiB), 4 runs so far`.
+fn sentence(history: &History, change: &HistoryChange) -> String {
+    let first = history.runs.iter().find(|run| run.run == change.first);
+    let first = first.map_or_else(|| change.first.to_string(), HistoryRun::called);
+    let (sign, by) = match change.to >= change.from {
+        true => ('+', change.to.saturating_sub(change.from)),
+        false => ('-', change.from.saturating_sub(change.to)),
+    };
+    let by: Bytes = by;
+    let runs = match change.runs {
+        1 => "seen once".to_owned(),
+        n => format!("{n} runs"),
+    };
+    format!(
+        "since {first}: {} {sign}{by} ({} to {}), {runs}",
+        change.measure.label(),
+        change.from,
+        change.to
+    )
+}

@@ -1,0 +1,208 @@
+//! Runs with the same labels, one after the other: what changed for good, and at which run.
+
+use api::history::{History, HistoryChange, HistoryRun, Measure};
+use api::leaks::Verdict;
+use api::runs::{DeviceSummary, RunSummary};
+use trace::history::changes;
+use trace::trace::Series;
+use trace::units::Bytes;
+
+/// Change that is told, at least: a share of the level, and so much.
+const LEAST_SHARE: f64 = 0.01;
+const LEAST: Bytes = Bytes::mib(4);
+/// Growth is small where it matters already.
+const LEAST_GROWTH: Bytes = Bytes::mib(1);
+
+/// The history of runs that are listed newest first.
+pub fn of(newest_first: Vec<RunSummary>) -> History {
+    let runs: Vec<HistoryRun> = newest_first.into_iter().rev().filter_map(run).collect();
+    let mut found: Vec<(usize, HistoryChange)> = Vec::new();
+    for measure in Measure::ALL {
+        found.extend(of_measure(&runs, measure));
+    }
+    found.sort_by_key(|(at, _)| *at);
+    let changes = found.into_iter().map(|(_, change)| change).collect();
+    History { runs, changes }
+}
+
+/// Of the device with the highest peak; nothing is to be followed in a run without devices.
+fn run(summary: RunSummary) -> Option<HistoryRun> {
+    let peak = |device: &&DeviceSummary| device.series[Series::Allocated as usize].peak;
+    let device = summary.devices.iter().max_by_key(peak)?;
+    let [allocated, reserved] =
+        [Series::Allocated, Series::Reserved].map(|series| device.series[series as usize]);
+    let verdict = summary.leaks.as_ref().map(|leaks| leaks.verdict);
+    let told = summary.leaks.as_ref();
+    let told = told.filter(|leaks| leaks.verdict != Verdict::CannotTell);
+    Some(HistoryRun {
+        growth: told.map(|leaks| leaks.bytes_per_step),
+        verdict,
+        peak: allocated.peak,
+        end: allocated.end,
+        unused: reserved.peak.saturating_sub(allocated.peak),
+        out_of_memory: !device.oom_events.is_empty(),
+        run: summary.id,
+        name: summary.name,
+        created_ms: summary.created_ms,
+        labels: summary.labels,
+    })
+}
+
+/// The changes of one measure, each with the position of its first run.
+fn of_measure(runs: &[HistoryRun], measure: Measure) -> Vec<(usize, HistoryChange)> {
+    let measured = runs.iter().enumerate();
+    let measured: Vec<(usize, Bytes)> = measured
+        .filter_map(|(at, run)| Some((at, run.measured(measure)?)))
+        .collect();
+    let values: Vec<u64> = measured.iter().map(|(_, bytes)| bytes.0).collect();
+    let found = changes(&values, least(&values, measure)).into_iter();
+    let told = found.map(|change| {
+        let at = |position: usize| measured[position].0;
+        let told = HistoryChange {
+            measure,
+            before: runs[at(change.at - 1)].run.clone(),
+            first: runs[at(change.at)].run.clone(),
+            from: Bytes(change.before),
+            to: Bytes(change.after),
+            runs: change.values as u32,
+        };
+        (at(change.at), told)
+    });
+    told.collect()
+}
+
+/// The least change of a measure that is worth a word.
+fn least(values: &[u64], measure: Measure) -> u64 {
+    if measure == Measure::Growth {
+        return LEAST_GROWTH.0;
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    let usual = sorted.get(sorted.len() / 2).copied().unwrap_or_default();
+    LEAST.0.max((usual as f64 * LEAST_SHARE) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::leaks::LeakSummary;
+    use api::runs::RunSource;
+    use trace::series::SeriesSummary;
+    use trace::steps::recording::Kind;
+    use trace::trace::{Fidelity, StepSource};
+
+    const GIB: u64 = 1 << 30;
+    const MIB: u64 = 1 << 20;
+
+    /// The run of a commit; sizes in MiB.
+    fn summary(commit: &str, peak: u64, reserved: u64, leak: Option<u64>) -> RunSummary {
+        let level = |mib: u64| SeriesSummary {
+            peak: Bytes(mib * MIB),
+            end: Bytes(mib * MIB / 2),
+            ..SeriesSummary::default()
+        };
+        RunSummary {
+            id: format!("run_{commit}").parse().unwrap(),
+            name: format!("{commit}.pickle"),
+            source: RunSource::Upload,
+            created_ms: 0,
+            file_bytes: Bytes::ZERO,
+            content_hash: String::new(),
+            devices: vec![DeviceSummary {
+                device: 0,
+                events: 1,
+                blocks: 1,
+                series: [level(peak), level(peak), level(peak), level(reserved)],
+                fidelity: Fidelity::default(),
+                unmatched_frees: 0,
+                step_source: StepSource::None,
+                steps: 4,
+                time: None,
+                oom_events: vec![],
+            }],
+            steps: 4,
+            peak_allocated: Bytes(peak * MIB),
+            quality: vec![],
+            leaks: Some(LeakSummary {
+                recording: Kind::Loop,
+                verdict: leak.map_or(Verdict::CannotTell, |_| Verdict::Leak),
+                reason: String::new(),
+                bytes_per_step: Bytes(leak.unwrap_or(0) * MIB),
+            }),
+            job: None,
+            labels: [("commit".to_owned(), commit.to_owned())].into(),
+            deleted_ms: None,
+        }
+    }
+
+    /// Changes of a history that is given oldest first: measure, last before, first after, runs.
+    fn changed(runs: &[RunSummary]) -> Vec<(Measure, String, String, u32)> {
+        let newest_first = runs.iter().rev().cloned().collect();
+        let history = of(newest_first);
+        assert_eq!(history.runs.len(), runs.len());
+        let called = |id: &api::ids::RunId| {
+            let run = history.runs.iter().find(|run| run.run == *id);
+            run.unwrap().called()
+        };
+        let told = history
+            .changes
+            .iter()
+            .map(|c| (c.measure, called(&c.before), called(&c.first), c.runs));
+        told.collect()
+    }
+
+    #[test]
+    fn a_change_is_told_with_the_runs_on_both_sides() {
+        let run = |commit: &str, peak| summary(commit, peak, peak + 100, Some(0));
+        let runs = [
+            run("a", 8000),
+            run("b", 8000),
+            run("c", 8412),
+            run("d", 8412),
+        ];
+        let told = changed(&runs);
+        let expected = |measure| (measure, "b".to_owned(), "c".to_owned(), 2);
+        assert_eq!(told, [expected(Measure::Peak), expected(Measure::End)]);
+    }
+
+    #[test]
+    fn each_measure_has_its_own_changes() {
+        let runs = [
+            summary("a", 8000, 8100, Some(0)),
+            summary("b", 8000, 8900, Some(0)),
+            summary("c", 8000, 8900, Some(3)),
+        ];
+        let told = changed(&runs);
+        let owned = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        let [(b, c), (a, first)] = [owned("b", "c"), owned("a", "b")];
+        assert_eq!(
+            told,
+            [(Measure::Unused, a, first, 2), (Measure::Growth, b, c, 1)]
+        );
+    }
+
+    /// What cannot be told is no zero, and what is too little is no change.
+    #[test]
+    fn runs_without_a_number_are_passed_over() {
+        let runs = [
+            summary("a", 8000, 8100, Some(90)),
+            summary("b", 8010, 8110, None),
+            summary("c", 8000, 8100, Some(90)),
+            summary("d", 8020, 8120, None),
+        ];
+        assert_eq!(changed(&runs), []);
+        let mut bare = summary("e", 1, 1, None);
+        bare.devices.clear();
+        assert_eq!(of(vec![bare]).runs, []);
+    }
+
+    #[test]
+    fn the_device_with_the_highest_peak_speaks_for_the_run() {
+        let mut one = summary("a", 8000, 9000, Some(0));
+        let other = summary("b", 9000, 9100, Some(0)).devices.remove(0);
+        one.devices.push(other);
+        let history = of(vec![one]);
+        assert_eq!(history.runs[0].unused, Bytes(100 * MIB));
+        assert!(history.runs[0].peak.0 > 8 * GIB);
+    }
+}

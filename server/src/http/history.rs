@@ -1,0 +1,44 @@
+//! The history of runs with the same labels.
+
+use super::App;
+use super::extract::Query;
+use super::runs::summary;
+use super::{labels, packed};
+use crate::history;
+use crate::problems::Error;
+use crate::store::{Slice, Which};
+use api::history::{History, MOST_RUNS};
+use api::problem::Problem;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use std::sync::Arc;
+
+/// Runs with these labels, oldest first, and where a number changed for good.
+#[utoipa::path(get, path = "/api/history", tag = "runs",
+    params(("label" = Option<String>, Query,
+        description = "`key=value`: only runs with this label. It can be given several times; \
+                       a run has all of them then.")),
+    responses(
+        (status = 200, description = "The newest of these runs, and what changed.",
+            body = History),
+        (status = 400, body = Problem),
+    ))]
+pub async fn history(
+    State(app): State<Arc<App>>,
+    Query(pairs): Query<Vec<(String, String)>>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let labels = labels::named(&pairs)?;
+    let newest = Slice {
+        offset: 0,
+        limit: MOST_RUNS as u32,
+    };
+    let read = app
+        .store
+        .read(move |reader| reader.runs(Which::Live, &labels, newest));
+    let runs = read.await?.into_iter().map(summary).collect();
+    // A few hundred numbers: some milliseconds.
+    let told = tokio::task::spawn_blocking(move || history::of(runs)).await;
+    Ok(packed::json(&headers, &told.map_err(|_| Error::Panicked)?))
+}
