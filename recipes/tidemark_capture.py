@@ -31,7 +31,7 @@ spool, until the server has them:
     python tidemark_capture.py spool --send
 
 Settings that a program does not give come from the environment: TIDEMARK_SERVER, _TOKEN, _NAME,
-_EVERY, _JOB, _COMPRESS, _MAX_ENTRIES, _WAIT, _SPOOL, _SPOOL_BYTES and _SPOOL_FILES.
+_LABELS, _EVERY, _JOB, _COMPRESS, _MAX_ENTRIES, _WAIT, _SPOOL, _SPOOL_BYTES and _SPOOL_FILES.
 """
 
 import argparse
@@ -83,6 +83,15 @@ WAIT = 300
 # What the spool may hold: bytes, snapshots.
 SPOOL_BYTES = 4 << 30
 SPOOL_FILES = 64
+
+# Labels of one run, and what they are made of, as the server has it: a value has no control
+# characters, and none that turn, hide or reorder their neighbours.
+MOST_LABELS = 32
+LABEL_KEY = re.compile(r"[A-Za-z0-9._/-]{1,64}")
+LABEL_VALUE = re.compile(
+    "[^\0-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]{1,200}"
+)
 
 # Seconds after which a snapshot that was never finished is taken for that of a dead process.
 ABANDONED = 24 * 3600
@@ -136,6 +145,72 @@ def _number(name, default):
         return default
 
 
+# --- labels
+
+
+def _label(key, value):
+    """A label as it is kept. Raises ValueError for what is none."""
+    if not isinstance(key, str) or not isinstance(value, str):
+        raise ValueError(f"the key and the value of a label are strings: {key!r}: {value!r}")
+    key, value = key.strip(), value.strip()
+    if not LABEL_KEY.fullmatch(key):
+        raise ValueError(f"a label's key has 1 to 64 letters, digits, and . _ - or /: {key!r}")
+    if not LABEL_VALUE.fullmatch(value):
+        why = "a label's value has 1 to 200 characters, none of which hides or turns others"
+        raise ValueError(f"{why}: {key}={value!r}")
+    return key, value
+
+
+def _label_of(text):
+    key, is_one, value = text.partition("=")
+    if not is_one:
+        raise ValueError(f"a label is written KEY=VALUE: {text!r}")
+    return _label(key, value)
+
+
+def _labels_of_ci():
+    """Branch and commit, as GitHub's and GitLab's jobs know them; of a pull request its own."""
+    env = os.environ.get
+    if env("GITHUB_ACTIONS") == "true":
+        branches, commit = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME"), "GITHUB_SHA"
+    elif env("GITLAB_CI") == "true":
+        branches = ("CI_MERGE_REQUEST_SOURCE_BRANCH_NAME", "CI_COMMIT_REF_NAME")
+        commit = "CI_COMMIT_SHA"
+    else:
+        return
+    branch = next(filter(None, map(env, branches)), "")
+    for key, value in (("branch", branch), ("commit", env(commit, ""))):
+        with contextlib.suppress(ValueError):  # Nobody wished for it.
+            yield _label(key, value)
+
+
+def _all_labels(given):
+    """The labels of a run: those given, before the environment's, before what CI knows.
+
+    Raises ValueError for given ones that are none. Others that are none are left out and said.
+    """
+    if not isinstance(given or {}, dict):
+        raise ValueError("labels are a dictionary of strings")
+    labels = dict(_label(key, value) for key, value in (given or {}).items())
+    if len(labels) > MOST_LABELS:
+        raise ValueError(f"a run has {MOST_LABELS} labels at most")
+    named, left_out = {}, []
+    for text in filter(str.strip, (_setting("LABELS") or "").split(",")):
+        try:
+            key, value = _label_of(text)
+            named[key] = value
+        except ValueError as error:
+            left_out.append(str(error))
+    for key, value in (*named.items(), *_labels_of_ci()):
+        if key in labels or len(labels) < MOST_LABELS:
+            labels.setdefault(key, value)
+        else:
+            left_out.append(f"a run has {MOST_LABELS} labels at most: {key!r}")
+    if left_out:
+        _say(_plain(f"labels of the environment are left out: {'; '.join(left_out)}"))
+    return labels
+
+
 # --- the server
 
 
@@ -183,7 +258,7 @@ class Server:
 
     def job(self, name, key):
         """The id of the job with this key, which is made unless it is there."""
-        return _id(self._post("/api/jobs", {"name": name, "key": key}))
+        return _id(self._json("POST", "/api/jobs", {"name": name, "key": key}))
 
     def upload(self, path, name, job=None, rank=None):
         """Upload a snapshot, perhaps as a rank of a job; return the server's answer."""
@@ -191,19 +266,23 @@ class Server:
         about = {"name": name, "size": size, "job": job, "rank": rank}
         # Announced first: what is refused for its size is refused before a byte is sent.
         about = {key: value for key, value in about.items() if value is not None}
-        upload = _id(self._post("/api/uploads", about), "upload")
+        upload = _id(self._json("POST", "/api/uploads", about), "upload")
         with open(path, "rb") as file:
             pieces = iter(lambda: file.read(1 << 20), b"")
             headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
             return self._ask("PUT", f"/api/uploads/{upload}", pieces, headers, TIMEOUT)
 
-    def link(self, answer):
-        """The address of the run that an upload became."""
-        return f"{self.url}/runs/{_id(answer.get('run'))}"
+    def label(self, run, labels):
+        """Put labels on a run; its others stay."""
+        self._json("PATCH", f"/api/runs/{run}/labels", {"labels": labels})
 
-    def _post(self, path, document):
+    def link(self, run):
+        """The address of a run."""
+        return f"{self.url}/runs/{run}"
+
+    def _json(self, method, path, document):
         headers = {"Content-Type": "application/json"}
-        return self._ask("POST", path, json.dumps(document).encode(), headers, SHORT_TIMEOUT)
+        return self._ask(method, path, json.dumps(document).encode(), headers, SHORT_TIMEOUT)
 
     def _ask(self, method, path, body, headers, timeout):
         request = urllib.request.Request(self.url + path, body, headers, method=method)
@@ -242,12 +321,17 @@ def _reason(error):
         return f"the server answered {error.code}"
 
 
-def upload(path, server, token=None, name=None):
-    """Upload a snapshot and return the server's answer, a dictionary with the run.
+def upload(path, server, token=None, name=None, labels=None):
+    """Upload a snapshot, label its run, and return the server's answer, a dictionary with the run.
 
-    Raises OSError when the server cannot be reached or refuses the file.
+    Raises ValueError for what is no label, and OSError when the server cannot be reached or refuses
+    the file. Labels that it refuses are said on stderr.
     """
-    return Server(server, token).upload(path, name or os.path.basename(path))
+    labels = _all_labels(labels)
+    dashboard = Server(server, token)
+    answer = dashboard.upload(path, name or os.path.basename(path))
+    _put_labels(dashboard, _id(answer.get("run")), labels, _Once())
+    return answer
 
 
 # --- which rank of which job
@@ -474,26 +558,57 @@ def _age(path):
 # --- sending
 
 
-def deliver(server, entry):
-    """Send an entry, and take it from the spool; return the link. Tries again where that may help.
+def deliver(server, entry, say=None):
+    """Send an entry, label its run, and take it from the spool; return the link.
 
     Raises OSError when it was not sent.
     """
+    try:
+        if "run" not in entry.about:
+            entry.about["run"] = _patiently(lambda: _upload(server, entry))
+        run = _id(entry.about, "run")
+    except OSError as error:
+        if isinstance(error, Refused) and error.is_of_the_file:
+            with contextlib.suppress(OSError):
+                entry.note(refused=str(error))  # Not sent by itself again.
+        raise OSError(_plain(error) or repr(error)) from error
+    labels = entry.about.get("labels")
+    if labels:
+        with contextlib.suppress(OSError):
+            entry.note()  # Whoever finds it, should this process end now, only labels the run.
+        _put_labels(server, run, labels, say or _Once())
+    entry.remove()
+    return server.link(run)
+
+
+def _patiently(ask):
+    """What a function that asks the server returns: tries again where that may help."""
     for pause in (*PAUSES, None):
         try:
-            job, rank = _place(server, entry)
-            link = server.link(server.upload(entry.path, entry.about["name"], job, rank))
-            entry.remove()
-            return link
+            return ask()
         except OSError as error:
-            if isinstance(error, Refused) and error.is_of_the_file:
-                with contextlib.suppress(OSError):
-                    entry.note(refused=str(error))  # Not sent by itself again.
-            if pause is None or getattr(error, "is_final", False) or not os.path.exists(entry.path):
-                raise OSError(_plain(error) or repr(error)) from error
+            gone = isinstance(error, FileNotFoundError)
+            if pause is None or getattr(error, "is_final", gone):
+                raise
             again = min(getattr(error, "again", None) or 0, LONGEST_PAUSE)
         time.sleep(max(again, pause) * random.uniform(1, 1.5))
     raise AssertionError("the last try returns or raises")
+
+
+def _upload(server, entry):
+    """The run that an entry becomes."""
+    os.stat(entry.path)  # Another process may have dropped it.
+    job, rank = _place(server, entry)
+    return _id(server.upload(entry.path, entry.about["name"], job, rank).get("run"))
+
+
+def _put_labels(server, run, labels, say):
+    """Label a run. It is there whatever comes of that, which is only said."""
+    try:
+        if labels:
+            _patiently(lambda: server.label(run, labels))
+    except OSError as error:
+        say(f"{server.link(run)} is without its labels: {_plain(error) or repr(error)}", "labels")
 
 
 def _place(server, entry):
@@ -549,7 +664,7 @@ class _Sender:
 
     def _send(self, entry):
         try:
-            link = deliver(self._server, entry)
+            link = deliver(self._server, entry, self._say)
         except OSError as error:
             self._kept += 1
             self._say(f"no snapshot was uploaded: {error}")
@@ -590,6 +705,7 @@ class Capture(contextlib.ContextDecorator):
         output=None,
         compress=None,
         max_entries=None,
+        labels=None,
     ):
         """
         server: the dashboard's URL; without it snapshots are only written to `output`.
@@ -599,6 +715,7 @@ class Capture(contextlib.ContextDecorator):
         output: a file to keep the last snapshot in; of several ranks each has its own.
         compress: pack with gzip before sending; worth it where the network is slow.
         max_entries: events that are kept.
+        labels: of each run, such as {"config": "qlora"}; ValueError for what is no label.
 
         What is not given comes from the environment: TIDEMARK_SERVER and so on.
         """
@@ -608,6 +725,7 @@ class Capture(contextlib.ContextDecorator):
         self.output = output
         self.compress = _number("COMPRESS", 0) if compress is None else compress
         self.max_entries = max_entries or _number("MAX_ENTRIES", MAX_ENTRIES)
+        self.labels = _all_labels(labels)
         self.steps = 0
         self.links = []
         self._token = token
@@ -681,7 +799,7 @@ class Capture(contextlib.ContextDecorator):
                 self._dump_to(_of_rank(self.output, rank, world))
                 return
             moment = "end" if why in ("end", "oom", "failed") else why
-            about = {"name": name, "server": self._server.url, "rank": rank}
+            about = {"name": name, "server": self._server.url, "rank": rank, "labels": self.labels}
             entry = self._spool.add(about, self._torch.cuda.memory._dump_snapshot)
             if self.output:
                 self._copy_to(_of_rank(self.output, rank, world), entry)
@@ -795,12 +913,13 @@ def _spool_main(args):
     if not options.server:
         parser.error("--server or TIDEMARK_SERVER is needed")
     server = Server(options.server)
+    say = _Once()
     failed = 0
     for entry in spool.waiting():
         # One for another server is not shown to this one.
         if entry.claim() and entry.about.get("server") == server.url:
             try:
-                print(deliver(server, entry))
+                print(deliver(server, entry, say))
             except OSError as error:
                 failed += 1
                 _say(f"{entry.about['name']} was not sent: {error}")
@@ -822,20 +941,32 @@ def main():
     parser.add_argument(
         "--compress", action="store_true", default=None, help="pack with gzip before sending"
     )
+    parser.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a label of each run, as often as you like; in CI, branch and commit are set",
+    )
     parser.add_argument("script")
     parser.add_argument("args", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     if not options.server and not options.output:
         parser.error("--server or --output is needed")
     stem = os.path.splitext(os.path.basename(options.script))[0]
+    try:
+        capture = Capture(
+            options.server,
+            name=options.name or _setting("NAME") or stem,
+            output=options.output,
+            compress=options.compress,
+            labels=dict(map(_label_of, options.label)),
+        )
+    except ValueError as error:
+        parser.error(str(error))
     sys.argv = [options.script] + options.args
     sys.path.insert(0, os.path.dirname(os.path.abspath(options.script)))
-    with Capture(
-        options.server,
-        name=options.name or _setting("NAME") or stem,
-        output=options.output,
-        compress=options.compress,
-    ):
+    with capture:
         runpy.run_path(options.script, run_name="__main__")
 
 

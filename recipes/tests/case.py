@@ -21,6 +21,7 @@ import tidemark_capture  # noqa: E402
 
 #: The variables that tell where a process stands.
 PLACES = ("TIDEMARK", "SLURM", "TORCHELASTIC", "MASTER", "RANK", "WORLD_SIZE", "LOCAL_")
+PLACES += ("GITHUB_", "GITLAB_", "CI_")
 
 
 class Case(unittest.TestCase):

@@ -44,7 +44,7 @@ class Dashboard:
             def do_POST(self):
                 dashboard.answer(self)
 
-            do_GET = do_PUT = do_POST
+            do_GET = do_PUT = do_PATCH = do_POST
 
         ThreadingHTTPServer.daemon_threads = True
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
@@ -97,9 +97,13 @@ class Dashboard:
         if path == "/api/uploads":
             self._announced[f"upl_{len(self._announced)}"] = json.loads(body)
             return 201, {"upload": f"upl_{len(self._announced) - 1}"}
+        if path.endswith("/labels"):
+            run = self.runs[int(path.split("/")[-2][len("run_") :]) - 1]
+            run["labels"].update(json.loads(body)["labels"])
+            return 200, {"id": path.split("/")[-2]}
         run = self._announced[path.rsplit("/", 1)[1]]
         assert run["size"] == len(body), path
-        self.runs.append({**run, "body": body})
+        self.runs.append({**run, "body": body, "labels": {}})
         return 201, {"run": {"id": f"run_{len(self.runs)}"}, "known": False}
 
     @staticmethod
