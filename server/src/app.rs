@@ -55,6 +55,11 @@ pub enum OpenError {
     /// Another server uses it.
     #[error("the data folder {0} is in use by another tidemark; stop it or name another --data")]
     InUse(PathBuf),
+    /// A restore was interrupted.
+    #[error(
+        "a restore into the data folder {0} did not end: run the same `tidemark restore` again"
+    )]
+    HalfRestored(PathBuf),
     /// The database cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -249,11 +254,29 @@ pub fn owner_of(data: &Path, store: &Store) -> Owner {
     }
 }
 
+/// Is in a data folder for as long as it is being restored.
+pub const RESTORING: &str = "restoring";
+
+/// The file that is locked in a data folder.
+pub const LOCK: &str = "lock";
+
 /// Keeps every other server out of a data folder, which is made when it is not there.
 ///
 /// # Errors
-/// [`OpenError::InUse`].
+/// [`OpenError::InUse`], and [`OpenError::HalfRestored`].
 pub fn lock(folder: &Path) -> Result<DataLock, OpenError> {
+    let lock = lock_to_restore(folder)?;
+    match folder.join(RESTORING).exists() {
+        true => Err(OpenError::HalfRestored(folder.to_owned())),
+        false => Ok(lock),
+    }
+}
+
+/// [`lock`], for whoever fills the folder.
+///
+/// # Errors
+/// [`OpenError::InUse`].
+pub fn lock_to_restore(folder: &Path) -> Result<DataLock, OpenError> {
     let failed = |source| OpenError::Folder {
         folder: folder.to_owned(),
         source,
@@ -261,7 +284,7 @@ pub fn lock(folder: &Path) -> Result<DataLock, OpenError> {
     if !folder.is_dir() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
-    let path = folder.join("lock");
+    let path = folder.join(LOCK);
     let file = match File::create(&path).or_else(|_| File::open(&path)) {
         Ok(file) => file,
         // A folder that nothing can be written to needs no lock against writers.

@@ -11,6 +11,7 @@
 mod access;
 mod answers;
 pub mod app;
+mod backup;
 pub mod bench;
 mod blobs;
 mod budget;

@@ -7,6 +7,7 @@
 
 mod owner;
 mod survey;
+mod transfer;
 
 pub use owner::{Claim, Owner, Ownership};
 pub use survey::Found;

@@ -39,6 +39,11 @@ pub struct Ownership {
 }
 
 impl Blobs {
+    /// Whether a folder holds the blobs of a database.
+    pub fn are_owned(folder: &Path) -> bool {
+        folder.join(MARK).exists()
+    }
+
     /// Makes sure that no other server uses these blobs, and leaves a mark.
     ///
     /// # Errors

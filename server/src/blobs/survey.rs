@@ -128,19 +128,9 @@ impl Blobs {
     /// # Errors
     /// [`BlobError::Missing`] and [`BlobError::Damaged`].
     pub fn check(&self, runtime: &Handle, blob: &BlobRow) -> Result<(), BlobError> {
-        let found = match blob.codec {
-            BlobCodec::Identity => {
-                let mut raw = Counted::default();
-                let each = |piece: &bytes::Bytes| raw.write_all(piece).map_err(BlobError::Packing);
-                self.read(runtime, &blob.hash, each).map(|()| raw)
-            }
-            BlobCodec::Zstd { .. } => self.unpacked(runtime, &blob.hash),
-        };
-        match found {
-            Ok(bytes) if bytes.hash() == blob.hash => Ok(()),
-            Ok(_) | Err(BlobError::Packing(_)) => Err(BlobError::Damaged(blob.hash.clone())),
-            Err(error) => Err(error),
-        }
+        let mut proof = Proof::of(blob)?;
+        self.read(runtime, &blob.hash, |piece| proof.take(piece))?;
+        proof.finish()
     }
 
     fn unpacked(&self, runtime: &Handle, hash: &str) -> Result<Counted, BlobError> {
@@ -151,6 +141,67 @@ impl Blobs {
         })?;
         decoder.flush().map_err(BlobError::Packing)?;
         Ok(decoder.into_inner())
+    }
+}
+
+/// Reads a stored object along, and says in the end whether it is the blob that it should be.
+pub(super) struct Proof {
+    hash: String,
+    bytes: Unpacked,
+}
+
+enum Unpacked {
+    Identity(Counted),
+    Zstd(Box<zstd::stream::write::Decoder<'static, Counted>>),
+}
+
+impl Proof {
+    /// Of this blob.
+    ///
+    /// # Errors
+    /// When there is no memory to unpack it.
+    pub(super) fn of(blob: &BlobRow) -> Result<Proof, BlobError> {
+        let counted = Counted::default();
+        let bytes = match blob.codec {
+            BlobCodec::Identity => Unpacked::Identity(counted),
+            BlobCodec::Zstd { .. } => {
+                let decoder = zstd::stream::write::Decoder::new(counted);
+                Unpacked::Zstd(Box::new(decoder.map_err(BlobError::Packing)?))
+            }
+        };
+        let hash = blob.hash.clone();
+        Ok(Proof { hash, bytes })
+    }
+
+    /// The next piece.
+    ///
+    /// # Errors
+    /// [`BlobError::Damaged`] when it cannot be unpacked.
+    pub(super) fn take(&mut self, piece: &[u8]) -> Result<(), BlobError> {
+        let taken = match &mut self.bytes {
+            Unpacked::Identity(counted) => counted.write_all(piece),
+            Unpacked::Zstd(decoder) => decoder.write_all(piece),
+        };
+        taken.map_err(|_| self.damaged())
+    }
+
+    /// There is no more.
+    ///
+    /// # Errors
+    /// [`BlobError::Damaged`].
+    pub(super) fn finish(mut self) -> Result<(), BlobError> {
+        let found = match &mut self.bytes {
+            Unpacked::Identity(counted) => Ok(counted.hash()),
+            Unpacked::Zstd(decoder) => decoder.flush().map(|()| decoder.get_ref().hash()),
+        };
+        match found.is_ok_and(|found| found == self.hash) {
+            true => Ok(()),
+            false => Err(self.damaged()),
+        }
+    }
+
+    fn damaged(&self) -> BlobError {
+        BlobError::Damaged(self.hash.clone())
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a person types.
 
+mod backup;
 mod bench;
 mod bench_stack;
 mod compare;
@@ -90,6 +91,10 @@ enum Command {
     Export(export::ExportArgs),
     /// Look after a data folder: find damage, take up stored files, rebuild the database
     Doctor(doctor::DoctorArgs),
+    /// Back a data folder up, while the server runs
+    Backup(backup::BackupArgs),
+    /// Make a data folder of a backup
+    Restore(backup::RestoreArgs),
     /// Run one row of a bench, as the server asks for it on stdin
     #[command(hide = true, after_help = run_row::EXAMPLES)]
     RunRow,
@@ -167,6 +172,8 @@ pub fn run() -> Result<(), CliError> {
         Some(Command::Mcp(args)) => mcp::mcp(args),
         Some(Command::Export(args)) => export::export(&args),
         Some(Command::Doctor(args)) => doctor::doctor(&args),
+        Some(Command::Backup(args)) => backup::backup(args),
+        Some(Command::Restore(args)) => backup::restore(args),
         Some(Command::RunRow) => run_row::run_row(),
         Some(Command::ProbeCard) => run_row::probe(),
     }

@@ -150,7 +150,7 @@ fn identity(connection: &Connection, writable: bool) -> StoreResult<(String, i64
 }
 
 /// The same error, with the path and what to do.
-fn explained(error: StoreError, path: &Path) -> StoreError {
+pub(super) fn explained(error: StoreError, path: &Path) -> StoreError {
     let corrupt_schema = |error: &rusqlite_migration::Error| format!("{error}");
     match error {
         StoreError::Malformed(cause) => schema::damaged(path, cause.to_string()),

@@ -1,7 +1,8 @@
 //! A damaged database is refused with an explanation, or serves correctly; it takes nothing.
 
 use crate::rig::{
-    Answer, Chance, SNAPSHOTS, Server, blobs_in, copy_all, files_in, text, tidemark, wait_until,
+    Answer, Chance, SNAPSHOTS, Server, blobs_in, copy_all, database, files_in, text, tidemark,
+    wait_until,
 };
 use std::path::Path;
 
@@ -16,6 +17,9 @@ fn a_data_folder(data: &Path) -> Vec<(String, Answer)> {
         .collect();
     let answers = ask(&server, &runs);
     server.stop();
+    // A picture that was kept at the last moment may have left a log. The damage belongs elsewhere.
+    let folded = database(data).execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+    folded.unwrap();
     for part in ["-wal", "-shm"] {
         let rest = data.join(format!("tidemark.db{part}"));
         assert!(

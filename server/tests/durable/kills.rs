@@ -3,12 +3,12 @@
 //! A few rounds by default; `./check faults` sets `FAULT_ROUNDS` to hundreds.
 
 use crate::rig::{
-    Chance, SNAPSHOTS, Server, blobs_in, copy_all, count, database, files_in, new_share, wait_until,
+    Chance, Server, blobs_in, copy_all, count, database, files_in, fresh, new_share,
+    wait_until,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// What a client was told.
@@ -23,21 +23,6 @@ struct Acknowledged {
     revoked: BTreeSet<String>,
     revoking: BTreeSet<String>,
     benches: BTreeSet<String>,
-}
-
-/// A snapshot that nobody sent before: the time in the head of a gzip file makes it another one.
-fn fresh(n: u64) -> Vec<u8> {
-    static PACKED: OnceLock<Vec<u8>> = OnceLock::new();
-    let packed = PACKED.get_or_init(|| {
-        let plain = zstd::decode_all(SNAPSHOTS[0]).unwrap();
-        let level = flate2::Compression::fast();
-        let mut file = flate2::write::GzEncoder::new(Vec::new(), level);
-        file.write_all(&plain).unwrap();
-        file.finish().unwrap()
-    });
-    let mut packed = packed.clone();
-    packed[4..8].copy_from_slice(&(n as u32).to_le_bytes());
-    packed
 }
 
 /// Clients that change things at the same time.

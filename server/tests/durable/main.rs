@@ -1,5 +1,6 @@
 //! What is never lost: the real binary against missing, damaged and full disks, and kills.
 
+mod backup;
 mod blobs;
 mod damage;
 mod disk;

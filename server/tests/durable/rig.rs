@@ -1,10 +1,10 @@
 //! The real binary on a data folder, and what is in that folder.
 
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Small real snapshots.
@@ -13,6 +13,21 @@ pub const SNAPSHOTS: [&[u8]; 3] = [
     include_bytes!("../../../tests/fixtures/plain_lm.pickle.zst"),
     include_bytes!("../../../tests/fixtures/streams.pickle.zst"),
 ];
+
+/// A snapshot that nobody sent before: the time in the head of a gzip file makes it another one.
+pub fn fresh(n: u64) -> Vec<u8> {
+    static PACKED: OnceLock<Vec<u8>> = OnceLock::new();
+    let packed = PACKED.get_or_init(|| {
+        let plain = zstd::decode_all(SNAPSHOTS[0]).unwrap();
+        let level = flate2::Compression::fast();
+        let mut file = flate2::write::GzEncoder::new(Vec::new(), level);
+        file.write_all(&plain).unwrap();
+        file.finish().unwrap()
+    });
+    let mut packed = packed.clone();
+    packed[4..8].copy_from_slice(&(n as u32).to_le_bytes());
+    packed
+}
 
 const PATIENCE: Duration = Duration::from_secs(120);
 

@@ -1,0 +1,133 @@
+//! What a backup says of itself: `backup.json`, written last, in one step. A folder without it
+//! holds no backup that ended; one that is begun again keeps the one before until it has.
+
+use super::BackupError;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+/// The manifest's file.
+pub const MANIFEST: &str = "backup.json";
+
+/// The manifest until it is whole.
+pub const PART: &str = "backup.json.part";
+
+/// Counts changes of the layout that an older program cannot read.
+const FORMAT: u32 = 1;
+
+/// The manifest.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    format: u32,
+    /// The program that wrote it.
+    pub tidemark: String,
+    /// When, in milliseconds since the epoch.
+    pub made_ms: i64,
+    /// The copy of the database.
+    pub database: DatabaseFile,
+    /// Where the stored files are.
+    pub files: Files,
+    /// Hashes of stored files that could not be copied: gone or damaged where they were.
+    pub lacking: Vec<String>,
+}
+
+/// The copy of the database.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DatabaseFile {
+    /// Its name in the backup.
+    pub file: String,
+    /// The database's id; empty in one that is older than its ids.
+    pub id: String,
+    /// BLAKE3 of its bytes, hexadecimal.
+    pub blake3: String,
+}
+
+/// Where the stored files are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Files {
+    /// In the backup.
+    Here,
+    /// Where they were: only the database was asked for.
+    LeftAt(String),
+}
+
+impl Manifest {
+    /// Of a backup made now.
+    pub fn new(made_ms: i64, database: DatabaseFile, files: Files, lacking: Vec<String>) -> Self {
+        Manifest {
+            format: FORMAT,
+            tidemark: env!("CARGO_PKG_VERSION").to_owned(),
+            made_ms,
+            database,
+            files,
+            lacking,
+        }
+    }
+
+    /// That of the backup in a folder, if it holds one.
+    ///
+    /// # Errors
+    /// When it cannot be read, or a newer program wrote it.
+    pub fn read(folder: &Path) -> Result<Option<Manifest>, BackupError> {
+        let path = folder.join(MANIFEST);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(BackupError::Read { path, source }),
+        };
+        /// All that every format has.
+        #[derive(Deserialize)]
+        struct Head {
+            format: u32,
+        }
+        match serde_json::from_slice::<Head>(&text) {
+            Ok(Head { format }) if format > FORMAT => Err(BackupError::TooNew { path }),
+            _ => match serde_json::from_slice(&text) {
+                Ok(manifest) => Ok(Some(manifest)),
+                Err(error) => Err(BackupError::Manifest {
+                    path,
+                    why: error.to_string(),
+                }),
+            },
+        }
+    }
+
+    /// Makes it that of the folder, on disk.
+    ///
+    /// # Errors
+    /// When it cannot be written; then the one before is still there.
+    pub fn write(&self, folder: &Path) -> Result<(), BackupError> {
+        let (path, part) = (folder.join(MANIFEST), folder.join(PART));
+        let text = serde_json::to_vec_pretty(self).expect("a manifest is plain data");
+        let written = File::create(&part).and_then(|mut file| {
+            file.write_all(&text)?;
+            file.sync_all()?;
+            std::fs::rename(&part, &path)?;
+            File::open(folder)?.sync_all()
+        });
+        written.map_err(|source| BackupError::Write { path, source })
+    }
+}
+
+/// BLAKE3 of a file, hexadecimal.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn hash_of(path: &Path) -> Result<String, BackupError> {
+    let hash = || {
+        let (mut file, mut hasher) = (File::open(path)?, blake3::Hasher::new());
+        let mut piece = vec![0; 1 << 20];
+        loop {
+            match file.read(&mut piece)? {
+                0 => return Ok(hasher.finalize().to_hex().to_string()),
+                n => hasher.update(&piece[..n]),
+            };
+        }
+    };
+    hash().map_err(|source| BackupError::Read {
+        path: path.to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,246 @@
+//! From a backup to a data folder. All of the backup is read before anything is written, and
+//! nothing is overwritten.
+
+use super::manifest::{Files, Manifest, hash_of};
+use super::{BLOBS, BackupError, lock};
+use crate::app::{DATABASE, LOCK, RESTORING, lock_to_restore, open_blobs};
+use crate::blobs::{BlobError, Blobs};
+use crate::config::Config;
+use crate::store::{BlobRow, CopyContents, Store};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use tokio::runtime::Handle;
+
+/// What to do about damage in a backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtDamage {
+    /// Restore nothing.
+    Refuse,
+    /// Restore the rest.
+    Skip,
+}
+
+/// What was restored.
+#[derive(Debug)]
+pub struct Restored {
+    /// When the backup was made, in milliseconds since the epoch.
+    pub made_ms: i64,
+    /// Runs, the deleted ones too; `None` when the database was damaged and left out.
+    pub runs: Option<usize>,
+    /// Stored files that were copied.
+    pub files: usize,
+    /// Where the stored files must be that were not in the backup.
+    pub left_at: Option<String>,
+    /// Parts that are damaged or not there, a sentence each.
+    pub lacking: Vec<String>,
+}
+
+/// A backup that was read to its end.
+struct Examined {
+    manifest: Manifest,
+    database: PathBuf,
+    /// `None` when the copy of the database is damaged.
+    contents: Option<CopyContents>,
+    /// Files that are whole.
+    whole: Vec<BlobRow>,
+    damaged: Vec<String>,
+    /// Files that were not there when the backup was made.
+    lacking: Vec<String>,
+}
+
+/// Restores the backup in a folder as the data folder of `config`, and its blobs. On a blocking
+/// thread.
+///
+/// # Errors
+/// Why nothing was restored; or, when the disk is full, why not all was: then the same command
+/// goes on.
+pub fn restore(from: &Path, config: &Config, at_damage: AtDamage) -> Result<Restored, BackupError> {
+    let runtime = Handle::current();
+    let backup = Manifest::read(from)?.ok_or_else(|| BackupError::None(from.to_owned()))?;
+    // A backup on a disk that can only be read needs no lock.
+    let _lock = match lock(from) {
+        Err(BackupError::Write { .. }) => None,
+        lock => Some(lock?),
+    };
+    refuse_what_is_there(config)?;
+    let source = Blobs::folder(&from.join(BLOBS))?;
+    let examined = examine(from, backup, &source, &runtime)?;
+    if at_damage == AtDamage::Refuse && !examined.damaged.is_empty() {
+        return Err(BackupError::Damaged {
+            folder: from.to_owned(),
+            files: examined.damaged,
+        });
+    }
+    fill(config, examined, &source, &runtime)
+}
+
+/// A folder counts as empty when only an earlier try to restore was there.
+fn refuse_what_is_there(config: &Config) -> Result<(), BackupError> {
+    let data = &config.data;
+    let Ok(entries) = data.read_dir() else {
+        return Ok(());
+    };
+    let allowed = [LOCK, "lost+found"];
+    let begun = data.join(RESTORING).exists();
+    let is_other = |name: &str| !allowed.contains(&name);
+    let mut names = entries.flatten().map(|entry| entry.file_name());
+    if !begun && names.any(|name| is_other(&name.to_string_lossy())) {
+        return Err(BackupError::NotEmpty(data.display().to_string()));
+    }
+    Ok(())
+}
+
+/// Reads everything.
+fn examine(
+    from: &Path,
+    manifest: Manifest,
+    source: &Blobs,
+    runtime: &Handle,
+) -> Result<Examined, BackupError> {
+    let database = from.join(&manifest.database.file);
+    let mut damaged = Vec::new();
+    let contents = match read_database(&database, &manifest) {
+        Ok(contents) => Some(contents),
+        Err(why) => {
+            damaged.push(why);
+            None
+        }
+    };
+    let mut examined = Examined {
+        database,
+        contents,
+        whole: Vec::new(),
+        damaged,
+        lacking: manifest.lacking.iter().map(|hash| gone(hash)).collect(),
+        manifest,
+    };
+    if examined.manifest.files != Files::Here {
+        return Ok(examined);
+    }
+    for (hash, row) in wanted(&examined, source, runtime)? {
+        let found = match row {
+            Some(row) => source.check(runtime, &row).map(|()| row),
+            None => source.identify(runtime, &hash),
+        };
+        match found {
+            Ok(row) => examined.whole.push(row),
+            Err(error @ (BlobError::Damaged(_) | BlobError::Missing(_))) => {
+                let path = from.join(BLOBS).join(&hash[..2]).join(&hash);
+                let known = examined.manifest.lacking.contains(&hash);
+                if !known {
+                    examined
+                        .damaged
+                        .push(format!("{}: {error}", path.display()));
+                }
+            }
+            Err(source) => return Err(BackupError::Copy { hash, source }),
+        }
+    }
+    Ok(examined)
+}
+
+fn gone(hash: &str) -> String {
+    format!("the stored file {hash} was damaged or missing when the backup was made")
+}
+
+/// The files that should be in the backup: those that its database knows; without one, those that
+/// are there.
+fn wanted(
+    examined: &Examined,
+    source: &Blobs,
+    runtime: &Handle,
+) -> Result<Vec<(String, Option<BlobRow>)>, BackupError> {
+    let Some(contents) = &examined.contents else {
+        let found = runtime.block_on(source.list())?;
+        return Ok(found.into_iter().map(|blob| (blob.hash, None)).collect());
+    };
+    let known = contents.blobs.iter();
+    let known = known.map(|blob| (blob.hash.clone(), Some(blob.clone())));
+    let aside = contents.aside.iter().map(|blob| (blob.hash.clone(), None));
+    Ok(known.chain(aside).collect())
+}
+
+/// What the copy of the database holds, or what is wrong with it.
+fn read_database(path: &Path, manifest: &Manifest) -> Result<CopyContents, String> {
+    let hash = hash_of(path).map_err(|error| error.to_string())?;
+    if hash != manifest.database.blake3 {
+        let why = "its bytes are not those that were backed up";
+        return Err(format!(
+            "{}: the database is damaged: {why}",
+            path.display()
+        ));
+    }
+    // A newer version's database is not damaged; it says so in its own words.
+    Store::read_copy(path).map_err(|error| error.to_string())
+}
+
+fn fill(
+    config: &Config,
+    examined: Examined,
+    source: &Blobs,
+    runtime: &Handle,
+) -> Result<Restored, BackupError> {
+    let data = &config.data;
+    let written = |path: PathBuf| move |source| BackupError::Write { path, source };
+    let _lock = lock_to_restore(data)?;
+    let mark = data.join(RESTORING);
+    let begun = mark.exists();
+    let target = open_blobs(config)?;
+    let mut lacking = examined.lacking;
+    let left_at = match &examined.manifest.files {
+        Files::Here => None,
+        Files::LeftAt(place) => Some(place.clone()),
+    };
+    match (&left_at, begun) {
+        (None, false) if !runtime.block_on(target.list())?.is_empty() => {
+            let default = data.join(BLOBS).display().to_string();
+            let place = config.blobs.clone().unwrap_or(default);
+            return Err(BackupError::NotEmpty(place));
+        }
+        _ => {}
+    }
+    File::create(&mark).map_err(written(mark.clone()))?;
+    if left_at.is_some() && config.blobs.is_some() {
+        lacking.extend(not_there(&examined.contents, &target, runtime)?);
+    }
+    for row in &examined.whole {
+        let copied = source.copy_to(runtime, &target, row);
+        copied.map_err(|source| BackupError::Copy {
+            hash: row.hash.clone(),
+            source,
+        })?;
+    }
+    if examined.contents.is_some() {
+        let (part, place) = (data.join("tidemark.db.restoring"), data.join(DATABASE));
+        let copied = std::fs::copy(&examined.database, &part)
+            .and_then(|_| File::open(&part)?.sync_all())
+            .and_then(|()| std::fs::rename(&part, &place));
+        copied.map_err(written(place))?;
+    }
+    std::fs::remove_file(&mark)
+        .and_then(|()| File::open(data)?.sync_all())
+        .map_err(written(mark))?;
+    lacking.extend(examined.damaged);
+    Ok(Restored {
+        made_ms: examined.manifest.made_ms,
+        runs: examined.contents.map(|contents| contents.runs),
+        files: examined.whole.len(),
+        left_at,
+        lacking,
+    })
+}
+
+/// Files that the database knows and that are not where they were left.
+fn not_there(
+    contents: &Option<CopyContents>,
+    target: &Blobs,
+    runtime: &Handle,
+) -> Result<Vec<String>, BackupError> {
+    let mut lacking = Vec::new();
+    for blob in contents.iter().flat_map(|contents| &contents.blobs) {
+        if !runtime.block_on(target.has(&blob.hash))? {
+            lacking.push(BlobError::Missing(blob.hash.clone()).to_string());
+        }
+    }
+    Ok(lacking)
+}

@@ -1,0 +1,176 @@
+//! `tidemark backup` and `tidemark restore`.
+
+use super::CliError;
+use super::output::print;
+use crate::backup::{AtDamage, BackupError, Depth, Report, Restored, Scope, back_up};
+use crate::config::Config;
+use crate::private;
+use clap::Args;
+use std::path::PathBuf;
+use timeline::format::{UnixMillis, date_time};
+use trace::units::Bytes;
+
+/// Examples of `tidemark backup`.
+pub const BACKUP_EXAMPLES: &str = "\
+Examples:
+  tidemark backup /mnt/backup --data /srv/tidemark          while the server runs
+  tidemark backup /mnt/backup --data /srv/tidemark --check  read what is there already, too
+  tidemark backup /mnt/backup --data /srv/tidemark --blobs s3://bucket/prefix --database-only
+
+A folder holds one backup, the latest; files that it has are not copied again. A backup that is
+killed leaves the one before as it was. The exit status is 1 when a stored file could not be
+copied, because it is damaged or gone where it should be; all else is then in the backup.";
+
+/// Examples of `tidemark restore`.
+pub const RESTORE_EXAMPLES: &str = "\
+Examples:
+  tidemark restore /mnt/backup --data /srv/restored
+  tidemark restore /mnt/backup --data /srv/restored --skip-damaged
+
+All of the backup is read first. Nothing is overwritten: the data folder must be empty or not there.
+Links that were revoked and runs that were deleted after the backup are there again.";
+
+/// Options of `tidemark backup`.
+#[derive(Args)]
+#[command(after_help = BACKUP_EXAMPLES)]
+pub struct BackupArgs {
+    /// Folder of the backup; made when it is not there
+    #[arg(value_name = "DIR")]
+    to: PathBuf,
+    /// Folder of the database and the uploaded files
+    #[arg(long, value_name = "DIR", default_value = "tidemark-data")]
+    data: PathBuf,
+    /// Where uploaded files are kept, if `serve` was told so [default: DIR/blobs]
+    #[arg(long, value_name = "WHERE")]
+    blobs: Option<String>,
+    /// Copy only the database, and look whether the uploaded files are where they should be
+    #[arg(long)]
+    database_only: bool,
+    /// Read the files that the backup has already; copy those again that are damaged
+    #[arg(long, conflicts_with = "database_only")]
+    check: bool,
+}
+
+/// Options of `tidemark restore`.
+#[derive(Args)]
+#[command(after_help = RESTORE_EXAMPLES)]
+pub struct RestoreArgs {
+    /// Folder of the backup
+    #[arg(value_name = "DIR")]
+    from: PathBuf,
+    /// Folder to restore into: empty, or not there
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Where uploaded files are to be kept, if `serve` will be told so [default: DIR/blobs]
+    #[arg(long, value_name = "WHERE")]
+    blobs: Option<String>,
+    /// Leave out what is damaged in the backup
+    #[arg(long)]
+    skip_damaged: bool,
+}
+
+/// Backs up.
+///
+/// # Errors
+/// Why there is no backup, or which files it lacks.
+pub fn backup(args: BackupArgs) -> Result<(), CliError> {
+    let config = Config {
+        blobs: args.blobs,
+        ..Config::new(args.data)
+    };
+    let scope = match args.database_only {
+        true => Scope::Database,
+        false => Scope::Whole,
+    };
+    let depth = match args.check {
+        true => Depth::All,
+        false => Depth::New,
+    };
+    let report = apart(move || back_up(&config, &args.to, scope, depth))?;
+    print(&told(&report, scope))?;
+    lacking(&report.lacking, "the backup lacks them")
+}
+
+/// Restores.
+///
+/// # Errors
+/// Why nothing was restored, or what is lacking.
+pub fn restore(args: RestoreArgs) -> Result<(), CliError> {
+    let config = Config {
+        blobs: args.blobs,
+        ..Config::new(args.data.clone())
+    };
+    let at_damage = match args.skip_damaged {
+        true => AtDamage::Skip,
+        false => AtDamage::Refuse,
+    };
+    let restored = apart(move || crate::backup::restore(&args.from, &config, at_damage))?;
+    print(&told_restored(&restored, &args.data.display().to_string()))?;
+    lacking(&restored.lacking, "these were not restored")
+}
+
+/// On a thread that may wait, as the blob store wants it.
+fn apart<T, F>(work: F) -> Result<T, CliError>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T, BackupError> + Send + 'static,
+{
+    private::make_everything_private();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| CliError::Failed(format!("no threads: {error}")))?;
+    let done = runtime.block_on(async { tokio::task::spawn_blocking(work).await });
+    match done {
+        Ok(done) => done.map_err(|error| CliError::Failed(error.to_string())),
+        Err(_) => Err(CliError::Failed("it stopped in the middle".to_owned())),
+    }
+}
+
+fn told(report: &Report, scope: Scope) -> String {
+    let Report { runs, files, .. } = report;
+    let (copied, bytes) = report.copied;
+    let database = report.database.display();
+    let stored = match scope {
+        Scope::Whole => format!(
+            "{copied} copied now ({}), the others were there",
+            Bytes(bytes)
+        ),
+        Scope::Database => "not copied: they stay where they are".to_owned(),
+    };
+    format!("{database}: {runs} runs\nstored files: {files}, {stored}\n")
+}
+
+fn told_restored(restored: &Restored, data: &str) -> String {
+    let made = date_time(UnixMillis(restored.made_ms));
+    let runs = match restored.runs {
+        Some(runs) => format!("{runs} runs as of {made}"),
+        None => format!(
+            "no database: `tidemark doctor --data {data} --adopt` makes runs of the stored files"
+        ),
+    };
+    let files = match &restored.left_at {
+        None => format!(
+            "{} stored files, each held against its hash",
+            restored.files
+        ),
+        Some(place) => format!(
+            "the stored files were left at {place}: start with --blobs, and never two servers on \
+             one such place"
+        ),
+    };
+    format!(
+        "{data}: {runs}\n{files}\nnext: `tidemark doctor --data {data}`, then `tidemark serve \
+         --data {data}`\n"
+    )
+}
+
+fn lacking(files: &[String], what: &str) -> Result<(), CliError> {
+    match files {
+        [] => Ok(()),
+        files => {
+            let list = files.join("\n  ");
+            Err(CliError::Failed(format!("{what}:\n  {list}")))
+        }
+    }
+}
