@@ -19,6 +19,8 @@ use trace::units::EventIdx;
 
 /// The OpenAPI document.
 pub const OPENAPI: &str = "/api/openapi.json";
+/// `GET`: measurements, as text for Prometheus.
+pub const METRICS: &str = "/metrics";
 /// `POST`: messages of the Model Context Protocol.
 pub const MCP: &str = "/api/mcp";
 /// `GET`: version, limits, whether a token is needed.

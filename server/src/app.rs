@@ -15,6 +15,7 @@ use crate::names;
 use crate::pictures::Pictures;
 use crate::private::{self, Kind};
 use crate::problems::describe;
+use crate::requests::Requests;
 use crate::store::{Looked, Store, StoreError};
 use crate::tensors::Tensors;
 use api::progress::ServerEvent;
@@ -100,6 +101,10 @@ pub struct App {
     pub cards: CardShelf,
     /// Runs in words, which take longer: cards do not wait for them.
     pub explanations: CardShelf,
+    /// Memory, and who has it.
+    pub budget: Budget,
+    /// Requests, counted.
+    pub requests: Requests,
     /// Places for exports.
     pub exports: Quota,
     /// Places for streams of events.
@@ -196,6 +201,8 @@ impl App {
             explanations: CardShelf::new("explanations", clients.cards, EXPLANATION_BYTES),
             exports: clients.exports.quota("exports", EXPORT_RETRY),
             event_streams: clients.event_streams.quota("event streams", STREAM_RETRY),
+            requests: Requests::default(),
+            budget,
             hostname: names::hostname(),
             tensors: Tensors::new(store.clone()),
             jobs: Jobs::new(store.clone(), Arc::clone(&pictures.traces)),

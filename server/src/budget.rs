@@ -110,6 +110,12 @@ impl Budget {
         self.inner.total
     }
 
+    /// What is taken of it.
+    pub fn in_use(&self) -> Bytes {
+        let free = self.inner.free.available_permits() as u64 * UNIT;
+        Bytes(self.inner.total.get().saturating_sub(free))
+    }
+
     /// Names somebody who is asked to give memory back when there is too little.
     pub fn ask_first(&self, spare: Weak<dyn Spare>) {
         self.spares().push(spare);

@@ -10,13 +10,14 @@ use crate::processor_time::within;
 use crate::questions::JUDGING;
 use crate::recent::Recent;
 use crate::store::{RankRun, Store, StoreError, StoreResult};
+use crate::turns::{Queue, Turns};
 use api::ids::JobId;
 use api::leaks::Leaks;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Mutex;
 use trace::ranks::profile::RankProfile;
 use trace::ranks::{Survey, Surveyor};
+use tracing::Instrument;
 
 /// Version of kept profiles, with that of what they are made of.
 const VERSION: u32 = 1 + 10_000 * Leaks::VERSION;
@@ -37,7 +38,7 @@ pub struct Jobs {
     /// By what is in it: the ranks, their runs, and which of them are told of.
     surveys: Arc<Recent<blake3::Hash, Survey>>,
     /// Held while profiles are made: a large trace should not be decoded twice.
-    one_at_a_time: Arc<Mutex<()>>,
+    one_at_a_time: Turns,
 }
 
 /// What is known of a job.
@@ -59,8 +60,13 @@ impl Jobs {
             store,
             traces,
             surveys: Arc::new(Recent::new(SURVEYS)),
-            one_at_a_time: Arc::default(),
+            one_at_a_time: Turns::new(1),
         }
+    }
+
+    /// Jobs that are looked at, and that wait to be.
+    pub fn queue(&self) -> Queue {
+        self.one_at_a_time.queue()
     }
 
     /// How the ranks of a job differ. Those that nobody has looked at are looked at now; whoever
@@ -74,7 +80,7 @@ impl Jobs {
         if all.iter().any(|rank| !rank.is_profiled) {
             let (jobs, id) = (self.clone(), job.clone());
             // It goes on when nobody waits any more.
-            let looking = tokio::spawn(async move { jobs.look_at(&id).await });
+            let looking = tokio::spawn(async move { jobs.look_at(&id).await }.in_current_span());
             is_over = tokio::time::timeout(PATIENCE, looking).await.is_ok();
             all = self.ranks(job).await?;
         }
@@ -94,7 +100,7 @@ impl Jobs {
     /// Looks at a job's new ranks in the background.
     pub fn warm(&self, job: JobId) {
         let jobs = self.clone();
-        tokio::spawn(async move { jobs.look_at(&job).await });
+        tokio::spawn(async move { jobs.look_at(&job).await }.in_current_span());
     }
 
     async fn ranks(&self, job: &JobId) -> StoreResult<Vec<RankRun>> {
@@ -105,7 +111,7 @@ impl Jobs {
 
     /// Makes the profiles that are missing.
     async fn look_at(&self, job: &JobId) {
-        let _turn = self.one_at_a_time.lock().await;
+        let _turn = self.one_at_a_time.take().await;
         let ranks = self.ranks(job).await.unwrap_or_else(|error| {
             tracing::error!(%job, %error, "cannot look at the ranks of a job");
             Vec::new()

@@ -13,15 +13,16 @@ use crate::pictures::{Ask, Pictures, is_judged_now};
 use crate::processor_time::within;
 use crate::questions::{JUDGING, report};
 use crate::store::{Store, StoreError, StoreResult};
+use crate::turns::{Queue, Turns};
 use api::explain::Explanation;
 use api::ids::RunId;
 use api::leaks::Leaks;
 use api::progress::ServerEvent;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Mutex, broadcast};
+use tokio::sync::broadcast;
 use trace::trace::{DeviceTrace, Trace};
 use trace::watch::{Stopped, Watch};
+use tracing::Instrument;
 
 /// Judges runs and keeps the verdicts.
 #[derive(Clone)]
@@ -30,7 +31,7 @@ pub struct Judge {
     pictures: Pictures,
     events: broadcast::Sender<ServerEvent>,
     /// Held while judging: a large trace should not be judged twice.
-    one_at_a_time: Arc<Mutex<()>>,
+    one_at_a_time: Turns,
 }
 
 /// The reports of a trace that is small enough to be judged while it is stored.
@@ -65,8 +66,13 @@ impl Judge {
             store,
             pictures,
             events,
-            one_at_a_time: Arc::default(),
+            one_at_a_time: Turns::new(1),
         }
+    }
+
+    /// What is being judged, and how many wait.
+    pub fn queue(&self) -> Queue {
+        self.one_at_a_time.queue()
     }
 
     /// What was found about a device of a run, looked for now if that was not done.
@@ -77,16 +83,17 @@ impl Judge {
         if let Some(known) = self.known(run, device).await? {
             return Ok(known);
         }
-        let turn = Arc::clone(&self.one_at_a_time).lock_owned().await;
+        let turn = self.one_at_a_time.take().await;
         if let Some(known) = self.known(run, device).await? {
             return Ok(known);
         }
         let (judge, run) = (self.clone(), run.clone());
         // The turn is the work's: whoever asks and hangs up would otherwise start it again.
-        let judging = tokio::spawn(async move {
+        let work = async move {
             let _turn = turn;
             judge.judge(&run).await
-        });
+        };
+        let judging = tokio::spawn(work.in_current_span());
         let reports = judging.await.map_err(|_| StoreError::Interrupted)??;
         let found = reports.into_iter().find(|(d, _)| *d == device);
         found.map(|(_, leaks)| leaks).ok_or(StoreError::NotFound {
@@ -102,7 +109,7 @@ impl Judge {
             tracing::error!(%error, "cannot look for runs without a verdict");
             Vec::new()
         }) {
-            let _turn = self.one_at_a_time.lock().await;
+            let _turn = self.one_at_a_time.take().await;
             if let Err(error) = self.judge(&run).await {
                 tracing::warn!(%run, %error, "cannot judge a run");
             }

@@ -1,16 +1,17 @@
 //! Work that takes time, away from the threads that answer requests: what a viewer waits for goes
 //! before what runs in the background.
 
+use crate::turns::{Queue, Turns};
 use std::sync::LazyLock;
 use std::thread;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 /// How nice background work is: at 10 the system gives it a tenth of the time that others want.
 const NICENESS: i32 = 10;
 
 /// Answers that are computed at the same time: more than there are cores would only wait for one
 /// another, each with its memory.
-static ANSWERS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
+static ANSWERS: LazyLock<Turns> = LazyLock::new(|| Turns::new(cores()));
 
 /// The thread that did the work panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +21,11 @@ pub struct Panicked;
 /// Cores of this machine.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// How many answers are computed, and how many wait.
+pub fn answers() -> Queue {
+    ANSWERS.queue()
 }
 
 /// Does what a request waits for, soon, on a thread that may block.
@@ -35,14 +41,14 @@ pub async fn answer<T: Send + 'static>(
 /// The turn is the work's, not the request's: who asks and hangs up, again and again, would
 /// otherwise start more work each time.
 async fn answer_in<T: Send + 'static>(
-    turns: &'static Semaphore,
+    turns: &Turns,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Panicked> {
-    // Never closed.
-    let turn = turns.acquire().await;
+    let turn = turns.take().await;
+    let span = tracing::Span::current();
     let work = move || {
         let _turn = turn;
-        work()
+        span.in_scope(work)
     };
     tokio::task::spawn_blocking(work)
         .await
@@ -95,20 +101,22 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_hangs_up_leaves_its_turn_to_the_work_until_that_is_done() {
-        let turns: &Semaphore = Box::leak(Box::new(Semaphore::new(1)));
+        let turns = Turns::new(1);
+        let asked = turns.clone();
         let (begun, begins) = oneshot::channel();
         let (end, ends) = std::sync::mpsc::channel::<()>();
-        let request = tokio::spawn(answer_in(turns, move || {
+        let work = move || {
             begun.send(()).unwrap();
             // Until the test says so.
             let _ = ends.recv();
-        }));
+        };
+        let request = tokio::spawn(async move { answer_in(&asked, work).await });
         begins.await.unwrap();
         request.abort();
         assert!(request.await.unwrap_err().is_cancelled());
-        assert_eq!(turns.available_permits(), 0);
+        assert_eq!(turns.queue().taken, 1);
         end.send(()).unwrap();
-        assert_eq!(answer_in(turns, || 7).await, Ok(7));
+        assert_eq!(answer_in(&turns, || 7).await, Ok(7));
     }
 
     #[tokio::test]

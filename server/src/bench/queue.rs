@@ -17,6 +17,7 @@ use crate::clients::quota::Crowd;
 use crate::clock::now_ms;
 use crate::ingest::Uploads;
 use crate::store::{BenchEnd, BenchJob, Slice, Stopped, Store, StoreError, StoreResult};
+use crate::turns::Queue;
 use api::bench::{
     Bench, BenchCatalog, BenchProgress, BenchRow, BenchRowState, BenchStep, BenchSummary,
     StartBench, TensorChanges, verdict,
@@ -107,6 +108,20 @@ impl Benches {
             tracing::info!(queued, "queued rows again that a stopped server left");
         }
         Ok(())
+    }
+
+    /// The row under way, and how many wait.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn queue(&self) -> StoreResult<Queue> {
+        let waiting = self.shared.store.read(|reader| reader.waiting_bench_rows());
+        let waiting = usize::try_from(waiting.await?).unwrap_or(usize::MAX);
+        Ok(Queue {
+            turns: 1,
+            taken: usize::from(self.running().is_some()),
+            waiting,
+        })
     }
 
     /// What can be run.

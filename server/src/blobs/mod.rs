@@ -264,8 +264,7 @@ impl Blobs {
 
     /// Bytes free on the disk that holds the blobs; `None` when they are not on one.
     pub fn free_bytes(&self) -> Option<u64> {
-        let disk = rustix::fs::statvfs(self.folder.as_deref()?).ok()?;
-        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+        crate::disk::free_bytes(self.folder.as_deref()?)
     }
 
     fn key(&self, hash: &str) -> Key {

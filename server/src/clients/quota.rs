@@ -90,6 +90,16 @@ impl Quota {
         })
     }
 
+    /// Places that there are.
+    pub fn all(&self) -> usize {
+        self.all
+    }
+
+    /// Places that are held.
+    pub fn held(&self) -> usize {
+        lock(&self.held).all
+    }
+
     fn refuse(&self, crowd: Crowd, why: String) -> Refusal {
         Refusal {
             crowd,

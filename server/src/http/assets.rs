@@ -15,8 +15,7 @@ use std::sync::Arc;
 pub async fn serve(State(app): State<Arc<App>>, request: Request) -> Result<Response, Error> {
     let path = request.uri().path();
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    // Programs ask for measurements there: the page would only mislead them.
-    if path == "/api" || path.starts_with("/api/") || path == "/metrics" {
+    if path == "/api" || path.starts_with("/api/") {
         return Err(Error::NoRoute(path.to_owned()));
     }
     if !reads {

@@ -145,8 +145,8 @@ pub async fn check_origin(
     }
 }
 
-/// The API needs the token, if there is one, or a link that opens what is asked for; the page
-/// itself does not, for it asks for it.
+/// The API and the measurements need the token, if there is one, or a link that opens what is asked
+/// for; the page itself does not, for it asks for it.
 pub async fn check_token(
     State(app): State<Arc<App>>,
     mut request: Request,
@@ -154,7 +154,8 @@ pub async fn check_token(
 ) -> Result<Response, Error> {
     let path = request.uri().path();
     let public = [routes::SERVER, routes::SESSION, routes::OPEN_SHARE];
-    if path.starts_with("/api/") && !public.contains(&path) {
+    let is_guarded = path.starts_with("/api/") || path == routes::METRICS;
+    if is_guarded && !public.contains(&path) {
         let client = Client::of(request.extensions());
         let entry = entry(&app, request.headers(), client)?;
         let audience = audience::of(&app, Asking::of(&request), entry.access).await?;

@@ -21,6 +21,8 @@ mod jobs;
 mod labels;
 mod leaks;
 mod mcp;
+mod measure;
+mod metrics;
 mod packed;
 mod page;
 mod pictures;
@@ -154,6 +156,7 @@ pub fn router(app: Arc<App>) -> Router {
     // Outermost first.
     let guards = ServiceBuilder::new()
         .layer(from_fn(guard::harden))
+        .layer(from_fn_with_state(Arc::clone(&app), measure::measure))
         .layer(from_fn(log))
         .layer(from_fn_with_state(Arc::clone(&app), guard::identify))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_host))
@@ -165,6 +168,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route(api::routes::COMPARE_PAGE, get(unfold::compare))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
+        .route(api::routes::METRICS, get(metrics::all))
         .route("/runs/{run}", get(unfold::run))
         .route("/s/{token}", get(shares::page))
         .route("/s/{token}/{file}", get(cards::of_share))

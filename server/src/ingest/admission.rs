@@ -3,16 +3,17 @@
 use super::allowance::{Allowance, Allowances};
 use super::error::IngestError;
 use super::job::Job;
+use super::tally::Tally;
 use crate::budget::Budget;
 use crate::clients::limits::Share;
 use crate::clients::quota::Crowd;
 use crate::clients::{ClientAddress, ClientLimits, Pace, Quota, Refusal, Slot};
+use crate::turns::{Queue, Turns};
 use crate::work;
 use api::ids::UploadId;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// When to ask again for an upload that found no place.
 const RETRY: Duration = Duration::from_secs(10);
@@ -29,9 +30,6 @@ pub enum Sender {
     Server,
 }
 
-/// A turn at reading a file, held until it is dropped.
-pub type Turn = OwnedSemaphorePermit;
-
 /// Who may come in.
 pub struct Admission {
     under_way: Quota,
@@ -42,9 +40,11 @@ pub struct Admission {
     /// The least that it must bring to be read while it arrives.
     pub parse_pace: Pace,
     /// Turns at reading. One core stays for those who look.
-    turns: Arc<Semaphore>,
+    turns: Turns,
     /// What each of them may use.
     allowances: Allowances,
+    /// What came of those that came in.
+    pub tally: Tally,
 }
 
 impl Admission {
@@ -57,7 +57,8 @@ impl Admission {
             patience: limits.announcement_patience,
             pace: limits.pace,
             parse_pace: limits.parse_pace,
-            turns: Arc::new(Semaphore::new(turns)),
+            turns: Turns::new(turns),
+            tally: Tally::default(),
             allowances: Allowances::new(budget.clone()),
         }
     }
@@ -112,9 +113,19 @@ impl Admission {
         Ok(())
     }
 
+    /// Files that are read, and that wait to be.
+    pub fn reading(&self) -> Queue {
+        self.turns.queue()
+    }
+
+    /// Uploads of clients under way.
+    pub fn under_way(&self) -> usize {
+        self.under_way.held()
+    }
+
     /// A turn at reading, if there is one now, and what may be used in it.
     pub fn turn_now(&self, job: &Job) -> Option<Allowance> {
-        let turn = Arc::clone(&self.turns).try_acquire_owned().ok()?;
+        let turn = self.turns.take_now()?;
         Some(self.allowances.begin(turn, job.cancel.clone()))
     }
 
@@ -123,9 +134,8 @@ impl Admission {
     /// # Errors
     /// When the upload is cancelled meanwhile.
     pub async fn turn(&self, job: &Job) -> Result<Allowance, IngestError> {
-        let waiting = Arc::clone(&self.turns).acquire_owned();
         let turn = tokio::select! {
-            turn = waiting => turn.map_err(|_| IngestError::Cancelled)?,
+            turn = self.turns.take() => turn,
             () = job.cancel.cancelled() => return Err(IngestError::Cancelled),
         };
         Ok(self.allowances.begin(turn, job.cancel.clone()))

@@ -5,10 +5,10 @@
 //! [`SMALL_SHARE`] takes the turn of the large ones, of which there is one: two that each hold half
 //! of the memory would wait for each other. Even that one leaves a quarter to the rest.
 
-use super::admission::Turn;
 use super::error::IngestError;
 use crate::budget::{Budget, NoMemory, Permit};
 use crate::processor_time::ProcessorTime;
+use crate::turns::Turn;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;

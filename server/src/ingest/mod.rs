@@ -17,6 +17,7 @@ mod progress;
 mod receive;
 mod recover;
 mod repack;
+mod tally;
 mod uploads;
 
 pub use admission::Sender;

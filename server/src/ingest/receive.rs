@@ -14,6 +14,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -245,6 +246,8 @@ async fn feed<E>(
             Err(_) => continue,
         };
         let before = job.progress.received();
+        let received = &admission.tally.bytes;
+        received.fetch_add(piece.len() as u64, Ordering::Relaxed);
         room.check(before, job.progress.receive(piece.len()))?;
         watch.moved(piece.len());
         if matches!(reading, Reading::NotYet) {
@@ -266,7 +269,7 @@ mod tests {
     use super::*;
     use crate::clients::ClientLimits;
     use futures_util::stream;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
     use units::Bytes as Size;
 
     /// What becomes of a body of so many pieces of 1 MiB on a disk with `free` MiB, of which 20 are

@@ -6,6 +6,7 @@ use super::error::IngestError;
 use super::job::{Arrived, Describe, Job};
 use super::keep::{Kept, Label, Place, keep};
 use super::receive::{drain, receive};
+use super::tally::Tally;
 use crate::blobs::{Blobs, Staged};
 use crate::budget::Budget;
 use crate::clients::{ClientAddress, ClientLimits, Slot};
@@ -14,6 +15,7 @@ use crate::identity::{run_id, upload_id};
 use crate::judgements::Judge;
 use crate::pictures::{Decoded, Pictures};
 use crate::store::{RankOfJob, Store, StoreError, UploadState};
+use crate::turns::Queue;
 use crate::work::background;
 use api::ids::{RunId, UploadId};
 use api::problem::Problem;
@@ -28,6 +30,7 @@ use tokio::sync::broadcast;
 use trace::snapshot::Snapshot;
 use trace::units;
 use trace::watch::Watch;
+use tracing::Instrument;
 
 /// What uploads may take.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +92,21 @@ impl Uploads {
         &self.shared.judge
     }
 
+    /// What came of uploads since the start.
+    pub fn tally(&self) -> &Tally {
+        &self.shared.admission.tally
+    }
+
+    /// Files that are read, and that wait to be.
+    pub fn reading(&self) -> Queue {
+        self.shared.admission.reading()
+    }
+
+    /// Uploads of clients under way.
+    pub fn under_way(&self) -> usize {
+        self.shared.admission.under_way()
+    }
+
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }
@@ -132,13 +150,16 @@ impl Uploads {
         in_job: Option<RankOfJob>,
         who: ClientAddress,
     ) -> Result<Arc<Job>, IngestError> {
-        self.check_room(size.unwrap_or(0))?;
         let now = Instant::now();
         let job = Job::announced(upload_id(), name, RunSource::Upload, size, (who, now));
         let job = Arc::new(job.placed(in_job));
-        let mut jobs = self.jobs();
-        self.shared.admission.announce(&mut jobs, who, now)?;
-        jobs.insert(job.id.clone(), Arc::clone(&job));
+        let listed = self.check_room(size.unwrap_or(0)).and_then(|()| {
+            let mut jobs = self.jobs();
+            self.shared.admission.announce(&mut jobs, who, now)?;
+            jobs.insert(job.id.clone(), Arc::clone(&job));
+            Ok(())
+        });
+        listed.inspect_err(|_| Tally::count(&self.tally().refused))?;
         Ok(job)
     }
 
@@ -153,7 +174,8 @@ impl Uploads {
         source: RunSource,
         in_job: Option<RankOfJob>,
     ) -> Result<Arc<Job>, IngestError> {
-        self.check_room(size.unwrap_or(0))?;
+        let room = self.check_room(size.unwrap_or(0));
+        room.inspect_err(|_| Tally::count(&self.tally().refused))?;
         let job = Job::new(upload_id(), name, source, size);
         Ok(Arc::new(job.placed(in_job)))
     }
@@ -193,12 +215,14 @@ impl Uploads {
         let place = match self.begin(&job, sender).await {
             Ok(place) => place,
             Err(error) => {
+                Tally::count(&self.tally().refused);
                 tokio::spawn(drain(body));
                 return Err(error);
             }
         };
+        Tally::count(&self.tally().begun);
         let uploads = self.clone();
-        let task = tokio::spawn(async move {
+        let work = async move {
             let _place = place;
             let mut body = body;
             let work = uploads.arrive(&job, &mut body);
@@ -207,7 +231,8 @@ impl Uploads {
                 tokio::spawn(drain(body));
             }
             outcome
-        });
+        };
+        let task = tokio::spawn(work.in_current_span());
         task.await.unwrap_or(Err(IngestError::Panicked("upload")))
     }
 
@@ -264,6 +289,7 @@ impl Uploads {
             store,
             events,
             describe,
+            admission,
             ..
         } = &*self.shared;
         let ticking = tokio::spawn(Arc::clone(job).tick(events.clone()));
@@ -271,6 +297,7 @@ impl Uploads {
         if let Err(error) = &outcome {
             tracing::info!(upload = %job.id, %error, "upload failed");
         }
+        admission.tally.ended(job, &outcome);
         let recorded = job.finish(&outcome, *describe, store, events).await;
         ticking.abort();
         self.jobs().remove(&job.id);

@@ -27,6 +27,7 @@ use trace::tiles::{GroupBy, TileId};
 use trace::trace::DeviceTrace;
 use trace::units::Bytes;
 use trace::watch::{Stopped, Watch};
+use tracing::Instrument;
 
 /// Bytes of tiles in the database, overviews apart.
 const CACHED_TILES: u64 = 512 << 20;
@@ -189,11 +190,12 @@ impl Pictures {
     /// Begins to decode a trace that will be asked for soon.
     pub fn warm(&self, trace: i64, texts: Texts) {
         let traces = Arc::clone(&self.traces);
-        tokio::spawn(async move {
+        let decode = async move {
             if let Err(error) = traces.get_for(trace, texts).await {
                 tracing::warn!(%error, trace, "cannot decode a trace ahead of time");
             }
-        });
+        };
+        tokio::spawn(decode.in_current_span());
     }
 
     /// Draws the overviews of a trace that is about to become a run. On a blocking thread.
@@ -249,7 +251,7 @@ impl Pictures {
         let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
         let trim = drawn.is_multiple_of(TRIM_EVERY);
         let store = self.store.clone();
-        tokio::spawn(async move {
+        let remember = async move {
             let _place = place;
             // On a full disk it is drawn each time.
             let keep = move || {
@@ -265,6 +267,7 @@ impl Pictures {
                 Ok(Err(error)) => tracing::debug!(%error, "a picture is not remembered"),
                 Err(_) => tracing::error!("remembering a picture panicked"),
             }
-        });
+        };
+        tokio::spawn(remember.in_current_span());
     }
 }

@@ -27,6 +27,15 @@ pub struct Quarantined {
     pub why: String,
 }
 
+/// How much is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Runs that are not deleted.
+    pub runs: u64,
+    /// Bytes of blobs, as they are packed.
+    pub blob_bytes: u64,
+}
+
 /// Uploaded bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobRow {
@@ -46,6 +55,20 @@ impl Reader<'_> {
         let sql = "SELECT * FROM blobs WHERE hash = ?1";
         let mut statement = self.tx.prepare_cached(sql)?;
         Ok(statement.query_row([hash], blob_of).optional()?)
+    }
+
+    /// How much is stored.
+    pub fn stored(&self) -> StoreResult<Stored> {
+        let sql = "SELECT (SELECT count(*) FROM runs WHERE deleted_ms IS NULL) AS runs, \
+                   (SELECT coalesce(sum(stored_bytes), 0) FROM blobs) AS blob_bytes";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let stored = |row: &Row| {
+            Ok(Stored {
+                runs: uint(row, "runs")?,
+                blob_bytes: uint(row, "blob_bytes")?,
+            })
+        };
+        Ok(statement.query_row([], stored)?)
     }
 
     /// Hashes of all blobs.

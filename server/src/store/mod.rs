@@ -32,7 +32,7 @@ mod tiles;
 mod uploads;
 
 pub use bench::{BenchEnd, BenchJob, NewBench, NewBenchRow, Stopped};
-pub use blobs::{BlobCodec, BlobRow, Quarantined};
+pub use blobs::{BlobCodec, BlobRow, Quarantined, Stored};
 pub use columns::PackedChunk;
 pub use copy::CopyContents;
 pub use error::{StoreError, StoreResult};
@@ -119,6 +119,16 @@ impl Store {
             (None, Err(why)) => Some(StoreError::ReadOnly(why.clone())),
             (None, Ok(_)) => None,
         }
+    }
+
+    /// Bytes of the database and its log.
+    pub fn file_bytes(&self) -> u64 {
+        let log = PathBuf::from(format!("{}-wal", self.inner.path.display()));
+        let files = [&self.inner.path, &log].into_iter();
+        files
+            .flat_map(|file| file.metadata())
+            .map(|file| file.len())
+            .sum()
     }
 
     /// Transactions committed since the start.

@@ -46,7 +46,7 @@ async fn probes_get_json_and_never_the_page() {
     for (path, status) in [
         ("/healthz", StatusCode::OK),
         ("/readyz", StatusCode::OK),
-        ("/metrics", StatusCode::NOT_FOUND),
+        ("/api/metrics", StatusCode::NOT_FOUND),
     ] {
         let answer = server.get(path).await.expect(status);
         let kind = answer.headers[header::CONTENT_TYPE].to_str().unwrap();

@@ -11,6 +11,7 @@ mod document;
 mod explain;
 mod jobs;
 mod labels;
+mod metrics;
 mod pictures;
 mod questions;
 mod redaction;

@@ -1,0 +1,20 @@
+//! Counts requests on their way through.
+
+use super::App;
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Counts a request by the template of its route: what clients write makes no new labels.
+pub async fn measure(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let method = request.method().clone();
+    let began = Instant::now();
+    let response = next.run(request).await;
+    let (status, took) = (response.status().as_u16(), began.elapsed());
+    let route = route.as_ref().map(MatchedPath::as_str);
+    app.requests.count(route, method.as_str(), status, took);
+    response
+}

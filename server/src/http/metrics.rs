@@ -1,0 +1,171 @@
+//! How the server is, for a program that collects measurements: `GET /metrics`.
+//!
+//! Requests and uploads are counted as they happen; everything else is looked at when somebody
+//! asks. Whoever may read the API may read this: nobody else is told how much is stored.
+
+use super::App;
+use crate::problems::Error;
+use crate::turns::Queue;
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The text format, which Prometheus and its kin read.
+const TEXT: HeaderValue =
+    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+
+/// A label and its value.
+type Label = [(&'static str, &'static str); 1];
+
+/// Everything that is measured.
+///
+/// # Errors
+/// The database's.
+pub async fn all(State(app): State<Arc<App>>) -> Result<Response, Error> {
+    let stored = app.store.read(|reader| reader.stored()).await?;
+    let benches = app.benches.queue().await?;
+    let mut now = Measured(Registry::with_prefix("tidemark"));
+    now.gauge("runs", "Runs that are listed", stored.runs);
+    uploads(&mut now, &app);
+    queues(&mut now, &app, benches);
+    room(&mut now, &app, stored.blob_bytes);
+    let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+    now.0.register("build", "The program", version);
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = encode_registry(&mut text, app.requests.registry());
+    let _ = encode_registry(&mut text, &now.0);
+    let _ = encode_eof(&mut text);
+    let headers = [
+        (header::CONTENT_TYPE, TEXT),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    Ok((headers, text).into_response())
+}
+
+fn uploads(now: &mut Measured, app: &App) {
+    let tally = app.uploads.tally();
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let begun = "Uploads whose bytes began to come";
+    now.counter("uploads_begun", begun, read(&tally.begun));
+    let refused = "Uploads that were told to come later, or that there is no room";
+    now.counter("uploads_refused", refused, read(&tally.refused));
+    let ended = [
+        ("new", &tally.new),
+        ("known", &tally.known),
+        ("cancelled", &tally.cancelled),
+        ("failed", &tally.failed),
+    ];
+    let finished = Family::<Label, Counter>::default();
+    for (outcome, count) in ended {
+        let counter = finished.get_or_create(&[("outcome", outcome)]);
+        counter.inc_by(read(count));
+    }
+    let help = "Uploads that ended: as a new run, as one that was there, cancelled, failed";
+    now.0.register("uploads_finished", help, finished);
+    let bytes = "Bytes of uploads, as they were sent";
+    now.bytes_counted("upload_received", bytes, read(&tally.bytes));
+    let events = "Events of recordings that were read to their end";
+    now.counter("upload_events", events, read(&tally.events));
+    let under_way = "Uploads of clients under way";
+    now.gauge(
+        "uploads_under_way",
+        under_way,
+        app.uploads.under_way() as u64,
+    );
+}
+
+fn queues(now: &mut Measured, app: &App, benches: Queue) {
+    let queues = [
+        ("answers", crate::work::answers()),
+        ("reading", app.uploads.reading()),
+        ("judging", app.uploads.judge().queue()),
+        ("jobs", app.jobs.queue()),
+        ("benches", benches),
+    ];
+    let family = |value: fn(&Queue) -> usize| {
+        let family = Family::<Label, Gauge>::default();
+        for (name, queue) in &queues {
+            let gauge = family.get_or_create(&[("queue", *name)]).clone();
+            gauge.set(value(queue) as i64);
+        }
+        family
+    };
+    let of = |what: &str| {
+        format!("{what}: answers that take time, files being read, verdicts, ranks, bench rows")
+    };
+    now.0.register(
+        "queue_turns",
+        of("Work that may run at a time"),
+        family(|q| q.turns),
+    );
+    now.0
+        .register("queue_running", of("Work under way"), family(|q| q.taken));
+    now.0.register(
+        "queue_waiting",
+        of("Work that waits"),
+        family(|q| q.waiting),
+    );
+    let streams = &app.event_streams;
+    now.gauge(
+        "event_streams",
+        "Streams of events to open pages",
+        streams.held() as u64,
+    );
+    let most = "Streams of events that there may be";
+    now.gauge("event_streams_limit", most, streams.all() as u64);
+}
+
+fn room(now: &mut Measured, app: &App, blob_bytes: u64) {
+    let used = "Memory of the budget that is in use, decoded traces that nobody uses among it";
+    now.bytes("memory_used", used, app.budget.in_use().get());
+    now.bytes(
+        "memory_limit",
+        "The budget, --memory",
+        app.budget.total().get(),
+    );
+    now.bytes("blobs", "Stored files, as they are packed", blob_bytes);
+    let database = "The database with its log";
+    now.bytes("database", database, app.store.file_bytes());
+    if let Some(free) = crate::disk::free_bytes(&app.config.data) {
+        now.bytes("disk_free", "Room on the disk of the data folder", free);
+    }
+    if let Some(free) = app.uploads.blobs().free_bytes() {
+        now.bytes(
+            "blobs_disk_free",
+            "Room on the disk of the stored files",
+            free,
+        );
+    }
+}
+
+/// What was found at this moment.
+struct Measured(Registry);
+
+impl Measured {
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.0.register(name, help, ConstGauge::new(value));
+    }
+
+    fn bytes(&mut self, name: &str, help: &str, value: u64) {
+        let gauge = ConstGauge::new(value);
+        self.0.register_with_unit(name, help, Unit::Bytes, gauge);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.0.register(name, help, ConstCounter::new(value));
+    }
+
+    fn bytes_counted(&mut self, name: &str, help: &str, value: u64) {
+        let counter = ConstCounter::new(value);
+        self.0.register_with_unit(name, help, Unit::Bytes, counter);
+    }
+}

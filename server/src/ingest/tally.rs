@@ -1,0 +1,45 @@
+//! What came of uploads since the start, counted.
+
+use super::error::IngestError;
+use super::job::{Arrived, Job};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The counts.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Uploads whose bytes began to come.
+    pub begun: AtomicU64,
+    /// Uploads that were told to come later, or that there is no room.
+    pub refused: AtomicU64,
+    /// Uploads that became runs.
+    pub new: AtomicU64,
+    /// Uploads of bytes that were there already.
+    pub known: AtomicU64,
+    /// Uploads that were cancelled.
+    pub cancelled: AtomicU64,
+    /// Uploads that failed: damaged, too large, interrupted …
+    pub failed: AtomicU64,
+    /// Bytes that came, as they were sent.
+    pub bytes: AtomicU64,
+    /// Events of the recordings that were read to their end.
+    pub events: AtomicU64,
+}
+
+impl Tally {
+    /// One more.
+    pub(super) fn count(of: &AtomicU64) {
+        of.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An upload has ended.
+    pub(super) fn ended(&self, job: &Job, outcome: &Result<Arrived, IngestError>) {
+        Tally::count(match outcome {
+            Ok(Arrived { known: false, .. }) => &self.new,
+            Ok(Arrived { known: true, .. }) => &self.known,
+            Err(IngestError::Cancelled) => &self.cancelled,
+            Err(_) => &self.failed,
+        });
+        let read = job.progress.events.load(Ordering::Relaxed);
+        self.events.fetch_add(read, Ordering::Relaxed);
+    }
+}
