@@ -67,6 +67,11 @@ pub fn database_id() -> String {
     by_chance("db_")
 }
 
+/// A new id for a request that came without one.
+pub fn request_id() -> String {
+    by_chance("req_")
+}
+
 /// A new id for a session. It is a name, not a secret.
 pub fn session_id() -> SessionId {
     by_chance(SessionId::PREFIX)

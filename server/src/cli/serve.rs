@@ -13,9 +13,10 @@ use crate::names::PublicUrl;
 use crate::private;
 use crate::samples::{self, BundledSample};
 use api::routes;
-use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
 use site::Site;
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +26,9 @@ use tracing_subscriber::EnvFilter;
 
 /// What is under way when the server ends has this long, beside the time for requests.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+
+/// What no filter leaves out.
+const ANNOUNCED: &str = "tidemark";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,7 +40,16 @@ Examples:
                  --trusted-proxy 127.0.0.1
 
 Without a token the server answers on loopback only. Logs go to stderr; TIDEMARK_LOG=debug shows
-every request.";
+every request. Lines of one request carry its id, which the answer has as X-Request-Id.";
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// A JSON object a line.
+    Json,
+}
 
 /// Options of `tidemark serve`.
 #[derive(Args)]
@@ -105,6 +118,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "LEVEL", default_value_t = 9,
           value_parser = clap::value_parser!(i32).range(0..=22))]
     repack_level: i32,
+    /// How the log is written, on stderr: for people, or a JSON object a line
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
     /// Seconds that a row of a bench may take
     #[arg(long, value_name = "SECONDS", default_value_t = 600,
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -126,7 +142,8 @@ pub fn serve(args: ServeArgs) -> Result<(), CliError> {
         .map_err(|error| CliError::Usage(error.to_string()))?;
     machine::check(config.memory).map_err(|error| CliError::Usage(error.to_string()))?;
     machine::prepare_allocator();
-    start_logging();
+    let format = args.log_format;
+    start_logging(format);
     private::make_everything_private();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -144,9 +161,12 @@ pub fn serve(args: ServeArgs) -> Result<(), CliError> {
             signals.await;
             stopping.cancel();
         });
-        announce(listening.address);
+        announce(
+            format,
+            &format!("listening on http://{}", listening.address),
+        );
         if let Some(sample) = sample {
-            tokio::spawn(show(Arc::clone(&app), sample, listening.address));
+            tokio::spawn(show(Arc::clone(&app), sample, (format, listening.address)));
         }
         for notice in &app.notices {
             tracing::warn!("{notice}");
@@ -219,16 +239,22 @@ fn read_token(path: &Path) -> Result<String, CliError> {
     })
 }
 
-/// The one line that programs wait for.
-fn announce(address: SocketAddr) {
+/// What is always said, whatever the log's filter: the line that programs wait for, for one.
+fn announce(format: LogFormat, line: &str) {
     use std::io::Write;
-    // An error only means that the reader is gone.
-    let _ = writeln!(std::io::stderr(), "listening on http://{address}");
+    match format {
+        // An error only means that the reader is gone.
+        LogFormat::Text => drop(writeln!(std::io::stderr(), "{line}")),
+        LogFormat::Json => tracing::info!(target: ANNOUNCED, "{line}"),
+    }
 }
 
 /// Makes a run of a sample and says where its page is.
-async fn show(app: Arc<App>, sample: &'static BundledSample, address: SocketAddr) {
-    use std::io::Write;
+async fn show(
+    app: Arc<App>,
+    sample: &'static BundledSample,
+    (format, address): (LogFormat, SocketAddr),
+) {
     let line = match sample.open(&app.uploads, Sender::Server).await {
         Ok(arrived) => {
             let public = app.config.public_url.as_ref();
@@ -237,18 +263,26 @@ async fn show(app: Arc<App>, sample: &'static BundledSample, address: SocketAddr
         }
         Err(error) => format!("the sample cannot be opened: {error}"),
     };
-    // An error only means that the reader is gone.
-    let _ = writeln!(std::io::stderr(), "{line}");
+    announce(format, &line);
 }
 
-pub(super) fn start_logging() {
+pub(super) fn start_logging(format: LogFormat) {
     let filter = EnvFilter::try_from_env("TIDEMARK_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
+    let announced = format!("{ANNOUNCED}=info").parse();
+    let filter = filter.add_directive(announced.expect("a directive"));
+    let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         // An error only means that the log's reader is gone; requests go on.
         .log_internal_errors(false)
-        .with_writer(std::io::stderr)
-        .init();
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => lines.init(),
+        LogFormat::Json => {
+            let lines = lines.json().flatten_event(true);
+            lines.with_span_list(false).init();
+        }
+    }
 }
 
 /// Ends at the first signal that asks the server to stop.

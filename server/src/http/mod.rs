@@ -20,6 +20,7 @@ mod history;
 mod jobs;
 mod labels;
 mod leaks;
+mod log;
 mod mcp;
 mod measure;
 mod metrics;
@@ -157,7 +158,7 @@ pub fn router(app: Arc<App>) -> Router {
     let guards = ServiceBuilder::new()
         .layer(from_fn(guard::harden))
         .layer(from_fn_with_state(Arc::clone(&app), measure::measure))
-        .layer(from_fn(log))
+        .layer(from_fn(log::log))
         .layer(from_fn_with_state(Arc::clone(&app), guard::identify))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_host))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_origin))
@@ -181,27 +182,4 @@ pub fn router(app: Arc<App>) -> Router {
 
 async fn wrong_method(request: Request) -> Response {
     Error::Method(request.method().to_string()).into_response()
-}
-
-/// What the log may show of a path. Outside of the API and the front end's files it may hold a
-/// link's secret, so only its kind is shown.
-fn told(path: &str) -> &str {
-    match path.split('/').nth(1) {
-        Some("api" | "assets" | "runs") => path,
-        Some("s") => "/s/…",
-        _ => "/…",
-    }
-}
-
-/// One line per request, without its query, headers or body: a token may be among them.
-async fn log(request: Request, next: axum::middleware::Next) -> Response {
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let began = std::time::Instant::now();
-    // A panic in a handler is a defect, but not a reason to drop the connection without a word.
-    let handled = tokio::spawn(next.run(request)).await;
-    let response = handled.unwrap_or_else(|_| Error::Panicked.into_response());
-    let status = response.status().as_u16();
-    let duration_ms = began.elapsed().as_millis() as u64;
-    tracing::debug!(%method, path = told(&path), status, duration_ms, "request");
-    response
 }

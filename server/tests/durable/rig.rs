@@ -102,8 +102,10 @@ impl Server {
         let log = Arc::new(Mutex::new(String::new()));
         let mut line = String::new();
         while stderr.read_line(&mut line).unwrap() > 0 {
-            if let Some(address) = line.trim().strip_prefix("listening on http://") {
-                let address = address.to_owned();
+            // At the end of the line, or of a text in JSON.
+            if let Some((_, address)) = line.split_once("listening on http://") {
+                let end = address.find(['"', '\n']).unwrap_or(address.len());
+                let address = address[..end].to_owned();
                 let said = Arc::clone(&log);
                 std::thread::spawn(move || {
                     for line in stderr.lines().map_while(Result::ok) {

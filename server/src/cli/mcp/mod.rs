@@ -45,7 +45,7 @@ pub struct McpArgs {
 /// # Errors
 /// When the client does not speak the protocol.
 pub fn mcp(args: McpArgs) -> Result<(), CliError> {
-    super::serve::start_logging();
+    super::serve::start_logging(super::serve::LogFormat::Text);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();

@@ -1,0 +1,10 @@
+//! What whoever runs the server relies on: its log, a second server, upgrades, S3.
+
+mod logs;
+#[allow(
+    dead_code,
+    reason = "these tests need less of it than those of `durable`"
+)]
+#[path = "../durable/rig.rs"]
+mod rig;
+mod servers;
