@@ -8,3 +8,4 @@ mod logs;
 #[path = "../durable/rig.rs"]
 mod rig;
 mod servers;
+mod upgrade;
