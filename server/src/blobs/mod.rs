@@ -8,6 +8,7 @@
 mod owner;
 mod survey;
 mod transfer;
+mod words;
 
 pub use owner::{Claim, Owner, Ownership};
 pub use survey::Found;
@@ -47,7 +48,7 @@ pub enum BlobError {
     #[error("the disk that holds the blobs is full")]
     Full,
     /// The store says no.
-    #[error("the blob store failed")]
+    #[error("{}", words::of(.0))]
     Store(#[source] object_store::Error),
     /// The stored bytes are not those that were uploaded.
     #[error("the stored file {0} is damaged: its bytes are not those that were uploaded")]
@@ -445,14 +446,29 @@ mod remote {
     use super::{BlobError, Blobs};
     use object_store::aws::AmazonS3Builder;
     use object_store::path::Path as Key;
+    use object_store::{BackoffConfig, RetryConfig};
     use std::sync::Arc;
+    use std::time::Duration;
+
+    /// How long a store may be away before whoever asks is told: people wait.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    const RETRIES: usize = 5;
 
     pub(super) fn open(address: &str) -> Result<Blobs, BlobError> {
         // Whoever was first has chosen the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let path = address.strip_prefix("s3://").unwrap_or(address);
         let prefix = path.split_once('/').map_or("", |(_, prefix)| prefix);
-        let bucket = AmazonS3Builder::from_env().with_url(address).build()?;
+        let retry = RetryConfig {
+            backoff: BackoffConfig::default(),
+            max_retries: RETRIES,
+            retry_timeout: PATIENCE,
+        };
+        let bucket = AmazonS3Builder::from_env()
+            .with_url(address)
+            .with_retry(retry)
+            .build()?;
         Ok(Blobs {
             objects: Arc::new(bucket),
             prefix: Key::from(prefix),

@@ -151,7 +151,7 @@ pub(super) struct Proof {
 }
 
 enum Unpacked {
-    Identity(Counted),
+    Identity(Box<Counted>),
     Zstd(Box<zstd::stream::write::Decoder<'static, Counted>>),
 }
 
@@ -163,7 +163,7 @@ impl Proof {
     pub(super) fn of(blob: &BlobRow) -> Result<Proof, BlobError> {
         let counted = Counted::default();
         let bytes = match blob.codec {
-            BlobCodec::Identity => Unpacked::Identity(counted),
+            BlobCodec::Identity => Unpacked::Identity(Box::new(counted)),
             BlobCodec::Zstd { .. } => {
                 let decoder = zstd::stream::write::Decoder::new(counted);
                 Unpacked::Zstd(Box::new(decoder.map_err(BlobError::Packing)?))
