@@ -149,34 +149,31 @@ fn name_cell(row: Row, id: RunId, fresh: Memo<bool>) -> AnyView {
             view! { <A href=routes::job_page(&place.job) attr:class="run-job">{text}</A> }
         })
     };
-    let labels = Memo::new(move |_| row.with(|run| run.labels.clone()));
+    let labels = Memo::new(move |_| row.with(label_line));
     let labels = move || {
-        let labels = labels.get().into_iter();
-        labels
-            .map(|(key, value)| {
-                let text = short(&key, &value);
-                let whole = format!("{key}={value}");
-                view! { <span class="run-label" title=whole>{text}</span> }
-            })
-            .collect_view()
+        let line = labels.get();
+        let shown = !line.is_empty();
+        shown.then(|| view! { <p class="run-labels" title=line.clone()>{line.clone()}</p> })
     };
     view! {
         <td role="cell" data-column=Column::Name.key()>
             <div class="run-name">
-                {pick} {content} {job} <span class="badges">{new} {badges} {labels}</span>
+                {pick} {content} {job} <span class="badges">{new} {badges}</span>
             </div>
+            {labels}
         </td>
     }
     .into_any()
 }
 
-/// A label as the list shows it: of a branch and a commit the value says enough.
-fn short(key: &str, value: &str) -> String {
-    match key {
-        "branch" => value.to_owned(),
+/// The labels of a run in one line. Of a branch and a commit the value says enough.
+fn label_line(run: &RunSummary) -> String {
+    let labels = run.labels.iter().map(|(key, value)| match key.as_str() {
+        "branch" => value.clone(),
         "commit" => value.chars().take(8).collect(),
         _ => format!("{key}={value}"),
-    }
+    });
+    labels.collect::<Vec<_>>().join(" · ")
 }
 
 /// The name while it is edited. Enter and leaving save, Escape does not.

@@ -56,7 +56,7 @@ pub fn Toolbar(list: UrlState<ListState>, shown: Memo<Vec<RunSummary>>) -> impl 
                 <input
                     class="input"
                     type="search"
-                    placeholder="Filter by name, id, finding"
+                    placeholder="Filter by name, label, finding"
                     aria-label="Filter runs"
                     node_ref=input
                     prop:value=move || list.state().with(|state| state.filter.clone())
