@@ -672,7 +672,8 @@ class _Sender:
             self._spool.trim()
             if os.path.exists(entry.path):
                 url = f"{self._server.url}/api/upload/"
-                self._say(f"later: {SEND_LATER}, or curl -T {entry.path} {url}", kind="later")
+                send = f"{SEND_LATER} --server {self._server.url}"
+                self._say(f"later: {send}, or curl -T {entry.path} {url}", kind="later")
             return None
         _say(link)
         return link

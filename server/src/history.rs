@@ -1,8 +1,12 @@
 //! Runs with the same labels, one after the other: what changed for good, and at which run.
 
 use api::history::{History, HistoryChange, HistoryRun, Measure};
+use api::ids::{JobId, RunId};
+use api::jobs::RunOfJob;
 use api::leaks::Verdict;
 use api::runs::{DeviceSummary, RunSummary};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use trace::history::changes;
 use trace::trace::Series;
 use trace::units::Bytes;
@@ -13,9 +17,16 @@ const LEAST: Bytes = Bytes::mib(4);
 /// Growth is small where it matters already.
 const LEAST_GROWTH: Bytes = Bytes::mib(1);
 
-/// The history of runs that are listed newest first.
+/// The history of runs that are listed newest first. Of the ranks of a job the one with the highest
+/// peak counts: a job is one moment of the program, and that rank is the first to run out.
 pub fn of(newest_first: Vec<RunSummary>) -> History {
-    let runs: Vec<HistoryRun> = newest_first.into_iter().rev().filter_map(run).collect();
+    let highest = highest_ranks(&newest_first);
+    let counts = |run: &RunSummary| {
+        let job = run.job.as_ref().map(|place| &place.job);
+        job.is_none_or(|job| highest.get(job) == Some(&run.id))
+    };
+    let runs = newest_first.into_iter().rev().filter(counts);
+    let runs: Vec<HistoryRun> = runs.filter_map(run).collect();
     let mut found: Vec<(usize, HistoryChange)> = Vec::new();
     for measure in Measure::ALL {
         found.extend(of_measure(&runs, measure));
@@ -23,6 +34,18 @@ pub fn of(newest_first: Vec<RunSummary>) -> History {
     found.sort_by_key(|(at, _)| *at);
     let changes = found.into_iter().map(|(_, change)| change).collect();
     History { runs, changes }
+}
+
+/// The run with the highest peak of each job, the lowest rank of equal ones.
+fn highest_ranks(runs: &[RunSummary]) -> HashMap<JobId, RunId> {
+    let ranks = runs.iter().filter_map(|run| Some((run.job.as_ref()?, run)));
+    let mut ranks: Vec<(&RunOfJob, &RunSummary)> = ranks.collect();
+    ranks.sort_by_key(|(place, run)| (run.peak_allocated, Reverse(place.rank)));
+    // The last one of a job is the one that stays.
+    let chosen = ranks.into_iter();
+    chosen
+        .map(|(place, run)| (place.job.clone(), run.id.clone()))
+        .collect()
 }
 
 /// Of the device with the highest peak; nothing is to be followed in a run without devices.
@@ -87,6 +110,7 @@ mod tests {
     use super::*;
     use api::leaks::LeakSummary;
     use api::runs::RunSource;
+    use trace::ranks::Rank;
     use trace::series::SeriesSummary;
     use trace::steps::recording::Kind;
     use trace::trace::{Fidelity, StepSource};
@@ -140,7 +164,7 @@ mod tests {
         let newest_first = runs.iter().rev().cloned().collect();
         let history = of(newest_first);
         assert_eq!(history.runs.len(), runs.len());
-        let called = |id: &api::ids::RunId| {
+        let called = |id: &RunId| {
             let run = history.runs.iter().find(|run| run.run == *id);
             run.unwrap().called()
         };
@@ -194,6 +218,30 @@ mod tests {
         let mut bare = summary("e", 1, 1, None);
         bare.devices.clear();
         assert_eq!(of(vec![bare]).runs, []);
+    }
+
+    #[test]
+    fn the_rank_with_the_highest_peak_speaks_for_its_job() {
+        let rank = |commit: &str, job: &str, rank: u32, peak: u64| {
+            let mut run = summary(commit, peak, peak + 100, Some(0));
+            run.job = Some(RunOfJob {
+                job: job.parse().unwrap(),
+                name: "a job".to_owned(),
+                rank: Rank(rank),
+            });
+            run
+        };
+        let newest_first = vec![
+            rank("b1", "job_b", 1, 800),
+            rank("b0", "job_b", 0, 800),
+            summary("alone", 800, 900, Some(0)),
+            rank("a2", "job_a", 2, 700),
+            rank("a1", "job_a", 1, 900),
+            rank("a0", "job_a", 0, 800),
+        ];
+        let history = of(newest_first);
+        let called: Vec<String> = history.runs.iter().map(HistoryRun::called).collect();
+        assert_eq!(called, ["a1", "alone", "b0"]);
     }
 
     #[test]

@@ -9,17 +9,18 @@
 
 use crate::budget::Permit;
 use crate::explain::{self, EXPLAINING, Waiting, allowed};
-use crate::pictures::{Ask, Pictures, is_judged_now};
+use crate::pictures::{Ask, Decoded, Pictures, is_judged_now};
 use crate::processor_time::within;
 use crate::questions::{JUDGING, report};
-use crate::store::{Store, StoreError, StoreResult};
+use crate::store::{Store, StoreError, StoreResult, Writer};
 use crate::turns::{Queue, Turns};
 use api::explain::Explanation;
 use api::ids::RunId;
 use api::leaks::Leaks;
 use api::progress::ServerEvent;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, oneshot};
 use trace::trace::{DeviceTrace, Trace};
 use trace::watch::{Stopped, Watch};
 use tracing::Instrument;
@@ -88,13 +89,21 @@ impl Judge {
             return Ok(known);
         }
         let (judge, run) = (self.clone(), run.clone());
-        // The turn is the work's: whoever asks and hangs up would otherwise start it again.
+        let (tell, told) = oneshot::channel();
+        // The turn is the work's: whoever asks and hangs up would otherwise start it again. The
+        // verdict is told before the words are looked for.
         let work = async move {
             let _turn = turn;
-            judge.judge(&run).await
+            match judge.judge(&run).await {
+                Ok(judged) => {
+                    drop(tell.send(Ok(judged.reports.clone())));
+                    judge.explain(&run, judged).await;
+                }
+                Err(error) => drop(tell.send(Err(error))),
+            }
         };
-        let judging = tokio::spawn(work.in_current_span());
-        let reports = judging.await.map_err(|_| StoreError::Interrupted)??;
+        tokio::spawn(work.in_current_span());
+        let reports: Vec<(u32, Leaks)> = told.await.map_err(|_| StoreError::Interrupted)??;
         let found = reports.into_iter().find(|(d, _)| *d == device);
         found.map(|(_, leaks)| leaks).ok_or(StoreError::NotFound {
             what: "device",
@@ -110,8 +119,9 @@ impl Judge {
             Vec::new()
         }) {
             let _turn = self.one_at_a_time.take().await;
-            if let Err(error) = self.judge(&run).await {
-                tracing::warn!(%run, %error, "cannot judge a run");
+            match self.judge(&run).await {
+                Ok(judged) => self.explain(&run, judged).await,
+                Err(error) => tracing::warn!(%run, %error, "cannot judge a run"),
             }
         }
     }
@@ -126,7 +136,7 @@ impl Judge {
         read.await
     }
 
-    async fn judge(&self, run: &RunId) -> StoreResult<Vec<(u32, Leaks)>> {
+    async fn judge(&self, run: &RunId) -> StoreResult<Judged> {
         let id = run.clone();
         let trace = self.store.read(move |reader| reader.run_ref(&id)).await?;
         let decoded = self.pictures.traces.get(trace.trace).await?;
@@ -135,25 +145,18 @@ impl Judge {
             .traces
             .memory_to_ask(&decoded, Ask::Stacks)
             .await?;
+        let looked_at = Arc::clone(&decoded);
         let judging = crate::work::background(move || {
-            let trace = &decoded.trace;
-            let reports = Watch::undisturbed(|watch| judge(trace, JUDGING, watch));
-            let words = match is_judged_now(trace) {
-                true => None,
-                false => explanation(trace, memory),
-            };
-            (reports, words)
+            let judged = |watch: Watch<'_>| judge(&looked_at.trace, JUDGING, watch);
+            (Watch::undisturbed(judged), memory)
         });
-        let (reports, words) = judging.await.map_err(|_| StoreError::Interrupted)?;
+        let (reports, memory) = judging.await.map_err(|_| StoreError::Interrupted)?;
         let (id, kept) = (run.clone(), reports.clone());
         let write = self.store.write(move |writer| {
             for (device, leaks) in &kept {
                 writer.put_leaks(&id, *device, leaks)?;
             }
-            match &words {
-                Some(words) => writer.put_explanation(&id, explain::VERSION, words),
-                None => Ok(()),
-            }
+            Ok(())
         });
         match write.await {
             // An error only means that no page listens.
@@ -164,8 +167,39 @@ impl Judge {
             }
             Err(error) => return Err(error),
         }
-        Ok(reports)
+        Ok(Judged {
+            reports,
+            decoded,
+            memory,
+        })
     }
+
+    /// Keeps the words about a large run. Without them it is explained when somebody asks.
+    async fn explain(&self, run: &RunId, judged: Judged) {
+        let Judged {
+            decoded, memory, ..
+        } = judged;
+        if is_judged_now(&decoded.trace) {
+            return;
+        }
+        let looking = move || explanation(&decoded.trace, memory);
+        let Ok(Some(words)) = crate::work::background(looking).await else {
+            return;
+        };
+        let id = run.clone();
+        let put =
+            move |writer: &mut Writer<'_>| writer.put_explanation(&id, explain::VERSION, &words);
+        if let Err(error) = self.store.write(put).await {
+            tracing::debug!(%run, %error, "cannot keep what explains a run");
+        }
+    }
+}
+
+/// What was found, and with what.
+struct Judged {
+    reports: Vec<(u32, Leaks)>,
+    decoded: Arc<Decoded>,
+    memory: Permit,
 }
 
 /// The words about a trace. Where they take too much, whoever asks for them is told why.
@@ -208,7 +242,8 @@ mod tests {
     async fn the_words_that_are_kept_are_those_that_are_told() {
         let budget = crate::budget::Budget::new(trace::units::Bytes::mib(64));
         let permit = budget.take(trace::units::Bytes::mib(8)).await.unwrap();
-        let found = tokio::task::spawn_blocking(move || {
+        // On a thread of the kind that it is done on.
+        let found = crate::work::background(move || {
             let trace = leaking();
             let told = Watch::undisturbed(|watch| {
                 explain::explain("", &trace, explain::chosen(&trace), watch)

@@ -4,6 +4,7 @@
 use crate::turns::{Queue, Turns};
 use std::sync::LazyLock;
 use std::thread;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 /// How nice background work is: at 10 the system gives it a tenth of the time that others want.
@@ -62,8 +63,11 @@ pub fn background<T: Send + 'static>(
 ) -> impl Future<Output = Result<T, Panicked>> + Send + Unpin + 'static {
     let (sender, result) = oneshot::channel();
     let span = tracing::Span::current();
+    // Work that grows its permit on the way asks the runtime for it.
+    let runtime = Handle::try_current();
     let body = move || {
         give_way();
+        let _runtime = runtime.as_ref().map(Handle::enter);
         // An error only means that no request waits.
         let _ = sender.send(span.in_scope(work));
     };

@@ -131,7 +131,9 @@ async fn a_link_without_login_opens_its_run_and_nothing_else() {
         (Method::GET, routes::redaction_preview(&run.id)),
         (Method::GET, format!("{run_path}/export")),
         (Method::GET, "/api/bench".to_owned()),
+        (Method::GET, routes::history(&[])),
         (Method::PATCH, run_path.clone()),
+        (Method::PATCH, routes::run_labels(&run.id)),
         (Method::DELETE, run_path.clone()),
         (Method::POST, routes::run_restore(&run.id)),
         (Method::POST, routes::SHARES.to_owned()),
@@ -201,6 +203,22 @@ async fn a_team_link_needs_the_login() {
         !page.contains("og:title"),
         "it says nothing before the login"
     );
+}
+
+/// Labels are the team's: a link that shows all names does not show them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_does_not_show_labels() {
+    let (server, run) = guarded().await;
+    let labels = r#"{"labels":{"branch":"main"}}"#;
+    let path = routes::run_labels(&run.id);
+    let labelled = team(&server, Method::PATCH, &path, labels).await;
+    assert_eq!(labelled.read::<RunSummary>().labels.len(), 1);
+    let created = create(&server, &capability(&run)).await;
+    let cookie = session(&server, &created).await;
+    let seen = stranger(&server, Method::GET, &routes::run(&run.id), &cookie).await;
+    let seen: RunDetail = seen.expect(StatusCode::OK).read();
+    assert_eq!(seen.summary.name, run.name);
+    assert!(seen.summary.labels.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
