@@ -9,7 +9,6 @@ use api::labels::Label;
 use api::routes;
 use clap::Args;
 use timeline::format::{UnixMillis, date_time};
-use trace::units::Bytes;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -81,7 +80,7 @@ fn text(history: &History, link: impl Fn(&HistoryChange) -> String) -> String {
     out
 }
 
-/// `since 3f2a1c: peak +412 MiB (8.21 GiB to 8.61 GiB), 4 runs so far`.
+/// `since 3f2a1c: peak +412 MiB (8.21 GiB to 8.61 GiB), 4 runs`.
 fn sentence(history: &History, change: &HistoryChange) -> String {
     let first = history.runs.iter().find(|run| run.run == change.first);
     let first = first.map_or_else(|| change.first.to_string(), HistoryRun::called);
@@ -89,7 +88,6 @@ fn sentence(history: &History, change: &HistoryChange) -> String {
         true => ('+', change.to.saturating_sub(change.from)),
         false => ('-', change.from.saturating_sub(change.to)),
     };
-    let by: Bytes = by;
     let runs = match change.runs {
         1 => "seen once".to_owned(),
         n => format!("{n} runs"),
