@@ -168,9 +168,16 @@ follow_web_build() {
     make_target
     mkdir -p "$target/web"
     : >"$target/web/progress.log"
-    tail -n 0 -F "$target/web/progress.log" 2>/dev/null >&2 &
+    tail -n 0 -F "$target/web/progress.log" >&2 2>/dev/null &
     follower=$!
     trap stop_following EXIT
+}
+
+# Cargo would begin with the front end last, and then wait for it with a processor idle. What is built
+# here is what `server/build.rs` asks for, which says so if it cannot be built.
+start_web_build() {
+    env -u RUSTC_WORKSPACE_WRAPPER -u CLIPPY_ARGS cargo run -q -p webbuild \
+        --target-dir "$target/webbuild" -- embed "$target/web" "$target" >/dev/null 2>&1 &
 }
 
 stop_following() {

@@ -89,8 +89,16 @@ id!(
     BenchRowId, "row_", "a bench row id"
 );
 id!(
-    /// A browser that typed the access token. It names the session and opens nothing by itself.
+    /// A browser that is signed in. It names the session and opens nothing by itself.
     SessionId, "ses_", "a session id"
+);
+id!(
+    /// A person who may sign in.
+    PersonId, "per_", "a person's id"
+);
+id!(
+    /// A token of a person. It names the token and opens nothing by itself.
+    TokenId, "tok_", "a token's id"
 );
 id!(
     /// A comparison that was recorded.

@@ -27,7 +27,7 @@ pub struct ChangeLabels {
 }
 
 /// One label, written `key=value`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Label {
     /// Letters, digits, `.`, `_`, `-` and `/`; 1 to [`KEY_CHARS`].
     pub key: String,

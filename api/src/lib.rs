@@ -28,6 +28,7 @@ pub mod labels;
 pub mod leaks;
 pub mod memory_map;
 pub mod page;
+pub mod people;
 pub mod problem;
 pub mod progress;
 pub mod query;

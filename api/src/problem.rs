@@ -11,6 +11,8 @@ pub enum ProblemCode {
     BadRequest,
     /// A token is needed, or the one sent is wrong.
     Unauthorized,
+    /// The token is not good for this, or the person is no admin.
+    Forbidden,
     /// Nothing there, or nothing there any more.
     NotFound,
     /// A link that was revoked or has expired: `detail` says by whom and when.

@@ -5,7 +5,10 @@
 use crate::alive::AllocationFilter;
 use crate::compare_view::CompareState;
 use crate::contents::Contents;
-use crate::ids::{BenchId, BenchRowId, ComparisonId, JobId, RunId, SessionId, ShareId, UploadId};
+use crate::ids::{
+    BenchId, BenchRowId, ComparisonId, JobId, PersonId, RunId, SessionId, ShareId, TokenId,
+    UploadId,
+};
 use crate::labels::{self, Label};
 use crate::leaks::Leaks;
 use crate::query::encode;
@@ -34,6 +37,76 @@ pub const SESSIONS: &str = "/api/sessions";
 /// `DELETE`: ends a session.
 pub fn session(session: &SessionId) -> String {
     format!("/api/sessions/{session}")
+}
+
+/// `GET`: who asks ([`crate::people::Me`]).
+pub const ME: &str = "/api/me";
+/// `GET`: everybody ([`crate::people::Person`]). `POST` [`crate::people::NewPerson`]: add one.
+pub const PEOPLE: &str = "/api/people";
+/// `GET`: one's tokens ([`crate::people::PersonalToken`]). `POST` [`crate::people::NewToken`]: make
+/// one.
+pub const TOKENS: &str = "/api/tokens";
+/// `GET`: what was done ([`crate::people::AuditEntry`]).
+pub const AUDIT: &str = "/api/audit";
+
+/// `PATCH` [`crate::people::ChangePerson`]: changes what a person may do.
+pub fn person(person: &PersonId) -> String {
+    format!("{PEOPLE}/{person}")
+}
+
+/// `DELETE`: ends a token.
+pub fn token(token: &TokenId) -> String {
+    format!("{TOKENS}/{token}")
+}
+
+/// The page on which one signs in; `POST` is its form.
+pub const SIGN_IN_PAGE: &str = "/sign-in";
+/// `POST`: signs out.
+pub const SIGN_OUT_PAGE: &str = "/sign-out";
+/// `POST`: signs all of one's other browsers out.
+pub const END_OTHER_SESSIONS_PAGE: &str = "/account/sessions/end-others";
+/// The page with one's tokens and sessions.
+pub const ACCOUNT_PAGE: &str = "/account";
+/// `POST`: makes a token.
+pub const TOKENS_PAGE: &str = "/account/tokens";
+/// The page with everybody, for admins; `POST` adds somebody.
+pub const PEOPLE_PAGE: &str = "/people";
+/// The page with what was done, for admins.
+pub const AUDIT_PAGE: &str = "/audit";
+
+/// The page with the history of runs; takes labels like [`history`].
+pub const HISTORY_PAGE: &str = "/history";
+/// The page with every push to a pull request; lists them without `?pr=`.
+pub const PULLS_PAGE: &str = "/pull-requests";
+
+/// The page with the history of the runs with these labels.
+pub fn history_page(labels: &[Label]) -> String {
+    format!("{HISTORY_PAGE}{}", labelled(labels))
+}
+
+/// The page of a pull request.
+pub fn pull_page(pr: &str) -> String {
+    format!("{PULLS_PAGE}?pr={}", encode(pr))
+}
+
+/// The page on which one signs in, and then goes on to `next`.
+pub fn sign_in_page(next: &str) -> String {
+    format!("{SIGN_IN_PAGE}?next={}", encode(next))
+}
+
+/// `POST`: ends a token.
+pub fn end_token_page(token: &TokenId) -> String {
+    format!("{TOKENS_PAGE}/{token}/end")
+}
+
+/// `POST`: signs another browser out.
+pub fn end_session_page(session: &SessionId) -> String {
+    format!("{ACCOUNT_PAGE}/sessions/{session}/end")
+}
+
+/// `POST`: changes what a person may do.
+pub fn person_page(person: &PersonId) -> String {
+    format!("{PEOPLE_PAGE}/{person}")
 }
 
 /// `GET`: server-sent [`crate::progress::ServerEvent`]s.

@@ -199,7 +199,7 @@ pub enum Access {
     TokenNeeded,
 }
 
-/// A browser that typed the access token.
+/// A browser that is signed in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Session {
@@ -215,6 +215,9 @@ pub struct Session {
     pub address: String,
     /// What the browser called itself then.
     pub agent: String,
+    /// Whose it is; none: of somebody with the server's own token.
+    #[serde(default)]
+    pub person: Option<String>,
     /// Whether it is the one that asks.
     pub current: bool,
 }

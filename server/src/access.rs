@@ -1,12 +1,14 @@
-//! Who may read: the token, the sessions of browsers that typed it, and how often one may be
-//! wrong about a secret.
+//! Who may do what: the server's token, people and their tokens, the sessions of browsers that
+//! typed one, people whom a proxy names, and how often one may be wrong about a secret.
 
 use crate::clients::guesses::Tally;
 use crate::clients::{ClientAddress, Guesses, Later};
 use crate::config::Token;
-use crate::sessions::{Sessions, Visitor};
-use crate::store::{Store, StoreResult};
-use api::ids::SessionId;
+use crate::people::{People, PeopleError};
+use crate::sessions::{Found, Opener, Sessions, Visitor};
+use crate::store::{Store, StoreError, StoreResult};
+use api::ids::{PersonId, SessionId, TokenId};
+use api::people::{NewPerson, Person, Role, Scope, Scopes};
 use api::runs::{Access, Session};
 use std::time::Instant;
 
@@ -15,66 +17,137 @@ pub const COOKIE: &str = "tidemark_session";
 
 /// What clients must show.
 pub struct Gate {
-    locked: Option<Locked>,
-    guesses: Guesses,
-}
-
-struct Locked {
     /// A hash rather than the text: `blake3::Hash` compares in constant time.
-    token: blake3::Hash,
+    token: Option<blake3::Hash>,
+    /// Everybody who may sign in.
+    pub people: People,
     sessions: Sessions,
+    guesses: Guesses,
+    newcomers: Option<Role>,
 }
 
 /// What a client shows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shown<'a> {
-    /// The token itself, which programs send.
+    /// A token, which programs send.
     pub token: Option<&'a str>,
     /// The secret of a session, which browsers send.
     pub session: Option<&'a str>,
+    /// The name that a trusted proxy gives to whoever asks.
+    pub named: Option<&'a str>,
+}
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Somebody on this machine, whom nobody asked for a name.
+    Anybody,
+    /// Somebody with the server's own token.
+    Operator,
+    /// A person.
+    Person(Person),
+    /// Somebody who has shown nothing, or a link.
+    Stranger,
 }
 
 /// What a client may do, and on which ground.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it may do.
+    /// Whether it may come in.
     pub access: Access,
+    /// Who it is.
+    pub who: Who,
+    /// What it may do.
+    pub scopes: Scopes,
     /// The session that it showed.
     pub session: Option<SessionId>,
+    /// The token of a person that it showed, now or when it signed in.
+    pub token: Option<TokenId>,
 }
 
-impl From<Access> for Entry {
-    fn from(access: Access) -> Entry {
+impl Entry {
+    /// Nothing was shown, or nothing that opens.
+    pub const STRANGER: Entry = Entry {
+        access: Access::TokenNeeded,
+        who: Who::Stranger,
+        scopes: Scopes::NONE,
+        session: None,
+        token: None,
+    };
+
+    fn granted(who: Who, scopes: Scopes) -> Entry {
         Entry {
-            access,
+            access: match who {
+                Who::Anybody => Access::Open,
+                _ => Access::Granted,
+            },
+            who,
+            scopes,
             session: None,
+            token: None,
+        }
+    }
+
+    /// Whether it may do such a thing.
+    pub fn may(&self, scope: Scope) -> bool {
+        self.scopes.has(scope)
+    }
+
+    /// Whether it may say who else may.
+    pub fn is_admin(&self) -> bool {
+        let role = match &self.who {
+            Who::Anybody | Who::Operator => Role::Admin,
+            Who::Person(person) => person.role,
+            Who::Stranger => Role::Reader,
+        };
+        role == Role::Admin && self.may(Scope::Manage)
+    }
+
+    /// The person.
+    pub fn person(&self) -> Option<&Person> {
+        match &self.who {
+            Who::Person(person) => Some(person),
+            Who::Anybody | Who::Operator | Who::Stranger => None,
+        }
+    }
+
+    /// What the audit calls whoever it is.
+    pub fn name(&self) -> &str {
+        match &self.who {
+            Who::Person(person) => &person.name,
+            Who::Anybody => "somebody on this machine",
+            Who::Operator => "the server's token",
+            Who::Stranger => "somebody with a link",
         }
     }
 }
 
 impl Gate {
-    /// A gate that this token opens, with the sessions that were opened with it; without a token
-    /// it is open.
+    /// A gate that this token opens, and people do, with the sessions that were opened before.
+    /// People whom a proxy names are added with the role of newcomers, if there is one.
     ///
     /// # Errors
     /// The database's.
-    pub async fn new(token: Option<&Token>, store: &Store, now_ms: i64) -> StoreResult<Gate> {
-        let locked = match token {
-            None => None,
-            Some(token) => Some(Locked {
-                token: hash_of(token.secret()),
-                sessions: Sessions::load(store, kept_hash_of(token), now_ms).await?,
-            }),
-        };
+    pub async fn new(
+        token: Option<&Token>,
+        newcomers: Option<Role>,
+        store: &Store,
+        now_ms: i64,
+    ) -> StoreResult<Gate> {
+        let people = People::load(store).await?;
+        let kept = token.map(kept_hash_of).unwrap_or_default();
         Ok(Gate {
-            locked,
+            token: token.map(|token| hash_of(token.secret())),
+            sessions: Sessions::load(store, kept, now_ms).await?,
+            people,
             guesses: Guesses::default(),
+            newcomers,
         })
     }
 
-    /// Whether no token is needed.
+    /// Whether nobody needs to sign in.
     pub fn is_open(&self) -> bool {
-        self.locked.is_none()
+        self.token.is_none() && self.people.is_empty() && self.newcomers.is_none()
     }
 
     /// What a client that shows this may do.
@@ -82,27 +155,81 @@ impl Gate {
     /// # Errors
     /// When it was wrong too often; what it shows is not looked at then.
     pub fn check(&self, shown: Shown, who: ClientAddress, now_ms: i64) -> Result<Entry, Later> {
-        let Some(locked) = &self.locked else {
-            return Ok(Access::Open.into());
-        };
-        let session = shown
-            .session
-            .and_then(|secret| locked.sessions.find(secret, now_ms));
-        if session.is_some() {
-            return Ok(Entry {
-                access: Access::Granted,
-                session,
-            });
+        if self.is_open() {
+            return Ok(Entry::granted(Who::Anybody, Scopes::ALL));
+        }
+        if let Some(entry) = self.of_session(shown.session, now_ms) {
+            return Ok(entry);
+        }
+        let named = shown.named.and_then(|name| self.people.called(name));
+        if let Some(person) = named.filter(|person| person.left_ms.is_none()) {
+            let scopes = person.role.scopes();
+            return Ok(Entry::granted(Who::Person(person), scopes));
         }
         let Some(token) = shown.token else {
-            return Ok(Access::TokenNeeded.into());
+            return Ok(Entry::STRANGER);
         };
         self.may_guess(who)?;
-        let right = hash_of(token) == locked.token;
-        self.guessed(who, right);
-        match right {
-            true => Ok(Access::Granted.into()),
-            false => Ok(Access::TokenNeeded.into()),
+        let entry = self.of_token(token, now_ms);
+        self.guessed(who, entry.is_some());
+        Ok(entry.unwrap_or(Entry::STRANGER))
+    }
+
+    fn of_token(&self, token: &str, now_ms: i64) -> Option<Entry> {
+        if self.token == Some(hash_of(token)) {
+            return Some(Entry::granted(Who::Operator, Scopes::ALL));
+        }
+        let shown = self.people.of_secret(token, now_ms)?;
+        Some(Entry {
+            token: Some(shown.token),
+            ..Entry::granted(Who::Person(shown.person), shown.scopes)
+        })
+    }
+
+    /// A session says who signed in. What they may do is looked at anew, each time.
+    fn of_session(&self, secret: Option<&str>, now_ms: i64) -> Option<Entry> {
+        let Found { id, opener } = self.sessions.find(secret?, now_ms)?;
+        let entry = match opener {
+            Opener::Operator => Entry::granted(Who::Operator, Scopes::ALL),
+            Opener::Token(token) => {
+                let shown = self.people.of_token(&token, now_ms)?;
+                Entry {
+                    token: Some(shown.token),
+                    ..Entry::granted(Who::Person(shown.person), shown.scopes)
+                }
+            }
+            Opener::Person(person) => {
+                let person = self.people.active(&person)?;
+                let scopes = person.role.scopes();
+                Entry::granted(Who::Person(person), scopes)
+            }
+        };
+        Some(Entry {
+            session: Some(id),
+            ..entry
+        })
+    }
+
+    /// Adds whom a proxy names, unless they are known.
+    ///
+    /// # Errors
+    /// When the name cannot be one, and the database's.
+    pub async fn welcome(&self, name: &str, now_ms: i64) -> Result<(), PeopleError> {
+        let Some(role) = self.newcomers else {
+            return Ok(());
+        };
+        if self.people.called(name).is_some() {
+            return Ok(());
+        }
+        let role = match self.people.is_empty() {
+            true => Role::Admin,
+            false => role,
+        };
+        let name = name.to_owned();
+        match self.people.insert(&NewPerson { name, role }, now_ms).await {
+            // Two of their requests came at once.
+            Err(PeopleError::Store(StoreError::Conflict(_))) => Ok(()),
+            done => done.map(drop),
         }
     }
 
@@ -128,52 +255,74 @@ impl Gate {
         self.guesses.tally()
     }
 
-    /// Opens a session for a browser that has shown the token; its secret. `None` without a token.
+    /// Opens a session for a browser that came in like this; its secret. `None` where nobody needs
+    /// one.
     ///
     /// # Errors
     /// The database's.
-    pub async fn open_session(&self, visitor: Visitor, now_ms: i64) -> StoreResult<Option<String>> {
-        match &self.locked {
-            Some(locked) => locked.sessions.open(visitor, now_ms).await.map(Some),
-            None => Ok(None),
-        }
+    pub async fn open_session(
+        &self,
+        entry: &Entry,
+        visitor: Visitor,
+        now_ms: i64,
+    ) -> StoreResult<Option<String>> {
+        let opener = match (&entry.who, &entry.token) {
+            (Who::Operator, _) => Opener::Operator,
+            (Who::Person(_), Some(token)) => Opener::Token(token.clone()),
+            (Who::Person(person), None) => Opener::Person(person.id.clone()),
+            (Who::Anybody | Who::Stranger, _) => return Ok(None),
+        };
+        let person = entry.person().map(|person| person.id.clone());
+        let opened = self.sessions.open((opener, person), visitor, now_ms).await;
+        opened.map(Some)
     }
 
-    /// The sessions that have not ended.
-    pub fn sessions(&self, current: Option<&SessionId>, now_ms: i64) -> Vec<Session> {
-        let locked = self.locked.as_ref();
-        locked.map_or_else(Vec::new, |locked| locked.sessions.list(current, now_ms))
+    /// The sessions that have not ended: all of them for an admin, else one's own.
+    pub fn sessions(&self, entry: &Entry, now_ms: i64) -> Vec<Session> {
+        let name = |id: &PersonId| {
+            let person = self.people.active(id);
+            person.map(|person| person.name)
+        };
+        let all = self.sessions.list(entry.session.as_ref(), now_ms, name);
+        let own = entry.person().map(|person| person.id.clone());
+        let sessions = all.into_iter();
+        let shown = sessions.filter(|(owner, _)| entry.is_admin() || *owner == own);
+        shown.map(|(_, session)| session).collect()
     }
 
-    /// Notes that a session was used. What cannot be written down is not worth a word: reading
-    /// goes on when writing cannot.
-    pub async fn note_use(&self, session: &SessionId) {
-        if let Some(locked) = &self.locked
-            && let Err(error) = locked.sessions.note_use(session).await
+    /// Notes that a session or a token was used. What cannot be written down is not worth a word:
+    /// reading goes on when writing cannot.
+    pub async fn note_use(&self, entry: &Entry, now_ms: i64) {
+        if let Some(session) = &entry.session
+            && let Err(error) = self.sessions.note_use(session).await
         {
             tracing::debug!(%error, "cannot note that a session was used");
         }
-    }
-
-    /// Ends all sessions but one.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn end_other_sessions(&self, kept: Option<&SessionId>) -> StoreResult<()> {
-        match &self.locked {
-            Some(locked) => locked.sessions.end_others(kept).await,
-            None => Ok(()),
+        if let Some(token) = &entry.token
+            && let Err(error) = self.people.note_use(token, now_ms).await
+        {
+            tracing::debug!(%error, "cannot note that a token was used");
         }
     }
 
-    /// Ends a session.
+    /// Ends all of one's own sessions but this one.
     ///
     /// # Errors
-    /// [`crate::store::StoreError::NotFound`], and the database's.
-    pub async fn end_session(&self, id: &SessionId) -> StoreResult<()> {
-        match &self.locked {
-            Some(locked) => locked.sessions.end(id).await,
-            None => Err(crate::store::StoreError::NotFound {
+    /// The database's.
+    pub async fn end_other_sessions(&self, entry: &Entry) -> StoreResult<()> {
+        let own = entry.person().map(|person| person.id.clone());
+        self.sessions.end_others(entry.session.as_ref(), &own).await
+    }
+
+    /// Ends a session: any for an admin, else one's own.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], and the database's.
+    pub async fn end_session(&self, entry: &Entry, id: &SessionId) -> StoreResult<()> {
+        let own = entry.person().map(|person| person.id.clone());
+        match self.sessions.owner_of(id) {
+            Some(owner) if entry.is_admin() || owner == own => self.sessions.end(id).await,
+            _ => Err(StoreError::NotFound {
                 what: "session",
                 id: id.to_string(),
             }),
@@ -200,47 +349,85 @@ mod tests {
 
     const TOKEN: &str = "correct-horse-battery-staple-0001";
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn the_token_and_a_session_open_the_gate() {
+    async fn gate(token: Option<&str>) -> (tempfile::TempDir, Gate) {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("db")).unwrap();
-        let token = Token::new(TOKEN).unwrap();
-        let gate = Gate::new(Some(&token), &store, 0).await.unwrap();
-        let visitor = Visitor {
+        let token = token.map(|token| Token::new(token).unwrap());
+        let gate = Gate::new(token.as_ref(), None, &store, 0).await.unwrap();
+        (folder, gate)
+    }
+
+    fn visitor() -> Visitor {
+        Visitor {
             address: String::new(),
             agent: String::new(),
-        };
-        let secret = gate.open_session(visitor, 0).await.unwrap().unwrap();
-        let access = |token, session| {
-            let shown = Shown { token, session };
-            gate.check(shown, ClientAddress::HERE, 1).unwrap().access
-        };
+        }
+    }
+
+    fn showing<'a>(token: Option<&'a str>, session: Option<&'a str>) -> Shown<'a> {
+        Shown {
+            token,
+            session,
+            named: None,
+        }
+    }
+
+    fn enter(gate: &Gate, token: Option<&str>, session: Option<&str>) -> Entry {
+        gate.check(showing(token, session), ClientAddress::HERE, 1)
+            .unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_token_and_a_session_open_the_gate() {
+        let (_folder, gate) = gate(Some(TOKEN)).await;
+        let operator = enter(&gate, Some(TOKEN), None);
+        let opened = gate.open_session(&operator, visitor(), 0).await.unwrap();
+        let secret = opened.unwrap();
+        let access = |token, session| enter(&gate, token, session).access;
         assert_eq!(access(None, None), Access::TokenNeeded);
         assert_eq!(access(Some("battery-staple"), None), Access::TokenNeeded);
         assert_eq!(access(Some(TOKEN), None), Access::Granted);
         assert_eq!(access(None, Some(&secret)), Access::Granted);
         assert_eq!(access(None, Some(TOKEN)), Access::TokenNeeded);
         assert_eq!(access(Some(&secret), None), Access::TokenNeeded);
-        let open = Gate::new(None, &store, 0).await.unwrap();
-        let entry = open.check(Shown::default(), ClientAddress::HERE, 1);
-        assert_eq!(entry.unwrap().access, Access::Open);
+        let (_folder, open) = self::gate(None).await;
+        assert_eq!(enter(&open, None, None).access, Access::Open);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_session_ends_with_the_token_that_opened_it() {
+        let (_folder, gate) = gate(None).await;
+        let new = |name: &str, role| NewPerson {
+            name: name.to_owned(),
+            role,
+        };
+        let ada = gate.people.add(&new("ada", Role::Admin), 0).await.unwrap();
+        let bo = gate.people.add(&new("bo", Role::Member), 0).await.unwrap();
+        assert_eq!(enter(&gate, None, None).access, Access::TokenNeeded);
+        let entry = enter(&gate, Some(&bo.token.secret), None);
+        assert_eq!((entry.name(), entry.is_admin()), ("bo", false));
+        let opened = gate.open_session(&entry, visitor(), 0).await.unwrap();
+        let secret = opened.unwrap();
+        let within = enter(&gate, None, Some(&secret));
+        assert_eq!(within.name(), "bo");
+        // Each sees their own sessions, an admin all.
+        let admin = enter(&gate, Some(&ada.token.secret), None);
+        assert!(admin.is_admin());
+        assert_eq!(gate.sessions(&admin, 1)[0].person.as_deref(), Some("bo"));
+        assert_eq!(gate.sessions(&within, 1).len(), 1);
+        gate.people.end_token(&bo.token.token.id).await.unwrap();
+        assert_eq!(
+            enter(&gate, None, Some(&secret)).access,
+            Access::TokenNeeded
+        );
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn who_was_wrong_too_often_is_not_looked_at_but_sessions_go_on() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("db")).unwrap();
-        let token = Token::new(TOKEN).unwrap();
-        let gate = Gate::new(Some(&token), &store, 0).await.unwrap();
-        let visitor = Visitor {
-            address: String::new(),
-            agent: String::new(),
-        };
-        let secret = gate.open_session(visitor, 0).await.unwrap();
-        let check = |token, session| {
-            let shown = Shown { token, session };
-            gate.check(shown, ClientAddress::HERE, 1)
-        };
+        let (_folder, gate) = gate(Some(TOKEN)).await;
+        let operator = enter(&gate, Some(TOKEN), None);
+        let secret = gate.open_session(&operator, visitor(), 0).await.unwrap();
+        let check = |token, session| gate.check(showing(token, session), ClientAddress::HERE, 1);
         let tries = (0..1000).filter(|_| check(Some("wrong"), None).is_ok());
         let looked_at = tries.count();
         assert!((10..15).contains(&looked_at), "{looked_at}");

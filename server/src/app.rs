@@ -8,7 +8,7 @@ use crate::cards::CardShelf;
 use crate::clients::Quota;
 use crate::clock::now_ms;
 use crate::comparisons::Comparisons;
-use crate::config::{Config, ExposedWithoutToken};
+use crate::config::{Config, Credulous};
 use crate::ingest::{IngestError, UploadLimits, Uploads};
 use crate::jobs::Jobs;
 use crate::names;
@@ -42,9 +42,9 @@ const STREAM_RETRY: Duration = Duration::from_secs(30);
 /// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It would be exposed.
+    /// It would believe everybody.
     #[error(transparent)]
-    Exposed(#[from] ExposedWithoutToken),
+    Credulous(#[from] Credulous),
     /// The data folder cannot be used.
     #[error("cannot use the data folder {folder}: {source}")]
     Folder {
@@ -196,7 +196,7 @@ impl App {
         );
         let clients = &config.clients;
         Ok(App {
-            gate: Gate::new(config.token.as_ref(), &store, now_ms()).await?,
+            gate: gate(&config, &store).await?,
             cards: CardShelf::new("cards", clients.cards, CARD_BYTES),
             explanations: CardShelf::new("explanations", clients.cards, EXPLANATION_BYTES),
             exports: clients.exports.quota("exports", EXPORT_RETRY),
@@ -236,6 +236,11 @@ impl App {
         tokio::spawn(self.benches.clone().work(stopping.clone()));
         Ok(())
     }
+}
+
+async fn gate(config: &Config, store: &Store) -> Result<Gate, StoreError> {
+    let newcomers = config.user_header.as_ref().map(|header| header.newcomers);
+    Gate::new(config.token.as_ref(), newcomers, store, now_ms()).await
 }
 
 /// The database's file in the data folder.

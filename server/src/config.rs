@@ -3,7 +3,9 @@
 use crate::bench::BenchSettings;
 use crate::clients::{ClientLimits, Proxies};
 use crate::names::PublicUrl;
-use site::Site;
+use crate::site::{FrontEnd, Site};
+use api::people::Role;
+use axum::http::HeaderName;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use trace::units::Bytes;
@@ -35,6 +37,8 @@ pub struct Config {
     pub public_url: Option<PublicUrl>,
     /// Proxies whose word about a client counts.
     pub proxies: Proxies,
+    /// Which header of theirs names people.
+    pub user_header: Option<UserHeader>,
     /// What clients may take.
     pub clients: ClientLimits,
     /// Where the page comes from.
@@ -57,30 +61,46 @@ impl Config {
             bench: BenchSettings::default(),
             public_url: None,
             proxies: Proxies::default(),
+            user_header: None,
             clients: ClientLimits::default(),
-            site: Site::Embedded,
+            site: Site::Embedded(FrontEnd::default()),
         }
     }
 
-    /// Refuses to be reachable from other machines without a token.
+    /// Whether others than this machine may reach it, and nothing is known yet that keeps them out.
+    pub fn needs_admin(&self) -> bool {
+        let exposed = !self.listen.ip().is_loopback();
+        exposed && self.token.is_none() && self.user_header.is_none()
+    }
+
+    /// Refuses to believe everybody about who they are.
     ///
     /// # Errors
     /// A sentence that says what to do.
-    pub fn check(&self) -> Result<(), ExposedWithoutToken> {
-        match self.token.is_some() || self.listen.ip().is_loopback() {
-            true => Ok(()),
-            false => Err(ExposedWithoutToken(self.listen)),
+    pub fn check(&self) -> Result<(), Credulous> {
+        match self.user_header.is_some() && self.proxies.is_empty() {
+            true => Err(Credulous),
+            false => Ok(()),
         }
     }
 }
 
-/// An address that others can reach, and nothing that keeps them out.
+/// The header in which a proxy names people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserHeader {
+    /// Its name.
+    pub name: HeaderName,
+    /// What people whom it names for the first time may do.
+    pub newcomers: Role,
+}
+
+/// A header that names people, and no proxy whose word for it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "refusing to listen on {0} without an access token: anyone who reaches that address could read \
-     and delete runs; set TIDEMARK_TOKEN (or --token-file FILE), or listen on 127.0.0.1"
+    "--user-header needs --trusted-proxy ADDR: the address of the proxy that signs people in. \
+     Nobody else is believed"
 )]
-pub struct ExposedWithoutToken(pub SocketAddr);
+pub struct Credulous;
 
 /// The access token. It is never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -168,8 +188,8 @@ mod tests {
     const GOOD: &str = "correct-horse-battery-staple-0001";
 
     #[test]
-    fn only_loopback_goes_without_a_token() {
-        let check = |listen: &str, token: Option<&str>, ok: bool| {
+    fn only_loopback_goes_without_anybody_to_sign_in() {
+        let check = |listen: &str, token: Option<&str>, needs_admin: bool| {
             let token = token.map(|text| Token::new(text).unwrap());
             let listen = listen.parse().unwrap();
             let config = Config {
@@ -177,13 +197,25 @@ mod tests {
                 token,
                 ..Config::new(PathBuf::new())
             };
-            assert_eq!(config.check().is_ok(), ok, "{listen}");
+            assert_eq!(config.needs_admin(), needs_admin, "{listen}");
         };
-        check("127.0.0.1:7878", None, true);
-        check("[::1]:7878", None, true);
-        check("0.0.0.0:7878", None, false);
-        check("192.168.1.2:80", None, false);
-        check("0.0.0.0:7878", Some(GOOD), true);
+        check("127.0.0.1:7878", None, false);
+        check("[::1]:7878", None, false);
+        check("0.0.0.0:7878", None, true);
+        check("192.168.1.2:80", None, true);
+        check("0.0.0.0:7878", Some(GOOD), false);
+    }
+
+    #[test]
+    fn a_header_that_names_people_needs_a_proxy() {
+        let mut config = Config::new(PathBuf::new());
+        config.user_header = Some(UserHeader {
+            name: HeaderName::from_static("x-forwarded-user"),
+            newcomers: Role::Member,
+        });
+        assert_eq!(config.check(), Err(Credulous));
+        config.proxies = Proxies::parse(["10.0.0.1"]).unwrap();
+        assert_eq!(config.check(), Ok(()));
     }
 
     #[test]

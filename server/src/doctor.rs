@@ -236,7 +236,7 @@ impl Repair {
     }
 
     /// Gives runs their names, dates, deletions and labels back, jobs their ranks and keys, and
-    /// puts links back as they were: how many runs and links.
+    /// puts people, tokens and links back as they were: how many runs and links.
     ///
     /// # Errors
     /// The database's.
@@ -246,6 +246,8 @@ impl Repair {
             ranks,
             keys,
             labels,
+            people,
+            tokens,
             shares,
             latest_ms,
         } = salvaged;
@@ -260,6 +262,10 @@ impl Repair {
                 each.try_for_each(|(job, key)| writer.remember_key(job, key))?;
                 let mut each = labels.iter();
                 each.try_for_each(|(run, label)| writer.remember_label(run, label))?;
+                let mut each = people.iter();
+                each.try_for_each(|person| writer.insert_person(person))?;
+                let mut each = tokens.iter();
+                each.try_for_each(|token| writer.insert_token(token))?;
                 writer.saw_time(latest_ms)
             })
             .await?;

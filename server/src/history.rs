@@ -7,7 +7,7 @@ use api::leaks::Verdict;
 use api::runs::{DeviceSummary, RunSummary};
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use trace::history::changes;
+use trace::history::{changes, median};
 use trace::trace::Series;
 use trace::units::Bytes;
 
@@ -49,7 +49,7 @@ fn highest_ranks(runs: &[RunSummary]) -> HashMap<JobId, RunId> {
 }
 
 /// Of the device with the highest peak; nothing is to be followed in a run without devices.
-fn run(summary: RunSummary) -> Option<HistoryRun> {
+pub fn run(summary: RunSummary) -> Option<HistoryRun> {
     let peak = |device: &&DeviceSummary| device.series[Series::Allocated as usize].peak;
     let device = summary.devices.iter().max_by_key(peak)?;
     let [allocated, reserved] =
@@ -99,10 +99,7 @@ fn least(values: &[u64], measure: Measure) -> u64 {
     if measure == Measure::Growth {
         return LEAST_GROWTH.0;
     }
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    let usual = sorted.get(sorted.len() / 2).copied().unwrap_or_default();
-    LEAST.0.max((usual as f64 * LEAST_SHARE) as u64)
+    LEAST.0.max((median(values) as f64 * LEAST_SHARE) as u64)
 }
 
 #[cfg(test)]

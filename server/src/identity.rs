@@ -1,7 +1,10 @@
 //! Where ids come from: runs and comparisons are named by their content, everything else by
 //! chance.
 
-use api::ids::{BenchId, BenchRowId, ComparisonId, JobId, RunId, SessionId, ShareId, UploadId};
+use api::ids::{
+    BenchId, BenchRowId, ComparisonId, JobId, PersonId, RunId, SessionId, ShareId, TokenId,
+    UploadId,
+};
 use trace::redact::Key;
 
 /// Characters of an id after its prefix: 16 of base 62 are 95 bits.
@@ -75,6 +78,20 @@ pub fn request_id() -> String {
 /// A new id for a session. It is a name, not a secret.
 pub fn session_id() -> SessionId {
     by_chance(SessionId::PREFIX)
+        .parse()
+        .expect("base 62 digits are an id")
+}
+
+/// A new id for a person.
+pub fn person_id() -> PersonId {
+    by_chance(PersonId::PREFIX)
+        .parse()
+        .expect("base 62 digits are an id")
+}
+
+/// A new id for a token. It is a name, not a secret.
+pub fn token_id() -> TokenId {
+    by_chance(TokenId::PREFIX)
         .parse()
         .expect("base 62 digits are an id")
 }

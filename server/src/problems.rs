@@ -7,7 +7,9 @@ use crate::clients::quota::Crowd;
 use crate::clients::{Later, Refusal};
 use crate::explain;
 use crate::ingest::IngestError;
+use crate::people::PeopleError;
 use crate::store::StoreError;
+use api::people::{Scope, Scopes};
 use api::problem::{Problem, ProblemCode};
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
@@ -60,7 +62,7 @@ pub enum Error {
     )]
     TokenNeeded,
     /// The token typed is wrong.
-    #[error("this is not the server's access token")]
+    #[error("this is not a token of this server, or it has ended")]
     WrongToken,
     /// Too many secrets were wrong.
     #[error(transparent)]
@@ -74,6 +76,20 @@ pub enum Error {
     /// A browser was sent here by another site.
     #[error("{0}")]
     Foreign(&'static str),
+    /// The token is not good for it.
+    #[error("this takes a token that may `{needed}`; this one may: {}", words(*.has))]
+    Scope {
+        /// What it takes.
+        needed: Scope,
+        /// What was shown.
+        has: Scopes,
+    },
+    /// Only admins may.
+    #[error("only an admin may do this")]
+    NotAdmin,
+    /// People cannot be changed so.
+    #[error(transparent)]
+    People(#[from] PeopleError),
     /// A link asks for more than it opens.
     #[error("{0}")]
     OutOfScope(&'static str),
@@ -104,14 +120,31 @@ pub fn describe(error: &IngestError) -> Problem {
     )
 }
 
+/// Scopes in a sentence.
+fn words(scopes: Scopes) -> String {
+    match scopes {
+        Scopes::NONE => "nothing".to_owned(),
+        some => some.to_string(),
+    }
+}
+
 impl Error {
-    fn problem(&self) -> Problem {
+    /// The status of a page that says this.
+    pub fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.problem().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// How it looks from outside.
+    pub fn problem(&self) -> Problem {
         let (status, code, title) = match self {
             Error::Ingest(error) => return describe(error),
             Error::Store(error) => of_store(error),
             Error::Blob(error) => of_blob(error),
             Error::Bench(BenchError::Store(error)) => of_store(error),
-            Error::Bench(BenchError::Refused(_)) | Error::BadRequest(_) => bad_request(),
+            Error::People(PeopleError::Store(error)) => of_store(error),
+            Error::Bench(BenchError::Refused(_))
+            | Error::People(PeopleError::Refused(_))
+            | Error::BadRequest(_) => bad_request(),
             Error::Bench(BenchError::Busy(refusal)) | Error::Busy(refusal) => {
                 of_crowd(refusal.crowd)
             }
@@ -133,6 +166,9 @@ impl Error {
             ),
             Error::Foreign(_) | Error::OutOfScope(_) => {
                 (StatusCode::FORBIDDEN, ProblemCode::BadRequest, "Refused")
+            }
+            Error::Scope { .. } | Error::NotAdmin => {
+                (StatusCode::FORBIDDEN, ProblemCode::Forbidden, "Not allowed")
             }
             Error::Gone(_) => (
                 StatusCode::GONE,
@@ -171,6 +207,7 @@ pub fn meaning(status: &str) -> Option<&'static str> {
     Some(match status {
         StatusCode::BAD_REQUEST => "The request is malformed. `detail` says where.",
         StatusCode::UNAUTHORIZED => "The token or the link's secret is wrong.",
+        StatusCode::FORBIDDEN => "The token is not good for this, or the person is no admin.",
         StatusCode::NOT_FOUND => "There is no such thing.",
         StatusCode::REQUEST_TIMEOUT => "The body did not arrive in time.",
         StatusCode::CONFLICT => "It is in a state that does not allow this.",

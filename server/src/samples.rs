@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn every_sample_is_small_documented_and_readable() {
         for sample in &ALL {
-            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures");
             let note = std::fs::read_to_string(format!("{folder}/{}.md", sample.name)).unwrap();
             assert!(note.contains("Made by"), "{}", sample.name);
             assert!(sample.file.len() < 400 << 10, "{}", sample.name);

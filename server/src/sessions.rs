@@ -1,11 +1,11 @@
-//! Browsers that typed the access token: each has a random secret of its own in a cookie, which
-//! ends at logout, when it is revoked, after some days, and with the token it was made with.
+//! Browsers that are signed in: each has a random secret of its own in a cookie, which ends at
+//! logout, when it is revoked, after some days, and with the token it was made with.
 //!
 //! The database keeps them over restarts; every request is checked against memory.
 
 use crate::identity;
 use crate::store::{SessionRow, Store, StoreError, StoreResult};
-use api::ids::SessionId;
+use api::ids::{PersonId, SessionId, TokenId};
 use api::runs::Session;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -31,6 +31,26 @@ pub struct Visitor {
     pub address: String,
     /// With what.
     pub agent: String,
+}
+
+/// With what a session was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opener {
+    /// The token that the server was started with.
+    Operator,
+    /// A token of a person.
+    Token(TokenId),
+    /// Somebody else's word for who a person is: an identity provider's.
+    Person(PersonId),
+}
+
+/// A session that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Which one.
+    pub id: SessionId,
+    /// With what it was opened. Whether that still opens anything is for others to say.
+    pub opener: Opener,
 }
 
 /// All sessions. Cloning shares them.
@@ -66,16 +86,18 @@ impl From<SessionRow> for Live {
 }
 
 impl Sessions {
-    /// The sessions of a server with this token; those of another token end.
+    /// The sessions of people, and those of the server's token with this hash; those of another one
+    /// end.
     ///
     /// # Errors
     /// The database's.
     pub async fn load(store: &Store, token_hash: String, now_ms: i64) -> StoreResult<Sessions> {
         let rows = store.read(|reader| reader.sessions()).await?;
         let latest_ms = rows.iter().map(|row| row.created_ms).fold(now_ms, i64::max);
-        let (live, ended): (Vec<_>, Vec<_>) = rows
-            .into_iter()
-            .partition(|row| row.token_hash == token_hash && row.expires_ms > latest_ms);
+        let (live, ended): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| {
+            let is_ours = row.person.is_some() || row.token_hash == token_hash;
+            is_ours && row.expires_ms > latest_ms
+        });
         let sessions = Sessions {
             shared: Arc::new(Shared {
                 store: store.clone(),
@@ -92,13 +114,26 @@ impl Sessions {
     ///
     /// # Errors
     /// The database's.
-    pub async fn open(&self, visitor: Visitor, now_ms: i64) -> StoreResult<String> {
+    pub async fn open(
+        &self,
+        (opener, person): (Opener, Option<PersonId>),
+        visitor: Visitor,
+        now_ms: i64,
+    ) -> StoreResult<String> {
         let now_ms = self.now(now_ms);
         let secret = identity::secret();
         let row = SessionRow {
             id: identity::session_id(),
             secret_hash: hash_of(&secret),
-            token_hash: self.shared.token_hash.clone(),
+            token_hash: match opener {
+                Opener::Operator => self.shared.token_hash.clone(),
+                _ => String::new(),
+            },
+            person,
+            token: match opener {
+                Opener::Token(token) => Some(token),
+                _ => None,
+            },
             created_ms: now_ms,
             seen_ms: now_ms,
             expires_ms: now_ms + LIFE_S * 1000,
@@ -115,7 +150,7 @@ impl Sessions {
     }
 
     /// The session with this secret, if it has not ended. It is used by that.
-    pub fn find(&self, secret: &str, now_ms: i64) -> Option<SessionId> {
+    pub fn find(&self, secret: &str, now_ms: i64) -> Option<Found> {
         let now_ms = self.now(now_ms);
         let mut live = self.live();
         let session = live.get_mut(&hash_of(secret))?;
@@ -123,7 +158,15 @@ impl Sessions {
             return None;
         }
         session.seen_ms = now_ms;
-        Some(session.row.id.clone())
+        let SessionRow { person, token, .. } = &session.row;
+        Some(Found {
+            id: session.row.id.clone(),
+            opener: match (person, token) {
+                (Some(_), Some(token)) => Opener::Token(token.clone()),
+                (Some(person), None) => Opener::Person(person.clone()),
+                (None, _) => Opener::Operator,
+            },
+        })
     }
 
     /// Writes down when a session was used, now and then.
@@ -151,13 +194,23 @@ impl Sessions {
         write.await
     }
 
-    /// Those that have not ended, newest first; `current` is the one that asks.
-    pub fn list(&self, current: Option<&SessionId>, now_ms: i64) -> Vec<Session> {
+    /// Those that have not ended, newest first, each with its owner; `current` is the one that
+    /// asks. Sessions of people without a name are left out.
+    pub fn list(
+        &self,
+        current: Option<&SessionId>,
+        now_ms: i64,
+        name: impl Fn(&PersonId) -> Option<String>,
+    ) -> Vec<(Option<PersonId>, Session)> {
         let now_ms = self.now(now_ms);
         let live = self.live();
         let rows = live.values().filter(|live| live.row.expires_ms > now_ms);
-        let mut sessions: Vec<Session> = rows
-            .map(|Live { row, seen_ms }| Session {
+        let told = rows.filter_map(|Live { row, seen_ms }| {
+            let person = match &row.person {
+                None => None,
+                Some(id) => Some(name(id)?),
+            };
+            let session = Session {
                 id: row.id.clone(),
                 created_ms: row.created_ms,
                 seen_ms: *seen_ms,
@@ -165,9 +218,12 @@ impl Sessions {
                 address: row.address.clone(),
                 agent: row.agent.clone(),
                 current: current == Some(&row.id),
-            })
-            .collect();
-        sessions.sort_by(|a, b| (b.created_ms, &b.id).cmp(&(a.created_ms, &a.id)));
+                person,
+            };
+            Some((row.person.clone(), session))
+        });
+        let mut sessions: Vec<_> = told.collect();
+        sessions.sort_by(|(_, a), (_, b)| (b.created_ms, &b.id).cmp(&(a.created_ms, &a.id)));
         sessions
     }
 
@@ -188,13 +244,25 @@ impl Sessions {
         }
     }
 
-    /// Ends all but one.
+    /// Whose a session is, `None` for somebody with the server's token; no answer where there is
+    /// none.
+    pub fn owner_of(&self, id: &SessionId) -> Option<Option<PersonId>> {
+        let rows = self.rows();
+        let found = rows.into_iter().find(|row| row.id == *id);
+        found.map(|row| row.person)
+    }
+
+    /// Ends all of one owner but one.
     ///
     /// # Errors
     /// The database's: they then live on.
-    pub async fn end_others(&self, kept: Option<&SessionId>) -> StoreResult<()> {
+    pub async fn end_others(
+        &self,
+        kept: Option<&SessionId>,
+        owner: &Option<PersonId>,
+    ) -> StoreResult<()> {
         let mut others = self.rows();
-        others.retain(|row| Some(&row.id) != kept);
+        others.retain(|row| Some(&row.id) != kept && row.person == *owner);
         self.forget(others).await
     }
 
@@ -262,6 +330,16 @@ mod tests {
         }
     }
 
+    async fn open(sessions: &Sessions, now_ms: i64) -> StoreResult<String> {
+        let opener = (Opener::Operator, None);
+        sessions.open(opener, visitor(), now_ms).await
+    }
+
+    fn list(sessions: &Sessions, current: Option<&SessionId>, now_ms: i64) -> Vec<Session> {
+        let found = sessions.list(current, now_ms, |_| None).into_iter();
+        found.map(|(_, session)| session).collect()
+    }
+
     async fn load(store: &Store, token: &str, now_ms: i64) -> Sessions {
         Sessions::load(store, token.to_owned(), now_ms)
             .await
@@ -273,12 +351,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("db")).unwrap();
         let sessions = load(&store, "token", 0).await;
-        let secret = sessions.open(visitor(), 5).await.unwrap();
-        assert_ne!(secret, sessions.open(visitor(), 6).await.unwrap());
+        let secret = open(&sessions, 5).await.unwrap();
+        assert_ne!(secret, open(&sessions, 6).await.unwrap());
         assert!(sessions.find(&secret, 6 * DAY).is_some());
         let again = load(&store, "token", 6 * DAY).await;
-        let id = again.find(&secret, 6 * DAY).unwrap();
-        assert_eq!(again.list(Some(&id), 6 * DAY).len(), 2);
+        let id = again.find(&secret, 6 * DAY).unwrap().id;
+        assert_eq!(list(&again, Some(&id), 6 * DAY).len(), 2);
         assert_eq!(again.find("another", 6), None);
         assert_eq!(again.find(&secret, 7 * DAY + 5), None);
         // A clock that goes back revives nothing.
@@ -293,9 +371,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("db")).unwrap();
         let sessions = load(&store, "token", 0).await;
-        let one = sessions.open(visitor(), 1).await.unwrap();
-        let two = sessions.open(visitor(), 2).await.unwrap();
-        let id = sessions.find(&one, 3).unwrap();
+        let one = open(&sessions, 1).await.unwrap();
+        let two = open(&sessions, 2).await.unwrap();
+        let id = sessions.find(&one, 3).unwrap().id;
         sessions.end(&id).await.unwrap();
         assert_eq!(sessions.find(&one, 3), None);
         assert!(sessions.find(&two, 3).is_some());
@@ -312,12 +390,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("db")).unwrap();
         let sessions = load(&store, "token", 0).await;
-        let secret = sessions.open(visitor(), 1).await.unwrap();
+        let secret = open(&sessions, 1).await.unwrap();
         let used = async |at: i64| {
-            let id = sessions.find(&secret, at).unwrap();
+            let id = sessions.find(&secret, at).unwrap().id;
             sessions.note_use(&id).await.unwrap();
-            let kept = load(&store, "token", at).await.list(None, at)[0].seen_ms;
-            (sessions.list(None, at)[0].seen_ms, kept)
+            let kept = list(&load(&store, "token", at).await, None, at)[0].seen_ms;
+            (list(&sessions, None, at)[0].seen_ms, kept)
         };
         assert_eq!(used(1000).await, (1000, 1));
         let late = SEEN_EVERY_MS + 1;
@@ -332,10 +410,10 @@ mod tests {
         let sessions = load(&store, "token", 0).await;
         let mut secrets = Vec::new();
         for n in 0..4 {
-            secrets.push(sessions.open(visitor(), n).await.unwrap());
+            secrets.push(open(&sessions, n).await.unwrap());
         }
-        let kept = sessions.find(&secrets[2], 9).unwrap();
-        sessions.end_others(Some(&kept)).await.unwrap();
+        let kept = sessions.find(&secrets[2], 9).unwrap().id;
+        sessions.end_others(Some(&kept), &None).await.unwrap();
         for sessions in [sessions, load(&store, "token", 9).await] {
             let live: Vec<bool> = secrets
                 .iter()
@@ -350,11 +428,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("db")).unwrap();
         let sessions = load(&store, "token", 0).await;
-        let first = sessions.open(visitor(), 1).await.unwrap();
+        let first = open(&sessions, 1).await.unwrap();
         for n in 0..MOST as i64 {
-            sessions.open(visitor(), 2 + n).await.unwrap();
+            open(&sessions, 2 + n).await.unwrap();
         }
-        assert_eq!(sessions.list(None, 999).len(), MOST);
+        assert_eq!(list(&sessions, None, 999).len(), MOST);
         assert_eq!(sessions.find(&first, 999), None);
     }
 }

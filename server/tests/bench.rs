@@ -6,10 +6,10 @@ use api::bench::{
 use api::ids::BenchId;
 use api::progress::ServerEvent;
 use api::runs::RunSource;
-use server::app::App;
-use server::bench::{BenchSettings, Fault};
-use server::config::Config;
-use server::store::Slice;
+use service::app::App;
+use service::bench::{BenchSettings, Fault};
+use service::config::Config;
+use service::store::Slice;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -95,7 +95,7 @@ async fn rows_become_results_and_runs() {
 
     let runs = app
         .store
-        .read(|reader| reader.runs(server::store::Which::Live, &[], Slice::ALL));
+        .read(|reader| reader.runs(service::store::Which::Live, &[], Slice::ALL));
     let runs = runs.await.unwrap();
     assert_eq!(runs.len(), 2);
     for (row, name) in [(baseline, "baseline"), (patched, "release-dedupe-key")] {
@@ -214,7 +214,7 @@ async fn rows_are_cancelled_and_run_again() {
     assert!(app.benches.list(Slice::ALL).await.unwrap().is_empty());
     let runs = app
         .store
-        .read(|reader| reader.runs(server::store::Which::Live, &[], Slice::ALL));
+        .read(|reader| reader.runs(service::store::Which::Live, &[], Slice::ALL));
     assert_eq!(runs.await.unwrap().len(), 1, "runs outlive their bench");
 }
 

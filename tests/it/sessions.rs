@@ -1,4 +1,5 @@
-//! Who typed the access token is listed, and can be signed out: another browser, all others, this.
+//! The page with one's tokens and sessions: people are added, sign in, and are signed out; another
+//! browser, all others, this.
 
 use fantoccini::Locator;
 use std::fs;
@@ -11,6 +12,10 @@ const TOKEN: &str = "correct-horse-battery-staple-0001";
 
 /// The page asks for the token.
 const ASKED: &str = "return !!document.querySelector('dialog[open] #token');";
+
+/// What each row of the table of sessions says.
+const ROWS: &str = "const rows = document.querySelectorAll('#sessions tbody tr'); \
+                    return [...rows].map(row => row.textContent);";
 
 /// A server that asks for the token, and the folder that holds it.
 fn closed() -> (TempDir, TestServer) {
@@ -29,13 +34,14 @@ async fn sign_in(browser: &Browser, server: &TestServer) {
     let field = field.await.expect("the page asks for the token");
     field.send_keys(TOKEN).await.expect("a field");
     browser.click(".token-form button").await;
-    let button = "return !!document.querySelector('button[aria-label=\"Who is signed in\"]') && \
-                  !document.querySelector('dialog[open]');";
-    browser.wait_until("the button", button).await;
+    let link = "return !!document.querySelector('a[aria-label=\"Account\"]') && \
+                !document.querySelector('dialog[open]');";
+    browser.wait_until("the link", link).await;
 }
 
 async fn list(browser: &Browser, expected: usize) {
-    let there = format!("return document.querySelectorAll('.session').length === {expected};");
+    let there =
+        format!("return document.querySelectorAll('#sessions tbody tr').length === {expected};");
     browser.wait_until("the sessions", &there).await;
 }
 
@@ -47,17 +53,15 @@ async fn browsers_are_listed_and_signed_out() {
     sign_in(&other, &server).await;
     sign_in(&mine, &server).await;
 
-    mine.click("button[aria-label=\"Who is signed in\"]").await;
+    mine.click("a[aria-label=\"Account\"]").await;
     list(&mine, 2).await;
-    let text = mine
-        .eval("return [...document.querySelectorAll('.session')].map(row => row.textContent);")
-        .await;
+    let text = mine.eval(ROWS).await;
     let rows: Vec<String> = serde_json::from_value(text).expect("texts");
     let own = rows.iter().filter(|row| row.contains("this browser"));
     assert_eq!(own.count(), 1, "{rows:?}");
     for row in &rows {
         assert!(
-            row.contains("last used") && row.contains("127.0.0.1"),
+            row.contains("Chrome on Linux") && row.contains("127.0.0.1"),
             "{row}"
         );
     }
@@ -69,20 +73,21 @@ async fn browsers_are_listed_and_signed_out() {
     mine.set_viewport(Viewport::Desktop).await;
 
     // One of them, then all but this one, then this one.
-    mine.click(".session .link-button").await;
+    mine.click("#sessions .link-button").await;
     list(&mine, 1).await;
     other.goto(&server.url("/")).await;
     other.wait_until("the question for the token", ASKED).await;
     sign_in(&other, &server).await;
     mine.goto(&server.url("/")).await;
-    mine.click("button[aria-label=\"Who is signed in\"]").await;
+    mine.click("a[aria-label=\"Account\"]").await;
     list(&mine, 2).await;
-    mine.click(".sessions-end button:first-of-type").await;
+    mine.click("form[action$=\"end-others\"] button").await;
     list(&mine, 1).await;
     other.goto(&server.url("/")).await;
     other.wait_until("the question for the token", ASKED).await;
-    mine.click(".sessions-end button:last-of-type").await;
-    mine.wait_until("the question for the token", ASKED).await;
+    mine.click("form[action=\"/sign-out\"] button").await;
+    let form = "return !!document.querySelector('form[action=\"/sign-in\"]');";
+    mine.wait_until("the page to sign in", form).await;
 }
 
 /// The list differs from one visit to the next, so it has no approved picture.
@@ -92,9 +97,7 @@ async fn everybody_can_see_and_reach_the_list() {
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
     browser.add_to_pages(axe::AXE).await;
     sign_in(&browser, &server).await;
-    browser
-        .click("button[aria-label=\"Who is signed in\"]")
-        .await;
+    browser.click("a[aria-label=\"Account\"]").await;
     list(&browser, 1).await;
     for viewport in [Viewport::Desktop, Viewport::Phone] {
         browser.set_viewport(viewport).await;
@@ -116,6 +119,115 @@ async fn where_no_token_is_needed_nobody_is_signed_in() {
                    return !!document.querySelector('button.sample') && \
                    asked.some(it => it.name.endsWith('/api/server') && it.responseEnd > 0);";
     browser.wait_until("the server's answer", settled).await;
-    let button = "return !document.querySelector('button[aria-label=\"Who is signed in\"]');";
-    assert!(browser.eval(button).await.as_bool().expect("a yes or no"));
+    let link = "return !document.querySelector('a[aria-label=\"Account\"]');";
+    assert!(browser.eval(link).await.as_bool().expect("a yes or no"));
+}
+
+/// Everything that the page shows, in one text.
+const TEXT: &str = "return document.body.innerText;";
+
+async fn fill(browser: &Browser, field: &str, text: &str) {
+    let found = browser.page.wait().for_element(Locator::Css(field)).await;
+    let found = found.expect("a field");
+    found.send_keys(text).await.expect("it takes a text");
+}
+
+/// The token that a page shows once.
+async fn shown_token(browser: &Browser) -> String {
+    let there = "return document.querySelector('.account-secret input')?.value ?? '';";
+    browser
+        .wait_until("the token", &format!("return !!(() => {{ {there} }})();"))
+        .await;
+    let token = browser.eval(there).await;
+    token.as_str().expect("a text").to_owned()
+}
+
+/// Adds somebody on the page; the token to hand over.
+async fn add(browser: &Browser, server: &TestServer, name: &str) -> String {
+    browser.goto(&server.url("/people")).await;
+    fill(browser, "#name", name).await;
+    browser.click("form[action=\"/people\"] button").await;
+    shown_token(browser).await
+}
+
+/// A plain page can be seen and reached by everybody, at every size, by day and night.
+async fn look_at(browser: &Browser, server: &TestServer, path: &str) {
+    browser.goto(&server.url(path)).await;
+    for viewport in [Viewport::Desktop, Viewport::Phone] {
+        browser.set_viewport(viewport).await;
+        for theme in [Theme::Light, Theme::Dark] {
+            browser.set_still_theme(theme).await;
+            let mut wrong = browser.out_of_sight().await;
+            wrong.extend(axe::findings(browser).await);
+            assert!(
+                wrong.is_empty(),
+                "{path} {viewport:?} {theme:?}: {wrong:#?}"
+            );
+            assert!(!browser.scrolls_sideways().await, "{path} {viewport:?}");
+            let name = format!("plain{}-{viewport:?}-{theme:?}", path.replace('/', "-"));
+            browser.screenshot(&name).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_people_sign_in_in_two_browsers_and_what_they_do_has_a_name() {
+    let server = TestServer::start();
+    let ada = Browser::open(Viewport::Desktop, Theme::Light).await;
+    let bo = Browser::open(Viewport::Desktop, Theme::Dark).await;
+    ada.add_to_pages(axe::AXE).await;
+    add(&ada, &server, "ada").await;
+    let token = add(&ada, &server, "bo").await;
+    ada.screenshot("people").await;
+
+    // Whoever comes without a session is led to where one signs in, and on to where they wanted to
+    // go.
+    bo.goto(&server.url("/account")).await;
+    fill(&bo, "#token", &token).await;
+    bo.click("main button").await;
+    bo.wait_until(
+        "the account",
+        "return document.body.innerText.includes('You are bo, member');",
+    )
+    .await;
+    fill(&bo, "#name", "CI of the trainer").await;
+    bo.click("form[action=\"/account/tokens\"] button").await;
+    let made = shown_token(&bo).await;
+    assert!(made.starts_with("tidemark_"));
+    bo.screenshot("account").await;
+    bo.goto(&server.url("/people")).await;
+    let text = bo.eval(TEXT).await;
+    assert!(text.as_str().expect("a text").contains("only an admin"));
+
+    ada.goto(&server.url("/audit")).await;
+    let text = ada.eval(TEXT).await;
+    let text = text.as_str().expect("a text");
+    for done in [
+        "make token",
+        "CI of the trainer (read, upload)",
+        "bo (member)",
+    ] {
+        assert!(text.contains(done), "{done}: {text}");
+    }
+    let plain = [
+        "/account",
+        "/people",
+        "/audit",
+        "/history",
+        "/pull-requests",
+    ];
+    for path in plain {
+        look_at(&ada, &server, path).await;
+    }
+
+    // Ada ends Bo's access: his browser is out at once.
+    ada.set_viewport(Viewport::Desktop).await;
+    ada.goto(&server.url("/people")).await;
+    ada.click("button[aria-label=\"End the access of bo\"]")
+        .await;
+    let ended = "return document.body.innerText.includes('Let in again');";
+    ada.wait_until("the end", ended).await;
+    bo.goto(&server.url("/account")).await;
+    let asked = "return !!document.querySelector('form[action=\"/sign-in\"]');";
+    bo.wait_until("the page to sign in", asked).await;
 }

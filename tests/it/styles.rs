@@ -137,9 +137,11 @@ fn is_name(c: char) -> bool {
 fn front_end() -> Vec<String> {
     let mut texts = Vec::new();
     let root = workspace_root();
-    for dir in ["web/src", "timeline/src"] {
+    let plain = ["server/src/http/account", "server/src/http/trends"];
+    for dir in ["web/src", "timeline/src"].into_iter().chain(plain) {
         collect(&root.join(dir), &mut texts);
     }
+    texts.push(fs::read_to_string(root.join("server/src/http/shell.rs")).unwrap());
     texts.push(fs::read_to_string(root.join("web/index.html")).unwrap());
     texts
 }

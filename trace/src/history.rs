@@ -35,10 +35,10 @@ pub fn changes(values: &[u64], least: u64) -> Vec<Change> {
     let values = &values[skipped..];
     let starts = levels(values, price(values, least));
     let ends = starts.iter().skip(1).copied().chain([values.len()]);
-    let mut stretches: Vec<(usize, usize)> = starts.iter().copied().zip(ends).collect();
+    let stretches = starts.iter().copied().zip(ends);
     // What lies too near the level before is no level of its own.
     let mut kept: Vec<(usize, usize)> = Vec::new();
-    for (from, to) in stretches.drain(..) {
+    for (from, to) in stretches {
         match kept.last_mut() {
             Some((start, end)) if near(&values[*start..*end], &values[from..to], least) => {
                 *end = to;
@@ -106,8 +106,8 @@ fn levels(values: &[u64], price: f64) -> Vec<usize> {
     starts
 }
 
-/// The lower one of the two in the middle; 0 of none.
-fn median(values: &[u64]) -> u64 {
+/// The usual value: the lower one of the two in the middle; 0 of none.
+pub fn median(values: &[u64]) -> u64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     let middle = sorted.len().saturating_sub(1) / 2;

@@ -4,7 +4,6 @@ use crate::client;
 use crate::components::drop_target::DropTarget;
 use crate::components::header::Header;
 use crate::components::help::{Help, HelpOverlay};
-use crate::components::sessions::{SessionsDialog, SessionsOpen};
 use crate::components::toasts::{ToastArea, Toasts};
 use crate::components::token_dialog::{TokenDialog, TokenNeeded};
 use crate::components::upload_tray::UploadTray;
@@ -55,7 +54,6 @@ pub fn App() -> impl IntoView {
         <DropTarget/>
         <ToastArea/>
         <HelpOverlay/>
-        <SessionsDialog/>
         <TokenDialog/>
     }
 }
@@ -105,7 +103,6 @@ fn provide_shared_state() {
     let toasts = Toasts::new();
     provide_context(toasts);
     provide_context(Help(RwSignal::new(false)));
-    provide_context(SessionsOpen(RwSignal::new(false)));
 
     client::on_unauthorized(move || token_needed.0.set(true));
     client::on_busy(move |problem| {

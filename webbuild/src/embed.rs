@@ -8,33 +8,13 @@ use crate::compile::Profile;
 use crate::error::Error;
 use crate::site::{Site, SiteFile};
 
-/// What a binary without a front end shows. It must not look like a page that failed to load.
-const NO_FRONT_END: &str = include_str!("no_front_end.html");
-
 /// Writes `assets.rs` in `out_dir` for this front end.
 pub fn write(out_dir: &Path, site: &Site, profile: Profile) -> Result<(), Error> {
-    let name = format!("Some({:?})", profile.name());
-    write_table(out_dir, &site.files, &name)
-}
-
-/// Writes `assets.rs` in `out_dir` for a binary that has no front end and says so.
-pub fn write_without_front_end(out_dir: &Path) -> Result<(), Error> {
-    let page = SiteFile {
-        path: "/index.html".to_owned(),
-        mime: "text/html; charset=utf-8",
-        immutable: false,
-        bytes: NO_FRONT_END.as_bytes().to_vec(),
-        brotli: None,
-    };
-    write_table(out_dir, &[page], "None")
-}
-
-fn write_table(out_dir: &Path, files: &[SiteFile], profile: &str) -> Result<(), Error> {
     let dir = out_dir.join("web");
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).map_err(Error::io(&dir))?;
     let mut rows = String::new();
-    let mut sorted: Vec<&SiteFile> = files.iter().collect();
+    let mut sorted: Vec<&SiteFile> = site.files.iter().collect();
     sorted.sort_by(|a, b| a.path.cmp(&b.path));
     for (index, file) in sorted.into_iter().enumerate() {
         let save = |suffix: &str, bytes: &[u8]| {
@@ -60,8 +40,10 @@ fn write_table(out_dir: &Path, files: &[SiteFile], profile: &str) -> Result<(), 
         );
     }
     let table = format!(
-        "static ASSETS: &[Asset] = &[\n{rows}];\n\
-         const BUILT_WITH: Option<&str> = {profile};\n"
+        "use std::borrow::Cow;\n\
+         static ASSETS: &[Asset] = &[\n{rows}];\n\
+         #[cfg(test)]\n         const BUILT_WITH: Option<&str> = Some({:?});\n",
+        profile.name()
     );
     let path = out_dir.join("assets.rs");
     fs::write(&path, table).map_err(Error::io(&path))

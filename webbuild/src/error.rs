@@ -55,13 +55,6 @@ pub enum Error {
     /// A profile that does not exist.
     #[error("WEB_PROFILE={0}: expected `wasm` or `wasm-dev`")]
     UnknownProfile(String),
-
-    /// A debug front end in a release build.
-    #[error(
-        "WEB_PROFILE=wasm-dev is for debug builds of the server: a release binary must not carry \
-         a debug front end"
-    )]
-    DebugFrontEndInRelease,
 }
 
 impl Error {

@@ -6,7 +6,7 @@
 //! * [`toolchain`] finds a compiler that can target wasm32, or makes one out of what is there;
 //! * [`compile`] runs it and `wasm-bindgen`;
 //! * [`site`] turns the result into named, hashed, compressed files;
-//! * [`embed`] writes those files and the Rust table that the crate `site` (`web/site`) includes;
+//! * [`embed`] writes those files and the Rust table that `server/main.rs` includes;
 //! * [`watch`] writes them to a folder, again after each change;
 //! * [`progress`] is where everything slow says what it is doing.
 //!
@@ -16,6 +16,7 @@
 pub mod compile;
 pub mod embed;
 pub mod error;
+mod inner;
 pub mod progress;
 pub mod site;
 pub mod toolchain;

@@ -1,8 +1,10 @@
 //! The front end without the server: for working on it, and for the checks.
 //!
 //! `cargo run -p webbuild -- build [wasm|wasm-dev]` builds it and prints what a visit transfers;
-//! `cargo run -p webbuild -- watch DIR` writes it to a folder, again after each change;
-//! `cargo run -p webbuild -- clippy CRATE…` lints crates as they are compiled for the browser.
+//! `cargo run -p webbuild -- embed OUT TARGET [profile]` builds it into cargo's folder TARGET, and
+//! writes the table of its files to OUT, where `server/build.rs` wants it; `cargo run -p webbuild
+//! -- watch DIR` writes it to a folder, again after each change; `cargo run -p webbuild -- clippy
+//! CRATE…` lints crates as they are compiled for the browser.
 
 use std::env;
 use std::path::Path;
@@ -10,7 +12,7 @@ use std::process::ExitCode;
 
 use webbuild::progress::Progress;
 use webbuild::toolchain::Toolchain;
-use webbuild::{Error, Profile, Workshop, target_dir};
+use webbuild::{Error, Profile, Workshop, embed, target_dir};
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -18,10 +20,15 @@ fn main() -> ExitCode {
     let done = match args[..] {
         ["build"] => build(None),
         ["build", profile] => build(Some(profile)),
+        ["embed", out, target] => embed(Path::new(out), Path::new(target), None),
+        ["embed", out, target, profile] => embed(Path::new(out), Path::new(target), Some(profile)),
         ["watch", folder] => watch(Path::new(folder)),
         ["clippy", ref crates @ ..] if !crates.is_empty() => clippy(crates),
         _ => {
-            eprintln!("usage: webbuild build [wasm|wasm-dev], watch DIR or clippy CRATE…");
+            eprintln!(
+                "usage: webbuild build [wasm|wasm-dev], embed OUT TARGET [PROFILE], watch DIR or \
+                 clippy CRATE…"
+            );
             return ExitCode::from(2);
         }
     };
@@ -46,6 +53,18 @@ fn build(profile: Option<&str>) -> Result<ExitCode, Error> {
         println!("{raw:>9} B  {sent:>9} B brotli  {}", file.path);
     }
     println!("{:>34} B in all", site.transfer_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What it prints is for cargo, which watches the files that it names.
+fn embed(out: &Path, target: &Path, profile: Option<&str>) -> Result<ExitCode, Error> {
+    let profile = Profile::from_name(profile)?;
+    let workshop = Workshop::new(target)?;
+    for input in workshop.inputs() {
+        println!("cargo:rerun-if-changed={}", input.display());
+    }
+    let site = workshop.build(profile)?;
+    embed::write(out, &site, profile)?;
     Ok(ExitCode::SUCCESS)
 }
 

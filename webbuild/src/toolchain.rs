@@ -8,7 +8,6 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::env;
-use std::ffi::OsStr;
 use std::fs;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -16,6 +15,7 @@ use std::process::Command;
 
 use crate::Workshop;
 use crate::error::Error;
+use crate::inner::scrubbed;
 use crate::progress::Progress;
 
 const TARGET: &str = "wasm32-unknown-unknown";
@@ -118,29 +118,6 @@ fn cargo_of(bin: &Path, sysroot: &Path, subcommand: &str) -> Command {
         .env("CARGO", bin.join("cargo"))
         .env("RUSTC", bin.join("rustc"))
         .env(FLAGS, flags(Some(sysroot)));
-    command
-}
-
-/// A command without the variables by which an outer cargo would steer an inner one: its flags,
-/// its wrapper (clippy's), its job server, its target directory.
-fn scrubbed(program: impl AsRef<OsStr>) -> Command {
-    const KEPT: [&str; 5] = [
-        "CARGO_HOME",
-        "CARGO_NET_",
-        "CARGO_HTTP_",
-        "CARGO_REGISTR",
-        "RUSTUP_",
-    ];
-    let mut command = Command::new(program);
-    for (name, _) in env::vars_os() {
-        let name = name.to_string_lossy();
-        let ours = name.starts_with("CARGO") || name.starts_with("RUST");
-        if ours && !KEPT.iter().any(|kept| name.starts_with(kept)) {
-            command.env_remove(&*name);
-        }
-    }
-    // Another toolchain asked for with `cargo +name` may lack the target that this one has.
-    command.env_remove("RUSTUP_TOOLCHAIN");
     command
 }
 

@@ -143,13 +143,26 @@ async fn rebuild(config: &Config) -> Result<(), CliError> {
         .map_err(|error| failed(&error))?;
     say(&format!("the damaged database is now {}", aside.display()));
     let adopted = adopt(&repair).await;
-    let Salvaged { runs, shares, .. } = &salvaged;
+    let Salvaged {
+        runs,
+        people,
+        tokens,
+        shares,
+        ..
+    } = &salvaged;
     let (names, links) = (runs.len(), shares.len());
+    let locked_out = !people.is_empty() && tokens.is_empty();
     let kept = repair.remember(salvaged).await;
     let (_, put_back) = kept.map_err(|error| failed(&error))?;
     say(&format!(
         "names and dates of {names} runs, and {put_back} of {links} links, were kept"
     ));
+    if locked_out {
+        say(
+            "nobody's tokens could be read: `tidemark people list` says who there is, and \
+             `tidemark people token NAME` makes a new one",
+        );
+    }
     adopted
 }
 

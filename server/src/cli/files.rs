@@ -1,6 +1,8 @@
-//! Which files a person means: snapshots named one by one, and folders of the ranks of jobs.
+//! Which files a person means: snapshots named one by one, and folders and archives of the ranks of
+//! jobs.
 
 use super::CliError;
+use super::archives::{self, Unpacked};
 use std::path::{Path, PathBuf};
 use trace::ranks::names::{Chosen, RankSet, sets};
 use trace::ranks::{MAX_RANKS, Rank};
@@ -20,12 +22,14 @@ pub struct JobFiles {
 }
 
 /// What was found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Found {
     /// Jobs.
     pub jobs: Vec<JobFiles>,
     /// Files that are no rank of any, in the order in which they were named.
     pub others: Vec<PathBuf>,
+    /// Archives that some of the files are in, unpacked for as long as this lives.
+    archives: Vec<Unpacked>,
 }
 
 /// The jobs among the paths, and the files that belong to none.
@@ -36,12 +40,18 @@ pub fn find(paths: &[PathBuf]) -> Result<Found, CliError> {
     let mut found = Found::default();
     let mut single = Vec::new();
     for path in paths {
-        if !path.is_dir() {
+        let archive = match path.is_dir() {
+            true => None,
+            false => archives::unpack(path, MOST)?,
+        };
+        if archive.is_none() && !path.is_dir() {
             single.push(path.clone());
             continue;
         }
+        let folder = archive.as_ref().map_or(path.as_path(), Unpacked::folder);
         let mut files = Vec::new();
-        walk(path, 0, &mut files)?;
+        walk(folder, 0, &mut files)?;
+        found.archives.extend(archive);
         files.sort();
         found.add(files, Chosen::Folder);
     }
@@ -50,6 +60,17 @@ pub fn find(paths: &[PathBuf]) -> Result<Found, CliError> {
 }
 
 impl Found {
+    /// Whether some of the files were found, and not named.
+    pub fn has_archives(&self) -> bool {
+        !self.archives.is_empty()
+    }
+
+    /// What to call a file: in an archive, by the archive's name and its own.
+    pub fn called(&self, file: &Path) -> String {
+        let in_archive = self.archives.iter().find_map(|one| one.called(file));
+        in_archive.unwrap_or_else(|| file.display().to_string())
+    }
+
     fn add(&mut self, files: Vec<PathBuf>, chosen: Chosen) {
         let texts: Vec<String> = files
             .iter()

@@ -1,5 +1,6 @@
 //! What a person types.
 
+mod archives;
 mod backup;
 mod bench;
 mod bench_stack;
@@ -14,6 +15,7 @@ mod inspect;
 mod labels;
 mod mcp;
 mod output;
+mod people;
 mod pull_request;
 mod push;
 mod ranks;
@@ -24,6 +26,7 @@ mod serve;
 mod token;
 mod what_if;
 
+use crate::site::FrontEnd;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -89,6 +92,8 @@ enum Command {
     Mcp(mcp::McpArgs),
     /// Write a run for other tools: PyTorch's viewers, dataframes, Perfetto
     Export(export::ExportArgs),
+    /// Say who may sign in, while the server is stopped
+    People(people::PeopleArgs),
     /// Look after a data folder: find damage, take up stored files, rebuild the database
     Doctor(doctor::DoctorArgs),
     /// Back a data folder up, while the server runs
@@ -149,15 +154,15 @@ impl CliError {
     }
 }
 
-/// Parses the command line and runs the command.
+/// Parses the command line and runs the command; `serve` shows this front end.
 ///
 /// # Errors
 /// Why it failed.
-pub fn run() -> Result<(), CliError> {
+pub fn run(front_end: FrontEnd) -> Result<(), CliError> {
     let line = Line::parse();
     match line.command {
-        None => serve::serve(line.serve),
-        Some(Command::Serve(args)) => serve::serve(args),
+        None => serve::serve(line.serve, front_end),
+        Some(Command::Serve(args)) => serve::serve(args, front_end),
         Some(Command::Token) => token::token(),
         Some(Command::Inspect(args)) => inspect::inspect(&args),
         Some(Command::Explain(args)) => explain::explain(&args),
@@ -171,6 +176,7 @@ pub fn run() -> Result<(), CliError> {
         Some(Command::WhatIf(args)) => what_if::what_if(&args),
         Some(Command::Mcp(args)) => mcp::mcp(args),
         Some(Command::Export(args)) => export::export(&args),
+        Some(Command::People(args)) => people::people(args),
         Some(Command::Doctor(args)) => doctor::doctor(&args),
         Some(Command::Backup(args)) => backup::backup(args),
         Some(Command::Restore(args)) => backup::restore(args),

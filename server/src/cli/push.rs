@@ -22,6 +22,7 @@ const EXAMPLES: &str = "\
 Examples:
   tidemark push snapshot.pickle
   tidemark push snapshots/                   the ranks of a job: rank0.pickle, rank1.pickle, …
+  tidemark push snapshots.tar.gz             the same folder, packed
   tidemark push before.pickle after.pickle --compare
   tidemark push after.pickle --base main.pickle --pr https://github.com/me/repo/pull/7 --comment
   tidemark push after.pickle --label config=qlora --base branch=main,config=qlora
@@ -33,7 +34,8 @@ Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PushArgs {
-    /// Snapshots; a folder of snapshots, or files that differ only in the rank, become a job
+    /// Snapshots; a folder or an archive (tar, zip) of snapshots, or files that differ only in the
+    /// rank, become a job
     #[arg(required = true, value_name = "FILE|DIR")]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -86,7 +88,8 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
         check_count(args)?;
     } else {
         let found = files::find(&args.files)?;
-        if !found.jobs.is_empty() || args.files.iter().any(|path| path.is_dir()) {
+        let folders = found.has_archives() || args.files.iter().any(|path| path.is_dir());
+        if !found.jobs.is_empty() || folders {
             return push_found(&remote, args, found);
         }
     }
@@ -186,8 +189,8 @@ fn push_job(remote: &Remote<'_>, args: &PushArgs, job: &JobFiles) -> Result<Push
         }
     }
     if let (true, Some(error)) = (uploads.is_empty(), first) {
-        // Nothing came of it.
-        let _: JobSummary = remote.delete(&routes::job(&made.id))?;
+        // Nothing came of it. The server forgets an empty job by itself where this token may not.
+        drop(remote.delete::<JobSummary>(&routes::job(&made.id)));
         return Err(error);
     }
     Ok(PushedJob {

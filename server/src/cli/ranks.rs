@@ -22,6 +22,7 @@ use trace::ranks::sites::{RankHolds, SiteAcross};
 const EXAMPLES: &str = "\
 Examples:
   tidemark ranks snapshots/                  rank0.pickle, rank1.pickle, …
+  tidemark ranks snapshots.tar.gz            a folder in an archive: tar or zip
   tidemark ranks ddp_rank0.pickle ddp_rank1.pickle
   tidemark ranks snapshots/ --json | jq '.ranks[] | select(.odd != []) | .rank'
 
@@ -38,7 +39,7 @@ const SHOWN: usize = 24;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RanksArgs {
-    /// A folder with a snapshot of each rank, or the snapshots
+    /// A folder or archive (tar, zip) with a snapshot of each rank, or the snapshots
     #[arg(required = true, value_name = "DIR|FILE")]
     paths: Vec<PathBuf>,
     /// Print one JSON document, an array when there are several jobs; sizes in bytes
@@ -51,7 +52,8 @@ pub struct RanksArgs {
 /// # Errors
 /// [`CliError::BadInput`] and [`CliError::Usage`] when there is nothing to tell.
 pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
-    let Found { jobs, others } = files::find(&args.paths)?;
+    let mut found = files::find(&args.paths)?;
+    let jobs = std::mem::take(&mut found.jobs);
     if jobs.is_empty() {
         return Err(CliError::Usage(
             "no two of the files are ranks of one job: a rank is named as in rank0.pickle"
@@ -60,7 +62,7 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
     }
     let mut reports = Vec::new();
     for job in jobs {
-        reports.push(report(job)?);
+        reports.push(report(&found, job)?);
     }
     // What is beside the snapshots of a folder is often no snapshot at all.
     if reports.iter().any(|report| !report.ranks.is_empty()) {
@@ -79,7 +81,7 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
         (true, several) => json(&several),
         (false, several) => {
             let told: Vec<String> = several.iter().map(for_people).collect();
-            let left = match others.len() {
+            let left = match found.others.len() {
                 0 => String::new(),
                 1 => "\n1 other file is no rank of a job.\n".to_owned(),
                 n => format!("\n{n} other files are no ranks of a job.\n"),
@@ -90,11 +92,11 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
 }
 
 /// One file after the other: only their profiles are held.
-fn report(job: files::JobFiles) -> Result<RanksReport, CliError> {
+fn report(found: &Found, job: files::JobFiles) -> Result<RanksReport, CliError> {
     let mut surveyor = Surveyor::default();
     let (mut read, mut unreadable) = (Vec::new(), Vec::new());
     for (rank, path) in job.files {
-        let file = path.display().to_string();
+        let file = found.called(&path);
         match trace_of(&path, None) {
             Ok(trace) => {
                 let profile = within(JUDGING, |watch| RankProfile::of(&trace, watch));

@@ -5,24 +5,29 @@ use crate::app::App;
 use crate::bench::BenchSettings;
 use crate::clients::limits::Share;
 use crate::clients::{ClientLimits, Pace, Proxies};
-use crate::config::{Config, Token};
+use crate::clock::now_ms;
+use crate::config::{Config, Token, UserHeader};
 use crate::http::{Listening, serve as serve_http};
 use crate::ingest::Sender;
 use crate::machine;
 use crate::names::PublicUrl;
 use crate::private;
 use crate::samples::{self, BundledSample};
+use crate::site::{FrontEnd, Site};
+use api::people::{NewPerson, Role};
 use api::routes;
+use axum::http::HeaderName;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
-use site::Site;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use trace::units::Bytes;
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 /// What is under way when the server ends has this long, beside the time for requests.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
@@ -39,8 +44,11 @@ Examples:
   tidemark serve --token-file token --public-url https://tidemark.example \\
                  --trusted-proxy 127.0.0.1
 
-Without a token the server answers on loopback only. Logs go to stderr; TIDEMARK_LOG=debug shows
-every request. Lines of one request carry its id, which the answer has as X-Request-Id.";
+On loopback nobody has to sign in. Anywhere else everybody has to: the first start prints the token
+of an admin, who adds the others (`tidemark people`, or the page /people).
+
+Logs go to stderr; TIDEMARK_LOG=debug shows every request. Lines of one request carry its id, which
+the answer has as X-Request-Id.";
 
 /// How the log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -55,7 +63,7 @@ pub enum LogFormat {
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
-    /// Address to listen on; any but loopback needs a token
+    /// Address to listen on; at any but loopback everybody has to sign in
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7878")]
     pub listen: SocketAddr,
     /// Folder of the database and the uploaded files; made when it is not there
@@ -91,6 +99,13 @@ pub struct ServeArgs {
     /// inside TLS
     #[arg(long, value_name = "ADDR")]
     trusted_proxy: Vec<String>,
+    /// Header in which such a proxy names the person who asks, such as X-Forwarded-User; people
+    /// whom it names for the first time are added
+    #[arg(long, value_name = "HEADER")]
+    user_header: Option<HeaderName>,
+    /// What people may do whom the header names for the first time; the very first is an admin
+    #[arg(long, value_name = "ROLE", default_value = "member")]
+    newcomers: Role,
     /// Connections open at a time
     #[arg(long, value_name = "N", default_value_t = 1024,
           value_parser = clap::value_parser!(u32).range(16..))]
@@ -134,8 +149,8 @@ pub struct ServeArgs {
 ///
 /// # Errors
 /// Why the server cannot start.
-pub fn serve(args: ServeArgs) -> Result<(), CliError> {
-    let config = args.config()?;
+pub fn serve(args: ServeArgs, front_end: FrontEnd) -> Result<(), CliError> {
+    let config = args.config(front_end)?;
     let sample = args.sample.as_deref().and_then(samples::find);
     config
         .check()
@@ -161,6 +176,7 @@ pub fn serve(args: ServeArgs) -> Result<(), CliError> {
             signals.await;
             stopping.cancel();
         });
+        first_admin(&app, listening.address).await?;
         announce(
             format,
             &format!("listening on http://{}", listening.address),
@@ -197,7 +213,7 @@ impl ServeArgs {
         }
     }
 
-    fn config(&self) -> Result<Config, CliError> {
+    fn config(&self, front_end: FrontEnd) -> Result<Config, CliError> {
         let token = match (&self.token, &self.token_file) {
             (Some(text), _) => Some(text.clone()),
             (None, Some(path)) => Some(read_token(path)?),
@@ -212,8 +228,15 @@ impl ServeArgs {
             public_url: self.public_url.clone(),
             proxies: Proxies::parse(self.trusted_proxy.iter().map(String::as_str))
                 .map_err(usage)?,
+            user_header: self.user_header.clone().map(|name| UserHeader {
+                name,
+                newcomers: self.newcomers,
+            }),
             clients: self.clients(),
-            site: self.front_end.clone().map_or(Site::Embedded, Site::Folder),
+            site: match &self.front_end {
+                None => Site::Embedded(front_end),
+                Some(folder) => Site::Folder(folder.clone()),
+            },
             upload_limit: self.upload_limit,
             keep_free: self.keep_free,
             memory: self.memory,
@@ -241,12 +264,37 @@ fn read_token(path: &Path) -> Result<String, CliError> {
 
 /// What is always said, whatever the log's filter: the line that programs wait for, for one.
 fn announce(format: LogFormat, line: &str) {
-    use std::io::Write;
     match format {
         // An error only means that the reader is gone.
         LogFormat::Text => drop(writeln!(std::io::stderr(), "{line}")),
         LogFormat::Json => tracing::info!(target: ANNOUNCED, "{line}"),
     }
+}
+
+/// A server that others reach lets nobody in who has not signed in. Where there is nobody yet,
+/// there is an admin from now on, whose token is printed here and never again.
+async fn first_admin(app: &App, address: SocketAddr) -> Result<(), CliError> {
+    if !app.config.needs_admin() || !app.gate.people.is_empty() {
+        return Ok(());
+    }
+    let new = NewPerson {
+        name: "admin".to_owned(),
+        role: Role::Admin,
+    };
+    let added = app.gate.people.add(&new, now_ms()).await;
+    let added = added.map_err(|error| CliError::Failed(format!("cannot add an admin: {error}")))?;
+    let public = app.config.public_url.as_ref();
+    let origin = public.map_or(format!("http://{address}"), ToString::to_string);
+    let said = writeln!(
+        std::io::stdout(),
+        "Others can reach {address}, so everybody has to sign in. You are `admin`; this token is \
+         shown only once:\n\n    {}\n\nSign in at {origin}{} and add people at {origin}{}. If it \
+         is lost: `tidemark people token admin`.",
+        added.token.secret,
+        routes::SIGN_IN_PAGE,
+        routes::PEOPLE_PAGE,
+    );
+    said.map_err(|error| failed("print the admin's token", &error))
 }
 
 /// Makes a run of a sample and says where its page is.
@@ -267,21 +315,28 @@ async fn show(
 }
 
 pub(super) fn start_logging(format: LogFormat) {
-    let filter = EnvFilter::try_from_env("TIDEMARK_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    let announced = format!("{ANNOUNCED}=info").parse();
-    let filter = filter.add_directive(announced.expect("a directive"));
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let said = std::env::var("TIDEMARK_LOG").unwrap_or_default();
+    let filter = said.parse::<Targets>();
+    let chosen = filter.as_ref().ok().filter(|_| !said.is_empty()).cloned();
+    let chosen = chosen.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
+    let lines = tracing_subscriber::fmt::layer()
         // An error only means that the log's reader is gone; requests go on.
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => lines.init(),
-        LogFormat::Json => {
-            let lines = lines.json().flatten_event(true);
-            lines.with_span_list(false).init();
-        }
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines
+            .json()
+            .flatten_event(true)
+            .with_span_list(false)
+            .boxed(),
+    };
+    let chosen = chosen.with_target(ANNOUNCED, LevelFilter::INFO);
+    let lines = lines.with_filter(chosen);
+    tracing_subscriber::registry().with(lines).init();
+    if let Err(error) = filter {
+        tracing::warn!("TIDEMARK_LOG is not understood ({error}): only warnings are logged");
     }
 }
 

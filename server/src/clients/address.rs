@@ -75,6 +75,11 @@ pub struct Proxies(Vec<IpNet>);
 pub struct NoNetwork(String);
 
 impl Proxies {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Addresses and networks, as they are written.
     ///
     /// # Errors

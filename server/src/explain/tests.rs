@@ -32,7 +32,7 @@ const FIXTURES: [&str; 10] = [
 ];
 
 fn fixture(name: &str) -> Trace {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
     let bytes = std::fs::read(folder.join(format!("{name}.pickle.zst"))).expect("a fixture");
     let snapshot = parse([bytes].into_iter(), &AtomicU64::new(0)).expect("a snapshot");
     trace::replay::run(snapshot)

@@ -3,11 +3,11 @@
 use super::packed::accepts;
 use crate::app::App;
 use crate::problems::Error;
+use crate::site::{Asset, Site};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use site::{Asset, Site};
 use std::borrow::Cow;
 use std::sync::Arc;
 

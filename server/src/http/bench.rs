@@ -1,6 +1,7 @@
 //! Benches: what can be run, start, watch, cancel, run again.
 
 use super::App;
+use super::audited::Subject;
 use super::extract::{Json, Path, Query, bench_id, bench_row_id};
 use super::packed;
 use super::page::PageQuery;
@@ -13,7 +14,7 @@ use api::ids::BenchId;
 use api::problem::Problem;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -67,9 +68,10 @@ pub async fn list(
 pub async fn start(
     State(app): State<Arc<App>>,
     Json(request): Json<StartBench>,
-) -> Result<(StatusCode, axum::Json<Bench>), Error> {
+) -> Result<Response, Error> {
     let bench = app.benches.start(&request).await?;
-    Ok((StatusCode::CREATED, axum::Json(bench)))
+    let subject = Subject::of(&bench.id);
+    Ok((StatusCode::CREATED, subject, axum::Json(bench)).into_response())
 }
 
 /// A bench with its rows, as they stand now.

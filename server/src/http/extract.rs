@@ -4,7 +4,9 @@ use super::App;
 use crate::clients::ClientAddress;
 use crate::names::Scheme;
 use crate::problems::Error;
-use api::ids::{BenchId, BenchRowId, ComparisonId, JobId, RunId, SessionId, UploadId};
+use api::ids::{
+    BenchId, BenchRowId, ComparisonId, JobId, PersonId, RunId, SessionId, TokenId, UploadId,
+};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::Extensions;
 use axum::http::request::Parts;
@@ -78,6 +80,8 @@ pub struct Client {
     pub scheme: Scheme,
     /// The address of this server that was connected to.
     pub local: Option<IpAddr>,
+    /// Whether a trusted proxy sent it.
+    pub by_proxy: bool,
 }
 
 impl Client {
@@ -87,6 +91,7 @@ impl Client {
             address: ClientAddress::UNKNOWN,
             scheme: Scheme::Http,
             local: None,
+            by_proxy: false,
         })
     }
 }
@@ -146,6 +151,18 @@ pub fn bench_row_id(text: &str) -> Result<BenchRowId, Error> {
 pub fn session_id(text: &str) -> Result<SessionId, Error> {
     text.parse()
         .map_err(|_| Error::NotFound(format!("session {text}")))
+}
+
+/// A person's id in a path.
+pub fn person_id(text: &str) -> Result<PersonId, Error> {
+    text.parse()
+        .map_err(|_| Error::NotFound(format!("person {text}")))
+}
+
+/// A token's id in a path.
+pub fn token_id(text: &str) -> Result<TokenId, Error> {
+    text.parse()
+        .map_err(|_| Error::NotFound(format!("token {text}")))
 }
 
 /// A job id in a path.

@@ -2,6 +2,7 @@
 
 use super::audience::{self, Asking};
 use super::extract::{Client, Host};
+use super::permits;
 use crate::access::{COOKIE, Entry, Shown};
 use crate::app::App;
 use crate::clients::{ClientAddress, Peer};
@@ -10,6 +11,7 @@ use crate::config::Config;
 use crate::names::{Authority, Scheme};
 use crate::problems::Error;
 use api::routes;
+use api::runs::Access;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
@@ -64,6 +66,7 @@ fn client_of(config: &Config, peer: Option<Peer>, headers: &HeaderMap) -> Client
             address: ClientAddress::UNKNOWN,
             scheme: public.unwrap_or(Scheme::Http),
             local: None,
+            by_proxy: false,
         };
     };
     let values = |name: &'static str| {
@@ -82,6 +85,7 @@ fn client_of(config: &Config, peer: Option<Peer>, headers: &HeaderMap) -> Client
             .client(remote.ip(), values("x-forwarded-for")),
         scheme,
         local: Some(local.ip()),
+        by_proxy,
     }
 }
 
@@ -157,10 +161,11 @@ pub async fn check_token(
     let is_guarded = path.starts_with("/api/") || path == routes::METRICS;
     if is_guarded && !public.contains(&path) {
         let client = Client::of(request.extensions());
-        let entry = entry(&app, request.headers(), client)?;
+        let entry = entry(&app, request.headers(), client).await?;
         let audience = audience::of(&app, Asking::of(&request), entry.access).await?;
-        if let Some(session) = &entry.session {
-            app.gate.note_use(session).await;
+        if entry.access != Access::TokenNeeded {
+            permits::check(&entry, request.method(), request.uri().path())?;
+            app.gate.note_use(&entry, now_ms()).await;
         }
         request.extensions_mut().insert(entry);
         request.extensions_mut().insert(audience);
@@ -168,11 +173,11 @@ pub async fn check_token(
     Ok(next.run(request).await)
 }
 
-/// What the sender of these headers may do.
+/// What the sender of these headers may do. Whom a trusted proxy names for the first time is added.
 ///
 /// # Errors
-/// When it was wrong about the token too often.
-pub fn entry(app: &App, headers: &HeaderMap, client: Client) -> Result<Entry, Error> {
+/// When it was wrong about a token too often, and when the name that a proxy gives cannot be one.
+pub async fn entry(app: &App, headers: &HeaderMap, client: Client) -> Result<Entry, Error> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let token = text(header::AUTHORIZATION).and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
@@ -181,10 +186,29 @@ pub fn entry(app: &App, headers: &HeaderMap, client: Client) -> Result<Entry, Er
             .then_some(token.trim())
     });
     let session = cookies(headers).find(|(name, _)| *name == COOKIE);
-    let session = session.map(|(_, value)| value);
-    Ok(app
-        .gate
-        .check(Shown { token, session }, client.address, now_ms())?)
+    let shown = Shown {
+        token,
+        session: session.map(|(_, value)| value),
+        named: named(app, headers, client),
+    };
+    if let Some(name) = shown.named {
+        app.gate.welcome(name, now_ms()).await?;
+    }
+    Ok(app.gate.check(shown, client.address, now_ms())?)
+}
+
+/// The name that a trusted proxy gives to whoever asks. Nobody else's word counts.
+fn named<'a>(app: &App, headers: &'a HeaderMap, client: Client) -> Option<&'a str> {
+    let header = app
+        .config
+        .user_header
+        .as_ref()
+        .filter(|_| client.by_proxy)?;
+    let mut values = headers.get_all(&header.name).iter();
+    // Of two, one may be the client's own.
+    let only = values.next().filter(|_| values.next().is_none())?;
+    let name = std::str::from_utf8(only.as_bytes()).ok()?.trim();
+    Some(name).filter(|name| !name.is_empty())
 }
 
 /// Names and values of the cookies.

@@ -8,6 +8,7 @@ use crate::history;
 use crate::problems::Error;
 use crate::store::{Slice, Which};
 use api::history::{History, MOST_RUNS};
+use api::labels::Label;
 use api::problem::Problem;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -30,6 +31,14 @@ pub async fn history(
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let labels = labels::named(&pairs)?;
+    Ok(packed::json(&headers, &of(&app, labels).await?))
+}
+
+/// The history of the newest runs with these labels.
+///
+/// # Errors
+/// The database's.
+pub async fn of(app: &App, labels: Vec<Label>) -> Result<History, Error> {
     let newest = Slice {
         offset: 0,
         limit: MOST_RUNS as u32,
@@ -40,5 +49,5 @@ pub async fn history(
     let runs = read.await?.into_iter().map(summary).collect();
     // A few hundred numbers: some milliseconds.
     let told = tokio::task::spawn_blocking(move || history::of(runs)).await;
-    Ok(packed::json(&headers, &told.map_err(|_| Error::Panicked)?))
+    told.map_err(|_| Error::Panicked)
 }

@@ -1,6 +1,7 @@
 //! Jobs: make one, list, look at its ranks, forget it.
 
 use super::App;
+use super::audited::Subject;
 use super::extract::{Json, Path, Query, job_id};
 use super::packed;
 use super::page::PageQuery;
@@ -16,7 +17,7 @@ use api::problem::Problem;
 use api::progress::ServerEvent;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use std::sync::Arc;
 use trace::ranks::names::rank_of;
@@ -69,7 +70,7 @@ pub async fn list(
 pub async fn create(
     State(app): State<Arc<App>>,
     Json(request): Json<NewJob>,
-) -> Result<(StatusCode, axum::Json<JobSummary>), Error> {
+) -> Result<Response, Error> {
     let (id, name) = (identity::job_id(), run_name(&request.name)?);
     let key = request.key.as_deref().map(run_name).transpose()?;
     let write = app.store.write(move |writer| {
@@ -81,7 +82,7 @@ pub async fn create(
         Ok((StatusCode::CREATED, writer.reader().job(&id)?))
     });
     let (status, job) = write.await?;
-    Ok((status, axum::Json(job)))
+    Ok((status, Subject::of(&job.id), axum::Json(job)).into_response())
 }
 
 /// How the ranks of a job differ, which are odd, and why.

@@ -1,8 +1,10 @@
 //! The route table, and what every request passes.
 
+mod account;
 mod alive;
 mod assets;
 mod audience;
+mod audited;
 mod bench;
 mod bounds;
 mod cards;
@@ -26,6 +28,8 @@ mod measure;
 mod metrics;
 mod packed;
 mod page;
+mod people;
+mod permits;
 mod pictures;
 mod question;
 mod runs;
@@ -33,9 +37,11 @@ mod samples;
 mod serve;
 mod session;
 mod shares;
+mod shell;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod trends;
 mod unfold;
 mod uploads;
 mod what_if;
@@ -77,6 +83,7 @@ const JSON_LIMIT: usize = 64 << 10;
         (name = "bench", description = "The engine: configurations and patches, one row each"),
         (name = "compare", description = "Runs against one another"),
         (name = "jobs", description = "Many ranks of one program"),
+        (name = "people", description = "Who may do what, and what was done"),
         (name = "server", description = "The server itself"),
     )
 )]
@@ -89,6 +96,12 @@ fn api() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(session::open, session::close))
         .routes(routes!(session::list, session::revoke_others))
         .routes(routes!(session::revoke))
+        .routes(routes!(people::me))
+        .routes(routes!(people::list, people::add))
+        .routes(routes!(people::change))
+        .routes(routes!(people::tokens, people::make_token))
+        .routes(routes!(people::end_token))
+        .routes(routes!(people::audit))
         .routes(routes!(events::all))
         .routes(routes!(runs::list))
         .routes(routes!(runs::get, runs::rename, runs::delete))
@@ -162,7 +175,8 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&app), guard::identify))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_host))
         .layer(from_fn_with_state(Arc::clone(&app), guard::check_origin))
-        .layer(from_fn_with_state(Arc::clone(&app), guard::check_token));
+        .layer(from_fn_with_state(Arc::clone(&app), guard::check_token))
+        .layer(from_fn_with_state(Arc::clone(&app), audited::note));
     routes
         .route(api::routes::OPENAPI, get(openapi))
         .route(api::routes::MCP, post(mcp::ask))
@@ -170,6 +184,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route(api::routes::METRICS, get(metrics::all))
+        .merge(account_pages())
         .route("/runs/{run}", get(unfold::run))
         .route("/s/{token}", get(shares::page))
         .route("/s/{token}/{file}", get(cards::of_share))
@@ -178,6 +193,31 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(DefaultBodyLimit::max(JSON_LIMIT))
         .layer(guards)
         .with_state(app)
+}
+
+/// The pages that are plain HTML.
+fn account_pages() -> Router<Arc<App>> {
+    let sign_in = get(account::sign_in_page).post(account::sign_in);
+    let people = get(account::people).post(account::add_person);
+    Router::new()
+        .route(api::routes::SIGN_IN_PAGE, sign_in)
+        .route(api::routes::SIGN_OUT_PAGE, post(account::sign_out))
+        .route(api::routes::ACCOUNT_PAGE, get(account::account))
+        .route(api::routes::TOKENS_PAGE, post(account::make_token))
+        .route("/account/tokens/{token}/end", post(account::end_token))
+        .route(
+            api::routes::END_OTHER_SESSIONS_PAGE,
+            post(account::end_other_sessions),
+        )
+        .route(
+            "/account/sessions/{session}/end",
+            post(account::end_session),
+        )
+        .route(api::routes::PEOPLE_PAGE, people)
+        .route("/people/{person}", post(account::change_person))
+        .route(api::routes::AUDIT_PAGE, get(account::audit))
+        .route(api::routes::HISTORY_PAGE, get(trends::history))
+        .route(api::routes::PULLS_PAGE, get(trends::pull_requests))
 }
 
 async fn wrong_method(request: Request) -> Response {

@@ -15,6 +15,12 @@ pub struct PageQuery {
 }
 
 impl PageQuery {
+    /// A page of so many entries.
+    pub fn new(offset: u32, limit: usize) -> PageQuery {
+        let limit = Some(limit);
+        PageQuery { offset, limit }
+    }
+
     /// The rows of the page.
     pub fn slice(&self) -> Slice {
         let most = api::page::MOST;

@@ -1,6 +1,7 @@
 //! What the page asks first: who is there, and may I come in.
 
 use super::App;
+use super::audited::SignedIn;
 use super::extract::{Client, Json, Path, session_id};
 use super::guard::{self, cookies};
 use crate::access::{COOKIE, Entry, Shown};
@@ -14,7 +15,7 @@ use api::problem::Problem;
 use api::runs::{Access, OpenSession, ServerInfo, Sessions};
 use axum::Extension;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ pub async fn server(
     Ok(axum::Json(ServerInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         upload_limit: app.config.upload_limit,
-        access: guard::entry(&app, &headers, client)?.access,
+        access: guard::entry(&app, &headers, client).await?.access,
     }))
 }
 
@@ -52,12 +53,28 @@ pub async fn open(
 ) -> Result<Response, Error> {
     let shown = Shown {
         token: Some(&request.token),
-        session: None,
+        ..Shown::default()
     };
     let entry = app.gate.check(shown, client.address, now_ms())?;
     if entry.access == Access::TokenNeeded {
         return Err(Error::WrongToken);
     }
+    let secret = start(&app, &entry, &headers, client).await?;
+    let cookie = with_cookie(&secret, LIFE_S, client.scheme);
+    let who = Extension(SignedIn(entry));
+    Ok((StatusCode::NO_CONTENT, who, cookie).into_response())
+}
+
+/// Opens a session for whoever came in like this, and ends the one before; its secret.
+///
+/// # Errors
+/// The database's.
+pub async fn start(
+    app: &App,
+    entry: &Entry,
+    headers: &HeaderMap,
+    client: Client,
+) -> Result<String, Error> {
     let agent = headers.get(header::USER_AGENT);
     let agent = agent
         .and_then(|value| value.to_str().ok())
@@ -66,11 +83,9 @@ pub async fn open(
         address: client.address.to_string(),
         agent: plain(agent),
     };
-    let opened = app.gate.open_session(visitor, now_ms()).await?;
-    // Signing in again ends the session before.
-    end_shown(&app, &headers).await?;
-    let secret = opened.unwrap_or_default();
-    Ok(with_cookie(&secret, LIFE_S, client.scheme))
+    let opened = app.gate.open_session(entry, visitor, now_ms()).await?;
+    end_shown(app, headers).await?;
+    Ok(opened.unwrap_or_default())
 }
 
 /// Ends the session that asks.
@@ -84,10 +99,11 @@ pub async fn close(
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     end_shown(&app, &headers).await?;
-    Ok(with_cookie("", 0, client.scheme))
+    let cookie = with_cookie("", 0, client.scheme);
+    Ok((StatusCode::NO_CONTENT, cookie).into_response())
 }
 
-/// The sessions that have not ended, and how many wrong tokens there were.
+/// One's own sessions that have not ended, an admin sees all, and how many wrong tokens there were.
 #[utoipa::path(get, path = "/api/sessions", tag = "server",
     responses((status = 200, description = "Who is signed in.", body = Sessions)))]
 pub async fn list(
@@ -96,13 +112,13 @@ pub async fn list(
 ) -> axum::Json<Sessions> {
     let tally = app.gate.tally();
     axum::Json(Sessions {
-        sessions: app.gate.sessions(entry.session.as_ref(), now_ms()),
+        sessions: app.gate.sessions(&entry, now_ms()),
         wrong: tally.wrong,
         refused: tally.refused,
     })
 }
 
-/// Ends all sessions but the one that asks.
+/// Ends all of one's own sessions but the one that asks.
 #[utoipa::path(delete, path = "/api/sessions", tag = "server",
     responses(
         (status = 204, description = "All other sessions are closed."),
@@ -111,7 +127,7 @@ pub async fn revoke_others(
     State(app): State<Arc<App>>,
     Extension(entry): Extension<Entry>,
 ) -> Result<StatusCode, Error> {
-    app.gate.end_other_sessions(entry.session.as_ref()).await?;
+    app.gate.end_other_sessions(&entry).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -124,36 +140,41 @@ pub async fn revoke_others(
     ))]
 pub async fn revoke(
     State(app): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
     Path(session): Path<String>,
 ) -> Result<StatusCode, Error> {
-    app.gate.end_session(&session_id(&session)?).await?;
+    app.gate.end_session(&entry, &session_id(&session)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Ends the session whose cookie is shown, if there is one.
-async fn end_shown(app: &App, headers: &HeaderMap) -> Result<(), Error> {
+///
+/// # Errors
+/// The database's.
+pub async fn end_shown(app: &App, headers: &HeaderMap) -> Result<(), Error> {
     let session = cookies(headers).find(|(name, _)| *name == COOKIE);
     let shown = Shown {
-        token: None,
         session: session.map(|(_, value)| value),
+        ..Shown::default()
     };
     let here = crate::clients::ClientAddress::UNKNOWN;
     let entry = app.gate.check(shown, here, now_ms())?;
-    match entry.session {
-        None => Ok(()),
-        Some(id) => match app.gate.end_session(&id).await {
-            // It ended at the same moment.
-            Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
-        },
+    let Some(id) = entry.session.clone() else {
+        return Ok(());
+    };
+    match app.gate.end_session(&entry, &id).await {
+        // It ended at the same moment.
+        Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
-fn with_cookie(value: &str, seconds: i64, scheme: Scheme) -> Response {
+/// The cookie of a session, for so many seconds.
+pub fn with_cookie(value: &str, seconds: i64, scheme: Scheme) -> [(HeaderName, String); 1] {
     let secure = secure(scheme);
     let cookie =
         format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
-    (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response()
+    [(header::SET_COOKIE, cookie)]
 }
 
 /// What keeps a cookie that came inside TLS from ever leaving outside of it.

@@ -2,10 +2,12 @@
 
 use super::App;
 use super::audience::{cookie, ended, for_good};
+use super::audited::Subject;
 use super::extract::{Client, Json, Origin, Path, Query, run_id};
 use super::page::PageQuery;
 use super::unfold::{self, Preview};
 use super::{assets, guard, packed};
+use crate::access::Entry;
 use crate::identity::{TOKEN_DIGITS, names_key, share_id, share_token};
 use crate::pictures::Ask;
 use crate::plain::is_plain;
@@ -20,9 +22,10 @@ use api::shares::{
     ShareState, ShareTarget, nameless, nameless_view,
 };
 use api::view_state::ViewState;
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use std::sync::Arc;
 use trace::redact::{self, What};
@@ -68,9 +71,14 @@ pub async fn list(
     ))]
 pub async fn create(
     State(app): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
     origin: Origin,
-    Json(new): Json<NewShare>,
-) -> Result<(StatusCode, axum::Json<CreatedShare>), Error> {
+    Json(mut new): Json<NewShare>,
+) -> Result<Response, Error> {
+    // Who has signed in cannot go by another name.
+    if let Some(person) = entry.person() {
+        new.created_by.clone_from(&person.name);
+    }
     let (row, token) = checked(new, app.store.latest_ms())?;
     let share = row.share.clone();
     let write = app.store.write(move |writer| {
@@ -82,7 +90,9 @@ pub async fn create(
     write.await?;
     let slug = token.unwrap_or_else(|| slug_of(&share.id).to_owned());
     let url = page_link(&origin, &slug);
-    Ok((StatusCode::CREATED, axum::Json(CreatedShare { share, url })))
+    let subject = Subject::of(&share.id);
+    let body = axum::Json(CreatedShare { share, url });
+    Ok((StatusCode::CREATED, subject, body).into_response())
 }
 
 /// The row of a new link, and its secret if it has one.
@@ -146,12 +156,14 @@ pub struct RevokeQuery {
     ))]
 pub async fn revoke(
     State(app): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
     Path(share): Path<String>,
     Query(query): Query<RevokeQuery>,
 ) -> Result<axum::Json<Share>, Error> {
     let unknown = || Error::NotFound(format!("link {share}"));
     let id: ShareId = share.parse().map_err(|_| unknown())?;
-    let (by, now) = (line(&query.by)?, app.store.latest_ms());
+    let (typed, now) = (line(&query.by)?, app.store.latest_ms());
+    let by = entry.person().map_or(typed, |person| person.name.clone());
     let write = app.store.write(move |writer| {
         writer.revoke_share(&id, &by, now)?;
         writer.reader().share(&id, now)
@@ -179,7 +191,7 @@ pub async fn open(
     };
     let share = row.share;
     if share.kind == ShareKind::Team {
-        let entry = guard::entry(&app, &headers, client)?;
+        let entry = guard::entry(&app, &headers, client).await?;
         if entry.access == Access::TokenNeeded {
             return Err(Error::TokenNeeded);
         }

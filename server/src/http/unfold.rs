@@ -6,13 +6,13 @@ use super::cards::{image_of_comparison, live};
 use super::compare::seen;
 use super::extract::{Origin, Path, run_id};
 use crate::problems::Error;
+use crate::site::Site;
 use api::compare_view::CompareState;
 use api::ids::RunId;
 use api::routes;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use site::Site;
 use std::sync::Arc;
 
 /// What a run's page shows.

@@ -1,6 +1,7 @@
 //! Uploads: announce, send, watch, cancel.
 
 use super::App;
+use super::audited::Subject;
 use super::events::{self, Listen};
 use super::extract::{Client, Json, Origin, Path, Query, upload_id};
 use super::jobs::place;
@@ -193,8 +194,9 @@ pub async fn finished(app: &App, arrived: Arrived, origin: &Origin) -> Result<Re
     } else {
         StatusCode::CREATED
     };
+    let subject = Subject::of(&run.id);
     let body = FinishedUpload { run, url, known };
-    Ok((status, axum::Json(body)).into_response())
+    Ok((status, subject, axum::Json(body)).into_response())
 }
 
 async fn take(

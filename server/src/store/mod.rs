@@ -7,6 +7,7 @@
 //!
 //! SQL is written in this folder and nowhere else.
 
+mod audit;
 mod bench;
 mod blobs;
 mod columns;
@@ -21,6 +22,7 @@ mod jobs;
 mod labels;
 mod leaks;
 mod open;
+mod people;
 mod rows;
 mod runs;
 mod salvage;
@@ -38,6 +40,7 @@ pub use copy::CopyContents;
 pub use error::{StoreError, StoreResult};
 pub use health::Looked;
 pub use jobs::{RankOfJob, RankRun};
+pub use people::TokenRow;
 pub use rows::Slice;
 pub use runs::{NewRun, RunRef, RunRow, Which};
 pub use salvage::{Remembered, RememberedRank, Salvaged};

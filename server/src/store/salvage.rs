@@ -1,15 +1,18 @@
 //! What can still be read of a damaged database: what cannot be derived from the blobs again.
 //!
-//! Names, dates, deletions and labels of runs, jobs with their ranks and keys, and links. Whatever
+//! Names, dates, deletions and labels of runs, jobs with their ranks and keys, people with their
+//! tokens, and links. Whatever
 //! cannot be read is left out: a run then has the name of its blob, and a link does not open any
 //! more.
 
 use super::jobs::RankOfJob;
 use super::rows::source_of;
 use super::schema::{self, Opening};
-use super::{Reader, ShareRow, StoreResult, Writer};
+use super::{Reader, ShareRow, StoreResult, TokenRow, Writer};
+use crate::identity;
 use api::ids::{JobId, RunId};
 use api::labels::Label;
+use api::people::{Person, Role};
 use api::runs::RunSource;
 use rusqlite::params;
 use std::path::Path;
@@ -56,6 +59,10 @@ pub struct Salvaged {
     pub keys: Vec<(JobId, String)>,
     /// Labels, each with its run.
     pub labels: Vec<(RunId, Label)>,
+    /// People.
+    pub people: Vec<Person>,
+    /// Their tokens.
+    pub tokens: Vec<TokenRow>,
     /// Links.
     pub shares: Vec<ShareRow>,
     /// The latest time seen.
@@ -76,6 +83,8 @@ impl Salvaged {
             ranks: reader.remembered_ranks().unwrap_or_default(),
             keys: reader.remembered_keys().unwrap_or_default(),
             labels: reader.remembered_labels().unwrap_or_default(),
+            people: reader.remembered_people(),
+            tokens: reader.tokens().unwrap_or_default(),
             shares: reader.all_shares().unwrap_or_default(),
             latest_ms: reader.database().ok().flatten().map_or(0, |(_, ms)| ms),
         }
@@ -83,6 +92,25 @@ impl Salvaged {
 }
 
 impl Reader<'_> {
+    /// People. Where there may have been some and they cannot be read, an admin without tokens
+    /// stands for them: a server that asked everybody to sign in must not let everybody in.
+    fn remembered_people(&self) -> Vec<Person> {
+        let count = |sql| self.tx.query_row(sql, [], |row| row.get::<_, i64>(0));
+        let table = count("SELECT count(*) FROM sqlite_schema WHERE name = 'people'");
+        let ever = count("SELECT people FROM database");
+        match (self.people(), table, ever) {
+            (Ok(people), ..) => people,
+            (Err(_), Ok(0), _) | (Err(_), _, Ok(0)) => Vec::new(),
+            (Err(_), ..) => vec![Person {
+                id: identity::person_id(),
+                name: "admin".to_owned(),
+                role: Role::Admin,
+                created_ms: 0,
+                left_ms: None,
+            }],
+        }
+    }
+
     fn remembered(&self) -> Vec<Remembered> {
         let sql = "SELECT id, name, source, created_ms, deleted_ms FROM runs";
         let mut found = Vec::new();

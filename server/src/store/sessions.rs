@@ -2,7 +2,7 @@
 
 use super::rows::corrupt;
 use super::{Reader, StoreResult, Writer};
-use api::ids::SessionId;
+use api::ids::{PersonId, SessionId, TokenId};
 use rusqlite::params;
 
 /// A session as stored.
@@ -12,8 +12,12 @@ pub struct SessionRow {
     pub id: SessionId,
     /// BLAKE3 of the cookie's value, hexadecimal.
     pub secret_hash: String,
-    /// Of the token that it was opened with.
+    /// Of the server's token that it was opened with; empty where a person opened it.
     pub token_hash: String,
+    /// Who opened it.
+    pub person: Option<PersonId>,
+    /// With which of their tokens.
+    pub token: Option<TokenId>,
     /// When.
     pub created_ms: i64,
     /// When it was used last, to some minutes.
@@ -29,17 +33,21 @@ pub struct SessionRow {
 impl Reader<'_> {
     /// All sessions, oldest first.
     pub fn sessions(&self) -> StoreResult<Vec<SessionRow>> {
-        let sql = "SELECT id, secret_hash, token_hash, created_ms, seen_ms, expires_ms, address, \
-                   agent FROM sessions ORDER BY created_ms, id";
+        let sql = "SELECT id, secret_hash, token_hash, person, token, created_ms, seen_ms, \
+                   expires_ms, address, agent FROM sessions ORDER BY created_ms, id";
         let mut statement = self.tx.prepare_cached(sql)?;
         let mut rows = statement.query([])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             let id: String = row.get("id")?;
+            let person: Option<String> = row.get("person")?;
+            let token: Option<String> = row.get("token")?;
             found.push(SessionRow {
                 id: id.parse().map_err(|_| corrupt("session id", &id))?,
                 secret_hash: row.get("secret_hash")?,
                 token_hash: row.get("token_hash")?,
+                person: person.and_then(|id| id.parse().ok()),
+                token: token.and_then(|id| id.parse().ok()),
                 created_ms: row.get("created_ms")?,
                 seen_ms: row.get("seen_ms")?,
                 expires_ms: row.get("expires_ms")?,
@@ -59,7 +67,7 @@ impl Writer<'_> {
     pub fn insert_session(&mut self, row: &SessionRow) -> StoreResult<()> {
         self.tx.execute(
             "INSERT INTO sessions (id, secret_hash, token_hash, created_ms, seen_ms, expires_ms, \
-             address, agent) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+             address, agent, person, token) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
                 row.id.as_str(),
                 row.secret_hash,
@@ -69,6 +77,8 @@ impl Writer<'_> {
                 row.expires_ms,
                 row.address,
                 row.agent,
+                row.person.as_ref().map(PersonId::as_str),
+                row.token.as_ref().map(TokenId::as_str),
             ],
         )?;
         Ok(())

@@ -179,6 +179,35 @@ fn a_database_that_is_rubbish_is_rebuilt_from_the_blobs_with_one_command() {
 }
 
 #[test]
+fn a_rebuilt_database_still_asks_everybody_to_sign_in() {
+    let check = |damaged_bytes: usize, names: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let server = Server::start(&data);
+        server.upload("0.pickle", SNAPSHOTS[0]);
+        server.stop();
+        let place = data.to_str().unwrap();
+        let added = ["people", "add", "ada", "--role", "admin", "--data", place];
+        assert!(tidemark(&added).status.success());
+        let database = data.join("tidemark.db");
+        let mut bytes = std::fs::read(&database).unwrap();
+        // The head, which says that it is a database, stays.
+        let from = bytes.len().saturating_sub(damaged_bytes).max(4096);
+        bytes[from..].fill(0x5a);
+        std::fs::write(&database, bytes).unwrap();
+        let rebuilt = tidemark(&["doctor", "--data", place, "--rebuild"]);
+        assert!(rebuilt.status.success(), "{}", text(&rebuilt));
+        let list = tidemark(&["people", "list", "--data", place]);
+        assert!(text(&list).contains(names), "{}", text(&list));
+        let server = Server::start(&data);
+        assert_eq!(server.get("/api/runs").status, 401);
+        server.stop();
+    };
+    check(3 * 4096, "ada");
+    check(usize::MAX, "admin");
+}
+
+#[test]
 fn a_database_that_is_damaged_while_it_is_used_takes_nothing_more() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path();

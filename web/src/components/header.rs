@@ -1,9 +1,9 @@
 //! The slim bar at the top of every page.
 
+use crate::components::account::AccountLink;
 use crate::components::file_picker::FilePicker;
 use crate::components::help::Help;
 use crate::components::icon::{Icon, IconView, LogoMark};
-use crate::components::sessions::SessionsButton;
 use crate::components::token_dialog::TokenNeeded;
 use crate::connection::Connection;
 use crate::opened_link::OpenedLink;
@@ -51,7 +51,7 @@ pub fn Header() -> impl IntoView {
             <ConnectionChip/>
             <div class="app-header-tools">
                 {upload}
-                <SessionsButton/>
+                <AccountLink/>
                 <ThemeSwitch/>
                 <button
                     class="icon-button"

@@ -1,5 +1,6 @@
 //! What several pages share, one component per file.
 
+pub mod account;
 pub mod badge;
 pub mod clipboard;
 pub mod copy_as_markdown;
@@ -15,7 +16,6 @@ pub mod icon;
 pub mod keys;
 pub mod problem_note;
 pub mod prose;
-pub mod sessions;
 pub mod share;
 pub mod toasts;
 pub mod token_dialog;

@@ -42,11 +42,10 @@ pub fn TokenDialog() -> impl IntoView {
         <Dialog open=open title="This Tidemark is not public" closing=Closing::Never>
             <form class="token-form" on:submit=send>
                 <p class="muted">
-                    "Type the access token that the server was started with, also when your "
-                    "session has ended: after seven days, or because somebody ended it. "
-                    "This browser remembers the session, not the token."
+                    "Type your token, also when your session has ended: after seven days, or "
+                    "because somebody ended it. This browser remembers the session, not the token."
                 </p>
-                <label for="token">"Access token"</label>
+                <label for="token">"Your token"</label>
                 <input
                     id="token"
                     class="input"

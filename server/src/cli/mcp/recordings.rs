@@ -174,7 +174,7 @@ mod tests {
     fn the_last_recordings_are_kept_until_their_files_change() {
         let recordings = Recordings::new(None, None);
         let folder = tempfile::tempdir().expect("a folder");
-        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
         let [first, second] = ["oom", "streams"].map(|name| {
             let path = folder.path().join(format!("{name}.pickle.zst"));
             std::fs::copy(fixture.join(format!("{name}.pickle.zst")), &path).expect("a copy");

@@ -123,7 +123,7 @@ async fn a_run_out_of_memory_says_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_pass_is_called_what_it_is() {
     let server = Server::start().await;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/plain");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/plain");
     let file = std::fs::read(folder.join("single_forward.pickle.zst")).unwrap();
     let path = routes::upload_named("pass.pickle.zst");
     let run = server.put(&path, file).await.read::<FinishedUpload>().run;

@@ -16,7 +16,8 @@ use trace::units::{Bytes, EventIdx};
 
 /// Stores a program's recording that was made without annotations.
 async fn plain(server: &Server, name: &str) -> RunSummary {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/plain");
+    let folder =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/plain");
     let file = std::fs::read(folder.join(format!("{name}.pickle.zst"))).unwrap();
     let path = routes::upload_named(&format!("{name}.pickle.zst"));
     let answer = server.put(&path, file).await;

@@ -142,3 +142,54 @@ async fn the_loop_asked_for_is_taken_for_steps_and_what_is_not_there_is_said() {
     let gone = server.get(&routes::explain(&run.id, 0, None)).await;
     assert_eq!(gone.problem().status, 404);
 }
+
+/// Looks until it is there, for a minute.
+async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let began = std::time::Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(began.elapsed().as_secs() < 60, "{what}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+/// One that would keep its sender waiting is judged and explained in the background, all the way
+/// through the server: once a panic there lost the verdict.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_recording_is_judged_and_explained_after_it_has_arrived() {
+    let bomb = trace::testing::bombs::ALL
+        .iter()
+        .find(|bomb| bomb.name == "allocations and frees");
+    let file = bomb.expect("it is listed").file(410_000);
+    let server = Server::start().await;
+    let sent = server.put("/api/upload/large.pickle", file).await;
+    let run = sent
+        .expect(StatusCode::CREATED)
+        .read::<FinishedUpload>()
+        .run;
+    assert_eq!(
+        run.devices[0].blocks, 410_000,
+        "it is one of the large ones"
+    );
+    let path = routes::run(&run.id);
+    let verdict = eventually("its verdict", async || {
+        server.get(&path).await.read::<RunSummary>().leaks
+    });
+    assert_ne!(verdict.await.verdict, Verdict::Leak);
+    let id = run.id.clone();
+    let words = eventually("its words", async || {
+        let id = id.clone();
+        let read = server
+            .app
+            .store
+            .read(move |reader| reader.explanation(&id, None, VERSION));
+        read.await.unwrap()
+    });
+    let kept = page(&words.await);
+    let page = server.get(&routes::explain(&run.id, 0, None)).await;
+    let page = String::from_utf8(page.expect(StatusCode::OK).body.to_vec()).unwrap();
+    let below_the_name = |text: &str| text.split_once('\n').unwrap().1.to_owned();
+    assert_eq!(below_the_name(&page), below_the_name(&kept));
+}

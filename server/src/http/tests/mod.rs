@@ -12,11 +12,13 @@ mod explain;
 mod jobs;
 mod labels;
 mod metrics;
+mod people;
 mod pictures;
 mod questions;
 mod redaction;
 mod runs;
 mod shares;
+mod trends;
 mod uploads;
 mod what_if;
 

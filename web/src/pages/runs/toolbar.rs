@@ -7,6 +7,7 @@ use crate::components::keys::{is_shortcut, on_key};
 use crate::format;
 use crate::pages::compare::pick::PickedBar;
 use crate::url_state::UrlState;
+use api::routes;
 use api::runs::RunSummary;
 use leptos::html;
 use leptos::prelude::*;
@@ -37,6 +38,13 @@ pub fn Toolbar(list: UrlState<ListState>, shown: Memo<Vec<RunSummary>>) -> impl 
         (shown, all) if shown == all => format::plural(all as u64, "run"),
         (shown, all) => format!("{shown} of {}", format::plural(all as u64, "run")),
     };
+    // Runs that say what they are of can be followed.
+    let labelled =
+        Memo::new(move |_| shown.with(|runs| runs.iter().any(|run| !run.labels.is_empty())));
+    let history = move || {
+        let link = || view! { <a href=routes::HISTORY_PAGE rel="external">"History"</a> };
+        labelled.get().then(link)
+    };
     let typed = move |event| list.update(|state| state.filter = event_target_value(&event));
     let leave = move |event: web_sys::KeyboardEvent| {
         if event.key() == "Escape" {
@@ -50,6 +58,7 @@ pub fn Toolbar(list: UrlState<ListState>, shown: Memo<Vec<RunSummary>>) -> impl 
         <div class="toolbar">
             <h1>"Runs"</h1>
             <p class="muted" role="status">{count}</p>
+            {history}
             <PickedBar/>
             <div class="search">
                 <IconView icon=Icon::Search/>

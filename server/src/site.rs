@@ -1,9 +1,7 @@
-//! The front end's files: those that `build.rs` embedded, or those in a folder while someone works
-//! on the page.
+//! The front end's files: those in the binary, or those in a folder while someone works on the
+//! page.
 //!
-//! A crate of its own, without dependencies, so that the front end is compiled beside the rest of
-//! the server and not after it. Without a front end (`SKIP_WEB=1`) there is one file, a page that
-//! says so.
+//! The binary hands its files over (`server/main.rs`), so that this library does not wait for them.
 
 use std::borrow::Cow;
 use std::fs;
@@ -24,14 +22,18 @@ pub struct Asset {
     pub brotli: Option<&'static [u8]>,
 }
 
-include!(concat!(env!("OUT_DIR"), "/assets.rs"));
+/// What a program without a front end shows. It must not look like a page that failed to load.
+const NO_FRONT_END: &str = include_str!("site/no_front_end.html");
+
+/// The files in a program, sorted by their paths; none where it was built without.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FrontEnd(pub &'static [Asset]);
 
 /// Where the files come from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Site {
     /// This program.
-    #[default]
-    Embedded,
+    Embedded(FrontEnd),
     /// A folder that `webbuild watch` writes. It is read at each request.
     Folder(PathBuf),
 }
@@ -43,9 +45,9 @@ impl Site {
     /// The file at `path`, which starts with a slash.
     pub fn get(&self, path: &str) -> Option<Asset> {
         match self {
-            Site::Embedded => {
-                let found = ASSETS.binary_search_by(|asset| asset.path.as_ref().cmp(path));
-                found.ok().map(|index| ASSETS[index].clone())
+            Site::Embedded(FrontEnd(assets)) => {
+                let found = assets.binary_search_by(|asset| asset.path.as_ref().cmp(path));
+                found.ok().map(|index| assets[index].clone())
             }
             Site::Folder(folder) => {
                 // Only what is listed is opened: a path from outside never becomes one of ours.
@@ -64,61 +66,31 @@ impl Site {
         }
     }
 
-    /// The page, for `/` and for every path that only the front end's router knows. The embedded
-    /// one, while the folder has none.
+    /// The page, for `/` and for every path that only the front end's router knows. Without a front
+    /// end, one that says so.
     pub fn index(&self) -> Asset {
-        let page = self.get("/index.html");
-        page.or_else(|| Site::Embedded.get("/index.html"))
-            .expect("build.rs always embeds a page")
+        self.get(INDEX).unwrap_or_else(|| Asset {
+            path: Cow::Borrowed(INDEX),
+            mime: Cow::Borrowed("text/html; charset=utf-8"),
+            immutable: false,
+            bytes: Cow::Borrowed(NO_FRONT_END.as_bytes()),
+            brotli: None,
+        })
     }
 }
 
-/// The profile that the embedded front end was built with; none where there is none.
-pub fn profile() -> Option<&'static str> {
-    BUILT_WITH
-}
+const INDEX: &str = "/index.html";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_asset_is_found_by_its_path() {
-        for asset in ASSETS {
-            assert_eq!(Site::Embedded.get(&asset.path).unwrap().path, asset.path);
-        }
-        assert!(Site::Embedded.get("/nothing").is_none());
-    }
-
-    #[test]
-    fn page_is_complete_and_has_no_inline_code() {
-        let index = Site::Embedded.index();
-        let page = std::str::from_utf8(&index.bytes).unwrap();
-        for (at, _) in page.match_indices("=\"/assets/") {
-            let path = page[at + 2..].split('"').next().unwrap();
-            assert!(Site::Embedded.get(path).is_some(), "the page names {path}");
-        }
-        assert!(!page.contains("<style") && !page.contains(" style="));
-        assert_eq!(
-            page.matches("<script").count(),
-            page.matches("src=").count()
-        );
-    }
-
-    #[test]
-    fn release_binary_has_no_debug_front_end() {
-        if !cfg!(debug_assertions) {
-            assert_ne!(profile(), Some("wasm-dev"));
-        }
-    }
-
-    #[test]
     fn a_folder_serves_what_it_lists_and_nothing_else() {
         let folder = std::env::temp_dir().join(format!("site-{}", std::process::id()));
         fs::create_dir_all(folder.join("assets")).unwrap();
         let site = Site::Folder(folder.clone());
-        let embedded = Site::Embedded.index();
-        assert_eq!(site.index().bytes, embedded.bytes, "nothing is built yet");
+        assert_eq!(site.index().bytes, NO_FRONT_END.as_bytes());
         fs::write(folder.join("index.html"), "the page").unwrap();
         fs::write(folder.join("assets/a.js"), "1").unwrap();
         fs::write(folder.join("secret"), "2").unwrap();

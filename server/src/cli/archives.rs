@@ -1,0 +1,255 @@
+//! Archives of snapshots: tar (plain, gzip or zstd) and zip, unpacked into a folder that goes with
+//! them.
+
+use super::CliError;
+use crate::compression::{GZIP_MAGIC, ZSTD_MAGIC};
+use flate2::read::MultiGzDecoder;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek};
+use std::path::{Component, Path, PathBuf};
+use tempfile::TempDir;
+
+/// How a zip file begins (APPNOTE.TXT, 4.3.7).
+const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
+/// What stands in the head of a tar entry, and where (POSIX.1-2017, pax, "ustar Interchange
+/// Format").
+const TAR_MAGIC: &[u8] = b"ustar";
+const TAR_MAGIC_AT: usize = 257;
+/// Bytes that tell a tar file.
+const HEAD: usize = TAR_MAGIC_AT + TAR_MAGIC.len();
+
+/// An archive that was unpacked. The folder is removed with this.
+#[derive(Debug)]
+pub struct Unpacked {
+    archive: PathBuf,
+    folder: TempDir,
+}
+
+impl Unpacked {
+    /// Where its files are.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// How a file of it is called: `ranks.tar.gz:out/rank0.pickle`.
+    pub fn called(&self, file: &Path) -> Option<String> {
+        let inside = file.strip_prefix(self.folder.path()).ok()?;
+        Some(format!("{}:{}", self.archive.display(), inside.display()))
+    }
+}
+
+/// Unpacks a file, if it is an archive of at most `most` files.
+///
+/// # Errors
+/// When it is a damaged one, or there is no room for it.
+pub fn unpack(path: &Path, most: usize) -> Result<Option<Unpacked>, CliError> {
+    let bad = |error: io::Error| CliError::BadInput {
+        path: path.to_owned(),
+        why: format!("cannot unpack the archive: {error}"),
+    };
+    // What cannot be opened is told by whoever reads it.
+    let Ok(mut file) = File::open(path) else {
+        return Ok(None);
+    };
+    let Ok(kind) = kind_of(&mut file) else {
+        return Ok(None);
+    };
+    let folder = match kind {
+        None => return Ok(None),
+        Some(_) => TempDir::with_prefix("tidemark-").map_err(bad)?,
+    };
+    let into = folder.path();
+    match kind {
+        Some(Kind::Zip) => unzip(file, into, most),
+        Some(Kind::Tar) => untar(BufReader::new(file), into, most),
+        Some(Kind::TarGz) => untar(MultiGzDecoder::new(BufReader::new(file)), into, most),
+        Some(Kind::TarZst) => zstd::Decoder::new(file).and_then(|file| untar(file, into, most)),
+        None => Ok(()),
+    }
+    .map_err(bad)?;
+    Ok(Some(Unpacked {
+        archive: path.to_owned(),
+        folder,
+    }))
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Zip,
+    Tar,
+    TarGz,
+    TarZst,
+}
+
+/// What a file is, by its first bytes; it is at its beginning again.
+fn kind_of(file: &mut File) -> io::Result<Option<Kind>> {
+    let head = first_bytes(&mut *file)?;
+    file.rewind()?;
+    let within = |head: io::Result<Vec<u8>>, kind| {
+        let is_tar = head.is_ok_and(|head| is_tar(&head));
+        is_tar.then_some(kind)
+    };
+    let kind = if head.starts_with(ZIP_MAGIC) {
+        Some(Kind::Zip)
+    } else if is_tar(&head) {
+        Some(Kind::Tar)
+    } else if head.starts_with(&GZIP_MAGIC) {
+        within(first_bytes(MultiGzDecoder::new(&mut *file)), Kind::TarGz)
+    } else if head.starts_with(&ZSTD_MAGIC) {
+        let decoder = zstd::Decoder::new(&mut *file)?;
+        within(first_bytes(decoder), Kind::TarZst)
+    } else {
+        None
+    };
+    file.rewind()?;
+    Ok(kind)
+}
+
+fn first_bytes(from: impl Read) -> io::Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(HEAD);
+    from.take(HEAD as u64).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+fn is_tar(head: &[u8]) -> bool {
+    head.get(TAR_MAGIC_AT..) == Some(TAR_MAGIC)
+}
+
+fn untar(from: impl Read, into: &Path, most: usize) -> io::Result<()> {
+    let mut archive = tar::Archive::new(from);
+    let mut room = most;
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        if entry.header().entry_type().is_file() {
+            let name = entry.path()?.into_owned();
+            write(&name, &mut entry, into, &mut room)?;
+        }
+    }
+    Ok(())
+}
+
+fn unzip(from: File, into: &Path, most: usize) -> io::Result<()> {
+    let mut archive = zip::ZipArchive::new(BufReader::new(from))?;
+    let mut room = most;
+    for at in 0..archive.len() {
+        let mut entry = archive.by_index(at)?;
+        if entry.is_file() {
+            let name = entry.name().map_err(io::Error::other)?;
+            let name = PathBuf::from(name.into_owned());
+            write(&name, &mut entry, into, &mut room)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file below the folder, wherever its name would lead.
+fn write(name: &Path, from: &mut impl Read, into: &Path, room: &mut usize) -> io::Result<()> {
+    let parts = name.components().filter_map(|part| match part {
+        Component::Normal(part) => Some(part),
+        _ => None,
+    });
+    let parts: Vec<&OsStr> = parts.collect();
+    let Some((file, folders)) = parts.split_last() else {
+        return Ok(());
+    };
+    if *room == 0 {
+        return Err(io::Error::other("it holds too many files"));
+    }
+    *room -= 1;
+    let folder = folders
+        .iter()
+        .fold(into.to_owned(), |path, part| path.join(part));
+    std::fs::create_dir_all(&folder)?;
+    io::copy(from, &mut File::create(folder.join(file))?)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn tarred(names: &[&str]) -> Vec<u8> {
+        let mut tar = tar::Builder::new(Vec::new());
+        for name in names {
+            let mut header = tar::Header::new_ustar();
+            // As a hostile one would write it, unchecked.
+            header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
+            header.set_size(name.len() as u64);
+            header.set_cksum();
+            tar.append(&header, name.as_bytes()).unwrap();
+        }
+        tar.into_inner().unwrap()
+    }
+
+    fn zipped(names: &[&str]) -> Vec<u8> {
+        let mut zip = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
+        for name in names {
+            let options = zip::write::SimpleFileOptions::default();
+            zip.start_file(*name, options).unwrap();
+            zip.write_all(name.as_bytes()).unwrap();
+        }
+        zip.finish().unwrap().into_inner()
+    }
+
+    fn gzipped(bytes: &[u8]) -> Vec<u8> {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(bytes).unwrap();
+        gzip.finish().unwrap()
+    }
+
+    /// What is in the folder that these bytes are unpacked into.
+    fn unpacked(bytes: &[u8]) -> Result<Option<Vec<String>>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("archive");
+        std::fs::write(&path, bytes).unwrap();
+        let Some(found) = unpack(&path, 3).map_err(|error| error.to_string())? else {
+            return Ok(None);
+        };
+        let mut names = Vec::new();
+        let mut folders = vec![found.folder().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => {
+                        let called = found.called(&path).unwrap();
+                        names.push(called.rsplit_once(':').unwrap().1.to_owned());
+                    }
+                }
+            }
+        }
+        names.sort();
+        Ok(Some(names))
+    }
+
+    #[test]
+    fn every_kind_of_archive_is_unpacked_below_its_folder() {
+        let names = ["out/rank0.pickle", "../../rank1.pickle", "/rank2.pickle"];
+        let tar = tarred(&names);
+        let kinds = [
+            zipped(&names),
+            gzipped(&tar),
+            zstd::encode_all(&tar[..], 1).unwrap(),
+            tar,
+        ];
+        for bytes in kinds {
+            let found = unpacked(&bytes).unwrap().unwrap();
+            assert_eq!(found, ["out/rank0.pickle", "rank1.pickle", "rank2.pickle"]);
+        }
+    }
+
+    #[test]
+    fn other_files_are_left_alone_and_damaged_archives_are_told() {
+        assert_eq!(unpacked(b"\x80\x04.").unwrap(), None);
+        assert_eq!(unpacked(&gzipped(b"\x80\x04.")).unwrap(), None);
+        assert_eq!(unpacked(b"").unwrap(), None);
+        let whole = tarred(&["rank0.pickle", "rank1.pickle"]);
+        let cut = unpacked(&whole[..700]).unwrap_err();
+        assert!(cut.contains("cannot unpack the archive"), "{cut}");
+        let many = tarred(&["a", "b", "c", "d"]);
+        assert!(unpacked(&many).unwrap_err().contains("too many files"));
+    }
+}

@@ -1,0 +1,164 @@
+//! `tidemark people`: who may sign in, while the server is stopped.
+
+use super::CliError;
+use crate::app::{DATABASE, OpenError, lock};
+use crate::clock::now_ms;
+use crate::people::{People, PeopleError};
+use crate::store::Store;
+use crate::table::Table;
+use api::people::{ChangePerson, NewPerson, NewToken, Person, Role};
+use clap::{Args, Subcommand};
+use std::io::Write;
+use std::path::PathBuf;
+use timeline::format::{UnixMillis, date_time};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidemark people add ada --role admin --data /srv/tidemark
+  tidemark people list --data /srv/tidemark
+  tidemark people token ada --data /srv/tidemark
+  tidemark people leave bo --data /srv/tidemark
+
+While the server runs, use its page /people. As soon as there is one person, everybody signs in,
+also on loopback.";
+
+/// Options of `tidemark people`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct PeopleArgs {
+    #[command(subcommand)]
+    what: What,
+    /// Folder of the database
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "tidemark-data",
+        global = true
+    )]
+    data: PathBuf,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Everybody
+    List,
+    /// Add a person and print the token that they sign in with
+    Add {
+        /// What the others call them
+        name: String,
+        /// admin, member or reader
+        #[arg(long, default_value = "member")]
+        role: Role,
+    },
+    /// Print a new token of a person: when theirs is lost
+    Token {
+        /// Whose
+        name: String,
+    },
+    /// Change what a person may do
+    Role {
+        /// Who
+        name: String,
+        /// admin, member or reader
+        role: Role,
+    },
+    /// End a person's access, with all tokens and sessions
+    Leave {
+        /// Who
+        name: String,
+    },
+}
+
+/// Looks after people in a data folder that no server uses.
+///
+/// # Errors
+/// Among others, when a server uses it.
+pub fn people(args: PeopleArgs) -> Result<(), CliError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().build();
+    let runtime =
+        runtime.map_err(|error| CliError::Failed(format!("cannot start threads: {error}")))?;
+    let said = runtime.block_on(run(args))?;
+    let written = write!(std::io::stdout(), "{said}");
+    written.map_err(|error| CliError::Failed(format!("cannot print: {error}")))
+}
+
+async fn run(args: PeopleArgs) -> Result<String, CliError> {
+    let _lock = lock(&args.data)?;
+    let store = Store::open(&args.data.join(DATABASE)).map_err(OpenError::from)?;
+    let people = People::load(&store).await.map_err(OpenError::from)?;
+    let now = now_ms();
+    match args.what {
+        What::List => Ok(list(&people)),
+        What::Add { name, role } => {
+            let added = people
+                .add(&NewPerson { name, role }, now)
+                .await
+                .map_err(said)?;
+            Ok(format!("{}\n", added.token.secret))
+        }
+        What::Token { name } => {
+            let person = called(&people, &name)?;
+            let new = NewToken {
+                name: "from the command line".to_owned(),
+                scopes: person.role.scopes(),
+                expires_in_s: None,
+                person: None,
+            };
+            let made = people
+                .make_token(&person.id, &new, now)
+                .await
+                .map_err(said)?;
+            Ok(format!("{}\n", made.secret))
+        }
+        What::Role { name, role } => {
+            let change = ChangePerson {
+                role: Some(role),
+                left: None,
+            };
+            changed(&people, &name, &change, now).await
+        }
+        What::Leave { name } => {
+            let change = ChangePerson {
+                role: None,
+                left: Some(true),
+            };
+            changed(&people, &name, &change, now).await
+        }
+    }
+}
+
+async fn changed(
+    people: &People,
+    name: &str,
+    change: &ChangePerson,
+    now: i64,
+) -> Result<String, CliError> {
+    let person = called(people, name)?;
+    let person = people.change(&person.id, change, now).await.map_err(said)?;
+    Ok(format!("{}: {}\n", person.name, access_of(&person)))
+}
+
+fn list(people: &People) -> String {
+    let mut table = Table::new(["name", "may", "since"]);
+    for person in people.list() {
+        let since = date_time(UnixMillis(person.created_ms));
+        table.row([person.name.clone(), access_of(&person), since]);
+    }
+    table.print("")
+}
+
+fn access_of(person: &Person) -> String {
+    match person.left_ms {
+        None => person.role.to_string(),
+        Some(at) => format!("nothing since {}", date_time(UnixMillis(at))),
+    }
+}
+
+fn called(people: &People, name: &str) -> Result<Person, CliError> {
+    let found = people.called(name);
+    found.ok_or_else(|| CliError::Usage(format!("there is nobody called {name}")))
+}
+
+fn said(error: PeopleError) -> CliError {
+    CliError::Failed(error.to_string())
+}

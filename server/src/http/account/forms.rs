@@ -1,0 +1,239 @@
+//! What the forms of these pages do. Requests from other sites' pages do not get here
+//! (`guard::check_origin`).
+
+use super::super::App;
+use super::super::audited::{self, Subject};
+use super::super::extract::{Client, Path, person_id, session_id};
+use super::super::people as api_people;
+use super::super::session::{self, with_cookie};
+use super::super::shell::problem;
+use super::pages::{account_with, people_with, secret, sign_in_form};
+use super::{SignedIn, within};
+use crate::access::{Entry, Shown};
+use crate::clock::now_ms;
+use crate::problems::Error;
+use crate::sessions::LIFE_S;
+use api::people::{ChangePerson, NewPerson, NewToken, Scope};
+use api::routes;
+use api::runs::Access;
+use axum::Extension;
+use axum::Form;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Redirect, Response};
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// What is typed to sign in.
+#[derive(Deserialize)]
+pub struct SignInForm {
+    token: String,
+    #[serde(default)]
+    next: String,
+}
+
+/// Signs in, and goes on to where one wanted to go.
+pub async fn sign_in(
+    State(app): State<Arc<App>>,
+    client: Client,
+    headers: HeaderMap,
+    Form(form): Form<SignInForm>,
+) -> Result<Response, Error> {
+    let next = within(&form.next);
+    let shown = Shown {
+        token: Some(form.token.trim()),
+        ..Shown::default()
+    };
+    let entry = match app.gate.check(shown, client.address, now_ms()) {
+        Ok(entry) => entry,
+        Err(later) => return Ok(sign_in_form(&app, next, Some(&later.to_string()))),
+    };
+    if entry.access == Access::TokenNeeded {
+        let why =
+            "This is not a token of this server, or it has ended. Check for missing characters.";
+        return Ok(sign_in_form(&app, next, Some(why)));
+    }
+    let secret = session::start(&app, &entry, &headers, client).await?;
+    let cookie = with_cookie(&secret, LIFE_S, client.scheme);
+    let who = Extension(audited::SignedIn(entry));
+    Ok((who, cookie, Redirect::to(next)).into_response())
+}
+
+/// Signs out.
+pub async fn sign_out(
+    State(app): State<Arc<App>>,
+    client: Client,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    session::end_shown(&app, &headers).await?;
+    let cookie = with_cookie("", 0, client.scheme);
+    Ok((cookie, Redirect::to(routes::SIGN_IN_PAGE)).into_response())
+}
+
+/// Signs another browser out.
+pub async fn end_session(
+    State(app): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Path(session): Path<String>,
+) -> Result<Redirect, Error> {
+    app.gate.end_session(&entry, &session_id(&session)?).await?;
+    Ok(Redirect::to(routes::ACCOUNT_PAGE))
+}
+
+/// Signs all of one's other browsers out.
+pub async fn end_other_sessions(
+    State(app): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+) -> Result<Redirect, Error> {
+    app.gate.end_other_sessions(&entry).await?;
+    Ok(Redirect::to(routes::ACCOUNT_PAGE))
+}
+
+/// A token that is asked for.
+#[derive(Deserialize)]
+pub struct TokenForm {
+    name: String,
+    read: Option<String>,
+    upload: Option<String>,
+    manage: Option<String>,
+    /// A number, or nothing: never.
+    #[serde(default)]
+    days: String,
+}
+
+impl TokenForm {
+    fn asked(self) -> Result<NewToken, Error> {
+        let ticked = [
+            (Scope::Read, &self.read),
+            (Scope::Upload, &self.upload),
+            (Scope::Manage, &self.manage),
+        ];
+        let scopes = ticked.into_iter().filter(|(_, tick)| tick.is_some());
+        let scopes = scopes.map(|(scope, _)| scope).collect();
+        let days: Option<u32> = match self.days.as_str() {
+            "" => None,
+            days => Some(days.parse().map_err(|_| bad("days is a number"))?),
+        };
+        Ok(NewToken {
+            name: self.name,
+            scopes,
+            expires_in_s: days.map(|days| days.saturating_mul(24 * 3600)),
+            person: None,
+        })
+    }
+}
+
+fn bad(why: &str) -> Error {
+    Error::BadRequest(why.to_owned())
+}
+
+/// Makes a token and shows it, once.
+pub async fn make_token(
+    State(app): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Form(form): Form<TokenForm>,
+) -> Result<Response, Error> {
+    let asked = form.asked()?;
+    match api_people::make(&app, &entry, &asked).await {
+        Ok(made) => {
+            let whose = format!("The token for “{}”.", made.token.name);
+            let page = account_with(&app, &entry, Some(&secret(&whose, &made.secret)));
+            let told = Subject(format!("{} ({})", made.token.name, made.token.scopes));
+            Ok((Extension(told), page).into_response())
+        }
+        Err(error) => refused(&error, |why| {
+            account_with(&app, &entry, Some(&problem(why)))
+        }),
+    }
+}
+
+/// Ends a token.
+pub async fn end_token(
+    State(app): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Path(token): Path<String>,
+) -> Result<Redirect, Error> {
+    api_people::end(&app, &entry, &token).await?;
+    Ok(Redirect::to(routes::ACCOUNT_PAGE))
+}
+
+/// Adds a person and shows the first token, once.
+pub async fn add_person(
+    State(app): State<Arc<App>>,
+    client: Client,
+    headers: HeaderMap,
+    SignedIn(entry): SignedIn,
+    Form(new): Form<NewPerson>,
+) -> Result<Response, Error> {
+    admin(&entry)?;
+    let was_open = app.gate.is_open();
+    let added = match app.gate.people.add(&new, now_ms()).await {
+        Ok(added) => added,
+        Err(error) => {
+            let show = |why: &str| people_with(&app, &entry, Some(&problem(why)));
+            return refused(&error.into(), show);
+        }
+    };
+    let whose = format!("The token with which {} signs in.", added.person.name);
+    let news = secret(&whose, &added.token.secret);
+    let told = Extension(Subject(api_people::told(&added.person)));
+    if !was_open {
+        let page = people_with(&app, &entry, Some(&news));
+        return Ok((told, page).into_response());
+    }
+    // From now on everybody signs in; whoever added the first person has.
+    let shown = Shown {
+        token: Some(&added.token.secret),
+        ..Shown::default()
+    };
+    let entry = app.gate.check(shown, client.address, now_ms())?;
+    let session = session::start(&app, &entry, &headers, client).await?;
+    let cookie = with_cookie(&session, LIFE_S, client.scheme);
+    let page = people_with(&app, &entry, Some(&news));
+    Ok((told, cookie, page).into_response())
+}
+
+/// What changes about a person.
+#[derive(Deserialize)]
+pub struct PersonForm {
+    role: Option<api::people::Role>,
+    left: Option<bool>,
+}
+
+/// Changes what a person may do.
+pub async fn change_person(
+    State(app): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Path(person): Path<String>,
+    Form(form): Form<PersonForm>,
+) -> Result<Response, Error> {
+    admin(&entry)?;
+    let change = ChangePerson {
+        role: form.role,
+        left: form.left,
+    };
+    let id = person_id(&person)?;
+    match app.gate.people.change(&id, &change, now_ms()).await {
+        Ok(person) => {
+            let told = Extension(Subject(api_people::told(&person)));
+            Ok((told, Redirect::to(routes::PEOPLE_PAGE)).into_response())
+        }
+        Err(error) => refused(&error.into(), |why| {
+            people_with(&app, &entry, Some(&problem(why)))
+        }),
+    }
+}
+
+fn admin(entry: &Entry) -> Result<(), Error> {
+    match entry.is_admin() {
+        true => Ok(()),
+        false => Err(Error::NotAdmin),
+    }
+}
+
+/// The page again, with what was wrong above it; its status says that nothing was done.
+fn refused(error: &Error, show: impl FnOnce(&str) -> Response) -> Result<Response, Error> {
+    let mut page = show(&error.problem().detail);
+    *page.status_mut() = error.status();
+    Ok(page)
+}

@@ -1,0 +1,72 @@
+//! The pages on which people sign in and look after tokens, sessions and one another. They are
+//! plain HTML with forms: they work where the page of a run cannot, and nobody has to load it
+//! first.
+
+mod forms;
+mod pages;
+
+pub use forms::{
+    add_person, change_person, end_other_sessions, end_session, end_token, make_token, sign_in,
+    sign_out,
+};
+pub use pages::{account, audit, people, sign_in_page};
+
+use super::App;
+use super::extract::Client;
+use super::guard;
+use crate::access::Entry;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Redirect, Response};
+use std::sync::Arc;
+
+/// Who asks for one of these pages. Whoever has not signed in is sent to where one does.
+pub struct SignedIn(pub Entry);
+
+impl FromRequestParts<Arc<App>> for SignedIn {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<SignedIn, Response> {
+        let client = Client::of(&parts.extensions);
+        let entry = guard::entry(app, &parts.headers, client).await;
+        let entry = entry.map_err(IntoResponse::into_response)?;
+        if entry.access == api::runs::Access::TokenNeeded {
+            let next = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+            let to = format!(
+                "{}?next={}",
+                api::routes::SIGN_IN_PAGE,
+                api::query::encode(next)
+            );
+            return Err(Redirect::to(&to).into_response());
+        }
+        app.gate.note_use(&entry, crate::clock::now_ms()).await;
+        Ok(SignedIn(entry))
+    }
+}
+
+/// Where a form that was filled in leads: a path of this server, or the list of runs.
+fn within(next: &str) -> &str {
+    let local = next.starts_with('/') && !next.starts_with("//") && !next.contains('\\');
+    match local && next.chars().all(crate::plain::is_plain) {
+        true => next,
+        false => "/",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_leads_to_this_server_only() {
+        let check = |next: &str, expected: &str| assert_eq!(within(next), expected, "{next:?}");
+        check("/account", "/account");
+        check("/runs/run_a?at=3&tab=leaks", "/runs/run_a?at=3&tab=leaks");
+        check("//evil.example/", "/");
+        check("/\\evil.example", "/");
+        check("https://evil.example/", "/");
+        check("javascript:alert(1)", "/");
+        check("/a\r\nSet-Cookie: x", "/");
+        check("", "/");
+    }
+}

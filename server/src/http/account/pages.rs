@@ -1,0 +1,377 @@
+//! What the pages show.
+
+use super::super::App;
+use super::super::extract::Query;
+use super::super::page::PageQuery;
+use super::super::shell::{self, date, page, problem};
+use super::SignedIn;
+
+use crate::access::{Entry, Who};
+use crate::clock::now_ms;
+use crate::problems::Error;
+use api::people::{AuditEntry, Person, PersonalToken, Role, Scope};
+use api::routes;
+use api::runs::{Access, Session};
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// Entries of the audit on a page.
+const AUDIT_ROWS: usize = 100;
+
+/// Where to go after signing in.
+#[derive(Deserialize)]
+pub struct SignInQuery {
+    #[serde(default)]
+    next: String,
+}
+
+/// Where one signs in.
+pub async fn sign_in_page(
+    State(app): State<Arc<App>>,
+    Query(query): Query<SignInQuery>,
+    headers: HeaderMap,
+    client: super::super::extract::Client,
+) -> Result<Response, Error> {
+    let next = super::within(&query.next);
+    let entry = super::super::guard::entry(&app, &headers, client).await?;
+    if entry.access != Access::TokenNeeded {
+        return Ok(Redirect::to(next).into_response());
+    }
+    // A link on another site leads here without the cookie, which is only for this site's pages; a
+    // step from here takes it along.
+    let site = headers.get("sec-fetch-site");
+    if site.is_some_and(|site| site == "cross-site") {
+        let again = routes::sign_in_page(next);
+        let refresh = html! { meta http-equiv="refresh" content={ "0; url=" (again) }; };
+        return Ok(page(&app, None, "Sign in", &refresh));
+    }
+    Ok(sign_in_form(&app, next, None))
+}
+
+/// The form in which one signs in.
+pub fn sign_in_form(app: &App, next: &str, why: Option<&str>) -> Response {
+    let body = html! {
+        @if let Some(why) = why { (problem(why)) }
+        form class="account-form" method="post" action=(routes::SIGN_IN_PAGE) {
+            input type="hidden" name="next" value=(next);
+            label for="token" { "Your token" }
+            input id="token" class="input" type="password" name="token" required
+                autocomplete="current-password" autofocus;
+            p class="muted" {
+                "An admin of this server gives you one. This browser remembers the session, not "
+                "the token; it ends after seven days, or when somebody ends it."
+            }
+            button class="button primary" type="submit" { "Sign in" }
+        }
+    };
+    page(app, None, "Sign in", &body)
+}
+
+/// Who one is, with tokens and sessions.
+pub async fn account(State(app): State<Arc<App>>, SignedIn(entry): SignedIn) -> Response {
+    account_with(&app, &entry, None)
+}
+
+/// The same, with what a form has just brought.
+pub fn account_with(app: &App, entry: &Entry, news: Option<&Markup>) -> Response {
+    let now = now_ms();
+    let sessions = app.gate.sessions(entry, now);
+    let alone = sessions.iter().all(|session| session.current);
+    let body = html! {
+        @if let Some(news) = news { (news) }
+        (who(entry))
+        @if let Some(person) = entry.person() {
+            h2 { "Tokens" }
+            p class="muted" {
+                "What programs send for you: " code { "TIDEMARK_TOKEN=… tidemark push FILE" }
+                ", or " code { "Authorization: Bearer TOKEN" } "."
+            }
+            (tokens(&app.gate.people.tokens_of(&person.id)))
+            (token_form(entry))
+        }
+        @if entry.who != Who::Anybody {
+            h2 { "Browsers that are signed in" }
+            (session_rows(&sessions))
+            (guesses(app.gate.tally().wrong))
+            div class="account-row" {
+                form method="post" action=(routes::END_OTHER_SESSIONS_PAGE) {
+                    button class="button" type="submit" disabled[alone] { "Sign out all others" }
+                }
+                form method="post" action=(routes::SIGN_OUT_PAGE) {
+                    button class="button primary" type="submit" { "Sign out" }
+                }
+            }
+        }
+    };
+    page(app, Some(entry), "Account", &body)
+}
+
+fn who(entry: &Entry) -> Markup {
+    html! {
+        p {
+            @match &entry.who {
+                Who::Person(person) => {
+                    "You are " strong { (person.name) } ", " (person.role) ". This browser may: "
+                    (entry.scopes) "."
+                }
+                Who::Operator => {
+                    "You came with the token that the server was started with, which may do "
+                    "everything. Add people, so that each has their own: what is done has a name "
+                    "then."
+                }
+                _ => {
+                    "Nobody has to sign in: this server answers to this machine only. From the "
+                    "first person that you add on, everybody has to."
+                }
+            }
+        }
+    }
+}
+
+fn guesses(wrong: u64) -> Markup {
+    html! {
+        @if wrong > 0 {
+            p class="muted" {
+                (timeline::format::plural(wrong, "wrong token or link"))
+                " since the server was started."
+            }
+        }
+    }
+}
+
+fn tokens(tokens: &[PersonalToken]) -> Markup {
+    html! {
+        div class="account-wide" { table class="account-table" {
+            thead { tr {
+                th { "Token" } th { "May" } th { "Made" } th { "Ends" } th { "Last used" }
+                (unnamed())
+            } }
+            tbody { @for token in tokens { tr {
+                td { (token.name) }
+                td { (token.scopes) }
+                td { (date(token.created_ms)) }
+                td { (token.expires_ms.map_or("never".to_owned(), date)) }
+                td { (token.used_ms.map_or("never".to_owned(), date)) }
+                td { form method="post" action=(routes::end_token_page(&token.id)) {
+                    button class="link-button" type="submit"
+                        aria-label={ "End the token " (token.name) } { "End" }
+                } }
+            } } }
+        } }
+    }
+}
+
+/// The head of a column of buttons.
+fn unnamed() -> Markup {
+    html! { th { span class="visually-hidden" { "What you can do" } } }
+}
+
+fn token_form(entry: &Entry) -> Markup {
+    let offered = Scope::ALL.into_iter().filter(|scope| entry.may(*scope));
+    html! {
+        form class="account-form" method="post" action=(routes::TOKENS_PAGE) {
+            h3 { "Make a token" }
+            label for="name" { "What is it for?" }
+            input id="name" class="input" name="name" required maxlength="64"
+                placeholder="CI of the trainer";
+            fieldset {
+                legend { "It may" }
+                @for scope in offered {
+                    label { input type="checkbox" name=(scope) value="1"
+                        checked[scope != Scope::Manage]; (about(scope)) }
+                }
+            }
+            label for="days" { "It ends after" }
+            select id="days" class="input" name="days" {
+                option value="30" { "30 days" }
+                option value="90" selected { "90 days" }
+                option value="365" { "a year" }
+                option value="" { "never" }
+            }
+            button class="button primary" type="submit" { "Make it" }
+        }
+    }
+}
+
+/// What a scope allows, in words.
+fn about(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Read => " read: look at runs and ask questions",
+        Scope::Upload => " upload: send recordings and label them",
+        Scope::Manage => " manage: name, delete and share runs, start benches",
+    }
+}
+
+/// A token that was just made. Its secret is never seen again.
+pub fn secret(whose: &str, secret: &str) -> Markup {
+    html! {
+        div class="note account-secret" role="status" {
+            p { (whose) " Copy it now: it is shown only once." }
+            input class="input" readonly value=(secret) aria-label="The new token";
+        }
+    }
+}
+
+fn session_rows(sessions: &[Session]) -> Markup {
+    html! {
+        div id="sessions" class="account-wide" { table class="account-table" {
+            thead { tr {
+                th { "Browser" } th { "Who" } th { "From" } th { "Last used" } th { "Ends" }
+                (unnamed())
+            } }
+            tbody { @for session in sessions { tr {
+                td title=(session.agent) { (shell::browser(&session.agent)) }
+                td { (session.person.as_deref().unwrap_or("the server's token")) }
+                td { (session.address) }
+                td { (date(session.seen_ms)) }
+                td { (date(session.expires_ms)) }
+                td {
+                    @if session.current { span class="badge" { "this browser" } }
+                    @else { form method="post" action=(routes::end_session_page(&session.id)) {
+                        button class="link-button" type="submit" { "Sign out" }
+                    } }
+                }
+            } } }
+        } }
+    }
+}
+
+/// Everybody, for admins.
+pub async fn people(State(app): State<Arc<App>>, SignedIn(entry): SignedIn) -> Response {
+    people_with(&app, &entry, None)
+}
+
+/// The same, with what a form has just brought.
+pub fn people_with(app: &App, entry: &Entry, news: Option<&Markup>) -> Response {
+    if !entry.is_admin() {
+        return Error::NotAdmin.into_response();
+    }
+    let people = app.gate.people.list();
+    let roles = html! {
+        @for role in Role::ALL {
+            option value=(role) selected[role == Role::Member] { (role) }
+        }
+    };
+    let body = html! {
+        @if let Some(news) = news { (news) }
+        @if people.is_empty() {
+            p { "Nobody yet. The first person is an admin; from then on everybody signs in." }
+        } @else {
+            (people_rows(&people))
+        }
+        form class="account-form" method="post" action=(routes::PEOPLE_PAGE) {
+            h3 { "Add a person" }
+            label for="name" { "Name" }
+            input id="name" class="input" name="name" required maxlength="64";
+            label for="role" { "Role" }
+            select id="role" class="input" name="role" {
+                @if people.is_empty() { option value="admin" { "admin" } } @else { (roles) }
+            }
+            p class="muted" {
+                "An admin also says who else may. A member looks, sends, names, deletes and "
+                "shares. A reader looks. You get a token to hand over, with which they sign in."
+            }
+            button class="button primary" type="submit" { "Add" }
+        }
+    };
+    page(app, Some(entry), "People", &body)
+}
+
+fn people_rows(people: &[Person]) -> Markup {
+    html! {
+        div class="account-wide" { table class="account-table" {
+            thead { tr { th { "Name" } th { "Role" } th { "Since" } th { "Access" } } }
+            tbody { @for person in people { tr {
+                td { (person.name) }
+                td { form method="post" action=(routes::person_page(&person.id)) {
+                    select class="input" name="role" aria-label={ "Role of " (person.name) } {
+                        @for role in Role::ALL {
+                            option value=(role) selected[role == person.role] { (role) }
+                        }
+                    }
+                    button class="link-button" type="submit" { "Change" }
+                } }
+                td { (date(person.created_ms)) }
+                td { form method="post" action=(routes::person_page(&person.id)) {
+                    @match person.left_ms {
+                        None => {
+                            button class="link-button" type="submit" name="left" value="true"
+                                aria-label={ "End the access of " (person.name) } { "End access" }
+                        }
+                        Some(at) => {
+                            "ended " (date(at)) " "
+                            button class="link-button" type="submit" name="left" value="false"
+                                { "Let in again" }
+                        }
+                    }
+                } }
+            } } }
+        } }
+    }
+}
+
+/// Which part of the audit.
+#[derive(Deserialize)]
+pub struct AuditQuery {
+    #[serde(default)]
+    who: String,
+    #[serde(default)]
+    offset: u32,
+}
+
+/// What was done.
+pub async fn audit(
+    State(app): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Query(query): Query<AuditQuery>,
+) -> Result<Response, Error> {
+    if !entry.is_admin() {
+        return Err(Error::NotAdmin);
+    }
+    let slice = PageQuery::new(query.offset, AUDIT_ROWS).slice();
+    let who = Some(query.who.clone()).filter(|who| !who.is_empty());
+    let read = app
+        .store
+        .read(move |reader| reader.audit(who.as_deref(), slice));
+    let entries = read.await?;
+    let older = (entries.len() == AUDIT_ROWS).then(|| query.offset + AUDIT_ROWS as u32);
+    let body = html! {
+        form class="account-row" method="get" action=(routes::AUDIT_PAGE) {
+            label for="who" { "Only what was done by" }
+            input id="who" class="input" name="who" value=(query.who);
+            button class="button" type="submit" { "Show" }
+        }
+        @if entries.is_empty() {
+            p { "Nothing was done yet." }
+        } @else {
+            (audit_rows(&entries))
+        }
+        @if let Some(offset) = older {
+            p { a href={ (routes::AUDIT_PAGE) "?offset=" (offset) "&who="
+                (api::query::encode(&query.who)) } { "Older" } }
+        }
+    };
+    Ok(page(&app, Some(&entry), "Audit", &body))
+}
+
+fn audit_rows(entries: &[AuditEntry]) -> Markup {
+    html! {
+        div class="account-wide" { table class="account-table" {
+            thead { tr { th { "When" } th { "Who" } th { "From" } th { "What" } th { "Of what" } } }
+            tbody { @for entry in entries { tr {
+                td { (date(entry.at_ms)) }
+                td { (entry.who) }
+                td { (entry.address) }
+                td { (entry.action.replace('_', " ")) }
+                td { @match entry.subject.starts_with("run_") {
+                    true => a href={ "/runs/" (entry.subject) } { (entry.subject) },
+                    false => (entry.subject),
+                } }
+            } } }
+        } }
+    }
+}

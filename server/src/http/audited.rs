@@ -1,0 +1,126 @@
+//! Writes down what was done: every request that changed something.
+
+use super::App;
+use super::extract::Client;
+use super::guard;
+use crate::access::Entry;
+use crate::clock::now_ms;
+use api::people::AuditEntry;
+use axum::Extension;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::Response;
+use std::sync::Arc;
+
+/// What a request was about, where its path does not say so: a handler leaves it in its answer.
+#[derive(Clone, Debug)]
+pub struct Subject(pub String);
+
+impl Subject {
+    /// For an answer.
+    pub fn of(subject: impl ToString) -> Extension<Subject> {
+        Extension(Subject(subject.to_string()))
+    }
+}
+
+/// Who has just come in: a handler leaves it in its answer, where the request came from nobody.
+#[derive(Clone, Debug)]
+pub struct SignedIn(pub Entry);
+
+/// What the audit calls a request to this route; `None`: it changes nothing that anyone would ask
+/// for later.
+pub fn action(method: &Method, route: &str) -> Option<&'static str> {
+    const ACTIONS: [(Method, &str, &str); 33] = [
+        (Method::PUT, "/api/upload/{name}", "upload"),
+        (Method::PUT, "/api/uploads/{upload}", "upload"),
+        (Method::POST, "/api/samples/{name}", "open_sample"),
+        (Method::POST, "/api/jobs", "make_job"),
+        (Method::DELETE, "/api/jobs/{job}", "delete_job"),
+        (Method::PATCH, "/api/runs/{run}", "rename_run"),
+        (Method::PATCH, "/api/runs/{run}/labels", "label_run"),
+        (Method::DELETE, "/api/runs/{run}", "delete_run"),
+        (Method::POST, "/api/runs/{run}/restore", "restore_run"),
+        (Method::POST, "/api/shares", "share"),
+        (Method::DELETE, "/api/shares/{share}", "revoke_link"),
+        (Method::POST, "/api/bench", "start_bench"),
+        (Method::POST, "/api/bench/{bench}/cancel", "cancel_bench"),
+        (Method::POST, "/api/bench/rows/{row}/cancel", "cancel_row"),
+        (Method::POST, "/api/bench/rows/{row}/rerun", "rerun_row"),
+        (Method::DELETE, "/api/bench/{bench}", "delete_bench"),
+        (
+            Method::DELETE,
+            "/api/comparisons/{comparison}",
+            "forget_comparison",
+        ),
+        (Method::POST, "/api/session", "sign_in"),
+        (Method::DELETE, "/api/session", "sign_out"),
+        (Method::DELETE, "/api/sessions", "end_other_sessions"),
+        (Method::DELETE, "/api/sessions/{session}", "end_session"),
+        (Method::POST, "/api/people", "add_person"),
+        (Method::PATCH, "/api/people/{person}", "change_person"),
+        (Method::POST, "/api/tokens", "make_token"),
+        (Method::DELETE, "/api/tokens/{token}", "end_token"),
+        (Method::POST, "/sign-in", "sign_in"),
+        (Method::POST, "/sign-out", "sign_out"),
+        (Method::POST, "/people", "add_person"),
+        (Method::POST, "/people/{person}", "change_person"),
+        (Method::POST, "/account/tokens", "make_token"),
+        (Method::POST, "/account/tokens/{token}/end", "end_token"),
+        (
+            Method::POST,
+            "/account/sessions/end-others",
+            "end_other_sessions",
+        ),
+        (
+            Method::POST,
+            "/account/sessions/{session}/end",
+            "end_session",
+        ),
+    ];
+    let mut actions = ACTIONS.into_iter();
+    let found = actions.find(|(of, path, _)| of == method && *path == route);
+    found.map(|(_, _, action)| action)
+}
+
+/// Writes down a request that changed something, when it has. An answer that cannot be written down
+/// is given all the same: what was done is done.
+pub async fn note(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let action = route.and_then(|route| action(request.method(), route.as_str()));
+    let Some(action) = action else {
+        return next.run(request).await;
+    };
+    let client = Client::of(request.extensions());
+    let entry = match request.extensions().get::<Entry>() {
+        Some(entry) => Some(entry.clone()),
+        None => guard::entry(&app, request.headers(), client).await.ok(),
+    };
+    let address = client.address.to_string();
+    let last = request
+        .uri()
+        .path()
+        .split('/')
+        .rfind(|part| part.contains('_'));
+    let named = last.unwrap_or_default().to_owned();
+    let response = next.run(request).await;
+    if !response.status().is_success() && !response.status().is_redirection() {
+        return response;
+    }
+    let left = response.extensions();
+    let subject = left.get::<Subject>().map(|subject| subject.0.clone());
+    let signed_in = left.get::<SignedIn>().map(|signed_in| signed_in.0.clone());
+    let who = signed_in.or(entry).unwrap_or(Entry::STRANGER);
+    let entry = AuditEntry {
+        id: 0,
+        at_ms: now_ms(),
+        who: who.name().to_owned(),
+        address,
+        action: action.to_owned(),
+        subject: subject.unwrap_or(named),
+    };
+    if let Err(error) = app.store.write(move |w| w.note(&entry)).await {
+        tracing::warn!(%error, action, "cannot write down what was done");
+    }
+    response
+}

@@ -1,0 +1,223 @@
+//! People, their tokens, and what was done.
+
+use super::App;
+use super::audited::Subject;
+use super::extract::{Json, Path, Query, person_id, token_id};
+use super::packed;
+use super::page::PageQuery;
+use crate::access::Entry;
+use crate::clock::now_ms;
+use crate::problems::Error;
+use api::ids::PersonId;
+use api::people::{
+    AddedPerson, AuditEntry, ChangePerson, CreatedToken, Me, NewPerson, NewToken, Person,
+    PersonalToken,
+};
+use api::problem::Problem;
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// Who asks, and what they may do.
+#[utoipa::path(get, path = "/api/me", tag = "people",
+    responses((status = 200, description = "Who asks.", body = Me)))]
+pub async fn me(Extension(entry): Extension<Entry>) -> axum::Json<Me> {
+    axum::Json(Me {
+        person: entry.person().cloned(),
+        scopes: entry.scopes,
+        admin: entry.is_admin(),
+    })
+}
+
+/// Everybody who may sign in, and who once could.
+#[utoipa::path(get, path = "/api/people", tag = "people",
+    responses(
+        (status = 200, description = "Everybody, by name.", body = Vec<Person>),
+        (status = 403, body = Problem),
+    ))]
+pub async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    packed::json(&headers, &app.gate.people.list())
+}
+
+/// Adds a person, and makes the token that they sign in with first. The first person must be an
+/// admin, and from then on everybody needs a token.
+#[utoipa::path(post, path = "/api/people", tag = "people", request_body = NewPerson,
+    responses(
+        (status = 201,
+            description = "The person and a token. Its secret is told only here.",
+            body = AddedPerson),
+        (status = 400, body = Problem), (status = 403, body = Problem),
+        (status = 409, body = Problem),
+    ))]
+pub async fn add(
+    State(app): State<Arc<App>>,
+    Json(new): Json<NewPerson>,
+) -> Result<Response, Error> {
+    let added = app.gate.people.add(&new, now_ms()).await?;
+    let subject = Subject(format!("{} ({})", added.person.name, added.person.role));
+    Ok((StatusCode::CREATED, Extension(subject), axum::Json(added)).into_response())
+}
+
+/// Changes what a person may do, or ends their access at once: tokens and sessions too.
+#[utoipa::path(patch, path = "/api/people/{person}", tag = "people",
+    params(("person" = String, Path)), request_body = ChangePerson,
+    responses(
+        (status = 200, description = "The person as they are now.", body = Person),
+        (status = 400, body = Problem), (status = 403, body = Problem),
+        (status = 404, body = Problem),
+    ))]
+pub async fn change(
+    State(app): State<Arc<App>>,
+    Path(person): Path<String>,
+    Json(change): Json<ChangePerson>,
+) -> Result<Response, Error> {
+    let id = person_id(&person)?;
+    let person = app.gate.people.change(&id, &change, now_ms()).await?;
+    Ok((Extension(Subject(told(&person))), axum::Json(person)).into_response())
+}
+
+/// `bo (reader)`, `bo (left)`.
+pub fn told(person: &Person) -> String {
+    match person.left_ms {
+        None => format!("{} ({})", person.name, person.role),
+        Some(_) => format!("{} (left)", person.name),
+    }
+}
+
+/// Whose tokens to list.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct TokensQuery {
+    /// Those of this person; yours, unless given. Only an admin sees those of others.
+    person: Option<String>,
+}
+
+/// Tokens, newest first, without their secrets.
+#[utoipa::path(get, path = "/api/tokens", tag = "people", params(TokensQuery),
+    responses(
+        (status = 200, description = "The tokens, newest first.", body = Vec<PersonalToken>),
+        (status = 403, body = Problem),
+    ))]
+pub async fn tokens(
+    State(app): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
+    Query(query): Query<TokensQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let asked = query.person.as_deref().map(person_id).transpose()?;
+    let found = match asked.or_else(|| own(&entry)) {
+        Some(person) => {
+            mine(&entry, &person)?;
+            app.gate.people.tokens_of(&person)
+        }
+        None => Vec::new(),
+    };
+    Ok(packed::json(&headers, &found))
+}
+
+/// Makes a token: yours, or, by an admin, for somebody else.
+#[utoipa::path(post, path = "/api/tokens", tag = "people", request_body = NewToken,
+    responses(
+        (status = 201,
+            description = "The token. Its secret is told only here.",
+            body = CreatedToken),
+        (status = 400, body = Problem), (status = 403, body = Problem),
+        (status = 404, body = Problem),
+    ))]
+pub async fn make_token(
+    State(app): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
+    Json(new): Json<NewToken>,
+) -> Result<Response, Error> {
+    let made = make(&app, &entry, &new).await?;
+    let subject = Subject(format!("{} ({})", made.token.name, made.token.scopes));
+    Ok((StatusCode::CREATED, Extension(subject), axum::Json(made)).into_response())
+}
+
+/// Makes a token for whom it is asked for, if they may have it.
+///
+/// # Errors
+/// A token cannot make one that may do more than itself.
+pub async fn make(app: &App, entry: &Entry, new: &NewToken) -> Result<CreatedToken, Error> {
+    let Some(person) = new.person.clone().or_else(|| own(entry)) else {
+        return Err(Error::BadRequest(
+            "a token belongs to a person: name one (`person`), or sign in as one".to_owned(),
+        ));
+    };
+    mine(entry, &person)?;
+    if new.scopes.both(entry.scopes) != new.scopes {
+        return Err(Error::BadRequest(format!(
+            "a token cannot make one that may do more than itself: {}",
+            entry.scopes
+        )));
+    }
+    Ok(app.gate.people.make_token(&person, new, now_ms()).await?)
+}
+
+/// Ends a token at once, with the sessions that were opened with it.
+#[utoipa::path(delete, path = "/api/tokens/{token}", tag = "people",
+    params(("token" = String, Path)),
+    responses(
+        (status = 204, description = "The token opens nothing any more."),
+        (status = 403, body = Problem), (status = 404, body = Problem),
+    ))]
+pub async fn end_token(
+    State(app): State<Arc<App>>,
+    Extension(entry): Extension<Entry>,
+    Path(token): Path<String>,
+) -> Result<StatusCode, Error> {
+    end(&app, &entry, &token).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Ends a token of whoever asks, or, for an admin, anybody's.
+///
+/// # Errors
+/// When it is not theirs.
+pub async fn end(app: &App, entry: &Entry, token: &str) -> Result<(), Error> {
+    let id = token_id(token)?;
+    mine(entry, &app.gate.people.owner_of(&id)?)?;
+    Ok(app.gate.people.end_token(&id).await?)
+}
+
+/// Which part of the audit.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct AuditQuery {
+    /// Only what somebody of this name did.
+    who: Option<String>,
+}
+
+/// What was done, newest first: the last 100,000 things.
+#[utoipa::path(get, path = "/api/audit", tag = "people", params(AuditQuery, PageQuery),
+    responses(
+        (status = 200, description = "What was done, newest first.", body = Vec<AuditEntry>),
+        (status = 403, body = Problem),
+    ))]
+pub async fn audit(
+    State(app): State<Arc<App>>,
+    Query(query): Query<AuditQuery>,
+    Query(page): Query<PageQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let read = app.store.read(move |reader| {
+        let who = query.who.as_deref();
+        reader.audit(who, page.slice())
+    });
+    Ok(packed::json(&headers, &read.await?))
+}
+
+fn own(entry: &Entry) -> Option<PersonId> {
+    entry.person().map(|person| person.id.clone())
+}
+
+/// Only an admin looks after what is another's.
+fn mine(entry: &Entry, person: &PersonId) -> Result<(), Error> {
+    match entry.is_admin() || own(entry).as_ref() == Some(person) {
+        true => Ok(()),
+        false => Err(Error::NotAdmin),
+    }
+}

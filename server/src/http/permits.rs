@@ -1,0 +1,110 @@
+//! What each request needs: a scope, or to be an admin. What is not listed is looked at with `read`
+//! and changed with `manage`.
+
+use crate::access::Entry;
+use crate::problems::Error;
+use api::people::Scope;
+use axum::http::Method;
+
+/// What a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// To be let in at all.
+    Entry,
+    /// This scope.
+    Scope(Scope),
+    /// `read` or `upload`: what goes on with an upload.
+    ReadOrUpload,
+    /// To be an admin.
+    Admin,
+}
+
+/// What a request to this address needs.
+pub fn need(method: &Method, path: &str) -> Need {
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    let parts: Vec<&str> = path.split('/').skip(2).collect();
+    match (reads, &parts[..]) {
+        // One's own; the handlers look at whose it is.
+        (_, ["me"] | ["tokens", ..] | ["sessions", ..]) => Need::Entry,
+        (_, ["people", ..] | ["audit"]) => Need::Admin,
+        (true, ["uploads", ..]) => Need::ReadOrUpload,
+        (
+            false,
+            ["uploads", ..]
+            | ["upload", ..]
+            | ["jobs"]
+            | ["samples", _]
+            // Whoever sends a recording says what it is of.
+            | ["runs", _, "labels"],
+        ) => Need::Scope(Scope::Upload),
+        // Questions, and the note of what was compared.
+        (true, _) | (false, ["mcp"] | ["comparisons"]) => Need::Scope(Scope::Read),
+        (false, _) => Need::Scope(Scope::Manage),
+    }
+}
+
+/// Whether whoever came in so may do this.
+///
+/// # Errors
+/// [`Error::Scope`] and [`Error::NotAdmin`].
+pub fn check(entry: &Entry, method: &Method, path: &str) -> Result<(), Error> {
+    let needed = need(method, path);
+    let ok = match needed {
+        Need::Entry => true,
+        Need::Scope(scope) => entry.may(scope),
+        Need::ReadOrUpload => entry.may(Scope::Read) || entry.may(Scope::Upload),
+        Need::Admin => entry.is_admin(),
+    };
+    match (ok, needed) {
+        (true, _) => Ok(()),
+        (false, Need::Scope(needed)) => Err(Error::Scope {
+            needed,
+            has: entry.scopes,
+        }),
+        (false, Need::ReadOrUpload) => Err(Error::Scope {
+            needed: Scope::Read,
+            has: entry.scopes,
+        }),
+        (false, Need::Admin | Need::Entry) => Err(Error::NotAdmin),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_something_needs_more_than_reading() {
+        let check = |method: &str, path: &str, needed: Need| {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            assert_eq!(need(&method, path), needed, "{method} {path}");
+        };
+        let [read, upload, manage] = Scope::ALL.map(Need::Scope);
+        check("GET", "/api/runs", read);
+        check("HEAD", "/api/runs/run_a/export", read);
+        check("POST", "/api/mcp", read);
+        check("POST", "/api/comparisons", read);
+        check("DELETE", "/api/comparisons/cmp_a", manage);
+        check("GET", "/metrics", read);
+        check("POST", "/api/uploads", upload);
+        check("PUT", "/api/uploads/upl_a", upload);
+        check("PUT", "/api/upload/a.pickle", upload);
+        check("DELETE", "/api/uploads/upl_a", upload);
+        check("GET", "/api/uploads/upl_a/events", Need::ReadOrUpload);
+        check("POST", "/api/jobs", upload);
+        check("DELETE", "/api/jobs/job_a", manage);
+        check("POST", "/api/samples/streams", upload);
+        check("DELETE", "/api/runs/run_a", manage);
+        check("PATCH", "/api/runs/run_a/labels", upload);
+        check("PATCH", "/api/runs/run_a", manage);
+        check("POST", "/api/shares", manage);
+        check("POST", "/api/bench", manage);
+        check("POST", "/api/anything/new", manage);
+        check("GET", "/api/people", Need::Admin);
+        check("PATCH", "/api/people/per_a", Need::Admin);
+        check("GET", "/api/audit", Need::Admin);
+        check("POST", "/api/tokens", Need::Entry);
+        check("GET", "/api/me", Need::Entry);
+        check("DELETE", "/api/sessions/ses_a", Need::Entry);
+    }
+}

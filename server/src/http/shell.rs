@@ -1,0 +1,151 @@
+//! What plain pages, which need no program in the browser, have in common with all others: head,
+//! header, styles.
+
+use super::App;
+use crate::access::Entry;
+use api::routes;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use maud::{DOCTYPE, Markup, html};
+use timeline::format::{UnixMillis, date_time};
+
+/// A page. `entry`: whoever has signed in.
+pub fn page(app: &App, entry: Option<&Entry>, title: &str, body: &Markup) -> Response {
+    let index = app.config.site.index();
+    let index = String::from_utf8_lossy(&index.bytes);
+    let asset = |name: &str| asset(&index, name);
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="referrer" content="no-referrer";
+                title { (title) " · Tidemark" }
+                @if let Some(icon) = asset("icon.svg") {
+                    link rel="icon" type="image/svg+xml" href=(icon);
+                }
+                @if let Some(theme) = asset("theme.js") { script src=(theme) {} }
+                @if let Some(style) = asset("style.css") { link rel="stylesheet" href=(style); }
+            }
+            body {
+                (header(entry, title, asset("icon.svg")))
+                main id="main" class="account" {
+                    h1 { (title) }
+                    (body)
+                }
+            }
+        }
+    };
+    let kept = [(header::CACHE_CONTROL, "no-store")];
+    (kept, axum::response::Html(markup.into_string())).into_response()
+}
+
+/// The address of a file of the front end, as its page names it.
+fn asset<'a>(index: &'a str, name: &str) -> Option<&'a str> {
+    let mut paths = index.split('"').filter(|part| part.starts_with("/assets/"));
+    paths.find(|path| path.ends_with(name))
+}
+
+fn header(entry: Option<&Entry>, title: &str, icon: Option<&str>) -> Markup {
+    let here = |name: &str| (name == title).then_some("page");
+    html! {
+        header class="app-header" {
+            a href="/" class="wordmark" aria-label="Tidemark: all runs" {
+                @if let Some(icon) = icon { img src=(icon) alt="" width="22" height="22"; }
+                span { "Tidemark" }
+            }
+            @if let Some(entry) = entry {
+                nav class="app-nav account-nav" aria-label="Pages" {
+                    a href=(routes::RUNS_PAGE) { "Runs" }
+                    a href=(routes::HISTORY_PAGE) aria-current=[here("History")] { "History" }
+                    a href=(routes::PULLS_PAGE) aria-current=[here("Pull requests")] {
+                        "Pull requests"
+                    }
+                    a href=(routes::ACCOUNT_PAGE) aria-current=[here("Account")] { "Account" }
+                    @if entry.is_admin() {
+                        a href=(routes::PEOPLE_PAGE) aria-current=[here("People")] { "People" }
+                        a href=(routes::AUDIT_PAGE) aria-current=[here("Audit")] { "Audit" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A day and a time, in UTC.
+pub fn date(ms: i64) -> String {
+    date_time(UnixMillis(ms))
+}
+
+/// Something that went wrong with a form, above it.
+pub fn problem(why: &str) -> Markup {
+    html! { p class="problem-text" role="alert" { (why) } }
+}
+
+/// What a browser is called, from what it calls itself: `Firefox on Linux`.
+pub fn browser(agent: &str) -> String {
+    // Each of them also calls itself by the names below its own.
+    const BROWSERS: [(&str, &str); 5] = [
+        ("Edg/", "Edge"),
+        ("OPR/", "Opera"),
+        ("Firefox/", "Firefox"),
+        ("Chrome/", "Chrome"),
+        ("Safari/", "Safari"),
+    ];
+    const SYSTEMS: [(&str, &str); 6] = [
+        ("Android", "Android"),
+        ("iPhone", "iPhone"),
+        ("iPad", "iPad"),
+        ("Windows", "Windows"),
+        ("Mac OS", "macOS"),
+        ("Linux", "Linux"),
+    ];
+    let find = |names: &[(&str, &'static str)]| {
+        let found = names.iter().find(|(part, _)| agent.contains(part));
+        found.map(|(_, name)| *name)
+    };
+    match (find(&BROWSERS), find(&SYSTEMS)) {
+        (Some(browser), Some(system)) => format!("{browser} on {system}"),
+        (Some(browser), None) => browser.to_owned(),
+        (None, _) if agent.is_empty() => "A program without a name".to_owned(),
+        (None, _) => agent.chars().take(40).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_s_own_styles_are_found() {
+        let index = r#"<link rel="stylesheet" href="/assets/0123/style.css"><script src="/x">"#;
+        assert_eq!(asset(index, "style.css"), Some("/assets/0123/style.css"));
+        assert_eq!(asset(index, "theme.js"), None);
+    }
+
+    #[test]
+    fn a_browser_is_called_by_its_own_name() {
+        let check = |agent: &str, expected: &str| assert_eq!(browser(agent), expected);
+        let webkit = "AppleWebKit/537.36 (KHTML, like Gecko)";
+        check(
+            &format!("Mozilla/5.0 (X11; Linux x86_64) {webkit} Chrome/130.0 Safari/537.36"),
+            "Chrome on Linux",
+        );
+        check(
+            &format!("Mozilla/5.0 (Windows NT 10.0) {webkit} Chrome/130 Safari/537.36 Edg/130"),
+            "Edge on Windows",
+        );
+        check(
+            "Mozilla/5.0 (Macintosh; Intel Mac OS X 14.1; rv:132.0) Gecko/20100101 Firefox/132.0",
+            "Firefox on macOS",
+        );
+        check(
+            "Mozilla/5.0 (Linux; Android 14) Chrome/130 Safari/537.36",
+            "Chrome on Android",
+        );
+        check("curl/8.9", "curl/8.9");
+        check("", "A program without a name");
+    }
+}

@@ -1,0 +1,398 @@
+//! People, what their tokens are good for, and what is written down of what they do.
+
+use super::super::audited;
+use super::{Answer, Server, packed_snapshot, request};
+use crate::clients::{Peer, Proxies};
+use crate::config::UserHeader;
+use api::people::{AddedPerson, AuditEntry, CreatedToken, Me, Person, PersonalToken, Role};
+use api::problem::ProblemCode;
+use api::runs::{Access, ServerInfo, Sessions};
+use axum::body::Body;
+use axum::http::{HeaderName, Method, StatusCode, header};
+
+/// A server with one admin, and the admin's token.
+async fn with_admin() -> (Server, String) {
+    let server = Server::start().await;
+    let ada = add(&server, None, "ada", Role::Admin).await;
+    (server, ada.token.secret)
+}
+
+async fn add(server: &Server, token: Option<&str>, name: &str, role: Role) -> AddedPerson {
+    let body = format!(r#"{{"name":"{name}","role":"{role}"}}"#);
+    let added = send(server, token, Method::POST, "/api/people", &body).await;
+    added.expect(StatusCode::CREATED).read()
+}
+
+async fn send(
+    server: &Server,
+    token: Option<&str>,
+    method: Method,
+    path: &str,
+    body: &str,
+) -> Answer {
+    let mut request = request(method, path);
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    if !body.is_empty() {
+        request = request.header(header::CONTENT_TYPE, "application/json");
+    }
+    let body = Body::from(body.to_owned());
+    server.send(request.body(body).unwrap()).await
+}
+
+async fn get(server: &Server, token: &str, path: &str) -> Answer {
+    send(server, Some(token), Method::GET, path, "").await
+}
+
+async fn token_for(server: &Server, token: &str, scopes: &str) -> String {
+    let body = format!(r#"{{"name":"a test","scopes":[{scopes}]}}"#);
+    let made = send(server, Some(token), Method::POST, "/api/tokens", &body).await;
+    made.expect(StatusCode::CREATED)
+        .read::<CreatedToken>()
+        .secret
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_the_first_person_on_everybody_signs_in() {
+    let server = Server::start().await;
+    let me: Me = server.get("/api/me").await.read();
+    assert!(me.person.is_none() && me.admin);
+    let refused = send(
+        &server,
+        None,
+        Method::POST,
+        "/api/people",
+        r#"{"name":"bo","role":"member"}"#,
+    );
+    let detail = refused.await.problem().detail;
+    assert_eq!(detail, "the first person must be an admin");
+    let ada = add(&server, None, "ada", Role::Admin).await;
+    server
+        .get("/api/runs")
+        .await
+        .expect(StatusCode::UNAUTHORIZED);
+    let info: ServerInfo = server.get("/api/server").await.read();
+    assert_eq!(info.access, Access::TokenNeeded);
+    let me: Me = get(&server, &ada.token.secret, "/api/me").await.read();
+    assert_eq!(me.person.map(|person| person.name), Some("ada".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_good_for_what_it_says_and_no_more() {
+    let (server, ada) = with_admin().await;
+    let reads = token_for(&server, &ada, r#""read""#).await;
+    let sends = token_for(&server, &ada, r#""upload""#).await;
+    get(&server, &reads, "/api/runs")
+        .await
+        .expect(StatusCode::OK);
+    let refused = get(&server, &sends, "/api/runs").await;
+    let problem = refused.expect(StatusCode::FORBIDDEN).problem();
+    assert_eq!(problem.code, ProblemCode::Forbidden);
+    assert_eq!(
+        problem.detail,
+        "this takes a token that may `read`; this one may: upload"
+    );
+    let upload = async |token: &str| {
+        let request = request(Method::PUT, "/api/upload/x.pickle")
+            .header(header::AUTHORIZATION, format!("Bearer {token}"));
+        let body = Body::from(packed_snapshot());
+        server.send(request.body(body).unwrap()).await
+    };
+    upload(&reads).await.expect(StatusCode::FORBIDDEN);
+    let sent: api::runs::FinishedUpload = upload(&sends).await.expect(StatusCode::CREATED).read();
+    let run = format!("/api/runs/{}", sent.run.id);
+    for token in [&reads, &sends] {
+        let refused = send(&server, Some(token), Method::DELETE, &run, "").await;
+        refused.expect(StatusCode::FORBIDDEN);
+    }
+    // A token makes none that may do more than itself, and shows no secret twice.
+    let more = r#"{"name":"more","scopes":["read","manage"]}"#;
+    let refused = send(&server, Some(&reads), Method::POST, "/api/tokens", more).await;
+    assert!(refused.problem().detail.contains("more than itself"));
+    let listed = get(&server, &ada, "/api/tokens").await;
+    let text = String::from_utf8(listed.body.to_vec()).unwrap();
+    assert!(!text.contains(&reads) && !text.contains("secret"), "{text}");
+    let tokens: Vec<PersonalToken> = listed.read();
+    assert_eq!(tokens.len(), 3);
+    let path = format!("/api/tokens/{}", tokens[0].id);
+    let ended = send(&server, Some(&ada), Method::DELETE, &path, "").await;
+    ended.expect(StatusCode::NO_CONTENT);
+    get(&server, &sends, "/api/me")
+        .await
+        .expect(StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_an_admin_says_who_may() {
+    let (server, ada) = with_admin().await;
+    let bo = add(&server, Some(&ada), "bo", Role::Member).await;
+    let token = bo.token.secret.as_str();
+    for path in ["/api/people", "/api/audit"] {
+        let refused = get(&server, token, path)
+            .await
+            .expect(StatusCode::FORBIDDEN);
+        assert_eq!(refused.problem().detail, "only an admin may do this");
+    }
+    let ada_id = get(&server, &ada, "/api/me")
+        .await
+        .read::<Me>()
+        .person
+        .unwrap()
+        .id;
+    let hers = format!("/api/tokens?person={ada_id}");
+    get(&server, token, &hers)
+        .await
+        .expect(StatusCode::FORBIDDEN);
+    // An admin's token that may only read is no admin.
+    let reads = token_for(&server, &ada, r#""read""#).await;
+    get(&server, &reads, "/api/people")
+        .await
+        .expect(StatusCode::FORBIDDEN);
+    // Who leaves is out at once.
+    let path = format!("/api/people/{}", bo.person.id);
+    let left = send(
+        &server,
+        Some(&ada),
+        Method::PATCH,
+        &path,
+        r#"{"left":true}"#,
+    )
+    .await;
+    assert!(
+        left.expect(StatusCode::OK)
+            .read::<Person>()
+            .left_ms
+            .is_some()
+    );
+    get(&server, token, "/api/runs")
+        .await
+        .expect(StatusCode::UNAUTHORIZED);
+    let last = format!("/api/people/{ada_id}");
+    let refused = send(
+        &server,
+        Some(&ada),
+        Method::PATCH,
+        &last,
+        r#"{"role":"reader"}"#,
+    )
+    .await;
+    assert!(refused.problem().detail.contains("stay an admin"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_done_is_written_down_with_a_name() {
+    let (server, ada) = with_admin().await;
+    let bo = add(&server, Some(&ada), "bo", Role::Member).await;
+    let upload = request(Method::PUT, "/api/upload/x.pickle")
+        .header(header::AUTHORIZATION, format!("Bearer {}", bo.token.secret));
+    let body = Body::from(packed_snapshot());
+    let sent = server.send(upload.body(body).unwrap()).await;
+    let sent: api::runs::FinishedUpload = sent.expect(StatusCode::CREATED).read();
+    let run = format!("/api/runs/{}", sent.run.id);
+    send(&server, Some(&ada), Method::DELETE, &run, "").await;
+    // What failed was not done, and what only looks changes nothing.
+    send(
+        &server,
+        Some(&ada),
+        Method::DELETE,
+        "/api/runs/run_none",
+        "",
+    )
+    .await;
+    get(&server, &ada, "/api/runs").await;
+    let body = format!(r#"{{"token":"{}"}}"#, bo.token.secret);
+    server.json(Method::POST, "/api/session", &body).await;
+    let audit: Vec<AuditEntry> = get(&server, &ada, "/api/audit").await.read();
+    let said: Vec<String> = audit
+        .iter()
+        .map(|entry| format!("{} {} {}", entry.who, entry.action, entry.subject))
+        .collect();
+    let expected = [
+        "bo sign_in ".to_owned(),
+        format!("ada delete_run {}", sent.run.id),
+        format!("bo upload {}", sent.run.id),
+        "ada add_person bo (member)".to_owned(),
+        "somebody on this machine add_person ada (admin)".to_owned(),
+    ];
+    assert_eq!(said, expected);
+    let own: Vec<AuditEntry> = get(&server, &ada, "/api/audit?who=bo&limit=1").await.read();
+    assert_eq!(own[0].action, "sign_in");
+    let text = serde_json::to_string(&audit).unwrap();
+    assert!(!text.contains("tidemark_"), "no secret is written down");
+}
+
+/// Nothing that changes something is forgotten: a new route is listed, or said to be none.
+#[test]
+fn every_route_that_changes_something_is_written_down() {
+    const NOT: [(&str, &str); 5] = [
+        ("post", "/api/uploads"),
+        ("delete", "/api/uploads/{upload}"),
+        ("post", "/api/comparisons"),
+        ("post", "/api/shares/open"),
+        ("post", "/api/mcp"),
+    ];
+    let document = serde_json::to_value(super::super::api().into_openapi()).unwrap();
+    let mut forgotten = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, _) in item.as_object().unwrap() {
+            let upper = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+            let noted = audited::action(&upper, path).is_some();
+            let exempt = upper == Method::GET || NOT.contains(&(method, path));
+            if noted == exempt {
+                forgotten.push(format!("{method} {path}"));
+            }
+        }
+    }
+    assert!(forgotten.is_empty(), "{forgotten:?}");
+}
+
+fn proxied(from: &str, path: &str, user: &str) -> axum::http::Request<Body> {
+    let name = HeaderName::from_static("x-forwarded-user");
+    let mut request = request(Method::GET, path)
+        .header(name, user)
+        .body(Body::empty())
+        .unwrap();
+    let [remote, local] = [format!("{from}:40000"), "127.0.0.1:7878".to_owned()];
+    request.extensions_mut().insert(Peer {
+        remote: remote.parse().unwrap(),
+        local: local.parse().unwrap(),
+    });
+    request
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_that_is_trusted_names_people_and_nobody_else_does() {
+    let server = Server::with(|config| {
+        config.proxies = Proxies::parse(["10.0.0.1"]).unwrap();
+        config.user_header = Some(UserHeader {
+            name: HeaderName::from_static("x-forwarded-user"),
+            newcomers: Role::Reader,
+        });
+    });
+    let server = server.await;
+    server
+        .get("/api/runs")
+        .await
+        .expect(StatusCode::UNAUTHORIZED);
+    let me = async |from: &str, user: &str| {
+        let answer = server.send(proxied(from, "/api/me", user)).await;
+        let known = answer.status == StatusCode::OK;
+        known.then(|| answer.read::<Me>().person.unwrap())
+    };
+    let ada = me("10.0.0.1", "ada@example").await.unwrap();
+    assert_eq!(ada.role, Role::Admin, "the very first");
+    let bo = me("10.0.0.1", "bo@example").await.unwrap();
+    assert_eq!(bo.role, Role::Reader);
+    assert_eq!(me("10.0.0.1", "bo@example").await.unwrap().id, bo.id);
+    assert_eq!(me("10.0.0.2", "ada@example").await, None, "not a proxy");
+    let bad = server
+        .send(proxied("10.0.0.1", "/api/me", "a\u{202e}b"))
+        .await;
+    assert!(bad.status.is_client_error());
+    let left = api::people::ChangePerson {
+        left: Some(true),
+        role: None,
+    };
+    server
+        .app
+        .gate
+        .people
+        .change(&bo.id, &left, 1)
+        .await
+        .unwrap();
+    assert_eq!(me("10.0.0.1", "bo@example").await, None, "has left");
+}
+
+async fn form(server: &Server, cookie: &str, path: &str, body: &str) -> Answer {
+    let request = request(Method::POST, path)
+        .header(header::COOKIE, cookie)
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+    let body = Body::from(body.to_owned());
+    server.send(request.body(body).unwrap()).await
+}
+
+async fn page(server: &Server, cookie: &str, path: &str) -> (StatusCode, String) {
+    let request = request(Method::GET, path).header(header::COOKIE, cookie);
+    let answer = server.send(request.body(Body::empty()).unwrap()).await;
+    let text = String::from_utf8(answer.body.to_vec()).unwrap();
+    (answer.status, text)
+}
+
+fn cookie_of(answer: &Answer) -> String {
+    let cookie = answer.headers[header::SET_COOKIE].to_str().unwrap();
+    cookie.split(';').next().unwrap().to_owned()
+}
+
+fn secret_in(answer: &Answer) -> String {
+    let text = String::from_utf8(answer.body.to_vec()).unwrap();
+    let secret = text.split('"').find(|part| part.starts_with("tidemark_"));
+    secret.expect("the token is shown").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pages_lead_from_the_first_person_to_a_token_and_out() {
+    let server = Server::start().await;
+    // On this machine, without anybody: the first person is added and is signed in by that.
+    let added = form(&server, "", "/people", "name=ada&role=admin").await;
+    let (ada, first) = (cookie_of(&added), secret_in(&added));
+    let (status, _) = page(&server, "", "/account").await;
+    assert_eq!(
+        status,
+        StatusCode::SEE_OTHER,
+        "who has not signed in is sent to"
+    );
+    let (status, text) = page(&server, &ada, "/account").await;
+    assert!(
+        status.is_success() && text.contains("You are <strong>ada"),
+        "{text}"
+    );
+    // Signing in with the token, on to where one wanted to go.
+    let body = format!("token={first}&next=%2Fruns%2Frun_a%3Fat%3D3");
+    let signed_in = form(&server, "", "/sign-in", &body).await;
+    assert_eq!(signed_in.headers[header::LOCATION], "/runs/run_a?at=3");
+    let wrong = form(&server, "", "/sign-in", "token=wrong&next=//evil.example").await;
+    let text = String::from_utf8(wrong.body.to_vec()).unwrap();
+    assert!(
+        text.contains("not a token of this server") && !text.contains("evil"),
+        "{text}"
+    );
+    // A token for a program, which is shown once.
+    let made = form(&server, &ada, "/account/tokens", "name=CI&upload=1&days=30").await;
+    let secret = secret_in(&made);
+    let me: Me = get(&server, &secret, "/api/me").await.read();
+    assert_eq!(me.scopes.to_string(), "upload");
+    let (_, text) = page(&server, &ada, "/account").await;
+    assert!(text.contains("CI") && !text.contains(&secret), "{text}");
+    let none = form(&server, &ada, "/account/tokens", "name=CI&days=30").await;
+    assert_eq!(none.status, StatusCode::BAD_REQUEST);
+    // Another person, who is no admin, sees their own page only.
+    let added = form(&server, &ada, "/people", "name=%3Cb%3Ebo&role=member").await;
+    let text = String::from_utf8(added.body.to_vec()).unwrap();
+    assert!(
+        text.contains("&lt;b&gt;bo") && !text.contains("<b>bo"),
+        "names are no markup"
+    );
+    let body = format!("token={}", secret_in(&added));
+    let bo = cookie_of(&form(&server, "", "/sign-in", &body).await);
+    for path in ["/people", "/audit"] {
+        assert_eq!(
+            page(&server, &bo, path).await.0,
+            StatusCode::FORBIDDEN,
+            "{path}"
+        );
+    }
+    let (_, text) = page(&server, &ada, "/audit").await;
+    assert!(
+        text.contains("make token") && text.contains("CI (upload)"),
+        "{text}"
+    );
+    let sessions: Sessions = get(&server, &first, "/api/sessions").await.read();
+    assert_eq!(sessions.sessions.len(), 3);
+    let out = form(&server, &bo, "/sign-out", "").await;
+    assert_eq!(out.status, StatusCode::SEE_OTHER);
+    assert_eq!(
+        page(&server, &bo, "/account").await.0,
+        StatusCode::SEE_OTHER
+    );
+}

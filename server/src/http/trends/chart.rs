@@ -1,0 +1,159 @@
+//! One number over runs, as a small chart: a dot for each run that leads to it, and a line at each
+//! level.
+
+use maud::{Markup, html};
+use std::ops::Range;
+use trace::units::Bytes;
+
+/// Size of the picture, in its own units.
+const WIDTH: f64 = 1000.0;
+const HEIGHT: f64 = 160.0;
+/// Room for dots at the edges, and for the words at the top.
+const MARGIN: f64 = 8.0;
+const TOP: f64 = 24.0;
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Dot {
+    /// What the run is called.
+    pub name: String,
+    /// Where it leads.
+    pub href: String,
+    /// The number; none where it cannot be told.
+    pub value: Option<Bytes>,
+    /// Whether something is wrong with the run.
+    pub bad: bool,
+}
+
+/// A level that lasts over some of the runs, by position.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Level {
+    /// Which runs.
+    pub runs: Range<usize>,
+    /// Its height.
+    pub value: Bytes,
+}
+
+/// Where a value lies: zero is at the bottom, the highest below the words.
+fn place(at: usize, of: usize, value: Bytes, highest: Bytes) -> (f64, f64) {
+    let share = |part: f64, whole: f64| match whole > 0.0 {
+        true => part / whole,
+        false => 0.5,
+    };
+    let x = share(at as f64, of.saturating_sub(1) as f64);
+    let y = match highest.0 {
+        0 => 0.0,
+        most => value.0 as f64 / most as f64,
+    };
+    let (width, height) = (WIDTH - 2.0 * MARGIN, HEIGHT - TOP - MARGIN);
+    (MARGIN + x * width, TOP + (1.0 - y) * height)
+}
+
+/// The chart, with its title.
+pub fn chart(title: &str, dots: &[Dot], levels: &[Level]) -> Markup {
+    let highest = dots.iter().filter_map(|dot| dot.value).max();
+    let highest = highest.unwrap_or_default();
+    let n = dots.len();
+    let newest = dots.iter().rev().find_map(|dot| dot.value);
+    html! {
+        figure class="trend" {
+            figcaption {
+                strong { (title) }
+                @if let Some(newest) = newest {
+                    span class="muted" { "now " (newest) ", at most " (highest) }
+                }
+            }
+            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(title) {
+                @let floor = HEIGHT - MARGIN;
+                line class="trend-axis" x1="0" x2=(WIDTH) y1=(floor) y2=(floor) {}
+                @for level in levels {
+                    @let (from, y) = place(level.runs.start, n, level.value, highest);
+                    @let (to, _) = place(level.runs.end.saturating_sub(1), n, level.value, highest);
+                    line class="trend-level" x1=(from) x2=(to) y1=(y) y2=(y) {}
+                }
+                @for (at, dot) in dots.iter().enumerate() {
+                    @if let Some(value) = dot.value {
+                        @let (x, y) = place(at, n, value, highest);
+                        a href=(dot.href) aria-label={ (dot.name) ": " (value) } {
+                            circle class=(if dot.bad { "trend-dot bad" } else { "trend-dot" })
+                                cx=(x) cy=(y) r="5" { title { (dot.name) ": " (value) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The levels between changes: each begins at a run, with the level before it and after it.
+pub fn levels(n: usize, changes: &[(usize, Bytes, Bytes)], flat: Option<Bytes>) -> Vec<Level> {
+    let Some(&(first, before, _)) = changes.first() else {
+        let flat = flat.filter(|_| n > 1);
+        let whole = flat.map(|value| Level { runs: 0..n, value });
+        return whole.into_iter().collect();
+    };
+    let mut found = vec![Level {
+        runs: 0..first,
+        value: before,
+    }];
+    for (position, &(at, _, after)) in changes.iter().enumerate() {
+        let end = changes.get(position + 1).map_or(n, |next| next.0);
+        found.push(Level {
+            runs: at..end,
+            value: after,
+        });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_is_left_the_highest_is_on_top() {
+        let check = |at, of, value, expected: (f64, f64)| {
+            assert_eq!(place(at, of, Bytes(value), Bytes(100)), expected);
+        };
+        check(0, 3, 100, (8.0, 24.0));
+        check(2, 3, 0, (992.0, 152.0));
+        check(1, 3, 50, (500.0, 88.0));
+        check(0, 1, 100, (500.0, 24.0));
+        assert_eq!(place(0, 2, Bytes(0), Bytes(0)), (8.0, 152.0));
+    }
+
+    #[test]
+    fn a_level_lasts_until_the_next_change() {
+        let bytes = |n: u64| Bytes(n);
+        let of = |changes: &[(usize, u64, u64)], flat: Option<u64>| {
+            let changes: Vec<_> = changes
+                .iter()
+                .map(|&(at, from, to)| (at, bytes(from), bytes(to)))
+                .collect();
+            let found = levels(10, &changes, flat.map(bytes)).into_iter();
+            found
+                .map(|level| (level.runs.start, level.runs.end, level.value.0))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[], None), []);
+        assert_eq!(of(&[], Some(7)), [(0, 10, 7)]);
+        let two = of(&[(3, 7, 9), (8, 9, 4)], None);
+        assert_eq!(two, [(0, 3, 7), (3, 8, 9), (8, 10, 4)]);
+    }
+
+    #[test]
+    fn names_are_no_markup() {
+        let dot = Dot {
+            name: "<script>".to_owned(),
+            href: "/runs/run_a".to_owned(),
+            value: Some(Bytes::gib(2)),
+            bad: true,
+        };
+        let text = chart("peak", &[dot], &[]).into_string();
+        assert!(
+            text.contains("&lt;script&gt;: 2.00 GiB") && !text.contains("<script"),
+            "{text}"
+        );
+        assert!(text.contains("trend-dot bad"));
+    }
+}

@@ -1,0 +1,165 @@
+//! The history of runs with the same labels, as a page.
+
+use super::super::App;
+use super::super::account::SignedIn;
+use super::super::extract::Query;
+use super::super::shell::{date, page};
+use super::super::{history as answers, labels};
+use super::chart::{Dot, Level, chart, levels};
+use super::{leaks, may_read};
+use crate::problems::Error;
+use api::history::{History, HistoryChange, HistoryRun, Measure};
+use api::ids::RunId;
+use api::labels::Label;
+use api::leaks::Verdict;
+use api::routes;
+use axum::extract::State;
+use axum::response::Response;
+use maud::{Markup, html};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use trace::units::Bytes;
+
+/// Labels that are offered to choose from.
+const OFFERED: usize = 24;
+
+/// The page.
+pub async fn history(
+    State(app): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Query(pairs): Query<Vec<(String, String)>>,
+) -> Result<Response, Error> {
+    may_read(&entry)?;
+    let labels = labels::named(&pairs)?;
+    let history = answers::of(&app, labels.clone()).await?;
+    let body = html! {
+        p class="muted" {
+            "Runs with the same labels, oldest first. A line is a level that lasts; where it "
+            "steps, the number changed for good."
+        }
+        (chooser(&labels, &history.runs))
+        @if history.runs.is_empty() {
+            p {
+                "No run has these labels. " code { "tidemark push FILE --label config=a" }
+                " gives some."
+            }
+        } @else {
+            (changes(&history))
+            @for measure in Measure::ALL { (measured(&history, measure)) }
+            (rows(&history.runs))
+        }
+    };
+    Ok(page(&app, Some(&entry), "History", &body))
+}
+
+/// The labels chosen, each of which can be taken away, and those of these runs, which can be added.
+fn chooser(chosen: &[Label], runs: &[HistoryRun]) -> Markup {
+    let mut counted: BTreeMap<Label, usize> = BTreeMap::new();
+    for run in runs {
+        for (key, value) in &run.labels {
+            // A commit is of one run: nothing to follow.
+            if let Ok(label) = Label::new(key, value)
+                && key != "commit"
+                && !chosen.contains(&label)
+            {
+                *counted.entry(label).or_default() += 1;
+            }
+        }
+    }
+    let mut offered: Vec<(Label, usize)> = counted.into_iter().collect();
+    offered.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    offered.truncate(OFFERED);
+    let without = |gone: &Label| {
+        let rest = chosen.iter().filter(|label| *label != gone);
+        routes::history_page(&rest.cloned().collect::<Vec<_>>())
+    };
+    let with = |more: &Label| {
+        let all = chosen.iter().chain([more]);
+        routes::history_page(&all.cloned().collect::<Vec<_>>())
+    };
+    html! {
+        p class="account-row" {
+            @for label in chosen {
+                a class="button" href=(without(label)) aria-label={ "Without " (label) } {
+                    (label) " ×"
+                }
+            }
+            @for (label, n) in &offered {
+                a href=(with(label)) { (label) } span class="muted" { "(" (n) ")" }
+            }
+        }
+    }
+}
+
+fn position(runs: &[HistoryRun], id: &RunId) -> usize {
+    runs.iter().position(|run| run.run == *id).unwrap_or(0)
+}
+
+/// What changed for good, in words, the newest first.
+fn changes(history: &History) -> Markup {
+    let called = |id: &RunId| history.runs[position(&history.runs, id)].called();
+    html! {
+        @if history.changes.is_empty() {
+            p { "Nothing changed for good." }
+        } @else {
+            h2 { "What changed for good" }
+            ul class="trend-changes" { @for change in history.changes.iter().rev() { li {
+                a href=(routes::compare_page(&[change.before.clone(), change.first.clone()])) {
+                    "Since " (called(&change.first))
+                }
+                ": " (change.measure.label()) " " (change.from) " → " strong { (change.to) }
+                (lasting(change))
+            } } }
+        }
+    }
+}
+
+fn lasting(change: &HistoryChange) -> &'static str {
+    match change.runs {
+        1 => ", seen once",
+        _ => "",
+    }
+}
+
+fn measured(history: &History, measure: Measure) -> Markup {
+    let runs = &history.runs;
+    let dots: Vec<Dot> = runs
+        .iter()
+        .map(|run| Dot {
+            name: run.called(),
+            href: routes::run_page(&run.run),
+            value: run.measured(measure),
+            bad: run.out_of_memory || run.verdict == Some(Verdict::Leak),
+        })
+        .collect();
+    let of_measure = history.changes.iter().filter(|c| c.measure == measure);
+    let steps: Vec<(usize, Bytes, Bytes)> = of_measure
+        .map(|change| (position(runs, &change.first), change.from, change.to))
+        .collect();
+    let found: Vec<Level> = levels(runs.len(), &steps, usual(&dots));
+    chart(measure.label(), &dots, &found)
+}
+
+/// The level of runs that did not change.
+fn usual(dots: &[Dot]) -> Option<Bytes> {
+    let values: Vec<u64> = dots.iter().filter_map(|dot| Some(dot.value?.0)).collect();
+    let usual = trace::history::median(&values);
+    (!values.is_empty()).then_some(Bytes(usual))
+}
+
+fn rows(runs: &[HistoryRun]) -> Markup {
+    html! {
+        div class="account-wide" { table class="account-table" {
+            thead { tr { th { "Run" } th { "Added" } th { "Peak" } th { "End" }
+                th { "Growth a step" } th { "Verdict" } } }
+            tbody { @for run in runs.iter().rev() { tr {
+                td { a href=(routes::run_page(&run.run)) { (run.called()) } }
+                td { (date(run.created_ms)) }
+                td { (run.peak) @if run.out_of_memory { " (out of memory)" } }
+                td { (run.end) }
+                td { (run.growth.map_or("–".to_owned(), |growth| growth.to_string())) }
+                td { (leaks(run.verdict)) }
+            } } }
+        } }
+    }
+}

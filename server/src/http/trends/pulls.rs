@@ -1,0 +1,258 @@
+//! Pull requests: every push as a row, with its verdict against the baseline.
+
+use super::super::App;
+use super::super::account::SignedIn;
+use super::super::compare;
+use super::super::extract::Query;
+use super::super::runs::summary;
+use super::super::shell::{date, page};
+use super::chart::{Dot, chart};
+use super::{leaks, may_read};
+use crate::history;
+use crate::problems::Error;
+use crate::store::{Slice, StoreError};
+use crate::texts::Texts;
+use api::compare::RecordedComparison;
+use api::history::HistoryRun;
+use api::routes;
+use axum::extract::State;
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+use std::sync::Arc;
+use trace::compare::gate::Outcome;
+use trace::units::Bytes;
+
+/// Pull requests that are listed, and pushes of one.
+const MOST: u32 = 200;
+
+/// Which pull request.
+#[derive(Deserialize)]
+pub struct PullQuery {
+    #[serde(default)]
+    pr: String,
+}
+
+/// One push.
+struct Push {
+    recorded: RecordedComparison,
+    /// The newest run, against the baseline; none where one of them was deleted.
+    judged: Option<Judged>,
+}
+
+struct Judged {
+    base: HistoryRun,
+    new: HistoryRun,
+    outcome: Outcome,
+    reason: String,
+}
+
+/// The page of a pull request, or the list of them.
+pub async fn pull_requests(
+    State(app): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Query(query): Query<PullQuery>,
+) -> Result<Response, Error> {
+    may_read(&entry)?;
+    let pr = Some(query.pr.clone()).filter(|pr| !pr.is_empty());
+    let newest = Slice {
+        offset: 0,
+        limit: MOST,
+    };
+    let asked = pr.clone();
+    let read = app
+        .store
+        .read(move |reader| reader.comparisons(asked.as_deref(), newest));
+    let recorded = read.await?;
+    let body = match &pr {
+        None => list(&recorded),
+        Some(pr) => {
+            let mut pushes = Vec::new();
+            for recorded in recorded.into_iter().rev() {
+                pushes.push(push(&app, recorded).await?);
+            }
+            of_pull(pr, &pushes)
+        }
+    };
+    Ok(page(&app, Some(&entry), "Pull requests", &body))
+}
+
+async fn push(app: &App, recorded: RecordedComparison) -> Result<Push, Error> {
+    let rows = match compare::rows(app, recorded.runs.clone()).await {
+        Ok(rows) => rows,
+        // What was deleted can be told by its date.
+        Err(Error::Store(StoreError::NotFound { .. })) => {
+            let judged = None;
+            return Ok(Push { recorded, judged });
+        }
+        Err(error) => return Err(error),
+    };
+    let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
+    let against = app.comparisons.compare(&traces, Texts::All).await?;
+    let runs = rows.into_iter().map(summary);
+    let mut told: Vec<HistoryRun> = runs.filter_map(history::run).collect();
+    let judged = match (against.last(), told.len() >= 2) {
+        (Some(against), true) => Some(Judged {
+            base: told.swap_remove(0),
+            new: told.swap_remove(0),
+            outcome: against.gate.outcome,
+            reason: against.gate.reason.clone(),
+        }),
+        _ => None,
+    };
+    Ok(Push { recorded, judged })
+}
+
+/// Pull requests, the one that was pushed to last first.
+fn list(recorded: &[RecordedComparison]) -> Markup {
+    let mut seen: Vec<(&str, i64, usize)> = Vec::new();
+    for comparison in recorded {
+        let Some(pr) = comparison.pr.as_deref() else {
+            continue;
+        };
+        match seen.iter_mut().find(|(known, ..)| *known == pr) {
+            Some((.., pushes)) => *pushes += 1,
+            None => seen.push((pr, comparison.created_ms, 1)),
+        }
+    }
+    html! {
+        @if seen.is_empty() {
+            p { "No pull request yet. " code { "tidemark push FILE --base auto --pr URL" }
+                " compares a run with the newest of the target branch, and records it here." }
+        } @else {
+            div class="account-wide" { table class="account-table" {
+                thead { tr { th { "Pull request" } th { "Last push" } th { "Pushes" } } }
+                tbody { @for (pr, last, pushes) in seen { tr {
+                    td { a href=(routes::pull_page(pr)) { (short(pr)) } }
+                    td { (date(last)) }
+                    td { (pushes) }
+                } } }
+            } }
+        }
+    }
+}
+
+/// `owner/project #12` of the address of a pull or merge request, where it looks like one.
+fn short(pr: &str) -> String {
+    let path = pr.split_once("://").map_or(pr, |(_, rest)| rest);
+    let parts: Vec<&str> = path.split('/').filter(|part| *part != "-").collect();
+    match parts[..] {
+        [
+            _,
+            ref project @ ..,
+            "pull" | "pulls" | "merge_requests",
+            number,
+        ] if !project.is_empty() => {
+            format!("{} #{number}", project.join("/"))
+        }
+        _ => pr.to_owned(),
+    }
+}
+
+fn of_pull(pr: &str, pushes: &[Push]) -> Markup {
+    let dots: Vec<Dot> = pushes
+        .iter()
+        .filter_map(|push| {
+            let judged = push.judged.as_ref()?;
+            Some(Dot {
+                name: judged.new.called(),
+                href: routes::run_page(&judged.new.run),
+                value: Some(judged.new.peak),
+                bad: judged.outcome == Outcome::Regression,
+            })
+        })
+        .collect();
+    html! {
+        p {
+            // Others wrote it: only what surely leads to a page is a link.
+            @if pr.starts_with("https://") || pr.starts_with("http://") {
+                a href=(pr) rel="noreferrer" { (short(pr)) }
+            } @else { (short(pr)) }
+            " · " a href=(routes::PULLS_PAGE) { "all pull requests" }
+        }
+        @if pushes.is_empty() {
+            p { "Nothing was pushed for it: " code { "tidemark push FILE --base auto --pr " (pr) } }
+        } @else {
+            @if dots.len() > 1 { (chart("peak of each push", &dots, &[])) }
+            (rows(pushes))
+        }
+    }
+}
+
+fn rows(pushes: &[Push]) -> Markup {
+    html! {
+        div class="account-wide" { table class="account-table" {
+            thead { tr { th { "Push" } th { "When" } th { "Verdict" } th { "Peak" }
+                th { "Growth a step" } th { "Leaks" } th { "Why" } } }
+            tbody { @for Push { recorded, judged } in pushes.iter().rev() { tr {
+                td { a href=(routes::compare_page(&recorded.runs)) {
+                    (judged.as_ref().map_or(recorded.name.clone(), |judged| judged.new.called()))
+                } }
+                td { (date(recorded.created_ms)) }
+                @match judged {
+                    None => td colspan="5" { "a run of it was deleted" },
+                    Some(judged) => {
+                        td { span class=(badge(judged.outcome)) { (verdict(judged.outcome)) } }
+                        td { (judged.new.peak) " " (delta(judged.base.peak, judged.new.peak)) }
+                        td { (grown(judged)) }
+                        td { (leaks(judged.new.verdict)) }
+                        td { (judged.reason) }
+                    }
+                }
+            } } }
+        } }
+    }
+}
+
+fn grown(judged: &Judged) -> Markup {
+    html! {
+        @match (judged.base.growth, judged.new.growth) {
+            (Some(base), Some(new)) => { (new) " " (delta(base, new)) }
+            (None, Some(new)) => (new),
+            (_, None) => "–",
+        }
+    }
+}
+
+/// The difference to the baseline.
+fn delta(base: Bytes, new: Bytes) -> Markup {
+    let text = match new.0.cmp(&base.0) {
+        std::cmp::Ordering::Equal => "±0".to_owned(),
+        std::cmp::Ordering::Greater => format!("+{}", Bytes(new.0 - base.0)),
+        std::cmp::Ordering::Less => format!("−{}", Bytes(base.0 - new.0)),
+    };
+    html! { span class="muted" { (text) } }
+}
+
+fn verdict(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Pass => "pass",
+        Outcome::Regression => "regression",
+        Outcome::CannotTell => "cannot tell",
+    }
+}
+
+fn badge(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Pass => "badge good",
+        Outcome::Regression => "badge bad",
+        Outcome::CannotTell => "badge",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pull_request_is_called_by_project_and_number() {
+        let check = |pr: &str, expected: &str| assert_eq!(short(pr), expected);
+        check("https://github.com/o/r/pull/12", "o/r #12");
+        check(
+            "https://gitlab.example/g/s/p/-/merge_requests/7",
+            "g/s/p #7",
+        );
+        check("https://example.org/x", "https://example.org/x");
+        check("javascript:alert(1)", "javascript:alert(1)");
+    }
+}

@@ -1,0 +1,471 @@
+//! People who may sign in, and their tokens.
+//!
+//! The database keeps them; every request is checked against memory. A server that nobody but this
+//! machine reaches has no people, and needs none.
+
+use crate::identity;
+use crate::plain::is_plain;
+use crate::store::{Store, StoreError, StoreResult, TokenRow};
+use api::ids::{PersonId, TokenId};
+use api::people::{
+    AddedPerson, ChangePerson, CreatedToken, NewPerson, NewToken, Person, PersonalToken, Role,
+    Scopes,
+};
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Tokens of one person at a time.
+const MOST_TOKENS: usize = 64;
+
+/// People, those who have left too.
+const MOST_PEOPLE: usize = 10_000;
+
+/// What is written down of when a token was used is so old at most.
+const USED_EVERY_MS: i64 = 5 * 60 * 1000;
+
+/// What a secret begins with, so that programs that look for secrets in files find it.
+const SECRET_PREFIX: &str = "tidemark_";
+
+/// The name of a first token.
+const FIRST: &str = "sign in";
+
+/// Everybody. Cloning shares them.
+#[derive(Clone)]
+pub struct People {
+    store: Store,
+    known: Arc<RwLock<Known>>,
+}
+
+#[derive(Default)]
+struct Known {
+    people: HashMap<PersonId, Person>,
+    /// By the hash of the secret: what is looked up is not a secret any more, so that the time of a
+    /// look-up reveals nothing about it.
+    tokens: HashMap<String, PersonalToken>,
+}
+
+/// Why people cannot be changed so.
+#[derive(Debug, thiserror::Error)]
+pub enum PeopleError {
+    /// It makes no sense.
+    #[error("{0}")]
+    Refused(String),
+    /// The database says no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A person who has shown a token, and what it is good for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Who.
+    pub person: Person,
+    /// Which token.
+    pub token: TokenId,
+    /// What both allow.
+    pub scopes: Scopes,
+}
+
+impl People {
+    /// Everybody whom the database knows.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn load(store: &Store) -> StoreResult<People> {
+        let read = store.read(|reader| Ok((reader.people()?, reader.tokens()?)));
+        let (people, tokens) = read.await?;
+        let tokens = tokens.into_iter().map(|row| (row.secret_hash, row.token));
+        let known = Known {
+            people: people.into_iter().map(|p| (p.id.clone(), p)).collect(),
+            tokens: tokens.collect(),
+        };
+        Ok(People {
+            store: store.clone(),
+            known: Arc::new(RwLock::new(known)),
+        })
+    }
+
+    /// Whether there is nobody who could sign in.
+    pub fn is_empty(&self) -> bool {
+        self.known().people.is_empty()
+    }
+
+    /// Everybody, those who have left too, by name.
+    pub fn list(&self) -> Vec<Person> {
+        let mut people: Vec<Person> = self.known().people.values().cloned().collect();
+        people.sort_by_key(|person| person.name.to_lowercase());
+        people
+    }
+
+    /// The person with this id, unless they have left.
+    pub fn active(&self, id: &PersonId) -> Option<Person> {
+        let found = self.known().people.get(id).cloned();
+        found.filter(|person| person.left_ms.is_none())
+    }
+
+    /// The person with this name.
+    pub fn called(&self, name: &str) -> Option<Person> {
+        let known = self.known();
+        let mut people = known.people.values();
+        people
+            .find(|person| person.name.eq_ignore_ascii_case(name))
+            .cloned()
+    }
+
+    /// Who has this secret, unless it has ended. `None` is also the answer for those who left.
+    pub fn of_secret(&self, secret: &str, now_ms: i64) -> Option<Shown> {
+        let hash = hash_of(secret);
+        let known = self.known();
+        known.shown(known.tokens.get(&hash)?, now_ms)
+    }
+
+    /// The same for a token that was shown before.
+    pub fn of_token(&self, id: &TokenId, now_ms: i64) -> Option<Shown> {
+        let known = self.known();
+        let token = known.tokens.values().find(|token| token.id == *id)?;
+        known.shown(token, now_ms)
+    }
+
+    /// Tokens of a person, newest first.
+    pub fn tokens_of(&self, person: &PersonId) -> Vec<PersonalToken> {
+        let known = self.known();
+        let of_person = known.tokens.values().filter(|t| t.person == *person);
+        let mut tokens: Vec<PersonalToken> = of_person.cloned().collect();
+        tokens.sort_by(|a, b| (b.created_ms, &b.id).cmp(&(a.created_ms, &a.id)));
+        tokens
+    }
+
+    /// Adds a person with a first token, which is good for all that the role allows.
+    ///
+    /// # Errors
+    /// [`PeopleError`]: among others, when the first person would be no admin.
+    pub async fn add(&self, new: &NewPerson, now_ms: i64) -> Result<AddedPerson, PeopleError> {
+        let person = self.insert(new, now_ms).await?;
+        let token = NewToken {
+            name: FIRST.to_owned(),
+            scopes: new.role.scopes(),
+            expires_in_s: None,
+            person: None,
+        };
+        let token = self.make_token(&person.id, &token, now_ms).await?;
+        Ok(AddedPerson { person, token })
+    }
+
+    /// Adds a person whom somebody else lets in: a proxy, or an identity provider.
+    ///
+    /// # Errors
+    /// [`PeopleError`].
+    pub async fn insert(&self, new: &NewPerson, now_ms: i64) -> Result<Person, PeopleError> {
+        let name = line(&new.name, "name")?;
+        {
+            let known = self.known();
+            if known.people.is_empty() && new.role != Role::Admin {
+                return refuse("the first person must be an admin");
+            }
+            if known.people.len() >= MOST_PEOPLE {
+                return refuse("there are too many people");
+            }
+        }
+        let person = Person {
+            id: identity::person_id(),
+            name,
+            role: new.role,
+            created_ms: now_ms,
+            left_ms: None,
+        };
+        let row = person.clone();
+        self.store.write(move |w| w.insert_person(&row)).await?;
+        let mut known = self.known_mut();
+        known.people.insert(person.id.clone(), person.clone());
+        Ok(person)
+    }
+
+    /// Changes what a person may do.
+    ///
+    /// # Errors
+    /// [`PeopleError`]: among others, when no admin would be left.
+    pub async fn change(
+        &self,
+        id: &PersonId,
+        change: &ChangePerson,
+        now_ms: i64,
+    ) -> Result<Person, PeopleError> {
+        let mut person = self.person(id)?;
+        person.role = change.role.unwrap_or(person.role);
+        person.left_ms = match change.left {
+            None => person.left_ms,
+            Some(true) => person.left_ms.or(Some(now_ms)),
+            Some(false) => None,
+        };
+        let is_admin = |p: &Person| p.role == Role::Admin && p.left_ms.is_none();
+        if !is_admin(&person) {
+            let known = self.known();
+            let mut others = known.people.values().filter(|other| other.id != *id);
+            if !others.any(is_admin) {
+                return refuse("somebody must stay an admin: make another one first");
+            }
+        }
+        let (of, role, left_ms) = (person.id.clone(), person.role, person.left_ms);
+        let write = self
+            .store
+            .write(move |w| w.change_person(&of, role, left_ms));
+        write.await?;
+        let mut known = self.known_mut();
+        if person.left_ms.is_some() {
+            known.tokens.retain(|_, token| token.person != *id);
+        }
+        known.people.insert(id.clone(), person.clone());
+        Ok(person)
+    }
+
+    /// Makes a token for a person. Only the answer has its secret.
+    ///
+    /// # Errors
+    /// [`PeopleError`].
+    pub async fn make_token(
+        &self,
+        person: &PersonId,
+        new: &NewToken,
+        now_ms: i64,
+    ) -> Result<CreatedToken, PeopleError> {
+        if self.person(person)?.left_ms.is_some() {
+            return refuse("who has left gets no tokens");
+        }
+        if new.scopes == Scopes::NONE {
+            return refuse("a token must be good for something: read, upload or manage");
+        }
+        if self.tokens_of(person).len() >= MOST_TOKENS {
+            return refuse("a person has 64 tokens at most: end one first");
+        }
+        let secret = format!("{SECRET_PREFIX}{}", identity::secret());
+        let token = PersonalToken {
+            id: identity::token_id(),
+            person: person.clone(),
+            name: line(&new.name, "name")?,
+            scopes: new.scopes,
+            created_ms: now_ms,
+            expires_ms: new.expires_in_s.map(|s| now_ms + i64::from(s) * 1000),
+            used_ms: None,
+        };
+        let row = TokenRow {
+            token: token.clone(),
+            secret_hash: hash_of(&secret),
+        };
+        let hash = row.secret_hash.clone();
+        self.store.write(move |w| w.insert_token(&row)).await?;
+        self.known_mut().tokens.insert(hash, token.clone());
+        Ok(CreatedToken { token, secret })
+    }
+
+    /// Whose token this is.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn owner_of(&self, token: &TokenId) -> StoreResult<PersonId> {
+        let known = self.known();
+        let found = known.tokens.values().find(|one| one.id == *token);
+        let found = found.map(|token| token.person.clone());
+        found.ok_or_else(|| missing("token", token.as_str()))
+    }
+
+    /// Ends a token at once, with the sessions that were opened with it.
+    ///
+    /// # Errors
+    /// The database's: it then lives on.
+    pub async fn end_token(&self, id: &TokenId) -> StoreResult<()> {
+        let of = id.clone();
+        self.store.write(move |w| w.delete_token(&of)).await?;
+        self.known_mut().tokens.retain(|_, token| token.id != *id);
+        Ok(())
+    }
+
+    /// Notes that a token was used, now and then.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn note_use(&self, id: &TokenId, now_ms: i64) -> StoreResult<()> {
+        {
+            let mut known = self.known_mut();
+            let token = known.tokens.values_mut().find(|token| token.id == *id);
+            let Some(token) = token else { return Ok(()) };
+            if token.used_ms.is_some_and(|at| now_ms - at < USED_EVERY_MS) {
+                return Ok(());
+            }
+            token.used_ms = Some(now_ms);
+        }
+        let id = id.clone();
+        self.store.write(move |w| w.token_used(&id, now_ms)).await
+    }
+
+    fn person(&self, id: &PersonId) -> StoreResult<Person> {
+        let found = self.known().people.get(id).cloned();
+        found.ok_or_else(|| missing("person", id.as_str()))
+    }
+
+    fn known(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known_mut(&self) -> RwLockWriteGuard<'_, Known> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn shown(&self, token: &PersonalToken, now_ms: i64) -> Option<Shown> {
+        let person = self.people.get(&token.person)?;
+        let ended = token.expires_ms.is_some_and(|at| at <= now_ms);
+        if ended || person.left_ms.is_some() {
+            return None;
+        }
+        Some(Shown {
+            person: person.clone(),
+            token: token.id.clone(),
+            scopes: person.role.scopes().both(token.scopes),
+        })
+    }
+}
+
+/// A name without spaces around it.
+fn line(text: &str, what: &str) -> Result<String, PeopleError> {
+    let text = text.trim();
+    let fits = (1..=NewPerson::MAX_NAME).contains(&text.chars().count());
+    match fits && text.chars().all(is_plain) {
+        true => Ok(text.to_owned()),
+        false => refuse(&format!(
+            "a {what} has 1 to {} characters, and none that hides or turns others",
+            NewPerson::MAX_NAME
+        )),
+    }
+}
+
+fn refuse<T>(why: &str) -> Result<T, PeopleError> {
+    Err(PeopleError::Refused(why.to_owned()))
+}
+
+fn missing(what: &'static str, id: &str) -> StoreError {
+    let id = id.to_owned();
+    StoreError::NotFound { what, id }
+}
+
+/// How a secret is kept: it has 256 random bits, so what has this hash cannot be guessed.
+fn hash_of(secret: &str) -> String {
+    blake3::hash(secret.as_bytes()).to_hex().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn people() -> (tempfile::TempDir, People) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("db")).unwrap();
+        let people = People::load(&store).await.unwrap();
+        (folder, people)
+    }
+
+    fn new(name: &str, role: Role) -> NewPerson {
+        let name = name.to_owned();
+        NewPerson { name, role }
+    }
+
+    async fn again(people: &People) -> People {
+        People::load(&people.store).await.unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_first_person_is_an_admin_and_one_always_stays() {
+        let (_folder, people) = people().await;
+        let refused = people.add(&new("bo", Role::Member), 1).await.unwrap_err();
+        assert_eq!(refused.to_string(), "the first person must be an admin");
+        let ada = people.add(&new("Ada", Role::Admin), 1).await.unwrap();
+        let twice = people.add(&new("ADA", Role::Member), 2).await.unwrap_err();
+        assert_eq!(twice.to_string(), "there is somebody called ADA already");
+        for change in [
+            ChangePerson {
+                left: Some(true),
+                role: None,
+            },
+            ChangePerson {
+                left: None,
+                role: Some(Role::Member),
+            },
+        ] {
+            let refused = people.change(&ada.person.id, &change, 3).await.unwrap_err();
+            assert!(refused.to_string().contains("stay an admin"), "{refused}");
+        }
+        people.add(&new("bo", Role::Admin), 4).await.unwrap();
+        let left = ChangePerson {
+            left: Some(true),
+            role: None,
+        };
+        people.change(&ada.person.id, &left, 5).await.unwrap();
+        for people in [people.clone(), again(&people).await] {
+            assert_eq!(people.of_secret(&ada.token.secret, 6), None);
+            assert_eq!(people.active(&ada.person.id), None);
+            assert_eq!(people.list().len(), 2, "what she did stays hers");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_token_ends_when_it_is_ended_by_itself_and_with_its_person() {
+        let (_folder, people) = people().await;
+        people.add(&new("ada", Role::Admin), 1).await.unwrap();
+        let bo = people.add(&new("bo", Role::Reader), 1).await.unwrap();
+        let id = &bo.person.id;
+        let asked = NewToken {
+            name: "CI".to_owned(),
+            scopes: Scopes::ALL,
+            expires_in_s: Some(10),
+            person: None,
+        };
+        let token = people.make_token(id, &asked, 1000).await.unwrap();
+        assert!(token.secret.starts_with("tidemark_") && token.secret.len() > 64);
+        let scopes = |people: &People, now_ms| {
+            let shown = people.of_secret(&token.secret, now_ms);
+            shown.map(|shown| shown.scopes.to_string())
+        };
+        let reads = Some("read".to_owned());
+        assert_eq!(
+            scopes(&people, 10_999),
+            reads,
+            "a reader's token only reads"
+        );
+        assert_eq!(scopes(&people, 11_000), None, "its time is over");
+        let member = ChangePerson {
+            role: Some(Role::Member),
+            left: None,
+        };
+        people.change(id, &member, 2000).await.unwrap();
+        assert_eq!(
+            scopes(&again(&people).await, 2000),
+            Some("read, upload, manage".to_owned())
+        );
+        people.note_use(&token.token.id, 3000).await.unwrap();
+        assert_eq!(again(&people).await.tokens_of(id)[0].used_ms, Some(3000));
+        people.end_token(&token.token.id).await.unwrap();
+        assert_eq!(scopes(&people, 2000), None);
+        assert_eq!(scopes(&again(&people).await, 2000), None);
+        let empty = NewToken {
+            scopes: Scopes::NONE,
+            ..asked
+        };
+        assert!(people.make_token(id, &empty, 1).await.is_err());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn names_hide_nothing() {
+        let (_folder, people) = people().await;
+        let check = async |name: &str, ok: bool| {
+            let added = people.add(&new(name, Role::Admin), 1).await;
+            assert_eq!(added.is_ok(), ok, "{name:?}");
+        };
+        check("", false).await;
+        check("  ", false).await;
+        check("a\u{202e}b", false).await;
+        check("a\nb", false).await;
+        check(&"x".repeat(65), false).await;
+        check(" Zoë Ångström ", true).await;
+        assert_eq!(people.list()[0].name, "Zoë Ångström");
+    }
+}

@@ -1,0 +1,172 @@
+//! People who may sign in, and their tokens. Of a secret, only its hash is here.
+
+use super::rows::corrupt;
+use super::{Reader, StoreError, StoreResult, Writer};
+use api::ids::{PersonId, TokenId};
+use api::people::{Person, PersonalToken, Role};
+use rusqlite::{Row, params};
+
+/// A token as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRow {
+    /// What may be told of it.
+    pub token: PersonalToken,
+    /// BLAKE3 of its secret, hexadecimal.
+    pub secret_hash: String,
+}
+
+impl Reader<'_> {
+    /// Everybody, those who have left too, by name.
+    pub fn people(&self) -> StoreResult<Vec<Person>> {
+        let sql = "SELECT id, name, role, created_ms, left_ms FROM people ORDER BY name";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push(person_of(row)?);
+        }
+        Ok(found)
+    }
+
+    /// All tokens, newest first.
+    pub fn tokens(&self) -> StoreResult<Vec<TokenRow>> {
+        let sql = "SELECT id, person, name, secret_hash, scopes, created_ms, expires_ms, used_ms \
+                   FROM tokens ORDER BY created_ms DESC, id";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push(token_of(row)?);
+        }
+        Ok(found)
+    }
+}
+
+fn person_of(row: &Row) -> StoreResult<Person> {
+    let (id, role): (String, String) = (row.get("id")?, row.get("role")?);
+    Ok(Person {
+        id: id.parse().map_err(|_| corrupt("person's id", &id))?,
+        name: row.get("name")?,
+        role: role.parse().map_err(|_| corrupt("role", &role))?,
+        created_ms: row.get("created_ms")?,
+        left_ms: row.get("left_ms")?,
+    })
+}
+
+fn token_of(row: &Row) -> StoreResult<TokenRow> {
+    let (id, person): (String, String) = (row.get("id")?, row.get("person")?);
+    let scopes: String = row.get("scopes")?;
+    Ok(TokenRow {
+        token: PersonalToken {
+            id: id.parse().map_err(|_| corrupt("token's id", &id))?,
+            person: person
+                .parse()
+                .map_err(|_| corrupt("person's id", &person))?,
+            name: row.get("name")?,
+            scopes: scopes.parse().map_err(|_| corrupt("scopes", &scopes))?,
+            created_ms: row.get("created_ms")?,
+            expires_ms: row.get("expires_ms")?,
+            used_ms: row.get("used_ms")?,
+        },
+        secret_hash: row.get("secret_hash")?,
+    })
+}
+
+impl Writer<'_> {
+    /// Adds a person.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] when somebody has the name already, and the database's.
+    pub fn insert_person(&mut self, person: &Person) -> StoreResult<()> {
+        let there = "SELECT count(*) FROM people WHERE name = ?1";
+        let same: i64 = self.tx.query_row(there, [&person.name], |row| row.get(0))?;
+        if same > 0 {
+            return Err(StoreError::Conflict(format!(
+                "there is somebody called {} already",
+                person.name
+            )));
+        }
+        self.tx.execute(
+            "INSERT INTO people (id, name, role, created_ms, left_ms) VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![
+                person.id.as_str(),
+                person.name,
+                person.role.name(),
+                person.created_ms,
+                person.left_ms,
+            ],
+        )?;
+        self.tx
+            .execute("UPDATE database SET people = people + 1", [])?;
+        Ok(())
+    }
+
+    /// Changes what a person may do. Who leaves loses all tokens and sessions.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn change_person(
+        &mut self,
+        id: &PersonId,
+        role: Role,
+        left_ms: Option<i64>,
+    ) -> StoreResult<()> {
+        let sql = "UPDATE people SET role = ?2, left_ms = ?3 WHERE id = ?1";
+        self.tx
+            .execute(sql, params![id.as_str(), role.name(), left_ms])?;
+        if left_ms.is_some() {
+            for table in ["tokens", "sessions"] {
+                let sql = format!("DELETE FROM {table} WHERE person = ?1");
+                self.tx.execute(&sql, [id.as_str()])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a new token.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn insert_token(&mut self, row: &TokenRow) -> StoreResult<()> {
+        let token = &row.token;
+        self.tx.execute(
+            "INSERT INTO tokens (id, person, name, secret_hash, scopes, created_ms, expires_ms, \
+             used_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
+                token.id.as_str(),
+                token.person.as_str(),
+                token.name,
+                row.secret_hash,
+                token.scopes.to_string(),
+                token.created_ms,
+                token.expires_ms,
+                token.used_ms,
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Notes when a token was used.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn token_used(&mut self, id: &TokenId, used_ms: i64) -> StoreResult<()> {
+        let sql = "UPDATE tokens SET used_ms = ?2 WHERE id = ?1";
+        self.tx.execute(sql, params![id.as_str(), used_ms])?;
+        Ok(())
+    }
+
+    /// Ends a token, and the sessions that were opened with it.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn delete_token(&mut self, id: &TokenId) -> StoreResult<()> {
+        for sql in [
+            "DELETE FROM sessions WHERE token = ?1",
+            "DELETE FROM tokens WHERE id = ?1",
+        ] {
+            self.tx.execute(sql, [id.as_str()])?;
+        }
+        Ok(())
+    }
+}
