@@ -5,11 +5,15 @@
 //! it enqueued the other. Memory is watched by address, not by tensor, because the damage of
 //! #5694 happens after a block has changed hands (docs/offloader-rules.md, "Kinds of leaks").
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod log;
+
+use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 use smallvec::SmallVec;
 use trace::units::DeviceAddr;
+
+use log::{Log, Past};
 
 /// A stream known to the detector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,27 +70,6 @@ pub struct Range {
     pub end: DeviceAddr,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Past {
-    tick: u64,
-    operation: u64,
-    site: Site,
-    lane: Lane,
-}
-
-/// The place of a cell among the others. The map holds these and not the cells: it is searched for
-/// every access, and what is small is searched in few lines of the cache.
-type Slot = u32;
-
-/// What is known of one range: the last write, and the reads since.
-#[derive(Debug, Clone, Default)]
-struct Cell {
-    start: DeviceAddr,
-    end: DeviceAddr,
-    write: Option<Past>,
-    reads: SmallVec<[Past; 2]>,
-}
-
 /// Two unordered accesses to the same bytes, with both places.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Race {
@@ -106,29 +89,6 @@ pub struct Race {
 
 type Pair = (Access, Site, Access, Site);
 
-/// For a few bits of an address, the place where a cell that begins there was last found.
-#[derive(Debug)]
-struct Guesses(Vec<Slot>);
-
-impl Guesses {
-    const BITS: u32 = 13;
-
-    fn of(&mut self, address: DeviceAddr) -> &mut Slot {
-        // An odd multiplier carries every bit of the address into the upper ones.
-        let spread = address.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &mut self.0[(spread >> (64 - Guesses::BITS)) as usize]
-    }
-}
-
-impl Default for Guesses {
-    fn default() -> Guesses {
-        Guesses(vec![0; 1 << Guesses::BITS])
-    }
-}
-
-/// Cells by their first addresses, in order.
-type Parts = SmallVec<[(DeviceAddr, Slot); 8]>;
-
 /// A race found in a part of a range, and the operation whose bytes it may spoil.
 type Found = (Pair, u64, Range);
 
@@ -137,13 +97,8 @@ type Found = (Pair, u64, Range);
 pub struct Detector {
     lanes: Vec<Clock>,
     host: Clock,
-    /// Ranges by their first address; they never overlap.
-    by_start: BTreeMap<DeviceAddr, Slot>,
-    cells: Vec<Cell>,
-    /// Places that hold no range.
-    vacant: Vec<Slot>,
-    /// Places where ranges that begin at some address were last found: a guess, to be checked.
-    guesses: Guesses,
+    /// What each stream has done that not all others are known to come after.
+    logs: Vec<Log>,
     sites: Vec<String>,
     site_ids: HashMap<String, Site>,
     races: Vec<(Pair, Race)>,
@@ -160,10 +115,11 @@ impl Detector {
         Detector::default()
     }
 
-    /// Adds a stream.
+    /// Adds a stream: before the first access, because what all streams come after is forgotten.
     pub fn add_lane(&mut self) -> Lane {
         let lane = Lane(u16::try_from(self.lanes.len()).expect("a run has few streams"));
         self.lanes.push(Clock::default());
+        self.logs.push(Log::default());
         lane
     }
 
@@ -233,77 +189,44 @@ impl Detector {
         let clock = &mut self.lanes[usize::from(lane.0)];
         clock.join(&host);
         self.host = host;
-        let tick = clock.advance(lane);
         let now = Past {
-            lane,
-            tick,
+            range,
+            access,
+            tick: clock.advance(lane),
             operation: self.operation,
             site,
         };
         let mut found = Vec::new();
-        let clock = &self.lanes[usize::from(lane.0)];
-        // Most accesses are to what was accessed before as a whole: nothing to cut or to join.
-        let guess = *self.guesses.of(range.start);
-        let is_range = |cell: &&mut Cell| (cell.start, cell.end) == (range.start, range.end);
-        match self.cells.get_mut(guess as usize).filter(is_range) {
-            Some(cell) => {
-                cell.check(access, clock, range, now, &mut found);
-                cell.update(access, clock, now);
+        for other in (0..self.logs.len()).filter(|other| *other != usize::from(lane.0)) {
+            if self.logs[other].is_empty() {
+                continue;
             }
-            None => {
-                let slot = self.access_parts(access, range, now, &mut found);
-                *self.guesses.of(range.start) = slot;
-            }
+            let known_by_all = self.known_by_all(other);
+            let known = self.lanes[usize::from(lane.0)].tick_of(Lane(other as u16));
+            let log = &mut self.logs[other];
+            log.forget(known_by_all);
+            log.meet(&now, known, &mut found);
         }
         for (pair, operation, part) in found {
             self.spoilt.insert(operation);
             self.report(pair, part);
         }
-    }
-
-    /// [`Detector::access`] to a range that perhaps no single cell stands for; the place of its
-    /// first one.
-    fn access_parts(
-        &mut self,
-        access: Access,
-        range: Range,
-        now: Past,
-        found: &mut Vec<Found>,
-    ) -> Slot {
-        let mut parts = self.cut_out(range);
-        if access == Access::Read {
-            self.fill_gaps(range, &mut parts);
-        }
-        let clock = &self.lanes[usize::from(now.lane.0)];
-        for &(start, slot) in &parts {
-            let cell = &mut self.cells[slot as usize];
-            let part = Range {
-                start,
-                end: cell.end,
-            };
-            cell.check(access, clock, part, now, found);
-            if access == Access::Read {
-                cell.update(access, clock, now);
-            }
-        }
-        match access {
-            Access::Read => parts.first().map_or(0, |&(_, slot)| slot),
-            Access::Write => self.replace(range, &parts, now),
+        // With one stream there is nobody to race with.
+        if self.lanes.len() > 1 && self.logs[usize::from(lane.0)].push(now) {
+            let known_by_all = self.known_by_all(usize::from(lane.0));
+            self.logs[usize::from(lane.0)].tidy(known_by_all);
         }
     }
 
-    /// The cells within a range, in order, none of which reaches out of it.
-    fn cut_out(&mut self, range: Range) -> Parts {
-        if let Some((_, &slot)) = self.by_start.range(..range.start).next_back() {
-            self.cut(slot, range.start);
-        }
-        let parts = self.by_start.range(range.start..range.end);
-        let parts: Parts = parts.map(|(&start, &slot)| (start, slot)).collect();
-        if let Some(&(_, last)) = parts.last() {
-            self.cut(last, range.end);
-        }
-        parts
+    /// The tick of a stream that all others come after, whatever they do next: the host has to
+    /// enqueue it.
+    fn known_by_all(&self, of: usize) -> u64 {
+        let of_lane = Lane(of as u16);
+        let others = self.lanes.iter().enumerate().filter(|(at, _)| *at != of);
+        let known = others.map(|(_, clock)| clock.tick_of(of_lane)).min();
+        known.unwrap_or(u64::MAX).max(self.host.tick_of(of_lane))
     }
+
     /// All that decides which races later accesses are part of, as numbers: equal for two moments
     /// from which equal accesses find equal races. Ticks are compared, never counted with, so each
     /// is replaced by its rank among the ticks of its stream. `events` are those that may still be
@@ -320,10 +243,12 @@ impl Detector {
                 known.chain([0]).collect()
             })
             .collect();
+        let standing_of = |of: usize| self.logs[of].standing(self.known_by_all(of));
+        let logs: Vec<Vec<Past>> = (0..self.logs.len()).map(standing_of).collect();
         let mut operations = Vec::new();
-        for past in self.ranges().flat_map(|(_, cell)| cell.pasts()) {
-            ticks[usize::from(past.lane.0)].push(past.tick);
-            operations.push(past.operation);
+        for (lane, log) in logs.iter().enumerate() {
+            ticks[lane].extend(log.iter().map(|past| past.tick));
+            operations.extend(log.iter().map(|past| past.operation));
         }
         ticks.push(operations);
         for of_lane in &mut ticks {
@@ -343,14 +268,20 @@ impl Detector {
             let of_lane = |lane: usize| rank(lane, clock.tick_of(Lane(lane as u16))) as u64;
             standing.extend((0..self.lanes.len()).map(of_lane));
         }
-        for (start, cell) in self.ranges() {
-            let (written, reads) = (u64::from(cell.write.is_some()), cell.reads.len() as u64);
-            standing.extend([start.0, cell.end.0, written, reads]);
-            for past in cell.pasts() {
-                let lane = usize::from(past.lane.0);
-                let place = u64::from(past.site.0);
+        for (lane, log) in logs.iter().enumerate() {
+            standing.push(log.len() as u64);
+            for past in log {
+                let Range { start, end } = past.range;
+                let (place, writes) = (u64::from(past.site.0), past.access == Access::Write);
                 let tick = rank(lane, past.tick) as u64;
-                standing.extend([lane as u64, tick, place, operation(past)]);
+                standing.extend([
+                    start.0,
+                    end.0,
+                    u64::from(writes),
+                    tick,
+                    place,
+                    operation(past),
+                ]);
             }
         }
         standing
@@ -371,75 +302,6 @@ impl Detector {
         &self.lanes[usize::from(lane.0)]
     }
 
-    /// Ends a cell before an address; what lies behind becomes another.
-    fn cut(&mut self, slot: Slot, address: DeviceAddr) {
-        let cell = &mut self.cells[slot as usize];
-        if cell.end > address {
-            let tail = Cell {
-                start: address,
-                ..cell.clone()
-            };
-            cell.end = address;
-            self.insert(tail);
-        }
-    }
-
-    fn insert(&mut self, cell: Cell) -> Slot {
-        let start = cell.start;
-        let slot = self.vacant.pop().unwrap_or(self.cells.len() as Slot);
-        match self.cells.get_mut(slot as usize) {
-            Some(vacant) => *vacant = cell,
-            None => self.cells.push(cell),
-        }
-        self.by_start.insert(start, slot);
-        slot
-    }
-
-    /// Cells for what nothing has touched yet.
-    fn fill_gaps(&mut self, range: Range, parts: &mut Parts) {
-        let mut at = range.start;
-        let mut filled = Parts::new();
-        let end = (range.end, None);
-        let known = std::mem::take(parts).into_iter();
-        for (start, slot) in known.map(|(start, slot)| (start, Some(slot))).chain([end]) {
-            if at < start {
-                let gap = Cell {
-                    start: at,
-                    end: start,
-                    ..Cell::default()
-                };
-                filled.push((at, self.insert(gap)));
-            }
-            if let Some(slot) = slot {
-                filled.push((start, slot));
-                at = self.cells[slot as usize].end;
-            }
-        }
-        *parts = filled;
-    }
-
-    /// A write leaves one state over the whole range, so one cell is enough for it.
-    fn replace(&mut self, range: Range, parts: &Parts, now: Past) -> Slot {
-        for &(start, slot) in parts {
-            self.by_start.remove(&start);
-            self.cells[slot as usize] = Cell::default();
-            self.vacant.push(slot);
-        }
-        let written = Cell {
-            start: range.start,
-            end: range.end,
-            write: Some(now),
-            reads: SmallVec::new(),
-        };
-        self.insert(written)
-    }
-
-    /// The ranges that have been touched, in order.
-    fn ranges(&self) -> impl Iterator<Item = (DeviceAddr, &Cell)> {
-        let cell = |(&start, &slot): (&DeviceAddr, &Slot)| (start, &self.cells[slot as usize]);
-        self.by_start.iter().map(cell)
-    }
-
     fn report(&mut self, pair: Pair, range: Range) {
         if let Some((_, race)) = self.races.iter_mut().find(|(known, _)| *known == pair) {
             race.count += 1;
@@ -456,46 +318,6 @@ impl Detector {
             count: 1,
         };
         self.races.push((pair, race));
-    }
-}
-
-impl Cell {
-    fn pasts(&self) -> impl Iterator<Item = &Past> {
-        self.write.iter().chain(&self.reads)
-    }
-
-    fn check(&self, access: Access, clock: &Clock, part: Range, now: Past, found: &mut Vec<Found>) {
-        let unordered = |past: &&Past| clock.tick_of(past.lane) < past.tick;
-        if let Some(write) = self.write.as_ref().filter(unordered) {
-            let pair = (Access::Write, write.site, access, now.site);
-            let spoilt = match access {
-                Access::Read => now.operation,
-                Access::Write => write.operation,
-            };
-            found.push((pair, spoilt, part));
-        }
-        if access == Access::Write {
-            for read in self.reads.iter().filter(unordered) {
-                let pair = (Access::Read, read.site, access, now.site);
-                found.push((pair, read.operation, part));
-            }
-        }
-    }
-
-    fn update(&mut self, access: Access, clock: &Clock, now: Past) {
-        match access {
-            Access::Write => {
-                self.write = Some(now);
-                self.reads.clear();
-            }
-            Access::Read => {
-                // A read that this one comes after can no longer race with what comes later
-                // unless this one does too.
-                self.reads
-                    .retain(|read| clock.tick_of(read.lane) < read.tick);
-                self.reads.push(now);
-            }
-        }
     }
 }
 
