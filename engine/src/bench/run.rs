@@ -16,7 +16,7 @@ use crate::offload::{Changes, OffloadConfig};
 use crate::patches::{self, Effect, Patch};
 use crate::recording::{Recording, micros};
 use crate::repeat::{Steps, Watch};
-use crate::session::{Around, HostKey, Limits, ModuleOffload, RunError, Session};
+use crate::session::{Around, HostKey, Limits, ModuleOffload, RunError, Session, Share};
 use crate::systems::{Base, System};
 use crate::workload::Workload;
 use trace::growth::Line;
@@ -87,8 +87,30 @@ impl RunSpec {
 }
 
 impl RunSpec {
+    /// The same run on another base, called as [`RunSpec::base_in_words`] calls it; `None` for what
+    /// it calls nothing.
+    pub fn on(self, words: &str) -> Option<RunSpec> {
+        let mut parts = words.split(", ");
+        let label = parts.next()?;
+        let own = Some(self.system.base).filter(|base| base.label() == label);
+        let mut limits = Limits::NONE;
+        for part in parts {
+            if let Some(percent) = part.strip_suffix(" % of modules") {
+                limits.share = Share::percent(percent.parse().ok()?)?;
+            } else {
+                limits.in_flight = Some(part.strip_suffix(" in flight")?.parse().ok()?);
+            }
+        }
+        let on = RunSpec {
+            base: Base::from_label(label).or(own)?,
+            limits,
+            ..self
+        };
+        (on.base_in_words() == words).then_some(on)
+    }
+
     /// What the base is called, with the limits that it was given.
-    pub(super) fn base_in_words(&self) -> String {
+    pub fn base_in_words(&self) -> String {
         let mut words = self.base.to_string();
         if self.base != Base::MegatronLm || self.limits == Limits::NONE {
             return words;

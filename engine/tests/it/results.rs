@@ -3,6 +3,7 @@
 use api::bench::BenchResult;
 use engine::bench::{RunSpec, outcomes};
 use engine::patches::Patch;
+use engine::session::{Limits, Share};
 use engine::systems::{Base, System};
 use serde_json::Value;
 
@@ -20,12 +21,18 @@ fn parsed(file: &str) -> Value {
 /// All rows of the command line's runs.
 fn rows() -> Vec<Value> {
     let mut rows = Vec::new();
-    for file in [FIRST, FULL, PATCHES] {
-        for run in parsed(file)["runs"].as_array().unwrap() {
-            rows.extend(run["table"]["rows"].as_array().unwrap().iter().cloned());
-        }
+    for file in [FIRST, FULL, PATCHES].map(parsed) {
+        rows.extend(rows_of(&file));
+        rows.extend(rows_of(&file["fractions"]));
     }
     rows
+}
+
+/// The rows of all runs; none where there are no runs.
+fn rows_of(file: &Value) -> impl Iterator<Item = Value> {
+    let runs = file["runs"].as_array().into_iter().flatten();
+    let rows = runs.flat_map(|run| run["table"]["rows"].as_array().unwrap());
+    rows.cloned().collect::<Vec<_>>().into_iter()
 }
 
 /// What the allocator and the offloader did, and what came of it; time is the card's own.
@@ -61,12 +68,65 @@ fn spec_of(row: &Value) -> RunSpec {
         .collect();
     let ran = row["steps_run"].as_u64().unwrap() as u32;
     let ended_early = !row["oom_step"].is_null() || !row["crash"].is_null();
-    let base = row["base"].as_str().and_then(Base::from_label);
-    RunSpec {
+    let spec = RunSpec {
         steps: Some(ran + u32::from(ended_early)),
-        base: base.unwrap_or(system.base),
         ..RunSpec::new(system, &patches)
+    };
+    let base = row["base"].as_str().unwrap_or(system.base.label());
+    // Of the first days: a release with what it was called here, and programs under older names.
+    if base.ends_with(')') || matches!(system.base, Base::Program(_)) {
+        return spec;
     }
+    let on = spec.on(base);
+    on.unwrap_or_else(|| panic!("{base} is the name of a base"))
+}
+
+/// What a row says of its base, limits included, leads back to the run.
+#[test]
+fn bases_read_back_with_their_limits() {
+    let mut limits = vec![Limits::NONE];
+    for percent in [0, 1, 50, 99, 100] {
+        for in_flight in [None, Some(0), Some(1), Some(17)] {
+            let share = Share::percent(percent).unwrap();
+            limits.push(Limits { share, in_flight });
+        }
+    }
+    for system in System::ALL {
+        for base in Base::choices().chain([Base::MsSwift, system.base]) {
+            for &limits in &limits {
+                let plain = RunSpec::new(system, &[]);
+                // Nothing else has limits.
+                let limits = match base {
+                    Base::MegatronLm => limits,
+                    _ => Limits::NONE,
+                };
+                let spec = RunSpec {
+                    base,
+                    limits,
+                    ..plain.clone()
+                };
+                let words = spec.base_in_words();
+                assert_eq!(plain.on(&words), Some(spec), "{words}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_no_row_says_of_its_base_is_no_base() {
+    let check = |words: &str| {
+        let spec = RunSpec::new(System::VL_QWEN, &[]);
+        assert_eq!(spec.on(words), None, "{words}");
+    };
+    check("megatron-lm, 101 % of modules");
+    check("megatron-lm, 050 % of modules");
+    check("megatron-lm, 100 % of modules");
+    check("megatron-lm, 1 in flight");
+    check("megatron-lm, 50 % of modules, 1 in flight, 2 in flight");
+    check("megatron-lm, half of the modules");
+    check("save_on_cpu, 50 % of modules");
+    check("trl-0.29.0 (V2)");
+    check("");
 }
 
 /// Numbers of the row that the simulation gives otherwise: decisions, and what only the card can
