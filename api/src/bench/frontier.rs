@@ -22,6 +22,32 @@ pub struct Frontier {
     pub limits: FrontierLimits,
     /// The points, in the order in which they are shown.
     pub points: Vec<FrontierPoint>,
+    /// The engine on a card.
+    pub card: FrontierCard,
+}
+
+impl Frontier {
+    /// The same point on the card, where it ran there.
+    pub fn on_card(&self, label: &str) -> Option<&FrontierPoint> {
+        self.card.points.iter().find(|point| point.label == label)
+    }
+}
+
+/// The same points, run by the engine on a card: memory is the simulation's, which decides where
+/// blocks lie; time is the card's, and what became of the bytes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FrontierCard {
+    /// The command that ran it.
+    pub command: String,
+    /// When.
+    pub date: String,
+    /// The file that holds it.
+    pub file: String,
+    /// The card and its driver.
+    pub machine: String,
+    /// The points, with the labels of the computed ones.
+    pub points: Vec<FrontierPoint>,
 }
 
 /// What bounds a step.

@@ -12,7 +12,9 @@ mod outcome;
 mod verdict;
 
 pub use evidence::{Evidence, EvidenceKind, Fate, Hypothesis, Known, Losses};
-pub use frontier::{Frontier, FrontierKind, FrontierLimits, FrontierMeasured, FrontierPoint};
+pub use frontier::{
+    Frontier, FrontierCard, FrontierKind, FrontierLimits, FrontierMeasured, FrontierPoint,
+};
 pub use offloaders::{GridCell, Offloader, OffloaderGrid, Trouble};
 pub use outcome::{BenchResult, CardFacts};
 pub use verdict::{BenchStatus, GROWS, corrupts, grows, verdict};

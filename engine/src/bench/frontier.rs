@@ -5,7 +5,8 @@
 use std::sync::OnceLock;
 
 use api::bench::{
-    DeviceKind, Frontier, FrontierKind, FrontierLimits, FrontierMeasured, FrontierPoint,
+    DeviceKind, Frontier, FrontierCard, FrontierKind, FrontierLimits, FrontierMeasured,
+    FrontierPoint,
 };
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,10 @@ use trace::units::Bytes;
 /// Where the frontier is kept.
 const FILE: &str = "engine/results/frontier.json";
 const TEXT: &str = include_str!("../../results/frontier.json");
+
+/// The same on a card.
+const CARD_FILE: &str = "engine/results/frontier-h200.json";
+const CARD_TEXT: &str = include_str!("../../results/frontier-h200.json");
 
 /// Tokens of a sample: those of the measured steps.
 const TOKENS: u64 = 8192;
@@ -59,7 +64,17 @@ pub struct FrontierTable {
 struct Kept {
     command: String,
     date: String,
+    /// Where it ran, if that matters.
+    #[serde(default)]
+    machine: Machine,
     table: FrontierTable,
+}
+
+/// A machine with a card.
+#[derive(Default, Deserialize)]
+struct Machine {
+    gpu: String,
+    driver: String,
 }
 
 /// The frontier as it is kept. Empty where the file cannot be read, which a test rules out.
@@ -75,8 +90,21 @@ pub fn frontier() -> &'static Frontier {
             workload: kept.table.workload,
             limits: kept.table.limits,
             points: kept.table.points,
+            card: on_card(),
         }
     })
+}
+
+/// The points that a card ran.
+fn on_card() -> FrontierCard {
+    let kept = serde_json::from_str::<Kept>(CARD_TEXT).unwrap_or_default();
+    FrontierCard {
+        command: kept.command,
+        date: kept.date,
+        file: CARD_FILE.to_owned(),
+        machine: format!("{}, driver {}", kept.machine.gpu, kept.machine.driver),
+        points: kept.table.points,
+    }
 }
 
 /// An offloader on the stack.

@@ -51,6 +51,31 @@ fn the_points_agree_with_what_was_measured() {
     }
 }
 
+/// A card ran the same points, with evidence: memory is the simulation's, and steps are a little
+/// longer than computed.
+#[test]
+fn every_point_on_the_card_is_a_computed_one() {
+    let kept = kept();
+    let card = &kept.card;
+    assert!(card.points.len() >= 19, "{}", card.points.len());
+    for on_card in &card.points {
+        let computed = point(&on_card.label);
+        assert_eq!(on_card.failure, None, "{}", on_card.label);
+        assert_eq!(on_card.peak_allocated, computed.peak_allocated);
+        assert_eq!(on_card.to_host, computed.to_host);
+        assert_eq!(kept.on_card(&computed.label), Some(on_card));
+        let longer = on_card.step_seconds / computed.step_seconds;
+        assert!((1.0..1.05).contains(&longer), "{}: {longer}", on_card.label);
+    }
+    assert_eq!(card.machine, "NVIDIA H200, 143771 MiB, driver 580.159.04");
+    assert_eq!(
+        card.command,
+        "tidemark bench --frontier --device cuda --json"
+    );
+    assert_eq!(card.file, "engine/results/frontier-h200.json");
+    assert_eq!(card.date, "2026-11-22");
+}
+
 /// No point is left of what computes, and none that moves or keeps activations is below what could
 /// be copied in its time. What computes them again may be.
 #[test]

@@ -3,7 +3,7 @@
 
 use super::CliError;
 use super::output::{json, print};
-use api::bench::DeviceKind;
+use api::bench::{DeviceKind, Frontier};
 use engine::bench::{
     CopyRow, CopySpec, CopyTable, FrontierSpec, FrontierTable, run_copies, run_frontier,
 };
@@ -46,8 +46,30 @@ pub fn frontier(device: DeviceKind, steps: Option<u32>, as_json: bool) -> Result
     let table = run_frontier(&spec).map_err(|why| CliError::Failed(why.to_string()))?;
     print(&match as_json {
         true => json(&table),
-        false => frontier_for_people(&table),
+        false => frontier_for_people(&table) + &card_for_people(engine::bench::frontier()),
     })
+}
+
+/// What is kept of the same points on a card.
+fn card_for_people(frontier: &Frontier) -> String {
+    let card = &frontier.card;
+    let mut text = format!(
+        "\nengine on {} ({}, {}: {})\n\n  {:<32} {:>8} {:>9}\n",
+        card.machine, card.file, card.date, card.command, "offloader", "step s", "peak",
+    );
+    for point in &card.points {
+        let peak = point.peak_allocated.to_string();
+        let _ = write!(
+            text,
+            "  {:<32} {:>8.3} {peak:>9}",
+            point.label, point.step_seconds
+        );
+        if point.corrupted_tensors > 0 {
+            let _ = write!(text, "  {} wrong tensors", point.corrupted_tensors);
+        }
+        text.push('\n');
+    }
+    text
 }
 
 fn frontier_for_people(table: &FrontierTable) -> String {

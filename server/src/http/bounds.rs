@@ -126,6 +126,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
         &[("notes", FINDINGS), ("other_devices", DEVICES)],
     ),
     ("Frontier", &[("points", BUILT_IN)]),
+    ("FrontierCard", &[("points", BUILT_IN)]),
     ("Growth", &[("bands", 12), ("moments", MAX_MOMENTS)]),
     (
         "GrowthBand",

@@ -11,9 +11,9 @@ pub fn picture(frontier: &Frontier) -> Option<AnyView> {
     let plot = Plot::of(frontier)?;
     let marks = plot.marks(frontier);
     let numbered = || (1..).zip(&marks);
-    let dots = numbered().map(|(number, mark)| dot(number, mark));
+    let dots = numbered().map(|(number, mark)| dot(number, mark, frontier));
     let dots = dots.collect_view();
-    let entries = numbered().map(|(number, mark)| entry(number, mark));
+    let entries = numbered().map(|(number, mark)| entry(number, mark, frontier));
     let entries = entries.collect_view();
     let compute = plot.place(frontier.limits.compute_seconds, 0.0).x;
     let [from, to] = plot.copies(&frontier.limits);
@@ -46,14 +46,17 @@ pub fn picture(frontier: &Frontier) -> Option<AnyView> {
                             "Upwards the peak of memory, to the right the time of a step, of {}. \
                              Computed ({}, {}: {}). No step is shorter than what it computes \
                              (“compute”). With copies alone none comes below “copies”; one that \
-                             computes activations again can.",
+                             computes activations again can. Bars: engine on {} ({}, {}: {}).",
                             frontier.workload, frontier.file, frontier.date, frontier.command,
+                            frontier.card.machine, frontier.card.file, frontier.card.date,
+                            frontier.card.command,
                         )}
                     </p>
                 </header>
                 <div class="frontier-plot" role="group" aria-label="Peak against step time">
                     <svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">
                         <path d=limits></path>
+                        <path class="on-card" d=plot.bars(frontier)></path>
                     </svg>
                     <span class="frontier-limit" style:left=percent(compute) style:bottom="0">
                         "compute"
@@ -94,8 +97,9 @@ fn first_class(mark: &Mark<'_>) -> &'static str {
 }
 
 /// A mark in the plot, with all it stands for as its title.
-fn dot(number: usize, mark: &Mark<'_>) -> AnyView {
-    let told: Vec<String> = mark.points.iter().map(|point| told(point)).collect();
+fn dot(number: usize, mark: &Mark<'_>, frontier: &Frontier) -> AnyView {
+    let lines = mark.points.iter();
+    let told: Vec<String> = lines.map(|point| told(point, frontier)).collect();
     let told = told.join("\n");
     view! {
         <span
@@ -114,9 +118,9 @@ fn dot(number: usize, mark: &Mark<'_>) -> AnyView {
 }
 
 /// The same in words, for every mark.
-fn entry(number: usize, mark: &Mark<'_>) -> AnyView {
+fn entry(number: usize, mark: &Mark<'_>, frontier: &Frontier) -> AnyView {
     let lines = mark.points.iter();
-    let lines = lines.map(|point| view! { <span>{told(point)}</span> });
+    let lines = lines.map(|point| view! { <span>{told(point, frontier)}</span> });
     let lines = lines.collect_view();
     view! {
         <li>
@@ -128,7 +132,7 @@ fn entry(number: usize, mark: &Mark<'_>) -> AnyView {
 }
 
 /// A point in words.
-fn told(point: &FrontierPoint) -> String {
+fn told(point: &FrontierPoint, frontier: &Frontier) -> String {
     let mut told = format!(
         "{}: {}, {}",
         point.label,
@@ -144,6 +148,9 @@ fn told(point: &FrontierPoint) -> String {
     }
     if point.corrupted_tensors > 0 {
         told += "; restored bytes may be wrong";
+    }
+    if let Some(card) = frontier.on_card(&point.label) {
+        told += &format!("; engine on the card: {}", seconds(card.step_seconds));
     }
     told
 }

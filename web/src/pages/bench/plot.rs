@@ -37,7 +37,7 @@ impl Plot {
     /// A plot that every point fits in; `None` without points.
     pub fn of(frontier: &Frontier) -> Option<Plot> {
         let mut plot: Option<Plot> = None;
-        for point in shown(frontier) {
+        for point in shown(frontier).chain(ran(&frontier.card.points)) {
             let peak = point.peak_allocated.0 as f64;
             let so_far = plot.get_or_insert(Plot {
                 seconds: 0.0,
@@ -84,6 +84,15 @@ impl Plot {
         marks
     }
 
+    /// A bar through each point of the card, as a path: longer than a dot is high.
+    pub fn bars(&self, frontier: &Frontier) -> String {
+        let bar = |point: &FrontierPoint| {
+            let Place { x, y } = self.place(point.step_seconds, point.peak_allocated.0 as f64);
+            format!("M{x:.2} {:.2}v12", 94.0 - y)
+        };
+        ran(&frontier.card.points).map(bar).collect()
+    }
+
     /// The limit of copies: from the peak of a step that copies nothing to where the line leaves
     /// the plot.
     pub fn copies(&self, limits: &FrontierLimits) -> [Place; 2] {
@@ -114,8 +123,11 @@ impl Plot {
 
 /// The points that ran to their end.
 fn shown(frontier: &Frontier) -> impl Iterator<Item = &FrontierPoint> {
-    let points = frontier.points.iter();
-    points.filter(|point| point.failure.is_none())
+    ran(&frontier.points)
+}
+
+fn ran(points: &[FrontierPoint]) -> impl Iterator<Item = &FrontierPoint> {
+    points.iter().filter(|point| point.failure.is_none())
 }
 
 /// Round numbers between two values, four to ten of them: multiples of 1, 2 or 5 times a power of
@@ -135,7 +147,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::bench::FrontierKind;
+    use api::bench::{FrontierCard, FrontierKind};
 
     const GIB: u64 = 1 << 30;
 
@@ -169,6 +181,7 @@ mod tests {
                 to_device: 50e9,
             },
             points,
+            card: FrontierCard::default(),
         }
     }
 
@@ -184,6 +197,20 @@ mod tests {
             assert!((0.0..=100.0).contains(&mark.place.y), "{mark:?}");
         }
         assert!(marks[0].place.y > marks[1].place.y && marks[0].place.x < marks[1].place.x);
+    }
+
+    #[test]
+    fn what_ran_on_a_card_is_a_bar_inside_of_the_plot() {
+        let mut frontier = frontier(vec![point("none", 0.2, 16), point("all", 0.8, 9)]);
+        assert_eq!(Plot::of(&frontier).unwrap().bars(&frontier), "");
+        let mut failed = point("raised", 9.0, 12);
+        failed.failure = Some("RuntimeError".to_owned());
+        frontier.card.points = vec![point("all", 1.0, 9), failed];
+        let plot = Plot::of(&frontier).unwrap();
+        let Place { x, y } = plot.place(1.0, (9 * GIB) as f64);
+        assert!(x < 100.0 && y > 0.0, "it widens the plot");
+        let bar = format!("M{x:.2} {:.2}v12", 94.0 - y);
+        assert_eq!(plot.bars(&frontier), bar);
     }
 
     #[test]
