@@ -6,11 +6,11 @@ use std::rc::Rc;
 use smallvec::{SmallVec, smallvec};
 
 use super::node::{Call, CtxLifetime, Grads, Kind, Node, NodeRef, Saved, Slots, Waiting};
-use super::tensor::{Edge, Tensor};
+use super::tensor::Tensor;
 use crate::deviation::Deviation;
 use crate::memory::Role;
 use crate::offload::GraphTask;
-use crate::session::{RunError, Session};
+use crate::session::{END_OF_MODULE, RunError, Session};
 
 /// A node that has all its gradients; the latest made runs first, accumulators before all others.
 struct Ready {
@@ -39,36 +39,72 @@ impl Ord for Ready {
     }
 }
 
+/// A backward pass between two of its nodes.
+pub(crate) struct Pass {
+    task: GraphTask,
+    /// Nodes that have all their gradients; the pass is over when there are none.
+    ready: BinaryHeap<Ready>,
+}
+
+/// How far a pass goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// It comes to a module, or to its end.
+    Module,
+    End,
+}
+
 impl Session {
     /// `loss.backward()`.
     ///
     /// # Errors
     /// What formulas, hooks and the device fail with.
     pub fn backward(&mut self, loss: &Tensor) -> Result<(), RunError> {
+        let mut pass = self.begin_pass(loss)?;
+        self.run_pass(&mut pass, Until::End)
+    }
+
+    /// A backward pass that has not run any node.
+    pub(crate) fn begin_pass(&mut self, loss: &Tensor) -> Result<Pass, RunError> {
         let Some(root) = loss.0.grad_fn.clone() else {
             return Err(RunError::NoGradient);
         };
         let seed = self.ones_like(loss)?;
         let outer = self.begin_graph_task();
-        let before = self.set_grad_enabled(false);
-        let outcome = self.run_graph(root, seed);
-        self.set_grad_enabled(before);
-        let outcome = outcome.and_then(|()| self.run_end_of_backward());
-        self.end_graph_task(outer);
-        outcome
-    }
-
-    fn run_graph(&mut self, root: Edge, seed: Tensor) -> Result<(), RunError> {
         let task = self.graph_task();
+        self.end_graph_task(outer);
         count_dependencies(&root.node, task);
-        let mut ready = BinaryHeap::new();
         let mut grads: Slots = smallvec![None; root.node.outputs];
         grads[root.output] = Some(seed);
+        let mut ready = BinaryHeap::new();
         ready.push(Ready {
             priority: root.node.sequence,
             node: root.node,
             grads,
         });
+        Ok(Pass { task, ready })
+    }
+
+    /// Runs the pass until it comes to the next module.
+    pub(crate) fn backward_through_module(&mut self, pass: &mut Pass) -> Result<(), RunError> {
+        self.run_pass(pass, Until::Module)
+    }
+
+    fn run_pass(&mut self, pass: &mut Pass, until: Until) -> Result<(), RunError> {
+        let outer = self.graph_task();
+        self.end_graph_task(pass.task);
+        let before = self.set_grad_enabled(false);
+        let outcome = self.run_ready(&mut pass.ready, until);
+        self.set_grad_enabled(before);
+        let outcome = match pass.ready.is_empty() {
+            true => outcome.and_then(|()| self.run_end_of_backward()),
+            false => outcome,
+        };
+        self.end_graph_task(outer);
+        outcome
+    }
+
+    fn run_ready(&mut self, ready: &mut BinaryHeap<Ready>, until: Until) -> Result<(), RunError> {
         while let Some(Ready { node, grads, .. }) = ready.pop() {
             let outputs = self.run_node(&node, grads)?;
             for (edge, grad) in node.next.iter().zip(outputs) {
@@ -87,6 +123,11 @@ impl Session {
                         grads,
                     });
                 }
+            }
+            drop(node);
+            let comes_to_module = |next: &Ready| next.node.name == END_OF_MODULE;
+            if until == Until::Module && ready.peek().is_some_and(comes_to_module) {
+                return Ok(());
             }
         }
         Ok(())

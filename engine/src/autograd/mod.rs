@@ -8,6 +8,7 @@ mod checkpoint;
 mod node;
 mod tensor;
 
+pub(crate) use backward::Pass;
 pub(crate) use checkpoint::HookLayer;
 pub use checkpoint::Region;
 pub(crate) use node::{

@@ -17,7 +17,7 @@ use crate::device::sim::{CostModel, SimSpec};
 use crate::offload::{OffloadConfig, Release};
 use crate::session::{Around, HostKey, Limits, ModuleOffload, RunError, Session, Share};
 use crate::systems::Base;
-use crate::workload::{Keeps, MlpStack, Workload};
+use crate::workload::{DuplexStack, Keeps, MlpStack, Workload};
 use trace::units::Bytes;
 
 /// Where the frontier is kept.
@@ -33,6 +33,9 @@ const TOKENS: u64 = 8192;
 
 /// Shares of the modules that are tried, in percent.
 const SHARES: [u8; 5] = [0, 25, 50, 75, 100];
+
+/// Ours, which copies both ways at once.
+const DUPLEX: &str = "duplex";
 
 /// Copies that may be under way, where that is limited.
 const FEW_IN_FLIGHT: u32 = 1;
@@ -175,6 +178,10 @@ impl Variant {
         let shares = SHARES.into_iter().filter_map(Share::percent);
         all.extend(shares.map(|share| Variant::megatron(share, None)));
         all.push(Variant::megatron(Share::ALL, Some(FEW_IN_FLIGHT)));
+        all.push(Variant {
+            around: Around::Modules(ModuleOffload::Duplex),
+            ..Variant::new(DUPLEX, Other, Base::NoOffloading)
+        });
         all
     }
 
@@ -236,6 +243,13 @@ fn run_point(
     sim: SimSpec,
     variant: &Variant,
 ) -> Result<FrontierPoint, RunError> {
+    let sim = match variant.around {
+        Around::Modules(ModuleOffload::Duplex) => SimSpec {
+            cost: sim.cost.both_ways(),
+            ..sim
+        },
+        _ => sim,
+    };
     let mut session = Session::new(open(spec.device, sim, Addresses::default())?);
     let mut seconds = Vec::new();
     let failure = run_steps(spec, variant, &mut session, &mut seconds).err();
@@ -277,7 +291,11 @@ fn run_steps(
         })?;
     }
     let stack = MlpStack::new(session, TOKENS, 1)?;
-    let mut stack = stack.keeping(variant.keeps);
+    let stack = stack.keeping(variant.keeps);
+    let mut stack: Box<dyn Workload> = match variant.around {
+        Around::Modules(ModuleOffload::Duplex) => Box::new(DuplexStack::new(stack)),
+        _ => Box::new(stack),
+    };
     session.accelerator.watch_races();
     let mut before = session.heap().borrow_mut().device.settle()?;
     for _ in 0..WARM_UP as u32 + spec.steps {

@@ -40,6 +40,23 @@ impl Default for CostModel {
     }
 }
 
+/// What one direction carries while the other is busy too, as a share of what it carries alone:
+/// 101.1 GB/s in sum (docs/measurements.md, "Copies").
+const BESIDE_THE_OTHER_WAY: f64 = 101.1 / 2.0 / 55.4;
+
+impl CostModel {
+    /// The same machine for a program that copies both ways all the time. Each way has a clock of
+    /// its own in any case; one that is now and then busy alone is faster than this.
+    #[must_use]
+    pub fn both_ways(self) -> CostModel {
+        CostModel {
+            to_host_rate: self.to_host_rate * BESIDE_THE_OTHER_WAY,
+            to_device_rate: self.to_device_rate * BESIDE_THE_OTHER_WAY,
+            ..self
+        }
+    }
+}
+
 /// Faults to inject, for tests of what the engine does with them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Faults {

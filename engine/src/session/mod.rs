@@ -16,8 +16,8 @@ pub use accelerator::{Accelerator, AcceleratorEvent, Copied, HostCopy};
 pub use around::Around;
 pub(crate) use around::OnHost;
 pub use error::RunError;
+pub(crate) use modules::{END_OF_MODULE, Slot, Unit};
 pub use modules::{HostKey, Limits, ModuleOffload, Share};
-pub(crate) use modules::{Slot, Unit};
 
 use crate::autograd::{
     CtxLifetime, Edge, Edges, Formula, HookLayer, Inputs, Kind, LeafMeta, Meta, Node, NodeRef,

@@ -64,7 +64,20 @@ impl MlpStack {
         self
     }
 
+    pub(super) fn zero_grad(&self) {
+        self.blocks.zero_grad();
+    }
+
     fn forward(&self, s: &mut Session) -> Result<Tensor, RunError> {
+        self.forward_beside(s, &mut |_| Ok(()))
+    }
+
+    /// The loss; `beside` runs after each block.
+    pub(super) fn forward_beside(
+        &self,
+        s: &mut Session,
+        beside: &mut dyn FnMut(&mut Session) -> Result<(), RunError>,
+    ) -> Result<Tensor, RunError> {
         let mut x = s.empty_as(&[self.tokens, WIDTH], BF16, Role::Input)?;
         s.initialise(&x)?;
         for (index, block) in (0..).zip(self.blocks.iter()) {
@@ -75,6 +88,7 @@ impl MlpStack {
             } else {
                 s.without_offload(|s| forward(s, block, &x))?
             };
+            beside(s)?;
         }
         if self.every > 1 {
             return s.without_offload(|s| loss(s, &x));
@@ -116,7 +130,7 @@ fn loss(s: &mut Session, x: &Tensor) -> Result<Tensor, RunError> {
 impl Workload for MlpStack {
     fn step(&mut self, s: &mut Session) -> Result<(), RunError> {
         offloaded_pass(s, |s| self.forward(s))?;
-        self.blocks.zero_grad();
+        self.zero_grad();
         Ok(())
     }
 

@@ -4,10 +4,12 @@
 //! single system stands in that system's file.
 
 mod blocks;
+mod duplex;
 mod mlp_stack;
 mod qwen_vl;
 
 pub(crate) use blocks::{Block, Blocks};
+pub use duplex::DuplexStack;
 pub use mlp_stack::{Keeps, MlpStack, stack_flops};
 pub use qwen_vl::{QwenVl, QwenVlSpec, Samples};
 

@@ -4,6 +4,7 @@ mod axolotl;
 mod bench;
 mod contents;
 mod deviations;
+mod duplex;
 mod frontier;
 mod grid;
 mod late_device;

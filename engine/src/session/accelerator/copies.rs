@@ -1,11 +1,12 @@
 //! Copies: out to the host, back to the device, and from a view with gaps to a dense tensor.
 
 use crate::autograd::Tensor;
-use crate::device::{DeviceError, Kernel, Span, StreamId};
+use crate::device::{DeviceError, HostBuffer, Kernel, Span, StreamId};
 use crate::memory::{HostLease, Role};
 use crate::offload::HostCopyShape;
 use crate::race::{Access, Range};
 use crate::tensor::{Layout, SavedTensor};
+use trace::units::{Bytes, DeviceAddr};
 
 use super::Accelerator;
 use super::work::{range_of, span_of, view_of};
@@ -82,6 +83,11 @@ impl Accelerator {
             end: start + bytes,
         };
         self.note(stream, &[(Access::Read, range, "pack: copy to host")]);
+        self.note_pinned(
+            stream,
+            (Access::Write, "pack: pinned memory"),
+            lease.buffer(),
+        );
         Ok(HostCopy {
             lease,
             source,
@@ -115,8 +121,24 @@ impl Accelerator {
             start: to.start,
             end: to.start + bytes,
         };
+        self.note_pinned(
+            stream,
+            (Access::Read, "unpack: pinned memory"),
+            host.lease.buffer(),
+        );
         self.note(stream, &[(Access::Write, range, "unpack: copy to device")]);
         Ok(self.tensor_over(storage, host.layout, host.source.dtype))
+    }
+
+    /// Shows the race detector what a copy does to a pinned buffer, where that is watched: a byte
+    /// that no device has stands for it, because buffers are written and read from their start.
+    fn note_pinned(&mut self, stream: StreamId, of: (Access, &str), buffer: HostBuffer) {
+        const HOST: u64 = 1 << 63;
+        if self.watches_pinned {
+            let start = DeviceAddr(HOST + buffer.handle);
+            let end = start + Bytes(1);
+            self.note(stream, &[(of.0, Range { start, end }, of.1)]);
+        }
     }
 
     /// A dense copy of a view, made on `stream`.

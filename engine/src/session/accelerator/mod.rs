@@ -64,6 +64,8 @@ pub struct Accelerator {
     /// Operation that allocates now, for recordings.
     op: &'static str,
     keeps_contents: bool,
+    /// Whether races are looked for in pinned memory too.
+    watches_pinned: bool,
 }
 
 /// An event, forgotten by the device when the last holder drops it.
@@ -107,6 +109,7 @@ impl Accelerator {
             streams: 1,
             site: Site::program(),
             op: "",
+            watches_pinned: false,
         }
     }
 
@@ -139,6 +142,12 @@ impl Accelerator {
         self.site.watched.clear();
         self.detector = Some(detector);
         self.heap.borrow_mut().caching.watch_order();
+    }
+
+    /// Looks for races in pinned memory as well. The results that are kept of other offloaders were
+    /// taken without.
+    pub fn watch_pinned_memory(&mut self) {
+        self.watches_pinned = true;
     }
 
     /// Tells the detector what the allocator has waited for. Streams' clocks must not have moved

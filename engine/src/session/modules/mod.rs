@@ -1,9 +1,11 @@
-//! Offloaders that move the tensors of a module together: Megatron-LM's and ms-swift's.
+//! Offloaders that move the tensors of a module together: Megatron-LM's, ms-swift's, and ours.
 //!
 //! What a module saves is collected while it runs forward and copied out after it; before its
 //! backward pass it is brought back (docs/offloader-rules.md, "Module by module"). Here is what
-//! both have in common; [`megatron`] and [`ms_swift`] say when copies are made, and of what.
+//! all have in common; [`megatron`], [`ms_swift`] and [`duplex`] say when copies are made, and of
+//! what.
 
+mod duplex;
 mod megatron;
 mod ms_swift;
 
@@ -21,6 +23,7 @@ use crate::device::{Fingerprint, StreamId};
 use crate::memory::SharedHeap;
 use crate::offload::Runtime;
 use crate::tensor::{Layout, Placement, SavedTensor, TensorClass};
+use duplex::Duplex;
 use megatron::Megatron;
 use ms_swift::MsSwift;
 use trace::units::DeviceAddr;
@@ -32,6 +35,9 @@ pub enum ModuleOffload {
     Megatron(Limits),
     /// ms-swift's `activation_cpu_offload`, with what it takes for the same tensor.
     MsSwift(HostKey),
+    /// Ours, which copies out and back at once, for programs that run both passes beside each
+    /// other.
+    Duplex,
 }
 
 /// A part of a model whose saved tensors may be moved together.
@@ -62,6 +68,9 @@ enum Place {
     /// Backward has it.
     Taken,
 }
+
+/// The node that backward comes to first in a module.
+pub(crate) const END_OF_MODULE: &str = "GroupCommitBackward";
 
 /// What a restored tensor holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,6 +157,7 @@ pub(super) struct Modules {
 enum Schedule {
     Megatron(Megatron),
     MsSwift(MsSwift),
+    Duplex(Duplex),
 }
 
 impl Modules {
@@ -164,6 +174,10 @@ impl Modules {
         let schedule = match offload {
             ModuleOffload::Megatron(limits) => Schedule::Megatron(Megatron::new(limits, copies)),
             ModuleOffload::MsSwift(key) => Schedule::MsSwift(MsSwift::new(key, copies)),
+            ModuleOffload::Duplex => {
+                accelerator.watch_pinned_memory();
+                Schedule::Duplex(Duplex::new(copies))
+            }
         };
         Ok(Modules {
             parameters: Vec::new(),
@@ -176,12 +190,13 @@ impl Modules {
         match &mut self.schedule {
             Schedule::Megatron(schedule) => schedule.end_pass(),
             Schedule::MsSwift(schedule) => schedule.end_pass(),
+            Schedule::Duplex(schedule) => schedule.end_pass(),
         }
     }
 
     fn opens(&self, unit: Unit) -> bool {
         match (&self.schedule, unit) {
-            (Schedule::Megatron(_), Unit::Part(_)) => true,
+            (Schedule::Megatron(_), Unit::Part(_)) | (Schedule::Duplex(_), Unit::Layer) => true,
             (Schedule::MsSwift(schedule), Unit::Layer) => schedule.is_worth_it(),
             _ => false,
         }
@@ -192,7 +207,7 @@ impl Modules {
         let host = saved.placement == Placement::Host;
         match self.schedule {
             Schedule::Megatron(_) => host || saved.class == TensorClass::Parameter,
-            Schedule::MsSwift(_) => {
+            Schedule::MsSwift(_) | Schedule::Duplex(_) => {
                 let base = saved.storage.base.unwrap_or_default();
                 host || self.parameters.contains(&base)
             }
@@ -204,6 +219,7 @@ impl Modules {
         match &self.schedule {
             Schedule::Megatron(schedule) => schedule.slots().collect(),
             Schedule::MsSwift(schedule) => schedule.slots().collect(),
+            Schedule::Duplex(schedule) => schedule.slots().collect(),
         }
     }
 
@@ -214,9 +230,11 @@ impl Modules {
                 visit(module, tensor);
             }
         }
-        if let Schedule::MsSwift(schedule) = &self.schedule {
-            let held = schedule.held();
-            held.for_each(|(module, tensor)| visit(module, tensor));
+        let mut show = |(module, tensor)| visit(module, tensor);
+        match &self.schedule {
+            Schedule::Megatron(_) => {}
+            Schedule::MsSwift(schedule) => schedule.held().for_each(&mut show),
+            Schedule::Duplex(schedule) => schedule.held().for_each(&mut show),
         }
     }
 
@@ -226,6 +244,7 @@ impl Modules {
         let mut numbers = match &self.schedule {
             Schedule::Megatron(schedule) => schedule.standing(),
             Schedule::MsSwift(schedule) => schedule.standing(),
+            Schedule::Duplex(schedule) => schedule.standing(),
         };
         for (module, slot) in self.slots() {
             numbers.push(module as u64);
@@ -256,6 +275,7 @@ fn committed(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
     match s.modules.as_mut().map(|all| &mut all.schedule) {
         Some(Schedule::Megatron(schedule)) => schedule.reached_by_backward(&mut s.accelerator)?,
         Some(Schedule::MsSwift(schedule)) => schedule.reached_by_backward(&mut s.accelerator)?,
+        Some(Schedule::Duplex(schedule)) => schedule.reached_by_backward(&mut s.accelerator)?,
         None => {}
     }
     Ok(smallvec![Some(call.grad()?)])
@@ -264,8 +284,10 @@ fn committed(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError> {
 impl Session {
     /// Says how many layers the model has, as FSDP wraps them.
     pub(crate) fn declare_layers(&mut self, layers: u64) {
-        if let Some(Schedule::MsSwift(schedule)) = self.modules.as_mut().map(|m| &mut m.schedule) {
-            schedule.set_layers(layers as usize);
+        match self.modules.as_mut().map(|all| &mut all.schedule) {
+            Some(Schedule::MsSwift(schedule)) => schedule.set_layers(layers as usize),
+            Some(Schedule::Duplex(schedule)) => schedule.set_layers(layers as usize),
+            Some(Schedule::Megatron(_)) | None => {}
         }
     }
 
@@ -324,12 +346,13 @@ impl Session {
 
     /// The identity that marks the end of a module; its copies begin here.
     fn commit(&mut self, out: &Tensor) -> Result<Tensor, RunError> {
-        let node = self.record("GroupCommitBackward", committed, &[out]);
+        let node = self.record(END_OF_MODULE, committed, &[out]);
         match self.modules.as_mut().map(|all| &mut all.schedule) {
             Some(Schedule::Megatron(schedule)) => {
                 schedule.commit(node.is_some(), &mut self.accelerator)?;
             }
             Some(Schedule::MsSwift(schedule)) => schedule.commit(&mut self.accelerator)?,
+            Some(Schedule::Duplex(schedule)) => schedule.commit(&mut self.accelerator)?,
             None => {}
         }
         Ok(self.attach(out.alias(), node))
@@ -356,6 +379,7 @@ impl Session {
         match &mut modules.schedule {
             Schedule::Megatron(schedule) => schedule.push(&slot),
             Schedule::MsSwift(schedule) => schedule.push(&slot)?,
+            Schedule::Duplex(schedule) => schedule.push(&slot),
         }
         Ok(Saved::InModule(slot))
     }
@@ -363,8 +387,9 @@ impl Session {
     /// The unpack hook.
     pub(crate) fn unpack_from_module(&mut self, slot: &Slot) -> Result<Tensor, RunError> {
         if let Some(copy) = slot.on_host() {
-            // Megatron-LM brings back here what no schedule brought back before; ms-swift asserts.
-            if let Some(Schedule::MsSwift(_)) = self.modules.as_ref().map(|all| &all.schedule) {
+            // Megatron-LM brings back here what no schedule brought back before; the others assert.
+            let schedule = self.modules.as_ref().map(|all| &all.schedule);
+            if let Some(Schedule::MsSwift(_) | Schedule::Duplex(_)) = schedule {
                 return Err(RunError::NotBroughtBack);
             }
             let stream = self.accelerator.current_stream();

@@ -45,8 +45,9 @@ pub fn picture(frontier: &Frontier) -> Option<AnyView> {
                         {format!(
                             "Upwards the peak of memory, to the right the time of a step, of {}. \
                              Computed ({}, {}: {}). No step is shorter than what it computes \
-                             (“compute”). With copies alone none comes below “copies”; one that \
-                             computes activations again can. Bars: engine on {} ({}, {}: {}).",
+                             (“compute”). With copies one way after the other none comes below \
+                             “copies”; one that copies both ways at once, or computes activations \
+                             again, can. Bars: engine on {} ({}, {}: {}).",
                             frontier.workload, frontier.file, frontier.date, frontier.command,
                             frontier.card.machine, frontier.card.file, frontier.card.date,
                             frontier.card.command,
