@@ -7,10 +7,6 @@ CREATE TABLE people (
     left_ms    INTEGER                     -- when their access was ended
 ) STRICT;
 
--- How many there ever were: told from a page of its own, so that a damaged table of people is not
--- taken for a server that nobody has to sign in to.
-ALTER TABLE database ADD COLUMN people INTEGER NOT NULL DEFAULT 0;
-
 -- What programs send for a person, and what a person types to sign in.
 CREATE TABLE tokens (
     id          TEXT PRIMARY KEY,

@@ -67,7 +67,6 @@ impl FromStr for Scope {
 
 /// Some scopes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(value_type = Vec<Scope>))]
 #[serde(from = "Vec<Scope>", into = "Vec<Scope>")]
 pub struct Scopes(u8);
 
@@ -250,6 +249,7 @@ pub struct PersonalToken {
     /// What it is for, in their words.
     pub name: String,
     /// What it is good for, unless the person's role says less.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Scope>))]
     pub scopes: Scopes,
     /// When it was made.
     pub created_ms: i64,
@@ -267,6 +267,7 @@ pub struct NewToken {
     /// What it is for: 1 to 64 characters.
     pub name: String,
     /// What it is good for.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Scope>))]
     pub scopes: Scopes,
     /// After how many seconds it ends by itself; never, unless given.
     #[serde(default)]
@@ -293,6 +294,7 @@ pub struct Me {
     /// The person; none where nobody needs to sign in, or who came with the server's own token.
     pub person: Option<Person>,
     /// What this request may do.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Scope>))]
     pub scopes: Scopes,
     /// Whether it may say who else may.
     pub admin: bool,

@@ -15,10 +15,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Tokens of one person at a time.
-const MOST_TOKENS: usize = 64;
+pub const MOST_TOKENS: usize = 64;
 
 /// People, those who have left too.
-const MOST_PEOPLE: usize = 10_000;
+pub const MOST_PEOPLE: usize = 10_000;
 
 /// What is written down of when a token was used is so old at most.
 const USED_EVERY_MS: i64 = 5 * 60 * 1000;
@@ -74,6 +74,9 @@ impl People {
     pub async fn load(store: &Store) -> StoreResult<People> {
         let read = store.read(|reader| Ok((reader.people()?, reader.tokens()?)));
         let (people, tokens) = read.await?;
+        if !people.is_empty() {
+            store.mark_people();
+        }
         let tokens = tokens.into_iter().map(|row| (row.secret_hash, row.token));
         let known = Known {
             people: people.into_iter().map(|p| (p.id.clone(), p)).collect(),
@@ -175,6 +178,7 @@ impl People {
         };
         let row = person.clone();
         self.store.write(move |w| w.insert_person(&row)).await?;
+        self.store.mark_people();
         let mut known = self.known_mut();
         known.people.insert(person.id.clone(), person.clone());
         Ok(person)

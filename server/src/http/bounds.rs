@@ -5,6 +5,7 @@
 
 use crate::bench::catalog::{MOST_ROWS, MOST_STEPS};
 use crate::explain::MOST_LISTED;
+use crate::people::{MOST_PEOPLE, MOST_TOKENS};
 use crate::pictures::details::MAX_FRAMES;
 use crate::questions::MAX_LEAKS;
 use crate::questions::what_if::COLUMNS;
@@ -16,6 +17,7 @@ use api::contents::Contents;
 use api::history::MOST_RUNS;
 use api::jobs::JobDetail;
 use api::memory_map::{MAX_BLOCKS, MAX_SEGMENTS};
+use api::people::Scope;
 use api::shares::NewShare;
 use api::timeline::Marks;
 use serde_json::Value;
@@ -37,6 +39,8 @@ use utoipa::openapi::OpenApi;
 const DEVICES: usize = MAX_DEVICES as usize;
 /// What is known when the program is built: configurations, patches, releases, samples.
 const BUILT_IN: usize = 1024;
+/// What a token can be good for.
+const SCOPES: usize = Scope::ALL.len();
 /// Rows of a bench.
 const ROWS: usize = MOST_ROWS as usize;
 /// Categories of memory.
@@ -158,6 +162,8 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
             ("steps", MAX_STEPS),
         ],
     ),
+    ("Me", &[("scopes", SCOPES)]),
+    ("NewToken", &[("scopes", SCOPES)]),
     (
         "OffloaderGrid",
         &[
@@ -169,6 +175,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("MemoryMap", &[("pools", MAX_SEGMENTS)]),
     ("OomMark", &[("held", CATEGORIES)]),
     ("Part", &[("groups", MAX_GROUPS)]),
+    ("PersonalToken", &[("scopes", SCOPES)]),
     ("PhaseMark", &[("events", 2)]),
     ("PoolMap", &[("segments", MAX_SEGMENTS)]),
     ("RankBand", &[("parts", RANK_PARTS)]),
@@ -230,7 +237,9 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
 /// Answers that are lists themselves.
 const OF_ANSWERS: &[(&str, usize)] = &[
     ("/api/bench/rows/{row}/steps", MOST_STEPS as usize),
+    ("/api/people", MOST_PEOPLE),
     ("/api/samples", BUILT_IN),
+    ("/api/tokens", MOST_TOKENS),
 ];
 
 /// The document with all bounds.

@@ -1,10 +1,27 @@
 //! People who may sign in, and their tokens. Of a secret, only its hash is here.
 
 use super::rows::corrupt;
-use super::{Reader, StoreError, StoreResult, Writer};
+use super::{Reader, Store, StoreError, StoreResult, Writer};
 use api::ids::{PersonId, TokenId};
 use api::people::{Person, PersonalToken, Role};
 use rusqlite::{Row, params};
+
+/// This file is beside a database that has had people in it: told without the database, for when it
+/// is damaged.
+pub(super) const HAS_PEOPLE: &str = "has-people";
+
+impl Store {
+    /// Says outside of the database that there are people in it. Where that cannot be written, what
+    /// is in the database counts alone.
+    pub fn mark_people(&self) {
+        let mark = self.inner.path.with_file_name(HAS_PEOPLE);
+        if !mark.exists()
+            && let Err(error) = std::fs::write(&mark, "")
+        {
+            tracing::debug!(%error, "cannot note that there are people");
+        }
+    }
+}
 
 /// A token as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,8 +113,6 @@ impl Writer<'_> {
                 person.left_ms,
             ],
         )?;
-        self.tx
-            .execute("UPDATE database SET people = people + 1", [])?;
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 //! more.
 
 use super::jobs::RankOfJob;
+use super::people::HAS_PEOPLE;
 use super::rows::source_of;
 use super::schema::{self, Opening};
 use super::{Reader, ShareRow, StoreResult, TokenRow, Writer};
@@ -75,7 +76,11 @@ impl Salvaged {
         let connection = schema::connect(path, Opening::ReadOnly)
             .or_else(|_| schema::connect(path, Opening::Immutable));
         let Ok(connection) = connection else {
-            return Salvaged::default();
+            let people = unread_people(path);
+            return Salvaged {
+                people,
+                ..Salvaged::default()
+            };
         };
         let reader = Reader { tx: &connection };
         Salvaged {
@@ -83,7 +88,7 @@ impl Salvaged {
             ranks: reader.remembered_ranks().unwrap_or_default(),
             keys: reader.remembered_keys().unwrap_or_default(),
             labels: reader.remembered_labels().unwrap_or_default(),
-            people: reader.remembered_people(),
+            people: reader.people().unwrap_or_else(|_| unread_people(path)),
             tokens: reader.tokens().unwrap_or_default(),
             shares: reader.all_shares().unwrap_or_default(),
             latest_ms: reader.database().ok().flatten().map_or(0, |(_, ms)| ms),
@@ -91,26 +96,21 @@ impl Salvaged {
     }
 }
 
-impl Reader<'_> {
-    /// People. Where there may have been some and they cannot be read, an admin without tokens
-    /// stands for them: a server that asked everybody to sign in must not let everybody in.
-    fn remembered_people(&self) -> Vec<Person> {
-        let count = |sql| self.tx.query_row(sql, [], |row| row.get::<_, i64>(0));
-        let table = count("SELECT count(*) FROM sqlite_schema WHERE name = 'people'");
-        let ever = count("SELECT people FROM database");
-        match (self.people(), table, ever) {
-            (Ok(people), ..) => people,
-            (Err(_), Ok(0), _) | (Err(_), _, Ok(0)) => Vec::new(),
-            (Err(_), ..) => vec![Person {
-                id: identity::person_id(),
-                name: "admin".to_owned(),
-                role: Role::Admin,
-                created_ms: 0,
-                left_ms: None,
-            }],
-        }
-    }
+/// The people of a database in which they cannot be read. Where there were some, an admin without
+/// tokens stands for them: a server that asked everybody to sign in must not let everybody in.
+fn unread_people(database: &Path) -> Vec<Person> {
+    let admin = Person {
+        id: identity::person_id(),
+        name: "admin".to_owned(),
+        role: Role::Admin,
+        created_ms: 0,
+        left_ms: None,
+    };
+    let were_there = database.with_file_name(HAS_PEOPLE).exists();
+    were_there.then_some(admin).into_iter().collect()
+}
 
+impl Reader<'_> {
     fn remembered(&self) -> Vec<Remembered> {
         let sql = "SELECT id, name, source, created_ms, deleted_ms FROM runs";
         let mut found = Vec::new();

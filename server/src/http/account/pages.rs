@@ -145,7 +145,7 @@ fn guesses(wrong: u64) -> Markup {
 
 fn tokens(tokens: &[PersonalToken]) -> Markup {
     html! {
-        div class="account-wide" { table class="account-table" {
+        div class="account-wide" tabindex="0" { table class="account-table" {
             thead { tr {
                 th { "Token" } th { "May" } th { "Made" } th { "Ends" } th { "Last used" }
                 (unnamed())
@@ -174,7 +174,7 @@ fn token_form(entry: &Entry) -> Markup {
     let offered = Scope::ALL.into_iter().filter(|scope| entry.may(*scope));
     html! {
         form class="account-form" method="post" action=(routes::TOKENS_PAGE) {
-            h3 { "Make a token" }
+            h2 { "Make a token" }
             label for="name" { "What is it for?" }
             input id="name" class="input" name="name" required maxlength="64"
                 placeholder="CI of the trainer";
@@ -182,7 +182,7 @@ fn token_form(entry: &Entry) -> Markup {
                 legend { "It may" }
                 @for scope in offered {
                     label { input type="checkbox" name=(scope) value="1"
-                        checked[scope != Scope::Manage]; (about(scope)) }
+                        checked[scope != Scope::Manage]; span { (about(scope)) } }
                 }
             }
             label for="days" { "It ends after" }
@@ -200,9 +200,9 @@ fn token_form(entry: &Entry) -> Markup {
 /// What a scope allows, in words.
 fn about(scope: Scope) -> &'static str {
     match scope {
-        Scope::Read => " read: look at runs and ask questions",
-        Scope::Upload => " upload: send recordings and label them",
-        Scope::Manage => " manage: name, delete and share runs, start benches",
+        Scope::Read => "read: look at runs and ask questions",
+        Scope::Upload => "upload: send recordings and label them",
+        Scope::Manage => "manage: name, delete and share runs, start benches",
     }
 }
 
@@ -218,7 +218,7 @@ pub fn secret(whose: &str, secret: &str) -> Markup {
 
 fn session_rows(sessions: &[Session]) -> Markup {
     html! {
-        div id="sessions" class="account-wide" { table class="account-table" {
+        div id="sessions" class="account-wide" tabindex="0" { table class="account-table" {
             thead { tr {
                 th { "Browser" } th { "Who" } th { "From" } th { "Last used" } th { "Ends" }
                 (unnamed())
@@ -264,7 +264,7 @@ pub fn people_with(app: &App, entry: &Entry, news: Option<&Markup>) -> Response 
             (people_rows(&people))
         }
         form class="account-form" method="post" action=(routes::PEOPLE_PAGE) {
-            h3 { "Add a person" }
+            h2 { "Add a person" }
             label for="name" { "Name" }
             input id="name" class="input" name="name" required maxlength="64";
             label for="role" { "Role" }
@@ -283,7 +283,7 @@ pub fn people_with(app: &App, entry: &Entry, news: Option<&Markup>) -> Response 
 
 fn people_rows(people: &[Person]) -> Markup {
     html! {
-        div class="account-wide" { table class="account-table" {
+        div class="account-wide" tabindex="0" { table class="account-table" {
             thead { tr { th { "Name" } th { "Role" } th { "Since" } th { "Access" } } }
             tbody { @for person in people { tr {
                 td { (person.name) }
@@ -300,7 +300,7 @@ fn people_rows(people: &[Person]) -> Markup {
                     @match person.left_ms {
                         None => {
                             button class="link-button" type="submit" name="left" value="true"
-                                aria-label={ "End the access of " (person.name) } { "End access" }
+                                aria-label={ "End access of " (person.name) } { "End access" }
                         }
                         Some(at) => {
                             "ended " (date(at)) " "
@@ -360,7 +360,7 @@ pub async fn audit(
 
 fn audit_rows(entries: &[AuditEntry]) -> Markup {
     html! {
-        div class="account-wide" { table class="account-table" {
+        div class="account-wide" tabindex="0" { table class="account-table" {
             thead { tr { th { "When" } th { "Who" } th { "From" } th { "What" } th { "Of what" } } }
             tbody { @for entry in entries { tr {
                 td { (date(entry.at_ms)) }

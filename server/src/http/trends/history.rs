@@ -149,7 +149,7 @@ fn usual(dots: &[Dot]) -> Option<Bytes> {
 
 fn rows(runs: &[HistoryRun]) -> Markup {
     html! {
-        div class="account-wide" { table class="account-table" {
+        div class="account-wide" tabindex="0" { table class="account-table" {
             thead { tr { th { "Run" } th { "Added" } th { "Peak" } th { "End" }
                 th { "Growth a step" } th { "Verdict" } } }
             tbody { @for run in runs.iter().rev() { tr {

@@ -120,7 +120,7 @@ fn list(recorded: &[RecordedComparison]) -> Markup {
             p { "No pull request yet. " code { "tidemark push FILE --base auto --pr URL" }
                 " compares a run with the newest of the target branch, and records it here." }
         } @else {
-            div class="account-wide" { table class="account-table" {
+            div class="account-wide" tabindex="0" { table class="account-table" {
                 thead { tr { th { "Pull request" } th { "Last push" } th { "Pushes" } } }
                 tbody { @for (pr, last, pushes) in seen { tr {
                     td { a href=(routes::pull_page(pr)) { (short(pr)) } }
@@ -181,7 +181,7 @@ fn of_pull(pr: &str, pushes: &[Push]) -> Markup {
 
 fn rows(pushes: &[Push]) -> Markup {
     html! {
-        div class="account-wide" { table class="account-table" {
+        div class="account-wide" tabindex="0" { table class="account-table" {
             thead { tr { th { "Push" } th { "When" } th { "Verdict" } th { "Peak" }
                 th { "Growth a step" } th { "Leaks" } th { "Why" } } }
             tbody { @for Push { recorded, judged } in pushes.iter().rev() { tr {
@@ -196,7 +196,7 @@ fn rows(pushes: &[Push]) -> Markup {
                         td { (judged.new.peak) " " (delta(judged.base.peak, judged.new.peak)) }
                         td { (grown(judged)) }
                         td { (leaks(judged.new.verdict)) }
-                        td { (judged.reason) }
+                        td class="account-why" { (judged.reason) }
                     }
                 }
             } } }
