@@ -158,13 +158,14 @@ impl Gate {
         if self.is_open() {
             return Ok(Entry::granted(Who::Anybody, Scopes::ALL));
         }
-        if let Some(entry) = self.of_session(shown.session, now_ms) {
-            return Ok(entry);
-        }
+        // Before the session: who signs in at the proxy as somebody else is somebody else.
         let named = shown.named.and_then(|name| self.people.called(name));
         if let Some(person) = named.filter(|person| person.left_ms.is_none()) {
             let scopes = person.role.scopes();
             return Ok(Entry::granted(Who::Person(person), scopes));
+        }
+        if let Some(entry) = self.of_session(shown.session, now_ms) {
+            return Ok(entry);
         }
         let Some(token) = shown.token else {
             return Ok(Entry::STRANGER);
@@ -420,6 +421,25 @@ mod tests {
             enter(&gate, None, Some(&secret)).access,
             Access::TokenNeeded
         );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn whom_a_proxy_names_is_not_who_signed_in_before() {
+        let (_folder, gate) = gate(None).await;
+        let new = |name: &str, role| NewPerson {
+            name: name.to_owned(),
+            role,
+        };
+        let ada = gate.people.add(&new("ada", Role::Admin), 0).await.unwrap();
+        gate.people.add(&new("bo", Role::Reader), 0).await.unwrap();
+        let admin = enter(&gate, Some(&ada.token.secret), None);
+        let opened = gate.open_session(&admin, visitor(), 0).await.unwrap();
+        let shown = Shown {
+            named: Some("bo"),
+            ..showing(None, opened.as_deref())
+        };
+        let entry = gate.check(shown, ClientAddress::HERE, 1).unwrap();
+        assert_eq!((entry.name(), entry.is_admin()), ("bo", false));
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -229,8 +229,13 @@ async fn guesses_from_many_addresses_are_slowed_in_all() {
     }
     // A hundred at once, and a few more in the time that the test takes.
     assert!((100..250).contains(&looked_at), "{looked_at}");
-    let stranger = tried(&server, "203.0.113.5", TOKEN).await;
-    assert_eq!(stranger.problem().code, ProblemCode::TooMany);
+    // Another guess is looked at every 0.6 s: one or the other of these may be the lucky one.
+    let mut refused = 0;
+    for n in 5..10 {
+        let stranger = tried(&server, &format!("203.0.113.{n}"), TOKEN).await;
+        refused += u32::from(stranger.status == StatusCode::TOO_MANY_REQUESTS);
+    }
+    assert!(refused >= 3, "{refused}");
     tried(&server, known, TOKEN).await.expect(StatusCode::OK);
     let list = send_with(&server, Method::GET, "/api/sessions", &cookie).await;
     let list: Sessions = list.expect(StatusCode::OK).read();
