@@ -29,7 +29,9 @@ fn build() -> Result<(), String> {
     for variable in VARIABLES {
         println!("cargo:rerun-if-env-changed={variable}");
     }
-    println!("cargo:rerun-if-changed=build.rs");
+    for tool in ["build.rs", "../webbuild/src", "../webbuild/Cargo.toml"] {
+        println!("cargo:rerun-if-changed={tool}");
+    }
     let out_dir = PathBuf::from(given_by_cargo("OUT_DIR"));
     if env::var_os("SKIP_WEB").is_some_and(|value| value == "1") {
         let table = out_dir.join("assets.rs");

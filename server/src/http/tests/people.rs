@@ -203,6 +203,9 @@ async fn what_is_done_is_written_down_with_a_name() {
     get(&server, &ada, "/api/runs").await;
     let body = format!(r#"{{"token":"{}"}}"#, bo.token.secret);
     server.json(Method::POST, "/api/session", &body).await;
+    // Nor does a stranger fill it.
+    server.json(Method::DELETE, "/api/session", "").await;
+    form(&server, "", "/sign-out", "").await;
     let audit: Vec<AuditEntry> = get(&server, &ada, "/api/audit").await.read();
     let said: Vec<String> = audit
         .iter()
