@@ -74,8 +74,15 @@ pub const PEOPLE_PAGE: &str = "/people";
 /// The page with what was done, for admins.
 pub const AUDIT_PAGE: &str = "/audit";
 
+/// The page that lists jobs.
+pub const JOBS_PAGE: &str = "/jobs";
 /// The page with the history of runs; takes labels like [`history`].
 pub const HISTORY_PAGE: &str = "/history";
+/// The page with the labels of a run; `POST` changes one.
+pub fn labels_page(run: &RunId) -> String {
+    format!("/runs/{run}/labels")
+}
+
 /// The page with every push to a pull request; lists them without `?pr=`.
 pub const PULLS_PAGE: &str = "/pull-requests";
 

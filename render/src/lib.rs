@@ -9,9 +9,11 @@ mod perfetto;
 mod png;
 mod svg;
 
+pub use parquet::fleet::LeakOf;
 pub use png::png;
 pub use svg::svg;
 
+use api::runs::RunSummary;
 use api::timeline::TensorDetail;
 use std::io::{self, Write};
 use trace::trace::Trace;
@@ -42,7 +44,23 @@ pub struct TableError(#[from] ::parquet::errors::ParquetError);
 /// # Errors
 /// When `out` takes no more.
 pub fn write_parquet(source: Source<'_>, out: impl Write + Send) -> Result<(), TableError> {
-    parquet::write(source, out)
+    parquet::allocations::write(source, out)
+}
+
+/// Runs as a table: a row for each device of each.
+///
+/// # Errors
+/// When `out` takes no more.
+pub fn write_runs(runs: &[RunSummary], out: impl Write + Send) -> Result<(), TableError> {
+    parquet::fleet::write_runs(runs, out)
+}
+
+/// What accumulates in runs as a table: a row for each group.
+///
+/// # Errors
+/// When `out` takes no more.
+pub fn write_leaks(leaks: &[LeakOf], out: impl Write + Send) -> Result<(), TableError> {
+    parquet::fleet::write_leaks(leaks, out)
 }
 
 /// Counters of the four series, steps, and the largest allocations, written as they are made.

@@ -8,6 +8,8 @@ use axum::routing::any;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::Path as FilePath;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
@@ -251,4 +253,87 @@ fn a_forge_that_says_no_changes_no_verdict_and_is_told_of() {
         said.contains("set TIDEMARK_PR_TOKEN or GITHUB_TOKEN"),
         "{said}"
     );
+}
+
+/// What a webhook was sent by a command: each request as it arrived.
+fn hooked(status: &'static str, args: &[&str]) -> (Output, Vec<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&requests);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut request = String::new();
+            let mut buffer = [0; 4096];
+            while !request.contains("\"labels\"") {
+                let n = stream.read(&mut buffer).expect("a request");
+                assert!(n > 0, "half a request: {request}");
+                request += &String::from_utf8_lossy(&buffer[..n]);
+            }
+            kept.lock().expect("nobody panicked").push(request);
+            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+            stream.write_all(answer.as_bytes()).expect("an answer");
+        }
+    });
+    let fixture = |name: &str| {
+        let folder = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");
+        folder.join(format!("{name}.pickle.zst"))
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidemark"));
+    command
+        .arg("gate")
+        .args(args.iter().map(|name| fixture(name)));
+    command.env(
+        "TIDEMARK_ALERT",
+        format!("http://{address}/hooks/a-secret-path"),
+    );
+    let branch = [
+        ("GITHUB_ACTIONS", "true"),
+        ("GITHUB_REF_NAME", "main"),
+        ("GITHUB_HEAD_REF", ""),
+        ("GITHUB_SHA", HEAD),
+    ];
+    command.envs(branch);
+    let output = command.output().expect("it ran");
+    let requests = requests.lock().expect("nobody panicked").clone();
+    (output, requests)
+}
+
+#[test]
+fn a_webhook_is_told_of_a_regression_and_of_nothing_else() {
+    let (output, requests) = hooked("200 OK", &["ddp_rank0", "ddp_rank1"]);
+    assert_eq!(output.status.code(), Some(1));
+    let [request] = &requests[..] else {
+        panic!("one message: {requests:?}");
+    };
+    assert!(
+        request.starts_with("POST /hooks/a-secret-path "),
+        "{request}"
+    );
+    let body = request.split("\r\n\r\n").nth(1).expect("a body");
+    let body: Value = serde_json::from_str(body).expect("JSON");
+    let text = body["text"].as_str().expect("a text");
+    assert!(
+        text.starts_with("GPU memory became worse on main: "),
+        "{text}"
+    );
+    assert_eq!(body["labels"]["commit"], HEAD);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("sent an alert to 127.0.0.1"), "{told}");
+
+    let (output, requests) = hooked("200 OK", &["ddp_rank0", "ddp_rank0"]);
+    assert_eq!((output.status.code(), requests.len()), (Some(0), 0));
+}
+
+#[test]
+fn a_webhook_that_says_no_changes_no_verdict_and_its_address_stays_secret() {
+    let (output, requests) = hooked("410 Gone", &["ddp_rank0", "ddp_rank1"]);
+    assert_eq!((output.status.code(), requests.len()), (Some(1), 1));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        told.contains("cannot send an alert to 127.0.0.1: it answered 410"),
+        "{told}"
+    );
+    assert!(!told.contains("a-secret-path"), "{told}");
 }

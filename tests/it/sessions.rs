@@ -124,16 +124,16 @@ async fn where_no_token_is_needed_nobody_is_signed_in() {
 }
 
 /// Everything that the page shows, in one text.
-const TEXT: &str = "return document.body.innerText;";
+pub const TEXT: &str = "return document.body.innerText;";
 
-async fn fill(browser: &Browser, field: &str, text: &str) {
+pub async fn fill(browser: &Browser, field: &str, text: &str) {
     let found = browser.page.wait().for_element(Locator::Css(field)).await;
     let found = found.expect("a field");
     found.send_keys(text).await.expect("it takes a text");
 }
 
 /// The token that a page shows once.
-async fn shown_token(browser: &Browser) -> String {
+pub async fn shown_token(browser: &Browser) -> String {
     let there = "return document.querySelector('.account-secret input')?.value ?? '';";
     browser
         .wait_until("the token", &format!("return !!(() => {{ {there} }})();"))
@@ -143,7 +143,7 @@ async fn shown_token(browser: &Browser) -> String {
 }
 
 /// Adds somebody on the page; the token to hand over.
-async fn add(browser: &Browser, server: &TestServer, name: &str) -> String {
+pub async fn add(browser: &Browser, server: &TestServer, name: &str) -> String {
     browser.goto(&server.url("/people")).await;
     fill(browser, "#name", name).await;
     browser.click("form[action=\"/people\"] button").await;
@@ -151,7 +151,7 @@ async fn add(browser: &Browser, server: &TestServer, name: &str) -> String {
 }
 
 /// A plain page can be seen and reached by everybody, at every size, by day and night.
-async fn look_at(browser: &Browser, server: &TestServer, path: &str) {
+pub async fn look_at(browser: &Browser, server: &TestServer, path: &str) {
     browser.goto(&server.url(path)).await;
     for viewport in [Viewport::Desktop, Viewport::Phone] {
         browser.set_viewport(viewport).await;
@@ -165,7 +165,8 @@ async fn look_at(browser: &Browser, server: &TestServer, path: &str) {
             );
             let wide = browser.too_wide().await;
             assert!(wide.is_empty(), "{path} {viewport:?}: {wide:#?}");
-            let name = format!("plain{}-{viewport:?}-{theme:?}", path.replace('/', "-"));
+            let name = path.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+            let name = format!("plain{name}-{viewport:?}-{theme:?}");
             browser.screenshot(&name).await;
         }
     }
@@ -214,6 +215,7 @@ async fn two_people_sign_in_in_two_browsers_and_what_they_do_has_a_name() {
         "/account",
         "/people",
         "/audit",
+        "/jobs",
         "/history",
         "/pull-requests",
     ];

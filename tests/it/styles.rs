@@ -137,8 +137,9 @@ fn is_name(c: char) -> bool {
 fn front_end() -> Vec<String> {
     let mut texts = Vec::new();
     let root = workspace_root();
-    let plain = ["server/src/http/account", "server/src/http/trends"];
-    for dir in ["web/src", "timeline/src"].into_iter().chain(plain) {
+    let plain = ["account", "trends", "labels"].map(|name| format!("server/src/http/{name}"));
+    let shown = ["web/src", "timeline/src"].map(str::to_owned);
+    for dir in shown.into_iter().chain(plain) {
         collect(&root.join(dir), &mut texts);
     }
     texts.push(fs::read_to_string(root.join("server/src/http/shell.rs")).unwrap());

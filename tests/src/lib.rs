@@ -10,9 +10,11 @@ mod browser;
 mod cdp;
 mod chromedriver;
 mod firefox;
+pub mod fleet;
 mod page;
 mod picture;
 mod places;
+pub mod recording;
 mod steps;
 mod test_server;
 

@@ -1,7 +1,9 @@
 //! `tidemark gate`: may this change be merged?
 
 use super::CliError;
+use super::alert::AlertArgs;
 use super::compare::compare_files;
+use super::labels::{LabelArgs, environment};
 use super::output::{json, print};
 use super::pull_request::{self, CommentArgs};
 use crate::cards::markdown;
@@ -49,6 +51,8 @@ pub struct GateArgs {
     markdown: bool,
     #[command(flatten)]
     comment: CommentArgs,
+    #[command(flatten)]
+    alert: AlertArgs,
     /// Take this loop's iterations for steps, as `tidemark inspect` names it
     #[arg(long, value_name = "LEVEL")]
     steps: Option<String>,
@@ -80,6 +84,7 @@ pub fn gate(args: &GateArgs) -> Result<(), CliError> {
         let why = "--pr says where to comment: add --comment".to_owned();
         return Err(CliError::Usage(why));
     }
+    let alert = args.alert.alert()?;
     let new = std::slice::from_ref(&args.new);
     let comparison = compare_files(&args.base, new, &limits, args.steps.as_deref())?;
     let verdicts = &comparison.against[0].gate;
@@ -103,9 +108,12 @@ pub fn gate(args: &GateArgs) -> Result<(), CliError> {
         lines(verdicts)
     };
     print(&text)?;
+    let status = pull_request::status(std::iter::once(verdicts), None);
     if let Some(thread) = thread {
-        let status = pull_request::status(std::iter::once(verdicts), None);
         thread.post(&markdown::gate(&comparison, verdicts), &status);
+    }
+    if let Some(alert) = alert {
+        alert.send(&status, &LabelArgs::default().all(environment));
     }
     answer
 }

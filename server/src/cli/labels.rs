@@ -14,7 +14,7 @@ const BRANCH: &str = "branch";
 const COMMIT: &str = "commit";
 
 /// Options that label.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct LabelArgs {
     /// A label of each run, as often as you like; in CI, branch and commit are set by themselves
     #[arg(long = "label", value_name = "KEY=VALUE")]

@@ -1,5 +1,6 @@
 //! What a person types.
 
+mod alert;
 mod archives;
 mod backup;
 mod bench;
@@ -23,6 +24,7 @@ mod remote;
 mod replay;
 mod run_row;
 mod serve;
+mod tables;
 mod token;
 mod what_if;
 
@@ -82,6 +84,8 @@ enum Command {
     Push(push::PushArgs),
     /// How peak, end and growth went from run to run, and where they changed for good
     History(history::HistoryArgs),
+    /// Write all runs of a dashboard as Parquet, for questions over many of them
+    Tables(tables::TablesArgs),
     /// Run the offload engine: configurations and patches, one row each
     Bench(bench::BenchArgs),
     /// Drive the offloader with recorded calls and report each difference
@@ -171,6 +175,7 @@ pub fn run(front_end: FrontEnd) -> Result<(), CliError> {
         Some(Command::Gate(args)) => gate::gate(&args),
         Some(Command::Push(args)) => push::push(&args),
         Some(Command::History(args)) => history::history(&args),
+        Some(Command::Tables(args)) => tables::tables(&args),
         Some(Command::Bench(args)) => bench::bench(&args),
         Some(Command::Replay(args)) => replay::replay(&args),
         Some(Command::WhatIf(args)) => what_if::what_if(&args),

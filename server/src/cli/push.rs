@@ -1,6 +1,7 @@
 //! `tidemark push`: upload files and jobs, print their links, compare them.
 
 use super::CliError;
+use super::alert::AlertArgs;
 use super::files::{self, Found, JobFiles};
 use super::labels::{self, LabelArgs, environment};
 use super::output::{json, print};
@@ -52,6 +53,8 @@ pub struct PushArgs {
     labels: LabelArgs,
     #[command(flatten)]
     comment: CommentArgs,
+    #[command(flatten)]
+    alert: AlertArgs,
     /// Print the server's answers as one JSON document, an array when there are several files
     #[arg(long)]
     json: bool,
@@ -86,6 +89,9 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
     let compares = args.compare || args.base.is_some() || args.comment.pr.is_some();
     if compares {
         check_count(args)?;
+    } else if args.alert.is_named() {
+        let why = "--alert tells of a comparison: say with what, by --base or --compare";
+        return Err(CliError::Usage(why.to_owned()));
     } else {
         let found = files::find(&args.files)?;
         let folders = found.has_archives() || args.files.iter().any(|path| path.is_dir());
@@ -94,6 +100,7 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
         }
     }
     let thread = args.comment.thread()?;
+    let alert = args.alert.alert()?;
     // Before anything is sent: a baseline that is not there makes the rest useless.
     let base = args
         .base
@@ -116,10 +123,13 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
             true => json(&pushed),
             false => format!("{}\n\n{}", pushed.link, pushed.markdown),
         })?;
+        let verdicts = pushed.comparison.against.iter().map(|one| &one.gate);
+        let status = pull_request::status(verdicts, Some(pushed.link.clone()));
         if let Some(thread) = thread {
-            let verdicts = pushed.comparison.against.iter().map(|one| &one.gate);
-            let status = pull_request::status(verdicts, Some(pushed.link.clone()));
             thread.post(&pushed.markdown, &status);
+        }
+        if let Some(alert) = alert {
+            alert.send(&status, &args.labels.all(environment));
         }
         return Ok(());
     }

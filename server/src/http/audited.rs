@@ -31,7 +31,7 @@ pub struct SignedIn(pub Entry);
 /// What the audit calls a request to this route; `None`: it changes nothing that anyone would ask
 /// for later.
 pub fn action(method: &Method, route: &str) -> Option<&'static str> {
-    const ACTIONS: [(Method, &str, &str); 33] = [
+    const ACTIONS: [(Method, &str, &str); 34] = [
         (Method::PUT, "/api/upload/{name}", "upload"),
         (Method::PUT, "/api/uploads/{upload}", "upload"),
         (Method::POST, "/api/samples/{name}", "open_sample"),
@@ -39,6 +39,7 @@ pub fn action(method: &Method, route: &str) -> Option<&'static str> {
         (Method::DELETE, "/api/jobs/{job}", "delete_job"),
         (Method::PATCH, "/api/runs/{run}", "rename_run"),
         (Method::PATCH, "/api/runs/{run}/labels", "label_run"),
+        (Method::POST, "/runs/{run}/labels", "label_run"),
         (Method::DELETE, "/api/runs/{run}", "delete_run"),
         (Method::POST, "/api/runs/{run}/restore", "restore_run"),
         (Method::POST, "/api/shares", "share"),

@@ -216,6 +216,11 @@ fn account_pages() -> Router<Arc<App>> {
         .route(api::routes::PEOPLE_PAGE, people)
         .route("/people/{person}", post(account::change_person))
         .route(api::routes::AUDIT_PAGE, get(account::audit))
+        .route(
+            "/runs/{run}/labels",
+            get(labels::labels_page).post(labels::change_on_page),
+        )
+        .route(api::routes::JOBS_PAGE, get(trends::jobs))
         .route(api::routes::HISTORY_PAGE, get(trends::history))
         .route(api::routes::PULLS_PAGE, get(trends::pull_requests))
 }

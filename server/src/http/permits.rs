@@ -48,24 +48,27 @@ pub fn need(method: &Method, path: &str) -> Need {
 /// # Errors
 /// [`Error::Scope`] and [`Error::NotAdmin`].
 pub fn check(entry: &Entry, method: &Method, path: &str) -> Result<(), Error> {
-    let needed = need(method, path);
-    let ok = match needed {
-        Need::Entry => true,
-        Need::Scope(scope) => entry.may(scope),
-        Need::ReadOrUpload => entry.may(Scope::Read) || entry.may(Scope::Upload),
-        Need::Admin => entry.is_admin(),
-    };
-    match (ok, needed) {
-        (true, _) => Ok(()),
-        (false, Need::Scope(needed)) => Err(Error::Scope {
+    match need(method, path) {
+        Need::Entry => Ok(()),
+        Need::Scope(needed) => scope(entry, needed),
+        Need::ReadOrUpload if entry.may(Scope::Upload) => Ok(()),
+        Need::ReadOrUpload => scope(entry, Scope::Read),
+        Need::Admin if entry.is_admin() => Ok(()),
+        Need::Admin => Err(Error::NotAdmin),
+    }
+}
+
+/// Whether whoever came in may do what takes this scope.
+///
+/// # Errors
+/// [`Error::Scope`].
+pub fn scope(entry: &Entry, needed: Scope) -> Result<(), Error> {
+    match entry.may(needed) {
+        true => Ok(()),
+        false => Err(Error::Scope {
             needed,
             has: entry.scopes,
         }),
-        (false, Need::ReadOrUpload) => Err(Error::Scope {
-            needed: Scope::Read,
-            has: entry.scopes,
-        }),
-        (false, Need::Admin | Need::Entry) => Err(Error::NotAdmin),
     }
 }
 

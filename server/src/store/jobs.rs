@@ -7,6 +7,7 @@ use api::jobs::{JobSummary, RunOfJob};
 use rusqlite::{OptionalExtension, Row, named_params, params};
 use std::collections::HashMap;
 use trace::ranks::Rank;
+use trace::units::Bytes;
 
 /// Which rank of which job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,19 @@ pub struct RankRun {
     pub is_profiled: bool,
 }
 
+/// A job, and what its ranks have come to. Ranks whose runs are deleted do not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobRow {
+    /// The job.
+    pub job: JobSummary,
+    /// Ranks that leak on any of their devices.
+    pub leaking: u32,
+    /// Ranks that ran out of memory.
+    pub out_of_memory: u32,
+    /// The lowest and the highest peak of *allocated* that a rank has; none without ranks.
+    pub peaks: Option<(Bytes, Bytes)>,
+}
+
 /// Jobs with the number of their ranks whose runs are not deleted.
 const SUMMARIES: &str = "SELECT jobs.id, jobs.name, jobs.created_ms, \
      (SELECT count(*) FROM job_ranks j JOIN runs ON runs.id = j.run \
@@ -59,6 +73,44 @@ impl Reader<'_> {
         let mut statement = self.tx.prepare_cached(&sql)?;
         let rows = statement.query_map(params![limit, offset], |row| Ok(summary_of(row)))?;
         rows.map(|row| row?).collect()
+    }
+
+    /// Jobs with what their ranks have come to, newest first.
+    pub fn job_rows(&self, Slice { offset, limit }: Slice) -> StoreResult<Vec<JobRow>> {
+        let sql = "WITH listed AS (SELECT * FROM jobs ORDER BY created_ms DESC, id \
+                     LIMIT ?1 OFFSET ?2), \
+                   ranks AS (SELECT j.job, \
+                     (SELECT max(peak_bytes) FROM series s \
+                      WHERE s.run = j.run AND s.series = 'allocated') AS peak, \
+                     EXISTS (SELECT 1 FROM leak_reports l \
+                      WHERE l.run = j.run AND l.verdict = 'leak') AS leaks, \
+                     EXISTS (SELECT 1 FROM ooms o WHERE o.run = j.run) AS failed \
+                     FROM job_ranks j JOIN runs ON runs.id = j.run \
+                     WHERE runs.deleted_ms IS NULL AND j.job IN (SELECT id FROM listed)) \
+                   SELECT listed.id, listed.name, listed.created_ms, \
+                     count(ranks.job) AS n_ranks, total(ranks.leaks) AS leaking, \
+                     total(ranks.failed) AS out_of_memory, \
+                     min(ranks.peak) AS lowest, max(ranks.peak) AS highest \
+                   FROM listed LEFT JOIN ranks ON ranks.job = listed.id \
+                   GROUP BY listed.id ORDER BY listed.created_ms DESC, listed.id";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query(params![limit, offset])?;
+        let mut jobs = Vec::new();
+        while let Some(row) = rows.next()? {
+            let peak = |name| -> StoreResult<Option<Bytes>> {
+                let found: Option<i64> = row.get(name)?;
+                Ok(found.map(|bytes| Bytes(bytes.max(0) as u64)))
+            };
+            // `total` is a floating-point number, of small counts.
+            let count = |name| -> StoreResult<u32> { Ok(row.get::<_, f64>(name)? as u32) };
+            jobs.push(JobRow {
+                job: summary_of(row)?,
+                leaking: count("leaking")?,
+                out_of_memory: count("out_of_memory")?,
+                peaks: peak("lowest")?.zip(peak("highest")?),
+            });
+        }
+        Ok(jobs)
     }
 
     /// One job.

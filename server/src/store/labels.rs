@@ -27,6 +27,16 @@ impl Reader<'_> {
         Ok(found)
     }
 
+    /// The labels that most runs have, to choose from. A commit is of one run only, so it is not
+    /// among them.
+    pub fn used_labels(&self, most: u32) -> StoreResult<Vec<(String, String)>> {
+        let sql = "SELECT key, value FROM labels WHERE key <> 'commit' \
+                   GROUP BY key, value ORDER BY count(*) DESC, key, value LIMIT ?1";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let rows = statement.query_map([most], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// Labels of a run, none where it is not there.
     pub fn labels(&self, run: &RunId) -> StoreResult<Labels> {
         let found = self.labels_where("id = :id", Some(run.as_str()))?;

@@ -39,7 +39,7 @@ pub use columns::PackedChunk;
 pub use copy::CopyContents;
 pub use error::{StoreError, StoreResult};
 pub use health::Looked;
-pub use jobs::{RankOfJob, RankRun};
+pub use jobs::{JobRow, RankOfJob, RankRun};
 pub use people::TokenRow;
 pub use rows::Slice;
 pub use runs::{NewRun, RunRef, RunRow, Which};

@@ -345,3 +345,47 @@ async fn a_job_that_ends_while_a_rank_arrives_leaves_its_run() {
     let finished: FinishedUpload = answer.expect(StatusCode::CREATED).read();
     assert_eq!(finished.run.job, None);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_jobs_says_which_ranks_stand_out() {
+    let server = Server::start().await;
+    let text = async |path: &str| {
+        let answer = server.get(path).await.expect(StatusCode::OK);
+        String::from_utf8(answer.body.to_vec()).unwrap()
+    };
+    let page = text(routes::JOBS_PAGE).await;
+    let told = page.contains("tidemark push FOLDER");
+    assert!(told, "an empty page says what to do: {page}");
+
+    let none = job(&server, "<b>empty").await;
+    let apart = job(&server, "apart").await;
+    send(&server, &apart, 0, recorded(0, 4)).await;
+    send(&server, &apart, 1, recorded(1, 7)).await;
+    let leaking = job(&server, "leaking").await;
+    for (rank, packed) in DDP.into_iter().enumerate() {
+        send(&server, &leaking, rank as u32, packed.to_vec()).await;
+    }
+    looked_at(&server, &leaking).await;
+    let page = text(routes::JOBS_PAGE).await;
+    let row_of = |job: &JobSummary| {
+        let mut rows = page.split("<tr>");
+        let row = rows.find(|row| row.contains(&routes::job_page(&job.id)));
+        row.unwrap_or_else(|| panic!("{}: {page}", job.id))
+            .to_owned()
+    };
+    let check = |job: &JobSummary, expected: &[&str]| {
+        let row = row_of(job);
+        for text in expected {
+            assert!(row.contains(&format!(">{text}<")), "{text}: {row}");
+        }
+    };
+    check(&none, &["0", "no rank yet", "&lt;b&gt;empty"]);
+    check(&apart, &["2", "8.00 MiB", "5.00 MiB", "3.00 MiB", "–"]);
+    check(&leaking, &["2", "leak: 1 of 2 ranks"]);
+
+    let page = text(&format!("{}?offset=1", routes::JOBS_PAGE)).await;
+    assert_eq!(page.matches("<tr>").count(), 3, "one job less: {page}");
+    assert!(page.contains("Newer") && !page.contains("Older"), "{page}");
+    let page = text(&format!("{}?offset=4294967295", routes::JOBS_PAGE)).await;
+    assert!(page.contains("no older jobs"), "{page}");
+}

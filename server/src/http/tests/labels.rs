@@ -1,12 +1,13 @@
 //! Labels: put on, changed, taken off, and what is listed by them.
 
-use super::{Server, snapshot};
+use super::{Server, request, snapshot};
 use api::history::History;
 use api::labels::{ChangeLabels, Label, Labels, MOST};
 use api::problem::ProblemCode;
 use api::routes;
 use api::runs::{FinishedUpload, RunDetail, RunSummary};
-use axum::http::{Method, StatusCode};
+use axum::body::Body;
+use axum::http::{Method, StatusCode, header};
 use std::collections::BTreeMap;
 
 /// Three runs that differ by a byte behind the snapshot's end.
@@ -151,4 +152,55 @@ async fn runs_are_listed_by_all_labels_that_are_named() {
     check(&[("branch", "main")], &[1]).await;
     let wrong = server.get("/api/runs?label=branch").await.problem();
     assert!(wrong.detail.contains("key=value"), "{}", wrong.detail);
+}
+
+/// What a browser sends when a form of the page is sent off.
+async fn form(server: &Server, run: &RunSummary, fields: &str) -> (StatusCode, String) {
+    let request = request(Method::POST, &routes::labels_page(&run.id))
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(Body::from(fields.to_owned()));
+    let answer = server.send(request.unwrap()).await;
+    let page = String::from_utf8(answer.body.to_vec()).unwrap();
+    (answer.status, page)
+}
+
+#[tokio::test]
+async fn labels_are_changed_on_a_page() {
+    let server = Server::start().await;
+    let [first, second, _] = &runs(&server).await[..] else {
+        panic!("three runs");
+    };
+    let of = async |run: &RunSummary| {
+        let answer = server.get(&routes::run(&run.id)).await;
+        answer.read::<RunDetail>().summary.labels
+    };
+    let (status, _) = form(&server, first, "add=config%3Dqlora").await;
+    assert_eq!(status, StatusCode::SEE_OTHER);
+    form(&server, first, "add=team%3D%3Cb%3E").await;
+    form(&server, first, "add=config%3Dfull").await;
+    assert_eq!(
+        of(first).await,
+        labels(&[("config", "full"), ("team", "<b>")])
+    );
+
+    // What one label is called is offered for another run.
+    let page = server.get(&routes::labels_page(&second.id)).await;
+    let page = String::from_utf8(page.expect(StatusCode::OK).body.to_vec()).unwrap();
+    assert!(page.contains(r#"<option value="config=full">"#), "{page}");
+    assert!(
+        page.contains("no labels yet") && !page.contains("<b>"),
+        "{page}"
+    );
+
+    let (status, page) = form(&server, first, "add=nothing").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let told = page.contains("key=value") && page.contains(r#"value="nothing""#);
+    assert!(told, "it says why, and what was typed stays: {page}");
+
+    form(&server, first, "remove=team").await;
+    assert_eq!(of(first).await, labels(&[("config", "full")]));
+    let gone = server
+        .get("/runs/run_00000000000000000000000000/labels")
+        .await;
+    assert_eq!(gone.status, StatusCode::NOT_FOUND);
 }

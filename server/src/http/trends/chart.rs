@@ -63,7 +63,7 @@ pub fn chart(title: &str, dots: &[Dot], levels: &[Level]) -> Markup {
                     span class="muted" { "now " (newest) ", at most " (highest) }
                 }
             }
-            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(title) {
+            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="group" aria-label=(title) {
                 @let floor = HEIGHT - MARGIN;
                 line class="trend-axis" x1="0" x2=(WIDTH) y1=(floor) y2=(floor) {}
                 @for level in levels {

@@ -3,15 +3,17 @@
 use super::super::App;
 use super::super::account::SignedIn;
 use super::super::extract::Query;
+use super::super::permits;
 use super::super::shell::{date, page};
 use super::super::{history as answers, labels};
 use super::chart::{Dot, Level, chart, levels};
-use super::{leaks, may_read};
+use super::leaks;
 use crate::problems::Error;
 use api::history::{History, HistoryChange, HistoryRun, Measure};
 use api::ids::RunId;
 use api::labels::Label;
 use api::leaks::Verdict;
+use api::people::Scope;
 use api::routes;
 use axum::extract::State;
 use axum::response::Response;
@@ -29,7 +31,7 @@ pub async fn history(
     SignedIn(entry): SignedIn,
     Query(pairs): Query<Vec<(String, String)>>,
 ) -> Result<Response, Error> {
-    may_read(&entry)?;
+    permits::scope(&entry, Scope::Read)?;
     let labels = labels::named(&pairs)?;
     let history = answers::of(&app, labels.clone()).await?;
     let body = html! {

@@ -4,16 +4,18 @@ use super::super::App;
 use super::super::account::SignedIn;
 use super::super::compare;
 use super::super::extract::Query;
+use super::super::permits;
 use super::super::runs::summary;
 use super::super::shell::{date, page};
 use super::chart::{Dot, chart};
-use super::{leaks, may_read};
+use super::leaks;
 use crate::history;
 use crate::problems::Error;
 use crate::store::{Slice, StoreError};
 use crate::texts::Texts;
 use api::compare::RecordedComparison;
 use api::history::HistoryRun;
+use api::people::Scope;
 use api::routes;
 use axum::extract::State;
 use axum::response::Response;
@@ -53,7 +55,7 @@ pub async fn pull_requests(
     SignedIn(entry): SignedIn,
     Query(query): Query<PullQuery>,
 ) -> Result<Response, Error> {
-    may_read(&entry)?;
+    permits::scope(&entry, Scope::Read)?;
     let pr = Some(query.pr.clone()).filter(|pr| !pr.is_empty());
     let newest = Slice {
         offset: 0,

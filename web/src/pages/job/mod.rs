@@ -146,6 +146,7 @@ fn JobView(job: Arc<JobDetail>) -> impl IntoView {
         <header class="job-head">
             <h1>{summary.name.clone()}</h1>
             <span class="muted">{count}</span>
+            <a href=routes::JOBS_PAGE rel="external">"All jobs"</a>
             <DeleteJob job=summary/>
         </header>
         {waiting}

@@ -3,6 +3,7 @@
 use crate::components::badge::{BadgeView, badge};
 use crate::components::copy_as_markdown::CopyAsMarkdown;
 use crate::components::copy_for_pr::CopyForPr;
+use crate::components::labels::label_line;
 use crate::components::share::ShareButton;
 use crate::format::count;
 use crate::opened_link::OpenedLink;
@@ -10,7 +11,7 @@ use crate::url_state::{Query, UrlState};
 use ::timeline::ticks;
 use api::alive::AllocationFilter;
 use api::routes;
-use api::runs::{DeviceSummary, RunDetail};
+use api::runs::{DeviceSummary, RunDetail, RunSummary};
 use api::shares::ShareTarget;
 use api::view_state::ViewState;
 use leptos::prelude::*;
@@ -41,12 +42,15 @@ pub fn RunHead(
     let shared = Arc::clone(&run);
     let handed_on = move || owner().then(|| view! { <HandOn run=Arc::clone(&shared) view=view/> });
     let words = in_words(&run, device, view);
+    let summary = run.summary.clone();
+    let labelled = move || owner().then(|| labels(&summary));
     view! {
         <header class="run-head">
             <div class="run-title">
                 {crumb}
                 <h1 title=run.summary.content_hash.clone()>{run.summary.name.clone()}</h1>
                 <span class="muted run-file">{file} {torch.map(|t| format!(" · {t}"))}</span>
+                {labelled}
                 <div class="run-badges">{badges}</div>
             </div>
             <div class="run-facts">
@@ -74,6 +78,13 @@ fn in_words(
         let told = |state: &ViewState| routes::explain(&id, device, state.steps.as_deref());
         Some(view.state().with(told))
     })
+}
+
+/// What the team says of the run, and where that is changed.
+fn labels(run: &RunSummary) -> impl IntoView + use<> {
+    let line = Some(label_line(run)).filter(|line| !line.is_empty());
+    let line = line.unwrap_or_else(|| "Labels".to_owned());
+    view! { <a href=routes::labels_page(&run.id) rel="external">{line}</a> }
 }
 
 /// The way back to the list.

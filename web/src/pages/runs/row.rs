@@ -4,6 +4,7 @@ use super::list_state::{Column, events};
 use super::store::RunsStore;
 use crate::components::badge::{BadgeView, badges};
 use crate::components::icon::{Icon, IconView};
+use crate::components::labels::label_line;
 use crate::components::toasts::Toasts;
 use crate::format::{self, UnixMillis};
 use crate::pages::compare::pick::PickBox;
@@ -164,16 +165,6 @@ fn name_cell(row: Row, id: RunId, fresh: Memo<bool>) -> AnyView {
         </td>
     }
     .into_any()
-}
-
-/// The labels of a run in one line. Of a branch and a commit the value says enough.
-fn label_line(run: &RunSummary) -> String {
-    let labels = run.labels.iter().map(|(key, value)| match key.as_str() {
-        "branch" => value.clone(),
-        "commit" => value.chars().take(8).collect(),
-        _ => format!("{key}={value}"),
-    });
-    labels.collect::<Vec<_>>().join(" · ")
 }
 
 /// The name while it is edited. Enter and leaving save, Escape does not.

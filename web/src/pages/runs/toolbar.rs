@@ -45,6 +45,11 @@ pub fn Toolbar(list: UrlState<ListState>, shown: Memo<Vec<RunSummary>>) -> impl 
         let link = || view! { <a href=routes::HISTORY_PAGE rel="external">"History"</a> };
         labelled.get().then(link)
     };
+    let of_jobs = Memo::new(move |_| shown.with(|runs| runs.iter().any(|run| run.job.is_some())));
+    let jobs = move || {
+        let link = || view! { <a href=routes::JOBS_PAGE rel="external">"Jobs"</a> };
+        of_jobs.get().then(link)
+    };
     let typed = move |event| list.update(|state| state.filter = event_target_value(&event));
     let leave = move |event: web_sys::KeyboardEvent| {
         if event.key() == "Escape" {
@@ -58,6 +63,7 @@ pub fn Toolbar(list: UrlState<ListState>, shown: Memo<Vec<RunSummary>>) -> impl 
         <div class="toolbar">
             <h1>"Runs"</h1>
             <p class="muted" role="status">{count}</p>
+            {jobs}
             {history}
             <PickedBar/>
             <div class="search">

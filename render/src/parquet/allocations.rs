@@ -1,16 +1,11 @@
-//! One row for each allocation, in columns that every dataframe library reads.
+//! A row for each allocation of a run.
 
-use super::{Source, TableError};
+use super::super::{Source, TableError};
+use super::columns::{Cells, Kind, Table, text};
 use api::timeline::TensorDetail;
-use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
-use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
-use parquet::schema::types::Type;
+use parquet::data_type::ByteArray;
 use std::collections::HashMap;
 use std::io::Write;
-use std::sync::Arc;
 use trace::stacks::{StackIdx, Stacks};
 use trace::trace::{BlockIdx, BlockKind, DeviceTrace, Origin, PoolSize};
 use trace::units::EventIdx;
@@ -63,7 +58,6 @@ enum Column {
 }
 
 /// The columns, by name.
-// Every one may be empty: what cannot be known is NULL and not zero.
 const COLUMNS: [(&str, Column); 24] = [
     (
         "device",
@@ -124,15 +118,33 @@ const COLUMNS: [(&str, Column); 24] = [
     ("owner", Column::Text(|r| r.tensor.as_ref()?.owner.clone())),
 ];
 
+impl Column {
+    fn kind(&self) -> Kind {
+        match self {
+            Column::Number(_) => Kind::Number,
+            Column::Text(_) | Column::Stack(_) => Kind::Text,
+        }
+    }
+
+    fn cells(&self, rows: &[Row<'_>], stacks: &mut StackTexts<'_>) -> Cells {
+        match self {
+            Column::Number(of) => Cells::Numbers(rows.iter().map(of).collect()),
+            Column::Text(of) => {
+                let texts = rows.iter().map(|row| of(row).map(text));
+                Cells::Texts(texts.collect())
+            }
+            Column::Stack(of) => {
+                let texts = rows.iter().map(|row| stacks.text(of(row)));
+                Cells::Texts(texts.collect())
+            }
+        }
+    }
+}
+
 /// Writes the table.
 pub fn write(source: Source<'_>, out: impl Write + Send) -> Result<(), TableError> {
-    let about = |key: &str, value: &str| KeyValue::new(key.to_owned(), value.to_owned());
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::SNAPPY)
-        .set_created_by("tidemark".to_owned())
-        .set_key_value_metadata(Some(vec![about("run", source.name)]));
-    let properties = Arc::new(properties.build());
-    let mut writer = SerializedFileWriter::new(out, Arc::new(schema()?), properties)?;
+    let columns = COLUMNS.iter().map(|(name, column)| (*name, column.kind()));
+    let mut table = Table::new(out, "allocations", columns, &[("run", source.name)])?;
     let mut stacks = StackTexts {
         stacks: &source.trace.stacks,
         known: HashMap::new(),
@@ -142,15 +154,11 @@ pub fn write(source: Source<'_>, out: impl Write + Send) -> Result<(), TableErro
         for from in (0..n).step_by(GROUP as usize) {
             let blocks = from..(from + GROUP).min(n);
             let rows: Vec<Row<'_>> = blocks.map(|b| row(source, device, BlockIdx(b))).collect();
-            let mut group = writer.next_row_group()?;
-            for (_, column) in &COLUMNS {
-                write_column(&mut group, column, &rows, &mut stacks)?;
-            }
-            group.close()?;
+            let columns = COLUMNS.iter();
+            table.rows(columns.map(|(_, column)| column.cells(&rows, &mut stacks)))?;
         }
     }
-    writer.close()?;
-    Ok(())
+    table.finish()
 }
 
 fn row<'t>(source: Source<'t>, device: &'t DeviceTrace, block: BlockIdx) -> Row<'t> {
@@ -166,74 +174,6 @@ fn row<'t>(source: Source<'t>, device: &'t DeviceTrace, block: BlockIdx) -> Row<
     }
 }
 
-fn schema() -> Result<Type, TableError> {
-    let field = |(name, column): &(&str, Column)| {
-        let physical = match column {
-            Column::Number(_) => Physical::INT64,
-            Column::Text(_) | Column::Stack(_) => Physical::BYTE_ARRAY,
-        };
-        let logical = (physical == Physical::BYTE_ARRAY).then_some(LogicalType::String);
-        let field = Type::primitive_type_builder(name, physical)
-            .with_repetition(Repetition::OPTIONAL)
-            .with_logical_type(logical);
-        field.build().map(Arc::new)
-    };
-    let fields = COLUMNS.iter().map(field).collect::<Result<Vec<_>, _>>()?;
-    let schema = Type::group_type_builder("allocations").with_fields(fields);
-    Ok(schema.build()?)
-}
-
-fn write_column<W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>,
-    column: &Column,
-    rows: &[Row<'_>],
-    stacks: &mut StackTexts<'_>,
-) -> Result<(), TableError> {
-    let Some(mut writer) = group.next_column()? else {
-        return Ok(());
-    };
-    match column {
-        Column::Number(value) => {
-            let (values, levels) = present(rows.iter().map(value));
-            let typed = writer.typed::<Int64Type>();
-            typed.write_batch(&values, Some(&levels), None)?;
-        }
-        Column::Text(value) => {
-            let texts = rows.iter().map(|row| value(row).map(ByteArray::from_text));
-            let (values, levels) = present(texts);
-            let typed = writer.typed::<ByteArrayType>();
-            typed.write_batch(&values, Some(&levels), None)?;
-        }
-        Column::Stack(stack) => {
-            let (values, levels) = present(rows.iter().map(|row| stacks.text(stack(row))));
-            let typed = writer.typed::<ByteArrayType>();
-            typed.write_batch(&values, Some(&levels), None)?;
-        }
-    }
-    writer.close()?;
-    Ok(())
-}
-
-/// The values that there are, and for each row whether it has one.
-fn present<T>(values: impl Iterator<Item = Option<T>>) -> (Vec<T>, Vec<i16>) {
-    let (mut there, mut levels) = (Vec::new(), Vec::new());
-    for value in values {
-        levels.push(i16::from(value.is_some()));
-        there.extend(value);
-    }
-    (there, levels)
-}
-
-trait FromText {
-    fn from_text(text: String) -> Self;
-}
-
-impl FromText for ByteArray {
-    fn from_text(text: String) -> ByteArray {
-        ByteArray::from(text.into_bytes())
-    }
-}
-
 /// Stacks as text, each written out once.
 struct StackTexts<'t> {
     stacks: &'t Stacks,
@@ -243,16 +183,16 @@ struct StackTexts<'t> {
 impl StackTexts<'_> {
     fn text(&mut self, stack: StackIdx) -> Option<ByteArray> {
         let stacks = self.stacks;
-        let text = self.known.entry(stack).or_insert_with(|| {
+        let known = self.known.entry(stack).or_insert_with(|| {
             let frames = stacks.frames(stack).iter().map(|&frame| {
                 let frame = stacks.frame(frame);
                 let (name, file) = (stacks.str(frame.name), stacks.str(frame.filename));
                 format!("{name} ({file}:{})", frame.line)
             });
-            let text = frames.collect::<Vec<String>>().join("; ");
-            (!text.is_empty()).then(|| ByteArray::from_text(text))
+            let joined = frames.collect::<Vec<String>>().join("; ");
+            (!joined.is_empty()).then(|| text(joined))
         });
-        text.clone()
+        known.clone()
     }
 }
 

@@ -1,9 +1,14 @@
 //! Labels of a run: said by whoever pushes it, changed by anybody of the team.
 
+mod page;
+
+pub use page::{change_on_page, labels_page};
+
 use super::App;
 use super::extract::{Json, Path, run_id};
 use super::runs::summary;
 use crate::problems::Error;
+use api::ids::RunId;
 use api::labels::{ChangeLabels, Label, MOST};
 use api::problem::Problem;
 use api::progress::ServerEvent;
@@ -24,7 +29,13 @@ pub async fn change(
     Path(run): Path<String>,
     Json(request): Json<ChangeLabels>,
 ) -> Result<axum::Json<RunSummary>, Error> {
-    let (id, change) = (run_id(&run)?, checked(request)?);
+    let summary = change_of(&app, run_id(&run)?, request).await?;
+    Ok(axum::Json(summary))
+}
+
+/// Changes labels of a run, and tells the pages that list it.
+async fn change_of(app: &App, id: RunId, request: ChangeLabels) -> Result<RunSummary, Error> {
+    let change = checked(request)?;
     let write = app.store.write(move |writer| {
         writer.change_labels(&id, &change)?;
         writer.reader().run(&id)
@@ -32,7 +43,7 @@ pub async fn change(
     let row = write.await?;
     // An error only means that no page listens.
     let _ = app.events.send(ServerEvent::RunsChanged);
-    Ok(axum::Json(summary(row)))
+    Ok(summary(row))
 }
 
 /// Keys and values as they are kept.

@@ -1,0 +1,221 @@
+//! Many runs: a row for each device of each run, and for each group that accumulates in one.
+
+use super::super::TableError;
+use super::columns::{Table, Value};
+use api::ids::RunId;
+use api::leaks::{LeakGroup, Pattern, Verdict};
+use api::runs::{DeviceSummary, RunSource, RunSummary};
+use std::io::Write;
+use trace::trace::{Series, SeriesSummary, StepSource};
+use trace::units::Bytes;
+
+/// One device of a run.
+struct DeviceOf<'r> {
+    run: &'r RunSummary,
+    device: &'r DeviceSummary,
+}
+
+impl DeviceOf<'_> {
+    fn series(&self, series: Series) -> &SeriesSummary {
+        &self.device.series[series as usize]
+    }
+}
+
+/// A group that accumulates in a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeakOf {
+    /// The run.
+    pub run: RunId,
+    /// Its device, as the process numbered it.
+    pub device: u32,
+    /// What accumulates.
+    pub group: LeakGroup,
+}
+
+fn number(n: impl Into<i64>) -> Option<i64> {
+    Some(n.into())
+}
+
+/// More than any memory has is no number of bytes.
+fn bytes(bytes: Bytes) -> Option<i64> {
+    i64::try_from(bytes.0).ok()
+}
+
+/// The columns of runs.
+fn of_runs<'r>() -> [(&'static str, Value<DeviceOf<'r>>); 22] {
+    [
+        ("run", Value::Text(|r| Some(r.run.id.to_string()))),
+        ("name", Value::Text(|r| Some(r.run.name.clone()))),
+        (
+            "source",
+            Value::Text(|r| Some(source(r.run.source).to_owned())),
+        ),
+        ("created_ms", Value::Number(|r| Some(r.run.created_ms))),
+        ("file_bytes", Value::Number(|r| bytes(r.run.file_bytes))),
+        (
+            "job",
+            Value::Text(|r| Some(r.run.job.as_ref()?.job.to_string())),
+        ),
+        (
+            "rank",
+            Value::Number(|r| number(r.run.job.as_ref()?.rank.0)),
+        ),
+        (
+            "labels",
+            Value::Text(|r| serde_json::to_string(&r.run.labels).ok()),
+        ),
+        ("device", Value::Number(|r| number(r.device.device))),
+        ("events", Value::Number(|r| number(r.device.events))),
+        ("allocations", Value::Number(|r| number(r.device.blocks))),
+        ("steps", Value::Number(|r| number(r.device.steps))),
+        (
+            "steps_from",
+            Value::Text(|r| Some(steps_from(r.device.step_source).to_owned())),
+        ),
+        (
+            "peak_requested",
+            Value::Number(|r| bytes(r.series(Series::Requested).peak)),
+        ),
+        (
+            "peak_allocated",
+            Value::Number(|r| bytes(r.series(Series::Allocated).peak)),
+        ),
+        (
+            "peak_active",
+            Value::Number(|r| bytes(r.series(Series::Active).peak)),
+        ),
+        (
+            "peak_reserved",
+            Value::Number(|r| bytes(r.series(Series::Reserved).peak)),
+        ),
+        (
+            "end_allocated",
+            Value::Number(|r| bytes(r.series(Series::Allocated).end)),
+        ),
+        (
+            "failed_allocations",
+            Value::Number(|r| Some(r.device.oom_events.len() as i64)),
+        ),
+        ("quality", Value::Text(|r| Some(r.run.quality.join(",")))),
+        // Of the run: that of its device that leaks most.
+        (
+            "verdict",
+            Value::Text(|r| Some(verdict(r.run.leaks.as_ref()?.verdict).to_owned())),
+        ),
+        (
+            "leaked_per_step",
+            Value::Number(|r| bytes(r.run.leaks.as_ref()?.bytes_per_step)),
+        ),
+    ]
+}
+
+const LEAKS: [(&str, Value<LeakOf>); 20] = [
+    ("run", Value::Text(|l| Some(l.run.to_string()))),
+    ("device", Value::Number(|l| number(l.device))),
+    ("site", Value::Text(|l| Some(l.group.site.clone()))),
+    (
+        "function",
+        Value::Text(|l| Some(l.group.frame.as_ref()?.name.clone())),
+    ),
+    (
+        "file",
+        Value::Text(|l| Some(l.group.frame.as_ref()?.filename.clone())),
+    ),
+    (
+        "line",
+        Value::Number(|l| number(l.group.frame.as_ref()?.line)),
+    ),
+    (
+        "inferred",
+        Value::Number(|l| number(l.group.frame_inferred)),
+    ),
+    (
+        "alloc_function",
+        Value::Text(|l| Some(l.group.alloc_frame.as_ref()?.name.clone())),
+    ),
+    (
+        "alloc_file",
+        Value::Text(|l| Some(l.group.alloc_frame.as_ref()?.filename.clone())),
+    ),
+    (
+        "alloc_line",
+        Value::Number(|l| number(l.group.alloc_frame.as_ref()?.line)),
+    ),
+    (
+        "pattern",
+        Value::Text(|l| Some(pattern(l.group.pattern).to_owned())),
+    ),
+    ("every", Value::Number(|l| number(l.group.every?))),
+    (
+        "count_per_step",
+        Value::Real(|l| Some(l.group.count_per_step)),
+    ),
+    (
+        "bytes_per_step",
+        Value::Real(|l| Some(l.group.bytes_per_step)),
+    ),
+    ("slope_error", Value::Real(|l| Some(l.group.slope_error))),
+    ("confidence", Value::Real(|l| Some(l.group.confidence))),
+    ("first_step", Value::Number(|l| number(l.group.first_step))),
+    ("last_step", Value::Number(|l| number(l.group.last_step))),
+    (
+        "live_count",
+        Value::Number(|l| i64::try_from(l.group.live_count).ok()),
+    ),
+    ("live_bytes", Value::Number(|l| bytes(l.group.live_bytes))),
+];
+
+const fn source(source: RunSource) -> &'static str {
+    match source {
+        RunSource::Upload => "upload",
+        RunSource::Sample => "sample",
+        RunSource::Engine => "engine",
+    }
+}
+
+const fn steps_from(source: StepSource) -> &'static str {
+    match source {
+        StepSource::Annotations => "annotations",
+        StepSource::Inferred => "inferred",
+        StepSource::None => "none",
+    }
+}
+
+const fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Leak => "leak",
+        Verdict::Clean => "clean",
+        Verdict::CannotTell => "cannot_tell",
+    }
+}
+
+const fn pattern(pattern: Pattern) -> &'static str {
+    match pattern {
+        Pattern::EveryStep => "every_step",
+        Pattern::EveryNth => "every_nth",
+        Pattern::WithinStep => "within_step",
+        Pattern::Enlarged => "enlarged",
+    }
+}
+
+/// Writes the runs.
+pub fn write_runs(runs: &[RunSummary], out: impl Write + Send) -> Result<(), TableError> {
+    let devices = runs.iter().flat_map(|run| {
+        let devices = run.devices.iter();
+        devices.map(move |device| DeviceOf { run, device })
+    });
+    let rows: Vec<DeviceOf<'_>> = devices.collect();
+    let columns = of_runs();
+    let named = columns.iter().map(|(name, value)| (*name, value.kind()));
+    let mut table = Table::new(out, "runs", named, &[])?;
+    table.rows(columns.iter().map(|(_, value)| value.cells(&rows)))?;
+    table.finish()
+}
+
+/// Writes what accumulates.
+pub fn write_leaks(leaks: &[LeakOf], out: impl Write + Send) -> Result<(), TableError> {
+    let columns = LEAKS.iter().map(|(name, value)| (*name, value.kind()));
+    let mut table = Table::new(out, "leaks", columns, &[])?;
+    table.rows(LEAKS.iter().map(|(_, value)| value.cells(leaks)))?;
+    table.finish()
+}

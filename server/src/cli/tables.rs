@@ -1,0 +1,285 @@
+//! `tidemark tables`: all runs of a dashboard as Parquet, for questions over many of them.
+
+use super::CliError;
+use super::output::print;
+use super::remote::{Remote, RemoteArgs};
+use api::leaks::{Leaks, Verdict};
+use api::routes;
+use api::runs::RunSummary;
+use clap::Args;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use render::LeakOf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use timeline::format::{self, UnixMillis};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidemark tables fleet                      from the dashboard at 127.0.0.1:7878
+  tidemark tables fleet --allocations        and every allocation of every run
+  tidemark tables fleet --label branch=main --server http://gpu-box:7878
+
+fleet/runs and fleet/leaks are written anew each time; fleet/allocations takes only runs that it has
+not. Each is partitioned by project (the label `project`) and day of arrival, as DuckDB, Spark and
+Ray read it: SELECT * FROM read_parquet('fleet/runs/**/*.parquet', hive_partitioning = true)";
+
+/// Says that a folder was made by this command, so that what is in it may be replaced.
+const MARK: &str = "made-by-tidemark-tables";
+
+/// The label that says which project a run is of.
+const PROJECT: &str = "project";
+
+/// The project of a run without that label.
+const NO_PROJECT: &str = "none";
+
+/// What a folder's name has instead: all but letters, digits and these two.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+
+/// Options of `tidemark tables`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct TablesArgs {
+    /// The folder to write to: a new one, an empty one, or one that this command made
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Only runs that have this label, as often as you like
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    labels: Vec<api::labels::Label>,
+    /// Also every allocation of every run: a file each
+    #[arg(long)]
+    allocations: bool,
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+/// Where the runs of a project and a day are.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Partition {
+    project: String,
+    day: String,
+}
+
+impl Partition {
+    fn of(run: &RunSummary) -> Partition {
+        let project = run.labels.get(PROJECT);
+        Partition {
+            project: project.map_or(NO_PROJECT, String::as_str).to_owned(),
+            day: format::date(UnixMillis(run.created_ms)),
+        }
+    }
+
+    /// As Hive names partitions: `project=vision/day=2026-11-20`.
+    fn folder(&self) -> PathBuf {
+        let project = utf8_percent_encode(&self.project, ENCODED);
+        PathBuf::from(format!("project={project}")).join(format!("day={}", self.day))
+    }
+}
+
+/// Writes the tables.
+///
+/// # Errors
+/// When the dashboard cannot be asked, or the folder not be written, or is somebody else's.
+pub fn tables(args: &TablesArgs) -> Result<(), CliError> {
+    own(&args.folder)?;
+    let remote = Remote::new(&args.remote);
+    let mut runs: BTreeMap<Partition, Vec<RunSummary>> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    let list = routes::runs_with(&args.labels);
+    remote.find(&list, |run: &RunSummary| {
+        // A run that arrives meanwhile moves the others to later pages.
+        if seen.insert(run.id.clone()) {
+            let of_day = runs.entry(Partition::of(run)).or_default();
+            of_day.push(run.clone());
+        }
+        false
+    })?;
+    let mut leaking = 0;
+    let [of_runs, of_leaks] = ["runs", "leaks"].map(|name| Tree::new(&args.folder, name));
+    for (partition, runs) in &runs {
+        let leaks = leaks(&remote, runs)?;
+        leaking += runs.iter().filter(|run| leaks_any(run)).count();
+        of_runs.put(partition, "runs", |out| render::write_runs(runs, out))?;
+        of_leaks.put(partition, "leaks", |out| render::write_leaks(&leaks, out))?;
+    }
+    of_runs.finish()?;
+    of_leaks.finish()?;
+    let of = format::plural(seen.len() as u64, "run");
+    print(&format!(
+        "{of}, of which {leaking} leak, in {}\n",
+        args.folder.display()
+    ))?;
+    match args.allocations {
+        true => allocations(&remote, &args.folder, &runs),
+        false => Ok(()),
+    }
+}
+
+fn leaks_any(run: &RunSummary) -> bool {
+    run.leaks
+        .as_ref()
+        .is_some_and(|leaks| leaks.verdict == Verdict::Leak)
+}
+
+/// What accumulates in these runs.
+fn leaks(remote: &Remote<'_>, runs: &[RunSummary]) -> Result<Vec<LeakOf>, CliError> {
+    let mut found = Vec::new();
+    for run in runs.iter().filter(|run| leaks_any(run)) {
+        for device in &run.devices {
+            let leaks: Leaks = remote.get(&routes::leaks(&run.id, device.device))?;
+            found.extend(leaks.groups.into_iter().map(|group| LeakOf {
+                run: run.id.clone(),
+                device: device.device,
+                group,
+            }));
+        }
+    }
+    Ok(found)
+}
+
+/// Makes the folder this command's, unless it is somebody else's.
+fn own(folder: &Path) -> Result<(), CliError> {
+    let mark = folder.join(MARK);
+    if mark.is_file() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
+    let mut entries = fs::read_dir(folder).map_err(|error| unwritable(folder, &error))?;
+    if entries.next().is_some() {
+        let why = format!(
+            "{}: the folder holds other files, which would get lost: name a new or an empty one",
+            folder.display()
+        );
+        return Err(CliError::Usage(why));
+    }
+    let about = "Parquet tables by `tidemark tables`, which replaces what is in this folder.\n";
+    fs::write(&mark, about).map_err(|error| unwritable(&mark, &error))
+}
+
+fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> CliError {
+    CliError::Failed(format!("cannot write {}: {error}", path.display()))
+}
+
+/// A table of many files, which takes the place of the one before when it is whole.
+struct Tree {
+    half: PathBuf,
+    whole: PathBuf,
+}
+
+impl Tree {
+    fn new(folder: &Path, name: &str) -> Tree {
+        let half = folder.join(format!("{name}.unfinished"));
+        // Of a command that was stopped.
+        let _ = fs::remove_dir_all(&half);
+        Tree {
+            half,
+            whole: folder.join(name),
+        }
+    }
+
+    fn put<E: std::fmt::Display>(
+        &self,
+        partition: &Partition,
+        name: &str,
+        write: impl FnOnce(BufWriter<File>) -> Result<(), E>,
+    ) -> Result<(), CliError> {
+        let folder = self.half.join(partition.folder());
+        fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, &error))?;
+        let path = folder.join(format!("{name}.parquet"));
+        let file = File::create(&path).map_err(|error| unwritable(&path, &error))?;
+        write(BufWriter::new(file)).map_err(|error| unwritable(&path, &error))
+    }
+
+    fn finish(self) -> Result<(), CliError> {
+        let Tree { half, whole } = self;
+        fs::create_dir_all(&half).map_err(|error| unwritable(&half, &error))?;
+        match fs::remove_dir_all(&whole) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(unwritable(&whole, &error));
+            }
+            _ => {}
+        }
+        fs::rename(&half, &whole).map_err(|error| unwritable(&whole, &error))
+    }
+}
+
+/// The allocations of each run that is not there yet. Those of runs that are gone are removed.
+fn allocations(
+    remote: &Remote<'_>,
+    folder: &Path,
+    runs: &BTreeMap<Partition, Vec<RunSummary>>,
+) -> Result<(), CliError> {
+    let folder = folder.join("allocations");
+    let mut wanted = BTreeSet::new();
+    let mut written = 0;
+    for (partition, runs) in runs {
+        let of_day = folder.join(partition.folder());
+        fs::create_dir_all(&of_day).map_err(|error| unwritable(&of_day, &error))?;
+        for run in runs {
+            let path = of_day.join(format!("{}.parquet", run.id));
+            if !path.is_file() {
+                let half = path.with_extension("unfinished");
+                let mut from = remote.open(&routes::run_export(&run.id, "parquet"))?;
+                let mut to = File::create(&half).map_err(|error| unwritable(&half, &error))?;
+                let copied = io::copy(&mut from, &mut to).and_then(|_| fs::rename(&half, &path));
+                copied.map_err(|error| unwritable(&path, &error))?;
+                written += 1;
+            }
+            wanted.insert(path);
+        }
+    }
+    let removed = remove_others(&folder, &wanted);
+    let removed = removed.map_err(|error| unwritable(&folder, &error))?;
+    let of = format::plural(written, "run");
+    print(&format!(
+        "allocations: those of {of} are new, {removed} files were removed\n"
+    ))
+}
+
+/// Removes the files of a folder that nobody wants; how many these were.
+fn remove_others(folder: &Path, wanted: &BTreeSet<PathBuf>) -> io::Result<usize> {
+    let mut removed = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        // A link is a file here: what it leads to is not ours.
+        if entry.file_type()?.is_dir() {
+            removed += remove_others(&path, wanted)?;
+        } else if !wanted.contains(&path) {
+            fs::remove_file(&path)?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_named_as_hive_does() {
+        let check = |project: &str, expected: &str| {
+            let partition = Partition {
+                project: project.to_owned(),
+                day: "2026-11-20".to_owned(),
+            };
+            assert_eq!(partition.folder(), Path::new(expected));
+        };
+        check("my-vision_2", "project=my-vision_2/day=2026-11-20");
+        check("../a b", "project=%2E%2E%2Fa%20b/day=2026-11-20");
+    }
+
+    #[test]
+    fn a_folder_with_other_files_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("new");
+        own(&at).unwrap();
+        fs::write(at.join("x"), "").unwrap();
+        own(&at).unwrap();
+        fs::write(folder.path().join("thesis.tex"), "").unwrap();
+        let refused = own(folder.path()).unwrap_err();
+        assert!(refused.to_string().contains("other files"), "{refused}");
+    }
+}

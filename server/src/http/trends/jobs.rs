@@ -1,0 +1,123 @@
+//! Jobs: the programs of several ranks, and whether one of the ranks stands out.
+
+use super::super::App;
+use super::super::account::SignedIn;
+use super::super::extract::Query;
+use super::super::page::PageQuery;
+use super::super::permits;
+use super::super::shell::{date, page};
+use crate::problems::Error;
+use crate::store::JobRow;
+use api::people::Scope;
+use api::routes;
+use axum::extract::State;
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+use std::sync::Arc;
+use trace::units::Bytes;
+
+/// Jobs on a page.
+const ON_PAGE: usize = 100;
+
+/// Which jobs.
+#[derive(Deserialize)]
+pub struct JobsQuery {
+    /// Newer jobs than those of this page.
+    #[serde(default)]
+    offset: u32,
+}
+
+/// The list of jobs.
+pub async fn jobs(
+    State(app): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Query(JobsQuery { offset }): Query<JobsQuery>,
+) -> Result<Response, Error> {
+    permits::scope(&entry, Scope::Read)?;
+    let mut slice = PageQuery::new(offset, ON_PAGE).slice();
+    // One more than is shown tells whether there is another page.
+    slice.limit += 1;
+    let mut rows = app.store.read(move |reader| reader.job_rows(slice)).await?;
+    let more = rows.len() > ON_PAGE;
+    rows.truncate(ON_PAGE);
+    let body = html! {
+        p class="muted" {
+            "A job is one program on several devices: the recordings of all of its ranks, "
+            "compared with one another."
+        }
+        @if rows.is_empty() && offset == 0 {
+            p {
+                "No job yet. Drop a folder with one recording for each rank on the "
+                a href=(routes::RUNS_PAGE) { "list of runs" } ", or push one: "
+                code { "tidemark push FOLDER" }
+            }
+        } @else if rows.is_empty() {
+            p { "There are no older jobs." }
+        } @else {
+            (table(&rows))
+        }
+        (pages(offset, more))
+    };
+    Ok(page(&app, Some(&entry), "Jobs", &body))
+}
+
+fn table(rows: &[JobRow]) -> Markup {
+    html! {
+        div class="account-wide" tabindex="0" { table class="account-table" {
+            thead { tr { th { "Job" } th { "Made" } th { "Ranks" } th { "Highest peak" }
+                th { "Lowest peak" } th { "Apart by" } th { "Wrong with it" } } }
+            tbody { @for row in rows { tr {
+                td { a href=(routes::job_page(&row.job.id)) { (row.job.name) } }
+                td { (date(row.job.created_ms)) }
+                td { (row.job.n_ranks) }
+                @match row.peaks {
+                    None => td colspan="3" { "no rank yet" },
+                    Some((lowest, highest)) => {
+                        td { (highest) }
+                        td { (lowest) }
+                        td { (apart(lowest, highest)) }
+                    }
+                }
+                td { (wrong(row)) }
+            } } }
+        } }
+    }
+}
+
+/// How far the ranks lie apart.
+fn apart(lowest: Bytes, highest: Bytes) -> String {
+    match highest.0 - lowest.0 {
+        0 => "equal".to_owned(),
+        apart => Bytes(apart).to_string(),
+    }
+}
+
+fn wrong(row: &JobRow) -> Markup {
+    let of_all = |n: u32| match row.job.n_ranks {
+        all if n == all => "every rank".to_owned(),
+        all => format!("{n} of {all} ranks"),
+    };
+    html! {
+        @if row.leaking > 0 {
+            span class="badge bad" { "leak: " (of_all(row.leaking)) } " "
+        }
+        @if row.out_of_memory > 0 {
+            span class="badge bad" { "out of memory: " (of_all(row.out_of_memory)) }
+        }
+        @if row.leaking + row.out_of_memory == 0 { "–" }
+    }
+}
+
+fn pages(offset: u32, more: bool) -> Markup {
+    let at = |offset: u32| format!("{}?offset={offset}", routes::JOBS_PAGE);
+    let on_page = ON_PAGE as u32;
+    html! {
+        @if more || offset > 0 {
+            nav class="account-row" aria-label="Pages of the list" {
+                @if offset > 0 { a href=(at(offset.saturating_sub(on_page))) { "Newer" } }
+                @if more { a href=(at(offset.saturating_add(on_page))) { "Older" } }
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The questions of `docs/tables.md`, asked by DuckDB of a thousand runs.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+use tests::fleet::{self, BRANCHES, CONFIGS};
+use tests::{TestServer, recording};
+
+const RUNS: usize = 1000;
+
+/// Runs each query of the standard input, a JSON list, and prints the rows of each.
+const PROGRAM: &str = "import duckdb, json, sys\n\
+                       ask = lambda sql: [list(row) for row in duckdb.sql(sql).fetchall()]\n\
+                       print(json.dumps([ask(sql) for sql in json.loads(sys.argv[1])]))\n";
+
+/// The queries of the document, in its order.
+fn queries() -> Vec<String> {
+    let document = tests::workspace_root().join("docs/tables.md");
+    let document = std::fs::read_to_string(document).expect("the document is there");
+    let blocks = document.split("```sql\n").skip(1);
+    let queries = blocks.map(|block| block.split("```").next().expect("a block ends"));
+    queries.map(str::to_owned).collect()
+}
+
+/// What DuckDB answers in this folder.
+fn asked(folder: &Path, queries: &[String]) -> Vec<Value> {
+    let package = std::env::var_os("DUCKDB").expect("./check says where DuckDB is");
+    let output = Command::new("python3")
+        .args(["-c", PROGRAM, &json!(queries).to_string()])
+        .current_dir(folder)
+        .env("PYTHONPATH", package)
+        .output()
+        .expect("python3 runs");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Waits until every run was judged; how many leak.
+fn judged(server: &TestServer) -> usize {
+    let until = Instant::now() + Duration::from_secs(120);
+    loop {
+        let url = server.url("/api/runs?limit=1000");
+        let mut answer = ureq::get(url).call().expect("the list");
+        let runs = answer.body_mut().with_config().limit(1 << 28).read_to_vec();
+        let runs: Vec<Value> = serde_json::from_slice(&runs.expect("the list")).expect("JSON");
+        let verdicts = runs
+            .iter()
+            .filter_map(|run| run["leaks"]["verdict"].as_str());
+        let verdicts: Vec<&str> = verdicts.collect();
+        if verdicts.len() == RUNS {
+            return verdicts
+                .iter()
+                .filter(|verdict| **verdict == "leak")
+                .count();
+        }
+        assert!(
+            Instant::now() < until,
+            "{} of {RUNS} were judged",
+            verdicts.len()
+        );
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// `tidemark tables fleet`, in a folder; what it prints.
+fn written(server: &TestServer, folder: &Path, more: &[&str]) -> String {
+    let output = Command::new(tests::tidemark())
+        .args(["tables", "fleet", "--server", &server.url("/")])
+        .args(more)
+        .current_dir(folder)
+        .output()
+        .expect("tidemark runs");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    String::from_utf8(output.stdout).expect("a text")
+}
+
+#[test]
+#[ignore = "needs DuckDB, which ./check fetches"]
+fn the_questions_of_the_document_have_the_right_answers() {
+    let server = TestServer::start();
+    fleet::fill(&server, RUNS);
+    let leaking = judged(&server);
+    assert_eq!(leaking, RUNS / recording::LEAKS_EVERY);
+    let folder = tempfile::tempdir().expect("a folder");
+    let told = written(&server, folder.path(), &[]);
+    assert!(
+        told.starts_with("1,000 runs, of which 100 leak, in fleet"),
+        "{told}"
+    );
+
+    let queries = queries();
+    let answers = asked(folder.path(), &queries);
+    let [functions, configs, branches] = &answers[..] else {
+        panic!("three questions: {queries:?}");
+    };
+    let per_step = recording::LEAKED_PER_STEP as f64;
+    let expected = json!([["stash_for_later", "/srv/train.py", leaking, per_step]]);
+    assert_eq!(*functions, expected);
+
+    // What the recordings of a configuration and of a branch hold, by the rule that made them.
+    let mut peaks: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    let mut leaks: BTreeMap<String, [usize; 2]> = BTreeMap::new();
+    for n in 0..RUNS {
+        let labels = fleet::labels(n);
+        peaks
+            .entry(labels["config"].clone())
+            .or_default()
+            .push(recording::peak(n));
+        let of_branch = leaks.entry(labels["branch"].clone()).or_default();
+        of_branch[0] += 1;
+        of_branch[1] += usize::from(recording::leaks(n));
+    }
+    assert_eq!((peaks.len(), leaks.len()), (CONFIGS, BRANCHES));
+    let mut expected: Vec<Value> = Vec::new();
+    for (config, peaks) in &mut peaks {
+        peaks.sort_unstable();
+        let (usual, highest) = (peaks[(peaks.len() - 1) / 2], peaks[peaks.len() - 1]);
+        let lowest = peaks[0];
+        let unused = recording::RESERVED - lowest;
+        expected.push(json!([config, peaks.len(), usual, highest, unused]));
+    }
+    expected.sort_by_key(|row| (std::cmp::Reverse(row[3].as_u64()), row[0].to_string()));
+    assert_eq!(*configs, json!(expected));
+    let leaks = leaks.iter().filter(|(_, [_, leaking])| *leaking > 0);
+    let rows = leaks.map(|(branch, [runs, leaking])| json!([branch, runs, leaking, 0]));
+    let mut rows: Vec<Value> = rows.collect();
+    rows.sort_by_key(|row| (std::cmp::Reverse(row[2].as_u64()), row[0].to_string()));
+    assert_eq!(*branches, json!(rows));
+}
+
+#[test]
+fn tables_are_replaced_and_allocations_kept() {
+    let server = TestServer::start();
+    fleet::fill(&server, 3);
+    let folder = tempfile::tempdir().expect("a folder");
+    let told = written(&server, folder.path(), &["--allocations"]);
+    assert!(
+        told.contains("those of 3 runs are new, 0 files were removed"),
+        "{told}"
+    );
+    // What a command that was stopped left is taken away, and so is what is of no run any more.
+    let stale = folder.path().join("fleet/runs.unfinished/project=old");
+    std::fs::create_dir_all(&stale).expect("a folder");
+    let gone = folder.path().join("fleet/allocations/run_gone.parquet");
+    std::fs::write(&gone, "").expect("a file");
+    let told = written(
+        &server,
+        folder.path(),
+        &["--allocations", "--label", "branch=branch-1"],
+    );
+    assert!(
+        told.contains("those of 0 runs are new, 3 files were removed"),
+        "{told}"
+    );
+    assert!(!stale.exists() && !gone.exists());
+    let days = std::fs::read_dir(folder.path().join("fleet/runs/project=none")).expect("runs");
+    assert_eq!(days.count(), 1);
+
+    let output = Command::new(tests::tidemark())
+        .args(["tables", ".", "--server", &server.url("/")])
+        .current_dir(tests::workspace_root())
+        .output()
+        .expect("tidemark runs");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        log.contains("holds other files") && !output.status.success(),
+        "{log}"
+    );
+}
