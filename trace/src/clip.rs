@@ -1,8 +1,8 @@
-//! Texts that are too long to show, cut where one sees it.
+//! Cuts texts that are too long to show, and marks the cut.
 
 use std::borrow::Cow;
 
-/// What stands where the rest of a text was.
+/// Stands in place of the rest of a text.
 pub const CUT: &str = "…";
 
 /// At most `bytes` bytes of a text, the mark of the cut included.

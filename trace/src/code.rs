@@ -1,13 +1,13 @@
-//! Whose code a frame is, and what to call it. The one definition of framework code: `trace`, the
-//! server and the page ask here.
+//! Whose code a frame is, and what to call it. Framework code is defined only here: `trace`, the
+//! server and the page all use this.
 
 /// Whether a file is Python: a `.py` file, or code from a notebook, `exec` or `torch.fx`.
 pub fn is_python(filename: &str, line: u32) -> bool {
     line > 0 && (filename.ends_with(".py") || filename.starts_with('<'))
 }
 
-/// The part of a path that does not depend on where a program is installed: what follows
-/// `site-packages`, else the file's name.
+/// The part of a path that does not depend on where a program is installed: the part after
+/// `site-packages`, otherwise the file's name.
 pub fn module(path: &str) -> &str {
     for marker in ["site-packages/", "dist-packages/"] {
         if let Some(at) = path.rfind(marker) {
@@ -80,7 +80,7 @@ fn operation(function: &str) -> Option<&str> {
         return (!empty && !name.starts_with("resize_")).then_some(name);
     }
     if let Some(rest) = function.strip_prefix("torch::autograd::generated::") {
-        // `generated::details` is what nodes share.
+        // All autograd nodes have `generated::details` in common.
         let mut names = rest.split("::").filter(|name| *name != "details");
         return names.next().filter(|name| !name.contains('('));
     }
@@ -97,8 +97,8 @@ fn operation(function: &str) -> Option<&str> {
     (name.starts_with("at::cuda::") && last.contains("Workspace")).then_some(last)
 }
 
-/// What to call a function: of C++ the operation, or its name without namespaces and arguments; of
-/// Python as it is.
+/// What to call a function. C++: the operation, or the name without namespaces and arguments.
+/// Python: the name as it is.
 pub fn function_name(function: &str) -> &str {
     if !function.contains("::") {
         return function;

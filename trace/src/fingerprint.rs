@@ -1,8 +1,8 @@
-//! Keys that are kept in databases and in links: the same in every build, for good.
+//! Keys that are kept in databases and in links: every build computes the same ones.
 //!
-//! Hash tables may change their hash whenever another one is quicker, and the standard library may
-//! feed a string to a hasher in another way. Neither may change a key that is kept, so what is
-//! hashed is spelt out here, and the tests hold values that must never change.
+//! Hash tables may change their hash whenever another one is faster, and the standard library may
+//! feed a string to a hasher in another way. Neither may change a stored key. So this module
+//! defines exactly how keys are hashed, and the tests hold values that must never change.
 
 /// A hash over numbers and texts, in the order in which they are added.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,7 +19,7 @@ impl Fingerprint {
         Fingerprint((self.0.rotate_left(5) ^ number).wrapping_mul(K))
     }
 
-    /// Adds a text: words of eight bytes, the lowest first, then what is left byte by byte.
+    /// Adds a text: words of eight bytes, low byte first, then the rest byte by byte.
     #[must_use]
     pub fn text(self, text: &str) -> Fingerprint {
         let words = text.as_bytes().chunks_exact(8);
@@ -73,7 +73,8 @@ mod tests {
         assert_ne!(both("", "abc"), both("abc", ""));
     }
 
-    /// Keys in databases of before were made by the hash of tables, which was this one.
+    /// Keys in older databases were made by the hash function of the hash tables, which was this
+    /// same function.
     #[test]
     fn keys_of_older_databases_stay_right() {
         let before = crate::stacks::fx_hash(&(5_u64, "torch/nn/modules/linear.py", "forward"));

@@ -1,13 +1,13 @@
-//! Bytes of memory that a table takes: what the allocator was asked for, not what is filled.
+//! Bytes of memory that a table takes: its capacity, not only the part that is filled.
 
 use std::collections::HashMap;
 
-/// Bytes behind a vector.
+/// Heap bytes of a vector.
 pub(crate) fn of_vec<T>(vec: &Vec<T>) -> usize {
     vec.capacity() * size_of::<T>()
 }
 
-/// Bytes behind a vector after so many more rows, one at a time: it may have to double.
+/// Heap bytes of a vector after `more` further rows, added one at a time: it may have to double.
 pub(crate) fn of_vec_after<T>(vec: &Vec<T>, more: usize) -> usize {
     match vec.capacity() - vec.len() < more {
         true => (2 * vec.capacity()).max(vec.len() + more) * size_of::<T>(),
@@ -15,13 +15,13 @@ pub(crate) fn of_vec_after<T>(vec: &Vec<T>, more: usize) -> usize {
     }
 }
 
-/// Bytes behind a hash map.
+/// Heap bytes of a hash map.
 pub(crate) fn of_map<K, V, S>(map: &HashMap<K, V, S>) -> usize {
     table_bytes::<(K, V)>(map.capacity())
 }
 
-/// Bytes that one more entry asks for while the others move: 0 while there is room. Large tables
-/// only: of small ones the peak does not matter.
+/// Extra bytes while the table moves to a larger one because of one more entry; 0 while there is
+/// room. Only for large tables: the peak of small ones does not matter.
 pub(crate) fn growth_of_map<K, V, S>(map: &HashMap<K, V, S>) -> usize {
     match map.len() < map.capacity() || of_map(map) < LARGE {
         true => 0,
@@ -29,7 +29,7 @@ pub(crate) fn growth_of_map<K, V, S>(map: &HashMap<K, V, S>) -> usize {
     }
 }
 
-/// Bytes that the map asks for when it moves next, if that is soon.
+/// Bytes that the map will request at its next move, if that is soon.
 pub(crate) fn growth_soon<K, V, S>(map: &HashMap<K, V, S>) -> usize {
     match map.len() < map.capacity() / 8 * 7 || of_map(map) < LARGE {
         true => 0,
@@ -37,10 +37,10 @@ pub(crate) fn growth_soon<K, V, S>(map: &HashMap<K, V, S>) -> usize {
     }
 }
 
-/// A table whose moving counts.
+/// From this size on, the move of a table counts.
 const LARGE: usize = 1 << 20;
 
-/// The tables of the standard library are full at 7/8 and have one more byte an entry.
+/// The tables of the standard library are full at 7/8, and need one extra byte for each entry.
 fn table_bytes<E>(capacity: usize) -> usize {
     let buckets = match capacity {
         0 => return 0,

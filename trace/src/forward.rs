@@ -1,28 +1,28 @@
 //! The forward operation that a backward allocation belongs to.
 //!
-//! Autograd runs backward passes on threads of its own, where no Python frame is to be seen: half
-//! of the allocations of a training run have no stack, or only a C++ one. What they belong to is
-//! inferred, and always said to be:
+//! Autograd runs backward passes on threads of its own, without Python frames: half of the
+//! allocations of a training run have no stack, or only a C++ one. Which operation they belong to
+//! is inferred, and always marked as inferred:
 //!
 //! 1. **Node.** A C++ frame names the autograd node (`torch::autograd::generated::MmBackward0`).
 //! 2. **Forward frames.** The recorder kept the stack of the forward call (`forward_frames`, with
 //!    anomaly detection): frames that have only a name.
-//! 3. **Size and order.** A node gives back what its operation saved as soon as it has run. So of
-//!    the blocks with a Python stack that are given back next (before [`MAX_ALLOCS`] further
-//!    allocations), the first one of the same requested size is what the operation saved: a
-//!    gradient is as large as what it is the gradient of.
+//! 3. **Size and order.** A node gives back what its operation saved as soon as it has run. So
+//!    Tidemark looks at the blocks with a Python stack that are given back next (before
+//!    [`MAX_ALLOCS`] further allocations). The first of them with the same requested size is what
+//!    the operation saved, because a gradient is as large as the tensor that it belongs to.
 //! 4. **Order.** If none has the same size, the first one that is given back.
 
 use crate::site;
 use crate::stacks::{StackIdx, Stacks};
 use crate::trace::{Action, BlockIdx, DeviceTrace};
 
-/// Allocations after which a node's own operation is long done.
+/// After this many allocations, a node's own operation is certainly done.
 const MAX_ALLOCS: u32 = 4;
-/// Events looked at, at most.
+/// How many events are looked at, at most.
 const MAX_EVENTS: usize = 64;
 
-/// What an inference rests on, the surest first.
+/// The evidence for an inference, the most certain first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Evidence {
     /// The autograd node is in the C++ frames.
@@ -54,12 +54,12 @@ pub struct Forward {
     pub node: Option<String>,
     /// The stack of the forward call; [`StackIdx::NONE`] when only the node is known.
     pub stack: StackIdx,
-    /// What it rests on.
+    /// The evidence for it.
     pub evidence: Evidence,
 }
 
-/// The forward operation of one block; `None` for blocks that have a Python stack of their own and
-/// where nothing points to one.
+/// The forward operation of one block. `None` for blocks that have a Python stack of their own, or
+/// if nothing points to an operation.
 pub fn of_block(device: &DeviceTrace, stacks: &Stacks, block: BlockIdx) -> Option<Forward> {
     let blocks = &device.blocks;
     let own = blocks.kind(block).alloc_stack;
@@ -176,7 +176,8 @@ mod tests {
         let norm = kind(&mut b, "norm", "net.py", 3, 4096);
         let gelu = kind(&mut b, "gelu", "net.py", 9, 8192);
         let (saved_norm, saved_gelu) = (b.alloc(norm), b.alloc(gelu));
-        // The backward pass of gelu, whose scratch goes first, then that of norm.
+        // The backward pass of gelu gives back its scratch block first. After it comes the backward
+        // pass of norm.
         let scratch = b.alloc(block_of(Bytes(100)));
         let gradient = b.alloc(block_of(Bytes(8192)));
         for block in [scratch, saved_gelu] {

@@ -1,14 +1,14 @@
 //! Growth per step: the one definition of "bytes a step".
 //!
-//! Least squares through *allocated* at the ends of whole steps, from a settled step on, with its
-//! 95 % interval. Where a leak is proven block by block, the sum of its groups is exact, and the
-//! fit is not: [`Growth::proven`] says which of the two is shown, so that a list, a page, a card, a
-//! comparison and a bench all say the same.
+//! A line is fitted by least squares through *allocated* at the ends of whole steps, from a settled
+//! step on; the error is its 95 % interval. Where a leak is proven block by block, the sum of its
+//! groups is exact, and the fit is not. [`Growth::proven`] decides which of the two is shown, so
+//! that a list, a page, a card, a comparison and a bench all say the same.
 
 use serde::{Deserialize, Serialize};
 
-/// The first steps of a program differ from the others (optimizer state, workspaces, caches that
-/// fill): this many are left out, or a quarter of the steps where there are few.
+/// How many first steps are left out, because they differ from the others (optimizer state,
+/// workspaces, caches that fill). If there are few steps, a quarter of them is left out instead.
 pub const UNSETTLED_STEPS: usize = 5;
 
 /// Growth per step.
@@ -25,7 +25,7 @@ pub struct Growth {
     pub steps: u32,
 }
 
-/// Growth within this share of what is proven is the same.
+/// If the fit differs from the proven growth by no more than this share, they count as the same.
 const SAME: f64 = 0.005;
 
 impl Growth {
@@ -41,10 +41,10 @@ impl Growth {
         })
     }
 
-    /// This growth where `proven` bytes a step are known to be kept. What is proven is shown where
-    /// the fit does not contradict it: a fit over few or uneven steps is far off by itself. Where
-    /// the level rises by more than its error allows, the level is shown, and something else grows
-    /// too.
+    /// This growth, given that `proven` bytes a step are known to be kept. If the fit does not
+    /// contradict the proven rate, the proven rate is shown, because a fit over few or uneven steps
+    /// can be far off. If the level rises by more than the fit's error allows, the fit is shown:
+    /// then something else grows too.
     pub fn proven(self, proven: f64) -> Growth {
         let more = self.slope - proven;
         let error = self.error.unwrap_or(f64::INFINITY);
@@ -98,7 +98,8 @@ impl Line {
             return None;
         }
         let slope = sxy / sxx;
-        // From the middle, not from 0: large levels far from the axis lose no digits.
+        // Computed from the middle of the points, not from 0: so large levels far from the axis
+        // lose no digits.
         let at = |x: f64| mean_y + slope * (x - mean_x);
         let residual: f64 = points.iter().map(|p| (p.1 - at(p.0)).powi(2)).sum();
         let freedom = points.len().saturating_sub(2);
@@ -117,8 +118,8 @@ impl Line {
     }
 }
 
-/// How far values lie from their own trend: largest residual minus smallest, bytes. What the steps
-/// of one run differ by among themselves is the least that two runs may differ by.
+/// How far values lie from their own trend: largest residual minus smallest, bytes. Two runs may
+/// differ by at least as much as the steps of one run do.
 pub(crate) fn wobble(values: &[u64]) -> u64 {
     let Some(line) = Line::fit(values) else {
         return 0;
@@ -171,7 +172,7 @@ mod tests {
         check(120.0, Some(5.0), 100.0, 120.0);
         check(120.0, None, 100.0, 100.0);
         check(100.4, Some(0.0), 100.0, 100.0);
-        // Something else shrinks: what leaks goes on leaking.
+        // Something else shrinks, but the leak goes on.
         check(20.0, Some(5.0), 100.0, 100.0);
     }
 

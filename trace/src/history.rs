@@ -1,10 +1,10 @@
 //! Where a number changed for good, from one recording of a program to the next.
 //!
-//! The recordings are cut into stretches of one level each, so that the distances of all values
-//! from their stretch's median, and a price for each further stretch, are least (optimal
-//! partitioning: Jackson et al., "An algorithm for optimal partitioning of data on an interval",
-//! 2005; medians, so that one odd recording moves no level). The price comes from the data: what
-//! counts as a change at all, and how far neighbours lie apart anyway.
+//! The recordings are cut into stretches of one level each. The best cut has the smallest sum of
+//! the distances of all values from their stretch's median, plus a price for each further stretch
+//! (optimal partitioning: Jackson et al., "An algorithm for optimal partitioning of data on an
+//! interval", 2005; medians, so that one odd recording moves no level). The price comes from the
+//! data: from the smallest change that counts, and from the usual distance between neighbours.
 
 /// A change from one level to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,24 +19,24 @@ pub struct Change {
     pub values: usize,
 }
 
-/// Values that are looked at, at most: the work grows with their cube.
+/// The largest number of values that are looked at: the work grows with their cube.
 pub const MOST: usize = 400;
 
-/// Values that a level lasts, unless it is the newest: one odd value is no level.
+/// A level has at least this many values, unless it is the newest: one odd value is no level.
 const LASTS: usize = 2;
 
-/// How many times the usual distance of neighbours a further level must save.
+/// A further level must save this many times the usual distance between neighbours.
 const NOISE: f64 = 3.0;
 
-/// The changes of a series, oldest first; none smaller than `least`. Of more than [`MOST`] values
-/// only the newest are looked at.
+/// The changes of a series, oldest first; none is smaller than `least`. If there are more than
+/// [`MOST`] values, only the newest are looked at.
 pub fn changes(values: &[u64], least: u64) -> Vec<Change> {
     let skipped = values.len().saturating_sub(MOST);
     let values = &values[skipped..];
     let starts = levels(values, price(values, least));
     let ends = starts.iter().skip(1).copied().chain([values.len()]);
     let stretches = starts.iter().copied().zip(ends);
-    // What lies too near the level before is no level of its own.
+    // A stretch whose level is too near to the level before is joined with it.
     let mut kept: Vec<(usize, usize)> = Vec::new();
     for (from, to) in stretches {
         match kept.last_mut() {
@@ -62,7 +62,7 @@ fn near(before: &[u64], after: &[u64], least: u64) -> bool {
     median(before).abs_diff(median(after)) < least
 }
 
-/// What a further level costs.
+/// The price of a further level.
 fn price(values: &[u64], least: u64) -> f64 {
     let steps = values.windows(2).map(|pair| pair[0].abs_diff(pair[1]));
     let usual = median(&steps.collect::<Vec<_>>()) as f64;
@@ -72,7 +72,7 @@ fn price(values: &[u64], least: u64) -> f64 {
 /// Where levels begin, the first at 0.
 fn levels(values: &[u64], price: f64) -> Vec<usize> {
     let n = values.len();
-    // Of the first `end` values: what they cost at best, and where their last level begins.
+    // For the first `end` values: the lowest cost, and where the last level then begins.
     let mut best = vec![(0.0, 0); n + 1];
     for end in 1..=n {
         let least_long = if end == n { 1 } else { LASTS };
@@ -89,7 +89,7 @@ fn levels(values: &[u64], price: f64) -> Vec<usize> {
             let apart: f64 = sorted.iter().map(|&v| v.abs_diff(middle) as f64).sum();
             let further = if is_whole { 0.0 } else { price };
             let cost = best[start].0 + apart + further;
-            // Of equal ones the longest level.
+            // Among equal costs, the longest level.
             if cost <= found.0 {
                 found = (cost, start);
             }
@@ -106,7 +106,7 @@ fn levels(values: &[u64], price: f64) -> Vec<usize> {
     starts
 }
 
-/// The usual value: the lower one of the two in the middle; 0 of none.
+/// The median: the lower one of the two values in the middle; 0 if there are no values.
 pub fn median(values: &[u64]) -> u64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -147,10 +147,10 @@ mod tests {
     #[test]
     fn what_is_too_little_or_only_odd_is_no_change() {
         check(&[100, 100, 105, 105, 105], 10, &[]);
-        // Two values do not say how far neighbours lie apart anyway.
+        // Two values do not show how far apart neighbours usually are.
         check(&[100, 200], 10, &[]);
         check(&[100, 100, 900, 100, 100], 10, &[]);
-        // A slow drift of small steps is a change once it adds up, said where it is halfway.
+        // A slow drift of small steps counts as a change once it adds up. It is reported halfway.
         let drift: Vec<u64> = (0..20).map(|n| 1000 + n).collect();
         check(&drift, 30, &[]);
         // Noise of ten around a level, and a step of two hundred.
@@ -171,7 +171,7 @@ mod tests {
     }
 
     proptest! {
-        /// Steps that stand out are found, each where it is, and nothing else.
+        /// Steps that stand out are found in the right places, and nothing else is found.
         #[test]
         fn steps_are_found_where_they_are(
             lengths in prop::collection::vec(2_usize..12, 1..6),

@@ -1,12 +1,12 @@
-//! Which earlier blocks are still there: an implicit interval index.
+//! Finds the earlier blocks that are still alive: an implicit interval index.
 //!
 //! Blocks are ordered by allocation, so "allocated before `a`" is a prefix of the columns. A
-//! pyramid of the latest `free_completed` over runs of blocks finds those of the prefix that
-//! outlive a moment without visiting the ones that do not: O(k log n) for k results.
+//! pyramid holds the latest `free_completed` of runs of blocks. With it, the blocks of the prefix
+//! that outlive a moment are found without a visit to the others: O(k log n) for k results.
 
 use crate::trace::{BlockIdx, Blocks};
 
-/// Entries summed up by one entry of the next layer.
+/// How many entries one entry of the next layer sums up.
 const FANOUT: usize = 32;
 
 /// Finds blocks that outlive a moment. Valid for the blocks it was built from.

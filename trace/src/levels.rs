@@ -1,6 +1,6 @@
 //! What one event does to the four levels.
 //!
-//! There is one definition, here: replay feeds the pyramid with it, and a level between two
+//! This is the only definition. The replay builds the pyramid with it, and a level between two
 //! bucket borders is found by applying the same effects again.
 //!
 //! | event | requested | allocated | active | reserved |
@@ -44,7 +44,7 @@ pub enum Effect {
         /// Bytes of the block.
         size: Bytes,
     },
-    /// A block becomes reusable whose `free_requested` was not recorded: both at once.
+    /// A block becomes reusable, and its `free_requested` was not recorded: this event does both.
     Free {
         /// Bytes the program asked for.
         requested: Bytes,
@@ -64,9 +64,9 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// The effect of an event on a block. `requested_at` is the block's `free_requested` column
-    /// and `event` the event itself: a `free_completed` that is its own `free_requested` frees
-    /// both. At event 0 it does not: the request must have come before the trace.
+    /// The effect of an event on a block. `requested_at` is the block's `free_requested` column and
+    /// `event` the event itself. A `free_completed` that is its own `free_requested` does both. At
+    /// event 0 this is not possible: there the request came before the trace.
     pub fn on_block(action: Action, event: u32, requested_at: u32, kind: &BlockKind) -> Effect {
         let (requested, size) = (kind.requested, kind.size);
         match action {
@@ -91,8 +91,8 @@ impl Effect {
 }
 
 impl Levels {
-    /// Takes the levels from before an event to after it. Saturates, so that a damaged trace
-    /// gives wrong levels instead of a panic; a sound one never gets there.
+    /// Moves the levels from before an event to after it. It saturates, so that a damaged trace
+    /// gives wrong levels instead of a panic; in a sound trace this never happens.
     #[inline]
     pub fn apply(&mut self, effect: Effect) {
         match effect {

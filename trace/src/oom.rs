@@ -14,22 +14,22 @@ pub struct Failure {
     pub event: EventIdx,
     /// Position among the steps of the step in which it failed.
     pub step: Option<u32>,
-    /// What could not be had.
+    /// The requested bytes.
     pub asked: Bytes,
-    /// What the driver had free.
+    /// The free bytes of the driver.
     pub free: Bytes,
-    /// *Allocated* then.
+    /// *Allocated* at that moment.
     pub allocated: Bytes,
-    /// *Reserved* then.
+    /// *Reserved* at that moment.
     pub reserved: Bytes,
-    /// Who asked.
+    /// The stack of the request.
     pub stack: StackIdx,
 }
 
 impl Failure {
-    /// The process's own limit, where one must have refused: the driver had enough free. It lies
-    /// above what was reserved and below that and the segment that was asked for; this is the
-    /// upper bound.
+    /// The process's own limit, if a limit must have refused the request because the driver had
+    /// enough free memory. The limit lies between the reserved bytes and the reserved bytes plus
+    /// the requested segment; this is the upper bound.
     pub fn limit(&self) -> Option<Bytes> {
         let config = Config::default();
         let segment = config.segment_size(config.round_size(self.asked.0));
@@ -37,21 +37,21 @@ impl Failure {
     }
 }
 
-/// Failed allocations that are listed for a device, the first ones.
+/// The largest number of failed allocations that are listed for a device, the first ones.
 pub const MAX_FAILURES: usize = 256;
 
 /// Who asked for memory: the operation, and the line of the program that called it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asker {
-    /// `mm`, or the innermost function of a framework; absent where the program itself asked.
+    /// `mm`, or the innermost function of a framework. Absent if the program itself asked.
     pub operation: Option<String>,
-    /// The innermost frame of the program; where there is none, the one that a person would
+    /// The innermost frame of the program. If there is none, the frame that a person would
     /// recognise.
     pub frame: Option<Frame>,
 }
 
 impl Asker {
-    /// Who asked with this stack.
+    /// Finds who asked, from the stack of a request.
     pub fn of(stacks: &Stacks, stack: StackIdx) -> Asker {
         let frames = || {
             let frames = stacks.frames(stack).iter();

@@ -1,11 +1,11 @@
 //! Min, max and last of the four series over buckets of events, at every power of two.
 //!
-//! Buckets of [`BASE_EVENTS`] events are kept, and every third power of two above them; the
-//! powers between are at most four buckets put together. Finer buckets are not kept: at most
-//! 64 events are applied again. Eleven million events take about 20 MB.
+//! Buckets of [`BASE_EVENTS`] events are kept, and buckets at every third power of two above. A
+//! bucket at a power between is made of at most four kept ones. Finer buckets are not kept: for
+//! them, at most 64 events are applied again. Eleven million events take about 20 MB.
 //!
-//! Each base bucket also remembers its *peak*: the first event at which allocated is highest, and
-//! the active level there. That is where the mountain is sampled.
+//! Each base bucket also holds its *peak*: the first event at which allocated is highest, and the
+//! active level there. The picture (the mountain) is sampled at these events.
 
 use crate::footprint::of_vec;
 use crate::series::{Extent, Levels, Series};
@@ -15,7 +15,7 @@ use crate::units::{Bytes, EventIdx};
 pub const BASE_LEVEL: u8 = 6;
 /// Events of the finest buckets kept.
 pub const BASE_EVENTS: u32 = 1 << BASE_LEVEL;
-/// Every how many powers of two a level is kept.
+/// A level is kept at every so many powers of two.
 const STRIDE: u8 = 3;
 
 /// One bucket: min, max and last of each series, in the order of [`Series::ALL`].
@@ -24,7 +24,7 @@ pub type Bucket = [Extent; 4];
 /// Where allocated is highest in a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peak {
-    /// The first event at which it stands.
+    /// The first event with this level.
     pub event: EventIdx,
     /// Allocated there.
     pub allocated: Bytes,
@@ -142,7 +142,7 @@ impl PyramidBuilder {
         self.open = OpenBucket::EMPTY;
     }
 
-    /// The pyramid of all events pushed.
+    /// The pyramid of all events so far.
     pub fn finish(mut self) -> Pyramid {
         if self.open.filled > 0 {
             self.close();
@@ -192,8 +192,8 @@ impl Pyramid {
         merge(&nodes[start..end])
     }
 
-    /// Where allocated is highest among the base buckets `[start, end)`, the first when several;
-    /// `None` when there are no such buckets.
+    /// Where allocated is highest in the base buckets `[start, end)`; if several are equal, the
+    /// first. `None` if there are no such buckets.
     pub fn peak(&self, start: usize, end: usize) -> Option<Peak> {
         const ALLOCATED: usize = Series::Allocated as usize;
         let base = self.layers.first()?;
@@ -225,13 +225,13 @@ impl Pyramid {
             })
     }
 
-    /// How many base buckets that many events have.
+    /// The number of base buckets for a number of events.
     pub const fn base_count(n_events: u32) -> usize {
         n_events.div_ceil(BASE_EVENTS) as usize
     }
 
-    /// The pyramid over base buckets; `None` when they are not as many as the events need, or a
-    /// peak lies outside of its bucket.
+    /// The pyramid over given base buckets. `None` if their number does not fit the number of
+    /// events, or if a peak lies outside of its bucket.
     pub fn from_base(start: Levels, n_events: u32, base: &[Base]) -> Option<Pyramid> {
         let peak_is_inside = |(at, base): (usize, &Base)| {
             let first = at as u64 * u64::from(BASE_EVENTS);
@@ -254,14 +254,14 @@ impl Pyramid {
         Some(pyramid)
     }
 
-    /// Bytes of memory held.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         let layers: usize = self.layers.iter().map(of_vec).sum();
         layers + of_vec(&self.peak_offset) + of_vec(&self.peak_active)
     }
 
     fn build_upper_layers(&mut self) {
-        // Nothing is nothing, however it came about: no events leave no layers.
+        // Without events there are no layers, however the pyramid was made.
         self.layers.retain(|layer| !layer.is_empty());
         while let Some(finest) = self.layers.last().filter(|l| l.len() > 1) {
             let next = finest.chunks(1 << STRIDE);
@@ -270,7 +270,7 @@ impl Pyramid {
     }
 }
 
-/// Neighbouring buckets as one; `None` for none.
+/// Joins neighbouring buckets into one; `None` if there are none.
 fn merge(buckets: &[Bucket]) -> Option<Bucket> {
     let (first, rest) = buckets.split_first()?;
     Some(rest.iter().fold(*first, |all, next| {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Series {
-    /// Σ of what the program asked for, of active blocks.
+    /// Σ requested bytes of active blocks.
     Requested,
     /// Σ block sizes from alloc to `free_requested`: `torch.cuda.memory_allocated()`.
     Allocated,

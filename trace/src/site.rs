@@ -1,10 +1,10 @@
-//! What makes two allocations "the same": a key of the stack that survives edits.
+//! Decides when two allocations are "the same": a key of the stack that survives edits.
 //!
-//! A patch above a function shifts its line numbers, and a newer PyTorch passes a call through
-//! another wrapper, so a key made of file names and lines calls everything new. This key is the
-//! *call shape*: the functions of the Python stack with the module they belong to, without lines,
-//! without the wrappers of `torch.nn.Module`, and with recursion taken together. Lines stay in
-//! the frames, as a hint for the reader.
+//! A patch above a function shifts its line numbers, and a newer PyTorch adds wrappers around a
+//! call. So with a key of file names and lines, everything would look new. This key is the *call
+//! shape*: the functions of the Python stack with their modules, without lines and without the
+//! wrappers of `torch.nn.Module`; recursion counts once. Lines stay in the frames, as a hint for
+//! the reader.
 
 use crate::code;
 use crate::fingerprint::Fingerprint;
@@ -22,12 +22,12 @@ pub use crate::code::module;
 pub enum SiteKey {
     /// The functions of the stack.
     Shape(u64),
-    /// No frame says anything: allocations of the same requested size are taken together.
+    /// There is no useful frame: allocations of the same requested size count as one site.
     Size(Bytes),
 }
 
 impl SiteKey {
-    /// Everything that has no stack, where sizes differ from step to step.
+    /// Everything without a stack, for programs whose sizes differ from step to step.
     pub const ANY_SIZE: SiteKey = SiteKey::Size(Bytes::ZERO);
 
     /// Whether blocks of the site `other` belong to this one.
@@ -36,7 +36,8 @@ impl SiteKey {
     }
 }
 
-/// `s0123456789abcdef`, or `z4096` of a size: as in addresses and in the database.
+/// `s0123456789abcdef` for a shape, `z4096` for a size; the same form in addresses and in the
+/// database.
 impl fmt::Display for SiteKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -102,8 +103,8 @@ impl Sites {
         }
     }
 
-    /// All kinds without a stack as one site, of any size; `None` when all have one. Kinds with a
-    /// stack are put together too, and are not to be judged.
+    /// All kinds without a stack as one site, of any size; `None` if all kinds have a stack. Kinds
+    /// with a stack are one site too, and that site must not be judged.
     pub fn stackless(&self) -> Option<Sites> {
         let has_none = |site: &u32| matches!(self.keys[*site as usize], SiteKey::Size(_));
         let of_kind = self.of_kind.iter();
@@ -129,7 +130,7 @@ pub fn key(stacks: &Stacks, kind: &BlockKind) -> SiteKey {
     key_of(kind, shape(stacks, kind.alloc_stack))
 }
 
-/// The call shape of a stack as a hash; `None` when no frame says anything.
+/// The call shape of a stack as a hash; `None` if there is no useful frame.
 fn shape(stacks: &Stacks, stack: StackIdx) -> Option<u64> {
     let functions = functions(stacks, stack);
     if functions.is_empty() {
@@ -150,8 +151,9 @@ fn shape(stacks: &Stacks, stack: StackIdx) -> Option<u64> {
     Some(hash)
 }
 
-/// Module and function of each frame that counts, innermost first: the Python ones, or, where
-/// there are none (autograd's threads with C++ stacks), the C++ ones that are not plumbing.
+/// Module and function of each frame that counts, innermost first. These are the Python frames. If
+/// there are none (autograd's threads with C++ stacks), they are the C++ frames that are not
+/// plumbing.
 pub(crate) fn functions(stacks: &Stacks, stack: StackIdx) -> Vec<(&str, &str)> {
     let frames = || stacks.frames(stack).iter().map(|&idx| stacks.frame(idx));
     let name = |frame: Frame| (module(stacks.str(frame.filename)), stacks.str(frame.name));
@@ -177,8 +179,8 @@ pub fn has_python(stacks: &Stacks, stack: StackIdx) -> bool {
     frames.any(|&f| is_python(stacks, stacks.frame(f)))
 }
 
-/// `torch.nn.Module`'s own frames around each `forward`; they differ between versions, and with
-/// whether hooks are registered.
+/// `torch.nn.Module`'s own frames around each `forward`. They depend on the version, and on whether
+/// hooks are registered.
 pub fn is_module_call(stacks: &Stacks, frame: Frame) -> bool {
     const WRAPPERS: [&str; 4] = ["_call_impl", "_wrapped_call_impl", "inner", "__call__"];
     WRAPPERS.contains(&stacks.str(frame.name))
@@ -192,8 +194,8 @@ pub fn is_framework(stacks: &Stacks, frame: Frame) -> bool {
     code::is_framework(stacks.str(frame.filename), frame.line)
 }
 
-/// Whether a stack passes through an optimizer: what is made there and not kept as state is
-/// scratch space of the update.
+/// Whether a stack passes through an optimizer. Memory that is made there and not kept as state is
+/// scratch memory of the update.
 pub fn is_in_optimizer(stacks: &Stacks, stack: StackIdx) -> bool {
     stacks
         .frames(stack)

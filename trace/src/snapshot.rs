@@ -1,4 +1,4 @@
-//! The snapshot as the file has it, in columns: what the reader makes and replay consumes.
+//! The snapshot as the file has it, in columns. The reader makes it, and the replay uses it.
 
 use crate::footprint::of_vec;
 use crate::stacks::{StackIdx, Stacks, StrIdx};
@@ -53,7 +53,7 @@ pub enum BlockState {
 /// A block of the final segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawBlock {
-    /// Base; torch 2.0 has none and it is derived from the segment's.
+    /// Base address; torch 2.0 has none, so it is derived from the segment's.
     pub addr: DeviceAddr,
     /// Bytes of the block.
     pub size: Bytes,
@@ -135,7 +135,7 @@ pub struct Snapshot {
     pub blocks: Vec<RawBlock>,
     /// `external_annotations`.
     pub annotations: Vec<RawAnnotation>,
-    /// Keys that this version does not know, with how often they occurred.
+    /// Keys that this version does not know, and how often each occurred.
     pub unknown_keys: Vec<(String, u64)>,
     /// `host_segments` and `host_traces` entries, which are not shown yet.
     pub host_entries: u64,
@@ -146,14 +146,14 @@ pub struct Snapshot {
 }
 
 impl RawEvents {
-    /// Bytes of memory held.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         of_vec(&self.kind) + of_vec(&self.addr) + self.time.heap_bytes()
     }
 }
 
 impl Snapshot {
-    /// Bytes of memory held, but for a few small texts.
+    /// Heap bytes that it uses, without a few small texts.
     pub fn heap_bytes(&self) -> usize {
         self.stacks.heap_bytes()
             + of_vec(&self.kinds)

@@ -47,8 +47,8 @@ impl StackIdx {
     pub const NONE: StackIdx = StackIdx(0);
 }
 
-/// A multiply-rotate hasher (the FxHash scheme of rustc). The tables are bounded by the reader's
-/// limits, so an attacker who makes keys collide gains little more than a slow upload.
+/// A multiply-rotate hasher (the FxHash scheme of rustc). The reader's limits bound the tables, so
+/// an attacker who makes keys collide achieves little more than a slow upload.
 #[derive(Default, Clone, Copy)]
 pub struct FxHasher(u64);
 
@@ -87,7 +87,8 @@ impl Hasher for FxHasher {
         self.add(n as u64);
     }
     fn finish(&self) -> u64 {
-        // hashbrown takes the top seven bits as tag and the low bits as bucket: mix them.
+        // hashbrown uses the top seven bits as tag and the low bits as bucket, so the bits must be
+        // mixed.
         self.0 ^ (self.0 >> 29)
     }
 }
@@ -138,7 +139,7 @@ impl Strings {
         self.ends.is_empty()
     }
 
-    /// Bytes of memory held.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         self.text.capacity() + of_vec(&self.ends)
     }
@@ -202,7 +203,7 @@ impl Stacks {
         &self.frames
     }
 
-    /// Every distinct frame, to be put into other words.
+    /// Every distinct frame, so that redaction can change it.
     pub(crate) fn all_frames_mut(&mut self) -> &mut [Frame] {
         &mut self.frames
     }
@@ -217,7 +218,7 @@ impl Stacks {
         self.ends.len()
     }
 
-    /// Never: the empty stack is always there.
+    /// Always false: the empty stack is always there.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -232,7 +233,7 @@ impl Stacks {
         self.members.len()
     }
 
-    /// Bytes of memory held.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         self.strings.heap_bytes()
             + of_vec(&self.frames)
@@ -256,10 +257,10 @@ impl Stacks {
         idx
     }
 
-    /// The innermost frame that a person would recognise: the first Python frame, else the first
-    /// operation among the C++ frames (`at::native::…`, `…Backward0::apply`), else the first frame
-    /// that is not plumbing, else the first at all. `None` for the empty stack. Never the
-    /// allocator's or the dispatcher's frame where there is another.
+    /// The innermost frame that a person would recognise: the first Python frame. Without one, the
+    /// first operation among the C++ frames (`at::native::…`, `…Backward0::apply`); then the first
+    /// frame that is not plumbing; then the first frame of all. `None` for the empty stack. The
+    /// frame of the allocator or of the dispatcher is taken only if there is no other.
     pub fn headline(&self, stack: StackIdx) -> Option<Frame> {
         let frames = self.frames(stack);
         let frame = |idx: &FrameIdx| self.frame(*idx);
@@ -278,8 +279,8 @@ impl Stacks {
             .or_else(|| frames.first().map(frame))
     }
 
-    /// Frames that say nothing about the program; the list of MemoryViz
-    /// (`torch/cuda/_memory_viz.py`), for parity with what users know.
+    /// Frames that say nothing about the program. The list is that of MemoryViz
+    /// (`torch/cuda/_memory_viz.py`), which users know.
     pub fn is_plumbing(&self, frame: Frame) -> bool {
         const NAMES: [&str; 8] = [
             "unwind::unwind",

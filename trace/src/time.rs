@@ -5,9 +5,9 @@ use crate::units::Micros;
 
 /// A column of times, stored as differences.
 ///
-/// Neighbouring events are microseconds apart, so a difference fits `u32`; one that does not (a
-/// pause of more than 71 minutes, a clock that jumps back) is kept beside the column. An anchor
-/// every [`ANCHOR_EVERY`] rows makes reading one row cheap.
+/// Neighbouring events are microseconds apart, so a difference fits `u32`. A difference that does
+/// not (a pause of more than 71 minutes, a clock that jumps back) is kept in a separate list. An
+/// anchor every [`ANCHOR_EVERY`] rows makes reading one row cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeColumn {
     deltas: Vec<u32>,
@@ -67,7 +67,7 @@ impl TimeColumn {
         })
     }
 
-    /// Bytes of memory held.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         of_vec(&self.deltas) + of_vec(&self.anchors) + of_vec(&self.wide)
     }
@@ -77,17 +77,18 @@ impl TimeColumn {
         self.deltas.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.deltas.is_empty()
     }
 
-    /// The first row whose time is later than `time`, given times that never decrease.
+    /// The first row whose time is later than `time`, if times never decrease.
     pub fn first_after(&self, time: Micros) -> usize {
         let anchor = self.anchors.partition_point(|&t| t <= time.0);
         let first = anchor.saturating_sub(1) * ANCHOR_EVERY;
-        // The next anchor is later: were times to go back and forth, nothing beyond it would be
-        // found any better, and a hostile file would have every row looked at.
+        // The time at the next anchor is later, so the search ends there. If times went back and
+        // forth, a search beyond it would not be better, and a hostile file could make it look at
+        // every row.
         let rows = first..self.len().min(first + ANCHOR_EVERY);
         let end = rows.end;
         let mut at = self.anchors.get(first / ANCHOR_EVERY).copied();

@@ -1,11 +1,12 @@
-//! The trace: what everything after replay reasons about, as columns.
+//! The trace: the data that everything after the replay uses, as columns.
 //!
-//! An uploaded snapshot and an engine recording are the same thing from here on.
+//! From here on, an uploaded snapshot and a recording of the engine are the same thing.
 //!
 //! **Positions.** Event `i` takes the device from the state before it to the state after it. The
-//! *level at* event `i` is the level after event `i`; the level before event 0 is the *start*.
-//! A block counts as allocated at event `i` when `alloc <= i < free_requested`, as active when
-//! `alloc <= i < free_completed`: half-open, with the number of events as "never".
+//! *level at* event `i` is the level after event `i`; the level before event 0 is the *start*. A
+//! block counts as allocated at event `i` when `alloc <= i < free_requested`, and as active when
+//! `alloc <= i < free_completed`. These intervals are half-open, and the number of events stands
+//! for "never".
 
 use crate::footprint::{of_vec, of_vec_after};
 use crate::pyramid::Pyramid;
@@ -21,7 +22,7 @@ dense_index!(
     BlockIdx
 );
 dense_index!(
-    /// A kind of block: everything about it but when and where.
+    /// A kind of block: everything about it except its time and address.
     KindIdx
 );
 
@@ -56,7 +57,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// All, in the order of their stored byte.
+    /// All actions, in the order of their stored byte.
     pub const ALL: [Action; 11] = [
         Action::Alloc,
         Action::FreeRequested,
@@ -90,8 +91,8 @@ pub enum PoolSize {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PoolId(pub u64, pub u64);
 
-/// Everything about a block but its time and address. Interned, because a training run repeats
-/// the same few thousand kinds for ever.
+/// Everything about a block except its time and address. Kinds are stored once, because a training
+/// run repeats the same few thousand kinds for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BlockKind {
     /// Bytes the program asked for.
@@ -152,12 +153,12 @@ impl Blocks {
         self.alloc.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no blocks.
     pub fn is_empty(&self) -> bool {
         self.alloc.is_empty()
     }
 
-    /// Bytes of memory held.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         of_vec(&self.alloc)
             + of_vec(&self.free_requested)
@@ -167,7 +168,7 @@ impl Blocks {
             + of_vec(&self.kinds)
     }
 
-    /// Bytes of memory held after so many more rows, of which the kinds are not known yet.
+    /// Heap bytes after `more` further rows, without kinds, which are not known yet.
     pub(crate) fn heap_bytes_after(&self, more: usize) -> usize {
         of_vec_after(&self.alloc, more)
             + of_vec_after(&self.free_requested, more)
@@ -175,12 +176,12 @@ impl Blocks {
             + of_vec_after(&self.addr, more)
     }
 
-    /// Everything about a block but its time and address.
+    /// Everything about a block except its time and address.
     pub fn kind(&self, block: BlockIdx) -> &BlockKind {
         &self.kinds[self.kind[block.index()].index()]
     }
 
-    /// Where knowledge of the block comes from; `n_events` of the same device.
+    /// How the block is known; `n_events` is that of the same device.
     pub fn origin(&self, block: BlockIdx, n_events: u32) -> Origin {
         if block.0 >= self.n_preexisting {
             Origin::Allocated
@@ -191,8 +192,7 @@ impl Blocks {
         }
     }
 
-    /// Allocated blocks, oldest first: the block indexes whose alloc event lies in `events`,
-    /// the pre-existing ones left out.
+    /// The blocks whose alloc event lies in `events`, oldest first, without the pre-existing ones.
     pub fn allocated_in(&self, events: Span<EventIdx>) -> std::ops::Range<u32> {
         let from = self.n_preexisting as usize;
         let column = &self.alloc[from..];
@@ -237,7 +237,7 @@ pub struct SegmentBefore {
 pub struct OtherEvent {
     /// Address, or for `oom` the bytes that the driver had free.
     pub addr_or_free: u64,
-    /// The event's size (for `oom` the bytes that could not be had).
+    /// The event's size (for `oom` the requested bytes).
     pub size: Bytes,
     /// Raw stream handle.
     pub stream: u64,
@@ -247,7 +247,8 @@ pub struct OtherEvent {
     pub metadata: Option<StrIdx>,
 }
 
-/// No block, segment event or other event belongs to this event (a free of unknown memory, say).
+/// No block, segment event or other event belongs to this event, for example a free of unknown
+/// memory.
 pub const NO_TARGET: u32 = u32::MAX;
 
 /// One row per event.
@@ -255,10 +256,10 @@ pub const NO_TARGET: u32 = u32::MAX;
 pub struct Events {
     /// What happened: an [`Action`] as its byte.
     pub action: Vec<Action>,
-    /// Which row: a [`BlockIdx`] for alloc and frees, an index into `segments` or `others` for
-    /// the rest, or [`NO_TARGET`].
+    /// The row it belongs to: a [`BlockIdx`] for alloc and frees, an index into `segments` or
+    /// `others` for the other actions, or [`NO_TARGET`].
     pub target: Vec<u32>,
-    /// When, in microseconds since the epoch; a label.
+    /// Time in microseconds since the epoch; only a label.
     pub time: TimeColumn,
     /// Rows of the segment events.
     pub segments: Vec<SegmentEvent>,
@@ -267,7 +268,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Bytes of memory held.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         of_vec(&self.action)
             + of_vec(&self.target)
@@ -281,7 +282,7 @@ impl Events {
         self.action.len() as u32
     }
 
-    /// Whether there are none.
+    /// Whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.action.is_empty()
     }
@@ -344,7 +345,7 @@ pub struct DeviceTrace {
     pub events: Events,
     /// Its blocks.
     pub blocks: Blocks,
-    /// Segments before the first event, by address; none in what older versions stored.
+    /// Segments before the first event, by address; none in traces that older versions stored.
     pub segments_before: Vec<SegmentBefore>,
     /// Min, max and last of the four series over buckets of events.
     pub pyramid: Pyramid,
@@ -352,7 +353,7 @@ pub struct DeviceTrace {
     pub summary: [SeriesSummary; 4],
     /// How well the allocator's rules reproduced the trace.
     pub fidelity: Fidelity,
-    /// Frees whose block was not known: memory that existed before the first event.
+    /// Frees whose block was not known, because it existed before the first event.
     pub unmatched_frees: u64,
     /// Where the steps come from.
     pub step_source: StepSource,
@@ -363,7 +364,7 @@ pub struct DeviceTrace {
 }
 
 impl DeviceTrace {
-    /// Bytes of memory held.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         let names: usize = self.steps.iter().map(|step| step.name.capacity()).sum();
         self.events.heap_bytes()
@@ -377,7 +378,7 @@ impl DeviceTrace {
 }
 
 impl Trace {
-    /// Bytes of memory held, but for a few small texts.
+    /// Heap bytes that it uses, without a few small texts.
     pub fn heap_bytes(&self) -> usize {
         let devices: usize = self.devices.iter().map(DeviceTrace::heap_bytes).sum();
         self.stacks.heap_bytes() + devices
@@ -395,7 +396,7 @@ pub struct QualityNote {
 }
 
 impl QualityNote {
-    /// This note as one of a device of several.
+    /// This note as a note about one of several devices.
     pub fn of_device(self, device: u32) -> QualityNote {
         QualityNote {
             detail: format!("device {device}: {}", self.detail),
@@ -403,12 +404,12 @@ impl QualityNote {
         }
     }
 
-    /// Whether the note is about a device: its own, or one about the file.
+    /// Whether the note concerns a device: it is about this device, or about the whole file.
     pub fn concerns(&self, device: u32) -> bool {
         self.device().is_none_or(|(about, _)| about == device)
     }
 
-    /// The sentence without the device that it is about.
+    /// The sentence without the name of its device.
     pub fn sentence(&self) -> &str {
         self.device().map_or(&self.detail, |(_, sentence)| sentence)
     }
@@ -419,7 +420,7 @@ impl QualityNote {
     }
 }
 
-/// What the file said of itself.
+/// What the file says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FormatInfo {
     /// Pickle protocol; `None` for JSON and recordings.
@@ -433,7 +434,7 @@ pub struct FormatInfo {
 /// A whole trace.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// What the file said of itself.
+    /// What the file says about itself.
     pub format: FormatInfo,
     /// Strings, frames, stacks.
     pub stacks: Stacks,

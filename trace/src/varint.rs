@@ -1,12 +1,12 @@
-//! Numbers in few bytes: LEB128, with signed ones folded so that small differences stay small.
+//! Numbers in few bytes: LEB128. Signed numbers are folded, so that small differences stay small.
 
 /// Why bytes could not be read as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBytes {
-    /// They end inside something.
+    /// The bytes end in the middle of something.
     #[error("the bytes end too early")]
     Truncated,
-    /// A number has more bits than fit.
+    /// A number has too many bits.
     #[error("a number is too large")]
     TooLarge,
     /// Text that is not UTF-8.
@@ -36,7 +36,7 @@ pub fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// 0, -1, 1, -2 … as 0, 1, 2, 3 …
+/// Stores 0, -1, 1, -2 … as 0, 1, 2, 3 …
 #[inline]
 pub const fn fold(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
@@ -48,14 +48,14 @@ pub const fn unfold(folded: u64) -> i64 {
     (folded >> 1) as i64 ^ -((folded & 1) as i64)
 }
 
-/// Reads what was appended, front to back.
+/// Reads what was appended, from the front to the back.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Cursor<'a> {
-    /// At the front of `bytes`.
+    /// A cursor at the front of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Cursor<'a> {
         Cursor { rest: bytes }
     }
@@ -111,7 +111,7 @@ impl<'a> Cursor<'a> {
         u32::try_from(self.number()?).map_err(|_| BadBytes::TooLarge)
     }
 
-    /// What lies the next difference away from `from`.
+    /// Reads a difference and adds it to `from`.
     #[inline]
     pub fn after(&mut self, from: u64) -> Result<u64, BadBytes> {
         Ok(from.wrapping_add(unfold(self.number()?) as u64))

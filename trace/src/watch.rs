@@ -1,9 +1,9 @@
 //! A watch on long work: it learns how much memory the work holds, and may stop it.
 //!
-//! This crate has no clock and no thread, so whether the user cancelled, the time is over or the
-//! memory is spoken for is for the caller to know.
+//! This crate has no clock and no thread. So only the caller knows whether the user cancelled, the
+//! time is over, or no more memory may be used.
 
-/// Rows between two looks. Hostile rows may take a microsecond each, or a thousand.
+/// Rows between two checks. Hostile rows may take a microsecond each, or a thousand.
 pub(crate) const EVERY: usize = 256;
 
 /// The watch stopped the work.
@@ -11,17 +11,17 @@ pub(crate) const EVERY: usize = 256;
 #[error("the work was stopped")]
 pub struct Stopped;
 
-/// Who looks on.
+/// Watches a piece of work, and may stop it.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
     go_on: &'a dyn Fn(usize) -> bool,
-    /// Bytes that are held besides what the current stage reports.
+    /// Bytes that are held besides those that the current stage reports.
     beside: usize,
 }
 
 impl<'a> Watch<'a> {
-    /// Asks `go_on` again and again, with the bytes of memory that the work holds or is about to
-    /// ask for; it ends soon after the answer is no.
+    /// Calls `go_on` again and again, with the bytes of memory that the work holds or is about to
+    /// request. The work ends soon after the answer is no.
     pub fn new(go_on: &'a dyn Fn(usize) -> bool) -> Watch<'a> {
         Watch { go_on, beside: 0 }
     }
@@ -31,15 +31,15 @@ impl<'a> Watch<'a> {
         Watch::new(&|_| true)
     }
 
-    /// Does work to its end that somebody could have stopped.
+    /// Does work to its end, without a watch that could stop it.
     ///
     /// # Panics
-    /// Never: nobody stops it.
+    /// Never: nothing stops it.
     pub fn undisturbed<T>(work: impl FnOnce(Watch<'static>) -> Result<T, Stopped>) -> T {
         work(Watch::nobody()).expect("nobody stops it")
     }
 
-    /// The same, for a stage beside which `bytes` more are held.
+    /// The same, for a stage during which `bytes` more are held.
     pub fn beside(self, bytes: usize) -> Watch<'a> {
         Watch {
             beside: self.beside + bytes,
@@ -47,7 +47,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Before `bytes` are asked for.
+    /// Call this before requesting `bytes`.
     ///
     /// # Errors
     /// [`Stopped`].
@@ -58,7 +58,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// At row `row` of a loop; only now and then is anybody asked.
+    /// Call this at row `row` of a loop; it asks the watch only now and then.
     ///
     /// # Errors
     /// [`Stopped`].

@@ -1,4 +1,4 @@
-//! Blocks summed up by everything but when and where they were allocated.
+//! Blocks that differ only in when and at which address they were allocated, summed up.
 
 use super::Subject;
 use crate::categories::Category;
@@ -17,17 +17,18 @@ pub struct Cell {
     pub kind: KindIdx,
     /// Whether they existed before the first event.
     pub preexisting: bool,
-    /// For blocks without a Python stack, that of the forward operation whose backward pass made
-    /// them, as inferred; [`StackIdx::NONE`] where they have their own or nothing was found.
+    /// For blocks without a Python stack: the stack of the forward operation whose backward pass
+    /// made them, as inferred. [`StackIdx::NONE`] if they have a stack of their own or nothing was
+    /// found.
     pub forward: StackIdx,
     /// What they are for, where the subject knows.
     pub category: Option<Category>,
-    /// How many they are.
+    /// How many blocks.
     pub tally: Tally,
 }
 
 impl Cell {
-    /// A block alone, to be put into its group.
+    /// A cell for one block, to find its group.
     pub(super) fn of_one(subject: Subject<'_>, block: BlockIdx, forward: StackIdx) -> Cell {
         let blocks = &subject.device.blocks;
         Cell {
@@ -50,7 +51,7 @@ pub fn alive(subject: Subject<'_>, at: EventIdx) -> Vec<Cell> {
     cells.finish()
 }
 
-/// What is alive at the end of a span and was not before its first event happened.
+/// What is alive at the end of a span and was not yet alive before its first event.
 pub fn came(subject: Subject<'_>, events: Span<EventIdx>) -> Vec<Cell> {
     let mut cells = Cells::new(subject);
     let blocks = &subject.device.blocks;
@@ -96,7 +97,7 @@ pub(super) fn each_alive(subject: Subject<'_>, at: EventIdx, mut found: impl FnM
     let end = start + blocks.alloc[start..].partition_point(|&alloc| alloc <= at.0);
     let live = subject.live;
     live.outliving(blocks, end as u32, at.0, |block| {
-        // What other streams still use was given back all the same.
+        // The program has given a block back even if another stream still uses it.
         if blocks.free_requested[block.index()] > at.0 {
             found(block);
         }
@@ -106,7 +107,7 @@ pub(super) fn each_alive(subject: Subject<'_>, at: EventIdx, mut found: impl FnM
 /// Finds the forward operations of blocks that have no Python stack.
 pub(super) struct Forwards<'a> {
     subject: Subject<'a>,
-    /// Per kind, whether it has a Python stack: unknown until asked.
+    /// Per kind, whether it has a Python stack; `None` until somebody asks.
     stacked: Vec<Option<bool>>,
 }
 
@@ -140,11 +141,11 @@ impl<'a> Forwards<'a> {
     }
 }
 
-/// Sums blocks up.
+/// Sums blocks up into cells.
 struct Cells<'a> {
     subject: Subject<'a>,
     forwards: Forwards<'a>,
-    /// Per kind, of those that were allocated by an event.
+    /// Per kind, the blocks that were allocated during the recording.
     of_kind: Vec<Tally>,
     preexisting: Vec<Tally>,
     inferred: FxHashMap<(KindIdx, StackIdx), Tally>,

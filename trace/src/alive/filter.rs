@@ -1,4 +1,4 @@
-//! Allocations that are looked for: by place, size, age, stream, pool, step, moment.
+//! A search for allocations by place, size, age, stream, pool, step and moment.
 
 use super::cells::Forwards;
 use super::{Cell, Dimension, Grouping, Subject, Tally};
@@ -33,17 +33,17 @@ pub struct Filter {
     pub min_size: Option<Bytes>,
     /// Block sizes up to here.
     pub max_size: Option<Bytes>,
-    /// Ends of steps that it has outlived, from here.
+    /// At least this age: the number of ends of steps that the block has outlived.
     pub min_age: Option<u32>,
-    /// Ends of steps that it has outlived, up to here.
+    /// At most this age.
     pub max_age: Option<u32>,
     /// Raw stream handle.
     pub stream: Option<u64>,
     /// Pool.
     pub pool: Option<Place>,
-    /// Steps in which it was allocated, both ends included.
+    /// Steps in which the block was allocated: the first and the last.
     pub born: Option<(u32, u32)>,
-    /// An event at which it is alive.
+    /// An event at which the block is alive.
     pub alive_at: Option<EventIdx>,
 }
 
@@ -59,7 +59,7 @@ pub enum Order {
     Largest,
 }
 
-/// What cannot be looked for.
+/// Why a search is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadFilter {
     /// The device has no steps.
@@ -103,7 +103,7 @@ pub fn select(
     let blocks = &subject.device.blocks;
     let mut page = Page::default();
     let mut of_kind = vec![0_u64; blocks.kinds.len()];
-    // The oldest are met first: one pass gathers and counts.
+    // The oldest come first in the columns, so one pass gathers and counts them.
     let first = match order {
         Order::Oldest => offset..offset.saturating_add(limit),
         Order::Newest | Order::Largest => 0..0,
@@ -130,7 +130,7 @@ pub fn select(
     Ok(page)
 }
 
-/// A part of all found blocks, the last first.
+/// A part of all found blocks, the newest first.
 fn newest(search: &Search<'_>, part: std::ops::Range<usize>) -> Vec<BlockIdx> {
     let mut found = Vec::with_capacity(part.len());
     let mut nth = 0;
@@ -153,7 +153,8 @@ fn largest(search: &Search<'_>, of_kind: &[u64], shown: std::ops::Range<usize>) 
     }
     let mut sizes: Vec<(Bytes, usize)> = per_size.into_iter().collect();
     sizes.sort_unstable_by_key(|(size, _)| std::cmp::Reverse(*size));
-    // Where each size that is shown begins among all, and which of them a kind has.
+    // For each size on this page, the position of its first block among all found blocks; and for
+    // each kind, which of these sizes it has.
     let mut next: Vec<usize> = Vec::new();
     let mut slot: FxHashMap<Bytes, usize> = FxHashMap::default();
     let mut before = 0;
@@ -182,9 +183,9 @@ fn largest(search: &Search<'_>, of_kind: &[u64], shown: std::ops::Range<usize>) 
 /// A filter, made ready for a pass over the columns.
 struct Search<'a> {
     subject: Subject<'a>,
-    /// Per kind.
+    /// Per kind, whether its blocks can match.
     wanted: Vec<bool>,
-    /// Blocks that may be found.
+    /// The range of blocks that can match.
     range: std::ops::Range<u32>,
     ends: Vec<u32>,
     min_age: usize,
@@ -260,7 +261,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether a block that was allocated in a period has outlived enough ends, and not too many.
+    /// Whether a block that was allocated in a period has outlived enough ends of steps, and not
+    /// too many.
     fn is_of_age(&self, period: usize, freed: u32) -> bool {
         let outlives = |age: usize| {
             let end = age.checked_sub(1).map(|a| self.ends.get(period + a));
@@ -270,7 +272,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Tells the blocks of a group from others, each as what is alive is grouped.
+/// Tells whether a block belongs to a group; groups are formed in the same way as for live blocks.
 struct Members<'a> {
     grouping: Grouping<'a>,
     forwards: Forwards<'a>,
@@ -305,7 +307,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The blocks that were born in the steps, before anything else is looked at.
+/// The blocks that were allocated in the wanted steps; only these are examined further.
 fn range(device: &DeviceTrace, filter: &Filter) -> std::ops::Range<u32> {
     let Some((first, last)) = filter.born else {
         return 0..device.blocks.len() as u32;

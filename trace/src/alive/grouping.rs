@@ -85,12 +85,12 @@ impl FromStr for Dimension {
     }
 }
 
-/// Who a group is.
+/// The name of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// Names it in addresses and filters.
+    /// The name in addresses and filters.
     pub key: String,
-    /// For people.
+    /// The name for people.
     pub text: String,
     /// The stack it was first met with, to be shown; [`StackIdx::NONE`]: none.
     pub stack: StackIdx,
@@ -151,7 +151,8 @@ impl<'a> Grouping<'a> {
         };
         let by_stack =
             self.by.is_place() && (self.by != Dimension::Site || stack != StackIdx::NONE);
-        // Blocks from before have no stack, as autograd's have none, and are something else.
+        // Blocks from before the recording have no stack. Neither have autograd's blocks, but the
+        // two are different groups.
         let by_stack = by_stack && !is_from_before(cell, stack);
         if by_stack && let Some(&known) = self.of_stack.get(&(stack, inferred)) {
             return known;
@@ -171,7 +172,8 @@ impl<'a> Grouping<'a> {
         group
     }
 
-    /// What was there before is a fact; the recorder may have noted what the rest is for.
+    /// That a block is from before the recording is a fact. Other categories are facts only if the
+    /// recorder noted them.
     fn is_category_inferred(&self, cell: &Cell, kind: &BlockKind) -> bool {
         cell.category != Some(Category::Before) && !is_recorded(self.stacks, kind)
     }
@@ -232,7 +234,8 @@ impl<'a> Grouping<'a> {
             _ => function_label(self.stacks, frame),
         };
         match text.is_empty() {
-            // No key is empty: that is the name of what other groups hold.
+            // No key may be empty: the empty key stands for all the groups without a band of their
+            // own.
             true => ("?".to_owned(), UNKNOWN.to_owned()),
             false => (text.clone(), text),
         }
@@ -244,13 +247,13 @@ fn is_from_before(cell: &Cell, stack: StackIdx) -> bool {
     cell.preexisting && stack == StackIdx::NONE
 }
 
-/// Bytes of a group's name. There may be as many groups as kinds of blocks.
+/// Longest name of a group, bytes. There may be as many groups as kinds of blocks.
 const LONGEST_NAME: usize = 512;
 
 const NO_STACK: &str = "no stack recorded";
 const UNKNOWN: &str = "file unknown";
 
-/// What to call blocks without a stack: their size distinguishes them.
+/// The name for blocks without a stack: their size distinguishes them.
 pub(super) fn no_stack_of(size: Bytes) -> String {
     format!("no stack recorded, {size} each")
 }

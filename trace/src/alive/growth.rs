@@ -16,7 +16,7 @@ const MOMENTS_WITHOUT_STEPS: u32 = 48;
 /// One group over the moments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Band {
-    /// Who; `None` for all the groups that have no band of their own.
+    /// The group; `None` for the band of all groups that have no band of their own.
     pub label: Option<Label>,
     /// Bytes alive at each moment.
     pub bytes: Vec<u64>,
@@ -27,14 +27,14 @@ pub struct Band {
 /// Bands that sum to what is allocated at each moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growth {
-    /// The groups that change most, most first, and last what the others hold.
+    /// The groups that change most, the largest change first; the last band holds all others.
     pub bands: Vec<Band>,
     /// Groups that share the last band.
     pub others: u64,
 }
 
-/// The moments to compare: the last event of each step (of very many, every so many); without
-/// steps, evenly spaced ones.
+/// The moments to compare: the last event of each step. If there are very many steps, every n-th.
+/// Without steps, evenly spaced events.
 pub fn moments(subject: Subject<'_>) -> Vec<EventIdx> {
     let device = subject.device;
     let n = device.events.len();
@@ -52,18 +52,19 @@ pub fn moments(subject: Subject<'_>) -> Vec<EventIdx> {
     ends.map(|end| EventIdx(end - 1)).collect()
 }
 
-/// Moments that are looked at, at most.
+/// The largest number of moments.
 pub const MAX_MOMENTS: usize = 4096;
 
-/// Moments that are looked at: of very many groups few, since each has a column of its own.
+/// The number of moments: fewer if there are very many groups, since each group has a column for
+/// them.
 fn most_moments(subject: Subject<'_>) -> usize {
     const CELLS: usize = 1 << 22;
     let groups = subject.device.blocks.kinds.len().max(1);
     (CELLS / groups).clamp(8, MAX_MOMENTS)
 }
 
-/// Bytes alive per group at ascending moments. `first` are keys of groups that get a band in any
-/// case; the groups that change most fill up to `top`.
+/// Bytes alive per group at ascending moments. The groups in `first` (keys) always get a band; then
+/// the groups that change most, until there are `top` bands.
 pub fn growth(
     subject: Subject<'_>,
     grouping: &mut Grouping<'_>,
@@ -117,9 +118,10 @@ type Levels = (Vec<u64>, Vec<u64>);
 /// Blocks of a site by the forward operation that they belong to ([`StackIdx::NONE`]: unknown).
 type ForwardCounts = FxHashMap<StackIdx, u64>;
 
-/// Per group, bytes and blocks at each moment; empty for groups that are never seen. And of the
-/// sites that have no Python stack, what is inferred: a site stays one group under its own key,
-/// which is that of its leak; every other place in the code is distinguished by it.
+/// Bytes and blocks of each group at each moment; empty for groups that are never seen. Also, for
+/// sites without a Python stack, the forward operations that were inferred. A site stays one group,
+/// because its key is also the key of its leak. Other groupings by place split blocks by the
+/// inferred operation.
 fn levels(
     subject: Subject<'_>,
     grouping: &mut Grouping<'_>,
@@ -180,7 +182,7 @@ fn levels(
     (levels, inferred)
 }
 
-/// A site without a Python stack, called by the forward operation that most of its blocks belong
+/// A site without a Python stack, named after the forward operation that most of its blocks belong
 /// to.
 fn named_by(subject: Subject<'_>, label: Label, forwards: &ForwardCounts) -> Label {
     let known = forwards
@@ -208,9 +210,9 @@ fn named_by(subject: Subject<'_>, label: Label, forwards: &ForwardCounts) -> Lab
     }
 }
 
-/// The groups of cells that have been met.
+/// The groups of the cells seen so far.
 struct GroupOf {
-    /// Per kind, of what was there before the recording and of the rest.
+    /// Per kind: groups of blocks from before the recording, and of all others.
     recorded: [Vec<u32>; 2],
     inferred: FxHashMap<(KindIdx, StackIdx), u32>,
     of_category: FxHashMap<(KindIdx, Category), u32>,
@@ -260,7 +262,7 @@ fn add(sum: &mut [u64], column: &[u64]) {
     }
 }
 
-/// How much a band changes after the first moment (first steps differ), and how high it is.
+/// How much a band changes after the first moment (first steps differ), and its highest level.
 fn change(bytes: &[u64]) -> (u64, u64) {
     let steady = if bytes.len() > 2 { &bytes[1..] } else { bytes };
     let high = steady.iter().copied().max().unwrap_or(0);

@@ -1,10 +1,11 @@
 //! What is alive at a moment, what came and went between two, and how it grew step by step.
 //!
-//! A moment is an event: a block is alive *at* event `e` when it was allocated by then and the
-//! program has not given it back (`alloc <= e < free_requested`), so what is alive sums to
-//! *allocated* after that event. Every question costs what it finds: [`LiveIndex`] skips the blocks
-//! that are gone, and blocks are summed up by [`Cell`] (a kind, of which a run has a few thousand)
-//! before anything looks at their stacks. Only growth and filters walk over the columns, once.
+//! A moment is an event. A block is alive *at* event `e` when it was allocated by then and the
+//! program has not given it back (`alloc <= e < free_requested`). So what is alive sums to
+//! *allocated* after that event. The time of a question depends on how much it finds: [`LiveIndex`]
+//! skips the blocks that are gone, and blocks are summed up by [`Cell`] (a run has a few thousand
+//! kinds) before anything looks at their stacks. Only growth and filters walk over the columns,
+//! once.
 
 mod cells;
 mod filter;
@@ -35,6 +36,7 @@ pub struct Subject<'a> {
     pub stacks: &'a Stacks,
     /// The index of its blocks.
     pub live: &'a LiveIndex,
-    /// What its blocks are for; only [`Dimension::Category`] asks, and distinguishes them by it.
+    /// What its blocks are for. Needed only for [`Dimension::Category`]; if given, cells are split
+    /// by category.
     pub categories: Option<&'a Categories>,
 }

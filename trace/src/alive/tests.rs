@@ -1,4 +1,4 @@
-//! Every answer against the obvious way to get it.
+//! Every answer is compared with a slow and simple way to get it.
 
 use super::*;
 use crate::categories::Categories;
@@ -304,7 +304,7 @@ fn a_band_without_a_stack_is_called_by_its_forward_operation() {
             .collect::<Vec<_>>()
     };
     let band = |text: &str, count| (text.to_owned(), count);
-    // A site keeps its key, and is one band whatever its blocks belong to.
+    // A site keeps its key and stays one band, even if its blocks belong to different operations.
     assert_eq!(
         bands(Dimension::Site),
         [band(

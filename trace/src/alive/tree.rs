@@ -1,7 +1,7 @@
 //! Cells as a tree: what a treemap and a flame graph draw.
 //!
-//! A node's bytes are those of all blocks below it; what no child holds is its own. Small nodes are
-//! not handed out: their bytes stay in their parent.
+//! The bytes of a node are those of all blocks below it. Bytes that no child has are the node's
+//! own. Small nodes are left out: their bytes stay in their parent.
 
 use super::grouping::{module_name, no_stack_of};
 use super::{Cell, Dimension, Tally};
@@ -16,19 +16,19 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::rc::Rc;
 
-/// Nodes handed out, at most.
+/// The largest number of nodes in the answer.
 pub const MAX_NODES: usize = 800;
-/// Smaller parts of the whole than one in this many are not.
+/// A node smaller than this fraction (one part in so many) of the whole is left out.
 const SMALLEST: u64 = 4000;
-/// Frames of a path, at most: deeper recursion is cut.
+/// Longest path, in frames: deeper recursion is cut.
 const MAX_DEPTH: usize = 64;
 
 /// A node; its parent comes before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Position of its parent; `None` for the root.
+    /// Position of the node's parent; `None` for the root.
     pub parent: Option<u32>,
-    /// Names its path: equal in any two trees with the same path.
+    /// Identifies the path: equal in any two trees with the same path.
     pub key: u64,
     /// What it is.
     pub label: String,
@@ -36,12 +36,12 @@ pub struct Node {
     pub tally: Tally,
 }
 
-/// The tree, its root first, children of a node with most bytes first.
+/// The tree: the root first; the children of a node by bytes, the largest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// Nodes that were too small to be handed out.
+    /// Nodes that were too small and were left out.
     pub left_out: u64,
 }
 
@@ -52,8 +52,9 @@ struct Growing {
     tally: Tally,
 }
 
-/// A tree that grows. A hostile file makes very many nodes of very long names: a node has no text
-/// of its own, and names beyond [`MAX_LABELS`] and nodes beyond [`MAX_GROWN`] are not made.
+/// A tree under construction. A hostile file can ask for very many nodes with very long names. So a
+/// node has no text of its own, at most [`MAX_LABELS`] names are kept, and at most [`MAX_GROWN`]
+/// nodes are made.
 struct Growth<'a> {
     stacks: &'a Stacks,
     by: Dimension,
@@ -64,11 +65,11 @@ struct Growth<'a> {
     not_made: u64,
 }
 
-/// Nodes that are made, at most: about 60 bytes each.
+/// The largest number of nodes in a tree under construction: about 60 bytes each.
 const MAX_GROWN: usize = 1 << 20;
-/// Different names, at most.
+/// The largest number of different names.
 const MAX_LABELS: usize = 1 << 17;
-/// Bytes of a name.
+/// Longest name, bytes.
 const LONGEST_LABEL: usize = 256;
 /// Stacks whose paths are remembered.
 const MAX_PATHS: usize = 1 << 16;
@@ -101,8 +102,8 @@ impl Labels {
 }
 
 impl Tree {
-    /// Builds it: the group's name and below it the stack, outermost function first. Modules are
-    /// taken apart at their dots.
+    /// Builds the tree: the group's name, and below it the stack, outermost function first. A
+    /// module's name is split at its dots.
     pub fn new(device: &DeviceTrace, stacks: &Stacks, by: Dimension, cells: &[Cell]) -> Tree {
         let mut growth = Growth {
             stacks,
@@ -165,12 +166,13 @@ impl Growth<'_> {
         let smallest = nodes[0].tally.bytes.0 / SMALLEST;
         let mut by_size: Vec<u32> = (0..nodes.len() as u32).collect();
         by_size.sort_by_key(|&at| (Reverse(nodes[at as usize].tally.bytes), at));
-        // A parent holds at least as much as its child and was made before it: none is orphaned.
+        // A parent holds at least as much as its child and was made before it. So no child is kept
+        // without its parent.
         let large = by_size.iter().take(MAX_NODES).copied();
         let large = large.filter(|&at| nodes[at as usize].tally.bytes.0 > smallest);
         let mut children: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         for at in large.filter(|&at| at != 0) {
-            // Largest first, as they come.
+            // The children come in order, the largest first.
             let parent = nodes[at as usize].parent;
             children.entry(parent).or_default().push(at);
         }

@@ -2,7 +2,7 @@
 //!
 //! Source: `malloc`, `alloc_block`, `garbage_collect_cached_blocks`,
 //! `release_available_cached_blocks`, `release_cached_blocks`, `try_allocate_expandable_block` of
-//! `c10/cuda/CUDACachingAllocator.cpp`. Blocks and their rules are the [`Arena`]'s; `driver` is
+//! `c10/cuda/CUDACachingAllocator.cpp`. [`Arena`] has the blocks and their rules; `driver` decides
 //! where segments lie.
 
 pub use super::driver::Call;
@@ -14,11 +14,11 @@ use crate::trace::{Action, PoolId, PoolSize};
 use crate::units::Bytes;
 use std::collections::VecDeque;
 
-/// A request that failed after everything that could be given back had been.
+/// A request that still failed after the allocator had given back everything that it could.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("out of memory: {segment} more than the limit allows")]
 pub struct OutOfMemory {
-    /// The segment that could not be had.
+    /// The segment that the driver refused.
     pub segment: Bytes,
 }
 
@@ -29,23 +29,24 @@ pub struct Caching {
     limit: Option<Bytes>,
     reserved: u64,
     retries: u64,
-    /// Blocks that were given back but may still be in use on another stream, and whose they are.
+    /// Blocks that were given back but may still be in use on another stream, each with its owner.
     pending: FxHashMap<Slot, u32>,
     driver: Driver,
     /// Where the expandable segment of each pool begins.
     bases: FxHashMap<PoolKey, u64>,
-    /// What a recorder would have noted of segments: action, pool, address, bytes.
+    /// What a recorder would have written about segments: action, pool, address, bytes.
     #[cfg(test)]
     pub(crate) noted: Vec<(Action, PoolKey, u64, u64)>,
 }
 
-/// Addresses of expandable segments that no recording tells, and of each: more than any device has.
+/// The first address of expandable segments, which no recording tells; and the address space of
+/// each, which is more than any device has.
 const EXPANDABLE: u64 = 1 << 60;
 const SPACE: u64 = 1 << 44;
 
 impl Caching {
-    /// An allocator that holds nothing and may reserve what it likes. The driver answers as it was
-    /// recorded, as long as it is asked the same.
+    /// An allocator that holds nothing and has no limit. As long as it asks the driver for the same
+    /// segments as in the recording, it gets the recorded addresses.
     pub fn new(config: Config, recorded: VecDeque<Call>) -> Caching {
         Caching {
             arena: Arena::new(config),
@@ -60,7 +61,7 @@ impl Caching {
         }
     }
 
-    /// Changes what may be reserved from now on.
+    /// Changes the limit on reserved memory from now on.
     pub fn set_limit(&mut self, limit: Option<Bytes>) {
         self.limit = limit;
     }
@@ -81,13 +82,13 @@ impl Caching {
         self.retries
     }
 
-    /// Bytes of memory held, about, after so many more blocks were made.
+    /// About how many heap bytes this will use after `more` further blocks.
     pub fn heap_bytes_after(&self, more: usize) -> usize {
         self.arena.heap_bytes_after(more) + 3 * of_map(&self.pending) + of_map(&self.bases)
     }
 
-    /// Takes over a segment, or a mapped range of an expandable one, as one free block. Lower ones
-    /// of a pool come first.
+    /// Takes over a segment, or a mapped range of an expandable one, as one free block. Call this
+    /// for the lower ranges of a pool first.
     pub fn adopt(&mut self, key: PoolKey, addr: u64, size: Bytes, expandable: bool) -> Slot {
         self.reserved += size.0;
         match expandable {
@@ -110,7 +111,7 @@ impl Caching {
     /// Hands out a block.
     ///
     /// # Errors
-    /// [`OutOfMemory`] after the cache was emptied in vain.
+    /// [`OutOfMemory`] if the request still fails with an empty cache.
     pub fn malloc(
         &mut self,
         pool: PoolId,
@@ -143,8 +144,8 @@ impl Caching {
         self.pending.insert(slot, owner);
     }
 
-    /// No stream uses the block any more. It may be free already: emptying the cache waits for all
-    /// streams.
+    /// No stream uses the block any more. It may be free already, because emptying the cache waits
+    /// for all streams.
     pub fn complete(&mut self, slot: Slot, owner: u32) {
         if self.pending.get(&slot) == Some(&owner) {
             self.pending.remove(&slot);
@@ -152,8 +153,8 @@ impl Caching {
         }
     }
 
-    /// Gives back all that is wholly free: `torch.cuda.empty_cache()`, and the last resort of a
-    /// request that fails.
+    /// Gives back all segments that are free as a whole. This is `torch.cuda.empty_cache()`, and
+    /// the last resort of a request that fails.
     pub fn empty_cache(&mut self) {
         for (slot, _) in std::mem::take(&mut self.pending) {
             self.arena.free(slot);
@@ -190,8 +191,9 @@ impl Caching {
         })
     }
 
-    /// A free block that has room, from the driver, unless that would exceed the limit. Expandable
-    /// segments are held to the segment that would be asked for without them, whatever they map.
+    /// A free block that is large enough, from new memory of the driver, unless that would exceed
+    /// the limit. Expandable segments map less, but the limit is checked with the size of a normal
+    /// segment, as PyTorch does.
     fn segment(&mut self, key: PoolKey, rounded: u64) -> Option<Slot> {
         let size = self.arena.config().segment_size(rounded);
         if self
@@ -215,7 +217,8 @@ impl Caching {
         let page = self.arena.config().page(key.size);
         let base = self.base(key);
         let gaps = self.arena.gaps(key, base, base + SPACE, rounded);
-        // An oversize block that best fit refused may be the one that grows, without growing.
+        // Best fit may have refused an oversize block that is large enough: it is handed out here
+        // without mapping anything.
         let mut grown = Some(gaps.free_before).filter(|&slot| slot != Slot::NONE);
         let mut have = grown.map_or(0, |slot| self.arena.size(slot));
         for (addr, size) in gaps.unmapped {
@@ -238,8 +241,8 @@ impl Caching {
         *self.bases.entry(key).or_insert(next)
     }
 
-    /// Above the threshold, gives back cached segments of the large pool that were not used for
-    /// longer than they all were on average, until enough was given back.
+    /// Above the threshold, gives back cached segments of the large pool, until enough was given
+    /// back. A segment goes if it was unused for longer than the average of all of them.
     fn collect(&mut self) {
         let Some(threshold) = self.collects() else {
             return;
@@ -270,7 +273,7 @@ impl Caching {
         }
     }
 
-    /// Gives back a segment that is one free block; its bytes.
+    /// Gives back a segment that is one free block. Returns its bytes.
     fn release(&mut self, slot: Slot) -> u64 {
         let (addr, size) = (self.arena.addr(slot), self.arena.size(slot));
         let key = self.arena.pool(slot);
@@ -283,7 +286,7 @@ impl Caching {
         size
     }
 
-    /// Tests record what they run.
+    /// Only tests write down what they run.
     fn note(&mut self, action: Action, key: PoolKey, addr: u64, size: u64) {
         #[cfg(test)]
         self.noted.push((action, key, addr, size));
@@ -296,8 +299,8 @@ impl Caching {
         free.filter(|&slot| self.arena.is_whole(slot)).collect()
     }
 
-    /// Gives back one cached oversize block that is large enough, or several that are together;
-    /// whether that was enough.
+    /// Gives back one cached oversize block that is large enough, or several that are together.
+    /// Returns whether that was enough.
     fn release_oversize(&mut self, key: PoolKey, rounded: u64) -> bool {
         let Some(oversize) = self.arena.config().max_split_size else {
             return false;
@@ -323,7 +326,7 @@ impl Caching {
         released >= wanted
     }
 
-    /// Gives back the segments of a pool that are wholly free, and the free pages of expandable
+    /// Gives back the segments of a pool that are free as a whole, and the free pages of expandable
     /// ones.
     fn release_pool(&mut self, pool: PoolId, size: PoolSize) {
         let free: Vec<Slot> = self.arena.free_blocks(pool, size).collect();
@@ -354,5 +357,5 @@ impl Caching {
     }
 }
 
-/// The pool whose cached segments the threshold is about.
+/// The pool whose cached segments `garbage_collection_threshold` applies to.
 const COLLECTED: (PoolId, PoolSize) = (PoolId(0, 0), PoolSize::Large);

@@ -1,7 +1,8 @@
 //! `PYTORCH_CUDA_ALLOC_CONF` (`PYTORCH_ALLOC_CONF` since torch 2.9), read as PyTorch reads it.
 //!
-//! Source: `c10/core/AllocatorConfig.cpp`. The text is cut at `,` `:` `[` `]`, blanks are dropped;
-//! what is not named has its default; of an option that is named twice the last counts.
+//! Source: `c10/core/AllocatorConfig.cpp`. The text is cut at `,` `:` `[` `]`, and blanks are
+//! dropped. An option that is not named has its default. If an option is named twice, the last one
+//! counts.
 
 use super::config::Config;
 
@@ -10,31 +11,31 @@ pub const VARIABLE: &str = "PYTORCH_CUDA_ALLOC_CONF";
 
 const MIB: u64 = 1 << 20;
 
-/// Why a text is no setting of PyTorch's allocator.
+/// Why a text is not a valid setting of PyTorch's allocator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadConf {
     /// PyTorch knows no such option.
     #[error("`{0}` is no option of PyTorch's allocator: known are {known}", known = known())]
     Unknown(String),
-    /// The value of an option is none that it can have.
+    /// The option cannot have this value.
     #[error("{option} is {given}, but must be {allowed}")]
     Value {
         /// The option.
         option: &'static str,
-        /// What stands there.
+        /// The value in the text.
         given: String,
-        /// What may stand there.
+        /// The values that are allowed.
         allowed: &'static str,
     },
-    /// A character that must stand somewhere does not.
+    /// A required character is missing.
     #[error("expected `{expected}` after `{after}`")]
     Expected {
         /// The character.
         expected: char,
-        /// What comes before it.
+        /// The text before it.
         after: String,
     },
-    /// PyTorch takes it, but what would happen then cannot be computed.
+    /// PyTorch accepts it, but Tidemark cannot compute what would happen then.
     #[error("{option} cannot be computed here: {why}")]
     Beyond {
         /// The option.
@@ -54,7 +55,7 @@ const OPTIONS: [&str; 6] = [
     "large_segment_size_mb",
 ];
 
-/// Options that change nothing of what is computed here.
+/// Options that do not change anything that is computed here.
 const WITHOUT_EFFECT: [&str; 9] = [
     "backend",
     "release_lock_on_cudamalloc",
@@ -71,10 +72,10 @@ fn known() -> String {
     OPTIONS.join(", ")
 }
 
-/// The rules under a text; an empty one has the defaults.
+/// The rules that a text sets; an empty text sets the defaults.
 ///
 /// # Errors
-/// [`BadConf`], naming the option and what may stand there.
+/// [`BadConf`], with the option and the allowed values.
 pub fn parse(text: &str) -> Result<Config, BadConf> {
     let tokens = tokens(text);
     let mut reader = Reader {
@@ -88,7 +89,8 @@ pub fn parse(text: &str) -> Result<Config, BadConf> {
             reader.expect(',')?;
         }
     }
-    // PyTorch compares as it reads; the order of the options then decides whether it complains.
+    // PyTorch compares the two while it reads, so there the order of the options decides whether it
+    // complains. Here the order does not matter.
     match config
         .max_split_size
         .is_some_and(|max| max < config.large_segment)
@@ -102,7 +104,7 @@ pub fn parse(text: &str) -> Result<Config, BadConf> {
     }
 }
 
-/// Words, and the marks between them.
+/// Words, and the punctuation between them.
 fn tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut word = String::new();
@@ -244,7 +246,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One number for all sizes, or `[256:1,512:2,>:4]`: from that many MiB on, so many divisions.
+    /// One number for all sizes, or a list such as `[256:1,512:2,>:4]`: each entry gives the
+    /// divisions for sizes from that many MiB on.
     fn divisions(&mut self, config: &mut Config) -> Result<(), BadConf> {
         let all = &mut config.roundup_power2_divisions;
         if self.tokens.get(self.next).is_none_or(|token| token != "[") {
@@ -280,7 +283,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The place of a size in the list; `None` for `>`, all that follow.
+    /// The position of a size in the list; `None` for `>`, which stands for all sizes that follow.
     fn bucket(&mut self, buckets: usize) -> Result<Option<usize>, BadConf> {
         self.value(
             OPTIONS[1],
@@ -345,7 +348,7 @@ mod tests {
         expected[10] = 4;
         expected[11..].fill(8);
         assert_eq!(divisions("[256:1,512:2,1024:4,2048:8,>:8]"), expected);
-        // `>` begins at the last size that was named, which it takes over.
+        // `>` begins at the last size that was named, and replaces its value.
         let mut expected = [1; 16];
         expected[9..].fill(4);
         assert_eq!(divisions("[256:1,512:2,>:4]")[9..], expected[9..]);

@@ -1,32 +1,32 @@
 //! Where the driver puts segments.
 //!
-//! `cudaMalloc` says nothing of where it puts memory, but among free blocks of one size the
-//! allocator takes the lowest, so it matters a little. As long as segments are asked for and given
-//! back as they were recorded, they lie where they lay. From the first difference on they lie where
-//! CUDA was seen to put them (driver 580, in every recording at hand): memory is reserved 32 MiB
-//! at a time, as high as there is room below all that came before; what is left of the newest such
-//! chunk serves later segments that fit.
+//! PyTorch's allocator does not control where `cudaMalloc` puts memory. But among free blocks of
+//! one size it takes the lowest, so the place matters a little. As long as segments are requested
+//! and given back as in the recording, they get their recorded addresses. From the first difference
+//! on, they lie where CUDA was seen to put them (driver 580, in every recording at hand). Address
+//! space is reserved 32 MiB at a time, as high as there is room below all earlier chunks. The rest
+//! of the newest such chunk serves later segments that fit.
 
 use std::collections::{BTreeMap, VecDeque};
 
 /// Granule of reserved address space, bytes.
 const CHUNK: u64 = 32 << 20;
-/// Below this the first segment lies, unless something was recorded.
+/// The first segment lies below this address, unless something was recorded.
 const TOP: u64 = 1 << 46;
-/// Chunks whose rest is looked at for a segment, newest first.
+/// How many chunks are searched for room for a segment, newest first.
 const LOOKED_AT: usize = 256;
 
-/// What was asked of the driver.
+/// A recorded call of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// A segment of so many bytes, which lay here.
+    /// A segment of this size was requested and got this address.
     Allocate {
         /// Its address.
         addr: u64,
         /// Its bytes.
         size: u64,
     },
-    /// The segment that lay here was given back.
+    /// The segment at this address was given back.
     Free {
         /// Its address.
         addr: u64,
@@ -39,18 +39,18 @@ pub(super) struct Driver {
     recorded: VecDeque<Call>,
     /// By address.
     chunks: BTreeMap<u64, Chunk>,
-    /// The chunks that have room, oldest first; some of them may be gone.
+    /// The chunks that have room, oldest first. Some of them may no longer exist.
     with_room: Vec<u64>,
-    /// Address space that was given back, and its end.
+    /// Address space that was given back: start and end.
     holes: BTreeMap<u64, u64>,
-    /// Below this nothing was reserved yet.
+    /// Nothing was reserved below this address yet.
     floor: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Chunk {
     end: u64,
-    /// Segments, and their ends.
+    /// Segments: start and end.
     segments: BTreeMap<u64, u64>,
 }
 
@@ -79,7 +79,7 @@ impl Driver {
         }
     }
 
-    /// Where a new segment lies.
+    /// Chooses the address of a new segment.
     pub fn allocate(&mut self, size: u64) -> u64 {
         if let Some(&Call::Allocate { addr, size: asked }) = self.recorded.front()
             && asked == size
@@ -94,7 +94,7 @@ impl Driver {
         addr
     }
 
-    /// A segment is given back.
+    /// Gives a segment back.
     pub fn free(&mut self, addr: u64) {
         match self.recorded.front() {
             Some(Call::Free { addr: at }) if *at == addr => {
@@ -115,9 +115,9 @@ impl Driver {
         }
     }
 
-    /// A segment lies here. Recorded ones need not lie in chunks of our size: a simulated device
-    /// puts them elsewhere, so what would overlap is one chunk, and what would reach into another
-    /// ends there.
+    /// Puts a segment at a recorded address. Recorded segments need not fit our chunks, because a
+    /// simulated device puts them elsewhere. So chunks that would overlap become one, and a chunk
+    /// that would reach into another ends there.
     pub fn occupy(&mut self, addr: u64, size: u64) {
         let end = addr.saturating_add(size);
         let below = self.chunks.range(..=addr).next_back();
@@ -155,7 +155,7 @@ impl Driver {
         self.chunks.insert(base, chunk);
     }
 
-    /// What lies in `[from, to)` is no hole any more.
+    /// Removes `[from, to)` from the holes.
     fn fill_holes(&mut self, from: u64, to: u64) {
         let reached: Vec<(u64, u64)> = self
             .holes
@@ -174,7 +174,7 @@ impl Driver {
         }
     }
 
-    /// Room in a chunk, of the newest first.
+    /// Room in a chunk; the newest chunk that has it.
     fn rest(&mut self, size: u64) -> Option<u64> {
         let chunks = &self.chunks;
         let full = |base: &u64| {
@@ -210,8 +210,8 @@ impl Driver {
         end - size
     }
 
-    /// The lowest room between chunks, where there is none below all of them: recordings may have
-    /// any addresses.
+    /// The lowest room between chunks, for when there is none below all of them. Recordings may
+    /// have any addresses.
     fn gap(&self, size: u64) -> u64 {
         let mut at = 0;
         for (&base, chunk) in &self.chunks {
@@ -243,7 +243,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Segments in MiB, and how far below the top they lie.
+    /// Allocates `size` MiB and tells how far below the top it lies, in MiB.
     fn below(driver: &mut Driver, size: u64) -> u64 {
         (TOP - driver.allocate(size * MIB)) / MIB
     }
@@ -253,13 +253,14 @@ mod tests {
         let mut driver = Driver::new(VecDeque::new());
         assert_eq!(below(&mut driver, 48), 64);
         assert_eq!(below(&mut driver, 48), 128);
-        // The rest of the newest chunk, until it is full; then that of the one before.
+        // First the rest of the newest chunk is used, until it is full; then the rest of the chunk
+        // before.
         for at in (0..8).map(|n| 80 - 2 * n) {
             assert_eq!(below(&mut driver, 2), at);
         }
         assert_eq!(below(&mut driver, 2), 16);
         assert_eq!(below(&mut driver, 60), 192);
-        // What is given back is taken from its upper end.
+        // Memory that was given back is used again from its upper end.
         driver.free(TOP - 192 * MIB);
         assert_eq!(below(&mut driver, 20), 160);
         assert_eq!(below(&mut driver, 32), 192);
@@ -275,14 +276,15 @@ mod tests {
         });
         let mut driver = Driver::new(VecDeque::from(calls));
         assert_eq!(driver.allocate(20 * MIB), 7 * CHUNK);
-        // Something else: from here on below everything that is known.
+        // This differs from the recording: from here on segments lie below everything that is
+        // known.
         assert_eq!(driver.allocate(60 * MIB), 5 * CHUNK);
         assert_eq!(driver.allocate(40 * MIB), 3 * CHUNK);
         assert_eq!(driver.allocate(12 * MIB), 4 * CHUNK + 8 * MIB);
     }
 
-    /// A program: segments in MiB that come, with a gap in front of them where they were recorded,
-    /// and segments that go.
+    /// A program: segments in MiB that are allocated (with a gap in front of the recorded ones),
+    /// and segments that are freed.
     #[derive(Clone, Debug)]
     enum Op {
         Come(u64, u64),
@@ -297,8 +299,8 @@ mod tests {
         prop::collection::vec(op, 0..60)
     }
 
-    /// What was recorded of a program on a device with other habits: upwards, into the first place
-    /// that has room.
+    /// The recording of a program on a device with other habits: it goes upwards and takes the
+    /// first place that has room.
     fn recorded(ops: &[Op]) -> VecDeque<Call> {
         let mut live: Vec<(u64, u64)> = Vec::new();
         let mut calls = VecDeque::new();
@@ -327,8 +329,8 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever segments were recorded, and whenever what is asked begins to differ, no two
-        /// share an address.
+        /// No two segments ever share an address, wherever the recorded ones lie and whenever the
+        /// requests begin to differ.
         #[test]
         fn no_two_segments_share_an_address(was in ops(), same in 0..60_usize, is in ops()) {
             let calls = recorded(&was);

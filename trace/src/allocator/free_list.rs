@@ -1,14 +1,15 @@
 //! Free blocks of one pool, in the order in which best fit looks at them: by size, then address.
 //!
-//! Every allocation takes an entry out and most put one back, and a pool holds tens to thousands of
-//! entries. Short sorted runs serve that better than a B-tree: an entry is found by two binary
-//! searches and moved by one short copy.
+//! Every allocation takes an entry out and most put one back. A pool holds tens to thousands of
+//! entries. Short sorted runs are faster here than a B-tree: two binary searches find an entry, and
+//! one short copy moves it.
 
 use std::cell::Cell;
 
 use super::Slot;
 
-/// Longest run. Two kilobytes to copy at most, and a thousand entries are twenty runs or so.
+/// Longest run. So a copy moves two kilobytes at most, and a thousand entries are about twenty
+/// runs.
 const LONGEST: usize = 96;
 /// A run shorter than this joins its neighbour where both fit into half a run.
 const SHORTEST: usize = 12;
@@ -21,7 +22,7 @@ pub(super) struct FreeList {
     /// None of them is empty.
     runs: Vec<Vec<(Key, Slot)>>,
     greatest: Vec<Key>,
-    /// Run and place of the last best fit, which is usually the next entry to go.
+    /// Run and position of the last best fit, which is usually the next entry to be removed.
     fitted: Cell<(usize, usize)>,
 }
 
@@ -73,7 +74,7 @@ impl FreeList {
         run.get(place).map(|&((size, _), slot)| (size, slot))
     }
 
-    /// The blocks of at least `size` bytes, as best fit looks at them.
+    /// The blocks of at least `size` bytes, in the order in which best fit looks at them.
     pub fn fits(&self, size: u64) -> impl Iterator<Item = Slot> + '_ {
         let key = (size, 0);
         let at = self.run_of(key);
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Few sizes and addresses, so that entries meet, runs split and runs join.
+        /// Few sizes and addresses, so that equal entries, splits and joins of runs all happen.
         #[test]
         fn it_is_a_sorted_map(
             steps in prop::collection::vec((0..3_u8, 0..40_u64, 0..40_u64), 1..3000)
@@ -137,7 +138,8 @@ mod tests {
             let mut model: BTreeMap<Key, Slot> = BTreeMap::new();
             for (number, (what, size, addr)) in steps.into_iter().enumerate() {
                 let slot = Slot(number as u32);
-                // Twice as many entries come as go, so that the list grows over many runs.
+                // Twice as many entries are added as removed, so that the list grows over many
+                // runs.
                 if what < 2 {
                     if model.insert((size, addr), slot).is_some() {
                         list.remove(size, addr);
@@ -159,7 +161,7 @@ mod tests {
             prop_assert_eq!(listed, expected);
         }
 
-        /// Everything goes again: what is left joins and vanishes without a trace.
+        /// Everything is removed again: runs join and disappear until the list is empty.
         #[test]
         fn it_shrinks_to_nothing(sizes in prop::collection::vec(0..1000_u64, 1..600)) {
             let mut list = FreeList::default();

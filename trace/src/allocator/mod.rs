@@ -1,8 +1,8 @@
 //! PyTorch's caching allocator: rounding, pools, best fit, splitting, coalescing.
 //!
 //! Source: `c10/cuda/CUDACachingAllocator.cpp` and `AllocatorConfig`, as described in
-//! docs/allocator.md. [`Arena`] holds the blocks and the rules and knows nothing of where
-//! segments come from: replay follows recorded addresses, the engine asks a device.
+//! docs/allocator.md. [`Arena`] holds the blocks and the rules. It does not know where segments
+//! come from: the replay follows recorded addresses, the engine asks a device.
 
 pub mod caching;
 pub mod conf;
@@ -19,7 +19,7 @@ pub use config::{
 use free_list::FreeList;
 use std::collections::BTreeMap;
 
-/// A pool of free blocks: never mixed with another.
+/// A pool of free blocks. Blocks of different pools are never mixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolKey {
     /// Default, graph or user pool.
@@ -35,7 +35,7 @@ pub struct PoolKey {
 pub struct Slot(u32);
 
 impl Slot {
-    /// Names no block.
+    /// Stands for no block.
     pub const NONE: Slot = Slot(u32::MAX);
 }
 
@@ -57,7 +57,7 @@ struct Block {
     state: State,
     /// Whether it lies in an expandable segment.
     expandable: bool,
-    /// [`Arena::searches`] when it became free.
+    /// The value of [`Arena::searches`] when it became free.
     listed_at: u64,
 }
 
@@ -70,9 +70,9 @@ struct Pool {
 /// Memory of an expandable segment that could become one free block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gaps {
-    /// The free block in front of what is not mapped, or [`Slot::NONE`].
+    /// The free block in front of the unmapped memory, or [`Slot::NONE`].
     pub free_before: Slot,
-    /// What is not mapped, as addresses and bytes, lowest first. Between two lies a free range.
+    /// Unmapped ranges: address and bytes, lowest first. Between two of them lies a free range.
     pub unmapped: Vec<(u64, u64)>,
 }
 
@@ -107,20 +107,20 @@ pub struct Arena {
     segments: BTreeMap<u64, Slot>,
     /// Blocks looked at in search of an address.
     searched: u64,
-    /// Blocks by address, once the search has cost more than keeping this does.
+    /// Blocks by address. Kept once searching has cost more than keeping this index.
     by_address: Option<BTreeMap<u64, Slot>>,
-    /// What the age of free blocks is counted in (`get_free_blocks_call_count`).
+    /// The clock that the age of free blocks is counted in (`get_free_blocks_call_count`).
     searches: u64,
 }
 
-/// Blocks looked at in search of an address before an index is kept. Real traces come nowhere near;
-/// of a hostile one every allocation may lie where the rules do not put it.
+/// How many blocks are looked at in search of an address before an index is kept. Real traces stay
+/// far below. In a hostile trace, every allocation may lie where the rules do not put it.
 const SEARCH_BEFORE_INDEX: u64 = 30_000_000;
 
 /// Bytes of the smallest free list.
 const PER_LIST: usize = 256;
 
-/// Expandable blocks that best fit weighs against each other, and segments looked at for each: in a
+/// How many expandable blocks best fit compares, and how many segments it looks at for each. In a
 /// real trace the mapped ranges of a pool lie next to each other.
 const EXPANDABLE_WEIGHED: usize = 64;
 const SEGMENTS_BEHIND: usize = 64;
@@ -177,7 +177,7 @@ impl Arena {
         block.prev == Slot::NONE && block.next == Slot::NONE
     }
 
-    /// Free blocks are older by one search.
+    /// Counts a search: all free blocks are now older by one.
     pub fn count_search(&mut self) {
         self.searches += 1;
     }
@@ -204,7 +204,7 @@ impl Arena {
         pool.into_iter().flat_map(move |pool| pool.free.fits(size))
     }
 
-    /// Private pools that hold memory none of which is in use: nobody can need it any more.
+    /// Private pools that hold memory, none of it in use: nobody can need that memory any more.
     pub fn idle_pools(&self) -> Vec<PoolId> {
         let live = self.blocks.iter().filter(|b| b.state != State::Vacant);
         let mut idle: Vec<(PoolId, bool)> = Vec::new();
@@ -236,8 +236,8 @@ impl Arena {
                 key,
                 free: FreeList::default(),
             });
-            // Streams and pools are handles of a running process: thousands would be a defect
-            // of the file, and sharing the last pool then only lowers the fidelity.
+            // Streams and pools are handles of a running process. Thousands of them mean a
+            // defective file. They then share the last pool, which only lowers the fidelity.
             u16::try_from(self.pools.len() - 1).unwrap_or(u16::MAX - 1)
         })
     }
@@ -407,16 +407,16 @@ impl Arena {
         let slot = match (self.block(slot).expandable, self.config.expandable_segments) {
             (false, _) => slot,
             (true, true) => self.least_expandable(free, rounded)?,
-            // The setting was switched off: such blocks are left alone.
+            // The setting was switched off later: expandable blocks are left alone.
             (true, false) => free.fits(rounded).find(|&s| !self.block(s).expandable)?,
         };
         let size = self.block(slot).size;
         (!self.config.rejects(rounded, size)).then_some(slot)
     }
 
-    /// Best fit takes an expandable block for as large as it could become, and goes on to larger
-    /// blocks as long as each could become less large than the one before: it would rather use up
-    /// a gap than what can still grow.
+    /// Best fit counts an expandable block at the size that it could grow to. It goes on to larger
+    /// blocks as long as each next one could grow to less than the one before. So it fills gaps
+    /// first, and leaves memory that can still grow.
     fn least_expandable(&self, free: &FreeList, rounded: u64) -> Option<Slot> {
         let mut fits = free.fits(rounded);
         let mut best = fits.next()?;
@@ -432,7 +432,8 @@ impl Arena {
     }
 
     /// The free block in front of unmapped memory that an expandable segment hands out when best
-    /// fit refuses all: it looks for room to grow, and finds that none is needed.
+    /// fit refuses every block. PyTorch then looks for room to grow, and finds that this block is
+    /// large enough already.
     pub fn grown(&self, key: PoolKey, rounded: u64) -> Option<Slot> {
         let pool = *self.pool_ids.get(&key)?;
         if !self.config.expandable_segments || self.config.max_split_size.is_none() {
@@ -444,8 +445,9 @@ impl Arena {
         (slot != Slot::NONE && self.size(slot) >= rounded).then_some(slot)
     }
 
-    /// Where the expandable segment of a pool, which lies in `[base, end)`, can grow to a free
-    /// block of `size` bytes: the lowest memory that is free or not mapped and has the room.
+    /// Where the expandable segment of a pool can grow to a free block of `size` bytes. The segment
+    /// lies in `[base, end)`. The answer is the lowest memory that is free or unmapped and large
+    /// enough.
     pub fn gaps(&self, key: PoolKey, base: u64, end: u64, size: u64) -> Gaps {
         let pool = self.pool_ids.get(&key).copied();
         let mut gaps = Gaps::NONE;
@@ -482,8 +484,8 @@ impl Arena {
         gaps
     }
 
-    /// Bytes of a block and of the unmapped memory that follows it. What follows the last mapped
-    /// range of a pool is more than the device has.
+    /// Bytes of a block and of the unmapped memory behind it. Behind the last mapped range of a
+    /// pool there is more address space than the device has memory.
     fn room(&self, slot: Slot) -> u64 {
         const ALL_THE_REST: u64 = 1 << 56;
         let block = self.block(slot);
@@ -506,8 +508,8 @@ impl Arena {
         })
     }
 
-    /// The block for which `is` holds, which only one that holds `addr` can: a scan, as long as
-    /// scans are rare.
+    /// The block for which `is` holds; only the block that holds `addr` can be it. Scans all
+    /// blocks, as long as scans are rare; later an index is used.
     fn block_where(&mut self, addr: Option<u64>, is: impl Fn(&Block) -> bool) -> Option<Slot> {
         let addr = addr?;
         if let Some(index) = &self.by_address {
@@ -530,7 +532,7 @@ impl Arena {
         self.by_address = Some(index.collect());
     }
 
-    /// Of blocks that claim the same address the last one is in the index.
+    /// If several blocks have the same address, the index has the last one.
     fn leave_index(&mut self, slot: Slot) {
         let addr = self.block(slot).addr;
         if let Some(index) = &mut self.by_address
@@ -540,13 +542,13 @@ impl Arena {
         }
     }
 
-    /// Bytes of memory held, about, after so many more blocks were made.
+    /// About how many heap bytes this will use after `more` further blocks.
     pub fn heap_bytes_after(&self, more: usize) -> usize {
         let blocks = of_vec_after(&self.blocks, more);
         let index = self.by_address.as_ref().map_or(0, BTreeMap::len);
-        // A free list holds a block in three words, in runs that are half full.
+        // A free list needs three words for a block, and its runs are half full.
         let lists = blocks / size_of::<Block>() * 48 + self.pools.len() * PER_LIST;
-        // A table that is full moves: it is there twice then.
+        // A full table moves to a larger one: while it moves, both exist.
         let pools = of_vec_after(&self.pools, more) + 3 * of_map(&self.pool_ids);
         blocks + lists + pools + (self.segments.len() + index) * 32
     }
@@ -563,7 +565,7 @@ impl Arena {
         (next != Slot::NONE && !self.is_used(next)).then_some(next)
     }
 
-    /// Hands out a free block for a rounded request, splitting it by the rules.
+    /// Hands out a free block for a rounded request, and splits it by the rules.
     pub fn take(&mut self, slot: Slot, rounded: u64) -> Slot {
         let Block { size, pool, .. } = *self.block(slot);
         let pool_size = self.pools[usize::from(pool)].key.size;
@@ -598,8 +600,8 @@ impl Arena {
         self.list(upper);
     }
 
-    /// Moves the border between a used block and the free block above it up by `bytes`: the used
-    /// block turns out to hold a remainder that was never split off.
+    /// Moves the border between a used block and the free block above it up by `bytes`. This is for
+    /// a used block that turns out to contain a remainder that was never split off.
     pub fn grow_used(&mut self, used: Slot, bytes: u64) {
         let free = self.block(used).next;
         self.unlist(free);
@@ -615,9 +617,9 @@ impl Arena {
         self.list(free);
     }
 
-    /// Makes `[addr, addr + size)` of a free block a used block exactly, whatever the rules say;
-    /// for the state before a trace begins, and for addresses the rules cannot explain. The range
-    /// is clipped to the free block.
+    /// Makes exactly `[addr, addr + size)` of a free block a used block, whatever the rules say.
+    /// This serves the state before a trace begins, and addresses that the rules cannot explain.
+    /// The range is clipped to the free block.
     pub fn occupy(&mut self, slot: Slot, addr: u64, size: u64) -> Slot {
         let head = addr - self.block(slot).addr;
         self.unlist(slot);
@@ -637,14 +639,15 @@ impl Arena {
         slot
     }
 
-    /// Returns a used block, joined with free neighbours; the block that now holds it.
+    /// Returns a used block and joins it with free neighbours. The result is the block that now
+    /// holds it.
     pub fn free(&mut self, slot: Slot) -> Slot {
         self.block_mut(slot).state = State::Free;
         self.coalesce(slot)
     }
 
-    /// Joins a free block that is not listed with its free neighbours and lists the result. The
-    /// lowest entry survives.
+    /// Joins an unlisted free block with its free neighbours and lists the result. The lowest entry
+    /// survives.
     fn coalesce(&mut self, slot: Slot) -> Slot {
         let Block { prev, next, .. } = *self.block(slot);
         if next != Slot::NONE && self.block(next).state == State::Free {

@@ -1,4 +1,4 @@
-//! The rules against an interval map, and against sizes that PyTorch is known to choose.
+//! Compares the rules with an interval map, and with sizes that PyTorch is known to choose.
 
 use super::*;
 use proptest::prelude::*;
@@ -72,9 +72,10 @@ fn an_expandable_block_counts_as_large_as_it_can_become() {
             .map(|slot| arena.addr(slot) / MIB);
         assert_eq!(fit, Some(expected), "{request}");
     };
-    // 7 MiB could become 11, 8 MiB without end: the search stops there, at the smallest.
+    // A 7 MiB request: the first block could grow to 11, the next, of 8 MiB, without end. The
+    // search stops at the first.
     check(&expandable, 7, 82);
-    // 8 MiB could become more than the 10 that are shut in.
+    // The block of 8 MiB could grow beyond 10 MiB; the block of 10 cannot grow, so it is taken.
     check(&expandable, 8, 70);
     check(&expandable, 9, 70);
     let switched_off = arena(&Config::default());
@@ -204,7 +205,7 @@ impl Model {
         gaps
     }
 
-    /// Best fit, spelled out.
+    /// Best fit, in the simplest way.
     fn fit(&self, rounded: u64) -> Option<u64> {
         let fits = self.gaps().into_iter().filter(|&(_, len)| len >= rounded);
         fits.min_by_key(|&(addr, len)| (len, addr))
@@ -252,7 +253,7 @@ fn range_op() -> impl Strategy<Value = RangeOp> {
 }
 
 impl RangeOp {
-    /// What it changes, told by addresses.
+    /// The change that it makes, in addresses.
     fn apply(&self, arena: &mut Arena) -> Option<(u64, u64)> {
         const PAGE: u64 = 2 * MIB;
         let told = |arena: &Arena, slot| Some((arena.addr(slot), arena.size(slot)));
@@ -307,8 +308,8 @@ impl RangeOp {
 }
 
 proptest! {
-    /// Free blocks are always the maximal gaps of an interval map, best fit is the obvious one,
-    /// and no byte is lost.
+    /// Free blocks are always the maximal gaps of an interval map, best fit gives the same as the
+    /// simple way, and no byte is lost.
     #[test]
     fn the_arena_is_an_interval_map(ops in ops()) {
         let mut arena = Arena::new(Config::default());
@@ -357,7 +358,7 @@ proptest! {
         }
     }
 
-    /// Blocks are found alike by looking at all of them and in the index.
+    /// A search through all blocks and a search in the index find the same block.
     #[test]
     fn an_index_changes_nothing(ops in prop::collection::vec(range_op(), 1..150)) {
         let config = Config { expandable_segments: true, ..Config::default() };

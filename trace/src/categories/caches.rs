@@ -1,9 +1,9 @@
 //! Places that grow a cache: each block replaces a smaller one of the same place.
 //!
 //! `torch.cat([keys, new])` needs the old keys while it makes the new ones, so the old block is
-//! given back right after the new one is made. That alone is also what a decoder does that
-//! concatenates along its way; a cache does it from one call of the model to the next, with code of
-//! the program between them.
+//! given back right after the new one is made. A decoder that concatenates within one call does the
+//! same. Only in a cache does it happen from one call of the model to the next, with code of the
+//! program between the calls.
 
 use super::facts::Facts;
 use crate::phases::{Role, Roles};
@@ -11,11 +11,11 @@ use crate::stacks::StackIdx;
 use crate::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET};
 use crate::units::Bytes;
 
-/// Events after an allocation in which the block that it replaces is given back.
+/// The replaced block must be given back within this many events after the allocation.
 pub(super) const NEAR: u32 = 10;
-/// Allocations of a place that are looked at.
+/// How many allocations of a place are looked at.
 const SAMPLE: u32 = 512;
-/// Replacements that make a cache.
+/// This many replacements make a cache.
 const ENOUGH: u32 = 3;
 
 #[derive(Clone, Copy, Default)]

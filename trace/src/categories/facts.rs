@@ -1,4 +1,4 @@
-//! What a stack says of the blocks that are made, or given back, there.
+//! What a stack says about the blocks that are made, or given back, there.
 
 use crate::footprint::of_vec;
 use crate::phases::{Role, Roles};
@@ -10,13 +10,13 @@ use crate::stacks::{Frame, StackIdx, Stacks, fx_hash};
 pub(super) struct Fact {
     /// The innermost line of `Module._apply`, which goes through parameters before buffers.
     pub apply_line: Option<u32>,
-    /// In a workspace of a library.
+    /// The block is in a workspace of a library.
     pub workspace: bool,
-    /// Where autograd adds a gradient to what is there.
+    /// Autograd adds a gradient to an existing one here.
     pub accumulates: bool,
-    /// Where autograd gives back what a forward pass saved.
+    /// Autograd gives back here what a forward pass saved.
     pub saved: bool,
-    /// In code that is called a cache of keys and values.
+    /// In code whose name says that it is a cache of keys and values.
     pub cache: bool,
     /// Below a call of a module.
     pub calls_module: bool,
@@ -45,7 +45,7 @@ impl Facts {
         }
     }
 
-    /// Bytes behind them.
+    /// Heap bytes that they use.
     pub fn heap_bytes(&self) -> usize {
         of_vec(&self.of_stack)
     }
@@ -125,7 +125,8 @@ fn fact(stacks: &Stacks, says: &[Says], role: Role, stack: StackIdx) -> Fact {
             Says::Saved => fact.saved = true,
             Says::ModuleApply => {
                 fact.of_module = true;
-                // A module's own override makes what it likes there: parameters.
+                // A module that overrides `_apply` may make anything there; it counts as
+                // parameters.
                 let line = if inner { stacks.frame(*frame).line } else { 0 };
                 fact.apply_line.get_or_insert(line);
             }
@@ -145,8 +146,9 @@ fn fact(stacks: &Stacks, says: &[Says], role: Role, stack: StackIdx) -> Fact {
     fact
 }
 
-/// The frames that say where in the model a stack is: up to the outermost call of a module, or,
-/// outside of one, up to the innermost frame of the program. Without Python, all of them.
+/// The frames that say where in the model a stack is: all frames up to the outermost call of a
+/// module. Outside of a module, all frames up to the innermost one of the program. Without Python
+/// frames, all.
 fn place(stacks: &Stacks, says: &[Says], stack: StackIdx) -> u64 {
     let frames = stacks.frames(stack);
     let python = |says: Says| !matches!(says, Says::Nothing | Says::Workspace | Says::Saved);

@@ -1,5 +1,5 @@
-//! What became of the blocks that a place made before: the fate of those that are still there when
-//! the recording ends.
+//! What became of the blocks that a place made in earlier passes. That tells what the blocks are
+//! that are still there when the recording ends.
 
 use super::Category;
 use crate::footprint::of_map;
@@ -9,10 +9,11 @@ use crate::units::Bytes;
 /// A place in the model and a size.
 pub(super) type Place = (u64, Bytes);
 
-/// Which of a pass's blocks of a place: `x = f(x)` twice makes one that stays and one that goes.
+/// Counts the blocks of a place within a pass: of the two blocks of a repeated `x = f(x)`, one
+/// stays and one goes.
 pub(super) type Nth = u32;
 
-/// What became of blocks, by place; the last pass counts.
+/// What became of blocks, by place; the latest pass replaces earlier ones.
 #[derive(Default)]
 pub(super) struct History {
     fates: FxHashMap<(Place, Nth), Fate>,
@@ -28,7 +29,7 @@ struct Fate {
 }
 
 impl History {
-    /// Bytes behind it.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         of_map(&self.fates) + of_map(&self.any) + of_map(&self.stays)
     }
@@ -36,14 +37,14 @@ impl History {
     pub fn note(&mut self, place: Place, nth: Nth, category: Category, pass: u32) {
         let fate = Fate { category, pass };
         self.fates.insert((place, nth), fate);
-        // What is kept somewhere counts more than what goes.
+        // If one block of a place is kept, that counts more than others that are given back.
         let any = self.any.entry(place).or_insert(fate);
         if any.category == Category::Temporary && category != Category::Temporary {
             *any = fate;
         }
     }
 
-    /// A block that is there at the end.
+    /// Notes a block that is still there at the end.
     pub fn stays(&mut self, place: Place, pass: u32) {
         let (first, again) = self.stays.entry(place).or_insert((pass, false));
         *again |= *first != pass;
@@ -54,7 +55,8 @@ impl History {
         self.stays.get(&place).is_some_and(|&(_, again)| again)
     }
 
-    /// The fate of the same block of an earlier pass, else of any of its place.
+    /// What became of the same block in an earlier pass; if that is unknown, of any block of its
+    /// place.
     pub fn recall(&self, place: Place, nth: Nth, pass: u32) -> Option<Category> {
         let earlier = |fate: &&Fate| fate.pass < pass;
         let same = self.fates.get(&(place, nth)).filter(earlier);

@@ -1,9 +1,9 @@
 //! What a block is for: parameter, gradient, activation … inferred from what happened to it.
 //!
-//! A snapshot does not say. The rules below read the phase in which a block was made, the one in
-//! which it was given back, by whom, how large it is, and how often the same place makes such a
-//! block again ([`crate::phases`]). Everything but what the recorder itself noted is inferred, and
-//! said to be.
+//! A snapshot does not say. The rules below use the phase in which a block was made, the phase in
+//! which it was given back and by whom, its size, and how often the same place makes such a block
+//! again ([`crate::phases`]). Only what the recorder itself noted is a fact; everything else is
+//! marked as inferred.
 //!
 //! `docs/categories.md` has the rule of each category. In short: parameters and buffers are made
 //! while a module is made, moved or loaded, and outlive that; gradients are made in a backward pass
@@ -11,9 +11,9 @@
 //! made in a forward pass and given back in its backward pass; inputs are made by the program's own
 //! code and live into a forward pass; what is gone before its phase ends is temporary.
 //!
-//! Of what was there before the recording, behaviour shows little: a gradient is cleared by
-//! `zero_grad`, an activation is given back in a backward pass, and where there is exactly one
-//! lasting block for each gradient, it is the parameter.
+//! Blocks from before the recording show little of their behaviour. A gradient is cleared by
+//! `zero_grad`; an activation is given back in a backward pass. Where there is exactly one lasting
+//! block for each gradient, it is the parameter.
 
 mod caches;
 mod facts;
@@ -59,7 +59,7 @@ pub enum Category {
 }
 
 impl Category {
-    /// All, in the order in which they are listed where bytes do not decide.
+    /// All categories, in the order in which they are listed when bytes do not decide.
     pub const ALL: [Category; 10] = [
         Category::Parameter,
         Category::Buffer,
@@ -73,7 +73,7 @@ impl Category {
         Category::Unknown,
     ];
 
-    /// As in JSON.
+    /// The name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Category::Parameter => "parameter",
@@ -89,7 +89,7 @@ impl Category {
         }
     }
 
-    /// For people: many of them.
+    /// The name for people, in the plural.
     pub const fn label(self) -> &'static str {
         match self {
             Category::Parameter => "parameters",
@@ -120,7 +120,7 @@ impl Category {
 pub struct Shares([Bytes; Category::ALL.len()]);
 
 impl Shares {
-    /// Those of one category.
+    /// Bytes of one category.
     pub fn get(&self, category: Category) -> Bytes {
         self.0[category as usize]
     }
@@ -143,7 +143,7 @@ pub struct Categories {
 impl Categories {
     /// Applies the rules: a few passes over the blocks, one over events and stacks.
     ///
-    /// Where that takes more memory than [`memory_needed`], all of them are unknown.
+    /// If that would take more memory than [`memory_needed`], all categories are unknown.
     pub fn of(device: &DeviceTrace, stacks: &Stacks) -> Categories {
         let most = memory_needed(device, stacks);
         let go_on = |bytes| bytes <= most;
@@ -159,7 +159,8 @@ impl Categories {
         self.of_block[block.index()]
     }
 
-    /// Bytes alive at an event, which sum to *allocated*; `None`: before the first event.
+    /// Bytes alive at an event, by category; they sum to *allocated*. `None`: before the first
+    /// event.
     pub fn alive(&self, device: &DeviceTrace, at: Option<EventIdx>) -> Shares {
         let mut shares = Shares::default();
         for block in alive(device, at) {
@@ -170,7 +171,7 @@ impl Categories {
     }
 }
 
-/// Bytes of memory that finding the categories of a device takes at most: several times what it
+/// The most memory that finding the categories of a device may take, bytes: several times what it
 /// takes for any recording at hand.
 pub fn memory_needed(device: &DeviceTrace, stacks: &Stacks) -> usize {
     const PER_BLOCK: usize = 24;
@@ -186,7 +187,7 @@ pub fn memory_needed(device: &DeviceTrace, stacks: &Stacks) -> usize {
 pub fn alive(device: &DeviceTrace, at: Option<EventIdx>) -> impl Iterator<Item = BlockIdx> + '_ {
     let blocks = &device.blocks;
     let is_alive = move |index: usize| match at {
-        // What was pending already has been given back.
+        // A block whose free was pending already has been given back.
         None => index < blocks.n_preexisting as usize && !was_pending(device, index),
         Some(at) => blocks.alloc[index] <= at.0 && at.0 < blocks.free_requested[index],
     };
@@ -194,7 +195,8 @@ pub fn alive(device: &DeviceTrace, at: Option<EventIdx>) -> impl Iterator<Item =
     all.map(|index| BlockIdx(index as u32))
 }
 
-/// Whether a block from before had been given back already and other streams still used it.
+/// Whether a block from before the recording had been given back already, while other streams still
+/// used it.
 fn was_pending(device: &DeviceTrace, index: usize) -> bool {
     use crate::trace::Action;
     let first = device

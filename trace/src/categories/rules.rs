@@ -14,7 +14,7 @@ use crate::watch::{Stopped, Watch};
 
 /// Sizes of the workspaces that cuBLAS and cuBLASLt keep for good.
 const WORKSPACES: [Bytes; 3] = [Bytes(8_519_680), Bytes(33_554_432), Bytes(1_048_576)];
-/// Backward passes whose blocks are remembered for those that are there at the end.
+/// How many backward passes are remembered, to judge blocks that are still there at the end.
 const REMEMBERED: usize = 3;
 
 /// The category of every block.
@@ -58,10 +58,11 @@ struct Life<'a> {
     freed: u32,
 }
 
-/// A verdict, or that the recording ends too early for one.
+/// A verdict, or a guess because the recording ends too early for a verdict.
 enum Verdict {
     Is(Category),
-    /// It is still there; what became of its like says what it is, else this.
+    /// The block is still there. What became of similar blocks decides; if that is unknown, it is
+    /// this category.
     AsBefore(Category),
 }
 
@@ -100,7 +101,7 @@ struct Rules<'a> {
     facts: &'a Facts,
     survey: &'a Survey,
     growing: &'a [StackIdx],
-    /// Gradients for which no parameter has been found yet.
+    /// Gradients whose parameter has not been found yet.
     budget: Sizes,
     history: History,
 }
@@ -117,7 +118,7 @@ impl<'a> Rules<'a> {
         for block in (0..blocks.len() as u32).map(BlockIdx) {
             watch.at_row(block.index(), || {
                 let tables = self.history.heap_bytes() + of_map(&nth.counts);
-                // What is full moves: it is there twice then.
+                // A full table moves to a larger one: while it moves, both exist.
                 of_vec(&categories) + 3 * tables + 2 * of_vec(&open)
             })?;
             if let Some(recorded) = self.recorded(block) {
@@ -167,7 +168,7 @@ impl<'a> Rules<'a> {
         Ok(categories)
     }
 
-    /// What a block that is still there is, by what became of its like.
+    /// The category of a block that is still there, judged by what became of similar blocks.
     fn recall(&self, open: &Open) -> Option<Category> {
         if open.by_module && self.survey.learns && self.history.is_collected(open.place) {
             return Some(Category::Activation);
@@ -232,7 +233,8 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Whether a block is gone before the next call of the model: the scratch of a cache's code.
+    /// Whether a block is gone before the next call of the model. Such a block of a cache's code is
+    /// only scratch.
     fn is_brief(&self, life: &Life<'_>) -> bool {
         let alloc = self.device.blocks.alloc[life.block.index()];
         let calls = &self.survey.program;
@@ -241,8 +243,8 @@ impl<'a> Rules<'a> {
         life.freed < next.unwrap_or(self.device.events.len())
     }
 
-    /// Whether a block outlived a call of the model and went when a cache's place had made the next
-    /// block: the keys and values of the prompt.
+    /// Whether a block outlived a call of the model and was given back when a cache made its next
+    /// block. Such blocks hold the keys and values of the prompt.
     fn feeds_cache(&self, life: &Life<'_>) -> bool {
         if self.growing.is_empty() || self.is_brief(life) {
             return false;
@@ -282,7 +284,7 @@ impl<'a> Rules<'a> {
         let span = &self.survey.spans[life.span];
         let free = self.facts.get(life.kind.free_stack);
         if life.freed < span.end {
-            // A checkpoint computes again what the backward pass then consumes.
+            // A checkpoint recomputes this block, and the backward pass then consumes it.
             let again = life.fact.calls_module && !free.calls_module;
             return if again {
                 Category::Activation
@@ -298,9 +300,9 @@ impl<'a> Rules<'a> {
             () if self.lasts(life) && WORKSPACES.contains(&life.kind.requested) => {
                 Category::Temporary
             }
-            // Nothing is known of the parameters.
+            // Nothing is known about the parameters.
             () if parameters.is_empty() && !self.lasts(life) => Category::Gradient,
-            // The pass is not over.
+            // The backward pass is not over.
             () if span.end == self.device.events.len() && life.fact.calls_module => {
                 Category::Activation
             }
@@ -337,7 +339,8 @@ impl<'a> Rules<'a> {
             () if saved => Verdict::Is(Category::Activation),
             () if life.freed < part.start => Verdict::Is(Category::Temporary),
             () if life.freed < part.end => Verdict::Is(Category::Activation),
-            // Made once and kept, where others are made again and again.
+            // A workspace is made once and kept, while other blocks of this size are made again and
+            // again.
             () if lasts && WORKSPACES.contains(&life.kind.requested) => {
                 Verdict::Is(Category::Temporary)
             }
@@ -345,7 +348,8 @@ impl<'a> Rules<'a> {
                 Verdict::AsBefore(Category::Activation)
             }
             () if lasts => Verdict::AsBefore(Category::Temporary),
-            // Held by a variable until the next step sets it; held longer, it was kept on purpose.
+            // A variable holds the block until the next step sets it again. If it is held longer,
+            // the program keeps it on purpose.
             () if self.survey.passes_between(backward, life.freed) < 2 => {
                 Verdict::Is(Category::Temporary)
             }
@@ -382,8 +386,8 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Blocks that existed before the first event: what became of them, or where they were made,
-    /// if the recorder noted that.
+    /// Judges blocks that existed before the first event, by what became of them, or by where they
+    /// were made if the recorder noted that.
     fn judge_earlier(&self, block: BlockIdx) -> Category {
         let blocks = &self.device.blocks;
         let kind = blocks.kind(block);

@@ -5,14 +5,14 @@ use crate::footprint::of_map;
 use crate::stacks::FxHashMap;
 use crate::units::Bytes;
 
-/// Blocks by the bytes that were asked for.
+/// Counts of blocks by requested bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sizes {
     counts: FxHashMap<Bytes, u32>,
 }
 
 impl Sizes {
-    /// Bytes behind it.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         of_map(&self.counts)
     }
@@ -33,7 +33,7 @@ impl Sizes {
         self.counts.is_empty()
     }
 
-    /// The larger count of each size.
+    /// Takes the larger count for each size.
     pub fn at_least(&mut self, other: &Sizes) {
         for (size, count) in &other.counts {
             let known = self.counts.entry(*size).or_default();
@@ -49,7 +49,8 @@ impl Sizes {
             .sum()
     }
 
-    /// Bytes of these that the others hold too, each size times `factor`.
+    /// Bytes of the blocks here that also exist in `others`; each size is compared with `factor`
+    /// times that size.
     pub fn bytes_in(&self, others: &Sizes, factor: u64) -> u64 {
         let shared = |(size, n): (&Bytes, &u32)| {
             size.0 * u64::from((*n).min(others.count(Bytes(size.0 * factor))))
@@ -75,7 +76,7 @@ impl Sizes {
         }
     }
 
-    /// Whether the others hold exactly as many, for nine tenths of the bytes.
+    /// Whether `others` has exactly as many blocks of each size, for nine tenths of the bytes.
     pub fn equal_in(&self, others: &Sizes) -> bool {
         let equal = |(size, n): (&Bytes, &u32)| match others.count(*size) == *n {
             true => size.0 * u64::from(*n),

@@ -10,7 +10,7 @@ use crate::trace::{BlockIdx, DeviceTrace, Origin};
 use crate::watch::{Stopped, Watch};
 use std::collections::HashSet;
 
-/// Share of a forward pass's blocks that stay, from which on they wait for a backward pass: a model
+/// If at least this share of a forward pass's blocks stays, they wait for a backward pass. A model
 /// that only infers gives back nearly everything.
 const KEPT: f64 = 0.25;
 
@@ -23,17 +23,17 @@ pub(super) struct Part {
     pub backward: Option<usize>,
     /// First event of the next forward pass.
     pub forward: Option<u32>,
-    /// Backward passes before it.
+    /// How many backward passes come before it.
     pub pass: u32,
 }
 
 pub(super) struct Survey {
     pub spans: Vec<Part>,
-    /// What backward passes leave behind: the most of each size that one of them did.
+    /// What backward passes leave behind: for each size, the largest count that one pass left.
     pub gradients: Sizes,
-    /// What was made as part of a module, or was there before and stays.
+    /// Blocks that were made as part of a module, or that are from before the recording and stay.
     pub parameters: Sizes,
-    /// What was made as part of a module.
+    /// Blocks that were made as part of a module.
     of_modules: Sizes,
     /// Blocks from before that stay.
     before: Sizes,
@@ -47,7 +47,8 @@ pub(super) struct Survey {
     pub program: Vec<u32>,
     /// Backward passes.
     passes: u32,
-    /// Whether nearly all gradients have as many blocks of their size from before that stay.
+    /// Whether, for nearly all gradients, as many lasting blocks of the same size are from before
+    /// the recording.
     bare: bool,
     /// Whether there is a backward pass.
     pub learns: bool,
@@ -91,7 +92,7 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Bytes behind it.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         let sizes = [
             &self.gradients,
@@ -100,12 +101,12 @@ impl Survey {
             &self.before,
         ];
         let sizes: usize = sizes.into_iter().map(Sizes::heap_bytes).sum();
-        // The gradients that no parameter was found for yet are a copy.
+        // The rules keep a copy of `gradients`: those whose parameter is not found yet.
         of_vec(&self.spans) + of_vec(&self.program) + sizes + self.gradients.heap_bytes()
     }
 
-    /// One pass over the blocks. Gives, by stack, the sizes of what the program made before the
-    /// first forward pass and keeps.
+    /// Walks over the blocks once. Returns, by stack, the sizes of the blocks that the program made
+    /// before the first forward pass and keeps.
     fn blocks(
         &mut self,
         device: &DeviceTrace,
@@ -118,7 +119,7 @@ impl Survey {
         let mut candidates: FxHashMap<StackIdx, Sizes> = FxHashMap::default();
         let mut left = Sizes::default();
         let (mut span, mut made, mut kept) = (0, Tally::default(), Tally::default());
-        // Entries of the sizes of candidates, each a table of its own at worst.
+        // Number of sizes of all candidates; in the worst case each has a table of its own.
         let mut n_candidates = 0;
         for block in (0..blocks.len() as u32).map(BlockIdx) {
             watch.at_row(block.index(), || {
@@ -186,8 +187,8 @@ impl Survey {
         self.buffer_line = lines.iter().copied().max().filter(|_| lines.len() > 1);
     }
 
-    /// Stacks that made one block for most of what is trained, as large or twice as large (32 bits
-    /// for 16).
+    /// Finds stacks that made one block for each of most trained tensors, of equal size or of twice
+    /// the size (32 bits for 16).
     fn find_copies(&mut self, candidates: FxHashMap<StackIdx, Sizes>) {
         let trained = match self.gradients.is_empty() {
             true => &self.of_modules,
@@ -202,7 +203,7 @@ impl Survey {
         }
     }
 
-    /// Backward passes that end between the end of one and an event.
+    /// How many backward passes end between the end of a given one and an event.
     pub fn passes_between(&self, backward: usize, event: u32) -> usize {
         let ended = self.spans.partition_point(|s| s.end <= event);
         let before = |at: usize| match self.spans.get(at) {
@@ -212,8 +213,8 @@ impl Survey {
         before(ended.max(backward + 1)) as usize - before(backward + 1) as usize
     }
 
-    /// Whether there was exactly one lasting block from before for each gradient of a size, and
-    /// that holds for nearly all gradients: there is no optimizer state.
+    /// Whether there is exactly one lasting block from before the recording for each gradient of
+    /// this size, and this holds for nearly all gradients. Then there is no optimizer state.
     pub fn is_bare(&self, requested: crate::units::Bytes) -> bool {
         let count = self.gradients.count(requested);
         count > 0 && self.before.count(requested) == count && self.bare

@@ -1,4 +1,4 @@
-//! One rule, one program.
+//! One program for each rule.
 
 use super::*;
 use crate::phases::program::{ADAM, MODULE, Program, TENSOR};
@@ -80,7 +80,8 @@ fn a_training_step_is_told_apart() {
     assert_eq!(found, expected);
 }
 
-/// A dump between forward and backward: what is there is what was saved before.
+/// A dump between forward and backward: the blocks that are there are those that earlier passes
+/// saved.
 #[test]
 fn the_last_forward_pass_is_judged_by_the_ones_before() {
     let mut p = Program::default();
@@ -141,7 +142,7 @@ fn a_list_of_weights_and_copies_of_it() {
         backward(&mut p);
         p.free(saved);
         for gradient in sizes.map(|size| p.alloc(size, &[])) {
-            // What follows the backward pass is the program's.
+            // What comes after the backward pass is the program's own.
             p.free(gradient);
         }
         for size in sizes {

@@ -1,4 +1,4 @@
-//! What differs between two runs before any memory does: what the reader must know first.
+//! What already differs between two runs besides memory: the reader must know this first.
 
 use super::noise;
 use super::profile::{DeviceProfile, Profile};
@@ -86,7 +86,7 @@ pub fn of_runs(base: &Profile, new: &Profile) -> Vec<Condition> {
 }
 
 fn settings(base: &Profile, new: &Profile, found: &mut Vec<Condition>) {
-    // A file without settings (torch before 2.0, recordings) says nothing about them.
+    // A file without settings (torch before 2.0, recordings of the bench) says nothing about them.
     if base.settings.is_empty() || new.settings.is_empty() {
         return;
     }
@@ -234,7 +234,7 @@ fn work(
         return;
     }
     let ((mean_b, sd_b), (mean_n, sd_n)) = (noise::spread(&before), noise::spread(&after));
-    // Two standard errors of the difference: varying lengths are no other workload.
+    // Two standard errors of the difference: steps of varying length are not another workload.
     let error =
         2.0 * (sd_b.powi(2) / before.len() as f64 + sd_n.powi(2) / after.len() as f64).sqrt();
     let tolerance = (noise::WORK_SHARE * mean_b.max(mean_n)).max(error);
@@ -263,7 +263,7 @@ fn times(factor: f64) -> String {
     format!("{factor:.2} times")
 }
 
-/// By what factor the sizes of most bytes differ; `None` when they do not.
+/// The factor between the sizes of most bytes; `None` if the sizes are the same.
 fn size_factor(base: &DeviceProfile, new: &DeviceProfile, matching: &Matching) -> Option<f64> {
     let mut ratios: Vec<(f64, u64)> = Vec::new();
     for &(b, n, matched) in &matching.pairs {

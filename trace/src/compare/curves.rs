@@ -1,8 +1,9 @@
 //! Curves of two runs over one axis.
 //!
 //! The axis is steps (a step's number and the phase inside it), events, or time. Each run has an
-//! [`Alignment`]: where on the axis its events lie. A curve is min, max and last of a series over
-//! equal parts of a window of the axis, so that no peak is hidden and none invented.
+//! [`Alignment`], which says where on the axis its events lie. A curve has the min, max and last
+//! value of a series in each of n equal parts of a window of the axis. So no peak is hidden and
+//! none is invented.
 
 use super::phase::{interpolate, spans_of_steps};
 use crate::pyramid::{BASE_EVENTS, BASE_LEVEL};
@@ -28,7 +29,7 @@ pub enum Align {
 }
 
 impl Align {
-    /// All, in the order in which they are offered.
+    /// All, in the order of the menu.
     pub const ALL: [Align; 3] = [Align::Step, Align::Event, Align::Time];
 
     /// Lower-case name, as in JSON and URLs.
@@ -44,17 +45,17 @@ impl Align {
 /// Where the events of one run lie on the common axis.
 pub struct Alignment<'a> {
     device: &'a DeviceTrace,
-    /// Abscissa and event, both rising; empty for time.
+    /// Position on the axis and event, both rising; empty for time.
     knots: Vec<(f64, f64)>,
-    /// Time of 0.
+    /// The time that is 0 on the axis.
     origin: Micros,
     domain: (f64, f64),
 }
 
 impl<'a> Alignment<'a> {
-    /// The alignment of a run. `anchors` are those of [`super::phase::Rhythm::over`] the
-    /// baseline's rhythm, empty for the baseline itself. A run without steps is one step: a
-    /// single pass lies over the first step of a run that has several.
+    /// The alignment of a run. `anchors` come from [`super::phase::Rhythm::over`] with the
+    /// baseline's rhythm; they are empty for the baseline itself. A run without steps counts as one
+    /// step: a single pass lies over the first step of a run that has several.
     pub fn new(device: &'a DeviceTrace, align: Align, anchors: &[(f64, f64)]) -> Alignment<'a> {
         let n = f64::from(device.events.len());
         let mut alignment = Alignment {
@@ -117,8 +118,8 @@ impl<'a> Alignment<'a> {
         }
     }
 
-    /// Min, max and last of a series over `n` equal parts of a window; `None` where the run has
-    /// no events yet, or none any more. Also the event at each border of a part, `n + 1` of them.
+    /// Min, max and last of a series over `n` equal parts of a window; `None` where the run has not
+    /// begun or is over. Also the event at each border of a part, `n + 1` of them.
     pub fn curve(
         &self,
         series: Series,
@@ -147,7 +148,7 @@ fn step_knots(device: &DeviceTrace, anchors: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let n_events = f64::from(device.events.len());
     let mut knots: Vec<(f64, f64)> = Vec::new();
     let mut knot = |x: f64, event: f64| match knots.last() {
-        // A step without events would make the axis stand still.
+        // A step without events would give two knots at the same event.
         Some(&(before, last)) if event <= last || x <= before => {}
         _ => knots.push((x, event)),
     };
@@ -158,7 +159,7 @@ fn step_knots(device: &DeviceTrace, anchors: &[(f64, f64)]) -> Vec<(f64, f64)> {
     }
     for (index, step) in steps.iter().enumerate() {
         let (begin, end) = (f64::from(step.start().0), f64::from(step.end().0));
-        // What lies between two steps belongs to the first.
+        // Events between two steps belong to the first of them.
         let next = steps
             .get(index + 1)
             .map_or(end, |next| f64::from(next.start().0));
@@ -177,8 +178,8 @@ fn step_knots(device: &DeviceTrace, anchors: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 impl DeviceTrace {
-    /// Min, max and last of a series over the levels after each of a range of events; over an
-    /// empty range the level before it.
+    /// Min, max and last of a series over the levels after each event of a range. For an empty
+    /// range, the level before it.
     ///
     /// # Panics
     /// When the range ends after the last event.
@@ -218,11 +219,11 @@ impl DeviceTrace {
         })
     }
 
-    /// Visits as few buckets as cover the base buckets `[first, last)`, in order.
+    /// Visits the smallest number of buckets that cover the base buckets `[first, last)`, in order.
     fn whole_buckets(&self, first: u32, last: u32, mut visit: impl FnMut(&crate::pyramid::Bucket)) {
         let mut at = first;
         while at < last {
-            // The largest power of two that begins here and does not go too far.
+            // The largest power of two that begins here and does not go beyond the end.
             let fits = (last - at).ilog2();
             let aligned = if at == 0 { fits } else { at.trailing_zeros() };
             let level = fits.min(aligned);
@@ -330,7 +331,7 @@ mod tests {
             }
         }
 
-        /// Parts put together are the whole: no peak is hidden, none invented.
+        /// The parts together give the same as the whole: no peak is hidden, none invented.
         #[test]
         fn curves_keep_every_peak(trace in arbitrary::traces(600), n in 1..40_usize) {
             let device = &trace.devices[0];

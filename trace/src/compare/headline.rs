@@ -76,7 +76,7 @@ fn leaks(difference: &Difference) -> Option<String> {
     }
 }
 
-/// Bytes a step, without a sign when they are few.
+/// Bytes a step; a small number has no sign.
 fn rate(slope: f64) -> String {
     match slope {
         s if s <= -0.5 => signed(s),

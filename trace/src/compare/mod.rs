@@ -1,20 +1,20 @@
-//! Two runs → what differs.
+//! Compares two runs and tells what differs.
 //!
 //! # Method
 //!
 //! Each run is reduced to a [`Profile`]: the four series, steps, leaks, and what each allocation
 //! site held. Two profiles are compared device by device, in order:
-//!
+//! 1. [`conditions`]: what differs besides memory (settings, versions, work a step).
 //! 1. [`conditions`]: what differs before any memory does (settings, versions, work a step).
 //! 2. Peaks and ends of the four series; growth per step by least squares from a settled step on
 //!    ([`crate::growth`]), with its error; whether it leaks, and where.
-//! 3. The steps, one by one; of one pass against another the phases ([`pass`]).
-//! 4. Allocation sites ([`sites`]), matched although lines moved, files were installed elsewhere
-//!    and functions renamed.
+//! 3. The steps, one by one; for two single passes, the phases ([`pass`]).
+//! 4. Allocation sites ([`sites`]). They are matched even if lines moved, files were installed
+//!    elsewhere or functions were renamed.
 //!
-//! What is larger than the noise of null pairs ([`noise`]) is a difference; the rest is said to be
-//! the same. Addresses never count. [`gate`] turns a difference into pass, regression, or cannot
-//! tell.
+//! A change that is larger than the noise of null pairs ([`noise`]) is a difference; everything
+//! else counts as the same. Addresses never count. [`gate`] turns a difference into pass,
+//! regression, or cannot tell.
 
 pub mod conditions;
 pub mod curves;
@@ -230,7 +230,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether both runs are one pass each, with what happened in it.
+    /// Whether both runs are a single pass each, with known phases.
     pub fn is_of_single_passes(&self) -> bool {
         let is_pass = |side: &Side| side.steps <= 1 && side.events > 1 && !side.wrapped;
         is_pass(&self.base) && is_pass(&self.new)
@@ -274,8 +274,8 @@ pub fn compare(base: &Profile, new: &Profile) -> Vec<Difference> {
         .collect()
 }
 
-/// The position of the difference that is shown for the runs: that with the largest change of the
-/// peak of *allocated*. `None` without devices.
+/// The position of the difference that stands for the two runs: the one with the largest change of
+/// the peak of *allocated*. `None` if there are no devices.
 pub fn foremost(differences: &[Difference]) -> Option<usize> {
     let weight = |d: &Difference| d.series(Series::Allocated).peak.unsigned_abs();
     let numbered = differences.iter().enumerate();
@@ -340,8 +340,8 @@ fn side(
     extra: bool,
 ) -> Side {
     let summary = &device.summary[Series::Allocated as usize];
-    // Steps that only one run has must not count against it: where something grows, each adds.
-    // A ring that wrapped does not begin with step 0, so its steps cannot be counted off.
+    // Steps that only one run has must not count against it, because each of them adds growth. A
+    // ring that wrapped does not begin with step 0, so there the extra steps cannot be counted.
     let extra = extra && !device.wrapped && !other.wrapped;
     let common_peak = match device.steps[..common].iter().map(|step| step.peak).max() {
         Some(peak) if extra => peak,
@@ -367,7 +367,8 @@ fn side(
         leaks: Leaks {
             verdict: leaks.verdict,
             reason: leaks.reason.clone(),
-            // Growth within steps has no rate from step to step: what a part adds is shown.
+            // Growth within steps has no rate from step to step, so the growth of each part is
+            // shown.
             rate: match leaks.bytes_per_step > 0.0 {
                 true => leaks.bytes_per_step,
                 false => groups.iter().map(|group| group.bytes_per_step).sum(),
@@ -436,7 +437,7 @@ fn steps(base: &DeviceProfile, new: &DeviceProfile) -> Vec<StepDelta> {
         .collect()
 }
 
-/// Whether levels agree everywhere, without any allowance for what steps differ by.
+/// Whether levels agree everywhere, without the allowance for differences between steps.
 fn levels_alike(series: &[SeriesDelta; 4], steps: &[StepDelta]) -> bool {
     let same = |base: Bytes, new: Bytes| {
         noise::delta(base, new).unsigned_abs() <= noise::level(base, new, Bytes::ZERO).0
@@ -469,7 +470,7 @@ fn leak_change(base: &Leaks, new: &Leaks) -> LeakChange {
     }
 }
 
-/// Rates of leaks within this of each other are the same, bytes a step.
+/// Two rates of leaks count as the same if they differ by no more than this, bytes a step.
 fn rate_tolerance(base: &Leaks, new: &Leaks) -> f64 {
     let share = base.rate.max(new.rate) * noise::RATE_SHARE;
     (base.error + new.error).max(share).max(MIN_BYTES.0 as f64)

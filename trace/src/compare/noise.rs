@@ -1,23 +1,25 @@
-//! What two runs of one program differ by.
+//! How much two runs of one program differ.
 //!
 //! # Where the numbers come from
 //!
-//! Null pairs: recordings of one program with and without stacks, with C++ frames, with another
-//! allocator setting; two ranks of a job; the steps of a run against each other; the halves of a
-//! run of 750 steps. `tests/it/compare.rs` repeats those whose files are there. What was seen:
+//! From null pairs: recordings of one program with and without stacks, with C++ frames, with
+//! another allocator setting; two ranks of a job; the steps of a run against each other; the halves
+//! of a run of 750 steps. `tests/it/compare.rs` repeats the pairs whose files are in the
+//! repository. The results:
 //!
-//! * *Requested* is decided by the program, in program order: equal to the byte in every null
-//!   pair, step by step, and so are the work of a step and what is live at its end.
-//! * *Allocated* is equal to the byte under the same settings. With others (expandable segments
-//!   against none) it differs by 0.93 % of the peak, 22 MiB of 2.3 GiB, in two sites: a remainder
-//!   of up to 1 MiB that is too small to split off belongs to its block, and where that happens
-//!   depends on addresses. So 1 % and 1 MiB are no difference of levels, and 2 % none of a site.
-//! * *Reserved* differs by 8.6 % between identical runs elsewhere (sglang #38172), by 0.6 % where
-//!   a patch does not touch it here, by 42 % with another setting. It is shown, and warned about,
-//!   never judged.
-//! * The peaks of a run's own steps differ by 25 % where sequences vary in length, by nothing
-//!   where they do not. So what the steps of each run differ by, apart from their trend, is added
-//!   to the tolerance of a comparison; a gate asks instead what steps of equal work need.
+//! * *Requested* depends only on the program and its order. It is equal to the byte in every null
+//!   pair, step by step. So are the work of a step and what is live at its end.
+//! * *Allocated* is equal to the byte under the same settings. With other settings (expandable
+//!   segments against none) it differs by 0.93 % of the peak, 22 MiB of 2.3 GiB, in two sites. The
+//!   reason: a remainder of up to 1 MiB that is too small to split off belongs to its block, and
+//!   where that happens depends on addresses. So up to 1 % and 1 MiB of a level, and 2 % of a site,
+//!   are not a difference.
+//! * *Reserved* differs by 8.6 % between identical runs elsewhere (sglang #38172), by 0.6 % here
+//!   where a patch does not touch it, and by 42 % with another setting. It is shown and may cause a
+//!   warning, but is never judged.
+//! * The peaks of a run's own steps differ by 25 % where sequences vary in length, and not at all
+//!   where they do not. So the differences between the steps of each run, apart from their trend,
+//!   are added to the tolerance of a comparison. A gate instead compares steps of equal work.
 
 use crate::units::Bytes;
 

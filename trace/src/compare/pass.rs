@@ -1,7 +1,7 @@
 //! One pass against another: a recording without a loop has no steps, but it has phases.
 //!
-//! A whole step needs more than its forward pass does, which says nothing of the code. So the peak
-//! of each phase is held against the same phase of the other recording.
+//! A whole step needs more memory than its forward pass alone; that says nothing about the code. So
+//! the peak of each phase is compared with the same phase of the other recording.
 
 use crate::phases::{Phase, Phases};
 use crate::stacks::Stacks;
@@ -9,10 +9,10 @@ use crate::trace::DeviceTrace;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The phases that make a pass, in their order.
+/// The phases that make up a pass, in order.
 const WORK: [Phase; 3] = [Phase::Forward, Phase::Backward, Phase::Optimizer];
 
-/// Largest *allocated* in a phase, the level at its beginning included.
+/// Largest *allocated* in a phase, including the level at its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhasePeak {
     /// The phase.
@@ -44,7 +44,7 @@ pub fn peaks(device: &DeviceTrace, stacks: &Stacks) -> Vec<PhasePeak> {
     WORK.into_iter().filter_map(peak).collect()
 }
 
-/// Both recordings' phases beside one another.
+/// Pairs the phases of both recordings.
 pub fn deltas(base: &[PhasePeak], new: &[PhasePeak]) -> Vec<PhaseDelta> {
     let of = |peaks: &[PhasePeak], phase| {
         let found = peaks.iter().find(|peak| peak.phase == phase);
@@ -80,7 +80,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A pass as it was written: what each phase needs beyond what is there already, in MiB.
+    /// A made-up pass: what each phase needs beyond what is there already, in MiB.
     fn pass(forward: u64, backward: Option<u64>, optimizer: Option<u64>) -> Trace {
         let mut program = Program::default();
         let batch = program.alloc(MIB, &["main t.py:1", "run t.py:9"]);
@@ -125,7 +125,7 @@ mod tests {
             Outcome::Pass,
             judged,
         );
-        // The optimizer's peak hides what became of the backward pass.
+        // The optimizer's peak is higher, so it hides the change in the backward pass.
         let more = pass(100, Some(90), Some(360));
         check(
             &whole,
@@ -148,7 +148,7 @@ mod tests {
             Outcome::CannotTell,
             "the new run holds no backward and optimizer",
         );
-        // The state of the optimizer is there throughout, say.
+        // For example because the optimizer's state is there all the time.
         let larger = pass(200, Some(50), Some(400));
         check(
             &forward,

@@ -1,9 +1,10 @@
-//! Where in a step are we? Two runs' steps laid over one another by what they allocate.
+//! Where in a step an event lies. Two runs' steps are laid over one another by what they allocate.
 //!
 //! A patch that adds allocations to the forward pass shifts everything after it, so the fraction of
-//! a step's events is not a phase. The sequence of allocation sites is: the n-th allocation of a
-//! site in one step is the n-th of it in the other. The longest common subsequence of those that
-//! both steps have in equal number gives anchors; between two anchors phases are interpolated.
+//! a step's events does not tell the phase. The sequence of allocation sites does: the n-th
+//! allocation of a site in one step matches the n-th allocation of that site in the other. Only
+//! sites with the same number of allocations in both steps are used. Their longest common
+//! subsequence gives anchors; between two anchors phases are interpolated.
 
 use crate::growth::settled;
 use crate::site::{SiteKey, Sites};
@@ -12,15 +13,16 @@ use crate::stacks::{FxHashMap, Stacks};
 use crate::trace::DeviceTrace;
 use crate::units::EventIdx;
 
-/// Anchors kept.
+/// The largest number of anchors kept.
 const MAX_ANCHORS: usize = 96;
-/// Allocations looked at in a step.
+/// How many allocations of a step are looked at.
 const MAX_ALLOCS: usize = 1 << 16;
 
-/// The allocations of a run's typical step: what another run's steps are laid over.
+/// The allocations of a run's typical step. Another run's steps are laid over it.
 #[derive(Clone, Debug, Default)]
 pub struct Rhythm {
-    /// Site, how often it came before in the step, and the fraction of the step's events.
+    /// Site, how often it came before in the step, and the position as a fraction of the step's
+    /// events.
     allocs: Vec<(SiteKey, u32, f64)>,
     /// How often each site comes.
     counts: FxHashMap<SiteKey, u32>,
@@ -50,7 +52,8 @@ impl Rhythm {
         rhythm
     }
 
-    /// Pairs of this rhythm's fraction of a step and the baseline's, both rising, with both ends.
+    /// Pairs of positions, as fractions of a step: in this rhythm and in the baseline's. Both rise,
+    /// and both ends are included.
     pub fn over(&self, base: &Rhythm) -> Vec<(f64, f64)> {
         let common = |key: &SiteKey| {
             let count = self.counts.get(key);
@@ -72,7 +75,7 @@ impl Rhythm {
         let mut anchors = vec![(0.0, 0.0)];
         for &(own, theirs) in rising.iter().step_by(thin) {
             let last = anchors[anchors.len() - 1];
-            // A step's very ends are anchors already.
+            // The two ends of a step are anchors already.
             if own > last.0 && theirs > last.1 && own < 1.0 && theirs < 1.0 {
                 anchors.push((own, theirs));
             }
@@ -82,7 +85,7 @@ impl Rhythm {
     }
 }
 
-/// The events of each step of a device; of a recording without steps, which is one pass, all.
+/// The events of each step of a device. A recording without steps is one pass: all its events.
 pub(super) fn spans_of_steps(device: &DeviceTrace) -> Vec<Span<EventIdx>> {
     match device.steps.is_empty() {
         true => vec![Span::new(EventIdx(0), EventIdx(device.events.len()))],
@@ -90,7 +93,8 @@ pub(super) fn spans_of_steps(device: &DeviceTrace) -> Vec<Span<EventIdx>> {
     }
 }
 
-/// The longest subsequence whose second members rise (the first do already): patience sorting.
+/// The longest subsequence whose second members rise (the first ones do already), by patience
+/// sorting.
 fn longest_rising(pairs: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut tails: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = vec![None; pairs.len()];
@@ -108,7 +112,7 @@ fn longest_rising(pairs: &[(f64, f64)]) -> Vec<(f64, f64)> {
     rising
 }
 
-/// The second member for a first one, between anchors on the line between them.
+/// The second member that belongs to a first one: a straight line between two anchors.
 pub(super) fn interpolate(anchors: &[(f64, f64)], x: f64) -> f64 {
     let after = anchors.partition_point(|anchor| anchor.0 <= x);
     match (

@@ -1,4 +1,5 @@
-//! What a run says of itself, small enough to keep: everything a comparison needs but the curves.
+//! A summary of a run, small enough to keep: it has everything that a comparison needs except the
+//! curves.
 //!
 //! One pass over the events of each device. Nothing here depends on addresses.
 
@@ -14,9 +15,9 @@ use crate::units::{Bytes, EventIdx};
 use crate::watch::Watch;
 use serde::{Deserialize, Serialize};
 
-/// Steps whose levels are kept per site, the last ones.
+/// Levels per site are kept for this many steps, the last ones.
 const MAX_SITE_STEPS: usize = 256;
-/// Levels kept in all while surveying: a file with a million sites must not take gigabytes.
+/// The largest number of levels kept at once: a file with a million sites must not take gigabytes.
 const MAX_CELLS: usize = 1 << 21;
 /// Frames kept of a site's stack.
 pub const MAX_FRAMES: usize = 48;
@@ -61,7 +62,7 @@ pub struct DeviceProfile {
     pub oom: Option<OutOfMemory>,
     /// Growth of *allocated* at the ends of whole steps.
     pub growth: Option<Growth>,
-    /// The peaks of its phases, where it is one pass; empty where it has steps.
+    /// The peaks of the phases of a single pass; empty if the run has steps.
     pub phases: Vec<PhasePeak>,
     /// Whether it leaks.
     pub leaks: LeakProfile,
@@ -94,7 +95,7 @@ pub struct StepProfile {
     pub end: Bytes,
     /// *Reserved* after its last event.
     pub reserved_end: Bytes,
-    /// Requested by all allocations in it, given back or not: the work.
+    /// Bytes requested by all allocations in it, whether given back or not: the work.
     pub work: Bytes,
     /// Allocations in it.
     pub allocs: u32,
@@ -176,27 +177,27 @@ pub struct FunctionHash {
 pub struct SiteProfile {
     /// Equal in another run of the same program.
     pub key: SiteKey,
-    /// The stack that accounts for most of it, an index of its own trace.
+    /// The stack that accounts for most of it, as an index into its own trace.
     pub stack: StackIdx,
     /// Its frames, innermost first.
     pub frames: Vec<Place>,
-    /// Which of them a person would recognise.
+    /// The frame that a person would recognise.
     pub headline: Option<Place>,
     /// The functions that make the key, innermost first.
     pub functions: Vec<FunctionHash>,
-    /// Blocks, those from before the trace included.
+    /// Blocks, including those from before the trace.
     pub count: u64,
     /// Bytes of all of them.
     pub made: Bytes,
-    /// Live at its own highest moment.
+    /// Live bytes at the site's own highest moment.
     pub peak: Bytes,
-    /// Live when *allocated* of the device stood highest.
+    /// Live bytes at the peak of the device's *allocated*.
     pub at_peak: Bytes,
     /// Live after the last event.
     pub at_end: Bytes,
     /// Growth of what is live at the ends of steps, bytes a step.
     pub growth: f64,
-    /// What its peaks in settled steps differ by, apart from their trend.
+    /// How much its peaks in settled steps differ, apart from their trend.
     pub wobble: Bytes,
     /// Requested sizes and how many of each, those with most bytes first.
     pub sizes: Vec<(Bytes, u64)>,
@@ -210,7 +211,7 @@ impl Profile {
         Profile::judged_while(trace, Watch::nobody())
     }
 
-    /// The same; it is judged for as long as whoever looks on lets it be.
+    /// The same, but the search for leaks ends when `watch` stops it.
     pub fn judged_while(trace: &Trace, watch: Watch<'_>) -> Profile {
         let devices = trace.devices.iter();
         Profile {
@@ -283,8 +284,8 @@ fn is_native(place: &Place) -> bool {
     place.line == 0 && !place.filename.ends_with(".py")
 }
 
-/// The frame that a person would recognise. Of a C++ stack that is the backward function, else the
-/// operator: what is further in is the allocator, in every stack the same.
+/// The frame that a person would recognise. In a C++ stack that is the backward function, otherwise
+/// the operator. The frames further in belong to the allocator and are the same in every stack.
 fn headline(stacks: &Stacks, stack: StackIdx) -> Option<Place> {
     let frames = || {
         stacks
@@ -347,13 +348,14 @@ struct Survey<'a> {
     live: Vec<u64>,
     peak: Vec<u64>,
     at_peak: Vec<u64>,
-    /// Highest in the step so far, per site.
+    /// Per site, the highest level so far in this step.
     in_step: Vec<u64>,
     /// Blocks per kind.
     count: Vec<u64>,
-    /// Per step: requested in it, and allocations.
+    /// Per step: requested bytes, and number of allocations.
     work: Vec<(u64, u32)>,
-    /// The first step whose levels per site are kept, one row of sites after another.
+    /// The first step whose levels per site are kept; the levels are one row of sites after
+    /// another.
     first_kept: usize,
     step_peaks: Vec<u64>,
     step_ends: Vec<u64>,
@@ -378,7 +380,7 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// Walks through all events; levels per site are kept of settled whole steps.
+    /// Walks through all events. Levels per site are kept for settled whole steps.
     fn run(&mut self, whole: usize) {
         let device = self.device;
         let room = MAX_CELLS / self.live.len().max(1);
@@ -405,7 +407,8 @@ impl<'a> Survey<'a> {
         self.events(done..device.events.len(), peak_event, None);
     }
 
-    /// As [`crate::levels`] counts the start: not what was given back before the trace.
+    /// Counts the start as [`crate::levels`] does: blocks that were given back before the trace do
+    /// not count.
     fn before_the_trace(&mut self) {
         let (blocks, events) = (&self.device.blocks, &self.device.events);
         let first = events.action.first().copied();
@@ -413,7 +416,7 @@ impl<'a> Survey<'a> {
         for index in 0..blocks.n_preexisting as usize {
             let kind = blocks.kind[index].index();
             self.count[kind] += 1;
-            // Without events 0 is also what "never" is written as.
+            // Without events, 0 also means "never".
             let pending = first.is_some_and(|(action, target)| {
                 let now = action == Action::FreeRequested && target as usize == index;
                 blocks.free_requested[index] == 0 && !now

@@ -2,13 +2,13 @@
 //!
 //! 1. Sites with equal keys are the same: the key is a call shape without lines and install paths
 //!    ([`crate::site`]).
-//! 2. What is left is matched by what remains of its stack when renames are taken into account, in
-//!    three rounds: by function names alone (a file was renamed), with each function that the
-//!    other run does not have replaced by a blank (a function was renamed), and with those left
-//!    out (a wrapper was added, or a call inlined). In each round sites with the same remainder
-//!    are paired by how alike their sizes are; at least half of the bytes must be in sizes that
-//!    both have. Such pairs are marked as inferred.
-//! 3. The rest is new or gone.
+//! 2. The other sites are matched by the part of their stack that a rename would not change. There
+//!    are three rounds. First by function names alone (a file was renamed). Then with each function
+//!    that the other run does not have replaced by a blank (a function was renamed). Then with
+//!    these functions left out (a wrapper was added, or a call inlined). In each round, sites with
+//!    equal remainders are paired by how similar their sizes are; at least half of the bytes must
+//!    be in sizes that both have. Such pairs are marked as inferred.
+//! 3. All others are new or gone.
 
 use super::noise;
 use super::profile::{Place, SiteProfile};
@@ -20,7 +20,7 @@ use std::collections::HashSet;
 
 /// Share of the bytes that must be in sizes that both sites have.
 const ALIKE: f64 = 0.5;
-/// Pairs looked at in one bucket; more would be a file made to be slow.
+/// How many pairs are looked at in one bucket. Only a file that was made to be slow has more.
 const MAX_PAIRS: usize = 250_000;
 /// Rows of the table, the largest differences first.
 pub const MAX_ROWS: usize = 500;
@@ -106,7 +106,7 @@ pub struct SiteDelta {
 }
 
 impl SiteDelta {
-    /// By what rows are sorted: the largest of the differences, bytes.
+    /// The sort key of rows: the largest of the differences, bytes.
     pub fn weight(&self) -> u64 {
         self.peak.unsigned_abs().max(self.at_end.unsigned_abs())
     }
@@ -118,7 +118,7 @@ impl SiteDelta {
     }
 }
 
-/// A site as it is named in links.
+/// The name of a site in links.
 pub fn id(key: SiteKey) -> String {
     match key {
         SiteKey::Shape(hash) => format!("s{hash:016x}"),
@@ -190,7 +190,8 @@ impl Matching {
                 }
             }
         }
-        // Most alike first; of equals the order of the runs, so that the answer is always the same.
+        // The most similar pairs first; among equal pairs the order of the runs decides, so that
+        // the answer is always the same.
         candidates.sort_by_key(|&(alike, b, n)| (std::cmp::Reverse(alike), b, n));
         let (mut old_taken, mut new_taken) = (HashSet::new(), HashSet::new());
         for (_, b, n) in candidates {
@@ -205,7 +206,7 @@ impl Matching {
     }
 }
 
-/// What is left of a stack.
+/// What remains of a stack in each round.
 #[derive(Clone, Copy)]
 enum Round {
     NamesOnly,
@@ -230,7 +231,7 @@ impl Names {
         }
     }
 
-    /// What is left of a site's stack, as a hash; `None` when nothing is.
+    /// The hash of what remains of a site's stack in this round; `None` if nothing remains.
     fn remainder(&self, site: &SiteProfile, round: Round) -> Option<u64> {
         let functions = site.functions.iter();
         let known = |full: &u64| self.common.contains(full);
@@ -259,9 +260,9 @@ fn likeness(base: &SiteProfile, new: &SiteProfile) -> f64 {
     both.sum()
 }
 
-/// The rows of two runs' sites that differ, the largest difference first, and how many sites are
-/// the same. `extra_steps` is by how many steps the new run is longer: a site that grows steadily
-/// holds more after more steps, which is not a difference between the programs.
+/// The rows of sites that differ, the largest difference first, and how many sites are the same.
+/// `extra_steps` says by how many steps the new run is longer. A site that grows steadily holds
+/// more after more steps, and that is not a difference between the programs.
 pub fn deltas(
     base: &[SiteProfile],
     new: &[SiteProfile],

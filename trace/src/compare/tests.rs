@@ -18,7 +18,7 @@ const MIB: u64 = 1 << 20;
 #[derive(Clone)]
 pub(crate) struct Program {
     pub steps: u32,
-    /// Bytes of a layer's activation in each step, by turns.
+    /// Bytes of a layer's activation, one value for each step, repeated in turn.
     pub lengths: Vec<u64>,
     /// Bytes kept with each step by `keep`.
     pub leak: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Program {
     pub shift: u32,
     /// Put before all files.
     pub root: &'static str,
-    /// Bytes that live throughout.
+    /// Bytes that live during the whole run.
     pub weights: u64,
     /// Blocks made and given back before all others, which moves every address.
     pub dust: u32,
@@ -233,7 +233,7 @@ fn a_leak_that_both_have_is_warned_about_and_a_faster_one_fails() {
         ..Program::default()
     };
     let base = leaky(8 * MIB, 12);
-    // More steps hold more, which is not a difference.
+    // A run with more steps holds more, which is not a difference.
     for new in [base.clone(), leaky(8 * MIB, 20), leaky(4 * MIB, 12)] {
         let verdicts = gated(&base, &new);
         assert_eq!(verdicts.outcome, Outcome::Pass, "{}", verdicts.reason);
@@ -258,7 +258,7 @@ fn a_leak_traded_for_another_fails() {
         leak: 8 * MIB,
         ..Program::default()
     };
-    // Another size, so that it is not a rename.
+    // A different size, so that it is not taken for a renamed function.
     let new = Program {
         leaker: ("hoard", "other.py"),
         leak: 8 * MIB + 512,
@@ -337,7 +337,7 @@ fn sequences_of_varying_length_may_come_in_any_order() {
         let verdicts = gated(&base, &new);
         assert_eq!(verdicts.outcome, Outcome::Pass, "{}", verdicts.reason);
     }
-    // The same lengths with more weights are no luck.
+    // With equal lengths, more weights are not a matter of luck.
     let heavier = Program {
         weights: 260 * MIB,
         ..longer
@@ -370,7 +370,8 @@ fn too_few_steps_and_wrapped_rings_are_not_judged_unless_nothing_differs() {
         |base: &Profile, new: &Profile| gate::gate(&compare(base, new), &Limits::default()).outcome;
     assert_eq!(outcome(&whole, &wrapped), Outcome::CannotTell);
     assert_eq!(outcome(&wrapped, &wrapped), Outcome::Pass);
-    // A higher peak is one whatever came before; against a wrapped baseline it is not.
+    // A higher peak is a regression whatever came before. Against a wrapped baseline it cannot be
+    // judged.
     let high = Program {
         weights: 300 * MIB,
         ..Program::default()
@@ -431,7 +432,7 @@ fn no_devices_cannot_be_judged() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Whatever a trace holds, against itself it is not a change, and passes.
+    /// Any trace compared with itself shows no change, and passes.
     #[test]
     fn a_trace_against_itself_is_no_change(trace in crate::testing::arbitrary::traces(400)) {
         let profile = Profile::of(&trace);
@@ -445,7 +446,7 @@ proptest! {
         prop_assert_eq!(outcome, Outcome::Pass);
     }
 
-    /// What sites hold at the peak and at the end is what the series say.
+    /// The sum over all sites at the peak and at the end equals the series.
     #[test]
     fn sites_add_up_to_the_series(trace in crate::testing::arbitrary::traces(400)) {
         for device in Profile::of(&trace).devices {

@@ -1,9 +1,10 @@
-//! Steps of varying work: what a step needs follows from what it asks for.
+//! Steps of varying work: how much memory a step needs depends on how much it requests.
 //!
 //! Where sequences vary in length, the highest step of a run is a matter of luck. The peaks of the
-//! baseline's steps over their work make a line, bent where another phase becomes the highest; the
-//! steps of the new run are held against it. Longer steps than the baseline ever had may need more
-//! in proportion to their work: levels are a constant part and one that grows with it.
+//! baseline's steps, drawn over their work, make a line. It bends where another phase becomes the
+//! highest. The steps of the new run are compared with this line. Steps longer than all of the
+//! baseline's may need more in proportion to their work, because a level has a constant part and a
+//! part that grows with work.
 
 use super::conditions;
 use super::noise::{self, VARYING_WORK};
@@ -11,14 +12,15 @@ use super::profile::{DeviceProfile, StepProfile};
 use crate::growth;
 use crate::leaks::Verdict;
 
-/// Whether the steps of the baseline vary in work, and then by how much the new run's steps exceed
-/// those of equal work, at most, as a share.
+/// Whether the steps of the baseline vary in work. If so, the largest share by which a step of the
+/// new run exceeds steps of equal work.
 pub fn excess(base: &DeviceProfile, new: &DeviceProfile) -> (bool, Option<f64>) {
     let (mean, deviation) = noise::spread(&conditions::settled_work(base));
     if mean <= 0.0 || deviation <= VARYING_WORK * mean {
         return (false, None);
     }
-    // Where both leak, a step begins higher the later it comes; what it adds does not change.
+    // Where both runs leak, later steps begin at a higher level. What a step adds does not change,
+    // so levels are counted from the start of each step.
     let from_its_start = base.leaks.verdict == Verdict::Leak && new.leaks.verdict == Verdict::Leak;
     let needs = Needs::of(points(base, from_its_start));
     let highest = base.steps.iter().map(|step| step.peak.0).max().unwrap_or(0) as f64;
@@ -47,9 +49,9 @@ fn points(device: &DeviceProfile, from_its_start: bool) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// What steps need, by their work.
+/// How much memory steps need, by their work.
 struct Needs {
-    /// Rising work; of equal work the highest peak.
+    /// Sorted by rising work; for equal work, the highest peak.
     points: Vec<(f64, f64)>,
 }
 
@@ -60,8 +62,8 @@ impl Needs {
         Needs { points }
     }
 
-    /// Between two steps of the baseline on the line between them; below all of them the lowest;
-    /// above all of them in proportion.
+    /// Between two steps of the baseline: on the line between them. Below all of them: the lowest.
+    /// Above all of them: in proportion to the work.
     fn at(&self, work: f64) -> Option<f64> {
         let (first, last) = (self.points.first()?, self.points.last()?);
         if work <= first.0 {

@@ -1,8 +1,9 @@
-//! Where memory lay at a moment: segments, what is in use in each of them, and the gaps between.
+//! Where memory lies at a moment: segments, the blocks in use in each of them, and the gaps
+//! between.
 //!
-//! Read from what is recorded, not replayed: segments come and go by events, and every block has an
-//! address. What a pool is called is known of segments from before the recording, else from the
-//! blocks in them; an empty one is told by its size.
+//! This is read from the recording, not replayed: events add and remove segments, and every block
+//! has an address. The pool of a segment is known if the segment is from before the recording;
+//! otherwise the blocks in it tell. For a segment that never held a block, only the size tells.
 
 mod over_time;
 
@@ -21,15 +22,15 @@ pub struct Segment {
     pub addr: u64,
     /// Bytes.
     pub size: Bytes,
-    /// Whose it is.
+    /// Pool and stream that it belongs to.
     pub place: Place,
     /// Whether it is part of an expandable segment.
     pub expandable: bool,
-    /// Bytes in use; what another stream still waits for is.
+    /// Bytes in use, including blocks that another stream may still use.
     pub used: Bytes,
     /// The largest free range in it.
     pub largest_gap: Bytes,
-    /// Its blocks in use, in [`Layout::blocks`].
+    /// Its blocks in use, as a range of [`Layout::blocks`].
     pub blocks: Range<usize>,
 }
 
@@ -39,7 +40,8 @@ impl Segment {
         self.size.saturating_sub(self.used)
     }
 
-    /// Which of two sums they belong to: of segments nothing of which is in use, or of others.
+    /// The sum that the free bytes of this segment belong to: `cached` if nothing in it is in use,
+    /// otherwise `split`.
     fn rest_in<'s>(&self, cached: &'s mut Bytes, split: &'s mut Bytes) -> &'s mut Bytes {
         match self.used {
             Bytes::ZERO => cached,
@@ -48,7 +50,7 @@ impl Segment {
     }
 }
 
-/// Memory that serves the same requests: a pool's, of one stream.
+/// Memory that serves the same requests: that of one pool and one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     /// Default, graph or user pool.
@@ -62,7 +64,7 @@ pub struct Place {
 /// What a pool of a stream holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolRoom {
-    /// Which.
+    /// Which pool and stream.
     pub place: Place,
     /// Bytes of its segments.
     pub reserved: Bytes,
@@ -70,8 +72,8 @@ pub struct PoolRoom {
     pub used: Bytes,
     /// Bytes of segments nothing of which is in use: they can be given back.
     pub cached: Bytes,
-    /// Free bytes of segments that are partly in use, as `inactive_split_bytes` counts them but for
-    /// expandable segments, which it leaves out.
+    /// Free bytes of segments that are partly in use. This is `inactive_split_bytes`, except that
+    /// PyTorch leaves expandable segments out of that counter.
     pub split: Bytes,
     /// The largest free range.
     pub largest_gap: Bytes,
@@ -89,7 +91,7 @@ impl PoolRoom {
 pub struct Layout {
     /// By address.
     pub segments: Vec<Segment>,
-    /// What is in use, by address.
+    /// The blocks in use, by address.
     pub blocks: Vec<BlockIdx>,
 }
 
@@ -98,21 +100,21 @@ pub struct Layout {
 struct Mapped {
     size: u64,
     stream: u64,
-    /// Pool and size of pool, where they are recorded.
+    /// The pool and its size class, if recorded.
     pool: Option<(PoolId, PoolSize)>,
     expandable: bool,
 }
 
 impl Layout {
-    /// Where memory lay after an event; `None` where segments are missing, so that they do not sum
-    /// to *reserved*.
+    /// Where memory lay after an event. `None` if the recording lacks segments, so that they do not
+    /// sum to *reserved*.
     pub fn at(device: &DeviceTrace, at: EventIdx) -> Option<Layout> {
         let mut ranges = Ranges::before(device);
         ranges.advance(device, at);
         Layout::of(device, at, &ranges, in_use(device, at))
     }
 
-    /// The same, where it is known what was mapped, and in use by address.
+    /// The same, from the mapped ranges and the blocks in use, both by address.
     fn of(
         device: &DeviceTrace,
         at: EventIdx,
@@ -133,7 +135,7 @@ impl Layout {
         })
     }
 
-    /// The pools of each stream, those that hold most first.
+    /// The pools of each stream, the largest first.
     pub fn pools(&self) -> Vec<PoolRoom> {
         let mut pools: BTreeMap<Place, PoolRoom> = BTreeMap::new();
         for segment in &self.segments {
@@ -155,15 +157,16 @@ impl Layout {
         pools
     }
 
-    /// Segments that less than half of is in use: without the blocks in them they could be given
-    /// back. Expandable ones are not among them: their free pages go by themselves.
+    /// Segments of which less than half is in use: if the blocks in them were gone, they could be
+    /// given back. Expandable segments are left out, because their free pages can be given back
+    /// anyway.
     pub fn pinned(&self) -> impl Iterator<Item = &Segment> {
         let segments = self.segments.iter();
         segments.filter(|s| !s.expandable && s.used > Bytes::ZERO && s.used.0 * 2 < s.size.0)
     }
 }
 
-/// What is mapped or allocated at a moment.
+/// The ranges that are mapped or allocated at a moment.
 struct Ranges {
     /// By address.
     mapped: BTreeMap<u64, Mapped>,
@@ -172,7 +175,7 @@ struct Ranges {
 }
 
 impl Ranges {
-    /// What was there before the first event.
+    /// The ranges that were there before the first event.
     fn before(device: &DeviceTrace) -> Ranges {
         let before = device.segments_before.iter().map(|segment| {
             let mapped = Mapped {
@@ -189,7 +192,7 @@ impl Ranges {
         }
     }
 
-    /// Goes on to what is there after an event.
+    /// Moves on to the state after an event.
     fn advance(&mut self, device: &DeviceTrace, at: EventIdx) {
         use Action::{SegmentAlloc, SegmentFree, SegmentMap, SegmentUnmap};
         let events = &device.events;
@@ -225,7 +228,7 @@ impl Ranges {
     }
 }
 
-/// Takes `[from, to)` away; ranges that reach beyond it keep their rest.
+/// Removes `[from, to)`; ranges that reach beyond it keep the part outside.
 fn unmap(ranges: &mut BTreeMap<u64, Mapped>, from: u64, to: u64) {
     let reached: Vec<(u64, Mapped)> = ranges
         .range(..to)
@@ -245,7 +248,7 @@ fn unmap(ranges: &mut BTreeMap<u64, Mapped>, from: u64, to: u64) {
     }
 }
 
-/// Ranges of expandable segments that lie side by side are one.
+/// Joins ranges of expandable segments that lie side by side.
 fn joined(ranges: &BTreeMap<u64, Mapped>) -> Vec<(u64, Mapped)> {
     let mut all: Vec<(u64, Mapped)> = Vec::with_capacity(ranges.len());
     for (&addr, &mapped) in ranges {
@@ -275,7 +278,7 @@ fn in_use(device: &DeviceTrace, at: EventIdx) -> Vec<BlockIdx> {
     used
 }
 
-/// A segment with the blocks in it; `next` is the first block that may be.
+/// A segment with the blocks in it; `next` is the first block that can lie in it.
 fn segment(
     device: &DeviceTrace,
     used: &[BlockIdx],
@@ -339,7 +342,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against one byte at a time.
+        /// Compared with a model that has one entry for each byte.
         #[test]
         fn what_is_unmapped_is_gone_and_the_rest_stays(
             steps in prop::collection::vec((0..40_u64, 1..12_u64, any::<bool>()), 0..30),
@@ -348,7 +351,7 @@ mod tests {
             let mut model = [false; 64];
             for (from, size, maps) in steps {
                 let bytes = from as usize..(from + size) as usize;
-                // The driver maps no address twice.
+                // The driver never maps an address twice.
                 if maps && model[bytes.clone()].contains(&true) {
                     continue;
                 }

@@ -1,21 +1,21 @@
-//! What was reserved and not in use, over a recording.
+//! Memory that was reserved and not in use, over the whole recording.
 
 use super::{Layout, Ranges};
 use crate::trace::{BlockIdx, DeviceTrace, Series};
 use crate::units::{Bytes, EventIdx};
 use std::collections::BTreeSet;
 
-/// Moments, at most.
+/// The largest number of moments.
 pub const MOST_MOMENTS: usize = 300;
 
-/// What was reserved after an event, and how what was not in use lay.
+/// How much was reserved after an event, and how the unused part was distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// The event.
     pub event: EventIdx,
     /// Bytes of all segments.
     pub reserved: Bytes,
-    /// Bytes in use; what another stream still waits for is.
+    /// Bytes in use, including blocks that another stream may still use.
     pub used: Bytes,
     /// Bytes of segments nothing of which is in use: they can be given back.
     pub cached: Bytes,
@@ -23,12 +23,12 @@ pub struct Room {
     pub split: Bytes,
     /// The largest free range.
     pub largest_gap: Bytes,
-    /// Segments; mapped ranges of expandable ones that lie side by side are one.
+    /// Number of segments; mapped ranges of expandable segments that lie side by side count as one.
     pub segments: u32,
 }
 
-/// A recording in [`MOST_MOMENTS`] parts or fewer, and of each the moment at which most was
-/// unused. Moments at which segments are missing from the recording are left out.
+/// Cuts a recording into at most [`MOST_MOMENTS`] parts and returns, for each part, the moment with
+/// the most unused memory. Moments at which the recording lacks segments are left out.
 pub fn over_time(device: &DeviceTrace) -> Vec<Room> {
     let moments = most_unused(device);
     let mut turns = turns(device, &moments);
@@ -68,7 +68,7 @@ fn room(event: EventIdx, layout: &Layout) -> Room {
     room
 }
 
-/// The first event of each part at which most was reserved and not in use.
+/// For each part, the first event at which the most memory was reserved and not in use.
 fn most_unused(device: &DeviceTrace) -> Vec<EventIdx> {
     let n = device.events.len() as usize;
     let parts = n.min(MOST_MOMENTS);
@@ -90,14 +90,14 @@ fn most_unused(device: &DeviceTrace) -> Vec<EventIdx> {
     moments
 }
 
-/// Blocks that come into use, and that go, since the moment before.
+/// Blocks that were allocated and blocks that were freed since the moment before.
 #[derive(Clone, Default)]
 struct Turn {
     come: Vec<BlockIdx>,
     go: Vec<BlockIdx>,
 }
 
-/// What changes up to each moment. Blocks that no moment sees are in none.
+/// The changes up to each moment. Blocks that are alive at no moment are left out.
 fn turns(device: &DeviceTrace, moments: &[EventIdx]) -> Vec<Turn> {
     let mut turns = vec![Turn::default(); moments.len()];
     let blocks = &device.blocks;

@@ -1,29 +1,30 @@
 //! Which function to name for a site that leaks.
 //!
 //! The innermost frame made the tensor, but is seldom the reason that it stays: `linear` makes
-//! thousands that go. Two questions about all allocations after the first period find the
-//! function that explains it best:
+//! thousands of tensors that are given back. Two questions about all allocations after the first
+//! period find the function that explains the leak best:
 //!
-//! * *How much of the stack must be known to know that it leaks?* Outward from the innermost
-//!   frame, until the share that is kept is that of the whole stack: `forward` keeps 4 % of what
-//!   it makes, `forward` called by `collect_validation` keeps a quarter, and so does the whole.
-//! * *Is more than this site kept?* The outermost function of which most is kept, then inward as
-//!   long as all of it comes from one callee: where a graph is retained, hundreds of sites leak,
-//!   and the function that built the graph is the answer.
+//! * *How much of the stack must be known to see that it leaks?* Go outward from the innermost
+//!   frame, until the share of bytes that is kept equals that of the whole stack. For example,
+//!   `forward` keeps 4 % of what it makes; `forward` called by `collect_validation` keeps a
+//!   quarter, and so does the whole stack.
+//! * *Is more than this site kept?* Take the outermost function that keeps most of its bytes, then
+//!   go inward as long as all of them come from one callee. Where a graph is retained, hundreds of
+//!   sites leak, and the function that built the graph is the answer.
 //!
-//! The outer of the two is named; if that is PyTorch's own code, its first caller that is not.
-//! Sites that add less than [`super::MIN_BYTES`] have no say.
+//! Of these two functions the outer one is named. If it is PyTorch's own code, the first caller
+//! outside of PyTorch is named. Sites that add less than [`super::MIN_BYTES`] do not count.
 
 use crate::site::{is_framework, is_in_optimizer, is_module_call, is_python};
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx, fx_hash};
 use crate::watch::{Stopped, Watch};
 use std::hash::Hash;
 
-/// Of a function, "most of it" is kept from this share on.
+/// A function keeps "most of it" from this share on.
 const MOST: f64 = 0.5;
-/// The share of a whole stack is reached from this part of it on.
+/// A part of a stack explains it if it keeps at least this part of the whole stack's share.
 const NEARLY: f64 = 0.9;
-/// "All" comes from one callee from this share on.
+/// "All" comes from one callee if its share is at least this.
 const ALL: f64 = 0.999;
 
 /// Bytes allocated and kept.
@@ -31,7 +32,7 @@ const ALL: f64 = 0.999;
 pub struct Amount {
     /// Allocated after the first period.
     pub made: u64,
-    /// Of that, alive at the last end in a site that leaks.
+    /// Of these, bytes that are alive at the last end and belong to a site that leaks.
     pub kept: u64,
 }
 
@@ -46,18 +47,18 @@ impl Amount {
     }
 }
 
-/// Amounts by the inner and by the outer part of stacks.
+/// Amounts by the inner and by the outer parts of stacks.
 pub struct Culprits<'a> {
     stacks: &'a Stacks,
-    /// By hash of the frames, with their lines, from the innermost up to one: several classes of
-    /// a file have a `forward`.
+    /// By the hash of the frames, with lines, from the innermost outward. Lines are needed because
+    /// several classes of a file have a `forward`.
     inner: FxHashMap<u64, Amount>,
-    /// By hash of the functions from the outermost frame down to one.
+    /// By the hash of the functions, from the outermost inward.
     outer: FxHashMap<u64, Amount>,
 }
 
 impl<'a> Culprits<'a> {
-    /// From what each stack made and kept.
+    /// Sums up what each stack made and kept.
     ///
     /// # Errors
     /// [`Stopped`].
@@ -75,7 +76,7 @@ impl<'a> Culprits<'a> {
             watch.at_row(at, || 0)?;
             let functions = culprits.functions(stack);
             if is_in_optimizer(stacks, stack) && amount.kept == 0 {
-                // Scratch space of the update says nothing about who keeps a graph.
+                // Scratch memory of the optimizer's update says nothing about who keeps a graph.
                 continue;
             }
             let frames = culprits.python(stack);
@@ -104,7 +105,7 @@ impl<'a> Culprits<'a> {
         nearest.or_else(|| frames.get(explained).map(frame))
     }
 
-    /// The innermost position at which the stack is specific.
+    /// The innermost position from which on the stack explains the leak.
     fn needed(&self, frames: &[FrameIdx]) -> Option<usize> {
         let shares: Vec<f64> = prefixes(frames.iter())
             .map(|hash| self.inner.get(&hash).map_or(0.0, |a| a.share()))
@@ -113,7 +114,7 @@ impl<'a> Culprits<'a> {
         shares.iter().position(|&share| share >= NEARLY * full)
     }
 
-    /// The position of the function most of whose memory is kept.
+    /// The position of the function that keeps most of its memory.
     fn whole(&self, functions: &[Function]) -> Option<usize> {
         let n = functions.len();
         let amounts: Vec<Amount> = prefixes(functions.iter().rev())
@@ -150,7 +151,7 @@ impl<'a> Culprits<'a> {
 /// File and name of a function.
 type Function = (StrIdx, StrIdx);
 
-/// The hash of each beginning of a sequence, shortest first.
+/// The hash of each prefix of a sequence, shortest first.
 fn prefixes<'f, T: Hash + 'f>(items: impl Iterator<Item = &'f T>) -> impl Iterator<Item = u64> {
     items.scan(0_u64, |hash, item| {
         *hash = fx_hash(&(*hash, item));

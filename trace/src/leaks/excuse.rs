@@ -1,11 +1,11 @@
-//! Growth that has an innocent explanation.
+//! Innocent explanations for growth.
 //!
 //! * Optimizer state (of a first step, of parameters that are seldom used, the history of LBFGS):
 //!   it is made in the optimizer's own code.
-//! * Weights being made or loaded: they are made in code that does nothing else, and most of what
-//!   is allocated stays.
-//! * The cache of keys and values of one request: there is no backward pass, and in every iteration
-//!   buffers are replaced by ones that are larger by the same amount.
+//! * Weights being made or loaded: the code that makes them does nothing else, and most of what it
+//!   allocates stays.
+//! * The key/value cache of one request: there is no backward pass, and in every iteration buffers
+//!   are replaced by ones that are larger by the same amount.
 
 use super::judge::Growth;
 use super::{Pattern, View};
@@ -15,7 +15,7 @@ use crate::stacks::StackIdx;
 /// Why growth is not a leak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excuse {
-    /// The optimizer keeps it and bounds it.
+    /// The optimizer keeps this memory and limits it.
     OptimizerState,
     /// Weights are being made or loaded.
     Loading,
@@ -23,7 +23,7 @@ pub enum Excuse {
     OneRequest,
 }
 
-/// Of what is allocated, the share that stays while weights are loaded.
+/// While weights are loaded, at least this share of what is allocated stays.
 const LOADED: f64 = 0.5;
 
 /// Looks for excuses.
@@ -53,14 +53,14 @@ impl<'v> Excuses<'v> {
         }
     }
 
-    /// Whether most of what the periods allocate is what grows.
+    /// Whether the growth is most of what the periods allocate.
     fn mostly_kept(&self, growth: &Growth) -> bool {
         let churn = &self.view.survey.churn[growth.first..];
         let made = churn.iter().sum::<u64>() as f64;
         growth.bytes_per_period * churn.len() as f64 >= LOADED * made
     }
 
-    /// Whether every period enlarges by the same amount, as a token does.
+    /// Whether every period makes the buffer larger by the same amount, as a token does.
     fn by_equal_amounts(&self, site: usize, growth: &Growth) -> bool {
         let Some(kept) = self.view.survey.kept[site].as_deref() else {
             return false;
@@ -72,12 +72,13 @@ impl<'v> Excuses<'v> {
         let Some(&median) = sorted.get(sorted.len() / 2) else {
             return false;
         };
-        // Blocks are multiples of 512 B, and large ones keep what is not worth splitting off.
+        // Block sizes are multiples of 512 B, and large blocks keep a remainder that is too small
+        // to split off.
         let near = |rise: &u64| rise.abs_diff(median) * 4 <= median.max(2048);
         rises().filter(near).count() * 10 >= sorted.len() * 9
     }
 
-    /// Whether gradients are computed. Without any stack this cannot be known.
+    /// Whether the program computes gradients. Without any stack this is not known.
     fn has_backward(&self) -> bool {
         let kinds = &self.view.device.blocks.kinds;
         let mut stacks = kinds.iter().map(|kind| kind.alloc_stack);
@@ -86,8 +87,8 @@ impl<'v> Excuses<'v> {
     }
 }
 
-/// Whether autograd's engine allocates: its threads have no Python frames in a recording that has
-/// them elsewhere.
+/// Whether autograd's engine made the allocation. Its threads have no Python frames, while the
+/// other stacks of the recording have some.
 pub fn is_backward(view: &View<'_>, stack: StackIdx) -> bool {
     match view.roles.get(stack) {
         Role::Backward => true,

@@ -1,4 +1,4 @@
-//! From sites that grow to groups: what each holds, since when, and which function to name.
+//! Makes groups of sites that grow: how much each holds, since when, and which function to name.
 
 use super::culprit::{Amount, Culprits};
 use super::judge::Growth;
@@ -40,8 +40,8 @@ impl View<'_> {
         groups.collect()
     }
 
-    /// A second pass, made only when something grows: what each stack made and kept, and the
-    /// survivors of the sites that have a slot.
+    /// A second pass, made only when something grows. It sums up what each stack made and kept, and
+    /// collects the survivors of the sites that have a slot.
     fn tally(
         &self,
         events: Span<EventIdx>,
@@ -114,7 +114,7 @@ impl View<'_> {
         }
     }
 
-    /// The kind that accounts for most bytes.
+    /// The kind with the most bytes.
     fn largest_kind(&self, blocks: &[BlockIdx]) -> Option<&BlockKind> {
         let mut bytes: FxHashMap<StackIdx, u64> = FxHashMap::default();
         for &block in blocks {
@@ -127,8 +127,9 @@ impl View<'_> {
         kinds.into_iter().find(|k| k.alloc_stack == stack)
     }
 
-    /// The stack of the allocation before these that has Python frames: autograd's threads record
-    /// none, but what called them does. The most frequent over the first few.
+    /// A stack with Python frames for blocks that have none. Autograd's threads record no Python
+    /// frames, but the code that called them does. So the last earlier allocation with Python
+    /// frames is taken: the most frequent such stack for the newest blocks.
     fn stack_beside(&self, blocks: &[BlockIdx]) -> Option<StackIdx> {
         const LOOK_AT: usize = 16;
         const LOOK_BACK: u32 = 4096;
@@ -156,9 +157,9 @@ impl View<'_> {
 /// A site that grows.
 #[derive(Clone, Copy)]
 struct Slot {
-    /// Its position among those that do.
+    /// Its position among the sites that grow.
     at: usize,
-    /// Whether it adds enough to have a say in which function is named.
+    /// Whether it adds enough to influence which function is named.
     counts: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Does what a site keeps grow, and how? The thresholds and their reasons are in the module's
-//! documentation one level up.
+//! Decides whether the memory that a site keeps grows, and how. The thresholds and their reasons
+//! are in the documentation of the parent module.
 
 use super::survivors::{Kept, Survey};
 use super::{MAX_GAP_SPREAD, MIN_GROWTHS, MIN_LATE_GROWTHS, Pattern};
@@ -25,14 +25,14 @@ pub struct Growth {
     pub bytes_per_growth: f64,
     /// Half of the 95 % interval of the slope, bytes per period.
     pub slope_error: f64,
-    /// Times it could have grown, by its own rhythm.
+    /// How often it could have grown, given its own rhythm.
     pub chances: usize,
-    /// Times it did.
+    /// How often it did.
     pub growths: usize,
 }
 
 impl Growth {
-    /// How likely it is that the next chance adds to it too, by Laplace's rule of succession.
+    /// How likely it is that it grows at the next chance too, by Laplace's rule of succession.
     pub fn confidence(&self) -> f64 {
         (self.growths as f64 + 1.0) / (self.chances as f64 + 2.0)
     }
@@ -41,10 +41,10 @@ impl Growth {
 /// What can be said of a site.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
-    /// It grows, for all that can be seen.
+    /// It grows, as far as the recording shows.
     Grows(Growth),
-    /// It grew twice, alike, or began late, and the trace ends before one can see whether it goes
-    /// on.
+    /// It grew twice by the same amount, or began late. The trace ends too early to see whether it
+    /// goes on.
     TooFew(Growth),
     /// What it keeps is bounded.
     Bounded,
@@ -61,7 +61,8 @@ pub fn judge(kept: &Kept, survey: &Survey) -> Finding {
     }
 }
 
-/// Blocks from before the recording went, of the same sizes: a buffer that was full already.
+/// Whether blocks of the same sizes from before the recording were given back. Then this is a
+/// buffer that was full already.
 fn replaces_older_memory(kept: &Kept, survey: &Survey) -> bool {
     let total: u32 = kept.sizes.values().sum();
     let matched: u32 = kept
@@ -72,15 +73,17 @@ fn replaces_older_memory(kept: &Kept, survey: &Survey) -> bool {
     matched > 0 && matched * 2 >= total
 }
 
-/// Survivors that are older than anything the site ever gave back, born again and again.
+/// Looks for survivors that are older than any block that the site ever gave back, and that appear
+/// again and again.
 fn by_survivors(kept: &Kept) -> Finding {
     let n = kept.live.len();
     let ages = kept.freed_ages.iter().filter(|&&seen| seen).count();
-    // Given back at three or more ages, up to three periods and more: something collects now and
-    // then (garbage collection), and its next round may come as late again.
+    // If blocks were given back at three or more ages, of up to three periods and more, something
+    // collects them now and then (garbage collection). Its next round may come after twice the
+    // longest age.
     let collected = ages >= 3 && kept.longest_freed >= 3;
     let patience = kept.longest_freed * if collected { 2 } else { 1 };
-    // A block of period p has crossed n - p ends.
+    // A block of period p has outlived n - p ends.
     let proven = n.saturating_sub(patience);
     let births: Vec<usize> = (0..proven)
         .filter(|&p| kept.survivor_count[p] > 0)
@@ -88,7 +91,8 @@ fn by_survivors(kept: &Kept) -> Finding {
     let births = without_special_first(&births, kept);
     let Some(rhythm) = Rhythm::of(births, proven.saturating_sub(1)) else {
         return match patience {
-            // Twice the same, the rest of the trace quiet for less than their distance.
+            // Two equal growths, and then a quiet time that is shorter than the distance between
+            // them.
             0 | 1 => twice(births, kept, proven),
             _ => Finding::Bounded,
         };
@@ -96,7 +100,7 @@ fn by_survivors(kept: &Kept) -> Finding {
     let bytes = |p: &usize| kept.survivors[*p] as f64;
     let count = |p: &usize| f64::from(kept.survivor_count[*p]);
     let span = (rhythm.last - rhythm.first) as f64;
-    // The first growth opens the span, the others fill it.
+    // The first growth is the start of the span; only the later ones count for the rate.
     let after = &births[1..];
     let growth = Growth {
         pattern: rhythm.pattern(),
@@ -115,7 +119,7 @@ fn by_survivors(kept: &Kept) -> Finding {
     }
 }
 
-/// Period 0 counts only when it adds about as much as the others do: otherwise it is what first
+/// Period 0 counts only when it adds about as much as the others do. Otherwise it holds what first
 /// steps allocate for good (optimizer state, workspaces).
 fn without_special_first<'a>(births: &'a [usize], kept: &Kept) -> &'a [usize] {
     match births {
@@ -132,7 +136,7 @@ fn without_special_first<'a>(births: &'a [usize], kept: &Kept) -> &'a [usize] {
     }
 }
 
-/// Two equal growths past the first steps: too few to tell a slow leak from an accident.
+/// Two equal growths after the first steps are too few to distinguish a slow leak from chance.
 fn twice(births: &[usize], kept: &Kept, proven: usize) -> Finding {
     let &[first, second] = births else {
         return Finding::Bounded;
@@ -157,8 +161,8 @@ fn twice(births: &[usize], kept: &Kept, proven: usize) -> Finding {
     })
 }
 
-/// The level itself never comes back to where it was: seen where blocks are replaced by larger
-/// ones, so that none of them is old.
+/// Judges by the level: it never returns to a lower value. This finds blocks that are replaced by
+/// larger ones, where no block is old.
 fn by_level(kept: &Kept, survey: &Survey) -> Finding {
     let n = kept.live.len();
     let floor = from_the_right(&kept.live);
@@ -166,8 +170,8 @@ fn by_level(kept: &Kept, survey: &Survey) -> Finding {
     let Some(rhythm) = Rhythm::of(&rises, n - 1) else {
         return Finding::Bounded;
     };
-    // Chance alone makes a few records at the end of a random series; five in a rhythm through
-    // the trace are one in hundreds.
+    // By chance alone, a random series has a few such rises at its end. Five in a rhythm over the
+    // whole trace happen by chance once in hundreds of series.
     if rises.len() < 5 || n <= 5 || rhythm.is_late(n) {
         return Finding::Bounded;
     }
@@ -177,23 +181,24 @@ fn by_level(kept: &Kept, survey: &Survey) -> Finding {
         .map(|w| w[1].saturating_sub(w[0]))
         .sum();
     let (from, to) = (floor[rhythm.first - 1], floor[n - 1]);
-    // At least half of all that went up stays up.
+    // At least half of the sum of all rises must remain.
     if (to - from) * 2 < ups {
         return Finding::Bounded;
     }
     let counts: Vec<u64> = kept.live_count.iter().map(|&c| u64::from(c)).collect();
     let count_floor = from_the_right(&counts);
     let more = count_floor[n - 1].saturating_sub(count_floor[rhythm.first - 1]);
-    // Fewer blocks than rises: they grow instead of becoming more.
+    // Fewer new blocks than rises: blocks become larger, not more.
     let replaced = (more as usize) * 2 < rises.len();
     let is_bounded = match replaced {
-        // Chance also makes sizes rise, but with falls in between or before; the first steps may
-        // be special.
+        // Sizes may also rise by chance, but then there are falls between or before the rises. The
+        // first steps may differ.
         true => {
             !kept.live[FIRST_STEPS.min(rhythm.first - 1)..].is_sorted()
                 || grows_with_the_program(kept, survey, rhythm.first)
         }
-        // More and more blocks, all of them young, are a program that grows, not one that keeps.
+        // If there are more and more blocks and all are young, the program grows; it does not keep
+        // memory.
         false => {
             let old = kept.survivor_count[1..n / 2].iter().filter(|&&n| n > 0);
             old.count() < MIN_GROWTHS
@@ -220,8 +225,8 @@ fn by_level(kept: &Kept, survey: &Survey) -> Finding {
     })
 }
 
-/// Longer sequences make everything larger, also the one result that is alive at a step's end.
-/// A buffer that is enlarged in an otherwise constant program is a leak.
+/// Longer sequences make everything larger, including the one result that is alive at a step's end.
+/// But a buffer that grows in an otherwise constant program is a leak.
 fn grows_with_the_program(kept: &Kept, survey: &Survey, first: usize) -> bool {
     let ratio = |from: u64, to: u64| to as f64 / from.max(1) as f64 - 1.0;
     let half = (first + survey.churn.len()) / 2;
@@ -236,7 +241,7 @@ fn grows_with_the_program(kept: &Kept, survey: &Survey, first: usize) -> bool {
     program > 0.1 * own
 }
 
-/// At each end, the lowest level from there on.
+/// For each end, the lowest level from there to the last end.
 fn from_the_right(live: &[u64]) -> Vec<u64> {
     let mut floor = live.to_vec();
     for i in (1..floor.len()).rev() {
@@ -245,7 +250,7 @@ fn from_the_right(live: &[u64]) -> Vec<u64> {
     floor
 }
 
-/// When something happens, period by period.
+/// The rhythm of something that happens in some periods.
 struct Rhythm {
     first: usize,
     last: usize,
@@ -265,17 +270,18 @@ impl Rhythm {
         let gaps = || births.windows(2).map(|w| w[1] - w[0]);
         let longest = gaps().max()?;
         let mean_gap = (last - first) as f64 / (births.len() - 1) as f64;
-        // Quiet for longer than it ever was before: it ended (a warm-up, a buffer that is full).
+        // If it has been quiet for longer than ever before, growth has ended (a warm-up, a buffer
+        // that is full).
         let quiet = end.saturating_sub(last);
         let ended = quiet > longest + longest / 2;
-        // A few growths must be about evenly apart, many may come at random.
+        // Few growths must have about equal distances; many may come at random.
         let spread = match births.len() {
             3 | 4 => 1.5,
             _ => MAX_GAP_SPREAD,
         };
         let irregular = longest as f64 > spread * mean_gap.max(1.0) + 0.5;
-        // What gets rarer and rarer settles (caches that fill): a quarter must be in the later
-        // half of the time.
+        // Growth that becomes rarer and rarer will end (caches that fill). So a quarter of the
+        // growths must be in the later half of the time.
         let middle = first + (end - first) / 2;
         let late = births.iter().filter(|&&p| p > middle).count();
         let settles = births.len() >= MIN_GROWTHS + 2 && late * 4 < births.len();
@@ -292,7 +298,8 @@ impl Rhythm {
         })
     }
 
-    /// Growth that begins late, and not often since: perhaps a buffer that has not filled yet.
+    /// Whether growth begins late and does not happen often after that. Perhaps it is a buffer that
+    /// is not full yet.
     fn is_late(&self, n: usize) -> bool {
         self.first > 2 && (self.last - self.first) * 2 < n && self.growths < MIN_LATE_GROWTHS
     }
@@ -305,8 +312,8 @@ impl Rhythm {
     }
 }
 
-/// Half of the 95 % interval of the slope of the level from `first` on; 0 where there are too few
-/// ends for one.
+/// Half of the 95 % interval of the slope of the level from `first` on; 0 if there are too few ends
+/// to compute it.
 fn slope_error(kept: &Kept, first: usize) -> f64 {
     let line = Line::fit(&kept.live[first..]);
     line.and_then(|line| line.error).unwrap_or(0.0)

@@ -2,11 +2,11 @@
 //!
 //! # Method
 //!
-//! The ends of steps are the moments to compare: what is alive there has outlived its step. One
-//! pass over the blocks ([`survivors`]) gives, for each allocation site ([`site`]: the call shape,
-//! which survives shifted lines), what is alive at each end, and from which step the blocks are
-//! that are alive at the last end. [`judge`] then asks of each site whether its survivors come
-//! from step after step, without end:
+//! The moments to compare are the ends of steps: a block that is alive there has outlived its step.
+//! One pass over the blocks ([`survivors`]) gives two facts for each allocation site ([`site`]: the
+//! call shape, which stays the same when lines shift): the bytes alive at each end, and the steps
+//! of the blocks that are alive at the last end. [`judge`] then asks for each site whether its
+//! survivors come from step after step, without end:
 //!
 //! | pattern | how it is distinguished |
 //! |---|---|
@@ -26,28 +26,29 @@
 //! # Thresholds
 //!
 //! * [`MIN_STEPS`] = 4: step 0 differs in every program (optimizer state, workspaces), so four
-//!   leave three chances to grow.
+//!   steps leave three chances to grow.
 //! * [`MIN_GROWTHS`] = 3: two growths have one distance, and one distance is not a rhythm. Two
 //!   equal growths with no time to see a third make the verdict *cannot tell*.
-//! * [`MIN_LATE_GROWTHS`] = 6 where growth begins after step 2 and takes up less than half of the
-//!   trace: a bounded buffer that starts late looks like a leak until it is full. With fewer the
-//!   verdict is *cannot tell*.
+//! * [`MIN_LATE_GROWTHS`] = 6 if growth begins after step 2 and lasts for less than half of the
+//!   trace: a bounded buffer that starts late looks like a leak until it is full. With fewer
+//!   growths the verdict is *cannot tell*.
 //! * Quiet for 1.5 times the longest distance so far: growth has ended.
-//! * [`MAX_GAP_SPREAD`] = 4 times the mean distance at most (1.5 times with three or four growths):
-//!   random retention has a longest gap of a few times its mean; caches that fill get rarer and
-//!   rarer, so a quarter of the growths must be in the later half.
+//! * [`MAX_GAP_SPREAD`] = 4: the longest distance is at most 4 times the mean distance (1.5 times
+//!   with three or four growths). If memory is kept at random, the longest distance is a few times
+//!   the mean. Caches that fill grow more and more rarely, so a quarter of the growths must be in
+//!   the later half.
 //! * A buffer counts as enlarged after five rises without a fall between, while the rest of the
-//!   program grows by less than a tenth as much: random sizes rise five times in a row once in
-//!   120, and longer sequences make everything grow.
-//! * [`MIN_BYTES`] = 2 KiB whenever it grows, all sites together: the allocator's smallest block is
-//!   512 B, and one to three of them a step are how metrics are collected (a list of detached
-//!   losses). It is stated in the reason, not called a leak.
-//! * Confidence is Laplace's rule of succession, (growths + 1) / (chances + 2), a chance being one
-//!   rhythm: how likely the next one grows too. The slope's error is two standard errors.
+//!   program grows by less than a tenth as much. Random sizes rise five times in a row once in 120
+//!   cases, and longer sequences make everything grow.
+//! * [`MIN_BYTES`] = 2 KiB whenever it grows, all sites together. The allocator's smallest block is
+//!   512 B, and programs that collect metrics (a list of detached losses) keep one to three of them
+//!   a step. The reason mentions such growth, but does not call it a leak.
+//! * Confidence is Laplace's rule of succession, (growths + 1) / (chances + 2): how likely it grows
+//!   at the next chance too. A chance is one rhythm. The slope's error is two standard errors.
 //!
-//! Verdicts come from survivors, never from peaks, and adding allocations that are given back in
-//! their step changes none of these numbers. *Cannot tell* is a verdict: too few steps, or two
-//! growths only. What limits a verdict (ring wrapped, no stacks, steps inferred) is stated.
+//! Verdicts come from survivors, never from peaks. Allocations that are given back in their own
+//! step change none of these numbers. *Cannot tell* is a verdict: too few steps, or only two
+//! growths. The report states what limits a verdict (ring wrapped, no stacks, steps inferred).
 
 mod culprit;
 mod excuse;
@@ -75,17 +76,17 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use survivors::{Ends, Survey};
 
-/// Version of the method: answers of another one are looked for again.
+/// Version of the method. Answers of another version are computed again.
 pub const VERSION: u32 = 3;
-/// Growths that it takes to call something a leak.
+/// How many growths make a leak.
 pub const MIN_GROWTHS: usize = 3;
-/// Growths that it takes when they begin late.
+/// How many growths make a leak if they begin late.
 pub const MIN_LATE_GROWTHS: usize = 6;
 /// Longest distance between growths, in mean distances.
 pub const MAX_GAP_SPREAD: f64 = 4.0;
-/// What all sites together must add whenever they grow.
+/// All sites together must add at least this much whenever they grow.
 pub const MIN_BYTES: Bytes = Bytes::kib(2);
-/// Blocks listed as evidence of a group, the oldest first.
+/// The largest number of blocks listed as evidence of a group, the oldest first.
 pub const MAX_EVIDENCE: usize = 256;
 
 /// Whether something leaks.
@@ -130,7 +131,7 @@ pub struct LeakGroup {
     pub alloc_frame: Option<Frame>,
     /// How it grows.
     pub pattern: Pattern,
-    /// Name of the scopes that are the parts, when it grows within steps.
+    /// If it grows within steps: the name of the scopes that are the parts of a step.
     pub scope: Option<StrIdx>,
     /// Blocks added for each step (for each part, when it grows within steps).
     pub count_per_step: f64,
@@ -150,7 +151,7 @@ pub struct LeakGroup {
     pub live_bytes: Bytes,
     /// Bytes alive at the end of each step.
     pub per_step: Vec<Bytes>,
-    /// The blocks, oldest first, [`MAX_EVIDENCE`] at most; `live_count` says how many there are.
+    /// The blocks, oldest first, at most [`MAX_EVIDENCE`]; `live_count` is the number of all.
     pub evidence: Vec<BlockIdx>,
 }
 
@@ -165,10 +166,11 @@ pub struct LeakReport {
     pub caveats: Vec<String>,
     /// What accumulates, most bytes a step first.
     pub groups: Vec<LeakGroup>,
-    /// Bytes that accumulate with each step, as [`Growth::proven`] gives it: all groups together,
-    /// and what else makes the level rise. 0 unless it leaks from step to step.
+    /// Bytes that accumulate with each step, as [`Growth::proven`] gives it: the sum of all groups,
+    /// or more if something else makes the level rise too. 0 unless it leaks from step to step.
     pub bytes_per_step: f64,
-    /// Growth of *allocated* at the ends of whole steps; its slope is `bytes_per_step` in a leak.
+    /// Growth of *allocated* at the ends of whole steps. If there is a leak, its slope is
+    /// `bytes_per_step`.
     pub growth: Option<Growth>,
 }
 
@@ -180,8 +182,8 @@ pub fn of_trace(trace: &Trace) -> Vec<LeakReport> {
         .collect()
 }
 
-/// The position of the report that is shown for the whole trace: of a leak before one that cannot
-/// tell before a clean one, and of several leaks the fastest. `None` without devices.
+/// The position of the report that is shown for the whole trace. A leak comes before *cannot tell*,
+/// and that before *clean*. Of several leaks the fastest is shown. `None` if there are no devices.
 pub fn worst(reports: &[LeakReport]) -> Option<usize> {
     let severity = |report: &LeakReport| match report.verdict {
         Verdict::Clean => 0,
@@ -190,7 +192,7 @@ pub fn worst(reports: &[LeakReport]) -> Option<usize> {
     };
     let by_severity = |a: &&(usize, &LeakReport), b: &&(usize, &LeakReport)| {
         let speed = a.1.bytes_per_step.total_cmp(&b.1.bytes_per_step);
-        // Of equals the first device.
+        // Among equals, the first device.
         severity(a.1)
             .cmp(&severity(b.1))
             .then(speed)
@@ -200,12 +202,12 @@ pub fn worst(reports: &[LeakReport]) -> Option<usize> {
     numbered.iter().max_by(by_severity).map(|(index, _)| *index)
 }
 
-/// Looks for leaks on one device. A pass over its blocks; needs its steps.
+/// Looks for leaks on one device, in one pass over its blocks. The steps must be known.
 pub fn find(device: &DeviceTrace, stacks: &Stacks, quality: &[QualityNote]) -> LeakReport {
     find_while(device, stacks, quality, Watch::nobody())
 }
 
-/// The same, for as long as whoever looks on lets it. What takes longer cannot be told.
+/// The same, but it ends when `watch` stops it; then the answer is *cannot tell*.
 pub fn find_while(
     device: &DeviceTrace,
     stacks: &Stacks,
@@ -284,14 +286,14 @@ fn judged(
     })
 }
 
-/// What is said of the sites.
+/// The result for all sites.
 #[derive(Default)]
 struct Found {
     grown: Vec<(usize, judge::Growth)>,
     unsure: Vec<(usize, judge::Growth)>,
-    /// Grows with an innocent explanation.
+    /// Growth that has an innocent explanation.
     excused: Vec<(Excuse, judge::Growth)>,
-    /// Bytes that those without one add whenever they grow.
+    /// Bytes that the other growing sites add whenever they grow.
     at_once: f64,
 }
 
@@ -314,7 +316,7 @@ impl Found {
     }
 }
 
-/// How many sites outside of the groups grow too, each by less than has a rhythm.
+/// How many sites outside of the groups grow too, but with too few growths for a rhythm.
 fn others(view: &View<'_>, groups: &[LeakGroup]) -> usize {
     let from = settled(view.ends.len());
     let known: HashSet<SiteKey> = groups.iter().map(|g| g.site).collect();
@@ -330,8 +332,9 @@ fn others(view: &View<'_>, groups: &[LeakGroup]) -> usize {
         .count()
 }
 
-/// Allocations without a stack are distinguished by their size. Where sizes differ from step to
-/// step each looks like an accident: so, when nothing else grows, all of them are judged together.
+/// Allocations without a stack are distinguished by their size. If sizes differ from step to step,
+/// growth of each size alone looks like chance. So when nothing else grows, all of them are judged
+/// together.
 fn of_any_size(view: &View<'_>) -> Result<Vec<LeakGroup>, Stopped> {
     let Some(sites) = view.sites.stackless() else {
         return Ok(Vec::new());
@@ -341,7 +344,7 @@ fn of_any_size(view: &View<'_>) -> Result<Vec<LeakGroup>, Stopped> {
         return Ok(Vec::new());
     };
     match judge::judge(kept, &survey) {
-        // Slower rhythms may come from any of the many sites that this is made of.
+        // These are many sites together, so a slower rhythm may come from any of them.
         Finding::Grows(growth)
             if growth.pattern == Pattern::EveryStep
                 && growth.bytes_per_growth >= MIN_BYTES.0 as f64 =>
@@ -357,7 +360,7 @@ fn of_any_size(view: &View<'_>) -> Result<Vec<LeakGroup>, Stopped> {
     }
 }
 
-/// What the analysis looks at.
+/// The input of the analysis.
 pub(crate) struct View<'a> {
     watch: Watch<'a>,
     device: &'a DeviceTrace,
@@ -368,8 +371,8 @@ pub(crate) struct View<'a> {
     survey: &'a Survey,
 }
 
-/// Steps that ran to their end: a last step that ran out of memory, or that the end of the trace
-/// cut short, says nothing about what it would have kept.
+/// Steps that ran to their end. A last step that ran out of memory or was cut off by the end of the
+/// trace does not show what it would have kept.
 pub(crate) fn whole_steps(device: &DeviceTrace) -> Vec<&Step> {
     let mut steps: Vec<_> = device.steps.iter().collect();
     let Some(last) = steps.last() else {

@@ -1,4 +1,4 @@
-//! Verdicts in words: only what is known, and, where nothing can be said, what to do about it.
+//! Verdicts in words. They say only what is known. If there is no verdict, they say what to do.
 
 use super::excuse::Excuse;
 use super::judge;
@@ -7,7 +7,7 @@ use crate::growth::Growth;
 use crate::trace::{DeviceTrace, QualityNote, StepSource};
 use crate::units::Bytes;
 
-/// Steps that an advised recording holds.
+/// The number of steps that an advised recording should hold.
 const ADVISED_STEPS: u64 = 5;
 
 /// What limits a verdict, a sentence each.
@@ -52,7 +52,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Fewer steps than it takes.
+    /// The report if there are too few steps.
     pub fn too_few(self) -> LeakReport {
         let seen = match (self.device.events.len(), self.n_steps) {
             (0 | 1, _) => "only the state at the end was recorded, no events".to_owned(),
@@ -64,7 +64,7 @@ impl Teller<'_> {
         self.report(Verdict::CannotTell, reason)
     }
 
-    /// The one thing to do: record enough steps, with room for their events.
+    /// The one thing to do: record enough steps, with room for all their events.
     fn advice(&self) -> String {
         let events = u64::from(self.device.events.len());
         let entries = match (events, self.n_steps as u64) {
@@ -82,7 +82,7 @@ impl Teller<'_> {
         )
     }
 
-    /// Growth that the trace ends too early to judge.
+    /// The report if something grows and the trace ends too early to judge it.
     pub fn unsure(self, growth: &judge::Growth, doubtful: f64) -> LeakReport {
         let bytes = Bytes(doubtful as u64);
         let (first, last, n) = (growth.first, growth.last, self.n_steps);
@@ -98,7 +98,7 @@ impl Teller<'_> {
         self.report(Verdict::CannotTell, reason)
     }
 
-    /// Blocks at more places than can be followed.
+    /// The report if blocks were made at too many places to follow.
     pub fn too_many(self, blocks: u64) -> LeakReport {
         let n = self.n_steps;
         let reason = format!(
@@ -107,7 +107,7 @@ impl Teller<'_> {
         self.report(Verdict::CannotTell, reason)
     }
 
-    /// More work than somebody wants to wait for.
+    /// The report if `watch` stopped the search.
     pub fn stopped(self) -> LeakReport {
         let n = self.n_steps;
         let reason = format!(
@@ -117,7 +117,7 @@ impl Teller<'_> {
         self.report(Verdict::CannotTell, reason)
     }
 
-    /// Growth that has an innocent explanation.
+    /// The report if the growth has an innocent explanation.
     pub fn excused(self, why: Excuse, bytes_per_step: f64) -> LeakReport {
         let bytes = Bytes(bytes_per_step.round() as u64);
         let n = self.n_steps;
@@ -146,7 +146,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Nothing grows but `noise` bytes at a time.
+    /// The report if nothing grows, except by `noise` bytes at a time.
     pub fn clean(self, noise: f64) -> LeakReport {
         let n = self.n_steps;
         let reason = match noise > 0.0 {
@@ -160,7 +160,7 @@ impl Teller<'_> {
         self.report(Verdict::Clean, reason)
     }
 
-    /// Groups accumulate; `others` further sites grow without a rhythm.
+    /// The report if groups accumulate; `others` further sites grow without a rhythm.
     pub fn leak(mut self, mut groups: Vec<LeakGroup>, others: usize) -> LeakReport {
         groups.sort_by(|a, b| b.bytes_per_step.total_cmp(&a.bytes_per_step));
         let across = || groups.iter().filter(|g| g.pattern != Pattern::WithinStep);
@@ -207,7 +207,7 @@ impl Teller<'_> {
     }
 }
 
-/// The next number with one digit that counts, from 1000 on: numbers that people type.
+/// Rounds up to a number with one significant digit, from 1000 on: a number that people would type.
 fn round_up(n: u64) -> u64 {
     let mut step = 1000;
     while n > 10 * step {

@@ -1,4 +1,4 @@
-//! One pass over the blocks: what each site keeps across the ends of steps.
+//! One pass over the blocks: finds what each site keeps across the ends of steps.
 
 use crate::site::Sites;
 use crate::stacks::FxHashMap;
@@ -6,9 +6,9 @@ use crate::trace::{BlockIdx, Blocks};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 
-/// The ends of periods (steps, or parts of one): `ends[i]` is the first event after period `i`.
-/// A block is alive at end `i` when it was allocated before that event and not given back before
-/// it. What happens before the first end belongs to period 0.
+/// The ends of periods (steps, or parts of one): `ends[i]` is the first event after period `i`. A
+/// block is alive at end `i` when it was allocated before that event and not given back before it.
+/// Events before the first end belong to period 0.
 pub struct Ends {
     ends: Vec<u32>,
 }
@@ -36,7 +36,7 @@ impl Ends {
     }
 }
 
-/// What one site keeps.
+/// What one site keeps across ends of periods.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     /// Per end, bytes alive.
@@ -47,31 +47,31 @@ pub struct Kept {
     pub survivors: Vec<u64>,
     /// Per period, how many blocks these are.
     pub survivor_count: Vec<u32>,
-    /// How many ends the longest-kept block that *was* given back had crossed; blocks of period 0
-    /// do not count, because first steps differ.
+    /// The age of the oldest block that *was* given back: how many ends it had outlived. Blocks of
+    /// period 0 do not count, because first steps differ.
     pub longest_freed: usize,
-    /// At how many different ages (in ends crossed) blocks were given back.
+    /// At which ages (in ends outlived) blocks were given back.
     pub freed_ages: Vec<bool>,
-    /// Requested sizes of the survivors, with their number.
+    /// Requested sizes of the survivors, with counts.
     pub sizes: FxHashMap<Bytes, u32>,
 }
 
-/// What all sites keep.
+/// What all sites keep across ends of periods.
 pub struct Survey {
-    /// Per site, if it keeps anything across an end.
+    /// Per site; `None` if it keeps nothing across an end.
     pub kept: Vec<Option<Box<Kept>>>,
-    /// Per period, bytes allocated in it, kept or not.
+    /// Per period, bytes allocated in it, whether kept or not.
     pub churn: Vec<u64>,
     /// Blocks from before the first event that were given back after the first end, by requested
     /// size: newer blocks may have taken their place.
     pub replaced: FxHashMap<Bytes, u32>,
-    /// Blocks of sites that were left out, because there are too many sites and ends: see
+    /// Blocks of sites that were left out because there are too many sites and ends: see
     /// [`MAX_CELLS`].
     pub left_out: u64,
 }
 
-/// Sites times ends that are surveyed: 25 bytes each. A thousand sites that keep something over
-/// four thousand steps.
+/// The largest number of sites times ends that is surveyed, at 25 bytes each. This is enough for a
+/// thousand sites that keep something over four thousand steps.
 pub const MAX_CELLS: usize = 1 << 22;
 
 impl Survey {
@@ -154,7 +154,7 @@ impl Survey {
 /// A block that is alive at the end of its period.
 struct Crossing {
     period: usize,
-    /// The first end at which it is gone.
+    /// The first end at which it is no longer alive.
     freed: usize,
     size: u64,
     requested: Bytes,

@@ -1,20 +1,21 @@
-//! Growth inside a step that ends with it: parts of a step (micro-batches) that each leave
-//! something behind, all of it given back together when the step ends.
+//! Growth within a step: parts of a step (micro-batches) each leave something behind, and all of it
+//! is given back together when the step ends.
 //!
-//! A view at the ends of steps misses it, yet the peak grows with the number of parts. Many things
-//! nest in a step and accumulate for good reason: layers keep activations until the backward pass
-//! takes them one by one, gradients fill until they are zeroed. So all of these must hold:
+//! Comparing the ends of steps does not show this, yet the peak grows with the number of parts.
+//! Many things inside a step accumulate for a good reason: layers keep activations until the
+//! backward pass frees them one by one, and gradients fill until they are zeroed. So all of these
+//! must hold:
 //!
-//! * the parts are the step's work, one after another, at least [`MIN_PARTS`] of them, and not a
-//!   piece of it: scopes of one family; or, where steps are shorter than optimizer steps, the steps
-//!   between two optimizer steps; or the iterations of a loop inside the steps that holds all
-//!   backward passes, as the stacks show it;
-//! * the site adds to what is alive with nearly every part after the first, in every step looked
-//!   at, and about as much each time;
-//! * what accumulated goes in one sweep near the step's end: not one by one between allocations,
-//!   as a backward pass does;
-//! * a part that keeps most of what it ever had ([`MOST_KEPT`]) has had its own backward pass:
-//!   otherwise it is building something up for a later one.
+//! * The parts are the work of the step, one after another, at least [`MIN_PARTS`] of them, and not
+//!   only a piece of it. They are scopes of one family. Or, if steps are shorter than optimizer
+//!   steps, the steps between two optimizer steps. Or the iterations of a loop inside the steps
+//!   that holds all backward passes, as the stacks show it.
+//! * The site adds to the live bytes with nearly every part after the first, in every step that is
+//!   looked at, and by about the same amount each time.
+//! * Everything that accumulated is given back in one sweep near the step's end, not one by one
+//!   between allocations, as in a backward pass.
+//! * If a part keeps most of its own peak ([`MOST_KEPT`]), it has had its own backward pass.
+//!   Otherwise it is building something up for a later one.
 
 use super::excuse::is_backward;
 use super::judge::{self, Finding};
@@ -28,24 +29,24 @@ use crate::trace::{Annotation, Series, Step};
 use crate::units::EventIdx;
 use crate::watch::Stopped;
 
-/// Parts of a step that it takes: the first differs, three must grow.
+/// The least number of parts of a step: the first differs, and three must grow.
 const MIN_PARTS: usize = 4;
 /// Share of a step's events that must lie in its parts.
 const COVERED: f64 = 0.6;
-/// Steps looked at, the last ones: each costs a pass over its blocks.
+/// How many steps are looked at, the last ones: each costs a pass over its blocks.
 const MAX_STEPS: usize = 3;
-/// Share of a part's own peak that a leak may be where the part has no backward pass.
+/// In a part without a backward pass, a leak may be at most this share of the part's own peak.
 const MOST_KEPT: f64 = 0.5;
 
-/// A step looked at and its parts.
+/// A step with its parts.
 struct Whole {
-    /// Positions of its first and last step among the steps.
+    /// Positions of its first and last step in the list of steps.
     steps: (usize, usize),
     events: Span<EventIdx>,
     parts: Vec<Span<EventIdx>>,
 }
 
-/// What may be the parts of steps.
+/// A candidate for the parts of steps.
 struct Parts {
     /// Name of the scopes, where scopes mark them.
     name: Option<StrIdx>,
@@ -63,11 +64,11 @@ pub fn find(view: &View<'_>, steps: &[&Step]) -> Result<Vec<LeakGroup>, Stopped>
     if !found.is_empty() {
         return Ok(found);
     }
-    // The dearest question last: the loops are read from all stacks.
+    // The most expensive search comes last: it reads the loops from all stacks.
     first_found(view, loops(view, steps)?)
 }
 
-/// The groups of the first parts that have any.
+/// The groups of the first candidate that has any.
 fn first_found(
     view: &View<'_>,
     candidates: impl Iterator<Item = Parts>,
@@ -81,7 +82,8 @@ fn first_found(
     Ok(Vec::new())
 }
 
-/// The loops inside the steps that hold all of the backward passes, fewest iterations first.
+/// The loops inside the steps that hold all of the backward passes, the loop with the fewest
+/// iterations first.
 fn loops(view: &View<'_>, steps: &[&Step]) -> Result<impl Iterator<Item = Parts>, Stopped> {
     let skip = steps.len().saturating_sub(MAX_STEPS);
     let whole = move |parts: &[Span<EventIdx>], index: usize, step: &Step| {
@@ -105,11 +107,11 @@ fn loops(view: &View<'_>, steps: &[&Step]) -> Result<impl Iterator<Item = Parts>
     }))
 }
 
-/// Families of scopes that make up the last steps, fewest scopes first.
+/// Families of scopes that make up the last steps, the family with the fewest scopes first.
 fn scopes(view: &View<'_>, steps: &[&Step]) -> Vec<Parts> {
     let skip = steps.len().saturating_sub(MAX_STEPS);
-    // By the hash of their name. Very many scopes may share one of some kilobytes, or each have
-    // one.
+    // By the hash of the name, because very many scopes may have names of some kilobytes, equal or
+    // different.
     let mut families: FxHashMap<u64, Parts> = FxHashMap::default();
     let mut names: FxHashMap<StrIdx, u64> = FxHashMap::default();
     for (index, step) in steps.iter().enumerate().skip(skip) {
@@ -150,8 +152,8 @@ fn scopes(view: &View<'_>, steps: &[&Step]) -> Vec<Parts> {
     found
 }
 
-/// Steps that are shorter than the optimizer's (micro-batches of gradient accumulation) are the
-/// parts of what lies between two optimizer steps.
+/// If steps are shorter than the optimizer's (micro-batches of gradient accumulation), they are the
+/// parts between two optimizer steps.
 fn between_optimizer_steps(view: &View<'_>, steps: &[&Step]) -> Option<Parts> {
     let is_update = |a: &&Annotation| {
         let name = view.stacks.str(a.name);
@@ -175,7 +177,7 @@ fn between_optimizer_steps(view: &View<'_>, steps: &[&Step]) -> Option<Parts> {
         let (first, last) = (parts.first()?.start(), parts.last()?.end());
         Some(Whole {
             steps: (from, to - 1),
-            // What is swept is swept with the update, or as the next step begins.
+            // Memory is given back in the optimizer's update, or when the next step begins.
             events: Span::new(first, last.max(ends[1])),
             parts,
         })
@@ -185,7 +187,7 @@ fn between_optimizer_steps(view: &View<'_>, steps: &[&Step]) -> Option<Parts> {
     (wholes.len() >= 2).then_some(Parts { name: None, wholes })
 }
 
-/// Whether parts are the work of a step, one after another.
+/// Whether the parts make up the work of a step, one after another.
 fn is_work(whole: &Whole) -> bool {
     let len = |events: Span<EventIdx>| f64::from(events.end().0 - events.start().0);
     let parts = &whole.parts;
@@ -230,7 +232,7 @@ fn of_parts(view: &View<'_>, parts: &Parts) -> Result<Vec<LeakGroup>, Stopped> {
     Ok(groups.collect())
 }
 
-/// Sites that add with every part of one step and are swept away near its end.
+/// Sites that grow with every part of one step and are given back together near its end.
 fn grown(view: &View<'_>, whole: &Whole) -> Result<Vec<(usize, judge::Growth)>, Stopped> {
     let found = super::findings(view.survey, view.watch)?;
     let mut grown: Vec<(usize, judge::Growth)> = found
@@ -246,8 +248,8 @@ fn grown(view: &View<'_>, whole: &Whole) -> Result<Vec<(usize, judge::Growth)>, 
     }
     let kept: f64 = grown.iter().map(|(_, g)| g.bytes_per_growth).sum();
     let enough = kept >= MIN_BYTES.0 as f64;
-    // A part that keeps most of what it ever had is building something up for later, unless its
-    // backward pass has been already.
+    // A part that keeps most of its own peak is building something up for later, unless its
+    // backward pass is already over.
     let builds_up = || kept > MOST_KEPT * usual_rise(view, &whole.parts) as f64;
     match enough && (!builds_up() || have_backward(view, &whole.parts)) {
         true => Ok(grown),
@@ -255,7 +257,7 @@ fn grown(view: &View<'_>, whole: &Whole) -> Result<Vec<(usize, judge::Growth)>, 
     }
 }
 
-/// Whether each part computes gradients itself. Without stacks this cannot be known.
+/// Whether each part computes gradients itself. Without stacks this is not known.
 fn have_backward(view: &View<'_>, parts: &[Span<EventIdx>]) -> bool {
     let blocks = &view.device.blocks;
     let stacks = |part: Span<EventIdx>| {
@@ -268,7 +270,7 @@ fn have_backward(view: &View<'_>, parts: &[Span<EventIdx>]) -> bool {
     })
 }
 
-/// How far allocated rises above where it was when a part begins: the median over the parts.
+/// How far *allocated* rises above its level at the beginning of a part: the median over the parts.
 fn usual_rise(view: &View<'_>, parts: &[Span<EventIdx>]) -> u64 {
     let mut rises: Vec<u64> = parts
         .iter()
@@ -282,7 +284,7 @@ fn usual_rise(view: &View<'_>, parts: &[Span<EventIdx>]) -> u64 {
     rises[rises.len() / 2]
 }
 
-/// When what a site keeps to the last part is given back.
+/// When the memory that a site keeps until the last part is given back.
 #[derive(Clone, Copy)]
 struct Sweep {
     first_free: u32,
@@ -290,8 +292,8 @@ struct Sweep {
     n: u32,
 }
 
-/// Per site, whether what it keeps to the last part is given back in one sweep: with fewer
-/// allocations between the first and the last free than there are blocks.
+/// Per site, whether the memory that it keeps until the last part is given back in one sweep. That
+/// means: between the first and the last free there are fewer allocations than blocks.
 fn swept(view: &View<'_>, whole: &Whole) -> Result<Vec<bool>, Stopped> {
     let last_end = *view.ends.as_slice().last().expect("a step has parts");
     let blocks = &view.device.blocks;
@@ -341,8 +343,8 @@ mod tests {
         program.alloc(mib * MIB, &frames)
     }
 
-    /// Gradient accumulation without any scope: each micro-batch has its backward pass. `kept` is
-    /// kept until the optimizer has made its step, or not.
+    /// Gradient accumulation without any scope; each micro-batch has its own backward pass. `kept`
+    /// says whether a block of each is kept until the optimizer's step.
     fn accumulating(kept: bool) -> Trace {
         let mut program = Program::default();
         let call = format!("_call_impl {MODULE}:1562");

@@ -6,17 +6,17 @@
 //!    `torch.autograd.grad`, a recomputing checkpoint). Autograd's threads have no Python frames:
 //!    in a recording that has Python frames, an allocation without any is the engine's.
 //! 2. **Optimizer.** A frame of an optimizer, of gradient clipping or of a gradient scaler's step;
-//!    a scope `Optimizer.step#…`. And an optimizer written by hand: code of the program behind the
-//!    call of `backward` that allocates what is as large as the gradients, or is called `step`.
+//!    a scope `Optimizer.step#…`. Also an optimizer written by hand: code of the program after the
+//!    call of `backward` that allocates blocks as large as the gradients, or is called `step`.
 //! 3. **Forward.** A call of a module or of `torch.nn.functional`; and code of the program between
-//!    such a call and a backward pass. Where no module is called at all: the program's code in
-//!    front of a backward pass, its lines before the one that calls `backward`.
+//!    such a call and a backward pass. If no module is called at all: the program's code before a
+//!    backward pass, on lines before the one that calls `backward`.
 //! 4. **Setup.** Making, moving or loading a model or an optimizer.
 //! 5. Everything else that has a stack is **other**: inputs, logging, evaluation by hand. Without
 //!    stacks and scopes the phase is **unknown**.
 //!
-//! A free takes part only where its own stack decides; it never splits a phase otherwise. One pass
-//! over the events, and one over the frames and stacks.
+//! A free counts only if its own stack decides the phase; otherwise it never splits a phase. The
+//! search is one pass over the events, and one over the frames and stacks.
 
 #[cfg(test)]
 pub(crate) mod program;
@@ -94,10 +94,10 @@ impl Phases {
         Watch::undisturbed(|watch| Phases::watched(device, stacks, roles, watch))
     }
 
-    /// The same, under somebody's eyes.
+    /// The same, with a `watch` that may stop it.
     ///
     /// # Errors
-    /// [`Stopped`], when whoever looks on says so.
+    /// [`Stopped`], when the `watch` stops it.
     pub(crate) fn watched(
         device: &DeviceTrace,
         stacks: &Stacks,
@@ -108,7 +108,7 @@ impl Phases {
         Ok(Phases { spans })
     }
 
-    /// Bytes behind them.
+    /// Heap bytes that they use.
     pub(crate) fn heap_bytes(&self) -> usize {
         of_vec(&self.spans)
     }
@@ -118,7 +118,7 @@ impl Phases {
         &self.spans
     }
 
-    /// The phase of an event; [`Phase::Unknown`] where there is no such event.
+    /// The phase of an event; [`Phase::Unknown`] if there is no such event.
     pub fn at(&self, event: EventIdx) -> Phase {
         let after = self.spans.partition_point(|s| s.events.end() <= event);
         self.spans.get(after).map_or(Phase::Unknown, |s| s.phase)

@@ -10,7 +10,7 @@ pub(crate) const TENSOR: &str = "/v/site-packages/torch/_tensor.py";
 pub(crate) const ADAM: &str = "/v/site-packages/torch/optim/adam.py";
 pub(crate) const CHECKPOINT: &str = "/v/site-packages/torch/utils/checkpoint.py";
 
-/// Equal strings are one, as the reader makes them.
+/// Equal strings get one index, as in the reader.
 fn interned(strings: &mut Strings, text: &str) -> StrIdx {
     let mut known = (0..strings.len() as u32).map(StrIdx);
     match known.find(|&idx| strings.get(idx) == text) {
@@ -43,7 +43,7 @@ impl Program {
                 None => stacks.push_frame(frame),
             });
         }
-        // Equal stacks are one, too.
+        // Equal stacks get one index, too.
         let mut known = (0..stacks.len() as u32).map(StackIdx);
         match known.find(|&idx| stacks.frames(idx) == members) {
             Some(known) => known,

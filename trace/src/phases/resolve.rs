@@ -1,4 +1,4 @@
-//! From the role of each event's stack to phases.
+//! Turns the role of each event's stack into phases.
 
 use super::role::{Role, Roles};
 use super::{Phase, PhaseSpan};
@@ -11,10 +11,10 @@ use crate::units::EventIdx;
 use crate::watch::{Stopped, Watch};
 use std::collections::HashSet;
 
-/// What an event says, before its neighbours are asked.
+/// What an event alone says, without its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
-    /// Nothing: it belongs to what is going on.
+    /// Nothing: the event belongs to the current phase.
     Same,
     Known(Phase),
     /// The program's own code, at lines before the call of `backward`, or elsewhere.
@@ -39,7 +39,7 @@ impl Run {
     }
 }
 
-/// The phases of a device's events: every event in one span, neighbours different.
+/// The phases of a device's events. Every event is in one span, and neighbouring spans differ.
 ///
 /// # Errors
 /// [`Stopped`].
@@ -50,7 +50,8 @@ pub(super) fn spans(
     watch: Watch<'_>,
 ) -> Result<Vec<PhaseSpan>, Stopped> {
     let runs = runs(device, stacks, roles, watch)?;
-    // No more spans than runs, in a vector that may be twice as long; and a phase for each run.
+    // There are at most as many spans as runs, in a vector that may have twice the capacity; and
+    // one phase for each run.
     watch.look(of_vec(&runs) + runs.len() * (2 * size_of::<PhaseSpan>() + 1))?;
     let mut spans: Vec<PhaseSpan> = Vec::new();
     let mut push = |phase, run: &Run| match spans.last_mut() {
@@ -62,7 +63,8 @@ pub(super) fn spans(
             events: Span::new(EventIdx(run.start), EventIdx(run.end)),
         }),
     };
-    // Between two majors lies a window: the way to a backward pass, or from one to the optimizer.
+    // Between two major runs lies a window: the way to a backward pass, or from a backward pass to
+    // the optimizer.
     let mut at = 0;
     let mut functional = false;
     while at < runs.len() {
@@ -92,7 +94,7 @@ pub(super) fn spans(
     Ok(spans)
 }
 
-/// Runs of events that say the same.
+/// Runs of events with the same mark.
 fn runs(
     device: &DeviceTrace,
     stacks: &Stacks,
@@ -108,7 +110,7 @@ fn runs(
         let mark = marks.of(event);
         match runs.last_mut() {
             Some(last) if mark == Mark::Same || last.mark == mark => last.end = event + 1,
-            // What comes first belongs to nothing yet.
+            // The first events have no phase yet.
             _ => runs.push(Run {
                 mark: match mark {
                     Mark::Same => Mark::Known(Phase::Unknown),
@@ -122,13 +124,13 @@ fn runs(
     Ok(runs)
 }
 
-/// The runs between two majors.
+/// The runs between two major runs.
 struct Window<'a> {
     device: &'a DeviceTrace,
     runs: &'a [Run],
     before: Option<Run>,
     then: Option<Mark>,
-    /// Whether an earlier forward pass called no module.
+    /// Whether an earlier way to a backward pass called no module.
     functional: bool,
 }
 
@@ -143,7 +145,7 @@ impl Window<'_> {
         self.then == Some(Mark::Known(Phase::Backward))
     }
 
-    /// A way to a backward pass on which no module is called.
+    /// Whether this window leads to a backward pass and calls no module.
     fn is_functional(&self) -> bool {
         self.leads_to_backward() && self.forwards().is_none()
     }
@@ -162,7 +164,7 @@ impl Window<'_> {
         };
         let phase = |(at, run): (usize, &Run)| match run.mark {
             Mark::Known(phase) => phase,
-            // Of the next call of a function that holds a whole step, say.
+            // For example code of the next call of a function that holds a whole step.
             Mark::Behind if forwards.is_some_and(|(first, _)| at > first) => program(at),
             Mark::Behind if update => Phase::Optimizer,
             Mark::Behind => Phase::Other,
@@ -171,8 +173,9 @@ impl Window<'_> {
         self.runs.iter().enumerate().map(phase).collect()
     }
 
-    /// Whether what the program does behind a backward pass is an optimizer written by hand: most
-    /// bytes that it allocates are in blocks as large as gradients, and most gradients have one.
+    /// Whether the program's code after a backward pass is an optimizer written by hand. Then most
+    /// bytes that it allocates are in blocks as large as gradients, and most gradients have such a
+    /// block.
     fn is_update(&self) -> bool {
         let Some(backward) = self.before else {
             return false;
@@ -199,19 +202,20 @@ impl Window<'_> {
     }
 }
 
-/// Asks events what they say.
+/// Finds the mark of each event.
 struct Marks<'a> {
     device: &'a DeviceTrace,
     stacks: &'a Stacks,
     roles: &'a Roles,
     scopes: Vec<PhaseSpan>,
     next_scope: usize,
-    /// Whether frees have stacks: then one without any is as telling as an allocation.
+    /// Whether frees have stacks. Then a free without a stack says as much as an allocation without
+    /// one.
     frees_tell: bool,
     /// The main thread's stack at the last call of `backward`.
     call: Option<StackIdx>,
     sides: FxHashMap<(StackIdx, StackIdx), Mark>,
-    /// Stacks that were asked whether they show the call.
+    /// Stacks that were checked, and whether they show the call.
     calls: FxHashMap<StackIdx, bool>,
 }
 
@@ -237,7 +241,8 @@ impl<'a> Marks<'a> {
     fn of(&mut self, event: u32) -> Mark {
         let (row, events) = (event as usize, &self.device.events);
         let (action, target) = (events.action[row], events.target[row]);
-        // A block is given back where that is asked for; when it completes says nothing.
+        // A free belongs to the phase in which the program asks for it; its completion says
+        // nothing.
         if target == NO_TARGET || action == Action::FreeCompleted {
             return Mark::Same;
         }
@@ -277,7 +282,7 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// What the innermost scope around an event says; events are asked in order.
+    /// The mark of the innermost scope around an event. Must be called with rising events.
     fn scope(&mut self, event: u32) -> Option<Mark> {
         let ended = |s: &PhaseSpan| s.events.end().0 <= event;
         while self.scopes.get(self.next_scope).is_some_and(ended) {
@@ -303,7 +308,7 @@ impl<'a> Marks<'a> {
         is_call
     }
 
-    /// Python frames of a stack outside the call of `backward`, outermost first.
+    /// The Python frames of a stack that are outside the call of `backward`, outermost first.
     fn caller(&self, stack: StackIdx) -> impl Iterator<Item = Frame> + use<'a> {
         let stacks = self.stacks;
         let inside = move |frame: &Frame| {
@@ -313,7 +318,7 @@ impl<'a> Marks<'a> {
         python(stacks, stack).take_while(move |frame| !inside(frame))
     }
 
-    /// On which side of the call of `backward` a stack of the program lies.
+    /// Whether a stack of the program lies before or after the call of `backward`.
     fn side(&mut self, stack: StackIdx) -> Mark {
         let Some(call) = self.call else {
             return Mark::Program;
@@ -350,10 +355,10 @@ fn python(stacks: &Stacks, stack: StackIdx) -> impl Iterator<Item = Frame> + use
     frames.filter(|&f| site::is_python(stacks, f))
 }
 
-/// Scopes that name a phase, flattened: where they nest, the innermost counts.
+/// Scopes that name a phase, flattened: where they are nested, the innermost counts.
 fn scopes(device: &DeviceTrace, stacks: &Stacks) -> Vec<PhaseSpan> {
     let mut flat: Vec<PhaseSpan> = Vec::new();
-    // Very many scopes may share a name of some kilobytes.
+    // Very many scopes may have the same name of some kilobytes.
     let mut known: FxHashMap<StrIdx, Option<Phase>> = FxHashMap::default();
     for annotation in &device.annotations {
         let phase = known.entry(annotation.name);
@@ -364,7 +369,8 @@ fn scopes(device: &DeviceTrace, stacks: &Stacks) -> Vec<PhaseSpan> {
         if events.is_empty() {
             continue;
         }
-        // Scopes come by their first event, the outer first: a later one lies inside, or behind.
+        // Scopes are sorted by their first event, outer scopes first. So a later scope lies inside
+        // or after an earlier one.
         let mut behind = None;
         if let Some(last) = flat.last_mut()
             && last.events.end() > events.start()

@@ -1,9 +1,9 @@
-//! What a stack was doing, from its frames alone.
+//! What the program was doing when a stack was recorded, from its frames alone.
 //!
-//! Frames are asked from the innermost outwards; the first that says something decides, so that a
-//! closure that an optimizer calls is a forward pass again. One thing is looked for beyond that: a
-//! module that is called below the autograd engine is a checkpoint that computes its forward pass
-//! again, and that is part of the backward pass.
+//! Frames are checked from the innermost outwards; the first that belongs to a role decides. So a
+//! closure that an optimizer calls is a forward pass again. There is one exception: if a module is
+//! called below the autograd engine, a checkpoint recomputes its forward pass, and that is part of
+//! the backward pass.
 
 use crate::site;
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
@@ -24,27 +24,27 @@ pub enum Role {
     ZeroGrad,
     /// Making, moving or loading a module.
     ModelSetup,
-    /// In code of the program's main thread that says nothing by itself.
+    /// In code of the program's main thread that belongs to no role.
     Program,
     /// In Python code of another thread.
     OtherThread,
-    /// In C++ alone, or nowhere that was recorded.
+    /// In C++ alone, or without any recorded frame.
     Silent,
 }
 
-/// What one frame says.
+/// What one frame tells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Says {
     Forward,
     Backward,
-    /// `torch.autograd.Function`: what it calls decides.
+    /// `torch.autograd.Function`: the code that it calls decides.
     FunctionApply,
     NamedBackward,
     Optimizer,
     OptimizerSetup,
     ZeroGrad,
     ModelSetup,
-    /// Python, and nothing else.
+    /// A Python frame that tells nothing else.
     Python,
     Nothing,
 }
@@ -59,7 +59,7 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// Asks every frame once and every stack once.
+    /// Checks every frame once and every stack once.
     pub fn of(stacks: &Stacks) -> Roles {
         let says: Vec<Says> = stacks
             .all_frames()
@@ -87,10 +87,10 @@ impl Roles {
     }
 }
 
-/// Function and file of a frame: lines change from call to call.
+/// Function and file of a frame, without the line: lines change from call to call.
 type Place = (u32, u32);
 
-/// Where most stacks begin: the program's main thread.
+/// The outermost frame of most stacks: the program's main thread.
 fn main_root(stacks: &Stacks, says: &[Says]) -> Option<Place> {
     let mut counts: FxHashMap<Place, u32> = FxHashMap::default();
     for stack in (0..stacks.len() as u32).map(StackIdx) {
@@ -135,7 +135,7 @@ fn role(stacks: &Stacks, says: &[Says], main: Option<Place>, stack: StackIdx) ->
             (None, Role::Forward | Role::ModelSetup) => called_by = Some(role),
             (None, decided) => return decided,
             (Some(_), Role::Backward) => return Role::Backward,
-            // Weights that a module moves while it is called are part of its call.
+            // If a module moves weights while it is called, that is part of its call.
             (Some(Role::ModelSetup), Role::Forward) => called_by = Some(Role::Forward),
             (Some(_), Role::Optimizer) => break,
             _ => {}
@@ -151,7 +151,7 @@ fn role(stacks: &Stacks, says: &[Says], main: Option<Place>, stack: StackIdx) ->
     }
 }
 
-/// A script's own body runs on the main thread, whichever script it is.
+/// The body of a script always runs on the main thread, whichever script it is.
 fn is_main(stacks: &Stacks, root: Option<Place>) -> bool {
     root.is_some_and(|(name, _)| stacks.str(crate::stacks::StrIdx(name)) == "<module>")
 }
@@ -201,7 +201,7 @@ fn says(stacks: &Stacks, frame: Frame) -> Says {
     }
 }
 
-/// Frames of an optimizer: torch's, and libraries that keep theirs in a folder of that name.
+/// Frames of an optimizer: torch's own, and those of libraries in a folder with that name.
 fn optimizer(file: &str, name: &str) -> Option<Says> {
     let scaler = file.ends_with("grad_scaler.py")
         && matches!(

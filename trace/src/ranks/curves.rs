@@ -58,15 +58,15 @@ pub(super) fn aligned(curves: &[Curve]) -> Aligned {
     }
 }
 
-/// A curve over another window. A part that overlaps several holds the lowest and the highest of
-/// them: no peak is hidden.
+/// A curve over another window. If a new part overlaps several old ones, it takes the lowest and
+/// the highest of their values: no peak is hidden.
 fn over(curve: &Curve, window: (f64, f64)) -> Curve {
     let (from, to) = curve.window;
     let n = curve.parts.len() as f64;
     let width = (window.1 - window.0) / PARTS as f64;
     let part = |at: usize| {
         let x = window.0 + width * at as f64;
-        // A hair of the neighbour is rounding.
+        // Ignores a tiny overlap with the neighbour: it comes from rounding.
         let first = ((x - from) / (to - from) * n + 1e-6).floor().max(0.0) as usize;
         let end = ((x + width - from) / (to - from) * n - 1e-6)
             .ceil()

@@ -1,10 +1,11 @@
-//! Many ranks of one job → how they differ, which is odd, and why.
+//! Many ranks of one job: how they differ, which is odd, and why.
 //!
-//! Each rank is reduced to a [`RankProfile`], some kilobytes, from the [`Profile`] that comparisons
-//! use. A [`Surveyor`] takes one after the other, so that thousands are never held at once, and
-//! ends in a [`Survey`]: per rank the levels and what is odd about it ([`odd`]), the spread of the
-//! peaks, the same allocation site in all ranks ([`sites`]), curves over one axis ([`curves`]) and
-//! sentences ([`words`]). The rules stand in `docs/ranks.md`, with their reasons.
+//! Each rank is reduced to a [`RankProfile`] of some kilobytes, made from the [`Profile`] that
+//! comparisons use. A [`Surveyor`] takes one after the other, so that thousands of profiles are
+//! never in memory at once. The result is a [`Survey`]. For each rank it has the levels and the
+//! reasons why it is odd ([`odd`]). It also has the spread of the peaks, the same allocation site
+//! in all ranks ([`sites`]), curves over one axis ([`curves`]) and sentences ([`words`]). The rules
+//! and their reasons are in `docs/ranks.md`.
 //!
 //! [`Profile`]: crate::compare::profile::Profile
 
@@ -54,7 +55,7 @@ pub struct Survey {
     pub ranks: Vec<RankRow>,
     /// *Allocated* of all ranks over one axis.
     pub band: Band,
-    /// The same of each rank, in the order of `ranks`.
+    /// The same for each rank, in the order of `ranks`.
     pub curves: Vec<Curve>,
     /// Sites that differ between ranks, the largest difference first.
     pub sites: Vec<SiteAcross>,
@@ -146,7 +147,7 @@ pub struct Surveyor {
 }
 
 impl Surveyor {
-    /// Takes note of a rank. Each is taken once, in the order of ranks.
+    /// Adds a rank. Each rank must be added once, in rising order.
     pub fn add(&mut self, rank: Rank, profile: RankProfile) {
         self.wobbles.push(profile.wobble);
         self.across.add(rank, &profile);
@@ -171,7 +172,7 @@ impl Surveyor {
         });
     }
 
-    /// What all of them come to.
+    /// The result for all ranks.
     pub fn finish(self) -> Survey {
         let mut ranks = self.rows;
         odd::judge(&mut ranks, &self.wobbles);

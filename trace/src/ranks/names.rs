@@ -1,22 +1,23 @@
-//! Which rank a file is of, and which files are the ranks of one job.
+//! Finds which rank a file belongs to, and which files are the ranks of one job.
 //!
 //! # The rule
 //!
 //! A rank is the number behind the word `rank`, or behind an `r` that stands alone: `rank0`,
 //! `global_rank_12`, `run.rank3.pickle`, `step5_r3`. Between word and number there may be one of
-//! `_`, `-`, `.`, `=`; before the word there is no letter (`frank3` is no rank). Of several the
-//! last counts; `rank` goes before `r`, and `local_rank`, which begins anew on each host, comes
-//! last. A file whose own name says nothing has the rank of the innermost folder that does.
+//! `_`, `-`, `.`, `=`. There must be no letter before the word (`frank3` is no rank). If there are
+//! several, the last counts. `rank` goes before `r`. `local_rank` comes last, because its numbers
+//! begin again on each host. If a file's own name has no rank, the innermost folder with a rank
+//! decides.
 //!
-//! The files of a folder are one job where no rank is there twice; else those are, whose names
-//! differ in nothing but the rank (`step10/rank0`, `step20/rank0`: two jobs). Files that were
-//! chosen one by one must always differ in nothing else. Where no file of a folder names a rank,
-//! all must differ in one and the same number: that is the rank then.
+//! The files of a folder are one job if each rank is there once. Otherwise, files whose names
+//! differ only in the rank are one job (`step10/rank0`, `step20/rank0`: two jobs). Files that were
+//! chosen one by one must always differ only in the rank. If no file of a folder names a rank, all
+//! names must differ in one and the same number, and that is the rank.
 
 use super::Rank;
 use std::ops::Range;
 
-/// Digits of a rank, at most.
+/// The largest number of digits of a rank.
 const DIGITS: usize = 6;
 /// Endings that say how a file is written.
 const ENDINGS: [&str; 7] = [".zst", ".gz", ".pickle", ".pkl", ".pt", ".json", ".bin"];
@@ -34,14 +35,14 @@ pub enum Chosen {
 /// Files that are the ranks of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankSet {
-    /// What the files are called but for the rank, or their folder.
+    /// The common name of the files without the rank, or the name of their folder.
     pub name: String,
     /// Rank and position among the paths, by rank.
     pub files: Vec<(Rank, usize)>,
 }
 
 impl RankSet {
-    /// Whether no rank is there twice; the files are sorted.
+    /// Whether each rank is there only once; the files are sorted.
     fn is_distinct(&self) -> bool {
         let pairs = self.files.windows(2);
         pairs.into_iter().all(|pair| pair[0].0 != pair[1].0)
@@ -53,7 +54,8 @@ pub fn rank_of(path: &str) -> Option<Rank> {
     Named::of(path).map(|named| named.rank)
 }
 
-/// Which of the paths are the ranks of a job; the positions of those that belong to none.
+/// Which of the paths are the ranks of a job. Also the positions of the paths that belong to no
+/// job.
 pub fn sets(paths: &[&str], chosen: Chosen) -> (Vec<RankSet>, Vec<usize>) {
     let named: Vec<Option<Named>> = paths.iter().map(|path| Named::of(path)).collect();
     let mut sets = match chosen {
@@ -73,11 +75,11 @@ pub fn sets(paths: &[&str], chosen: Chosen) -> (Vec<RankSet>, Vec<usize>) {
 /// A path that names a rank.
 struct Named {
     rank: Rank,
-    /// Where the word and the number stand in the path.
+    /// Position of the word and the number in the path.
     token: Range<usize>,
-    /// Where the number stands.
+    /// Position of the number.
     digits: Range<usize>,
-    /// Whether the file's own name says it.
+    /// Whether the rank is in the file's own name.
     by_file: bool,
 }
 
@@ -111,7 +113,7 @@ impl Named {
         )
     }
 
-    /// What the file is called but for the rank; empty where nothing is left.
+    /// The file's name without the rank; empty if nothing is left.
     fn name(&self, path: &str) -> String {
         let path = path.trim_end_matches('/');
         if !self.by_file {
@@ -128,7 +130,7 @@ impl Named {
     }
 }
 
-/// The last word for a rank in a name, and its number.
+/// The last word for a rank in a name, with its number.
 fn token(name: &str) -> Option<(Range<usize>, Range<usize>)> {
     let lower = name.to_ascii_lowercase();
     let bytes = lower.as_bytes();
@@ -154,12 +156,12 @@ fn token(name: &str) -> Option<(Range<usize>, Range<usize>)> {
     best.map(|(_, token, digits)| (token, digits))
 }
 
-/// What stands before a number.
+/// The text before a number.
 #[derive(Clone, Copy)]
 enum Standing {
-    /// `rank`: no letter before it.
+    /// `rank`, with no letter before it.
     Word,
-    /// `r`: neither letter nor digit around it and its number.
+    /// `r`, with no letter or digit around it and its number.
     Letter,
 }
 
@@ -231,7 +233,7 @@ fn in_groups(mut keyed: Vec<(String, Rank, usize)>) -> Vec<Vec<(Rank, usize)>> {
     groups.map(files).collect()
 }
 
-/// The one name of all files but for the rank, or their folder's.
+/// The common name of all files without the rank, or of their folder.
 fn common_name(paths: &[&str], named: &[Option<Named>], files: &[(Rank, usize)]) -> String {
     let name = |&(_, at): &(Rank, usize)| Some(named[at].as_ref()?.name(paths[at]));
     let mut names = files.iter().filter_map(name);
@@ -255,11 +257,11 @@ fn by_rest(
         name: common_name(paths, named, &files),
         files,
     });
-    // `rank1` and `rank01`: the same rank twice is no set.
+    // `rank1` and `rank01`: the same rank twice makes no job.
     sets.filter(RankSet::is_distinct).collect()
 }
 
-/// All paths differ in one number and in nothing else.
+/// All paths differ in one number and in nothing else: that number is the rank.
 fn by_one_number(paths: &[&str]) -> Vec<RankSet> {
     let parts: Vec<Vec<&str>> = paths.iter().map(|path| parts_of(path)).collect();
     let Some(first) = parts.first() else {
@@ -292,7 +294,7 @@ fn by_one_number(paths: &[&str]) -> Vec<RankSet> {
     sets.filter(RankSet::is_distinct).collect()
 }
 
-/// Numbers and what stands between them, by turns.
+/// Splits a path into numbers and the text between them, in turn.
 fn parts_of(path: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -381,7 +383,7 @@ mod tests {
             &["a: 0 1"],
             1,
         );
-        // Hosts differ; no rank is there twice.
+        // The hosts differ, but each rank is there only once.
         check(&["d/n1_rank0.pkl", "d/n2_rank1.pkl"], &["d: 0 1"], 0);
         check(
             &[
@@ -410,7 +412,7 @@ mod tests {
             0,
         );
         check(&["d/0.pkl", "d/1.pkl"], &["d: 0 1"], 0);
-        // Two numbers differ, or something else does: cannot tell.
+        // Two numbers differ, or something else differs: the rank is unknown.
         check(&["d/0_1.pkl", "d/1_2.pkl"], &[], 2);
         check(&["d/a0.pkl", "d/b1.pkl"], &[], 2);
         check(&["d/a0.pkl", "d/a00.pkl"], &[], 2);

@@ -1,11 +1,11 @@
 //! Which ranks are odd.
 //!
-//! * *Out of memory, leaks*: where some ranks do and some do not, the fewer are odd; of halves
-//!   those that do. A rank of which it cannot be told counts for neither.
-//! * *Peak, rate of the leak*: from three ranks on, those that lie further from the median than
-//!   [`far`] allows. Of two that differ nobody can tell which is the odd one.
-//! * *Steps*: from three ranks on, where more than half agree, those that do not. A ring that
-//!   wrapped has lost steps and is not asked.
+//! * *Out of memory, leaks*: if some ranks do and others do not, the smaller group is odd; of two
+//!   halves, those that do. A rank without a verdict counts for neither group.
+//! * *Peak, rate of the leak*: from three ranks on, a rank is odd if it is further from the median
+//!   than [`far`] allows. Of two ranks nobody can tell which is the odd one.
+//! * *Steps*: from three ranks on, if more than half have the same number, the others are odd. A
+//!   recording whose ring wrapped has lost steps and does not count.
 
 use super::RankRow;
 use crate::compare::noise::{self, RATE_SHARE};
@@ -15,14 +15,14 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// How many spreads from the median are odd: the usual bound of a modified z-score (Iglewicz and
-/// Hoaglin 1993).
+/// A rank is odd from this many spreads from the median on: the usual bound of a modified z-score
+/// (Iglewicz and Hoaglin 1993).
 pub const FAR: f64 = 3.5;
 /// The median absolute deviation times this is the standard deviation of normal values.
 const NORMAL: f64 = 1.4826;
-/// Reasons that a rank can have, at most.
+/// The largest number of reasons that a rank can have.
 pub const KINDS: usize = 8;
-/// Of fewer ranks the odd one cannot be told.
+/// With fewer ranks, nobody can tell which one is odd.
 const FEWEST: usize = 3;
 
 /// What sets a rank apart.
@@ -60,7 +60,7 @@ pub struct Odd {
     pub bytes: Bytes,
 }
 
-/// The median; the mean of two middles. 0 of nothing.
+/// The median; the mean of the two middle values if their number is even. 0 if there are none.
 pub fn median(values: &mut [u64]) -> u64 {
     values.sort_unstable();
     let n = values.len();
@@ -72,14 +72,14 @@ pub fn median(values: &mut [u64]) -> u64 {
 }
 
 /// How far from their median values may lie: [`FAR`] times their spread, and never less than
-/// `least`. The spread is the median of the distances, so that what is odd does not widen it.
+/// `least`. The spread is the median of the distances, so that odd values do not widen it.
 pub fn far(values: &[u64], median: u64, least: Bytes) -> Bytes {
     let mut distances: Vec<u64> = values.iter().map(|v| v.abs_diff(median)).collect();
     let spread = self::median(&mut distances) as f64 * NORMAL;
     Bytes((FAR * spread) as u64).max(least)
 }
 
-/// Says of each rank what is odd about it, and sorts them by that.
+/// Finds for each rank why it is odd, and sorts the ranks by that.
 pub(super) fn judge(ranks: &mut [RankRow], wobbles: &[Bytes]) {
     out_of_memory(ranks);
     leaks(ranks);
@@ -102,7 +102,8 @@ pub(super) fn judge(ranks: &mut [RankRow], wobbles: &[Bytes]) {
     }
 }
 
-/// The fewer; of halves those that do.
+/// Whether the ranks that do it are the odd ones: the smaller group, and of two halves those that
+/// do. `None` if all agree.
 fn fewer(does: usize, does_not: usize) -> Option<bool> {
     match (does, does_not) {
         (0, _) | (_, 0) => None,
@@ -218,7 +219,8 @@ fn peaks(ranks: &mut [RankRow], wobbles: &[Bytes]) {
     let values: Vec<u64> = ranks.iter().map(|row| row.peak_allocated.0).collect();
     let middle = median(&mut values.clone());
     for (row, wobble) in ranks.iter_mut().zip(wobbles) {
-        // A percent of the larger one would let whatever is large enough be usual.
+        // The tolerance is a share of the median. A share of the larger value would let any large
+        // value count as usual.
         let least = noise::level(Bytes(middle), Bytes(middle), *wobble);
         let off = Bytes(row.peak_allocated.0.abs_diff(middle));
         if off > far(&values, middle, least) {

@@ -1,4 +1,4 @@
-//! What one rank says of itself, small enough to keep for thousands.
+//! A summary of one rank, small enough to keep for thousands of ranks.
 
 use super::curves::Curve;
 use crate::compare::curves::{Align, Alignment};
@@ -12,9 +12,9 @@ use crate::units::Bytes;
 use crate::watch::Watch;
 use serde::{Deserialize, Serialize};
 
-/// Sites kept of a rank, those that hold most.
+/// How many sites of a rank are kept, the largest ones.
 pub const MAX_SITES: usize = 256;
-/// Places of leaks kept of a rank.
+/// How many places of leaks are kept for a rank.
 pub const MAX_PLACES: usize = 8;
 /// Parts of a curve.
 pub const PARTS: usize = 192;
@@ -40,7 +40,7 @@ pub struct RankProfile {
     pub oom: Option<OutOfMemory>,
     /// Growth of *allocated* at the ends of whole steps.
     pub growth: Option<Growth>,
-    /// What the peaks of its settled steps differ by, apart from their trend.
+    /// How much the peaks of its settled steps differ, apart from their trend.
     pub wobble: Bytes,
     /// Whether it leaks.
     pub verdict: Verdict,
@@ -52,7 +52,7 @@ pub struct RankProfile {
     pub leaks: Vec<RankPlace>,
     /// The sites that hold most.
     pub sites: Vec<RankSite>,
-    /// No site that was left out holds more than this.
+    /// Every site that was left out holds at most this much.
     pub floor: Bytes,
     /// *Allocated*.
     pub curve: Curve,
@@ -75,22 +75,22 @@ pub struct RankPlace {
 /// What a site holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankSite {
-    /// Equal in the other ranks.
+    /// The same in all ranks.
     pub id: String,
     /// The frame that a person would recognise; absent without a stack.
     pub place: Option<Place>,
-    /// Live when *allocated* stood highest.
+    /// Live bytes at the peak of *allocated*.
     pub at_peak: Bytes,
     /// Live after the last event.
     pub at_end: Bytes,
-    /// What its own peaks in settled steps differ by, apart from their trend.
+    /// How much its own peaks in settled steps differ, apart from their trend.
     pub wobble: Bytes,
     /// Whether it is found to leak.
     pub leaks: bool,
 }
 
 impl RankProfile {
-    /// The profile of a trace, judged for as long as whoever looks on lets it be.
+    /// The profile of a trace; the search for leaks ends when `watch` stops it.
     pub fn of(trace: &Trace, watch: Watch<'_>) -> RankProfile {
         let profile = Profile::judged_while(trace, watch);
         let devices = profile.devices.iter().zip(&trace.devices);
@@ -158,7 +158,7 @@ impl RankProfile {
     }
 }
 
-/// The sites that hold most, those that leak first, and how much any other holds at most.
+/// The largest sites, those that leak first; and the most that any other site holds.
 fn largest(sites: &[SiteProfile]) -> (Vec<RankSite>, Bytes) {
     let held = |site: &SiteProfile| site.at_peak.max(site.at_end);
     let mut sorted: Vec<&SiteProfile> = sites.iter().collect();

@@ -1,8 +1,9 @@
 //! The same allocation site in all ranks.
 //!
-//! Sites are matched by their key ([`crate::site`]), as comparisons do first: all ranks run one
-//! program, so nothing is renamed between them. A rank that does not have a site holds 0 of it, or
-//! less than its floor, where its smallest sites were left out; less than that is no difference.
+//! Sites are matched by their key ([`crate::site`]), the first way in which comparisons match them:
+//! all ranks run one program, so nothing is renamed between them. A rank that does not have a site
+//! holds 0 of it. If its smallest sites were left out, it may hold up to its floor; a difference
+//! below that does not count.
 
 use super::Rank;
 use super::odd::median;
@@ -13,7 +14,8 @@ use crate::stacks::FxHashMap;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Sites that are looked at, of all ranks together; a file made to be large has more.
+/// How many sites of all ranks together are looked at. Only a file that was made to be large has
+/// more.
 const MAX_KNOWN: usize = 1 << 15;
 /// Rows, the largest differences first.
 pub const MAX_ROWS: usize = 1000;
@@ -43,7 +45,8 @@ pub struct SiteAcross {
 }
 
 impl SiteAcross {
-    /// Where ranks differ more: the levels at their peaks, or those at their ends and `true`.
+    /// The three levels at the peaks, or those at the ends and `true` if the ranks differ more
+    /// there.
     pub fn shown(&self) -> ([Bytes; 3], bool) {
         let width = |[low, _, high]: [Bytes; 3]| high.saturating_sub(low);
         match width(self.at_end) > width(self.at_peak) {
@@ -74,7 +77,7 @@ pub(super) struct Found {
     pub same: u32,
 }
 
-/// Collects what the ranks hold.
+/// Collects what each rank holds.
 #[derive(Default)]
 pub(super) struct Across {
     ranks: Vec<Rank>,
@@ -174,7 +177,7 @@ fn row(id: String, site: Site, ranks: &[Rank], floor: Bytes) -> Option<SiteAcros
             at_end: Bytes::ZERO,
             leaks: false,
         });
-    // Of equals those that hold more, then the first ranks.
+    // Among equally distant ranks, those that hold more come first, then the lower ranks.
     let mut all: Vec<Held> = site.held.iter().copied().chain(nothing).collect();
     let more = |held: &Held| held.at_peak.max(held.at_end);
     all.sort_by_key(|held| std::cmp::Reverse((off(held), more(held), std::cmp::Reverse(held.at))));

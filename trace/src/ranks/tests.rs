@@ -1,4 +1,4 @@
-//! Jobs made up of programs and of profiles written by hand.
+//! Jobs made of made-up programs and of profiles written by hand.
 
 use super::*;
 use crate::compare::profile::Place;
@@ -70,7 +70,7 @@ fn failed() -> RankProfile {
     }
 }
 
-/// `1 Leaks, 3 PeakHigh Steps`: the ranks that are odd, and why.
+/// The odd ranks and why, as text: `1 Leaks, 3 PeakHigh Steps`.
 fn odd(survey: &Survey) -> String {
     let rows = survey.ranks.iter().filter(|row| !row.odd.is_empty());
     let told = rows.map(|row| {
@@ -93,26 +93,26 @@ fn the_odd_ranks_are_the_fewer_and_those_far_from_the_median() {
     check(vec![peaking(5)], "");
     check(vec![leaking(5)], "");
     check(many(8, leaking(5)), "");
-    // Two: the leak is the trouble; which peak is odd nobody can tell.
+    // Two ranks: the leak is the problem. Nobody can tell which peak is odd.
     check(vec![peaking(100), leaking(5)], "1 Leaks");
     check(vec![peaking(100), peaking(200)], "");
     check(vec![peaking(100), failed()], "1 OutOfMemory");
-    // The fewer are odd, on whichever side.
+    // The smaller group is odd, whether it leaks or not.
     check(with(1, leaking(5), peaking(100)), "0 Leaks");
     check(with(1, peaking(100), leaking(5)), "0 NoLeak");
     check(with(1, peaking(100), failed()), "0 NotOutOfMemory");
-    // Those of which it cannot be told are on neither side.
+    // Ranks without a verdict belong to neither group.
     check(with(1, leaking(5), unclear()), "");
     check(vec![unclear(), leaking(5), peaking(100)], "1 Leaks");
-    // Rates are compared among those that leak.
+    // Rates are compared only among ranks that leak.
     check(with(1, leaking(50), leaking(5)), "0 LeakRate");
-    // A percent is no difference; what all differ by is none either.
+    // One percent is no difference. A spread that all ranks share is none either.
     check(with(1, peaking(101), peaking(100)), "");
     check(with(1, peaking(110), peaking(100)), "0 PeakHigh");
     check(with(1, peaking(10), peaking(100)), "0 PeakLow");
     let stages = [400, 300, 280, 450].map(peaking);
     check(stages.to_vec(), "");
-    // A rank whose own steps differ by as much is not odd.
+    // A rank whose own steps differ as much is not odd.
     let wobbly = RankProfile {
         wobble: Bytes::mib(20),
         ..peaking(110)
@@ -247,7 +247,7 @@ fn a_rank_that_leaks_is_found_with_its_site() {
     let named: Vec<u32> = site.farthest.iter().map(|holds| holds.rank.0).collect();
     assert_eq!(named, [2]);
     assert_eq!(survey.ranks[2].leaks[0].site, site.id);
-    // The rest holds the same everywhere.
+    // The other sites hold the same in all ranks.
     assert_eq!(survey.sites.len(), 1);
     assert!(survey.sites_same >= 2);
     let highest = survey.band.parts.iter().flatten().map(|part| part[2]).max();

@@ -7,10 +7,10 @@ use crate::compare::noise;
 use crate::leaks::Verdict;
 use crate::units::Bytes;
 
-/// Ranks named one by one.
+/// How many ranks are named one by one.
 const NAMED: usize = 4;
 
-/// The gravest first. Never empty where there are ranks.
+/// The sentences, the most serious first. There is always one if there are ranks.
 pub(super) fn sentences(ranks: &[RankRow], peaks: Option<&Spread>) -> Vec<String> {
     let Some(peaks) = peaks else {
         return Vec::new();
@@ -51,7 +51,7 @@ fn named(rows: &[&RankRow]) -> String {
     }
 }
 
-/// What the rest does: `the other rank does not`, `the other 7 ranks do not`.
+/// What the other ranks do: `the other rank does not`, `the other 7 ranks do not`.
 fn others(n: usize, [one, several]: [&str; 2]) -> String {
     match n {
         0 => String::new(),
@@ -97,7 +97,7 @@ fn leaks(ranks: &[RankRow]) -> Option<String> {
         fastest.leaks.first().map_or_else(String::new, place)
     );
     let rest = others(clean.len(), ["does not", "do not"]);
-    // Whoever cannot be told is spoken of in a sentence of its own.
+    // Another sentence names the ranks without a verdict.
     let all = n == ranks.len() && n > 1;
     Some(match n {
         1 => format!("{} leaks {what}{rest}.", named(&leaking)),

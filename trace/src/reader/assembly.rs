@@ -1,4 +1,4 @@
-//! From the tables to the [`Snapshot`], once the document is complete.
+//! Makes the [`Snapshot`] from the tables, once the document is complete.
 
 use super::ReadErrorKind;
 use super::builder::{Builder, Result};
@@ -10,7 +10,7 @@ use crate::stacks::StrIdx;
 use crate::time::TimeColumn;
 use std::ops::Range;
 
-/// Entries of `allocator_settings` that are looked at; PyTorch writes 24.
+/// How many entries of `allocator_settings` are looked at; PyTorch writes 24.
 pub const MAX_SETTINGS: usize = 256;
 
 /// Bytes of one setting's text that are kept.
@@ -24,7 +24,7 @@ impl Builder {
     pub fn finish(mut self, root: Value) -> Result<Snapshot> {
         let mut top = [Value::None; KEYS.len()];
         match root {
-            // As in Python, the last of equal keys counts; `None` is as good as absent.
+            // As in Python, the last of equal keys counts. `None` counts as absent.
             Value::Dict(root) => {
                 for (key, value) in self.dicts.iter(root) {
                     match Key::at(key.0) {
@@ -33,7 +33,7 @@ impl Builder {
                     }
                 }
             }
-            // `torch.cuda.memory_snapshot()` returns the list of segments alone.
+            // `torch.cuda.memory_snapshot()` returns only the list of segments.
             Value::Rows(Table::Segment, _) => top[Key::Segments as usize] = root,
             _ => {
                 return Err(ReadErrorKind::Shape(
@@ -100,7 +100,7 @@ impl Builder {
         keys
     }
 
-    /// Refuses segments that share blocks: few bytes could state very many.
+    /// Refuses segments that share blocks: with them a few bytes could describe very many blocks.
     fn check_blocks(&self) -> Result<()> {
         let shape = ReadErrorKind::Shape("two segments share their blocks");
         let mut used = 0;
@@ -134,7 +134,7 @@ impl Builder {
         };
         let ranges = self.lists.iter(lists).map(range);
         let ranges: Vec<Range<usize>> = ranges.collect::<Result<_>>()?;
-        // Few bytes could state the same events for very many devices.
+        // With shared ranges, a few bytes could claim the same events for very many devices.
         let mut in_order: Vec<&Range<usize>> = ranges.iter().filter(|r| !r.is_empty()).collect();
         in_order.sort_unstable_by_key(|range| range.start);
         match in_order.windows(2).all(|two| two[0].end <= two[1].start) {
@@ -159,7 +159,7 @@ impl Builder {
         }
     }
 
-    /// `host_traces` is a list of lists on some versions.
+    /// In some versions `host_traces` is a list of lists.
     fn count_inner(&self, value: Value) -> u64 {
         match value {
             Value::Rows(_, rows) => rows.range().len() as u64,
@@ -170,7 +170,7 @@ impl Builder {
 
     /// `allocator_settings` as `name = text`, nested names joined by a dot.
     ///
-    /// A hostile dictionary may hold itself many times over, or very long names many times.
+    /// A hostile dictionary may contain itself many times, or repeat very long names.
     fn flatten(&self, name: &str, value: Value, depth: u32, out: &mut Settings) {
         if out.visited >= MAX_SETTINGS {
             return;
@@ -220,8 +220,8 @@ impl Settings {
 
 /// One event table per device.
 fn split(mut events: RawEvents, ranges: &[Range<usize>]) -> Vec<RawEvents> {
-    // Usually one device has all events, so the columns of the busiest are cut to size, not
-    // copied: a second copy would double the peak of memory.
+    // Usually one device has all events. So the columns of the device with the most events are cut
+    // to size, not copied: a second copy would double the peak of memory.
     let busiest = (0..ranges.len()).max_by_key(|&device| ranges[device].len());
     let mut devices: Vec<RawEvents> = ranges
         .iter()

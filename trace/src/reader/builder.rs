@@ -1,8 +1,8 @@
 //! The tables that grow while a file is read.
 //!
-//! Both parsers (pickle, JSON) drive this. A dictionary becomes a row the moment it is complete,
-//! and a list of rows becomes a range of them, so the object graph is never built: memory is
-//! proportional to distinct stacks and events, not to the frames they repeat.
+//! Both parsers (pickle, JSON) use this. A dictionary becomes a row as soon as it is complete, and
+//! a list of rows becomes a range of them. So the graph of objects is never built: memory grows
+//! with the number of distinct stacks and of events, not with the frames that they repeat.
 
 use super::generic::Arena;
 use super::interner::{EMPTY, Interner};
@@ -30,7 +30,7 @@ pub struct Builder {
     pub(super) kinds: Vec<EventKind>,
     /// By a keyed hash of the kind.
     pub(super) kind_ids: FxHashMap<u64, u32>,
-    /// Kinds seen lately, by a cheap hash.
+    /// Kinds seen recently, by a fast hash.
     pub(super) recent_kinds: Vec<u32>,
     /// The sizes of all events, blocks and segments, summed.
     pub(super) total_size: u64,
@@ -45,14 +45,14 @@ pub struct Builder {
     pub(super) unknown: UnknownKeys,
     pub(super) keys_seen: u64,
     pub(super) fields: Fields,
-    /// Frames of the list being made a stack; kept for its memory.
+    /// Frames of the list that becomes a stack; kept to reuse its memory.
     pub(super) frames: Vec<FrameIdx>,
 }
 
-/// Slots for kinds seen lately.
+/// Slots for kinds seen recently.
 pub(super) const RECENT_KINDS: usize = 1 << 14;
 
-/// Keys of a dictionary that was set key by key, before it is taken for one of unknown shape.
+/// If a dictionary that is set key by key has more keys than this, its shape counts as unknown.
 const MAX_ROW_KEYS: usize = 64;
 
 impl Builder {
@@ -83,7 +83,7 @@ impl Builder {
         self.events.kind.len()
     }
 
-    /// Bytes held, as the allocator counts them.
+    /// Heap bytes that it uses, as the allocator counts them.
     pub fn memory_used(&self) -> usize {
         self.interner.memory_used() + self.tables()
     }
@@ -105,12 +105,13 @@ impl Builder {
             + of_vec(&self.frames)
     }
 
-    /// Bytes that tables ask for when they move next, if that is soon.
+    /// Bytes that tables will request at their next move, if that is soon.
     pub fn moves_soon(&self) -> usize {
         self.interner.moves_soon() + growth_soon(&self.kind_ids)
     }
 
-    /// Tells those tables that grow by leaps how much the rest takes; `parser` is the parser's.
+    /// Tells the tables that grow by doubling how much memory everything else takes; `parser` is
+    /// the parser's part.
     pub fn look_at_memory(&mut self, parser: usize) {
         self.interner.elsewhere = parser + self.tables();
     }
@@ -121,7 +122,7 @@ impl Builder {
         Ok(Value::Str(self.interner.string(text)?))
     }
 
-    /// A tuple: two integers make a pair, anything else a list of no known shape.
+    /// A tuple: two integers make a pair; everything else is a list of unknown shape.
     pub fn tuple(&mut self, items: &[Value]) -> Value {
         if let [Value::Int(a), Value::Int(b)] = *items {
             return self.pair(a, b);
@@ -130,7 +131,7 @@ impl Builder {
     }
 
     pub(super) fn pair(&mut self, a: i64, b: i64) -> Value {
-        // Nearly every pair is one of a handful of pool ids, and most often the one just seen.
+        // Nearly every pair is one of a few pool ids, and most often the same as the one before.
         let recent = self
             .pairs
             .iter()
@@ -160,7 +161,7 @@ impl Builder {
         if !items.iter().any(|item| matches!(item, Value::Dict(_))) {
             return self.append_complete(list, items);
         }
-        // Dictionaries that were set key by key: what is in a list is complete.
+        // Dictionaries that were set key by key are complete once they are put into a list.
         let mut complete = items.to_vec();
         for item in &mut complete {
             if let Value::Dict(index) = *item {
@@ -191,7 +192,7 @@ impl Builder {
             (Value::Stack(stack, memo), _) if all_strings(items) => {
                 self.stack_of_strings(stack, memo, items)
             }
-            // A list of strings and other things, under some unknown key: its content is unused.
+            // A list of strings and other things, under an unknown key: nobody uses its content.
             (Value::Stack(stack, _), _) if self.is_of_strings(stack) => {
                 Ok(self.generic_list(items))
             }
@@ -228,7 +229,7 @@ impl Builder {
         Ok(Value::Stack(stack, memo))
     }
 
-    /// `forward_frames`: a list of strings, kept as a stack of frames that have only a name.
+    /// `forward_frames`: a list of strings, kept as a stack whose frames have only a name.
     fn stack_of_strings(&mut self, start: StackIdx, memo: u32, items: &[Value]) -> Result<Value> {
         let names = items.iter().filter_map(|item| match *item {
             Value::Str(name) => Some(name),
@@ -258,7 +259,8 @@ impl Builder {
             ));
         }
         match dict {
-            // One key alone: the others may follow one by one. A list completes it.
+            // A single key: the others may follow one by one. Putting the dictionary into a list
+            // completes it.
             Value::OpenDict(_) if pairs.len() == 2 => self.generic_dict(pairs),
             Value::OpenDict(_) => match self.row_of(pairs)? {
                 Some(row) => Ok(row),
@@ -299,9 +301,9 @@ impl Builder {
         Ok(row)
     }
 
-    /// What a dictionary becomes that was set key by key: a row, or itself.
+    /// What a dictionary that was set key by key becomes: a row, or it stays a dictionary.
     fn completed(&mut self, index: u32) -> Result<Value> {
-        // A hostile list may hold one huge dictionary very often.
+        // A hostile list may hold the same huge dictionary very often.
         if self.dicts.len(index) > MAX_ROW_KEYS {
             return Ok(Value::Dict(index));
         }
@@ -310,7 +312,7 @@ impl Builder {
             .flat_map(|(key, value)| [Value::Str(key), value])
             .collect();
         let row = self.row_of(&pairs)?;
-        // Frames may be referred to again; whatever else became a row may not.
+        // Frames may be referred to again; other objects that became a row may not.
         if matches!(row, Some(Value::Row(..))) {
             self.dicts.forget_last(index);
         }
@@ -344,7 +346,7 @@ impl Builder {
     }
 }
 
-/// Keys that this version does not know, with how often they occurred.
+/// Keys that this version does not know, and how often each occurred.
 #[derive(Default)]
 pub struct UnknownKeys {
     pub counts: HashMap<StrIdx, u64>,
@@ -353,7 +355,7 @@ pub struct UnknownKeys {
 }
 
 impl UnknownKeys {
-    /// Unknown keys that are counted apart; a new version of PyTorch brings a few.
+    /// How many unknown keys are counted separately; a new version of PyTorch adds a few.
     pub const MAX: usize = 256;
 
     pub fn count(&mut self, key: StrIdx) {
@@ -374,7 +376,7 @@ fn all_strings(items: &[Value]) -> bool {
     items.iter().all(|item| matches!(item, Value::Str(_)))
 }
 
-/// `rows` followed by those of `items`, which must continue it.
+/// `rows` followed by the rows of `items`, which must come directly after them.
 fn joined(table: Table, mut rows: Rows, items: &[Value]) -> Result<Value> {
     for &item in items {
         if item != Value::Row(table, rows.end) {

@@ -1,10 +1,10 @@
-//! The quick way through an event.
+//! The fast way to read an event.
 //!
-//! A gigabyte of snapshot is ten million dictionaries with the same keys in the same order, each
-//! key referred to by the same memo entry. [`EventShape`] remembers the bytes of these keys: where
-//! they come again, only the values between them are decoded, straight into a row. Whatever
-//! is unusual is left to the pickle machine, which starts over at the event's first byte; so this
-//! module may decline anything, but must agree with the machine on what it accepts.
+//! A gigabyte of snapshot is ten million dictionaries with the same keys in the same order, and
+//! each key refers to the same memo entry. [`EventShape`] remembers the bytes of these keys. When
+//! they come again, only the values between them are decoded, straight into a row. Everything
+//! unusual is left to the pickle machine, which starts again at the event's first byte. So this
+//! module may decline any event, but what it accepts must give the same result as the machine.
 
 use super::builder::Builder;
 use super::keys::{Key, action_at};
@@ -16,7 +16,7 @@ use crate::stacks::{StackIdx, StrIdx};
 use crate::trace::Action;
 use crate::units::{Bytes, Micros};
 
-/// The keys of the events seen last.
+/// The keys of the last events.
 #[derive(Default)]
 pub struct EventShape {
     slots: Vec<Slot>,
@@ -25,16 +25,16 @@ pub struct EventShape {
 /// A reference to a key, as bytes: `BINGET` or `LONG_BINGET`.
 #[derive(Clone, Copy)]
 struct Slot {
-    /// These bytes, little-endian, and which of the eight they are.
+    /// These bytes, little-endian, and a mask of those of the eight that count.
     opcode: u64,
     mask: u64,
     len: usize,
-    /// `None`: a key that this version does not know.
+    /// `None` for a key that this version does not know.
     key: Option<Key>,
     name: StrIdx,
 }
 
-/// Keys of an event; torch 2.15 writes ten.
+/// The largest number of keys of an event; torch 2.15 writes ten.
 const MAX_SLOTS: usize = 32;
 
 const APPEND: u8 = b'a';
@@ -58,9 +58,9 @@ impl EventShape {
         self.slots.clear();
     }
 
-    /// Reads the event at the start of `buf`, up to and with its `SETITEMS`, into the next row:
-    /// its length in bytes. `None`, and nothing has happened, if it is unusual or no event or not
-    /// there completely.
+    /// Reads the event at the start of `buf`, up to and including its `SETITEMS`, into the next
+    /// row. Returns its length in bytes. Returns `None` and changes nothing if the event is unusual
+    /// or incomplete, or if it is no event.
     pub fn read(
         &mut self,
         buf: &[u8],
@@ -87,7 +87,7 @@ impl EventShape {
     }
 }
 
-/// What a value is.
+/// The type of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Is {
     None,
@@ -98,7 +98,8 @@ enum Is {
     Stack,
 }
 
-/// A value as what it is and its bits: two registers, where a [`Value`] would go through memory.
+/// A value as its type and its bits. They fit into two registers; a [`Value`] would go through
+/// memory.
 #[derive(Clone, Copy)]
 struct Word {
     is: Is,
@@ -128,7 +129,7 @@ impl Word {
         (self.is == Is::Str).then_some(StrIdx(self.bits as u32))
     }
 
-    /// No stack, where torch writes `None` or something unknown.
+    /// The stack; none if torch wrote `None` or something unknown.
     fn stack(self) -> StackIdx {
         match self.is {
             Is::Stack => StackIdx(self.bits as u32),
@@ -141,7 +142,7 @@ impl Word {
     }
 }
 
-/// The fields of an event as far as they are decoded.
+/// The fields of an event that are decoded so far.
 struct Fields {
     kind: EventKind,
     addr: u64,
@@ -230,8 +231,8 @@ impl Cursor<'_> {
         Some(())
     }
 
-    /// Keys in the order in which torch writes them, as far as they come. Each has its own place
-    /// in the code, so that the processor learns what usually stands there. How many came.
+    /// Reads keys in torch's usual order, as long as they match. Each key has its own code, so that
+    /// the processor learns which opcode usually comes there. Returns how many keys matched.
     #[inline(always)]
     fn usual(&mut self, slots: &[Slot], fields: &mut Fields) -> Option<usize> {
         let mut next = 0;
@@ -271,7 +272,7 @@ impl Cursor<'_> {
         Some(next)
     }
 
-    /// Steps over `key`, if that is the next slot's and is what comes.
+    /// Skips `key`, if the next slot has this key and its bytes come next.
     #[inline(always)]
     fn key(&mut self, slots: &[Slot], next: &mut usize, key: Key) -> bool {
         if let Some(slot) = slots.get(*next)
@@ -301,7 +302,7 @@ impl Cursor<'_> {
         Some(number as u64)
     }
 
-    /// A string, or something else.
+    /// A string; `Some(None)` for something else.
     #[inline(always)]
     fn text(&mut self) -> Option<Option<StrIdx>> {
         let word = word_at(self.buf, self.at)?;
@@ -350,13 +351,13 @@ impl Cursor<'_> {
                 let pair = (value.is == Is::Pair).then_some(value.bits as usize)?;
                 fields.kind.pool = Some(pool_id(self.builder.pairs[pair]));
             }
-            // Rare: `forward_frames`, an `oom`'s `device_free`, keys that belong elsewhere.
+            // Rare cases: `forward_frames`, `device_free` of an `oom`, keys that belong elsewhere.
             _ => return None,
         }
         Some(())
     }
 
-    /// The key that `word` begins with.
+    /// The slot for the key that `word` begins with.
     fn slot(&self, word: u64) -> Option<Slot> {
         let (index, len) = reference(word)?;
         let Value::Str(name) = self.memo.get(index)?.value()? else {
@@ -415,7 +416,7 @@ impl Cursor<'_> {
         Some(Word::new(Is::Str, u64::from(idx.0)))
     }
 
-    /// Remembers `value`, if that is the next opcode.
+    /// Remembers `value`, if the next opcode asks for that.
     #[inline]
     fn memoize(&mut self, value: Value) -> Option<()> {
         if *self.buf.get(self.at)? == MEMOIZE {
@@ -443,7 +444,7 @@ impl Cursor<'_> {
         Some(Word::new(Is::Pair, u64::from(pair)))
     }
 
-    /// An empty list, or one whose items are known frames.
+    /// An empty list, or a list whose items are known frames.
     fn list(&mut self) -> Option<Word> {
         let word = word_at(self.buf, self.at)?;
         if (word >> 8) as u8 != MEMOIZE {
@@ -460,14 +461,15 @@ impl Cursor<'_> {
         Some(Word::new(Is::Stack, u64::from(stack.0)))
     }
 
-    /// The items of a list, in a batch or single, into the builder's frames. The next opcode is
-    /// `next`.
+    /// Reads the items of a list, in a batch or one by one, into the builder's frames. `next` is
+    /// the next opcode.
     #[inline]
     fn frames(&mut self, next: u8) -> Option<()> {
         let frames = &mut self.builder.frames;
         frames.clear();
         if next != MARK {
-            // Either one item, and then `APPEND`, or a key of the dictionary, and then a value.
+            // This is either one item, followed by `APPEND`, or a key of the dictionary, followed
+            // by a value.
             if let Some((index, len)) = reference(word_at(self.buf, self.at)?)
                 && *self.buf.get(self.at + len)? == APPEND
             {
@@ -496,7 +498,7 @@ fn word_at(buf: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes))
 }
 
-/// The number of the `LONG1` at `at`, if it fits a word, and the opcode's length.
+/// The number of the `LONG1` at `at`, if it fits into a word, and the opcode's length.
 #[inline(always)]
 fn long1(buf: &[u8], at: usize) -> Option<(i64, usize)> {
     let n = usize::from(*buf.get(at + 1)?);

@@ -1,7 +1,7 @@
-//! Dictionaries and lists of no known shape: chains in two flat tables.
+//! Dictionaries and lists of unknown shape, as chains in two flat tables.
 //!
-//! A hostile file is full of them (`{"a":1},{"a":1},…`), and a vector for each would be memory that
-//! no one counts and that the system gets back late.
+//! A hostile file is full of them (`{"a":1},{"a":1},…`). A vector for each would take memory that
+//! is not counted, and that the system gets back late.
 
 use super::values::Value;
 use crate::footprint::of_vec;
@@ -32,7 +32,7 @@ struct Link {
 const NONE: u32 = u32::MAX;
 
 impl Arena {
-    /// A new chain without values. The memory limit is far below 2^32 of them.
+    /// Begins a new, empty chain. The memory limit allows far fewer than 2^32 chains.
     pub fn begin(&mut self) -> u32 {
         self.chains.push(Chain {
             first: NONE,
@@ -59,7 +59,8 @@ impl Arena {
         });
     }
 
-    /// Gives the values of a chain back, if they are the last that came. It is empty then.
+    /// Removes the values of a chain if they are the last ones in the table. The chain is then
+    /// empty.
     pub fn forget_last(&mut self, chain: u32) {
         let Chain { first, len, .. } = self.chains[chain as usize];
         if first != NONE && first as usize + len as usize == self.links.len() {
@@ -72,7 +73,7 @@ impl Arena {
         }
     }
 
-    /// Values of a chain.
+    /// Number of values in a chain.
     pub fn len(&self, chain: u32) -> usize {
         self.chains[chain as usize].len as usize
     }
@@ -87,7 +88,7 @@ impl Arena {
         })
     }
 
-    /// Bytes held.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         of_vec(&self.chains) + of_vec(&self.links)
     }
@@ -108,7 +109,7 @@ mod tests {
         let keys = |arena: &Arena, chain| arena.iter(chain).map(|(k, _)| k.0).collect::<Vec<_>>();
         assert_eq!(keys(&arena, a), [0, 2, 4]);
         assert_eq!(keys(&arena, b), [1, 3, 5]);
-        // What came in between is in the way.
+        // Values of the other chain lie between, so nothing is removed.
         arena.forget_last(a);
         assert_eq!((arena.len(a), arena.links.len()), (3, 6));
         let c = arena.begin();

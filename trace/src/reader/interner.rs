@@ -1,7 +1,7 @@
 //! Strings, frames and stacks, each kept once.
 //!
-//! A small direct-mapped cache answers nearly every question. What it misses goes to a map whose
-//! hash is keyed at random, so that a hostile file cannot choose names that collide.
+//! A small direct-mapped cache answers nearly every lookup. Others go to a map whose hash has a
+//! random key, so that a hostile file cannot choose names that collide.
 
 use super::keys::{ACTIONS, KEYS};
 use super::{Limits, ReadErrorKind};
@@ -20,24 +20,24 @@ pub struct Interner {
     pub stacks: Stacks,
     keyed: RandomState,
     recent_strings: Vec<RecentString>,
-    /// Maps by a keyed hash need no second one.
+    /// The key is a keyed hash already, so the map needs no second one.
     strings: FxHashMap<u64, StrIdx>,
     frames: HashMap<Frame, FrameIdx>,
-    /// The stack last seen with a hash that ends in the slot's number.
+    /// For each slot, the last stack whose hash ends in the slot's number.
     recent: Vec<StackIdx>,
     by_frames: FxHashMap<u64, StackIdx>,
-    /// A stack and the hash of what was appended to it, and the stack that this made.
+    /// From a stack and the hash of what was appended, to the resulting stack.
     extended: HashMap<(StackIdx, u64), StackIdx>,
     max_frames: usize,
     max_memory: usize,
-    /// Bytes that the rest of the reader holds, as of the last look.
+    /// Heap bytes of the rest of the reader, when it was last counted.
     pub elsewhere: usize,
 }
 
-/// A string seen lately.
+/// A string seen recently.
 #[derive(Clone, Copy)]
 struct RecentString {
-    /// Its first eight bytes, filled up with zeros.
+    /// Its first eight bytes, padded with zeros.
     start: u64,
     len: usize,
     idx: StrIdx,
@@ -53,7 +53,7 @@ impl Default for RecentString {
     }
 }
 
-/// The first eight bytes of a string, and its slot among those seen lately.
+/// The first eight bytes of a string, and its slot among the recent strings.
 #[inline]
 fn slot_of(bytes: &[u8]) -> (u64, usize) {
     let (start, last) = match bytes.first_chunk() {
@@ -86,7 +86,7 @@ pub const NOT_APPLICABLE: StrIdx = StrIdx(EMPTY.0 + 1);
 const RECENT_STRINGS: usize = 1 << 10;
 const RECENT_SLOTS: usize = 1 << 12;
 
-/// Where to look next when different things have the same hash.
+/// Added to a hash to find the next place when different things have the same hash.
 pub const NEXT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Interner {
@@ -104,7 +104,7 @@ impl Interner {
             max_memory: limits.memory,
             elsewhere: 0,
         };
-        // Keys first: a key's place is its number.
+        // Keys come first, so that the index of a key is its number.
         for word in KEYS.iter().chain(&ACTIONS).chain(&["", "N/A"]) {
             let idx = interner.stacks.strings.push(word);
             interner.strings.insert(interner.keyed.hash_one(word), idx);
@@ -112,7 +112,7 @@ impl Interner {
         interner
     }
 
-    /// Bytes held, as the allocator counts them.
+    /// Heap bytes that it uses, as the allocator counts them.
     pub fn memory_used(&self) -> usize {
         self.stacks.heap_bytes()
             + of_vec(&self.recent_strings)
@@ -123,7 +123,7 @@ impl Interner {
             + of_map(&self.extended)
     }
 
-    /// Bytes that tables ask for when they move next, if that is soon.
+    /// Bytes that tables will request at their next move, if that is soon.
     pub fn moves_soon(&self) -> usize {
         growth_soon(&self.strings)
             + growth_soon(&self.frames)
@@ -131,8 +131,8 @@ impl Interner {
             + growth_soon(&self.extended)
     }
 
-    /// Refuses to ask for `more` bytes beyond the limit: a few bytes of the file may ask for many
-    /// frames, and a table that moves is there twice.
+    /// Returns an error if `more` bytes would exceed the limit. A few bytes of the file may ask for
+    /// many frames, and while a table moves both copies exist.
     fn check_room(&self, more: usize) -> Result<()> {
         if more == 0 || self.elsewhere + self.memory_used() + more <= self.max_memory {
             return Ok(());
@@ -141,7 +141,7 @@ impl Interner {
         Err(ReadErrorKind::Limit("memory in bytes", limit))
     }
 
-    /// A hash that a file cannot foresee.
+    /// A hash that the author of a file cannot predict.
     pub fn keyed_hash(&self, words: &[u64]) -> u64 {
         self.keyed.hash_one(words)
     }
@@ -155,8 +155,8 @@ impl Interner {
     }
 
     /// Interns a string that may not be UTF-8: Python may write half of a surrogate pair, which
-    /// is shown as replacement characters. Of a string longer than [`LONGEST_NAME`] the start is
-    /// kept, and an ellipsis.
+    /// becomes replacement characters. If a string is longer than [`LONGEST_NAME`], its start is
+    /// kept, with an ellipsis.
     ///
     /// # Errors
     /// As [`Interner::string`].
@@ -164,7 +164,7 @@ impl Interner {
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<StrIdx> {
         let (start, slot) = slot_of(bytes);
         let recent = self.recent_strings[slot];
-        // Of at most eight bytes, the start is the text.
+        // If the text has at most eight bytes, `start` is the whole text.
         let same = recent.start == start
             && recent.len == bytes.len()
             && (bytes.len() <= 8 || self.stacks.str(recent.idx).as_bytes() == bytes);
@@ -177,7 +177,7 @@ impl Interner {
         Ok(idx)
     }
 
-    /// The string of the first `len` bytes of `word`, if it was seen lately; `len` is at most 8.
+    /// The string of the first `len` bytes of `word`, if it was seen recently; `len` is at most 8.
     #[inline]
     pub fn short(&self, word: u64, len: usize) -> Option<StrIdx> {
         let start = match len {
@@ -196,7 +196,7 @@ impl Interner {
             }
             key = key.wrapping_add(NEXT);
         }
-        // As 64 bits: in the browser a `usize` cannot exceed the limit.
+        // Computed with 64 bits: in the browser a `usize` cannot exceed the limit.
         if self.stacks.strings.text_len() as u64 + text.len() as u64 > MAX_TEXT {
             return Err(ReadErrorKind::Limit("text of all strings", MAX_TEXT));
         }
@@ -229,7 +229,7 @@ impl Interner {
             return Ok(StackIdx::NONE);
         }
         let slot = cheap_hash(frames) as usize % RECENT_SLOTS;
-        // Two stacks that share a slot take turns, so there are two places for each.
+        // Two stacks that share a slot would push each other out in turn, so each has two places.
         for place in [slot, slot ^ 1] {
             let recent = self.recent[place];
             if self.stacks.frames(recent) == frames {
@@ -254,8 +254,9 @@ impl Interner {
         Ok(stack)
     }
 
-    /// Interns the stack `start` followed by `more`. Time and memory grow with `more` alone once
-    /// the result is known: a list that is built frame by frame must not cost its length squared.
+    /// Interns the stack `start` followed by `more`. If the result is known, time and memory grow
+    /// only with the length of `more`: a list that is built frame by frame must not cost its length
+    /// squared.
     ///
     /// # Errors
     /// As [`Interner::stack`].
@@ -295,12 +296,12 @@ impl Interner {
     }
 }
 
-/// Bytes of a string that are kept: a file may use one name for each of its scopes and frames, and
-/// every answer repeats it. The longest name of a C++ template that was seen has a thousand.
+/// Longest kept string, bytes: a file may use one name for all its scopes and frames, and every
+/// answer repeats it. The longest name of a C++ template that we saw has a thousand bytes.
 pub const LONGEST_NAME: usize = 4 << 10;
 
-/// The text that is kept of a string: not too long, and nothing in it that turns or hides others or
-/// commands a terminal.
+/// The kept text of a string: it is short enough, and has no characters that turn or hide others or
+/// control a terminal.
 fn name(bytes: &[u8]) -> Cow<'_, str> {
     let start = &bytes[..bytes.len().min(LONGEST_NAME + 1)];
     match String::from_utf8_lossy(start) {
@@ -312,13 +313,13 @@ fn name(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Bytes of all strings together: places in the text are 32 bits.
+/// Limit for the bytes of all strings together: positions in the text have 32 bits.
 const MAX_TEXT: u64 = u32::MAX as u64;
 
-/// Frames of all stacks together: places among them are 32 bits.
+/// Limit for the frames of all stacks together: positions among them have 32 bits.
 const MAX_MEMBERS: u64 = u32::MAX as u64;
 
-/// For the cache only: collisions cost a look into the map.
+/// Only for the cache: a collision costs one lookup in the map.
 fn cheap_hash(frames: &[FrameIdx]) -> u64 {
     let mixed = frames.iter().fold(frames.len() as u64, |mixed, frame| {
         mixed.rotate_left(7) ^ u64::from(frame.0)
@@ -340,7 +341,8 @@ mod tests {
         check(&[b'x'; LONGEST_NAME], LONGEST_NAME, false);
         check(&[b'x'; LONGEST_NAME + 1], LONGEST_NAME, true);
         check(&[b'x'; 16 << 20], LONGEST_NAME, true);
-        // A character that the cut would halve goes; what is no UTF-8 grows before it is cut.
+        // A character that the cut would split is removed. Bytes that are not UTF-8 become longer
+        // before the cut.
         let umlauts = ["x", &"ü".repeat(LONGEST_NAME)].concat();
         check(umlauts.as_bytes(), LONGEST_NAME, true);
         check(&[0xff; LONGEST_NAME], LONGEST_NAME - 1, true);

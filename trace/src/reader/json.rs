@@ -1,4 +1,5 @@
-//! The same dictionary as JSON (tuples as arrays), fed in pieces, driving the same builder.
+//! Reads the same dictionary as JSON (tuples are arrays). The text comes in pieces and drives the
+//! same builder.
 
 use super::builder::Builder;
 use super::values::{NO_MEMO, Value};
@@ -41,7 +42,7 @@ enum Container {
 pub struct Parser {
     limits: Limits,
     stack: Vec<Value>,
-    /// Open containers: what, and where on the stack their value is.
+    /// Open containers: their type, and the position of their value on the stack.
     open: Vec<(Container, usize)>,
     expect: Expect,
     token: Token,
@@ -53,7 +54,7 @@ pub struct Parser {
     trailing: u64,
 }
 
-/// Items of an array that wait on the stack before they are appended to it.
+/// How many items of an array wait on the stack before they are appended to it.
 const BATCH: usize = 1000;
 
 impl Parser {
@@ -72,7 +73,7 @@ impl Parser {
         }
     }
 
-    /// Bytes held, as the allocator counts them.
+    /// Heap bytes that it uses, as the allocator counts them.
     pub fn memory_used(&self) -> usize {
         of_vec(&self.stack) + of_vec(&self.open) + of_vec(&self.text)
     }
@@ -88,7 +89,8 @@ impl Parser {
             if self.token == Token::None {
                 self.token_at = self.offset;
             }
-            // A scalar may have begun in an earlier piece: errors name its first byte.
+            // A scalar may have begun in an earlier piece, so an error names the scalar's first
+            // byte.
             let consumed = self.step(&bytes[at..], builder).map_err(|kind| ReadError {
                 offset: self.token_at,
                 kind,
@@ -244,7 +246,7 @@ impl Parser {
         self.value(value, builder)
     }
 
-    /// Appends waiting items to the innermost array once there are `enough`.
+    /// Appends the waiting items to the innermost array once there are at least `enough`.
     fn flush(&mut self, enough: usize, builder: &mut Builder) -> Result<()> {
         if let Some(&(Container::Array, at)) = self.open.last()
             && self.stack.len() - at > enough
@@ -255,7 +257,7 @@ impl Parser {
         Ok(())
     }
 
-    /// A complete value (or key) has been read.
+    /// Called when a complete value (or key) has been read.
     fn value(&mut self, value: Value, _builder: &mut Builder) -> Result<()> {
         self.stack.push(value);
         self.expect = match (self.expect, self.open.last()) {
@@ -270,7 +272,7 @@ impl Parser {
         Ok(())
     }
 
-    /// The document's root; JSON has no protocol; and how many bytes followed it.
+    /// The document's root, the protocol (none for JSON), and how many bytes followed it.
     ///
     /// # Errors
     /// When the document is not complete.
@@ -312,7 +314,7 @@ fn unescaped(raw: &[u8]) -> Result<String> {
                 let low = (rest.next() == Some('\\') && rest.next() == Some('u'))
                     .then(|| hex4(&mut rest))
                     .flatten();
-                // Half of a surrogate pair without the other half is shown as a replacement.
+                // Half of a surrogate pair without the other half becomes a replacement character.
                 match (char::from_u32(unit), low) {
                     (Some(c), _) => out.push(c),
                     (None, Some(low @ 0xdc00..=0xdfff)) if unit < 0xdc00 => {

@@ -1,4 +1,4 @@
-//! The words that snapshots are made of, at fixed places of the string table.
+//! The words that snapshots consist of, at fixed places of the string table.
 
 use crate::snapshot::KeysSeen;
 use crate::trace::Action;
@@ -101,7 +101,7 @@ pub fn action_at(index: u32) -> Action {
         .map_or(Action::Unknown, |i| Action::ALL[i])
 }
 
-/// The newest torch that a file without a later feature can be from.
+/// A file without a later feature can be from this version of torch at most.
 const NEWEST: &str = "2.15";
 
 impl KeysSeen {
@@ -110,7 +110,7 @@ impl KeysSeen {
         self.0 & key.bit() != 0
     }
 
-    /// Whether the file has a list of segments, if only an empty one.
+    /// Whether the file has a list of segments, even an empty one.
     pub(crate) fn has_segments(self) -> bool {
         self.has(Key::Segments)
     }
@@ -133,15 +133,15 @@ impl KeysSeen {
         if self.0 == 0 {
             return None;
         }
-        // 2.15's mark occurs only on rare events: its presence means something, its absence does
-        // not.
+        // The key of 2.15 occurs only on rare events. So its presence says something, and its
+        // absence does not.
         if self.has(Key::InternalMetadata) {
             return Some(format!("{NEWEST} or later"));
         }
         let newest_seen = features.iter().rev().find(|(key, _)| self.has(*key));
         let from = newest_seen.map_or(0, |(_, version)| *version);
         let from = from.max(if self.has(Key::CaptureReuse) { 9 } else { 0 });
-        // Events lack their keys when there are no events: only the top level counts then.
+        // Without events, the keys of events are missing. Then only keys of the top level count.
         let has_events = self.has(Key::Action);
         let event_key = |key| {
             matches!(

@@ -1,11 +1,11 @@
-//! What a pickle remembers: four bytes an object.
+//! The memo of a pickle: four bytes for each object.
 
 use super::values::{NO_MEMO, Value};
 use crate::stacks::{FrameIdx, StackIdx, StrIdx};
 
-/// What a memo entry names, in four bytes: a tag and the index of what the object became. Only
-/// what PyTorch's pickles refer to again keeps its meaning; an object that became a row is
-/// [`Memo::SPENT`], and referring to it is an error.
+/// What a memo entry stands for, in four bytes: a tag, and the index of what the object became.
+/// Only objects that PyTorch's pickles refer to again keep their meaning. An object that became a
+/// row is [`Memo::SPENT`], and a reference to it is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memo(u32);
 
@@ -22,7 +22,7 @@ const EMPTY_LIST: u32 = 7;
 impl Memo {
     /// An object that may not be referred to.
     pub const SPENT: Memo = Memo(0);
-    /// A list that is, or still is, empty.
+    /// An empty list, or one that is still empty.
     pub const EMPTY_LIST: Memo = Memo(EMPTY_LIST << TAG_SHIFT);
 
     #[inline]
@@ -37,7 +37,8 @@ impl Memo {
             Value::OpenList(_) => return Memo::EMPTY_LIST,
             _ => return Memo::SPENT,
         };
-        // An index beyond 28 bits cannot occur below the memory limit; forget the object then.
+        // An index of more than 28 bits cannot occur within the memory limit. If it did, the object
+        // is forgotten.
         if index <= INDEX {
             Memo(tag << TAG_SHIFT | index)
         } else {
@@ -60,7 +61,7 @@ impl Memo {
         })
     }
 
-    /// The frame it names, if it names one.
+    /// The frame that the entry stands for, if it is a frame.
     #[inline]
     pub fn frame(self) -> Option<FrameIdx> {
         (self.0 >> TAG_SHIFT == FRAME).then_some(FrameIdx(self.0 & INDEX))

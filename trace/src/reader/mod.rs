@@ -1,9 +1,9 @@
-//! Bytes of a snapshot in, columns out, in one pass, while the bytes arrive.
+//! Reads the bytes of a snapshot into columns, in one pass, while the bytes arrive.
 //!
-//! A push parser: [`Reader::push`] takes the file in pieces of any size, [`Reader::finish`] gives
-//! the [`Snapshot`]. It reads pickle protocols 2 to 5 and JSON of the same dictionary. It cannot
-//! execute anything: opcodes that import or call are refused with their byte offset, and there is
-//! no code for them to reach. Every limit is stated in [`Limits`].
+//! This is a push parser: [`Reader::push`] takes the file in pieces of any size, [`Reader::finish`]
+//! gives the [`Snapshot`]. It reads pickle protocols 2 to 5 and JSON of the same dictionary. It
+//! cannot execute anything: opcodes that import or call are refused with their byte offset, and no
+//! code for them exists. Every limit is stated in [`Limits`].
 
 mod assembly;
 mod builder;
@@ -27,8 +27,8 @@ use std::fmt;
 /// What a file may ask of the reader. A file that asks for more is refused, naming the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Batches open at once in a pickle, arrays and objects inside each other in JSON. PyTorch
-    /// needs 6.
+    /// How many batches may be open at once in a pickle, or arrays and objects inside each other in
+    /// JSON. PyTorch needs 6.
     pub depth: usize,
     /// Objects that the pickle remembers for later reference.
     pub memo: usize,
@@ -38,8 +38,8 @@ pub struct Limits {
     pub stack_frames: usize,
     /// Events, all devices together (indexes are 28 bits).
     pub events: usize,
-    /// Bytes of memory for everything that is kept. What a piece of 64 KiB can ask for may come
-    /// on top.
+    /// Bytes of memory for everything that is kept. One piece of 64 KiB may need some memory on top
+    /// of this.
     pub memory: usize,
 }
 
@@ -56,7 +56,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a file cannot be read, and where.
+/// Why a file cannot be read, and at which byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
     /// Byte offset in the (decompressed) file.
@@ -70,7 +70,7 @@ pub struct ReadError {
 pub enum ReadErrorKind {
     /// No bytes at all, or only white space.
     Empty,
-    /// Neither pickle nor JSON; what it looks like instead.
+    /// Neither pickle nor JSON; what the file seems to be instead.
     NotASnapshot(&'static str),
     /// The file ends before the document does.
     Truncated,
@@ -139,7 +139,7 @@ impl fmt::Display for ReadError {
 impl std::error::Error for ReadError {}
 
 enum Format {
-    /// Nothing but white space yet, or the first bytes of something foreign.
+    /// Nothing but white space yet, or the first bytes of a foreign file.
     Unknown(Vec<u8>),
     Pickle(pickle::Machine),
     Json(json::Parser),
@@ -150,11 +150,11 @@ pub struct Reader {
     format: Format,
     builder: Builder,
     limits: Limits,
-    /// Bytes pushed before the current piece.
+    /// Bytes of all pieces before the current one.
     offset: u64,
 }
 
-/// Bytes parsed between two looks at how much memory is in use.
+/// Bytes that are parsed between two checks of the memory in use.
 const PIECE: usize = 1 << 16;
 
 impl Reader {
@@ -229,17 +229,17 @@ impl Reader {
         self.builder.events_read() as u64
     }
 
-    /// Bytes of memory held, as the allocator counts them.
+    /// Heap bytes that it uses, as the allocator counts them.
     pub fn memory_used(&self) -> usize {
         self.parser_memory() + self.builder.memory_used()
     }
 
-    /// Bytes of memory held, and what tables that are nearly full will ask for when they move.
+    /// Heap bytes, plus what nearly full tables will request at their next move.
     pub fn memory_soon(&self) -> usize {
         self.memory_used() + self.builder.moves_soon()
     }
 
-    /// Bytes that [`Reader::finish`] holds at most: with several devices, columns are cut apart.
+    /// The most bytes that [`Reader::finish`] holds: with several devices, it splits columns.
     pub fn memory_to_finish(&self) -> usize {
         self.memory_used() + self.builder.events.heap_bytes()
     }
@@ -288,7 +288,7 @@ pub fn read(bytes: &[u8], limits: Limits) -> Result<Snapshot, ReadError> {
     reader.finish()
 }
 
-/// Bytes at the start by which foreign files are recognised.
+/// How many bytes at the start are used to recognise foreign files.
 const MAGIC_LEN: usize = 4;
 
 /// The error for a file that begins with `start`, which ends at offset `end`.
@@ -299,7 +299,7 @@ fn foreign(start: &[u8], end: u64) -> ReadError {
     }
 }
 
-/// Names a few things that people drop here by mistake.
+/// Names some kinds of files that people drop here by mistake.
 fn looks_like(start: &[u8]) -> &'static str {
     match start {
         [b'P', b'K', ..] => "starts a zip archive (a model saved with torch.save?)",

@@ -1,7 +1,6 @@
-//! The pickle machine: protocols 2 to 5, fed in pieces, without any opcode that calls.
+//! The pickle machine: protocols 2 to 5, fed in pieces, without any opcode that calls code.
 //!
-//! The opcode set is that of CPython's `pickle.py`, less everything that imports or builds
-//! objects.
+//! The opcodes are those of CPython's `pickle.py`, without those that import or build objects.
 
 use super::builder::Builder;
 use super::event_run::EventShape;
@@ -26,19 +25,20 @@ pub struct Machine {
     /// Offset in the file of the first byte not consumed.
     offset: u64,
     trailing: u64,
-    /// Opcodes so far that drop or double what is on the stack.
+    /// How many opcodes so far dropped or doubled something on the stack.
     juggled: u32,
 }
 
-/// Opcodes that drop or double what is on the stack (POP, DUP, POP_MARK), of which PyTorch writes
-/// none and Python one for a tuple that holds itself. They cost a byte and make no event.
+/// Limit for opcodes that drop or double something on the stack (POP, DUP, POP_MARK). PyTorch
+/// writes none of them, and Python one for a tuple that contains itself. They cost one byte each
+/// and make no event.
 const MAX_JUGGLED: u32 = 1000;
 
 /// What one opcode did.
 enum Step {
     /// Done; the next opcode starts this many bytes later.
     Next(usize),
-    /// Needs at least this many bytes, which are not there.
+    /// Needs at least this many bytes, and they have not arrived yet.
     More(usize),
     /// The document is complete; bytes consumed.
     Stop(usize),
@@ -67,7 +67,7 @@ impl Machine {
         }
     }
 
-    /// Bytes held, as the allocator counts them.
+    /// Heap bytes that it uses, as the allocator counts them.
     pub fn memory_used(&self) -> usize {
         of_vec(&self.stack) + of_vec(&self.marks) + of_vec(&self.memo) + of_vec(&self.carry)
     }
@@ -129,10 +129,10 @@ impl Machine {
         Ok(at)
     }
 
-    /// An event by the quick way: its length in bytes.
+    /// Reads an event the fast way. Returns its length in bytes.
     #[inline]
     fn event(&mut self, buf: &[u8], builder: &mut Builder) -> Option<usize> {
-        // It opens two marks at most, and remembers at most one object per byte.
+        // An event opens at most two marks, and remembers at most one object per byte.
         if self.marks.len() + 2 > self.limits.depth
             || self.memo.len() + buf.len() > self.limits.memo
         {
@@ -258,7 +258,7 @@ impl Machine {
                 let from = self.pop_mark()?;
                 self.tuple(from, builder)?;
             }
-            // LIST, DICT: a mark's items at once
+            // LIST, DICT: made of all items since the mark
             b'l' => {
                 let from = self.pop_mark()?;
                 self.stack.insert(from, Value::OpenList(NO_MEMO));
@@ -280,7 +280,7 @@ impl Machine {
                 self.memoize(index as usize)?;
                 return Ok(Step::Next(5));
             }
-            // FRAME: a length that helps readers of files; ours knows how much there is.
+            // FRAME: a length that helps readers of files. This reader does not need it.
             0x95 => {
                 args!(8);
                 return Ok(Step::Next(9));
@@ -350,7 +350,8 @@ impl Machine {
             _ => {}
         }
         let entry = Memo::of(*top);
-        // Picklers number what they remember 0, 1, 2 …: a jump ahead is an attempt on our memory.
+        // Picklers number what they remember 0, 1, 2 …: a larger number is an attempt to use up our
+        // memory.
         match index.cmp(&self.memo.len()) {
             std::cmp::Ordering::Less => {
                 self.memo[index] = entry;
@@ -377,14 +378,14 @@ impl Machine {
             .marks
             .pop()
             .ok_or(ReadErrorKind::Malformed("a mark is missing"))?;
-        // An opcode may have eaten into what was below the mark.
+        // An opcode may have removed values from below the mark.
         if mark > self.stack.len() {
             return Err(UNDERFLOW);
         }
         Ok(mark)
     }
 
-    /// Stack entries from `from` on are pairs for the dictionary below them.
+    /// The stack entries from `from` on are pairs for the dictionary below them.
     fn set_items(&mut self, from: usize, builder: &mut Builder) -> Result<()> {
         let below = from.checked_sub(1).ok_or(UNDERFLOW)?;
         let dict = self.stack[below];
@@ -393,7 +394,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Stack entries from `from` on are items for the list below them.
+    /// The stack entries from `from` on are items for the list below them.
     fn append(&mut self, from: usize, builder: &mut Builder) -> Result<()> {
         let below = from.checked_sub(1).ok_or(UNDERFLOW)?;
         let list = self.stack[below];
@@ -402,7 +403,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Puts `after` where `before` was, on the stack and in the memo, and drops what is above.
+    /// Replaces `before` by `after` on the stack and in the memo, and drops everything above it.
     fn replace(&mut self, at: usize, before: Value, after: Value) {
         self.stack.truncate(at + 1);
         self.stack[at] = after;
@@ -422,7 +423,8 @@ impl Machine {
 
     /// A little-endian two's complement integer of `n` bytes after `head` bytes of opcode.
     fn long(&mut self, buf: &[u8], head: usize, n: usize) -> Result<Step> {
-        // Nine bytes happen: a pointer of 2^63 or more, with a zero byte for the sign (#115234).
+        // Nine bytes occur: a pointer of 2^63 or more has an extra zero byte for the sign
+        // (#115234).
         if n > 9 {
             if self.stack.is_empty() && self.memo.is_empty() {
                 return Err(ReadErrorKind::Shape(
@@ -486,7 +488,7 @@ impl Machine {
     }
 }
 
-/// Why an opcode is not in the table above.
+/// The error for an opcode that is not in the table above.
 fn refused(op: u8) -> ReadErrorKind {
     ReadErrorKind::Code(match op {
         b'c' => "GLOBAL",

@@ -11,12 +11,12 @@ use crate::trace::{PoolId, PoolSize};
 use crate::units::{Bytes, DeviceAddr, Micros};
 use std::hash::Hasher;
 
-/// Why a file whose sizes nobody could add up is refused.
+/// The error for a file whose sizes are so large that their sum overflows.
 const TOO_LARGE: ReadErrorKind =
     ReadErrorKind::Malformed("all sizes together exceed 4 EiB, more than any program allocates");
 
 impl Builder {
-    /// Makes a row of the current fields, if they are those of something known.
+    /// Makes a row of the current fields, if they belong to something known.
     pub(super) fn row(&mut self) -> Result<Option<Value>> {
         use Key::{Action, Filename, Name, RealSize, Size, Stage, State, TotalSize};
         let fields = &self.fields;
@@ -79,8 +79,8 @@ impl Builder {
         }
     }
 
-    /// Appends an event; `None`, and nothing has happened, when there are too many, or too many
-    /// bytes in them.
+    /// Appends an event. Returns `None` and changes nothing if there are too many events, or too
+    /// many bytes in them.
     #[inline]
     pub(super) fn push_event(&mut self, kind: &EventKind, addr: u64, time: Micros) -> Option<u32> {
         let row = self.events.kind.len();
@@ -101,7 +101,7 @@ impl Builder {
         hasher.write_u64(kind.size.0 ^ u64::from(kind.action as u8) << 56);
         hasher.write_u64(u64::from(kind.stack.0) ^ kind.stream << 32);
         let slot = (hasher.finish() >> 48) as usize % RECENT_KINDS;
-        // Two kinds that share a slot take turns, so there are two places for each.
+        // Two kinds that share a slot would push each other out in turn, so each has two places.
         for place in [slot, slot ^ 1] {
             let recent = self.recent_kinds[place];
             if self.kinds.get(recent as usize) == Some(kind) {
@@ -152,7 +152,7 @@ impl Builder {
             _ => return Err(ReadErrorKind::Shape("a block has an unknown state")),
         };
         let history = match fields.get(Key::History) {
-            // Most recent first; older ones were freed before.
+            // The most recent comes first; blocks of older entries were freed before.
             Value::Rows(Table::History, rows) => self.histories.get(rows.start as usize).copied(),
             _ => None,
         };
@@ -210,7 +210,7 @@ impl Builder {
             blocks: blocks.clone(),
         };
         self.add_size(segment.total_size)?;
-        // torch 2.0 gives blocks no address: they tile the segment in order.
+        // torch 2.0 gives blocks no address: they fill the segment in order.
         let mut at = segment.addr.0;
         for block in &mut self.blocks[blocks] {
             if block.addr.0 == 0 {
@@ -255,7 +255,7 @@ impl Builder {
     }
 }
 
-/// All of a kind, for its hash.
+/// All fields of a kind, for its hash.
 fn words(kind: &EventKind) -> [u64; 7] {
     let pool = kind.pool.unwrap_or_default();
     let text = |text: Option<StrIdx>| text.map_or(u64::from(u32::MAX), |text| u64::from(text.0));
@@ -270,17 +270,17 @@ fn words(kind: &EventKind) -> [u64; 7] {
     ]
 }
 
-/// A field's text, unless it says nothing.
+/// A field's text, unless it is empty or `N/A`.
 fn text(fields: &Fields, key: Key) -> Option<StrIdx> {
     fields.str(key).filter(says_something)
 }
 
-/// Torch writes `""` and `"N/A"` where there is nothing to say.
+/// torch writes `""` and `"N/A"` for an unknown value.
 pub(super) fn says_something(text: &StrIdx) -> bool {
     *text != EMPTY && *text != NOT_APPLICABLE
 }
 
-/// The pool named by a pair of the builder.
+/// The pool id that a pair of the builder stands for.
 pub(super) fn pool_id((a, b): (i64, i64)) -> PoolId {
     PoolId(a as u64, b as u64)
 }

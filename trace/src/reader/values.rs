@@ -39,7 +39,8 @@ pub enum Table {
     History,
 }
 
-/// A value on the parser's stack. Sixteen bytes, copied freely: what it names lives in tables.
+/// A value on the parser's stack. It has sixteen bytes and is copied freely; the data it refers to
+/// is in tables.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
     /// `None`.
@@ -64,9 +65,9 @@ pub enum Value {
     OpenDict(u32),
     /// An empty list, and its memo entry.
     OpenList(u32),
-    /// A dictionary of no known shape.
+    /// A dictionary of unknown shape.
     Dict(u32),
-    /// A list or tuple of no known shape.
+    /// A list or tuple of unknown shape.
     List(u32),
     /// One row of a table: a dictionary that is complete.
     Row(Table, u32),
@@ -80,7 +81,7 @@ impl Value {
         match self {
             Value::Int(n) => Some(i128::from(n)),
             Value::Big(n) => Some(i128::from(n)),
-            // Beyond 2^64 the cast could not be distinguished from saturation.
+            // Beyond 2^64 a cast gives the same as saturation.
             Value::Float(x) if x.fract() == 0.0 && x.abs() < 2_f64.powi(64) => Some(x as i128),
             _ => None,
         }
@@ -93,15 +94,15 @@ pub struct Fields {
     seen: u64,
 }
 
-/// The largest size that is believed: 256 TiB, the whole address space. Sums of sizes must not
+/// The largest size that is accepted: 256 TiB, the whole address space. Sums of sizes must not
 /// overflow, and SQLite stores `i64`.
 pub const MAX_SIZE: u64 = 1 << 48;
 
-/// The largest sum of all sizes that is believed: no sum of some of them overflows. A recording of
+/// The largest sum of all sizes that is accepted, so that no partial sum overflows. A recording of
 /// a hundred million events of a gigabyte each stays below.
 pub const MAX_TOTAL_SIZE: u64 = 1 << 62;
 
-/// Device ordinals that are believed; torch is built for at most 120 devices.
+/// The number of device ordinals that are accepted; torch is built for at most 120 devices.
 pub const MAX_DEVICES: u32 = 128;
 
 impl Fields {
@@ -186,7 +187,7 @@ impl Fields {
         line.and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
     }
 
-    /// A device ordinal. Annotations carry -1 when no device was current: that is device 0.
+    /// A device ordinal. Annotations have -1 if no device was current: that counts as device 0.
     pub fn device(&self) -> Result<u32> {
         match self.integer(Key::Device)? {
             None => Ok(0),

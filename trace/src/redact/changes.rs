@@ -1,4 +1,4 @@
-//! What redaction changes, for a look before a link is made.
+//! Shows what redaction will change, before a link is made.
 
 use super::{Key, names, note};
 use crate::stacks::fx_hash;
@@ -44,7 +44,7 @@ pub struct Changes {
     pub examples: BTreeSet<Change>,
 }
 
-/// Texts so far. Texts are long where somebody means harm, so only their hashes are all kept.
+/// The texts so far. Hostile texts may be long, so only their hashes are all kept.
 struct Found {
     most: usize,
     known: HashSet<u64>,
@@ -64,8 +64,8 @@ impl Found {
     }
 }
 
-/// The distinct texts that [`super::trace`] changes with this key; at most `most` of each kind are
-/// told.
+/// The distinct texts that [`super::trace`] changes with this key; examples are limited to `most`
+/// of each kind.
 pub fn changes(trace: &Trace, key: Key, most: usize) -> Changes {
     let mut found = Found {
         most,

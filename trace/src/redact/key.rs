@@ -1,19 +1,21 @@
-//! The key of a link's stand-ins.
+//! The key from which a link's stand-ins are made.
 
 use siphasher::sip::SipHasher24;
 use std::fmt;
 use std::hash::Hasher;
 
-/// What stand-ins depend on besides the text. Without it, one cannot tell which text a
-/// stand-in stands for, not even by trying all that come to mind, and cannot tell whether two
-/// stand-ins of different keys are the same text.
+/// Stand-ins depend on the text and on this key. Without the key nobody can tell which text a
+/// stand-in stands for, not even by trying likely texts. Nor can anybody tell whether two stand-ins
+/// of different keys are the same text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key([u8; 16]);
 
-/// Letters of a word. No vowels: it spells nothing. No digits: those count scopes and steps.
+/// Letters of a stand-in's word. There are no vowels, so that it spells nothing, and no digits,
+/// because those number scopes and steps.
 const LETTERS: &[u8; 20] = b"bcdfghjkmnpqrstvwxyz";
 
-/// Letters of a word: 20^8 are 35 bits, so that of a thousand names two are alike once in 50,000.
+/// Letters of a word: 20^8 are 35 bits, so among a thousand names two are equal in one of 50,000
+/// cases.
 const WORD_LEN: usize = 8;
 
 impl Key {

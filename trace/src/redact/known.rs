@@ -1,13 +1,13 @@
 //! What is known to be harmless: texts that PyTorch, its companions and Python write themselves.
 //!
-//! Every test here is by list or by grammar, and says no to what it does not know.
+//! Every test here uses a list or a grammar, and refuses what it does not know.
 
-/// What stands before an installed package.
+/// Stands before an installed package.
 pub(super) const INSTALLED: &str = "…/site-packages/";
 
 const MARKERS: [&str; 2] = ["site-packages/", "dist-packages/"];
 
-/// Packages under `site-packages` whose files and functions everybody may know.
+/// Packages under `site-packages` whose files and functions are public knowledge.
 const PACKAGES: &str = "
     IPython _distutils_hack accelerate apex bitsandbytes causal_conv1d causal_conv_1d_cuda
     compressed_tensors cuda cupy datasets deepspeed diffusers einops evaluate fairscale fla
@@ -64,10 +64,10 @@ const NATIVE_FILES: &str = "
     python_variable_methods.cpp pythonrun.c register_c10_ops.cpp tensor.cpp tensor_new.cpp
     thread.cc typeobject.c";
 
-/// Folders of those files by which plumbing is recognised (`Stacks::is_plumbing`).
+/// Folders of those files, by which a frame is recognised as plumbing (`Stacks::is_plumbing`).
 const NATIVE_FOLDERS: [&str; 5] = ["Modules", "Objects", "Python", "boxing", "cpython"];
 
-/// Functions that PyTorch, its trainers and Python ask everybody to write or to call so.
+/// Functions whose names PyTorch, its trainers and Python prescribe.
 const FUNCTIONS: &str = "
     <module> <lambda> <listcomp> <genexpr> <dictcomp> <setcomp> <locals> __call__ __del__
     __enter__ __exit__ __getitem__ __init__ __iter__ __len__ __new__ __next__ __post_init__
@@ -80,7 +80,7 @@ const OPTIMIZERS: &str = "
     FusedAdam FusedLAMB LAMB LBFGS Lion Muon NAdam PagedAdamW PagedAdamW8bit RAdam RMSprop Rprop
     SGD SOAP Shampoo SparseAdam ZeroRedundancyOptimizer";
 
-/// Words of scopes; others may stand for a project.
+/// Words that may be shown in scopes; other words may name a project.
 const SCOPE_WORDS: &str = "
     accumulate accumulation and attention backward batch checkpoint clip compute data dataloader
     epoch eval evaluate evaluation finetune forward grad gradient gradients init iter iteration
@@ -105,7 +105,7 @@ const COLLECTIVES: &str = "
     barrier broadcast coalesced gather recv reduce reduce_scatter reduce_scatter_tensor scatter
     send";
 
-/// What a block may be for, as PyTorch and this program say it.
+/// What a block may be for, in the words of PyTorch and of this program.
 const CATEGORIES: &str = "
     ACTIVATION AUTOGRAD_DETAIL GRADIENT INPUT OPTIMIZER_STATE PARAMETER TEMPORARY UNKNOWN
     activation activations autograd_detail buffer gradient gradients input optimizer
@@ -126,10 +126,10 @@ const SETTINGS: &str = "
 
 const VALUES: &str = "True False true false None native cudaMallocAsync";
 
-/// More digits are no size, count or level.
+/// A number with more digits is no size, count or level.
 const NUMBER_DIGITS: usize = 20;
 
-/// A longer name of one part is none that a person wrote.
+/// A name of one part that is longer was not written by a person.
 const WORD_CHARS: usize = 64;
 
 fn is_in(list: &str, word: &str) -> bool {
@@ -153,14 +153,14 @@ fn is_number(text: &str) -> bool {
     count(whole) && count(part)
 }
 
-/// What follows `site-packages/` of a path with `/`.
+/// The part of a path (with `/`) after `site-packages/`.
 pub(super) fn installed(path: &str) -> Option<&str> {
     let ends = MARKERS.map(|marker| path.rfind(marker).map(|at| at + marker.len()));
     let at = ends.into_iter().flatten().max()?;
     Some(&path[at..])
 }
 
-/// A file as it is shown; `None`: it is not known.
+/// A file as it is shown; `None` if it is not known.
 pub(super) fn file(path: &str) -> Option<String> {
     if let "" | "??" | "<string>" | "<stdin>" = path {
         return Some(path.to_owned());
@@ -184,8 +184,8 @@ pub(super) fn file(path: &str) -> Option<String> {
     native_file(&path)
 }
 
-/// `json/decoder.py`, `torch/lib/libtorch_cuda.so`: in a module of the list, and no more than
-/// words on the way.
+/// Whether a path such as `json/decoder.py` or `torch/lib/libtorch_cuda.so` lies in a module of the
+/// list, with only words as its other parts.
 fn is_module_of(tail: &str, list: &str) -> bool {
     let (folders, name) = tail.rsplit_once('/').unwrap_or(("", tail));
     let (stem, ending) = name.split_once('.').unwrap_or((name, ""));
@@ -226,10 +226,10 @@ fn native_file(path: &str) -> Option<String> {
     })
 }
 
-/// Whether a function's name may be shown: it is of a known file, or asked for by PyTorch.
+/// Whether a function's name may be shown: it is in a known file, or PyTorch prescribes it.
 pub(super) fn function(name: &str, of: &str) -> bool {
     let place = file(of).filter(|shown| shown.starts_with(['…', '<']));
-    // What runs from a string is anybody's.
+    // Code that runs from a string may be anybody's.
     let is_own = place.is_some_and(|shown| shown.contains('/') || shown.starts_with("<frozen"));
     name.is_empty() || is_in(FUNCTIONS, name) || (is_own && is_python_name(name))
 }
@@ -280,7 +280,7 @@ fn is_count(text: &str) -> bool {
 /// Whether metadata may be shown: a category, or shapes and types of tensors.
 pub(super) fn metadata(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "[](),.:_ x".contains(c);
-    // The digits of a shape: no size of a tensor has more, and telephone numbers have.
+    // The digits of a dimension: no tensor has more, but telephone numbers do.
     let size = |word: &str| word.len() <= 9 && word.chars().all(|c| c.is_ascii_digit());
     let sizes = |word: &str| word.split('x').all(size);
     let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
@@ -290,7 +290,8 @@ pub(super) fn metadata(text: &str) -> bool {
             && words.all(|word| is_in(TYPES, word) || sizes(word)))
 }
 
-/// Whether a compile context may be shown: which frame was compiled, which time, which attempt.
+/// Whether a compile context may be shown: which frame was compiled, which compilation of it, and
+/// which attempt.
 pub(super) fn context(text: &str) -> bool {
     text == "N/A" || text.split(['/', '_']).all(is_count)
 }

@@ -1,10 +1,10 @@
-//! A trace without what names people, machines and projects: for links that strangers open.
+//! Removes names of people, machines and projects from a trace, for links that strangers open.
 //!
-//! What is shown is built from what is known to be harmless ([`known`]): names of PyTorch and its
+//! Only text that is known to be harmless is shown ([`known`]): names of PyTorch and its
 //! companions, of Python and of CUDA, sizes, counts, settings with plain values. Every other text
-//! becomes a stand-in that says what kind of thing it is and nothing else. The same text has the
-//! same stand-in wherever it stands, in all runs that are read with one [`Key`]: comparisons and
-//! groups stay what they are. Under another key it has another one.
+//! becomes a stand-in that says only what kind of thing it is. With one [`Key`], the same text has
+//! the same stand-in in every place and in every run, so comparisons and groups stay the same.
+//! Another key gives other stand-ins.
 //!
 //! | text | becomes |
 //! |---|---|
@@ -18,8 +18,8 @@
 //! | time | counted from the first event |
 //!
 //! Only texts and times change. Every index keeps its meaning, so that a selection, a band and a
-//! leak are the same thing in both; and whatever is derived from a redacted trace (pictures,
-//! details, leaks) cannot tell more than the trace does.
+//! leak are the same in both traces. Pictures, details and leaks are made from the redacted trace,
+//! so they cannot show more than it does.
 
 mod changes;
 mod key;
@@ -37,7 +37,7 @@ use crate::time::TimeColumn;
 use crate::trace::{DeviceTrace, Trace};
 use crate::units::Micros;
 
-/// Replaces every text that may name someone or something, and counts time from the start.
+/// Replaces every text that may name a person or a thing, and counts time from the first event.
 pub fn trace(trace: &mut Trace, key: Key) {
     let mut renaming = Renaming {
         old: std::mem::take(&mut trace.stacks.strings),
@@ -46,7 +46,7 @@ pub fn trace(trace: &mut Trace, key: Key) {
     };
     for frame in trace.stacks.all_frames_mut() {
         let file = renaming.old.get(frame.filename).to_owned();
-        // One name may be PyTorch's in one file and the user's in another.
+        // The same name may be PyTorch's in one file and the user's in another.
         let role = match names::is_told(renaming.old.get(frame.name), &file) {
             true => Role::KnownFunction,
             false => Role::Function,
@@ -74,19 +74,19 @@ pub fn trace(trace: &mut Trace, key: Key) {
     }
 }
 
-/// Times of a device, counted from the start of its run.
+/// Times of a device are counted from the start of its run.
 pub fn since(start: Micros, time: Micros) -> Micros {
     Micros(time.0.saturating_sub(start.0))
 }
 
-/// First and last time, where there are times: files without read as zeros.
+/// First and last time, if there are times: a file without times has only zeros.
 fn span(times: &TimeColumn) -> Option<(Micros, Micros)> {
     let last = times.len().checked_sub(1)?;
     let span = (times.get(0), times.get(last));
     (span != (Micros(0), Micros(0))).then_some(span)
 }
 
-/// What a string is used for: it may be several things, and then becomes several strings.
+/// What a string is used for. If it has several uses, it becomes several strings.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Role {
     File,
@@ -97,7 +97,7 @@ enum Role {
     Context,
 }
 
-/// The strings so far, by what they were.
+/// The new strings so far, by the old ones.
 struct Renaming {
     old: Strings,
     new: Strings,

@@ -1,16 +1,16 @@
-//! What each kind of text becomes: itself when it is known, else a stand-in.
+//! What each kind of text becomes: it stays if it is known, otherwise it becomes a stand-in.
 
 use super::{Key, known, native};
 use crate::steps::{Word, family_name};
 use crate::trace::Step;
 
-/// Endings of files that are kept: what is Python is told by them.
+/// File endings that are kept: they tell which files are Python.
 const ENDINGS: [&str; 14] = [
     ".py", ".pyx", ".pyi", ".ipynb", ".so", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp",
     ".rs", ".o",
 ];
 
-/// A longer run of digits counts nothing: it is a telephone number.
+/// A longer run of digits is no count: it may be a telephone number.
 const COUNT_DIGITS: usize = 6;
 
 impl Key {
@@ -27,7 +27,7 @@ impl Key {
         let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
         let ending = ENDINGS.into_iter().find(|ending| name.ends_with(ending));
         let stem = format!("file-{}", self.word(name));
-        // Notebooks and `exec` have names in brackets, which says that they are Python.
+        // Notebooks and `exec` have names in brackets, which shows that they are Python.
         let file = match name.starts_with('<') {
             true => format!("<{stem}>"),
             false => format!("{stem}{}", ending.unwrap_or_default()),
@@ -35,7 +35,7 @@ impl Key {
         if directory.is_empty() {
             return format!("{installed}{file}");
         }
-        // What an optimizer allocates is recognised by this folder.
+        // Allocations of an optimizer are recognised by this folder.
         let optim = match directory.split('/').any(|part| part == "optim") {
             true => "/optim",
             false => "",
@@ -51,12 +51,12 @@ impl Key {
         if is_told(name, file) {
             return name.to_owned();
         }
-        // Names of C++ are told by their colons.
+        // Names of C++ are recognised by their colons.
         let native = if name.contains("::") { "native::" } else { "" };
         format!("{native}function-{}", self.word(name))
     }
 
-    /// A named scope: its numbers stay, for they say which belong together.
+    /// A named scope. Its numbers stay, because they show which scopes belong together.
     pub fn scope(&self, name: &str) -> String {
         if known::scope(name) {
             return name.to_owned();
@@ -99,7 +99,7 @@ pub(super) fn is_told(name: &str, file: &str) -> bool {
     known::function(name, file) || native::is_known(name)
 }
 
-/// What a step is called.
+/// The name of a step.
 pub(super) fn step(step: &Step) -> String {
     match known::scope(&step.name) || Word::named(&step.name, step.index) {
         true => step.name.clone(),

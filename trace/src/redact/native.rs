@@ -2,7 +2,7 @@
 
 use super::known::is_word;
 
-/// Namespaces of PyTorch, of the standard library and of CUDA's.
+/// Namespaces of PyTorch, of the standard library and of CUDA's libraries.
 const NAMESPACES: [&str; 16] = [
     "at",
     "c10",
@@ -56,15 +56,15 @@ const FUNCTIONS: &str = "
     _PyObject_MakeTpCall _PyObject_VectorcallTstate _PyRun_AnyFileObject _PyRun_SimpleFileObject
     _PyTuple_Resize _PyVectorcall_Call _Py_Dealloc";
 
-/// PyTorch cuts longer ones; a longer one in a file was made up.
+/// PyTorch cuts longer names, so a longer one in a file was made up.
 const MAX_CHARS: usize = 4096;
 
 fn is_in(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|one| one == word)
 }
 
-/// Whether a function may be shown: every name in it, of types too, belongs to a known namespace or
-/// is known by itself.
+/// Whether a function may be shown. Every name in it, also of types, must be in a known namespace
+/// or be known itself.
 pub(super) fn is_known(name: &str) -> bool {
     if name == "<unwind unsupported>" || name == "??" {
         return true;
@@ -76,7 +76,7 @@ pub(super) fn is_known(name: &str) -> bool {
     if !plain || name.is_empty() || name.len() > MAX_CHARS {
         return false;
     }
-    // What follows `::` after a bracket belongs to what is before it.
+    // After a bracket, `::` and what follows belong to the name before it.
     let mut words = name.split(between).filter(|word| !word.is_empty());
     words.all(|word| match word.split_once("::") {
         Some(("", rest)) => rest.split("::").all(is_part),

@@ -1,5 +1,5 @@
-//! Findings about the data. They are our own sentences, kept with the run by whatever version
-//! found them: what is not one of them any more is recognised by its kind alone.
+//! Findings about the data are our own sentences, stored with the run by the version that found
+//! them. A stored sentence that this version no longer uses is recognised only by its kind.
 
 use crate::trace::QualityNote;
 
@@ -27,7 +27,7 @@ const CODES: [&str; 20] = [
     "steps_inferred",
 ];
 
-/// The parts of our sentences, with `#` for each number.
+/// The parts of our sentences; `#` stands for each number.
 const CLAUSES: &[&str] = &[
     "the file holds no events",
     "recording was never started, or was stopped before the dump",
@@ -67,7 +67,7 @@ const CLAUSES: &[&str] = &[
     "they were inferred from what repeats",
 ];
 
-/// What is shown of a finding.
+/// The part of a finding that is shown.
 pub fn note(finding: &QualityNote) -> QualityNote {
     let code = match CODES.contains(&finding.code.as_str()) {
         true => finding.code.clone(),

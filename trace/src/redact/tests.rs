@@ -1,4 +1,4 @@
-//! What a redacted text may say, and what it must not.
+//! What a redacted text may contain, and what it must not.
 
 use super::*;
 use crate::reader::Limits;
@@ -299,8 +299,8 @@ fn another_key_gives_other_words() {
 }
 
 proptest! {
-    /// Whatever a text is and wherever it stands: what was typed by a person is not in what is
-    /// told, however it is wrapped.
+    /// Whatever a text is, wherever it is used and however it is wrapped: nothing that a person
+    /// typed is left in the redacted trace.
     #[test]
     fn a_secret_in_any_wrapping_is_gone(
         before in r#"[ -~]{0,12}|lambda:/|#/|-I/|@/home/|s3://|C:\\|/home/"#,

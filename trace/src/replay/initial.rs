@@ -18,13 +18,14 @@ pub struct Range {
 pub struct Initial {
     /// By base address.
     pub segments: BTreeMap<u64, Range>,
-    /// The pool of segments that an event of the trace creates, by that event.
+    /// The pool of each segment that the trace creates, by the event that creates it.
     pub pool_of: FxHashMap<u32, PoolKey>,
 }
 
 impl Initial {
-    /// Undoes the segment events, last first. Where trace and segments disagree (they are taken
-    /// under two locks), what cannot be undone is left alone; the quality record compares sums.
+    /// Undoes the segment events, last first. Trace and segments may disagree, because they are
+    /// taken under two locks. What cannot be undone is left alone; the quality record compares the
+    /// sums.
     pub fn walk_back(
         kinds: &[EventKind],
         raw: &RawEvents,
@@ -78,7 +79,8 @@ impl Initial {
             }
             Action::SegmentMap => {
                 if let Some(key) = self.cut(at, kind.size.0) {
-                    // A request maps one page of the small pool, or whole pages of the large one.
+                    // A request maps one page of the small pool, or several whole pages of the
+                    // large one.
                     let size = guess(kind).size;
                     self.pool_of.insert(event, PoolKey { size, ..key });
                 }
@@ -88,7 +90,7 @@ impl Initial {
         }
     }
 
-    /// Takes `[at, at + size)` out of the mapped range that holds it.
+    /// Removes `[at, at + size)` from the mapped range that contains it.
     fn cut(&mut self, at: u64, size: u64) -> Option<PoolKey> {
         let (&base, &range) = self.segments.range(..=at).next_back()?;
         if base + range.size < at + size {
@@ -142,9 +144,10 @@ impl Initial {
     }
 }
 
-/// The pool of a segment that only an event mentions: 2 MiB segments are the small pool's, since
-/// the large pool gets 20 MiB or more (10 MiB requests and up are served exactly). Of expandable
-/// segments several pages are unmapped at once: those of the large pool are of 20 MiB each.
+/// Guesses the pool of a segment that only an event mentions. Segments of 2 MiB belong to the small
+/// pool, since the large pool gets 20 MiB or more (requests of 10 MiB and more get their exact
+/// size). In expandable segments several pages may be unmapped at once; pages of the large pool
+/// have 20 MiB each.
 pub fn guess(kind: &EventKind) -> PoolKey {
     let pages_of_large = kind.size.0.is_multiple_of(LARGE_BUFFER);
     let size = match kind.action {

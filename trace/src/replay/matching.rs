@@ -1,4 +1,4 @@
-//! Which alloc belongs to which free, and what existed before the first event.
+//! Matches each free with its allocation, and finds what existed before the first event.
 //!
 //! Three populations (docs/snapshot-format.md, "What existed before the first event"): **A** freed
 //! in the window but not allocated in it, **B** active in the final segments but not allocated in
@@ -28,12 +28,12 @@ pub struct Before {
     pub final_size: Option<u64>,
 }
 
-/// Things a consistent trace does not have.
+/// Problems that a consistent trace does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Anomalies {
     /// Allocations of an address that was still in use.
     pub double_allocs: u64,
-    /// Blocks that the trace leaves in use but the final segments do not have.
+    /// Blocks that are in use at the end of the trace but not in the final segments.
     pub not_in_segments: u64,
     /// Blocks whose requested size differs between the trace and the final segments.
     pub size_mismatches: u64,
@@ -47,7 +47,8 @@ pub struct Matched {
     pub blocks: Blocks,
     /// Populations A and B, in block order.
     pub before: Vec<Before>,
-    /// Per pre-existing block: given back before the first event, still pending then.
+    /// Per pre-existing block: whether it was given back before the first event and still pending
+    /// then.
     pub pending_before: Vec<bool>,
     /// Events of `events.segments`, ascending.
     pub segment_events: Vec<u32>,
@@ -55,7 +56,7 @@ pub struct Matched {
     pub anomalies: Anomalies,
 }
 
-/// Marks a target as a row of population A while the final block order is unknown.
+/// Marks a target as a row of population A, until the final order of blocks is known.
 const IS_BEFORE: u32 = 1 << 31;
 
 struct Matcher<'a> {
@@ -115,11 +116,11 @@ pub fn run(
 const PER_EVENT: usize = 5;
 /// Bytes of a block's lifetime and address.
 const PER_BLOCK: usize = 20;
-/// Bytes of a block that existed before.
+/// Bytes of a block that existed before the first event.
 const PER_BEFORE: usize = PER_BLOCK + 1 + size_of::<Before>() + size_of::<FinalBlock>();
 
 impl Matched {
-    /// Bytes of memory held.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         self.events.heap_bytes()
             + self.blocks.heap_bytes()
@@ -130,8 +131,8 @@ impl Matched {
 }
 
 impl Matcher<'_> {
-    /// Bytes held besides what is there for each event, now and until the next look: columns
-    /// double, and the table moves, when they are full.
+    /// Bytes held besides those for each event, now and until the next check: when they are full,
+    /// columns double and the table moves.
     fn memory_used(&self) -> usize {
         3 * of_map(&self.open)
             + self.blocks.heap_bytes_after(EVERY)
@@ -143,7 +144,7 @@ impl Matcher<'_> {
             + of_vec_after(&self.events.others, EVERY)
     }
 
-    /// Records one event; what it is about.
+    /// Records one event. Returns its target.
     fn event(&mut self, event: u32) -> u32 {
         let kind = &self.kinds[self.raw.kind[event as usize] as usize];
         let at = self.raw.addr[event as usize];
@@ -209,8 +210,9 @@ impl Matcher<'_> {
         self.blocks.free_completed.push(self.never);
         self.blocks.addr.push(addr(at));
         if let Some(lost) = self.open.insert(at, row) {
-            // Its free is missing; the memory was handed out again, so it ended by now. The
-            // level cannot fall at an event that says alloc: it stays, and is reported.
+            // The free of the old block is missing. But its memory was handed out again, so the
+            // block ended before now. A level cannot fall at an event that allocates, so it stays,
+            // and the problem is reported.
             self.anomalies.double_allocs += 1;
             let _ = lost;
         }
@@ -244,7 +246,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Population B, and what the final segments say against the trace.
+    /// Finds population B, and where the final segments contradict the trace.
     fn survivors(&mut self, final_blocks: &FxHashMap<u64, FinalBlock>) {
         let mut ghosts: Vec<&FinalBlock> = final_blocks
             .values()
@@ -275,7 +277,8 @@ impl Matcher<'_> {
                     let requested = self.kinds[self.raw.kind[alloc] as usize].size;
                     self.anomalies.size_mismatches += u64::from(block.requested != requested);
                 }
-                // A free without a completion: known, and still there.
+                // Its free was requested and not completed: the block is known, and still in the
+                // final segments.
                 (Some(FinalBlock { block, .. }), _) => {
                     let row = &mut self.before_rows[(target ^ IS_BEFORE) as usize];
                     row.final_size = Some(block.size.0);

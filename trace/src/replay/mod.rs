@@ -1,4 +1,4 @@
-//! Snapshot in, trace out: lifetimes, the four series, fidelity.
+//! Turns a snapshot into a trace: lifetimes, the four series, fidelity.
 //!
 //! ```text
 //! matching    events -> blocks: which alloc belongs to which free, what existed before
@@ -9,9 +9,10 @@
 //! quality     findings about the data
 //! ```
 //!
-//! *Allocated* is the reason for `simulate`: a large block keeps up to 1 MiB that was too small to
-//! split off, and no event says so. The simulated allocator follows the recorded addresses, so
-//! one wrong prediction does not spoil the rest, and says how many it would have chosen itself.
+//! `simulate` is needed for *allocated*: a large block keeps a remainder of up to 1 MiB that was
+//! too small to split off, and no event says so. The simulated allocator follows the recorded
+//! addresses, so one wrong prediction does not spoil the rest. It also counts how many addresses it
+//! would have chosen itself.
 
 mod initial;
 mod matching;
@@ -43,10 +44,11 @@ pub fn run(snapshot: Snapshot) -> Trace {
 /// Turns a snapshot into a trace; the [`Watch`] may stop it.
 ///
 /// # Errors
-/// [`Stopped`], when the watch says so.
+/// [`Stopped`], when the watch stops it.
 pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, Stopped> {
     let mut config = Config::from_settings(&snapshot.settings);
-    // Files of torch before 2.2 have no settings, but the events show it.
+    // Files of torch before 2.2 have no settings, but their events show whether segments are
+    // expandable.
     let mut kinds = snapshot.kinds.iter();
     config.expandable_segments |= kinds.any(|kind| kind.action == Action::SegmentMap);
     let mut quality = quality::of_file(&snapshot);
@@ -56,7 +58,7 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
     let mut raw_devices: Vec<Option<RawEvents>> = raw_devices.into_iter().map(Some).collect();
     let mut devices: Vec<DeviceTrace> = Vec::with_capacity(ordinals.len());
     let has_python = quality::stacks_with_python(&snapshot.stacks);
-    // Each device's rows go when it is done, but what it became stays.
+    // Each device's rows are freed when it is done, but its columns stay.
     let raw_bytes: usize = raw_devices
         .iter()
         .flatten()
@@ -92,7 +94,7 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
         devices,
         quality,
     };
-    // Whatever else the file held has gone into the devices.
+    // Everything else in the file is in the devices now.
     drop((snapshot.kinds, snapshot.segments, snapshot.blocks));
     drop(snapshot.annotations);
     let held = trace.heap_bytes();
@@ -104,10 +106,10 @@ pub fn run_watched(mut snapshot: Snapshot, watch: Watch<'_>) -> Result<Trace, St
     Ok(trace)
 }
 
-/// What all devices of a snapshot share.
+/// What all devices of a snapshot have in common.
 struct From<'a> {
     snapshot: &'a Snapshot,
-    /// Per stack.
+    /// Per stack, whether it has a Python frame.
     has_python: &'a [bool],
     config: &'a Config,
 }
@@ -184,13 +186,13 @@ fn replay_device(
     Ok((trace, notes))
 }
 
-/// Bytes of a block of the final segments in a table by address, while it grows.
+/// Bytes for a block of the final segments, in a table by address while the table grows.
 const PER_FINAL_BLOCK: usize = 192;
-/// Bytes of a segment in a tree and a table.
+/// Bytes for a segment, in a tree and a table.
 const PER_SEGMENT: usize = 192;
-/// Bytes of the pyramid for an event, while it grows.
+/// Bytes of the pyramid for each event, while it grows.
 const PER_EVENT_MEASURED: usize = 6;
-/// Bytes of a scope, while the list of them grows and is sorted.
+/// Bytes for a scope, while the list of them grows and is sorted.
 const PER_ANNOTATION: usize = 64;
 
 /// Active blocks of the final segments, by address.
@@ -206,7 +208,7 @@ fn final_blocks(snapshot: &Snapshot, segments: &[&RawSegment]) -> FxHashMap<u64,
     active.map(|b| (b.block.addr.0, b)).collect()
 }
 
-/// Puts the block table together: pre-existing first, then by alloc event.
+/// Builds the block table: pre-existing blocks first, then in the order of their alloc events.
 fn assemble(
     snapshot: &Snapshot,
     raw: &RawEvents,
@@ -217,7 +219,8 @@ fn assemble(
     let mut blocks = std::mem::take(&mut matched.blocks);
     let n_events = raw.kind.len() as u32;
     let mut ids: FxHashMap<BlockKind, KindIdx> = FxHashMap::default();
-    // Most blocks repeat (alloc kind, free kind, size): a small key in front of the large one.
+    // Most blocks repeat (alloc kind, free kind, size), so a small key is looked up before the
+    // large one.
     let mut recent: FxHashMap<(u32, u32, u64, u16), KindIdx> = FxHashMap::default();
     let stack_of = |event: u32| match event < n_events {
         true => snapshot.kinds[raw.kind[event as usize] as usize].stack,
@@ -227,7 +230,7 @@ fn assemble(
     let watch = watch.beside(blocks.len() * size_of::<KindIdx>());
     blocks.kind.reserve_exact(blocks.len());
     for index in 0..blocks.len() {
-        // A table that is full moves: it is there twice then.
+        // A full table moves to a larger one: while it moves, both exist.
         let tables = || 3 * (of_map(&ids) + of_map(&recent)) + 2 * of_vec(&blocks.kinds);
         watch.at_row(index, tables)?;
         let size = simulated.size[index];
@@ -278,7 +281,7 @@ fn assemble(
     Ok(blocks)
 }
 
-/// Autograd's threads have no stack, but with anomaly detection the recorder keeps that of the
+/// Autograd's threads have no stack. But with anomaly detection the recorder keeps the stack of the
 /// forward call.
 fn own_or_forward(event: &crate::snapshot::EventKind) -> StackIdx {
     match event.stack {

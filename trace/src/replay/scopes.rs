@@ -1,15 +1,16 @@
 //! Annotations: named scopes as half-open intervals of events.
 //!
-//! START and END pair by name and nesting. A scope belongs to every device of the process, since
-//! it says what the program did then. Events are ordered by index and times are labels, so an end
-//! lies after the last event whose time is not later.
+//! START and END are paired by name and nesting. A scope belongs to every device of the process,
+//! since it says what the program did at that time. Events are ordered by index and times are only
+//! labels. So an end lies after the last event whose time is not later.
 
 use crate::snapshot::{RawAnnotation, Stage};
 use crate::span::Span;
 use crate::trace::{Annotation, Events};
 use crate::units::EventIdx;
 
-/// The scopes of a process, on the events of one of its devices; by first event, outer first.
+/// The scopes of a process, placed among the events of one of its devices; sorted by first event,
+/// outer scopes first.
 pub fn of_device(raw: &[RawAnnotation], events: &Events) -> Vec<Annotation> {
     let n_events = events.len();
     // Without times (torch before 2.2) nothing can be placed.
@@ -22,7 +23,8 @@ pub fn of_device(raw: &[RawAnnotation], events: &Events) -> Vec<Annotation> {
     let mut scopes = Vec::new();
     for annotation in raw {
         match annotation.stage {
-            // A program nests a few scopes; what opens and never ends must not cost ever more.
+            // A program nests only a few scopes. Scopes that open and never end must not cost more
+            // and more.
             Stage::Start if open.len() >= MAX_OPEN => {}
             Stage::Start => open.push((*annotation, at(annotation))),
             Stage::End => {
@@ -31,7 +33,8 @@ pub fn of_device(raw: &[RawAnnotation], events: &Events) -> Vec<Annotation> {
                     .rposition(|(start, _)| start.name == annotation.name);
                 let (start, depth) = match start {
                     Some(index) => (open.remove(index).1, index),
-                    // Its start was overwritten in the ring: it began before the first event.
+                    // The start was overwritten in the ring, so the scope began before the first
+                    // event.
                     None => (EventIdx(0), open.len()),
                 };
                 let end = at(annotation).max(start);
@@ -47,7 +50,7 @@ pub fn of_device(raw: &[RawAnnotation], events: &Events) -> Vec<Annotation> {
     scopes
 }
 
-/// Scopes that are open at one moment, those of all threads together.
+/// The largest number of scopes that are open at one moment, in all threads together.
 const MAX_OPEN: usize = 1024;
 
 fn scope(annotation: &RawAnnotation, start: EventIdx, end: EventIdx, depth: usize) -> Annotation {

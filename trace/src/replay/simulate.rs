@@ -1,4 +1,4 @@
-//! The allocator, run along the recorded addresses: the true size of every block.
+//! Runs the allocator along the recorded addresses, to find the true size of every block.
 
 use super::initial::{Initial, Range, guess};
 use super::matching::Matched;
@@ -28,7 +28,7 @@ pub struct Simulated {
     pub pools: Vec<(PoolId, PoolSize)>,
     pub fidelity: Fidelity,
     pub anomalies: Lost,
-    /// Pre-existing blocks whose size was learnt from a later allocation.
+    /// Pre-existing blocks whose size a later allocation showed.
     pub resized_before: Vec<u32>,
 }
 
@@ -37,11 +37,11 @@ struct Simulator<'a> {
     raw: &'a RawEvents,
     matched: &'a Matched,
     arena: Arena,
-    /// Where each block is while in use or pending.
+    /// The slot of each block while it is in use or pending.
     slot: Vec<Slot>,
     /// The pre-existing block in a slot, for those whose size is not certain.
     uncertain: FxHashMap<Slot, u32>,
-    /// The segment that came with the last event.
+    /// The segment that the last event created.
     fresh: Option<Slot>,
     pool_ids: FxHashMap<(PoolId, PoolSize), u16>,
     out: Simulated,
@@ -94,18 +94,18 @@ pub fn run(
 
 /// Bytes of a block: its slot, size and pool.
 const PER_BLOCK: usize = 4 + 8 + 2;
-/// Bytes of a block that existed before, in a list, a table and the arena.
+/// Bytes for a block that existed before the first event, in a list, a table and the arena.
 const PER_BEFORE: usize = 160;
 
 impl Simulated {
-    /// Bytes of memory held.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         of_vec(&self.size) + of_vec(&self.pool) + of_vec(&self.resized_before)
     }
 }
 
 impl Simulator<'_> {
-    /// Bytes held besides what is there for each block, until the next look.
+    /// Bytes held besides those for each block, until the next check.
     fn memory_soon(&self) -> usize {
         let tables = of_map(&self.uncertain) + of_map(&self.pool_ids);
         self.arena.heap_bytes_after(4 * EVERY) + 3 * tables + of_vec_after(&self.out.pools, EVERY)
@@ -140,7 +140,8 @@ impl Simulator<'_> {
         self.matched.before[block as usize].addr
     }
 
-    /// Bytes that a pre-existing block must have at least, and whether that is all it can have.
+    /// The least size that a pre-existing block can have, and whether it is also the only possible
+    /// size.
     fn known_size(&self, block: u32) -> (u64, bool) {
         let row = &self.matched.before[block as usize];
         match row.final_size {
@@ -149,7 +150,7 @@ impl Simulator<'_> {
         }
     }
 
-    /// Places the pre-existing blocks of one segment, lowest first, out of its free block.
+    /// Places the pre-existing blocks of one segment, lowest first, inside of its free block.
     fn place_before(&mut self, blocks: &[u32], base: u64, range: &Range, mut free: Slot) {
         let unsplit = self
             .arena
@@ -163,8 +164,8 @@ impl Simulator<'_> {
             };
             let (known, certain) = self.known_size(block);
             let known = known.min(end - addr);
-            // Every block of the large pool exceeds 1 MiB, so a smaller gap is no free block: it
-            // is the remainder that stayed inside this one.
+            // Every free block of the large pool is larger than 1 MiB. So a smaller gap is no free
+            // block, but the remainder that stayed inside this block.
             let gap = end - addr - known;
             let size = if !certain && gap <= unsplit {
                 end - addr
@@ -187,7 +188,7 @@ impl Simulator<'_> {
         }
     }
 
-    /// Records where a block is and what it holds.
+    /// Records the slot of a block and its size.
     fn settle(&mut self, block: u32, slot: Slot) {
         let index = block as usize;
         self.slot[index] = slot;
@@ -200,7 +201,7 @@ impl Simulator<'_> {
         if let Some(&known) = self.pool_ids.get(&(pool, size)) {
             return known;
         }
-        // Beyond 65,536 pools, which only a hostile file has, the last one stands for all.
+        // Only a hostile file has more than 65,536 pools; then the last one stands for all others.
         let index = u16::try_from(self.out.pools.len()).unwrap_or(u16::MAX);
         if self.out.pools.len() <= usize::from(u16::MAX) {
             self.out.pools.push((pool, size));
@@ -209,7 +210,7 @@ impl Simulator<'_> {
         index
     }
 
-    /// A block whose address no segment holds: its rounded size must do.
+    /// A block whose address is in no segment: it gets its rounded size.
     fn homeless(&mut self, block: u32) {
         let (size, _) = self.known_size(block);
         self.place_outside(block, size);
@@ -269,15 +270,16 @@ impl Simulator<'_> {
         self.out.fidelity.allocs += 1;
         let rounded = self.arena.config().round_size(requested);
         let kind = &self.kinds[self.raw.kind[self.alloc_event(block)] as usize];
-        // The default pool of the event's stream is right for nearly every allocation.
+        // For nearly every allocation this is the right pool: the default pool of the event's
+        // stream.
         let usual = PoolKey {
             pool: kind.pool.unwrap_or_default(),
             size: self.arena.config().pool_size(rounded),
             stream: kind.stream,
         };
         let fits = self.arena.best_fit(usual, rounded);
-        // A new segment serves the request that it was asked for, oversize or not. Pages that were
-        // mapped for it may have brought another block back into the choice.
+        // A new segment serves the request that it was asked for, oversize or not. With pages that
+        // were mapped for the request, best fit may now choose another block.
         let fresh = self.fresh.take();
         let config = self.arena.config();
         let chosen = match config.expandable_segments && config.max_split_size.is_some() {
@@ -302,7 +304,8 @@ impl Simulator<'_> {
     fn alloc_elsewhere(&mut self, block: u32, at: u64, rounded: u64, free: Slot) {
         let start = self.arena.addr(free);
         if start == at {
-            // Another pool of the same allocator (a graph's, say) may still predict it.
+            // Another pool of the same allocator (for example a graph's) may still predict the
+            // address.
             let predicted = self.arena.best_fit_like(free, rounded) == Some(free);
             self.out.fidelity.predicted += u64::from(predicted);
             let slot = self.arena.take(free, rounded);
@@ -317,7 +320,7 @@ impl Simulator<'_> {
         let uncertain = below.and_then(|slot| self.uncertain.get(&slot).copied());
         match (below, uncertain) {
             (Some(below), Some(owner)) if gap <= unsplit => {
-                // The block below kept a remainder that no event told of: now it is known.
+                // The block below kept a remainder that no event showed: now its size is known.
                 self.arena.grow_used(below, gap);
                 self.out.size[owner as usize] += gap;
                 self.out.resized_before.push(owner);

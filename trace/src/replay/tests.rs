@@ -1,4 +1,4 @@
-//! Replay against a program that keeps its own counters.
+//! Compares the replay with a program that keeps its own counters.
 
 use super::*;
 use crate::snapshot::{EventKind, RawBlock};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
 
-/// A program's allocator, spelled out: segments, blocks in use, and a log of what happened.
+/// A simple allocator of a program: segments, blocks in use, and a log of what happened.
 #[derive(Debug, Default)]
 struct Program {
     segments: BTreeMap<u64, u64>,
@@ -52,7 +52,7 @@ impl Program {
         let config = Config::default();
         let rounded = config.round_size(requested);
         let small = rounded <= MIB;
-        // The small pool's segments are the only ones of 2 MiB.
+        // Only the small pool has segments of 2 MiB.
         let pool_of = |addr: u64| {
             let (_, size) = self.segments.range(..=addr).next_back().unwrap();
             *size == 2 * MIB
@@ -111,7 +111,7 @@ impl Program {
         }
     }
 
-    /// The snapshot that a ring would hold from event `from` on.
+    /// The snapshot of a ring that holds the events from `from` on.
     fn snapshot(&self, from: usize) -> Snapshot {
         let mut snapshot = Snapshot {
             keys_seen: crate::snapshot::KeysSeen(crate::reader::keys::Key::Segments.bit()),
@@ -221,7 +221,8 @@ fn replayed(program: &Program, from: usize) -> Trace {
 }
 
 proptest! {
-    /// Recorded from the start, every level after every event is exact, and so is each address.
+    /// In a recording from the start, every level after every event is exact, and so is each
+    /// address.
     #[test]
     fn a_whole_recording_is_exact(program in program()) {
         let trace = replayed(&program, 0);
@@ -239,8 +240,8 @@ proptest! {
             &["no_stacks"][..usize::from(device.fidelity.allocs > 0)]);
     }
 
-    /// Recorded late, requested and reserved are exact throughout, and so is everything at the
-    /// end; allocated may lack at most the unknown remainder of each block from before.
+    /// In a late recording, requested and reserved are exact everywhere, and all series are exact
+    /// at the end. Allocated may lack at most the unknown remainder of each block from before.
     #[test]
     fn a_late_recording_is_exact_where_it_can_be(
         program in program(), at in any::<prop::sample::Index>(),
@@ -275,7 +276,7 @@ fn a_block_from_before_has_the_stream_of_its_segment() {
     assert_eq!(blocks.kind(crate::trace::BlockIdx(0)).stream, 7);
 }
 
-/// A program of `steps` alike steps; each gives back what the one before kept.
+/// A program of `steps` equal steps; each gives back what the step before kept.
 fn looping(steps: u64) -> Program {
     let mut program = Program::default();
     let mut kept = None;
@@ -312,10 +313,10 @@ fn a_ring_that_wrapped_is_told_from_a_late_start() {
                 .position(|a| *a == action)
                 .unwrap()
     };
-    // A recording may begin with any call, also with a free.
+    // A recording may begin with any call, including a free.
     is(cut(at(Action::Alloc)), "late_start");
     is(cut(at(Action::FreeRequested)), "late_start");
-    // Only a ring cuts a free in two.
+    // Only a ring can cut a free in two.
     is(cut(at(Action::FreeCompleted)), "ring_wrapped");
     // 1000 is a number that people type, 700 may be chance.
     is(cut(n - 1000), "ring_wrapped");

@@ -1,15 +1,17 @@
 //! Steps from annotations.
 //!
 //! In order of preference:
-//! 1. numbered scopes that call themselves steps or iterations (`## step 7 ##`,
-//!    `ProfilerStep#7`, `train_iter_7`), the outermost first: micro-batches are inside;
-//! 2. where the stacks show no loop: optimizer steps (`Optimizer.step#AdamW.step`), each with what
-//!    directly belongs to it; of several optimizers the one that runs last in the cycle;
-//! 3. likewise, any other numbered scopes (`batch 12`), or scopes of one name, that repeat, cover
-//!    most of the events between the first and the last, and are not inside one another.
+//! 1. numbered scopes that call themselves steps or iterations (`## step 7 ##`, `ProfilerStep#7`,
+//!    `train_iter_7`); the outermost are taken, because micro-batches lie inside;
+//! 2. if the stacks show no loop: optimizer steps (`Optimizer.step#AdamW.step`), each with the
+//!    events that belong directly to it. If there are several optimizers, the one that runs last in
+//!    the cycle;
+//! 3. also if the stacks show no loop: any other numbered scopes (`batch 12`), or scopes of one
+//!    name, that repeat, cover most of the events between the first and the last, and are not
+//!    inside one another.
 //!
-//! Families of fewer than [`MIN_SCOPES`] scopes (epochs, a warm-up) mark no steps, unless nothing
-//! else is there and they call themselves steps.
+//! Families of fewer than [`MIN_SCOPES`] scopes (epochs, a warm-up) mark no steps. The exception:
+//! they call themselves steps and there is nothing else.
 
 use super::{MAX_STEPS, STEP_NAME};
 use crate::clip::clipped;
@@ -22,16 +24,16 @@ use std::cmp::Reverse;
 
 /// Bytes of a scope in its family.
 pub(super) const PER_SCOPE: usize = 96;
-/// Scopes that a family needs unless its name says step.
+/// A family needs this many scopes, unless its name says step.
 const MIN_SCOPES: usize = 3;
-/// Share of the events that a family must cover unless its name says step.
+/// A family must cover this share of the events, unless its name says step.
 const COVERED: f64 = 0.5;
 
 /// A scope, or several of one name that overlap (threads that each open it).
 #[derive(Clone, Copy)]
 struct Scope<'a> {
     name: &'a str,
-    /// Equal for equal names: comparing names of a few kilobytes a million times is no way.
+    /// Equal for equal names: comparing names of a few kilobytes a million times would be too slow.
     id: u32,
     events: Span<EventIdx>,
     depth: u16,
@@ -78,14 +80,14 @@ impl<'a> Scopes<'a> {
         named.map(enclosed)
     }
 
-    /// How often any optimizer stepped; `None` where no scope says.
+    /// How many optimizer steps there were; `None` if no scope shows it.
     pub fn optimizer_steps(&self) -> Option<usize> {
         let optimizers = self.optimizers();
         let n: usize = optimizers.map(|f| f.scopes.len()).sum();
         (n > 0).then_some(n)
     }
 
-    /// Steps from the optimizer that ends the cycle, else from scopes that repeat.
+    /// Steps from the optimizer that ends the cycle; otherwise from scopes that repeat.
     pub fn repeating(&self) -> Option<Vec<Step>> {
         if let Some(steps) = self.up_to_each_optimizer_step() {
             return Some(steps);
@@ -108,9 +110,9 @@ impl<'a> Scopes<'a> {
     /// Steps from the optimizer that ends the cycle.
     pub fn up_to_each_optimizer_step(&self) -> Option<Vec<Step>> {
         let most = self.optimizers().map(|f| f.scopes.len()).max()?;
-        // One that runs now and then (a tenth as often as the busiest) marks no steps. Of the
-        // others the rarest closes a cycle: a discriminator may step five times for each step of
-        // the generator.
+        // An optimizer that runs only now and then (a tenth as often as the most frequent one)
+        // marks no steps. Of the others, the least frequent one closes a cycle: a discriminator may
+        // step five times for each step of the generator.
         let family = self
             .optimizers()
             .filter(|f| f.scopes.len() * 10 >= most && f.scopes.len() > 1)
@@ -120,7 +122,7 @@ impl<'a> Scopes<'a> {
     }
 }
 
-/// What scopes of a family share: the name with each run of digits replaced by `#`.
+/// The name of a family: the scopes' name with each run of digits replaced by `#`.
 pub fn family_name(name: &str) -> String {
     let mut pattern = String::with_capacity(name.len());
     let mut in_number = false;
@@ -147,7 +149,7 @@ fn families<'a>(
     for (at, annotation) in annotations.iter().enumerate() {
         watch.at_row(at, || 0)?;
         let name = stacks.str(annotation.name);
-        // What costs the length of the name is done once for each name.
+        // Work that depends on the length of the name is done once for each name.
         let (id, family) = *by_name.entry(annotation.name).or_insert_with(|| {
             let next = ids.len() as u32;
             let id = *ids.entry(name).or_insert(next);
@@ -166,7 +168,7 @@ fn families<'a>(
         let family = &mut families[family as usize];
         let events = annotation.events;
         match family.scopes.last_mut() {
-            // Another thread's scope of the same step.
+            // This is another thread's scope of the same step.
             Some(last) if last.id == id && last.events.overlaps(events) => {
                 let end = last.events.end().max(events.end());
                 last.events = Span::new(last.events.start(), end);
@@ -189,14 +191,15 @@ impl Family<'_> {
         (name.contains("step") || name.contains("iter")) && !name.contains("micro")
     }
 
-    /// The usual depth: the first scopes may lie inside others of another thread.
+    /// The most common depth: the first scopes may lie inside scopes of another thread.
     fn depth(&self) -> u16 {
         let mut depths: Vec<u16> = self.scopes.iter().map(|s| s.depth).collect();
         depths.sort_unstable();
         depths[depths.len() / 2]
     }
 
-    /// Whether the scopes are mostly distinct: numbers that start again mark parts of steps.
+    /// Whether most of the scopes have distinct names. Numbers that start again mark parts of
+    /// steps.
     fn counts_up(&self) -> bool {
         let mut names: Vec<u32> = self.scopes.iter().map(|s| s.id).collect();
         names.sort_unstable();
@@ -227,8 +230,8 @@ impl Family<'_> {
     }
 }
 
-/// A step per scope. Steps that ended before the first event (a ring that wrapped) are left out:
-/// nothing is known of them; the others keep their number.
+/// Makes a step of each scope. Steps that ended before the first event (a ring that wrapped) are
+/// left out, because nothing is known of them; the others keep their number.
 fn enclosed(family: &Family<'_>) -> Vec<Step> {
     let scopes = family.scopes.iter().enumerate();
     let recorded = scopes.filter(|(_, scope)| scope.events.end() > EventIdx(0));
@@ -242,8 +245,9 @@ fn enclosed(family: &Family<'_>) -> Vec<Step> {
         .collect()
 }
 
-/// A step up to the end of each optimizer step, and of what directly belongs to it: the following
-/// scopes without an allocation in between (`Optimizer.zero_grad`), and the frees after them.
+/// Makes a step up to the end of each optimizer step, including what belongs directly to it: the
+/// following scopes without an allocation in between (`Optimizer.zero_grad`), and the frees after
+/// them.
 fn up_to_each(device: &DeviceTrace, family: &Family<'_>) -> Vec<Step> {
     let scopes = runs(family);
     let mut steps: Vec<Step> = Vec::new();
@@ -269,8 +273,8 @@ fn up_to_each(device: &DeviceTrace, family: &Family<'_>) -> Vec<Step> {
     steps
 }
 
-/// The scopes, with those taken together that follow each other directly: two optimizers of one
-/// class step one after the other.
+/// The scopes, where scopes that follow each other directly are joined: two optimizers of one class
+/// step one after the other.
 fn runs(family: &Family<'_>) -> Vec<Span<EventIdx>> {
     let gap = |a: Span<EventIdx>, b: Span<EventIdx>| b.start().0.saturating_sub(a.end().0);
     let scopes = family.scopes.iter().map(|s| s.events);
@@ -284,7 +288,7 @@ fn runs(family: &Family<'_>) -> Vec<Span<EventIdx>> {
     let mut runs: Vec<Span<EventIdx>> = Vec::new();
     for events in scopes {
         match runs.last_mut() {
-            // A forward and a backward pass take far more events than this.
+            // A forward and a backward pass would take far more events than this gap.
             Some(last) if gap(*last, events) * 20 < longest => {
                 *last = Span::new(last.start(), events.end().max(last.end()));
             }

@@ -1,12 +1,12 @@
-//! Each stack as the calls that the program made: a tree of calling contexts.
+//! Turns each stack into the calls that the program made: a tree of calling contexts.
 //!
-//! A *context* is a function called from one place: the same function called from two lines is two
-//! contexts. In a context the program is always at a *spot*: a line, and what the line calls there
-//! (a further context, or the allocation itself). A stack is a spot in each context from the
-//! outermost function to the allocation, and a program is a walk from spot to spot.
+//! A *context* is a function called from one place; the same function called from two lines is two
+//! contexts. In a context the program is always at a *spot*: a line, together with what the line
+//! calls there (a further context, or the allocation itself). A stack has one spot in each context
+//! from the outermost function to the allocation. A program is a walk from spot to spot.
 //!
-//! Frames of C++ and the wrappers of `torch.nn.Module` are left out; of the wrappers it is noted
-//! that what follows is inside a module.
+//! Frames of C++ and the wrappers of `torch.nn.Module` are left out. For the wrappers, the
+//! following contexts are marked as inside a module.
 
 use super::frames::{Frames, Place};
 use crate::footprint::{of_map, of_vec};
@@ -32,7 +32,7 @@ pub struct Context {
     pub function: u32,
     /// The line of the parent that calls it.
     pub called_at: u32,
-    /// What is known of where it stands.
+    /// What is known about the function's surroundings.
     pub place: Place,
 }
 
@@ -58,7 +58,7 @@ pub struct Calls {
     starts: Vec<u32>,
 }
 
-/// What a spot's line leads to, as a key: a context, or an allocation of this stack.
+/// A key for what the line of a spot leads to: a context, or an allocation of this stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Target {
     Context(u32),
@@ -74,8 +74,8 @@ struct Builder<'a> {
 }
 
 impl Calls {
-    /// The calls that the stacks show. Stacks without a Python frame, and those of autograd's
-    /// threads, have none.
+    /// The calls that the stacks show. Stacks without a Python frame, and stacks of autograd's
+    /// threads, have no calls.
     pub fn new(stacks: &Stacks, frames: &Frames, watch: Watch<'_>) -> Result<Calls, Stopped> {
         let mut builder = Builder {
             frames,
@@ -95,12 +95,12 @@ impl Calls {
         Ok(builder.calls)
     }
 
-    /// Bytes behind them.
+    /// Heap bytes that they use.
     pub fn heap_bytes(&self) -> usize {
         of_vec(&self.contexts) + of_vec(&self.spots) + of_vec(&self.members) + of_vec(&self.starts)
     }
 
-    /// The spots of a stack, outermost first; none when the stack says nothing of the program.
+    /// The spots of a stack, outermost first; empty if the stack says nothing about the program.
     pub fn path(&self, stack: StackIdx) -> &[SpotIdx] {
         let (from, to) = (self.starts[stack.index()], self.starts[stack.index() + 1]);
         &self.members[from as usize..to as usize]
@@ -124,7 +124,7 @@ impl Calls {
 }
 
 impl Builder<'_> {
-    /// Bytes behind it, should every table move next.
+    /// Heap bytes that it uses if every table moves next.
     fn heap_bytes(&self) -> usize {
         2 * self.calls.heap_bytes() + 3 * (of_map(&self.context_of) + of_map(&self.spot_of))
     }
@@ -142,7 +142,7 @@ impl Builder<'_> {
                 continue;
             }
             if parent.is_none() && info.is_torch {
-                // A thread of autograd: what it runs is not a walk through the program.
+                // This is a thread of autograd: what it runs is not part of the program's walk.
                 break;
             }
             place = place.inside(info);

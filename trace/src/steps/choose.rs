@@ -1,16 +1,18 @@
-//! Which loop of a recording is the step.
+//! Chooses the loop of a recording that is the step.
 //!
-//! Where there is a backward pass, a loop is a candidate when most of the backward passes and of
-//! the optimizer's steps lie in it, and nearly each of its iterations holds both. Where there is
-//! none (serving, sampling, evaluation), when most of what is allocated after loading lies in it,
-//! and the iterations do more than fill memory: they call a module, or are long, and give back.
+//! If there is a backward pass, a loop is a candidate when most of the backward passes and of the
+//! optimizer's steps lie in it, and nearly every iteration has both. If there is none (serving,
+//! sampling, evaluation), a loop is a candidate when most of what is allocated after loading lies
+//! in it, and its iterations do more than fill memory: they call a module, or are long, and they
+//! give memory back.
 //!
 //! Never a candidate: a loop inside the call of a module (layers), inside an optimizer or a
 //! backward pass (parameters), inside PyTorch or Python's own code, and one that loads a model.
 //!
-//! Of the candidates that cover about the same, training takes the one with most iterations (the
-//! batches, not the epochs around them); everything else the one with fewest (the requests, not
-//! the tokens in them), unless those are too few to say anything and an inner loop is not.
+//! From the candidates that cover about the same, training takes the loop with the most iterations
+//! (the batches, not the epochs around them). Everything else takes the loop with the fewest (the
+//! requests, not the tokens in them), unless those are too few to judge and an inner loop has
+//! enough.
 
 use super::MIN_STEPS;
 use super::calls::{Calls, ContextIdx};
@@ -26,20 +28,22 @@ use crate::trace::{Action, DeviceTrace, Step};
 use crate::units::EventIdx;
 use crate::watch::{Stopped, Watch};
 
-/// Share of the backward passes, and of the optimizer's work, that a step's loop must hold.
+/// A step's loop must hold this share of the backward passes and of the optimizer's work.
 const MOST_OF_TRAINING: f64 = 0.6;
-/// Share of what is allocated that a loop must cover where nothing is trained.
+/// If nothing is trained, a loop must cover this share of what is allocated.
 const MOST_OF_THE_REST: f64 = 0.7;
-/// Share of the iterations that must hold a backward pass, and a step of the optimizer.
+/// This share of the iterations must have a backward pass and a step of the optimizer.
 const NEARLY_EACH: f64 = 0.75;
-/// Loops that cover this share of what the largest one covers, cover about the same.
+/// Loops that cover at least this share of what the largest loop covers count as about the same.
 const ABOUT_THE_SAME: f64 = 0.9;
-/// A last iteration that is shorter, in usual ones, and did not reach its end was cut off.
+/// If the last iteration did not reach its end and is shorter than this share of a usual one, it
+/// was cut off.
 const CUT_OFF: f64 = 0.7;
-/// Share of what a loop allocates that it must give back, or it is filling memory.
+/// A loop must give back this share of what it allocates; otherwise it only fills memory.
 const GIVEN_BACK: f64 = 0.25;
 
-/// Allocations of an iteration that calls no module: fewer are a loop inside something.
+/// An iteration that calls no module needs this many allocations. With fewer, it is a loop inside
+/// something.
 const LONG: usize = 8;
 
 /// A loop with its iterations.
@@ -53,17 +57,17 @@ pub struct Loop {
     pub owner: ContextIdx,
     /// Its iterations.
     pub iterations: Vec<Iteration>,
-    /// What all of them hold.
+    /// The work in all of them.
     pub work: Tally,
     /// Allocations in them.
     pub allocs: u32,
 }
 
-/// What the recording says of its loops.
+/// What the recording shows about its loops.
 pub struct Analysis<'a> {
     /// The device.
     pub device: &'a DeviceTrace,
-    /// Frames, by what they say.
+    /// What is known about each frame.
     pub frames: Frames,
     /// The calls.
     pub calls: Calls,
@@ -71,26 +75,26 @@ pub struct Analysis<'a> {
     pub walk: Walk,
     /// Its graph.
     pub ways: Ways,
-    /// Where it goes round.
+    /// The regions in which it goes round.
     pub regions: Vec<Region>,
-    /// What allocations are part of.
+    /// The kind of work of each allocation.
     pub works: Works,
     /// Allocations of each kind of work in all.
     pub total: Tally,
     /// Allocations that set up a model.
     pub setup: u32,
-    /// Per context, its spots that are visited.
+    /// Per context, how many of its spots are visited.
     n_spots: Vec<u32>,
-    /// Where memory was last found too small.
+    /// The last time that memory ran out.
     last_oom: Option<usize>,
     watch: Watch<'a>,
 }
 
 impl<'a> Analysis<'a> {
-    /// Reads the stacks; `None` where hardly any allocation has a Python stack.
+    /// Reads the stacks; `None` if hardly any allocation has a Python stack.
     ///
     /// # Errors
-    /// [`Stopped`], here and wherever loops are looked for.
+    /// [`Stopped`], here and wherever loops are searched.
     pub fn new(
         device: &'a DeviceTrace,
         stacks: &Stacks,
@@ -191,7 +195,7 @@ impl<'a> Analysis<'a> {
         self.loops_owned(|region, mark| self.owner(region, mark))
     }
 
-    /// The loops that never are: in modules and optimizers.
+    /// The loops that are never steps: those in modules and optimizers.
     pub fn inner_loops(&self) -> Result<Vec<Loop>, Stopped> {
         self.loops_owned(|region, mark| {
             let place = self.calls.context(region.context).place;
@@ -225,10 +229,10 @@ impl<'a> Analysis<'a> {
         for ((mark, owner), iterations) in marks.iter().zip(owners).zip(found) {
             let one = Loop::new(mark, owner, iterations);
             match loops.last_mut() {
-                // Two ways to distinguish the iterations of one loop.
+                // These are two readings of the iterations of one loop.
                 Some(last) if (last.region, last.beat) == (one.region, one.beat) => {
                     let level = |l: &Loop| iterations::level_at_starts(self.device, &l.iterations);
-                    // Of equals the one that begins at the smallest line.
+                    // Among equal ones, the one that begins at the smallest line.
                     if level(&one) <= level(last) {
                         *last = one;
                     }
@@ -243,7 +247,7 @@ impl<'a> Analysis<'a> {
         Ok(loops)
     }
 
-    /// Leaves out a last iteration that ran out of memory: where it would have ended is not known.
+    /// Leaves out a last iteration that ran out of memory: nobody knows where it would have ended.
     fn leave_out_failed(&self, iterations: &mut Vec<Iteration>) {
         let Some(last) = iterations.last() else {
             return;
@@ -302,7 +306,7 @@ impl<'a> Analysis<'a> {
         if loops[best].iterations.len() >= MIN_STEPS {
             return Some(best);
         }
-        // Epochs with an evaluation each: the batches, if there are more of them.
+        // If these are epochs with an evaluation each, take the batches, if there are more of them.
         let inner = candidates.iter().copied();
         let inner = inner
             .filter(|&i| holds(&loops[i], ABOUT_THE_SAME))
@@ -337,7 +341,7 @@ impl<'a> Analysis<'a> {
         enough.or_else(|| same.min_by_key(count))
     }
 
-    /// Of the beats of one region the one that most spots agree on.
+    /// Whether this is the beat of its region that most spots agree on.
     pub fn is_best_beat(&self, loops: &[Loop], which: usize) -> bool {
         let support = |l: &Loop| {
             let beat = &self.regions[l.region].beats[l.beat];
@@ -348,7 +352,7 @@ impl<'a> Analysis<'a> {
         others.all(|other| support(other) <= support(this))
     }
 
-    /// Two calls on one line may be two calls; three are a loop.
+    /// Two calls on one line may be just two calls; three are a loop.
     fn is_more_than_a_line(&self, this: &Loop) -> bool {
         let spots = &self.regions[this.region].spots;
         let line = |i: usize| self.calls.spot(spots[i]).line;
@@ -356,8 +360,8 @@ impl<'a> Analysis<'a> {
         lines_differ || this.iterations.len() > 2
     }
 
-    /// Whether iterations give back a part of what they allocate before the next one is over:
-    /// loading a model does not, and what comes and goes at random does not either.
+    /// Whether iterations give back a part of what they allocate before the next one ends. Loading
+    /// a model does not do that, and neither does memory that comes and goes at random.
     fn gives_back(&self, this: &Loop) -> bool {
         let blocks = &self.device.blocks;
         let event = |alloc: u32| {
@@ -381,7 +385,7 @@ impl<'a> Analysis<'a> {
         f64::from(freed) >= GIVEN_BACK * f64::from(all)
     }
 
-    /// A loop's iterations as steps, called by what they are.
+    /// Makes steps of a loop's iterations, named after what they are.
     pub fn steps(&self, iterations: &[Iteration], word: Word) -> Vec<Step> {
         let blocks = &self.device.blocks;
         let n_events = self.device.events.len();
@@ -390,7 +394,7 @@ impl<'a> Analysis<'a> {
             true => blocks.alloc[(blocks.n_preexisting + alloc) as usize],
             false => n_events,
         };
-        // What is given back between the last allocation of an iteration and the next one.
+        // Frees between the last allocation of an iteration and the next allocation.
         let tail = |i: &Iteration| event(i.end) - event(i.end - 1) - 1;
         let inner = iterations.iter().filter(|i| !i.left);
         let tail = median(inner.map(tail).collect());
@@ -398,7 +402,8 @@ impl<'a> Analysis<'a> {
         spans
             .map(|(index, iteration)| {
                 let mut end = event(iteration.end);
-                // What follows the loop is not the last step's; the end of the recording is.
+                // What follows the loop does not belong to the last step; the end of the recording
+                // does.
                 if iteration.left && iteration.end < n && iterations.len() > 1 {
                     end = end.min(event(iteration.end - 1) + 1 + tail);
                 }
@@ -433,7 +438,7 @@ impl Loop {
         self.allocs as usize >= LONG * self.iterations.len()
     }
 
-    /// Whether something is true of nearly each iteration.
+    /// Whether something is true of nearly every iteration.
     fn each(&self, is_true: impl Fn(Tally) -> bool) -> bool {
         let n = self.iterations.iter().filter(|i| is_true(i.work)).count();
         n as f64 >= NEARLY_EACH * self.iterations.len() as f64
@@ -458,15 +463,15 @@ fn median(mut numbers: Vec<u32>) -> u32 {
     numbers.get(numbers.len() / 2).copied().unwrap_or(0)
 }
 
-/// What the allocations of each kind are part of. Where there are Python frames, an allocation
-/// without any is autograd's.
+/// The kind of work of the allocations of each kind. If the recording has Python frames, an
+/// allocation without any is autograd's.
 fn works(
     device: &DeviceTrace,
     stacks: &Stacks,
     frames: &Frames,
     watch: Watch<'_>,
 ) -> Result<Works, Stopped> {
-    // Very many kinds may share a deep stack.
+    // Very many kinds may have the same deep stack.
     watch.look(stacks.len() + device.blocks.kinds.len())?;
     let mut of_stack: Vec<Work> = Vec::with_capacity(stacks.len());
     for stack in (0..stacks.len() as u32).map(StackIdx) {

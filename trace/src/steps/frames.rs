@@ -1,11 +1,12 @@
-//! What each frame says of where the program is: in a module, in an optimizer, loading a model.
+//! What each frame shows about the program: whether it is in a module, in an optimizer, or loading
+//! a model.
 
 use crate::footprint::{of_map, of_vec};
 use crate::site;
 use crate::stacks::{Frame, FrameIdx, FxHashMap, StackIdx, Stacks, StrIdx};
 use crate::watch::{Stopped, Watch};
 
-/// What an allocation is part of, as far as its own stack says.
+/// What an allocation is part of, as far as its own stack shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Work {
     /// The call of a module.
@@ -16,12 +17,12 @@ pub enum Work {
     Optimizer,
     /// A model is made, moved or loaded.
     Setup,
-    /// None of these, or nothing says.
+    /// None of these, or nothing shows it.
     #[default]
     Other,
 }
 
-/// Where a function stands: in itself or in a caller.
+/// The surroundings of a function: what it or one of its callers is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// In the call of a module.
@@ -73,7 +74,7 @@ impl FrameInfo {
 impl Place {
     /// Where a function called from here stands.
     pub fn inside(self, frame: &FrameInfo) -> Place {
-        // A closure that an optimizer calls, as Lightning's, is not the optimizer's code.
+        // A closure that an optimizer calls (as in Lightning) is not the optimizer's code.
         Place {
             in_module: self.in_module,
             in_optimizer: self.in_optimizer || frame.work == Work::Optimizer,
@@ -90,7 +91,7 @@ impl Frames {
     pub fn new(stacks: &Stacks, watch: Watch<'_>) -> Result<Frames, Stopped> {
         let all = stacks.all_frames();
         let mut known: FxHashMap<(&str, &str), u32> = FxHashMap::default();
-        // Whether a frame has a line says something as well.
+        // Whether a frame has a line also matters.
         let mut looked: FxHashMap<(StrIdx, StrIdx, bool), FrameInfo> = FxHashMap::default();
         let mut this = Frames {
             frames: Vec::new(),
@@ -120,17 +121,17 @@ impl Frames {
         Ok(this)
     }
 
-    /// Bytes behind them.
+    /// Heap bytes that they use.
     pub fn heap_bytes(&self) -> usize {
         of_vec(&self.frames) + of_vec(&self.functions)
     }
 
-    /// What is known of a frame.
+    /// What is known about a frame.
     pub fn of(&self, frame: FrameIdx) -> &FrameInfo {
         &self.frames[frame.index()]
     }
 
-    /// A frame of a function, whose line is any.
+    /// A frame of a function; its line may be any.
     pub fn function(&self, function: u32) -> Frame {
         self.functions[function as usize]
     }
@@ -141,8 +142,8 @@ impl Frames {
         frames.any(|&f| self.of(f).is_python)
     }
 
-    /// What an allocation is part of: the innermost frame that says something, so that a forward
-    /// pass in an optimizer's closure is one.
+    /// What an allocation is part of. The innermost frame that shows it decides, so that a forward
+    /// pass in an optimizer's closure is a forward pass.
     pub fn work(&self, stacks: &Stacks, stack: StackIdx) -> Work {
         let frames = stacks.frames(stack);
         let outermost = frames.iter().rev().map(|&f| self.of(f));
@@ -156,7 +157,7 @@ impl Frames {
             match (info.is_module_call, info.work) {
                 (true, _) => return Work::Forward,
                 (false, Work::Other) => {}
-                // An object that is made in a forward pass is part of it.
+                // If an object is made in a forward pass, that is part of the forward pass.
                 (false, Work::Setup) => found = Work::Setup,
                 (false, work) => return work,
             }
@@ -181,7 +182,8 @@ fn look(stacks: &Stacks, frame: Frame, function: u32) -> FrameInfo {
     }
 }
 
-/// Notebook kernels and servers call the program's code again and again; their loops are theirs.
+/// Notebook kernels and servers call the program's code again and again; their loops are not the
+/// program's.
 fn is_loop_of_a_kernel(file: &str) -> bool {
     const PARTS: [&str; 4] = [
         "/IPython/",
@@ -192,7 +194,7 @@ fn is_loop_of_a_kernel(file: &str) -> bool {
     PARTS.iter().any(|part| file.contains(part))
 }
 
-/// What a function is part of, by its name and file.
+/// What a function is part of, judged by its name and file.
 fn work(name: &str, file: &str, is_torch: bool) -> Work {
     const SETUP: [&str; 12] = [
         "__init__",
@@ -219,7 +221,7 @@ fn work(name: &str, file: &str, is_torch: bool) -> Work {
     let optimizes =
         in_file("/optim/") || in_file("utils/clip_grad.py") || in_file("grad_scaler.py");
     match name {
-        // What the optimizer calls back is not the optimizer.
+        // The function that the optimizer calls back is not part of the optimizer.
         "closure" => Work::Other,
         _ if optimizes => Work::Optimizer,
         _ if is_torch && BACKWARD.contains(&name) && !in_file("/nn/") => Work::Backward,

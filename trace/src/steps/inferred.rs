@@ -1,21 +1,22 @@
-//! Steps from sizes that repeat, where nearly nothing has a stack.
+//! Finds steps by sizes that repeat, for recordings in which nearly nothing has a stack.
 //!
 //! A training loop allocates the same sizes in the same order, step after step. Three sizes in a
-//! row that occur exactly once a step are an *anchor*. There are dozens: they occur equally often
-//! and take turns. So the steps are found by their anchors:
+//! row that occur exactly once a step are an *anchor*. There are dozens of anchors: all occur
+//! equally often, and they take turns. So the steps are found by their anchors:
 //!
-//! 1. Places are sorted by how often they occur. Those that occur equally often, `n` times, and
-//!    take turns are the anchors of `n` periods: at least [`MIN_ANCHORS`], and most of the places
-//!    that occur `n` times (places of a random program agree by chance now and then).
-//! 2. The periods must be alike: most have about the median length, counted in periods and counted
-//!    in allocations; and together they are the recording.
-//! 3. They must be shaped like training steps: layers repeat, too.
-//! 4. Of several candidates the one with most anchors is taken.
-//! 5. A step begins at the anchor before which least memory is allocated, on average (after
-//!    gradients were dropped, before the next batch arrives), or a little earlier: at the lowest
-//!    level after the anchor before it.
+//! 1. Places are sorted by how often they occur. Places that all occur `n` times and take turns are
+//!    the anchors of `n` periods. There must be at least [`MIN_ANCHORS`], and most of the places
+//!    that occur `n` times must be anchors (places of a random program agree by chance now and
+//!    then).
+//! 2. The periods must be alike: most have about the median length, by number of periods and by
+//!    number of allocations. Together they must cover the recording.
+//! 3. They must look like training steps, because layers repeat, too.
+//! 4. If there are several candidates, the one with the most anchors is taken.
+//! 5. A step begins at the anchor before which the least memory is allocated, on average. That is
+//!    after gradients were dropped and before the next batch arrives. Or it begins a little
+//!    earlier: at the lowest level after the previous anchor.
 //!
-//! What happens in between (an evaluation, a checkpoint) belongs to the step before it.
+//! Anything in between (an evaluation, a checkpoint) belongs to the step before it.
 
 use crate::span::Span;
 use crate::stacks::{FxHashMap, fx_hash};
@@ -23,30 +24,32 @@ use crate::trace::{Action, Blocks, DeviceTrace, Series, Step};
 use crate::units::EventIdx;
 use crate::watch::{Stopped, Watch};
 
-/// Anchors that it takes: fewer agree by chance.
+/// The least number of anchors: fewer agree by chance.
 const MIN_ANCHORS: usize = 4;
-/// Periods that it takes.
+/// The least number of periods.
 const MIN_PERIODS: usize = 3;
-/// Allocations of a shortest period: shorter ones are loops inside a step.
+/// The least number of allocations in a period: shorter periods are loops inside a step.
 const MIN_LENGTH: usize = 8;
-/// A period is alike when its length is within this share of the median.
+/// A period counts as alike if its length differs from the median by no more than this share.
 const ALIKE: f64 = 0.35;
-/// Share of periods, and of allocations, that must lie in periods that are alike.
+/// This share of the periods, and of the allocations, must lie in periods that are alike.
 const MOSTLY: f64 = 0.7;
-/// Share of the allocations that the periods must cover: they are the program, not a part of it.
+/// The periods must cover this share of the allocations: they are the whole program, not a part of
+/// it.
 const COVERED: f64 = 0.75;
 /// Share of a training step's blocks that are alive at once …
 const HELD: f64 = 0.15;
 /// … and of those, the share that may outlive it.
 const LEFT: f64 = 0.5;
-/// Places looked at for one number of occurrences.
+/// How many places are looked at for one number of occurrences.
 const MAX_PLACES: usize = 512;
-/// Candidates tried as the first anchor.
+/// How many candidates are tried as the first anchor.
 const MAX_FIRST: usize = 4;
-/// Occurrences at which the level before an anchor is looked up.
+/// At how many occurrences the level before an anchor is looked up.
 const MAX_LEVELS: usize = 16;
 
-/// Places that are counted: a program has thousands, a hostile file as many as allocations.
+/// The largest number of places that are counted: a program has thousands, a hostile file as many
+/// as allocations.
 const MAX_KEYS: usize = 1 << 20;
 
 /// Where each place occurs: allocations, numbered from 0.
@@ -71,7 +74,7 @@ struct Anchors<'a> {
 /// # Errors
 /// [`Stopped`].
 pub fn steps(device: &DeviceTrace, watch: Watch<'_>) -> Result<Option<Vec<Step>>, Stopped> {
-    // Two keys an allocation, where each occurs, and how often.
+    // The memory for two keys of each allocation, where each occurs, and how often.
     let n_blocks = device.blocks.len();
     let watch = watch.beside(n_blocks * 24 + (2 * n_blocks).min(MAX_KEYS) * 96);
     watch.look(0)?;
@@ -95,9 +98,9 @@ pub fn steps(device: &DeviceTrace, watch: Watch<'_>) -> Result<Option<Vec<Step>>
         .filter(|steps| is_training(device, steps)))
 }
 
-/// Whether periods are shaped like training steps: what the forward pass saves is held until the
-/// backward pass, so that a good part of a step's blocks are alive at once, and most are given back
-/// before the step ends. Layers of a forward pass either hold everything or hardly anything.
+/// Whether periods look like training steps. What the forward pass saves is held until the backward
+/// pass. So a good part of a step's blocks are alive at once, and most are given back before the
+/// step ends. Layers of a forward pass either hold everything or hardly anything.
 fn is_training(device: &DeviceTrace, steps: &[Step]) -> bool {
     let every = steps.len().div_ceil(MAX_LEVELS).max(1);
     let sample: Vec<&Step> = steps.iter().skip(1).step_by(every).collect();
@@ -132,7 +135,7 @@ impl Places {
                 count.insert(*key, 1);
             }
         }
-        // Whatever occurs in every eighth allocation or more marks no steps.
+        // A place that occurs in every eighth allocation or more often marks no steps.
         let most = (kinds.len() / MIN_LENGTH) as u32;
         count.retain(|&key, n| key != NO_KEY && (MIN_PERIODS as u32..=most).contains(n));
         let mut slot: FxHashMap<u64, usize> = FxHashMap::default();
@@ -157,10 +160,10 @@ impl Places {
     }
 }
 
-/// Of an allocation without a place.
+/// The key of an allocation that has no place.
 const NO_KEY: u64 = 0;
 
-/// The place of each allocation: its size among its neighbours'.
+/// The place of each allocation: its size together with the sizes of its neighbours.
 fn keys(blocks: &Blocks) -> Vec<u64> {
     let kinds = &blocks.kind[blocks.n_preexisting as usize..];
     let kind = |i: usize| &blocks.kinds[kinds[i].index()];
@@ -172,7 +175,8 @@ fn keys(blocks: &Blocks) -> Vec<u64> {
     (0..kinds.len()).map(among).collect()
 }
 
-/// The anchors among places that occur equally often; these come by first occurrence.
+/// Finds the anchors among places that occur equally often; the places are sorted by first
+/// occurrence.
 fn anchors(mut same: Vec<&Place>, n_allocs: usize) -> Option<Anchors<'_>> {
     same.truncate(MAX_PLACES);
     let spread = same.len().div_ceil(MAX_FIRST);
@@ -183,8 +187,8 @@ fn anchors(mut same: Vec<&Place>, n_allocs: usize) -> Option<Anchors<'_>> {
             same.iter().filter(turn).copied().collect::<Vec<&Place>>()
         })
         .max_by_key(Vec::len)?;
-    // Two places that occur three times each take turns by chance one time in ten, six times each
-    // one time in five hundred; other loops may happen to run as often.
+    // Two places that occur three times each take turns by chance in one case of ten; with six
+    // times each, in one case of five hundred. And another loop may run equally often by chance.
     let agree = if best[0].at.len() < 6 { 2 } else { 8 };
     if best.len() < MIN_ANCHORS || best.len() * agree < same.len() {
         return None;
@@ -196,7 +200,7 @@ fn anchors(mut same: Vec<&Place>, n_allocs: usize) -> Option<Anchors<'_>> {
     })
 }
 
-/// Whether each lies once between two of the other, nearly always.
+/// Whether each place occurs once between two occurrences of the other, nearly always.
 fn take_turns(a: &Place, b: &Place) -> bool {
     if std::ptr::eq(a, b) {
         return true;
@@ -211,7 +215,7 @@ fn take_turns(a: &Place, b: &Place) -> bool {
     turns.count() * 20 >= n * 19
 }
 
-/// The median length of the periods, if most are about as long.
+/// The median length of the periods, if most of them have about that length.
 fn alike(place: &Place, n_allocs: usize) -> Option<usize> {
     let lengths: Vec<u32> = place.at.windows(2).map(|w| w[1] - w[0]).collect();
     let mut sorted = lengths.clone();
@@ -228,7 +232,7 @@ fn alike(place: &Place, n_allocs: usize) -> Option<usize> {
     (enough && median >= MIN_LENGTH as f64).then_some(median as usize)
 }
 
-/// Cuts at the anchor before which least is allocated.
+/// Cuts at the anchor before which the least memory is allocated.
 fn cut(device: &DeviceTrace, anchors: &Anchors<'_>) -> Vec<Step> {
     let event = |alloc: u32| {
         let block = device.blocks.n_preexisting + alloc;
@@ -242,7 +246,7 @@ fn cut(device: &DeviceTrace, anchors: &Anchors<'_>) -> Vec<Step> {
             level += device.levels_before(at).get(Series::Allocated).0;
             freed += freed_before(device, at);
         }
-        // Equally low: after most was given back.
+        // If levels are equal, the anchor before which most was given back.
         (level, u64::MAX - freed)
     };
     let place = anchors.places.iter().min_by_key(rank);
@@ -256,7 +260,7 @@ fn cut(device: &DeviceTrace, anchors: &Anchors<'_>) -> Vec<Step> {
     let n_allocs = device.blocks.len() - device.blocks.n_preexisting as usize;
     let mut ends: Vec<EventIdx> = starts[1..].to_vec();
     let rest = n_allocs - place.at[place.at.len() - 1] as usize;
-    // A last step that was cut short is none.
+    // A last step that was cut short is not counted.
     if rest as f64 >= MOSTLY * anchors.length as f64 {
         ends.push(EventIdx(device.events.len()));
     }
@@ -283,8 +287,8 @@ fn anchor_before<'a>(places: &[&'a Place], place: &Place) -> &'a Place {
         .expect("there are anchors")
 }
 
-/// How many allocations before an anchor a step begins: where the level is lowest after the anchor
-/// before it. The median, because the first steps differ.
+/// How many allocations before an anchor a step begins: where the level is lowest since the
+/// previous anchor. The median is taken, because the first steps differ.
 fn allocs_earlier(device: &DeviceTrace, before: &Place, place: &Place) -> u32 {
     let first = device.blocks.n_preexisting;
     let event = |alloc: u32| EventIdx(device.blocks.alloc[(first + alloc) as usize]);
@@ -305,7 +309,7 @@ fn allocs_earlier(device: &DeviceTrace, before: &Place, place: &Place) -> u32 {
         .unwrap_or(0)
 }
 
-/// The last event in `(from, to]` before which least is allocated.
+/// The last event in `(from, to]` with the lowest level before it.
 fn lowest(device: &DeviceTrace, from: EventIdx, to: EventIdx) -> EventIdx {
     let mut levels = device.levels_at(from);
     let mut best = (u64::MAX, to);

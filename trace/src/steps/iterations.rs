@@ -1,12 +1,13 @@
 //! The iterations of loops: a second pass over the walk, for the loops that are asked for.
 //!
-//! An iteration begins with the first spot of a region after the last spot of the iteration before
-//! was passed, and ends where the next begins or where the walk leaves the region. A branch that
-//! is seldom taken (an evaluation, a checkpoint) belongs to the iteration in which it is.
+//! An iteration begins with the first spot of a region that comes after the last spot of the
+//! previous iteration. It ends where the next one begins, or where the walk leaves the region. A
+//! branch that is seldom taken (an evaluation, a checkpoint) belongs to the iteration that it is
+//! in.
 //!
-//! Which spot is the first? The one at which the region is entered; but a recording that starts in
-//! the middle of an iteration enters it there. So the smallest line is tried, too, and whichever
-//! has less memory allocated at its beginnings is right.
+//! Which spot is the first? The one at which the region is entered. But if the recording starts in
+//! the middle of an iteration, the region is entered there. So the smallest line is tried, too. The
+//! reading with less memory allocated at the beginnings is right.
 
 use super::calls::{Calls, SpotIdx};
 use super::frames::Work;
@@ -18,7 +19,7 @@ use crate::trace::{Blocks, DeviceTrace, Series};
 use crate::units::EventIdx;
 use crate::watch::{EVERY, Stopped, Watch};
 
-/// Beginnings at which the level is looked up, to choose between two.
+/// At how many beginnings the level is looked up, to choose between two readings.
 const MAX_LEVELS: usize = 16;
 
 /// How the iterations of a region are distinguished.
@@ -26,11 +27,11 @@ const MAX_LEVELS: usize = 16;
 pub struct Mark {
     /// The region.
     pub region: usize,
-    /// Which of its beats counts.
+    /// Which beat of the region counts.
     pub beat: usize,
-    /// An iteration begins at any of these, in order …
+    /// An iteration begins at any of these spots (sorted) …
     starts: Vec<SpotIdx>,
-    /// … once any of these was passed, in order.
+    /// … once any of these spots (sorted) was passed.
     lasts: Vec<SpotIdx>,
 }
 
@@ -45,12 +46,12 @@ pub struct Tally {
     pub optimizer: u32,
 }
 
-/// What allocations are part of.
+/// The kind of work of each allocation.
 #[derive(Debug)]
 pub struct Works {
     /// Per kind of block.
     pub of_kind: Vec<Work>,
-    /// Where scopes of optimizers' steps begin.
+    /// The beginnings of scopes of optimizers' steps.
     pub scopes: Vec<EventIdx>,
 }
 
@@ -61,16 +62,16 @@ pub struct Iteration {
     pub start: u32,
     /// The first allocation after it.
     pub end: u32,
-    /// What it holds.
+    /// The work in it.
     pub work: Tally,
     /// Whether the last spot of the loop was passed.
     pub whole: bool,
-    /// Whether the loop was left behind it, or the recording ended.
+    /// Whether the program left the loop after it, or the recording ended.
     pub left: bool,
 }
 
 impl Mark {
-    /// The ways to distinguish a region's iterations by one of its beats: one or two.
+    /// One or two ways to distinguish a region's iterations by one of its beats.
     pub fn of(region: &Region, index: usize, beat: usize, ways: &Ways, calls: &Calls) -> Vec<Mark> {
         let visits = |s: &SpotIdx| ways.visits[s.index()];
         let count = region.beats[beat].count;
@@ -114,12 +115,13 @@ impl Mark {
         }
     }
 
-    /// Whether the walk enters contexts at one of the starts: the loop may be its caller's.
+    /// Whether the walk enters contexts at one of the starts. Then the loop may belong to the
+    /// caller.
     pub fn starts_at_entry(&self, ways: &Ways) -> bool {
         self.starts.iter().any(|s| ways.visits[s.index()].entry)
     }
 
-    /// Bytes behind it.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         of_vec(&self.starts) + of_vec(&self.lasts)
     }
@@ -159,7 +161,7 @@ pub fn find(
     let watch = watch.beside(marks.len() * per_mark);
     let deeds = Deeds::new(calls, walk, regions, marks, watch)?;
     let watch = watch.beside(of_vec(&deeds.deeds) + of_vec(&deeds.starts));
-    // Iterations that were found, and deeds that were done: one move may do very many.
+    // Number of iterations found, and of deeds done: one move may cause very many.
     let (mut found, mut done) = (0, 0);
     let mut states = vec![State::default(); marks.len()];
     let mut clock = Clock::new(device, work);
@@ -192,7 +194,7 @@ pub fn find(
 }
 
 impl State {
-    /// Does it; how many iterations that ends.
+    /// Applies the deed. Returns how many iterations it ended.
     fn apply(&mut self, deed: &Deed, alloc: u32, tally: Tally) -> usize {
         let before = self.found.len();
         if deed.leaves {
@@ -234,7 +236,7 @@ impl Tally {
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(self, more: Tally) -> Tally {
         Tally {
             forward: self.forward + more.forward,
@@ -244,7 +246,7 @@ impl Tally {
     }
 }
 
-/// Deeds of each move, back to back.
+/// The deeds of each move, back to back.
 struct Deeds {
     deeds: Vec<Deed>,
     starts: Vec<u32>,
@@ -258,7 +260,7 @@ impl Deeds {
         marks: &[Mark],
         watch: Watch<'_>,
     ) -> Result<Deeds, Stopped> {
-        // Which marks care about a spot, in order.
+        // The marks that need to know about a spot, sorted.
         let table = calls.spots.len() * size_of::<Vec<u32>>();
         watch.look(table)?;
         let mut of_spot: Vec<Vec<u32>> = vec![Vec::new(); calls.spots.len()];
@@ -266,7 +268,7 @@ impl Deeds {
         for (index, mark) in marks.iter().enumerate() {
             let spots = &regions[mark.region].spots;
             cared += spots.len();
-            // A list begins with four places, and doubles.
+            // A list begins with room for four entries, and doubles.
             watch.look(table + cared * 4 * size_of::<u32>())?;
             for spot in spots {
                 of_spot[spot.index()].push(index as u32);
@@ -333,7 +335,7 @@ impl Deeds {
     }
 }
 
-/// Whether a mark is among some, which are in order.
+/// Whether a mark is in a sorted list.
 fn cares(marks: &[u32], mark: u32) -> bool {
     marks.binary_search(&mark).is_ok()
 }
@@ -396,7 +398,7 @@ impl<'a> Clock<'a> {
 /// The mean level of allocated at the beginnings.
 pub fn level_at_starts(device: &DeviceTrace, iterations: &[Iteration]) -> u64 {
     let every = iterations.len().div_ceil(MAX_LEVELS).max(1);
-    // The first one begins before anything else was done.
+    // The first iteration begins before anything else was done, so it is left out.
     let sample = iterations.iter().skip(1).step_by(every);
     let levels = sample.map(|iteration| {
         let index = (device.blocks.n_preexisting + iteration.start) as usize;

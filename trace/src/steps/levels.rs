@@ -1,4 +1,4 @@
-//! The loops of a recording that a reader can take for steps: epochs, batches, layers, tokens.
+//! The loops of a recording that a reader can choose as steps: epochs, batches, layers, tokens.
 
 use super::annotated::Scopes;
 use super::choose::{Analysis, Loop};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub const ANNOTATED: &str = "annotations";
 /// The key of the optimizer's steps, as its scopes mark them.
 pub const OPTIMIZER: &str = "optimizer-steps";
-/// Share of the allocations that a loop must cover to be listed.
+/// A loop must cover this share of the allocations to be listed.
 const WORTH_LISTING: f64 = 0.1;
 /// Levels listed at most.
 pub const MOST_LEVELS: usize = 8;
@@ -45,21 +45,21 @@ impl Eq for Level {}
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no level is called {key}; there are: {known}")]
 pub struct UnknownLevel {
-    /// What was asked for.
+    /// The key or label in the question.
     pub key: String,
-    /// What there is.
+    /// The keys and labels that exist.
     pub known: String,
 }
 
-/// The loops of a device that can be chosen, the outermost first.
-/// None, where that takes more memory than [`memory_needed`].
+/// The loops of a device that can be chosen, the outermost first. There are none if the search
+/// takes more memory than [`memory_needed`].
 pub fn of_device(device: &DeviceTrace, stacks: &Stacks) -> Vec<Level> {
     let levels = within_limits(device, stacks).into_iter();
     levels.map(|(level, _)| level).collect()
 }
 
-/// Bytes of memory that looking for loops takes at most: several times what it takes for any
-/// program at hand. A file made to need more has no loops.
+/// The most memory that the search for loops takes, bytes: several times what it takes for any
+/// program at hand. A file that was made to need more has no loops.
 pub fn memory_needed(device: &DeviceTrace, stacks: &Stacks) -> usize {
     const PER_BLOCK: usize = 24;
     const PER_NAME: usize = 512;
@@ -75,10 +75,10 @@ fn within_limits(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Level, Vec<Step>
     with_steps(device, stacks, Watch::new(&go_on)).unwrap_or_default()
 }
 
-/// Takes the iterations of another loop, by its key or its label, for the device's steps.
+/// Makes the iterations of another loop, chosen by key or label, the device's steps.
 ///
 /// # Errors
-/// When no level is called so.
+/// When no level has this name.
 pub fn recut(device: &mut DeviceTrace, stacks: &Stacks, key: &str) -> Result<(), UnknownLevel> {
     let levels = within_limits(device, stacks);
     let same = |level: &Level| level.key == key || level.label == key;
@@ -128,7 +128,7 @@ pub fn recut_all(trace: &mut Trace, key: &str) -> Result<(), UnknownLevel> {
 }
 
 /// The loops inside of `n_steps` steps whose iterations hold all of the backward passes: the
-/// micro-batches of gradient accumulation. The iterations of each, fewest first.
+/// micro-batches of gradient accumulation. Returns the iterations of each loop, the fewest first.
 pub(crate) fn micro_batches(
     device: &DeviceTrace,
     stacks: &Stacks,
@@ -188,7 +188,8 @@ fn with_steps(
     if let Some(analysis) = Analysis::new(device, stacks, watch)? {
         of_loops(&analysis, stacks, &mut levels)?;
     }
-    // Several readings of one loop are one level: what calls itself steps, else the loop.
+    // Several readings of one loop count as one level. Annotated steps are preferred, otherwise the
+    // loop.
     let is_loop = |l: &Level| l.key != OPTIMIZER && l.key != ANNOTATED;
     let counts = levels.iter().filter(|(l, _)| is_loop(l));
     let counts: Vec<u32> = counts.map(|(l, _)| l.count).collect();
@@ -230,7 +231,7 @@ fn of_loops(
     let loops = analysis.loops()?;
     let chosen = analysis.choose(&loops).map(|i| loops[i].clone());
     let all = analysis.walk.of_alloc.len().max(1) as f64;
-    // How large it is costs nothing to know: that goes first.
+    // The size of a loop is known without work, so it is tested first.
     let listed = |loops: &[Loop], i: usize| {
         f64::from(loops[i].allocs) >= WORTH_LISTING * all && analysis.is_best_beat(loops, i)
     };
@@ -243,7 +244,7 @@ fn of_loops(
     }
     let inner = analysis.inner_loops()?;
     let best = (0..inner.len()).filter(|&i| listed(&inner, i));
-    // Of the loops in modules, and of those in optimizers, the largest.
+    // The largest loop in a module, and the largest in an optimizer.
     for in_optimizer in [false, true] {
         let here = best
             .clone()
@@ -281,8 +282,8 @@ fn is_same(a: &Loop, b: &Loop) -> bool {
     (a.region, a.beat) == (b.region, b.beat)
 }
 
-/// The key and the place of a loop. A function that is called once an iteration is not where the
-/// loop stands: its caller is.
+/// The key and the place of a loop. If a function is called once for each iteration, the loop is
+/// not in it but in its caller.
 fn named(analysis: &Analysis<'_>, stacks: &Stacks, one: &Loop) -> (String, String) {
     const ONCE: [&str; 4] = ["step", "forward", "__call__", "closure"];
     let region = &analysis.regions[one.region];
@@ -332,7 +333,7 @@ fn named(analysis: &Analysis<'_>, stacks: &Stacks, one: &Loop) -> (String, Strin
     (key, format!("{file}:{line} in {}", name(context)))
 }
 
-/// The word for a loop, where there is one.
+/// The word for a loop, if there is one.
 pub(super) fn word(
     analysis: &Analysis<'_>,
     stacks: &Stacks,

@@ -40,10 +40,11 @@ pub(crate) use word::Word;
 
 /// Finds the steps of a device and notes where they come from.
 ///
-/// Of a trace of several devices each has its share of the [`MAX_STEPS`] that are kept.
+/// In a trace of several devices, each device may have its share of the [`MAX_STEPS`] that are
+/// kept.
 ///
 /// # Errors
-/// [`Stopped`]; then the device has the steps that it had.
+/// [`Stopped`]; the steps of the device are then unchanged.
 pub fn find(
     device: &mut DeviceTrace,
     stacks: &Stacks,
@@ -57,8 +58,8 @@ pub fn find(
     Ok(())
 }
 
-/// Scopes that call themselves steps go first, then the loops that the stacks show, then other
-/// scopes; what repeats counts only where nothing else is known.
+/// Scopes that call themselves steps come first, then the loops that the stacks show, then other
+/// scopes. Sizes that repeat count only if nothing else is known.
 fn found(
     device: &DeviceTrace,
     stacks: &Stacks,
@@ -71,7 +72,7 @@ fn found(
     if let Some(steps) = scopes.numbered() {
         return Ok((StepSource::Annotations, steps));
     }
-    // One step of an optimizer: whatever repeats in it are layers and parameters.
+    // There is only one step of an optimizer, so whatever repeats in it are layers and parameters.
     if scopes.optimizer_steps() == Some(1) {
         return Ok(NONE);
     }
@@ -95,16 +96,16 @@ fn found(
     Ok(steps.map_or(NONE, |steps| (StepSource::Inferred, steps)))
 }
 
-/// Steps that it takes to say anything of what steps do.
+/// This many steps are needed to say anything about steps.
 pub const MIN_STEPS: usize = 4;
 
-/// Steps of a trace that are kept, the first ones. A run of a week has some ten thousand.
+/// How many steps of a trace are kept, the first ones. A run of a week has some ten thousand.
 pub const MAX_STEPS: usize = 1 << 17;
 
 /// Bytes of a step's name that are kept.
 const STEP_NAME: usize = 160;
 
-/// Bytes of memory that scopes by family take at most, with what is kept of the steps.
+/// The most memory that families of scopes take, including the steps that are kept, bytes.
 fn memory_of_scopes(device: &DeviceTrace) -> usize {
     let n = device.annotations.len();
     n * annotated::PER_SCOPE + MAX_STEPS.min(n) * 224
@@ -115,7 +116,7 @@ fn memory_of_scopes(device: &DeviceTrace) -> usize {
 pub struct StepLevels {
     /// Allocated after its last event.
     pub allocated_end: Bytes,
-    /// The highest allocated, the level at its beginning included.
+    /// The highest allocated, including the level at its beginning.
     pub allocated_peak: Bytes,
     /// Reserved after its last event.
     pub reserved_end: Bytes,
@@ -138,7 +139,7 @@ pub fn levels(device: &DeviceTrace) -> Vec<StepLevels> {
 }
 
 impl DeviceTrace {
-    /// The highest allocated in a range of events, the level before it included.
+    /// The highest allocated in a range of events, including the level before it.
     ///
     /// # Panics
     /// When the range ends after the last event.

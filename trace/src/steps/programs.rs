@@ -1,4 +1,5 @@
-//! Small programs as their stacks: every construct that must not confuse the loop finder.
+//! Small programs, written as their stacks: every construct that might confuse the search for
+//! loops.
 
 use super::{find, levels};
 use crate::stacks::{Frame, FrameIdx, StackIdx};
@@ -423,8 +424,8 @@ fn generators_comprehensions_recursion() {
 
 #[test]
 fn threads_and_hooks() {
-    // A checkpoint computes again on a thread of autograd, a hook copies in the forward pass, a
-    // loader's thread allocates whenever it likes.
+    // A checkpoint recomputes on a thread of autograd, a hook copies in the forward pass, and a
+    // loader's thread allocates at any time.
     check(
         &format!(
             "6x {{
@@ -526,7 +527,7 @@ fn the_reader_can_take_another_level() {
     assert!(unknown.to_string().contains("train.main"), "{unknown}");
 }
 
-/// A loop's body: allocations on lines of their own, and a loop inside, maybe.
+/// A loop's body: allocations on separate lines, and perhaps a loop inside.
 #[derive(Clone, Debug)]
 struct Body {
     times: u32,
@@ -569,7 +570,7 @@ impl Body {
         }
     }
 
-    /// Iterations of each loop in all, outermost first.
+    /// The number of iterations of each loop, outermost first.
     fn counts(&self, outside: usize) -> Vec<usize> {
         let n = outside * self.times as usize;
         let inner = self.inner.iter().flat_map(|inner| inner.counts(n));
@@ -593,7 +594,8 @@ proptest! {
         for count in &counts {
             prop_assert!(found.contains(count), "{count} in {found:?} of {body:?}");
         }
-        // In one function an outer loop looks like a branch that is seldom taken.
+        // If both loops are in one function, the outer one looks like a branch that is seldom
+        // taken.
         prop_assert!(counts.contains(&device.steps.len()), "{} steps", device.steps.len());
     }
 }

@@ -1,7 +1,7 @@
 //! What a recording holds: a loop, one pass, a model being loaded.
 //!
-//! Half of what people publish is a single pass. It has no steps and no verdict; it is named for
-//! what it is.
+//! Half of the snapshots that people publish are a single pass. A pass has no steps and no verdict;
+//! its page says what it is.
 
 use super::choose::Analysis;
 use super::frames::Work;
@@ -12,9 +12,9 @@ use crate::units::Bytes;
 use crate::watch::Watch;
 use serde::{Deserialize, Serialize};
 
-/// Share of the allocations that load a model, in a recording of that.
+/// A recording of a model being loaded has at least this share of such allocations.
 const LOADS: f64 = 0.8;
-/// Share of the peak that must wait for a backward pass to be worth a word.
+/// This share of the peak must wait for a backward pass to be mentioned.
 const WAITS: f64 = 0.1;
 
 /// What a recording holds.
@@ -45,12 +45,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether it is a part of a program's work without a loop: nothing can be said of leaks.
+    /// Whether it is a part of a program's work without a loop: then leaks cannot be judged.
     pub const fn is_pass(self) -> bool {
         self.word().is_some()
     }
 
-    /// In a word or two, where it is neither a loop nor unknown.
+    /// In a word or two; `None` for a loop and for an unknown recording.
     pub const fn word(self) -> Option<&'static str> {
         match self {
             Kind::ForwardPass | Kind::ForwardThenDump => Some("one forward pass"),
@@ -105,7 +105,7 @@ pub struct Recording {
     pub sentence: String,
 }
 
-/// Bytes by what allocated them.
+/// Bytes, by what allocated them.
 #[derive(Default)]
 struct Kept {
     forward: u64,
@@ -181,7 +181,7 @@ fn described(device: &DeviceTrace, stacks: &Stacks) -> (Kind, String) {
     }
 }
 
-/// What is alive at the end and was allocated in the recording.
+/// Bytes that were allocated in the recording and are alive at its end.
 fn kept(analysis: &Analysis<'_>) -> Kept {
     let (blocks, n) = (&analysis.device.blocks, analysis.device.events.len());
     let mut kept = Kept::default();

@@ -1,15 +1,15 @@
 //! Where the walk goes round: the loops that each context's spots show.
 //!
-//! In one context the program goes from spot to spot; where it can come back there is a loop. So
-//! the spots and the ways between them are a graph, and its strongly connected parts are the
-//! *regions* in which there is a loop. How often it runs is read from how often its spots are
-//! visited: those visited once an iteration agree with each other (a *beat*); a function that is
-//! called twice an iteration is visited twice as often, a branch that is seldom taken less often.
-//! A region has a beat for each such number; which of them counts the iterations is decided where
-//! more is known ([`super::choose`]). What is left of a region without the spots of a beat may be
-//! a region again: an inner loop.
+//! In one context the program goes from spot to spot; if it can come back to a spot, there is a
+//! loop. So the spots and the ways between them are a graph. Its strongly connected parts are the
+//! *regions* in which there is a loop. How often a loop runs is read from how often its spots are
+//! visited. Spots that are visited once in each iteration agree with each other (a *beat*). A
+//! function that is called twice in each iteration is visited twice as often, a branch that is
+//! seldom taken less often. A region has a beat for each such number; [`super::choose`] knows more
+//! and decides which of them counts the iterations. If the spots of a beat are taken out of a
+//! region, the rest may be a region again: an inner loop.
 //!
-//! Lines need not go forward: a statement of several lines jumps back without being a loop.
+//! A statement of several lines may jump back to an earlier line without being a loop.
 
 use super::calls::{Calls, ContextIdx, SpotIdx};
 use super::walk::Walk;
@@ -18,9 +18,9 @@ use crate::stacks::FxHashMap;
 use crate::watch::{Stopped, Watch};
 use std::collections::HashSet;
 
-/// Numbers of visits of one region that are looked at.
+/// How many different numbers of visits are looked at in one region.
 const MAX_BEATS: usize = 6;
-/// Bytes of a spot while the parts of a graph are looked for.
+/// Bytes for a spot during the search for parts of a graph.
 const PER_SPOT: usize = 160;
 
 /// A spot in the walk.
@@ -28,15 +28,15 @@ const PER_SPOT: usize = 160;
 pub struct Visits {
     /// How often it is visited.
     pub count: u32,
-    /// The first allocation with which it is.
+    /// The first allocation that visits it.
     pub first: u32,
-    /// The second one; `u32::MAX` when there is none.
+    /// The second one; `u32::MAX` if there is none.
     pub second: u32,
-    /// Whether the context was entered at it.
+    /// Whether the context was entered at this spot.
     pub entry: bool,
 }
 
-/// Spots of one context among which the program goes round.
+/// Spots of one context between which the program goes round.
 #[derive(Clone, Debug)]
 pub struct Region {
     /// The context.
@@ -50,7 +50,7 @@ pub struct Region {
 /// Spots of a region that are visited about equally often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beat {
-    /// How often: what most of them agree on.
+    /// The number of visits that most of them agree on.
     pub count: u32,
     /// How many agree.
     pub support: usize,
@@ -71,15 +71,15 @@ pub struct Ways {
 struct Search<'w> {
     watch: Watch<'w>,
     found: Vec<Region>,
-    /// The parts of the graph that were looked at. What is left without the spots of one beat lies
-    /// within what is left without those of a smaller one: each part is met again and again.
+    /// The parts of the graph that were looked at already. The same part is met again and again:
+    /// removing the spots of a beat leaves less than removing those of a smaller beat.
     seen: HashSet<Vec<SpotIdx>>,
-    /// Bytes behind both.
+    /// Heap bytes of both.
     held: usize,
 }
 
 impl Ways {
-    /// Works the visits of spots, and the ways between them, out of the moves.
+    /// Computes the visits of spots, and the ways between spots, from the moves.
     pub fn new(walk: &Walk, calls: &Calls, watch: Watch<'_>) -> Result<Ways, Stopped> {
         let none = Visits {
             count: 0,
@@ -92,7 +92,7 @@ impl Ways {
             next: vec![Vec::new(); calls.spots.len()],
         };
         let per_spot = size_of::<Visits>() + size_of::<Vec<SpotIdx>>();
-        // A list of the smallest size is made for a spot's first way.
+        // A list of the smallest size is made for the first way from a spot.
         let held = calls.spots.len() * per_spot + walk.moves.len() * 4 * size_of::<SpotIdx>();
         for (at, one) in walk.moves.iter().enumerate() {
             watch.at_row(at, || held)?;
@@ -113,7 +113,7 @@ impl Ways {
         Ok(ways)
     }
 
-    /// Bytes behind it.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         let next: usize = self.next.iter().map(of_vec).sum();
         of_vec(&self.visits) + of_vec(&self.next) + next
@@ -154,7 +154,7 @@ impl Ways {
         spots: &[SpotIdx],
         search: &mut Search<'_>,
     ) -> Result<(), Stopped> {
-        // Looking for parts takes some words a spot.
+        // The search for parts needs some words for each spot.
         let looking = spots.len() * PER_SPOT;
         search.watch.look(search.held + looking)?;
         let mut parts = strongly_connected(&self.next, spots, search.watch)?;
@@ -183,11 +183,11 @@ impl Ways {
         Ok(())
     }
 
-    /// The numbers of visits that spots agree on. The first or the last iteration may lack a spot,
-    /// so numbers that differ by one, or by little, are one beat.
+    /// The numbers of visits that several spots agree on. The first or the last iteration may lack
+    /// a spot, so numbers that differ by one, or by little, count as one beat.
     fn beats(&self, spots: &[SpotIdx]) -> Vec<Beat> {
         let counts = spots.iter().map(|s| self.visits[s.index()].count);
-        // What is passed once (a first iteration's workspace) counts no iterations.
+        // A spot that is passed once (a first iteration's workspace) does not count iterations.
         let mut counts: Vec<u32> = counts.filter(|&count| count > 1).collect();
         counts.sort_unstable();
         let mut beats: Vec<Vec<u32>> = Vec::new();
@@ -198,7 +198,7 @@ impl Ways {
             }
         }
         let mut beats: Vec<Beat> = beats.iter().map(|counts| Beat::of(counts)).collect();
-        // Of very many numbers those that most spots agree on.
+        // If there are very many numbers, those that most spots agree on.
         if beats.len() > MAX_BEATS {
             beats.sort_by_key(|b| (std::cmp::Reverse(b.support), b.count));
             beats.truncate(MAX_BEATS);
@@ -209,7 +209,7 @@ impl Ways {
 }
 
 impl Region {
-    /// Bytes behind it, and its own.
+    /// Heap bytes that it uses, including its own size.
     pub fn heap_bytes(&self) -> usize {
         size_of::<Region>() + of_vec(&self.spots) + of_vec(&self.beats)
     }
@@ -231,10 +231,10 @@ impl Visits {
 }
 
 impl Beat {
-    /// Of sorted numbers.
+    /// From sorted numbers.
     fn of(counts: &[u32]) -> Beat {
         let equal = counts.chunk_by(|a, b| a == b);
-        // Of equals the larger: iterations that were cut short visit less.
+        // Among equal ones the larger number: iterations that were cut short visit fewer spots.
         let most = equal.max_by_key(|same| (same.len(), same[0]));
         Beat {
             count: most.map_or(0, |same| same[0]),
@@ -245,7 +245,7 @@ impl Beat {
 }
 
 /// The parts of a graph in which every spot can be reached from every other (Tarjan's algorithm,
-/// with a stack of its own: programs can be deep). Spots that are alone are left out.
+/// with a stack of its own, because programs can be deep). Single spots are left out.
 fn strongly_connected(
     next: &[Vec<SpotIdx>],
     spots: &[SpotIdx],
@@ -261,7 +261,7 @@ fn strongly_connected(
         if index[root] != UNSEEN {
             continue;
         }
-        // A spot, and which of the ways from it comes next.
+        // A spot, and the next of its ways to follow.
         let mut open = vec![(root, 0_usize)];
         while let Some((at, way)) = open.pop() {
             passed += 1;

@@ -1,9 +1,9 @@
 //! The program's walk from spot to spot, allocation by allocation.
 //!
 //! A program of millions of allocations makes the same few thousand *moves*: from the stack of one
-//! allocation to that of the next. A move says in which context the program went on (the deepest
-//! that both stacks share) and which contexts it entered anew. So one pass counts the moves, and
-//! everything else is worked out of the distinct ones.
+//! allocation to the stack of the next. A move shows in which context the program went on (the
+//! deepest one that both stacks share) and which contexts it entered anew. So one pass counts the
+//! moves, and everything else is computed from the distinct ones.
 
 use super::calls::{Calls, ContextIdx, SpotIdx};
 use crate::footprint::{of_map, of_vec};
@@ -11,7 +11,7 @@ use crate::stacks::{FxHashMap, StackIdx};
 use crate::trace::Blocks;
 use crate::watch::{Stopped, Watch};
 
-/// No move: the allocation has no stack that says where the program is.
+/// No move: the stack of the allocation does not show where the program is.
 pub const NO_MOVE: u32 = u32::MAX;
 
 /// From one allocation's stack to the next's, on one thread.
@@ -38,17 +38,17 @@ pub struct Walk {
     pub of_alloc: Vec<u32>,
 }
 
-/// What the program does in the contexts of a move's second stack.
+/// What the program does in the contexts of the stack that a move leads to.
 #[derive(Clone, Copy, Debug)]
 pub struct Going {
-    /// The depth at which it goes on; deeper contexts are entered anew.
+    /// The depth at which it continues; deeper contexts are entered anew.
     pub depth: usize,
-    /// The spot that it leaves there; `None` when that context is entered anew, too.
+    /// The spot that it leaves there; `None` if that context is entered anew, too.
     pub left: Option<SpotIdx>,
 }
 
 impl Walk {
-    /// One pass over the allocations.
+    /// Finds the moves in one pass over the allocations.
     pub fn new(blocks: &Blocks, calls: &Calls, watch: Watch<'_>) -> Result<Walk, Stopped> {
         let kinds = &blocks.kind[blocks.n_preexisting as usize..];
         let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
@@ -56,12 +56,13 @@ impl Walk {
             moves: Vec::new(),
             of_alloc: Vec::with_capacity(kinds.len()),
         };
-        // Where each thread is: few in a program, one for each allocation in a hostile file.
+        // The last stack of each thread: a program has few threads, a hostile file one for each
+        // allocation.
         let mut threads: FxHashMap<ContextIdx, StackIdx> = FxHashMap::default();
         watch.look(kinds.len() * size_of::<u32>())?;
         for (alloc, kind) in kinds.iter().enumerate() {
             watch.at_row(alloc, || {
-                // Tables that are full move: they are there twice then.
+                // Full tables move to larger ones: while they move, both exist.
                 let tables = of_map(&known) + of_map(&threads);
                 of_vec(&walk.of_alloc) + 2 * of_vec(&walk.moves) + 3 * tables
             })?;
@@ -93,7 +94,7 @@ impl Walk {
         Ok(walk)
     }
 
-    /// Bytes behind it.
+    /// Heap bytes that it uses.
     pub fn heap_bytes(&self) -> usize {
         of_vec(&self.moves) + of_vec(&self.of_alloc)
     }
@@ -111,7 +112,7 @@ impl Move {
         };
         let from = calls.path(from);
         let same = from.iter().zip(to).take_while(|(a, b)| a == b).count();
-        // The same stack again: it went on where the allocation is made.
+        // The stack is the same: the program continued at the allocation itself.
         let depth = same.min(to.len() - 1).min(from.len() - 1);
         Going {
             depth,

@@ -1,4 +1,4 @@
-//! What the iterations of a loop are called.
+//! Names for the iterations of a loop.
 
 /// What one iteration of a loop is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Word {
 }
 
 impl Word {
-    /// Many of them, as a level is called.
+    /// The plural, as the name of a level.
     pub const fn many(self) -> &'static str {
         match self {
             Word::Step => "steps",
@@ -39,7 +39,7 @@ impl Word {
         }
     }
 
-    /// One of them, as a step of the device is called when they are its steps.
+    /// The singular, as the name of a step if these are the device's steps.
     pub const fn one(self) -> &'static str {
         match self {
             Word::Step | Word::Iteration => "step",
@@ -53,12 +53,12 @@ impl Word {
         }
     }
 
-    /// What the `index`th of them is called: `request 3`.
+    /// The name of the `index`th one: `request 3`.
     pub fn nth(self, index: u32) -> String {
         format!("{} {index}", self.one())
     }
 
-    /// Whether a name is one that [`Word::nth`] gives to a step with that index.
+    /// Whether a name is the one that [`Word::nth`] gives to the step with that index.
     pub fn named(name: &str, index: u32) -> bool {
         const ALL: [Word; 9] = [
             Word::Step,

@@ -1,4 +1,4 @@
-//! Rows to chunks and back, and the predictor that makes repetition cheap.
+//! Turns rows into chunks and back; a predictor makes repeated rows small.
 
 use super::{Chunk, Column, Damage, StoredError};
 use crate::varint::{BadBytes, Cursor, put};
@@ -33,7 +33,7 @@ impl<'a> RowWriter<'a> {
         }
     }
 
-    /// Where to put the next row: at least one byte.
+    /// The buffer for the next row, which needs at least one byte.
     #[inline]
     pub fn row(&mut self) -> &mut Vec<u8> {
         if self.rows == CHUNK_ROWS {
@@ -43,7 +43,7 @@ impl<'a> RowWriter<'a> {
         &mut self.bytes
     }
 
-    /// Writes what is left. A column without rows has no chunks.
+    /// Writes the rows that are left. A column without rows has no chunks.
     pub fn finish(mut self) {
         if self.rows > 0 {
             self.cut();
@@ -126,17 +126,17 @@ impl Chunks {
 
 /// Remembers what followed a context last time.
 ///
-/// A training run does the same again and again: whatever came after the last two or three rows a
-/// step ago comes again. A row that came as predicted is a single 0, and long runs of zeros cost
-/// next to nothing once compressed.
+/// A training run repeats itself: the row that followed the last two or three rows a step ago will
+/// follow them again. A row that matches the prediction is stored as a single 0, and long runs of
+/// zeros take almost no space once compressed.
 pub(super) struct Predictor {
     table: Vec<u32>,
 }
 
-/// Bits of a slot number: 256 KiB, which stays in the second-level cache.
+/// Bits of a slot number: the table takes 256 KiB and fits into the second-level cache.
 const SLOT_BITS: u32 = 16;
-/// Spreads contexts over the slots (the constant of FxHash). Part of the format, like all of
-/// `slot`: what was predicted when writing must be predicted when reading.
+/// Spreads contexts over the slots (the constant of FxHash). It is part of the format, like all of
+/// `slot`: a reader must make the same predictions as the writer did.
 const MULTIPLIER: u64 = 0x517c_c1b7_2722_0a95;
 
 impl Predictor {

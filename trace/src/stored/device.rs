@@ -95,7 +95,7 @@ fn encode_kinds(device: &DeviceTrace, emit: &mut dyn FnMut(Chunk)) {
     rows.finish();
 }
 
-/// Never, as an event.
+/// An event, or `None` for never.
 fn or_never(event: u32, n_events: u32) -> Option<u32> {
     (event < n_events).then_some(event)
 }
@@ -126,7 +126,7 @@ fn encode_lifetimes(device: &DeviceTrace, emit: &mut dyn FnMut(Chunk)) {
     write_numbers(emit, device.device, Column::BlockPending, pending);
 }
 
-/// The kinds of a block and its neighbours: what it is part of.
+/// The kinds of a block and its neighbours: the context for a prediction.
 #[inline]
 fn kinds_around(blocks: &Blocks, block: usize) -> (u32, u32, u32) {
     let kind = |at: usize| blocks.kind.get(at).map_or(0, |kind| kind.0);
@@ -164,8 +164,8 @@ fn address_context(blocks: &Blocks, block: usize, last: u32) -> (u32, u32, u32) 
     (before, kind, last)
 }
 
-/// What happens at each event as far as it follows from the blocks. Where two blocks claim an
-/// event, the later block wins; corrections are stored.
+/// The events that follow from the blocks. If two blocks claim the same event, the later block
+/// wins; corrections are stored.
 fn events_of_blocks(blocks: &Blocks, n_events: u32) -> (Vec<Action>, Vec<u32>) {
     let mut actions = vec![Action::Unknown; n_events as usize];
     let mut targets = vec![NO_TARGET; n_events as usize];
@@ -342,7 +342,7 @@ fn decode_lifetimes(
     Ok(())
 }
 
-/// The event `steps - 1` after another; the number of events for 0.
+/// The event `steps - 1` after `start`; the number of events if `steps` is 0.
 #[inline]
 fn later(start: u32, steps: u64, n_events: u32) -> Result<u32, Damage> {
     match steps {

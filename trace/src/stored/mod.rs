@@ -1,12 +1,12 @@
-//! A trace as chunks of columns: what a database keeps.
+//! A trace as chunks of columns, as a database keeps it.
 //!
-//! Chunks of 65 536 rows, filtered so that a fast general compressor makes them small; the store
-//! compresses, this module does not. What follows from other columns is not stored: which event
-//! freed which block follows from the blocks, coarse pyramid layers from the finest. Columns that
-//! repeat step after step are stored as "as predicted" or a correction.
+//! Chunks have 65 536 rows, prepared so that a fast general compressor makes them small. The store
+//! compresses them; this module does not. Data that follows from other columns is not stored: the
+//! blocks tell which event freed which block, and the finest pyramid layer gives the coarse ones.
+//! Columns that repeat step after step are stored as "as predicted" or as a correction.
 //!
-//! Reading checks everything that later code relies on, so that no damaged chunk leads to a panic:
-//! indexes are in range, lifetimes are in order, counts agree.
+//! Reading checks everything that later code relies on, so that no damaged chunk can cause a panic:
+//! indexes are in range, lifetimes are in order, and counts agree.
 
 mod columns;
 mod device;
@@ -195,7 +195,7 @@ pub fn encode(trace: &Trace, emit: &mut dyn FnMut(Chunk)) {
     }
 }
 
-/// Bytes of memory that [`decode`] holds at most, besides the chunks themselves.
+/// The most bytes that [`decode`] holds besides the chunks themselves.
 pub fn memory_needed(chunks: &[Chunk]) -> usize {
     let head = chunks.iter().find(|chunk| chunk.column == Column::Head);
     let head = head.and_then(|chunk| Head::from_json(&chunk.bytes).ok());
@@ -205,8 +205,8 @@ pub fn memory_needed(chunks: &[Chunk]) -> usize {
             |d: &head::DeviceHead| d.n_events as usize * PER_EVENT + d.n_blocks * PER_BLOCK;
         devices.map(of_device).sum()
     });
-    // What is decoded of a byte, at most: the smallest row of the column and what it becomes, in a
-    // vector that may be twice as long.
+    // The most memory that one stored byte can become: the decoded size of the column's smallest
+    // row, in a vector that may have twice the capacity.
     let per_byte = |column| match column {
         Column::Head | Column::Strings => 4,
         Column::Frames | Column::Stacks | Column::Annotations => 8,

@@ -38,7 +38,7 @@ pub(super) fn decode(chunks: &mut Chunks, head: &DeviceHead) -> Result<Pyramid, 
         .ok_or(damaged(Column::Pyramid, Damage::Index))
 }
 
-/// Active is stored as what it is more than allocated: almost always nothing.
+/// Active is stored as its excess over allocated, which is almost always 0.
 fn put_base(row: &mut Vec<u8>, before: [Bytes; 4], base: &Base) {
     for series in [Series::Requested, Series::Allocated, Series::Reserved] {
         let extent = base.bucket[series as usize];

@@ -23,7 +23,7 @@ pub(super) fn encode(device: &DeviceTrace, emit: &mut dyn FnMut(Chunk)) {
     rows.finish();
 }
 
-/// None in what was stored before this column was there.
+/// Traces that were stored before this column existed have none.
 pub(super) fn decode(chunks: &mut Chunks, device: u32) -> Result<Vec<SegmentBefore>, StoredError> {
     let mut segments = Vec::new();
     let mut last = 0;

@@ -1,4 +1,4 @@
-//! There and back again, and damage on the way.
+//! Encoding and decoding a trace, and damage in between.
 
 use super::*;
 use crate::span::Span;
@@ -68,7 +68,7 @@ fn dressed(mut trace: Trace) -> Trace {
     trace
 }
 
-/// Uses everything that could panic on a bad index.
+/// Uses every index that could cause a panic if it were wrong.
 fn use_everything(trace: &Trace) {
     use crate::tiles::{GroupBy, MountainIndex, TileId};
     for device in &trace.devices {

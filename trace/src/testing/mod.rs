@@ -15,9 +15,9 @@
 //! assert_eq!(trace.devices[0].events.len(), 9);
 //! ```
 //!
-//! One event after another, one microsecond apart unless `@` says when. Sizes are `B`, `KiB`,
-//! `MiB` or `GiB`; a block is its request rounded up to 512 bytes unless `size` says otherwise. A
-//! name can be used again once its block is free. Mistakes panic with the line.
+//! One event follows another, one microsecond apart unless `@` sets the time. Sizes are `B`, `KiB`,
+//! `MiB` or `GiB`. A block's size is its request rounded up to 512 bytes, unless `size` says
+//! otherwise. A name can be used again once its block is free. A mistake panics and names the line.
 
 pub mod bombs;
 
@@ -47,7 +47,7 @@ pub fn trace(description: &str) -> Trace {
     script.builder.finish()
 }
 
-/// A block of the default stream and pool, its size the request rounded up to 512 bytes.
+/// A block of the default stream and pool; its size is the request rounded up to 512 bytes.
 pub fn block_of(requested: Bytes) -> BlockKind {
     BlockKind {
         requested,
@@ -79,7 +79,7 @@ pub struct TraceBuilder {
     now: i64,
 }
 
-/// "Never", until the number of events is known.
+/// Stands for "never" until the number of events is known.
 const NEVER: u32 = u32::MAX;
 
 impl TraceBuilder {
@@ -413,7 +413,7 @@ pub(crate) mod arbitrary {
     use super::*;
     use proptest::prelude::*;
 
-    /// What to do next; the numbers choose among what is possible.
+    /// What to do next; the numbers choose among the possible actions.
     #[derive(Clone, Debug)]
     enum Deed {
         Alloc { size: u64, group: u8 },
@@ -472,7 +472,7 @@ pub(crate) mod arbitrary {
                 Deed::Complete(which) if !pending.is_empty() => {
                     builder.free_completed(pending.swap_remove(which.index(pending.len())));
                 }
-                // Without its request, but never as event 0: see the levels module.
+                // A completion without its request, but never as event 0: see the levels module.
                 Deed::Complete(which) if !live.is_empty() && !builder.device.events.is_empty() => {
                     builder.free_completed(live.swap_remove(which.index(live.len())));
                 }

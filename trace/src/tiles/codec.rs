@@ -1,9 +1,10 @@
 //! Tiles as bytes: what a server sends and a browser reads.
 //!
-//! The first byte is the version, the second says which tile. Numbers are [varints](crate::varint)
-//! and, where neighbours are alike, differences; levels are first divided by the largest power of
-//! two that divides them all (block sizes are multiples of 512). A general compressor such as the
-//! HTTP connection's does the rest. Reading is safe for any bytes and takes at most a few MiB.
+//! The first byte is the version, the second the kind of tile. Numbers are
+//! [varints](crate::varint); where neighbours are alike, differences are stored. Levels are first
+//! divided by the largest power of two that divides all of them (block sizes are multiples of 512).
+//! A general compressor, such as that of the HTTP connection, does the rest. Reading is safe for
+//! any bytes and takes at most a few MiB.
 
 use super::{
     BUCKETS, Extent, Group, GroupBy, LeftOut, MAX_BLOCKS, MAX_GROUPS, MAX_LEVEL, MountainTile,
@@ -25,13 +26,13 @@ pub enum TileError {
     /// Written by a newer program.
     #[error("the tile has version {0}, this program reads {VERSION}")]
     Version(u8),
-    /// Another kind of tile, or none.
+    /// Another kind of tile, or no tile.
     #[error("not this kind of tile")]
     Kind,
     /// The bytes are damaged.
     #[error("the tile is damaged: {0}")]
     Bytes(#[from] BadBytes),
-    /// The numbers are no tile.
+    /// The numbers do not make a tile.
     #[error("the tile is damaged: {0}")]
     Malformed(&'static str),
 }
@@ -196,7 +197,7 @@ fn header(cursor: &mut Cursor, kind: u8) -> Result<Header, TileError> {
     let n_events = cursor.number32()?;
     let count = at_most(cursor.number()?, BUCKETS as usize, "too many buckets")?;
     let id = TileId { level, index };
-    // A tile outside of the grid is a valid answer, and has no buckets.
+    // A tile outside of the grid is valid and has no buckets.
     if count != id.buckets(n_events) as usize {
         return Err(TileError::Malformed("buckets do not fit the trace"));
     }
@@ -225,7 +226,7 @@ fn bucket_start(id: TileId, bucket: usize) -> u64 {
     id.first_event() + ((bucket as u64) << id.level)
 }
 
-/// How many low bits all of `levels` have clear.
+/// How many low bits are zero in all of `levels`.
 fn common_shift(levels: impl Iterator<Item = Bytes>) -> u32 {
     match levels.fold(0, |all, level| all | level.0) {
         0 => 0,
@@ -240,7 +241,7 @@ fn read_shift(cursor: &mut Cursor) -> Result<u32, TileError> {
     }
 }
 
-/// Last levels as differences; then how far max lies above and min below them.
+/// Last levels as differences; then how far max lies above them and min below them.
 fn put_line(out: &mut Vec<u8>, before: Bytes, line: &[Extent]) {
     let all = line.iter().flat_map(|e| [e.min, e.max, e.last]);
     let shift = common_shift(all.chain([before]));
@@ -292,7 +293,7 @@ fn read_line(cursor: &mut Cursor, count: usize) -> Result<(Bytes, Vec<Extent>), 
     Ok((Bytes(before << shift), line))
 }
 
-/// Differences; a run of equal levels is a 0 and how many more.
+/// Differences; a run of equal levels is stored as 0 and the number of further equal levels.
 fn put_levels(out: &mut Vec<u8>, levels: &[Bytes]) {
     let shift = common_shift(levels.iter().copied());
     out.push(shift as u8);

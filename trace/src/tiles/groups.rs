@@ -1,4 +1,4 @@
-//! What bands there are: allocations grouped by stack, file, stream, pool or category.
+//! The bands of a picture: allocations grouped by stack, file, stream, pool or category.
 
 use super::GroupBy;
 use crate::categories::{Categories, Category};
@@ -10,43 +10,43 @@ use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace, KindIdx, PoolId, PoolSize};
 use std::hash::Hash;
 
-/// The key of the group that holds what no other band shows.
+/// The key of the group for everything that no other band shows.
 pub const OTHER: u32 = u32::MAX;
 /// The key, when grouping by file, of allocations without a stack.
 const NO_FILE: u32 = u32::MAX - 1;
 
-/// The key, when grouping by place, of what was there before the recording.
+/// The key, when grouping by place, of memory from before the recording.
 pub(super) const BEFORE: u32 = u32::MAX - 2;
 
-/// What mountain tiles of a device need to know besides its columns. Built once for each device
-/// and grouping (a pass over the blocks), then good for every tile: keep it.
+/// What mountain tiles of a device need besides its columns. It is built once for each device and
+/// grouping (a pass over the blocks) and then serves every tile, so keep it.
 #[derive(Clone, Debug)]
 pub struct MountainIndex {
     pub(super) group_by: GroupBy,
     pub(super) live: LiveIndex,
     /// Per kind, the group's position in `groups`.
     group_of_kind: Vec<u32>,
-    /// Where blocks from before the recording go that have no stack.
+    /// The group of blocks from before the recording that have no stack.
     before: Option<Before>,
-    /// Per block, the group's position, where a block's kind does not decide.
+    /// Per block, the group's position; used if the kind of a block does not decide its group.
     of_block: Option<Vec<u8>>,
     pub(super) groups: Vec<GroupName>,
 }
 
-/// The group of what was there before the recording and has no stack.
+/// The group of memory from before the recording that has no stack.
 #[derive(Clone, Debug)]
 struct Before {
     group: u32,
     n_before: u32,
-    /// Per kind.
+    /// Per kind, whether it has no stack.
     stackless: Vec<bool>,
 }
 
-/// Who a group is.
+/// The name of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GroupName {
     pub key: u32,
-    /// Rank: by first allocation, but for categories.
+    /// Rank by first allocation; categories have a fixed order.
     pub order: u32,
     pub label: String,
 }
@@ -91,12 +91,13 @@ impl MountainIndex {
         index
     }
 
-    /// Indexes them by what they are for: the same stack makes what is kept and what is not.
+    /// Indexes them by category, block by block: the same stack makes blocks that are kept and
+    /// blocks that are not.
     fn by_category(device: &DeviceTrace, stacks: &Stacks) -> MountainIndex {
         let categories = Categories::of(device, stacks);
         let blocks = 0..device.blocks.len() as u32;
         let of_block = blocks.map(|block| categories.get(BlockIdx(block)) as u8);
-        // In one order and one colour each, in every recording.
+        // Each category has the same place and colour in every recording.
         let name = |category: Category| GroupName {
             key: category as u32,
             order: category as u32,
@@ -185,7 +186,7 @@ impl Grouping {
                     (next, pool_label(pool))
                 })
             }
-            // The categories are indexed on their own, block by block.
+            // Categories are indexed separately, block by block.
             GroupBy::None | GroupBy::Category => {
                 if groups.is_empty() {
                     groups.push(group(0, "all allocations".to_owned()));
@@ -222,7 +223,7 @@ fn group(key: u32, label: String) -> GroupName {
 
 const NO_STACK: &str = "no stack recorded";
 
-/// What to call blocks from before the recording, of which the recorder kept no stack.
+/// The name for blocks from before the recording whose stack the recorder did not keep.
 pub const FROM_BEFORE: &str = "from before the recording";
 
 /// `forward model.py:12`; only the function where file or line are unknown.
@@ -233,18 +234,18 @@ pub fn frame_label(stacks: &Stacks, frame: Frame) -> String {
     let (name, file) = (clipped(name, LONGEST_PART), clipped(file, LONGEST_PART));
     match (&*file, frame.line) {
         ("" | "??", _) => name.into_owned(),
-        // The C++ file of a function without a line says nothing.
+        // If a function has no line, its C++ file says nothing.
         (_, 0) if shortened => name.into_owned(),
         (file, 0) => format!("{name} {file}"),
         (file, line) => format!("{name} {file}:{line}"),
     }
 }
 
-/// Bytes of a function's or file's name in a label: a label stands once for every group.
+/// Longest name of a function or file in a label, bytes: every group has a label.
 const LONGEST_PART: usize = 240;
 
-/// What to call a stack in one line: its headline frame. Of C++ alone also the autograd node that
-/// asked for it: `mm in MmBackward0`.
+/// The name of a stack in one line: its headline frame. If there are only C++ frames, also the
+/// autograd node that called it: `mm in MmBackward0`.
 pub fn stack_label(stacks: &Stacks, stack: StackIdx) -> String {
     let Some(frame) = stacks.headline(stack) else {
         return NO_STACK.to_owned();
@@ -259,7 +260,7 @@ pub fn stack_label(stacks: &Stacks, stack: StackIdx) -> String {
     }
 }
 
-/// What to call where a block was allocated, in one line.
+/// Where a block was allocated, in one line.
 pub fn block_label(device: &DeviceTrace, stacks: &Stacks, block: BlockIdx) -> String {
     match device.blocks.kind(block).alloc_stack {
         StackIdx::NONE if block.0 < device.blocks.n_preexisting => FROM_BEFORE.to_owned(),
@@ -294,7 +295,7 @@ fn pool_label((pool, size): (PoolId, PoolSize)) -> String {
     }
 }
 
-/// The last components of a path, whichever way its slashes lean.
+/// The last components of a path, with slashes or backslashes.
 fn last_components(path: &str, count: usize) -> &str {
     path.rmatch_indices(['/', '\\'])
         .nth(count - 1)

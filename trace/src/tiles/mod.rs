@@ -1,4 +1,4 @@
-//! Tiles: what a picture of a window of events needs, small and immutable.
+//! Tiles: the data that a picture of a window of events needs, small and immutable.
 //!
 //! **Grid.** A tile of level `l` has [`BUCKETS`] buckets of `2^l` events. Tile `i` starts at event
 //! `i · BUCKETS/2 · 2^l`: neighbours overlap by half, so that any window of at most half a tile
@@ -8,20 +8,20 @@
 //! before the tile; an empty bucket (past the end) repeats the last level.
 //!
 //! **Mountain.** A [`MountainTile`] describes live allocations, stacked. Each bucket is sampled at
-//! one event, the first at which *allocated* is highest in that bucket, so all bands of a bucket
-//! are simultaneous and their sum is exactly the bucket's maximum: no peak is hidden and none
+//! one event: the first at which *allocated* is highest in that bucket. So all bands of a bucket
+//! are from the same moment and sum to exactly the bucket's maximum: no peak is hidden and none
 //! invented. Bands are groups (by stack, file, stream …), in the order of the group's first
-//! allocation in the whole trace; a group's band holds the allocations worth drawing one by one,
-//! oldest first, and then its rest. Zooming in turns rest into allocations inside the same band.
-//! What is live in the whole tile and small is one base band. Freed blocks that other streams
-//! still use leave their band at `free_requested` and form the *pending* band on top: the body
-//! sums to allocated, body and pending to active.
+//! allocation in the whole trace. A group's band first has the allocations worth drawing one by
+//! one, oldest first, and then the rest of the group. Zooming in turns the rest into single
+//! allocations inside the same band. Blocks that are live in the whole tile and small form one base
+//! band. Freed blocks that other streams still use leave their band at `free_requested` and form
+//! the *pending* band on top. So the bands without it sum to allocated, and with it to active.
 //!
 //! **What is worth drawing alone.** At most [`MAX_BLOCKS`] blocks, the largest areas (size ×
-//! samples covered) first; a block that covers no sample is not drawn but counted. Blocks that
-//! are live in the whole window have the largest areas by far, so they get a third of the places,
-//! and none when they are less than 1/1024 of the window's peak: those are the base. At most
-//! [`MAX_GROUPS`] groups have a band, by area; what the others hold is in `other`.
+//! samples covered) first. A block that covers no sample is counted but not drawn. Blocks that are
+//! live in the whole window have by far the largest areas, so they get only a third of the places.
+//! They get none if they are smaller than 1/1024 of the window's peak: those form the base. At most
+//! [`MAX_GROUPS`] groups have a band, chosen by area; `other` has everything else.
 
 mod codec;
 mod groups;
@@ -101,9 +101,9 @@ pub enum GroupBy {
     Stream,
     /// The memory pool.
     Pool,
-    /// What it is for, inferred ([`crate::categories`]).
+    /// What it is for, as inferred ([`crate::categories`]).
     Category,
-    /// No groups: every allocation for itself, in allocation order.
+    /// No groups: every allocation on its own, in the order of allocation.
     None,
 }
 
@@ -163,12 +163,13 @@ pub struct SeriesTile {
     pub times: Vec<Micros>,
 }
 
-/// Something left out of a drawing, stated.
+/// What a drawing leaves out, as numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// Blocks.
     pub blocks: u64,
-    /// Their bytes: for a band live throughout its level, else the largest level it reaches.
+    /// Their bytes. For a band that is live throughout, its level; otherwise the highest level it
+    /// reaches.
     pub bytes: Bytes,
 }
 
@@ -179,8 +180,8 @@ pub struct TileBlock {
     pub block: BlockIdx,
     /// Index into [`MountainTile::groups`].
     pub group: u16,
-    /// From its alloc event to its `free_requested`; the number of events when never. Starts at 0
-    /// for blocks that existed before the first event.
+    /// From its alloc event to its `free_requested`, or to the number of events if it is never
+    /// freed. Starts at 0 for blocks that existed before the first event.
     pub live: Span<EventIdx>,
     /// Block size.
     pub size: Bytes,
@@ -189,8 +190,8 @@ pub struct TileBlock {
 /// One band: a group of allocations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Identity of the group within the trace and grouping: a `StackIdx`, an index of a file,
-    /// stream or pool. Same key in every tile, so colour and order stay while zooming.
+    /// Identity of the group within the trace and grouping: a `StackIdx`, or an index of a file,
+    /// stream or pool. It is the same in every tile, so colour and order stay while zooming.
     pub key: u32,
     /// Rank among all groups of the trace by first allocation; bands are stacked by it.
     pub order: u32,
@@ -213,9 +214,10 @@ pub struct MountainTile {
     pub group_by: GroupBy,
     /// The event at which each bucket is sampled; as many as the series tile has buckets.
     pub samples: Vec<EventIdx>,
-    /// Live in the whole window and too small to draw alone; always at the bottom.
+    /// Blocks that are live in the whole window and too small to draw alone; always at the bottom.
     pub base: LeftOut,
-    /// The largest groups, by `order`; a last one with key `u32::MAX` (`other`) may hold the rest.
+    /// The largest groups, by `order`. A last one with key `u32::MAX` (`other`) may hold all
+    /// others.
     pub groups: Vec<Group>,
     /// Allocations drawn alone, by (group, block).
     pub blocks: Vec<TileBlock>,

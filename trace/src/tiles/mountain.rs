@@ -1,9 +1,9 @@
 //! Live allocations of a window, stacked.
 //!
-//! Every block that overlaps the window is visited once, and none other: those allocated inside
-//! are a run of the columns, those from before are found through the
-//! [live index](crate::intervals::LiveIndex). What a block adds is its size at the samples it
-//! covers, so levels are sums of differences and exact.
+//! Only blocks that overlap the window are visited, each once. The blocks allocated inside are a
+//! run of the columns; the earlier ones are found through the [live
+//! index](crate::intervals::LiveIndex). A block adds its size to the samples that it covers. So
+//! levels are sums of differences, and exact.
 
 use super::groups::{MountainIndex, OTHER};
 use super::{Group, LeftOut, MountainTile, TileBlock, TileId};
@@ -16,18 +16,18 @@ use std::collections::BinaryHeap;
 
 /// Most blocks drawn alone in a tile.
 pub const MAX_BLOCKS: usize = 1200;
-/// Of these, the most that are live in the whole window. They have the largest areas, and without
-/// a limit of their own a model's parameters would leave nothing for what changes.
+/// The largest number of these that are live in the whole window. They have the largest areas:
+/// without this limit, a model's parameters would leave no place for blocks that come and go.
 const MAX_WHOLE: usize = 400;
-/// A block that is live in the whole window is small when it is less than this share of the
-/// window's peak: under a pixel.
+/// A block that is live in the whole window counts as small if it is less than this fraction of the
+/// window's peak: it would be less than a pixel high.
 const SMALL_SHARE: u64 = 1024;
-/// Most groups with a band of their own.
+/// The largest number of groups with a band of their own.
 pub const MAX_GROUPS: usize = 32;
 
 impl DeviceTrace {
-    /// The mountain of a tile. Outside of the grid and past the end: a tile without samples.
-    /// `index` is one that was built from this device.
+    /// The mountain of a tile; a tile without samples if it lies outside of the grid or past the
+    /// end. `index` must be built from this device.
     pub fn mountain_tile(&self, id: TileId, index: &MountainIndex) -> MountainTile {
         let peaks = self.peaks(id);
         let view = View {
@@ -55,7 +55,7 @@ fn pending(peak: &Peak) -> Bytes {
     peak.active.saturating_sub(peak.allocated)
 }
 
-/// What a tile is made from.
+/// The input for a tile.
 struct View<'a> {
     blocks: &'a Blocks,
     index: &'a MountainIndex,
@@ -139,10 +139,11 @@ struct Cover {
     whole: bool,
 }
 
-/// A block that may be drawn alone; the largest area is the greatest, then the oldest.
+/// A block that may be drawn alone. The order is by area; among equal areas the oldest is the
+/// greatest.
 type Candidate = (u64, Reverse<u32>);
 
-/// The largest candidates, at most `limit`.
+/// The largest candidates, at most `limit` of them.
 struct Largest {
     limit: usize,
     heap: BinaryHeap<Reverse<Candidate>>,
@@ -174,7 +175,7 @@ impl Largest {
     }
 }
 
-/// One visit of every block that overlaps the window.
+/// The result of visiting every block that overlaps the window once.
 struct Survey {
     /// Blocks that cover a sample, oldest first.
     covers: Vec<Cover>,
@@ -233,7 +234,7 @@ impl Survey {
     }
 }
 
-/// The bands of a tile and what is left in them after the blocks drawn alone.
+/// The bands of a tile, and what is left in them besides the blocks that are drawn alone.
 struct Bands {
     base: LeftOut,
     groups: Vec<Group>,
@@ -269,7 +270,7 @@ impl Bands {
         bands
     }
 
-    /// Gives the largest groups a band each, and the others one together.
+    /// Gives each of the largest groups a band, and the others one band together.
     fn name(index: &MountainIndex, areas: &[u64], present: &[bool]) -> Bands {
         let mut largest: Vec<usize> = (0..areas.len()).filter(|&g| present[g]).collect();
         largest.sort_unstable_by_key(|&g| (Reverse(areas[g]), index.groups[g].order));
@@ -295,7 +296,7 @@ impl Bands {
     /// Adds up the rest of each band, and the base.
     fn fill(&mut self, view: &View, survey: &Survey, drawn: &[Cover]) {
         let width = view.grid.samples.len() + 1;
-        // Differences between neighbouring samples, modulo 2^64: sums come out right.
+        // Differences between neighbouring samples, modulo 2^64: the sums are still right.
         let mut steps = vec![0_u64; width * self.groups.len()];
         let mut drawn = drawn.iter().map(|cover| cover.block).peekable();
         for cover in &survey.covers {

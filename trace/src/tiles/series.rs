@@ -7,7 +7,7 @@ use crate::trace::{DeviceTrace, Levels, Series};
 use crate::units::{EventIdx, Micros};
 
 impl TileId {
-    /// The events of the tile that a trace of `n_events` has; empty outside of the grid.
+    /// The events of the tile in a trace of `n_events`; empty outside of the grid.
     pub fn events(self, n_events: u32) -> Span<EventIdx> {
         if self.level > MAX_LEVEL {
             return Span::new(EventIdx(n_events), EventIdx(n_events));
@@ -21,7 +21,7 @@ impl TileId {
     pub fn buckets(self, n_events: u32) -> u32 {
         let events = self.events(n_events);
         let length = u64::from(events.end().0 - events.start().0);
-        // At most `BUCKETS`: the events of a tile are.
+        // At most `BUCKETS`, because a tile has no more events than that.
         match length {
             0 => 0,
             length => length.div_ceil(self.bucket_events()) as u32,
@@ -56,7 +56,8 @@ impl DeviceTrace {
         }
     }
 
-    /// The four lines of a tile. Outside of the grid and past the end: a tile without buckets.
+    /// The four lines of a tile; a tile without buckets if it lies outside of the grid or past the
+    /// end.
     pub fn series_tile(&self, id: TileId) -> SeriesTile {
         let n_events = self.events.len();
         let events = id.events(n_events);
@@ -79,7 +80,7 @@ impl DeviceTrace {
     pub(super) fn peaks(&self, id: TileId) -> Vec<Peak> {
         let count = id.buckets(self.events.len()) as usize;
         if count == 0 {
-            // Outside of the grid a level may be too large to shift by.
+            // Outside of the grid a level may be too large for a shift.
             return Vec::new();
         }
         if id.level < BASE_LEVEL {

@@ -1,4 +1,4 @@
-//! Tiles against brute force over all blocks and all events.
+//! Tiles compared with a brute-force search over all blocks and all events.
 
 use super::*;
 use crate::stacks::StackIdx;
@@ -153,7 +153,8 @@ fn check_bands(device: &DeviceTrace, tile: &MountainTile, levels: &[[Bytes; 4]])
     }
 }
 
-/// The key of a block's band; what was there before and has no stack has one of its own.
+/// The key of a block's band. Blocks from before the recording without a stack have a band of their
+/// own.
 fn stack_key(blocks: &crate::trace::Blocks, block: BlockIdx) -> u32 {
     match blocks.kind(block).alloc_stack {
         StackIdx::NONE if block.0 < blocks.n_preexisting => super::groups::BEFORE,

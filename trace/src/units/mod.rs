@@ -1,7 +1,7 @@
-//! Quantities with a unit: bytes, microseconds, event indexes, device addresses. How bytes are
-//! written and read is in [`size`].
+//! Quantities with a unit: bytes, microseconds, event indexes, device addresses. [`size`] reads and
+//! writes sizes in bytes.
 //!
-//! No public signature of this crate carries a naked number where one of these fits.
+//! Where one of these types fits, no public signature of this crate has a plain number.
 
 pub mod size;
 
@@ -19,7 +19,7 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 pub struct Bytes(pub u64);
 
 impl Bytes {
-    /// Nothing.
+    /// Zero bytes.
     pub const ZERO: Bytes = Bytes(0);
 
     /// `n` KiB.
@@ -37,7 +37,7 @@ impl Bytes {
         Bytes(n << 30)
     }
 
-    /// The bare number, for arithmetic at the edges (SQL, JSON, pixels).
+    /// The plain number, for use at the edges (SQL, JSON, pixels).
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -74,7 +74,7 @@ impl SubAssign for Bytes {
     }
 }
 
-/// So many times as much.
+/// This many times as much.
 impl Mul<u64> for Bytes {
     type Output = Bytes;
     fn mul(self, times: u64) -> Bytes {
@@ -82,7 +82,7 @@ impl Mul<u64> for Bytes {
     }
 }
 
-/// An equal share.
+/// One of so many equal shares.
 impl Div<u64> for Bytes {
     type Output = Bytes;
     fn div(self, shares: u64) -> Bytes {
@@ -90,7 +90,7 @@ impl Div<u64> for Bytes {
     }
 }
 
-/// How often the other fits.
+/// How often the other fits into it.
 impl Div for Bytes {
     type Output = u64;
     fn div(self, other: Bytes) -> u64 {
@@ -149,7 +149,7 @@ impl Add<Bytes> for DeviceAddr {
     }
 }
 
-/// How far it is from the other.
+/// The distance to the other address.
 impl Sub for DeviceAddr {
     type Output = Bytes;
     fn sub(self, other: DeviceAddr) -> Bytes {

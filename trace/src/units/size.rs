@@ -1,8 +1,8 @@
-//! How sizes are written and read: the one place that decides between GiB and GB.
+//! Reads and writes sizes: the only place that decides between GiB and GB.
 //!
 //! Sizes are written with binary prefixes ([`PREFIXES`]), because the allocator counts in powers of
-//! two. What people type is read as it is written: `GB` is 10⁹ bytes and `GiB` 2³⁰, in any case,
-//! with or without a space; a single letter (`64k`) is binary, as in `ls` and `du`; a bare number
+//! two. Typed sizes are read literally: `GB` is 10⁹ bytes and `GiB` 2³⁰, in upper or lower case,
+//! with or without a space. A single letter (`64k`) is binary, as in `ls` and `du`; a plain number
 //! is bytes.
 
 use super::Bytes;
@@ -30,15 +30,15 @@ pub const DECIMAL: Prefixes = Prefixes {
     units: ["B", "kB", "MB", "GB", "TB", "PB", "EB"],
 };
 
-/// What sizes are written with, everywhere.
+/// The prefixes for all sizes that are written.
 pub const PREFIXES: Prefixes = BINARY;
 
 impl Prefixes {
-    /// The unit in which a size has less than four digits before the point: its position.
+    /// The position of the unit in which a size has less than four digits before the point.
     fn unit_of(&self, size: f64) -> usize {
         let mut value = size;
         let mut unit = 0;
-        // 999.5 would print as "1000": move on to the next unit, where it is "0.98".
+        // 999.5 would print as "1000", so the next unit is taken, where it is "0.98".
         while value >= 999.5 && unit + 1 < self.units.len() {
             value /= self.step;
             unit += 1;
@@ -95,20 +95,20 @@ impl FromStr for Bytes {
             return Err(BadSize);
         }
         let bytes = times(number, factor).ok_or(BadSize)?;
-        // What is stored must fit SQLite's integers.
+        // Stored sizes must fit SQLite's integers.
         i64::try_from(bytes).map_err(|_| BadSize)?;
         Ok(Bytes(bytes))
     }
 }
 
-/// A decimal number so many times, rounded to a whole number; exact, beyond 2^53 too.
+/// A decimal number times `factor`, rounded to a whole number; exact, even beyond 2^53.
 fn times(number: &str, factor: u64) -> Option<u64> {
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if whole.len() + part.len() == 0 || !digits(whole) || !digits(part) {
         return None;
     }
-    // Of more digits than that a terabyte has no bytes.
+    // Further digits make no difference: even a terabyte has fewer bytes than that.
     let part = &part[..part.len().min(18)];
     let whole: u64 = if whole.is_empty() {
         0
@@ -126,7 +126,7 @@ fn times(number: &str, factor: u64) -> Option<u64> {
     u64::try_from(sum).ok()
 }
 
-/// Bytes of a unit as people write it.
+/// Bytes of a unit, in the spellings that people use.
 fn factor(unit: &str) -> Option<u64> {
     Some(match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 1,
@@ -211,7 +211,7 @@ mod tests {
     }
 
     proptest! {
-        /// Three digits lose half a per cent at most, and no unit is misread.
+        /// Three digits lose at most half a per cent, and no unit is misread.
         #[test]
         fn what_is_written_reads_back(digits in 0..1024_u64, shift in 0..30_u32) {
             let size = (digits << shift) + digits;

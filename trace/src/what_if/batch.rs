@@ -1,9 +1,9 @@
-//! A smaller batch: what grows with it asks for less, everything else for the same.
+//! A smaller batch: some requests become smaller with it, all others stay the same.
 //!
 //! A recording does not say what a request's size depends on, so this is an estimate. Activations,
-//! inputs and key/value caches are taken to grow with the batch; so are temporaries, but for those
-//! as large as something that does not (a gradient on its way into a parameter's), and those of the
-//! optimizer.
+//! inputs and key/value caches are assumed to grow with the batch. Temporaries are too, with two
+//! exceptions: those of the optimizer, and those as large as something that does not grow (for
+//! example a gradient that will be added to a parameter's gradient).
 
 use crate::categories::{Categories, Category};
 use crate::oom::Failure;
@@ -18,10 +18,10 @@ use std::fmt;
 pub struct Share(pub u8);
 
 impl Share {
-    /// What is tried: the largest that helps is enough.
+    /// The shares that are tried: the largest one that helps is enough.
     pub const TRIED: [Share; 4] = [Share(7), Share(6), Share(4), Share(2)];
 
-    /// Of one.
+    /// The share as a number, at most 1.
     pub fn part(self) -> f64 {
         f64::from(self.0) / 8.0
     }
@@ -43,14 +43,14 @@ impl fmt::Display for Share {
 /// What grows with the batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Whether each block does; empty: none.
+    /// Whether each block grows; empty if none does.
     blocks: Vec<bool>,
-    /// Whether the request that failed does.
+    /// Whether the failed request grows.
     failed: bool,
 }
 
 impl Batch {
-    /// What grows with the batch of a device, of which this request failed.
+    /// Finds what grows with the batch, on a device on which this request failed.
     pub fn of(
         device: &DeviceTrace,
         categories: &Categories,
@@ -83,7 +83,7 @@ impl Batch {
         }
     }
 
-    /// What a block asks for where only a share of the batch is computed at once.
+    /// The size that a block has when only a share of the batch is computed at once.
     pub(super) fn size(&self, share: Share, block: u32, size: Bytes) -> Bytes {
         match self.blocks.get(block as usize) {
             Some(true) => share.of(size),
@@ -91,7 +91,7 @@ impl Batch {
         }
     }
 
-    /// What the request that failed asks for.
+    /// The size of the failed request then.
     pub(super) fn failed(&self, share: Share, size: Bytes) -> Bytes {
         match self.failed {
             true => share.of(size),
@@ -100,7 +100,7 @@ impl Batch {
     }
 }
 
-/// Whether something of a category has a size that the model gives.
+/// Whether the model alone decides the size of blocks of a category.
 fn lasts(category: Category) -> bool {
     use Category::{Buffer, Gradient, OptimizerState, Parameter};
     matches!(category, Parameter | Buffer | Gradient | OptimizerState)
@@ -110,7 +110,7 @@ fn lasts(category: Category) -> bool {
 mod tests {
     use super::*;
 
-    /// What lasts keeps its size, and so does what is as large as it; the rest shrinks.
+    /// What lasts keeps its size, and so do temporaries of the same size; everything else shrinks.
     #[test]
     fn what_the_model_gives_does_not_shrink() {
         let batch = Batch {

@@ -1,8 +1,8 @@
 //! The memory before the first event.
 //!
-//! Under settings that lay memory out alike, it begins as it was recorded. Expandable segments and
-//! others do not share memory, so there the blocks that were in use are asked for anew, lowest
-//! address first; what was cached and free then is left out.
+//! If both settings lay memory out in the same way, it begins as recorded. Expandable and other
+//! segments do not share memory. So when the setting for them changes, the blocks that were in use
+//! are requested again, lowest address first; memory that was cached and free is left out.
 
 use crate::allocator::caching::Caching;
 use crate::allocator::{PoolKey, Slot};
@@ -10,7 +10,7 @@ use crate::trace::{BlockIdx, DeviceTrace, SegmentBefore};
 use crate::units::Bytes;
 use crate::watch::{Stopped, Watch};
 
-/// Gives the allocator the memory of before, and each block its slot.
+/// Gives the allocator the memory from before the first event, and each block its slot.
 pub(super) fn begin(
     device: &DeviceTrace,
     allocator: &mut Caching,
@@ -55,7 +55,7 @@ pub(super) fn begin(
     for (row, block) in homeless.into_iter().enumerate() {
         watch.at_row(row, || allocator.heap_bytes_after(before.len()))?;
         let kind = blocks.kind(BlockIdx(block));
-        // Nothing is refused before the limit is set.
+        // No request can fail before the limit is set.
         if let Ok(slot) = allocator.malloc(kind.pool, kind.stream, kind.requested) {
             slots[block as usize] = slot;
         }
@@ -71,7 +71,7 @@ fn key(segment: &SegmentBefore) -> PoolKey {
     }
 }
 
-/// The free rest of a segment above the blocks that were placed in it.
+/// The free rest of a segment, above the blocks placed so far.
 struct Place {
     free: Slot,
     end: u64,

@@ -1,10 +1,10 @@
-//! How high memory stands along a recording, in columns of a picture.
+//! The levels of memory along a recording, in columns of a picture.
 
 use crate::trace::{DeviceTrace, Levels, Series};
 use crate::units::{Bytes, EventIdx};
 
-/// The highest *allocated* and *reserved* within each of some columns. All columns but the last
-/// have the same number of events; where an answer ends early, the columns end there too.
+/// The highest *allocated* and *reserved* in each column. All columns but the last have the same
+/// number of events. If an answer ends early, the columns end there too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Curve {
     /// Events in a column: at least 1.
@@ -16,7 +16,7 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// An empty one of at most so many columns over so many events.
+    /// An empty curve of at most `columns` columns over `events` events.
     pub(super) fn over(events: u32, columns: u32) -> Curve {
         Curve {
             events_per_column: events.div_ceil(columns.max(1)).max(1),
@@ -31,7 +31,7 @@ impl Curve {
         let mut curve = Curve::over(n, columns);
         let mut levels = device.pyramid.start();
         for event in (0..n).map(EventIdx) {
-            // What was there before counts in the first column.
+            // Memory from before the first event counts in the first column.
             if event.0 == 0 {
                 curve.note(event, levels);
             }
@@ -46,7 +46,7 @@ impl Curve {
         self.reach(event, level(Series::Allocated), level(Series::Reserved));
     }
 
-    /// These levels are reached at an event. Events come in order.
+    /// Notes the levels at an event. Must be called in the order of events.
     pub(super) fn reach(&mut self, event: EventIdx, allocated: Bytes, reserved: Bytes) {
         let column = event.index() / self.events_per_column as usize;
         if column >= self.allocated.len() {

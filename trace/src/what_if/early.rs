@@ -7,19 +7,21 @@ use crate::stacks::Stacks;
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
 
-/// What the program does otherwise than it did.
+/// What the program does differently than in the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Early {
-    /// Blocks, and the events before which each is given back, in order of the events.
+    /// Blocks that are given back early, each with the event before which that happens, in order of
+    /// events.
     pub(super) given_back: Vec<(EventIdx, BlockIdx)>,
-    /// Blocks that are never asked for, in order. Those from before the recording are given back
+    /// Blocks that are never requested, in order. Those from before the recording are given back
     /// before it begins.
     pub(super) gone: Vec<BlockIdx>,
 }
 
 impl Early {
-    /// What leaks, given back at the end of the step that made it. Growth within a step, and a
-    /// buffer that is replaced by larger ones, stay as they are: no end of a step would end them.
+    /// Gives back what leaks at the end of the step that made it. Growth within a step stays as it
+    /// is, and so does a buffer that is replaced by larger ones: giving them back at the end of a
+    /// step would not help.
     pub fn leaks(device: &DeviceTrace, stacks: &Stacks, report: &LeakReport) -> Early {
         let ends_with_steps =
             |pattern: Pattern| matches!(pattern, Pattern::EveryStep | Pattern::EveryNth(_));
@@ -50,7 +52,7 @@ impl Early {
         }
     }
 
-    /// The same, without the blocks of kinds that `is_gone` names.
+    /// The same, and without blocks of the kinds for which `is_gone` holds.
     pub fn without(mut self, device: &DeviceTrace, is_gone: impl Fn(&BlockKind) -> bool) -> Early {
         let blocks = &device.blocks;
         let gone: Vec<bool> = blocks.kinds.iter().map(is_gone).collect();
@@ -60,8 +62,8 @@ impl Early {
         self
     }
 
-    /// Bytes of those that are still allocated at an event although they were to be given back
-    /// before it.
+    /// Bytes of blocks that are still allocated at an event in the recording, but should have been
+    /// given back before it.
     pub fn overdue(&self, device: &DeviceTrace, at: EventIdx) -> Bytes {
         let blocks = &device.blocks;
         let due = self.given_back.iter().take_while(|(event, _)| *event <= at);
@@ -75,12 +77,12 @@ impl Early {
         self.given_back.len()
     }
 
-    /// How many blocks are never asked for.
+    /// How many blocks are never requested.
     pub fn n_gone(&self) -> usize {
         self.gone.len()
     }
 
-    /// Whether the program does what it did.
+    /// Whether the program does the same as in the recording.
     pub fn is_empty(&self) -> bool {
         self.given_back.is_empty() && self.gone.is_empty()
     }

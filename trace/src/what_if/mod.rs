@@ -1,4 +1,4 @@
-//! What if: the requests of a recording under other settings of the allocator, or another limit.
+//! What if: replays the requests of a recording under other allocator settings, or another limit.
 //!
 //! ```text
 //! recorded    what the recorded allocator did of its own accord, and what that says of its limit
@@ -10,11 +10,12 @@
 //! remedies    which single change would have got past a recorded failure
 //! ```
 //!
-//! A program asks for the same memory in the same order whatever the allocator does with it: sizes
-//! are recorded as they were asked for, before rounding. What the allocator did itself (segments,
-//! retries, collecting) is left out and decided anew; what the program did (allocating, freeing,
-//! emptying the cache) stays. Calibration comes first: the same, under the file's own settings,
-//! must give what was recorded. `docs/what-if.md` says what is assumed, and how right it is.
+//! A program requests the same memory in the same order whatever the allocator does with it; the
+//! recorded sizes are the requested ones, before rounding. What the allocator did by itself
+//! (segments, retries, collecting) is left out and decided again. What the program did (allocating,
+//! freeing, emptying the cache) stays. Calibration comes first: a replay under the file's own
+//! settings must give what was recorded. `docs/what-if.md` lists the assumptions, and how right the
+//! answers are.
 
 pub mod batch;
 mod begin;
@@ -36,17 +37,18 @@ pub use recorded::{Evidence, LimitSeen};
 pub use remedies::{Change, Diagnosis, Remedy, Tried, remedies};
 pub use run::{Conditions, replay, replay_drawn};
 
-/// What is asked: all of it together.
+/// A question; all its parts apply together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Question {
-    /// Other settings; `None`: those of the file.
+    /// Other settings; `None` for those of the file.
     pub settings: Option<Config>,
-    /// What the process may reserve. Without one nothing is refused, unless nothing else is asked
-    /// either: then it is the limit that the recording shows.
+    /// The limit of what the process may reserve. Without one no request fails. The exception is a
+    /// question that asks for nothing else either: then the limit that the recording shows is
+    /// taken.
     pub limit: Option<Bytes>,
-    /// What is given back earlier than it was, or never asked for.
+    /// Blocks that are given back early, or never requested.
     pub early: Early,
-    /// Columns of the curves, at most; 0: none are drawn.
+    /// The largest number of columns of the curves; 0 for no curves.
     pub columns: u32,
 }
 
@@ -55,15 +57,15 @@ pub struct Question {
 pub struct Failed {
     /// The event at which it was made.
     pub event: EventIdx,
-    /// Position among the steps of the step in which it was made, from 0.
+    /// Position among the steps, from 0, of the step in which it was made.
     pub step: u32,
     /// The segment that could not be had.
     pub segment: Bytes,
-    /// *Allocated* then.
+    /// *Allocated* at that moment.
     pub allocated: Bytes,
-    /// *Reserved* then.
+    /// *Reserved* at that moment.
     pub reserved: Bytes,
-    /// Requests up to and with this one for which the cache was emptied.
+    /// How many requests so far, including this one, emptied the cache.
     pub retries: u64,
 }
 
@@ -72,26 +74,26 @@ pub struct Failed {
 pub enum Reach {
     /// To the end of the recording.
     End,
-    /// To a request that fails here and did not fail when recorded: what the program would have
-    /// done then is unknown.
+    /// To a request that fails here and did not fail in the recording: nobody knows what the
+    /// program would have done then.
     Failure,
-    /// To this event, at which the recorded program ran out of memory and this one does not: what
-    /// it would have done next is unknown.
+    /// To this event, at which the recorded program ran out of memory and this one does not: nobody
+    /// knows what it would have done next.
     Recorded(EventIdx),
 }
 
-/// What happens under some settings and some limit.
+/// The result under some settings and some limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Highest *allocated*.
     pub peak_allocated: Bytes,
     /// Highest *reserved*.
     pub peak_reserved: Bytes,
-    /// Requests that succeeded only, or failed even, after the cache had been emptied.
+    /// How many requests succeeded only after the cache was emptied, or failed even then.
     pub retries: u64,
     /// The first request that fails.
     pub failed: Option<Failed>,
-    /// How far this goes.
+    /// How far the answer goes.
     pub reach: Reach,
 }
 
@@ -104,27 +106,28 @@ pub struct Recorded {
     pub peak_reserved: Bytes,
     /// The first failed allocation: its event, and its step as in [`Failed::step`].
     pub failed: Option<(EventIdx, u32)>,
-    /// What the recording shows of the limit that it ran under.
+    /// What the recording shows about its own limit.
     pub limit: Option<LimitSeen>,
 }
 
-/// How well the rules give what was recorded.
+/// How well the rules reproduce the recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {
-    /// Addresses that the rules predict, segment by recorded segment.
+    /// How many addresses the rules predict, when segments lie as recorded.
     pub addresses: Fidelity,
-    /// The outcome under the file's own settings and limit, with segments of our own.
+    /// The result under the file's own settings and limit, when the rules also place the segments.
     pub own: Outcome,
-    /// Its peak of *reserved* against the recorded one: 0.01 is 1 % too much.
+    /// The difference of its peak of *reserved* from the recorded one: 0.01 is 1 % too much.
     pub peak_reserved_error: f64,
 }
 
-/// Levels on the way, as recorded and as they would be.
+/// Curves of the levels, as recorded and as they would be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Curves {
     /// As recorded.
     pub recorded: Curve,
-    /// What was asked: under the limit that the recording shows, where none was asked for.
+    /// The curve of the answer. If the question has no limit, under the limit that the recording
+    /// shows.
     pub what_if: Curve,
 }
 
@@ -135,13 +138,13 @@ pub struct Answer {
     pub calibration: Calibration,
     /// What was recorded.
     pub recorded: Recorded,
-    /// The limit that was asked for, or found.
+    /// The limit in the question, or the one found in the recording.
     pub limit: Option<Bytes>,
-    /// What was asked.
+    /// The answer to the question.
     pub what_if: Outcome,
-    /// The same under the limit that the recording shows, where none was asked for.
+    /// The same under the limit that the recording shows, if the question has no limit.
     pub at_recorded_limit: Option<Outcome>,
-    /// The levels on the way, where they were asked for.
+    /// The curves, if the question asks for them.
     pub curves: Option<Curves>,
 }
 
@@ -184,7 +187,7 @@ pub fn ask(
         }
     };
     let second = own_limit.filter(|_| question.limit.is_none() && limit.is_none());
-    // The curve is that of what the answer is about.
+    // The curve belongs to the outcome that the answer is about.
     let columns = |is_second| match is_second == second.is_some() {
         true => question.columns,
         false => 0,
@@ -210,7 +213,8 @@ pub fn ask(
 /// The settings that a device was recorded under.
 pub fn own_settings(format: &FormatInfo, device: &DeviceTrace) -> Config {
     let mut settings = Config::from_settings(&format.settings);
-    // Files of torch before 2.2 have no settings, but the memory tells.
+    // Files of torch before 2.2 have no settings, but their events show whether segments are
+    // expandable.
     let mut actions = device.events.action.iter();
     settings.expandable_segments |= device.segments_before.iter().any(|s| s.expandable)
         || actions.any(|action| *action == Action::SegmentMap);
@@ -252,8 +256,8 @@ fn recorded(device: &DeviceTrace, limit: Option<LimitSeen>) -> Recorded {
     }
 }
 
-/// The step in progress at an event, or the next one where none is: how many had ended. A
-/// recording without steps is one.
+/// The step that an event lies in; between two steps, the next one. That is the number of steps
+/// that had ended. A recording without steps counts as one step.
 fn step_at(device: &DeviceTrace, event: EventIdx) -> u32 {
     device
         .steps

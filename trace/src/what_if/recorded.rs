@@ -1,9 +1,10 @@
-//! What the recorded allocator did of its own accord, and what that says of the limit it had.
+//! What the recorded allocator did by itself, and what that shows about its limit.
 //!
-//! Segments are given back in bursts. The program empties the cache; or a request fails, what is
-//! cached goes, and the request is tried again; or, with `garbage_collection_threshold`, old
-//! segments go before a request asks for another. The last two end in a new segment or in a failed
-//! allocation, and carry the stack of the request. Only the first is the program's doing.
+//! Segments are given back in bursts, for one of three reasons. The program empties the cache. Or a
+//! request fails, everything cached is given back, and the request is tried again. Or, with
+//! `garbage_collection_threshold`, old segments are given back before a request asks for a new one.
+//! The last two end in a new segment or in a failed allocation, and have the stack of the request.
+//! Only the first is done by the program.
 
 use crate::allocator::Config;
 use crate::span::Span;
@@ -12,17 +13,17 @@ use crate::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, Series};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::{Stopped, Watch};
 
-/// The limit under which a recording was made, as far as it shows.
+/// The limit of a recording, as far as it shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitSeen {
-    /// So much was reserved.
+    /// This much was reserved.
     pub at_least: Bytes,
-    /// So much would have been too much.
+    /// This much would have been too much.
     pub below: Bytes,
 }
 
 impl LimitSeen {
-    /// A limit that fits what was seen: the largest.
+    /// The largest limit that fits what was seen.
     pub fn taken(self) -> Bytes {
         self.below.saturating_sub(Bytes(1)).max(self.at_least)
     }
@@ -33,30 +34,31 @@ impl LimitSeen {
 pub struct Evidence {
     /// The first event of each time that the program emptied the cache.
     pub emptied: Vec<EventIdx>,
-    /// Where frees complete because a request waits for all streams before it is tried again.
+    /// Events at which frees complete, because a request waits for all streams before it is tried
+    /// again.
     pub awaited: Vec<Span<EventIdx>>,
-    /// The limit, where something was refused or collected.
+    /// The limit, if something was refused or collected.
     pub limit: Option<LimitSeen>,
 }
 
 /// Segments given back one after the other.
 struct Burst {
     first: u32,
-    /// The first of the frees that complete right before it, or itself.
+    /// The first event of the burst, including the frees that complete directly before it.
     from: u32,
-    /// The stack of all of them; `None` when they differ.
+    /// The stack, if all of them have the same; otherwise `None`.
     stack: Option<StackIdx>,
     reserved_before: u64,
     /// Whether pages of expandable segments were among them.
     unmapped: bool,
 }
 
-/// What came right after a burst.
+/// The event directly after a burst.
 enum Next {
-    /// A segment: its stack.
+    /// A new segment, with its stack.
     Segment(StackIdx),
-    /// A block, without a segment of its own: its stack. An expandable segment may have had one
-    /// that is left over after the burst.
+    /// A block without a new segment, with its stack. An expandable segment may still have had room
+    /// for it after the burst.
     Block(StackIdx),
     Oom,
     Other,
@@ -65,11 +67,11 @@ enum Next {
 struct Reader<'a> {
     device: &'a DeviceTrace,
     own: &'a Config,
-    /// The most that was granted: reserved memory and the segment asked for then. Expandable
-    /// segments may map more than was asked for.
+    /// The most that was granted: reserved memory plus the requested segment. Expandable segments
+    /// may map more than was requested.
     granted: u64,
     burst: Option<Burst>,
-    /// The first of the frees that complete one after the other, up to now.
+    /// The first of an unbroken run of completing frees, up to now.
     completing: Option<u32>,
     below: u64,
     emptied: Vec<EventIdx>,
@@ -77,7 +79,7 @@ struct Reader<'a> {
 }
 
 impl Evidence {
-    /// Reads a recording that was made under these settings.
+    /// Reads a recording that was made under the settings `own`.
     ///
     /// # Errors
     /// [`Stopped`].
@@ -126,7 +128,8 @@ impl Reader<'_> {
             };
             match action {
                 Action::SegmentAlloc | Action::SegmentMap => {
-                    // Only the first of the ranges that a request maps is held to the limit.
+                    // If a request maps several ranges, only the first is checked against the
+                    // limit.
                     if !mapping {
                         let asked = self.segment_asked(event as u32).unwrap_or_else(size);
                         granted = granted.max(reserved.saturating_add(asked));
@@ -186,7 +189,7 @@ impl Reader<'_> {
                 let size = self.own.segment_size(self.own.round_size(kind.requested.0));
                 self.end_burst(event, Next::Block(kind.alloc_stack), size);
             }
-            // Emptying the cache completes what is pending first.
+            // Emptying the cache first completes pending frees.
             Action::FreeCompleted if self.burst.is_some() => {}
             Action::FreeCompleted if self.was_pending(event, target) => {
                 self.completing = completing.or(Some(event));
@@ -195,13 +198,13 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether a block that becomes free was given back before the last event.
+    /// Whether a block that becomes free was given back earlier than at the event directly before.
     fn was_pending(&self, event: u32, block: usize) -> bool {
         let requested = self.device.blocks.free_requested.get(block);
         requested.is_some_and(|requested| requested + 1 < event)
     }
 
-    /// The segment that the request behind a segment event is held to.
+    /// The size of segment with which the limit is checked, for the request behind a segment event.
     fn segment_asked(&self, event: u32) -> Option<u64> {
         let events = &self.device.events;
         let rest = events
@@ -217,7 +220,7 @@ impl Reader<'_> {
 
     fn refuse(&mut self, reserved: u64, segment: u64) {
         let too_much = reserved.saturating_add(segment);
-        // A limit below what was reserved elsewhere is none.
+        // A limit below what was reserved at another time is impossible.
         if too_much > self.granted {
             self.below = self.below.min(too_much);
         }
@@ -235,21 +238,23 @@ impl Reader<'_> {
             Next::Block(stack) => stack != StackIdx::NONE && burst.stack == Some(stack),
             Next::Segment(stack) => match burst.stack {
                 Some(of_burst) if of_burst != StackIdx::NONE => of_burst == stack,
-                // No stack says whose doing it was: a request is refused only near the limit.
+                // No stack shows who did it. Only near the limit it can have been a request that
+                // failed.
                 _ => too_much || collects > 0.0,
             },
         };
         if !of_request {
             return self.emptied.push(EventIdx(burst.first));
         }
-        // What is collected may have completed just before.
+        // With collection, frees may have completed just before for another reason.
         if collects == 0.0 {
             let awaited = Span::new(EventIdx(burst.from), EventIdx(event));
             self.awaited.push(awaited);
         }
         let mut bound = burst.reserved_before.saturating_add(segment);
-        // Expandable segments are not collected. Else it may have been the one or the other, or
-        // only the other where the request stayed below what was reserved elsewhere.
+        // Expandable segments are not collected. For other segments it was either a failed request
+        // or collection. If the request stayed below what was reserved at another time, it must
+        // have been collection.
         if collects > 0.0 && !burst.unmapped {
             let threshold = (burst.reserved_before as f64 / collects).ceil() as u64;
             bound = if too_much {
@@ -264,5 +269,5 @@ impl Reader<'_> {
     }
 }
 
-/// Events between a segment and the allocation that it is for.
+/// The allocation that a segment is for comes within this many events.
 const SOON: usize = 64;

@@ -1,4 +1,4 @@
-//! A recorded failure replayed, and which single change would have got past it.
+//! Replays a recorded failure, and finds the single changes that would have got past it.
 
 use super::batch::{Batch, Share};
 use super::{Conditions, Early, Evidence, Failed, LimitSeen, Outcome, Reach, replay};
@@ -12,16 +12,16 @@ const MIB: u64 = 1 << 20;
 /// One change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A setting of the allocator, the others left as they were.
+    /// A setting of the allocator; the others stay as they were.
     Setting {
         /// Its option in `PYTORCH_CUDA_ALLOC_CONF`.
         option: &'static str,
         /// Its value there.
         value: &'static str,
     },
-    /// What leaks, given back at the end of the step that made it.
+    /// What leaks is given back at the end of the step that made it.
     NoLeaks,
-    /// Only a share of the batch at once: an estimate.
+    /// Only a share of the batch is computed at once: an estimate.
     Batch(Share),
 }
 
@@ -40,14 +40,14 @@ impl fmt::Display for Change {
 pub struct Remedy {
     /// The change.
     pub change: Change,
-    /// What happens then, up to the failure.
+    /// The result with this change, up to the failure.
     pub outcome: Outcome,
 }
 
-/// A setting that is tried: option, value, and what they do.
+/// A setting that is tried: option, value, and its effect.
 type Setting = (&'static str, &'static str, fn(&mut Config));
 
-/// What is tried. Of an option the first value that helps is enough.
+/// The settings that are tried. For each option, the first value that helps is enough.
 const SETTINGS: [Setting; 8] = [
     ("expandable_segments", "True", |c| {
         c.expandable_segments = true
@@ -78,7 +78,7 @@ const SETTINGS: [Setting; 8] = [
 /// What is tried besides settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tried<'a> {
-    /// What leaks, given back when its step ends; `None`: nothing leaks.
+    /// What leaks, to be given back when its step ends; `None` if nothing leaks.
     pub leaks: Option<&'a Early>,
     /// A smaller batch.
     pub batch: Option<&'a Batch>,
@@ -89,15 +89,15 @@ pub struct Tried<'a> {
 pub struct Diagnosis {
     /// The failure.
     pub failed: Failed,
-    /// The limit that refused it, as far as it shows.
+    /// The limit that refused the request, as far as it shows.
     pub limit: LimitSeen,
     /// The single changes that get past it, those that reserve least first.
     pub remedies: Vec<Remedy>,
 }
 
-/// Replays the first failed allocation of a recording, and what single changes make of it. The
-/// limit is the smallest that the recording allows for, so what gets past it there would have.
-/// `None` where nothing failed, and where the rules do not give the failure itself.
+/// Replays the first failed allocation of a recording with single changes. The limit is the
+/// smallest that fits the recording. So a change that gets past it here would have got past it
+/// then. `None` if nothing failed, or if the replay does not reproduce the failure.
 ///
 /// # Errors
 /// [`Stopped`].

@@ -1,4 +1,4 @@
-//! The requests of a recording, one by one, through the allocator.
+//! Sends the requests of a recording through the allocator, one by one.
 
 use super::batch::{Batch, Share};
 use super::begin::begin;
@@ -15,20 +15,20 @@ use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::slice::Iter;
 
-/// What requests are replayed under.
+/// The conditions of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions<'a> {
     /// The allocator's settings.
     pub settings: &'a Config,
-    /// What the process may reserve.
+    /// The limit of what the process may reserve.
     pub limit: Option<Bytes>,
-    /// What is given back earlier than it was.
+    /// What is given back early.
     pub early: &'a Early,
     /// What grows with the batch, and how much of the batch is computed.
     pub batch: Option<(&'a Batch, Share)>,
 }
 
-/// What happens to the requests of a recording under these conditions.
+/// Replays the requests of a recording under these conditions.
 ///
 /// # Errors
 /// [`Stopped`].
@@ -41,7 +41,7 @@ pub fn replay(
     Ok(replay_drawn(device, evidence, conditions, 0, watch)?.0)
 }
 
-/// The same, with its levels in so many columns.
+/// The same, with the levels in a curve of at most so many columns.
 ///
 /// # Errors
 /// [`Stopped`].
@@ -99,7 +99,7 @@ pub fn replay_drawn(
     Ok((run.outcome, run.curve))
 }
 
-/// What was asked of the driver, as it was recorded.
+/// The recorded calls of the driver.
 fn segment_calls(device: &DeviceTrace) -> VecDeque<Call> {
     let events = &device.events;
     let calls = events.action.iter().zip(&events.target);
@@ -118,14 +118,14 @@ fn segment_calls(device: &DeviceTrace) -> VecDeque<Call> {
 struct Run<'a> {
     device: &'a DeviceTrace,
     allocator: Caching,
-    /// Where each block is while in use or pending.
+    /// The slot of each block while it is in use or pending.
     slots: Vec<Slot>,
     allocated: u64,
-    /// Blocks that a request will wait for if it has to empty the cache, and that complete after it
-    /// if not.
+    /// Blocks that a request will wait for if it must empty the cache; otherwise they complete
+    /// after the request.
     awaited: Vec<u32>,
     batch: Option<(&'a Batch, Share)>,
-    /// Blocks that are never asked for, from the next one on.
+    /// The remaining blocks that are never requested.
     gone: Peekable<Iter<'a, BlockIdx>>,
     curve: Curve,
     outcome: Outcome,
@@ -168,14 +168,14 @@ impl Run<'_> {
         outcome.peak_reserved = outcome.peak_reserved.max(self.allocator.reserved());
     }
 
-    /// The levels after an event.
+    /// Draws the levels after an event.
     fn draw(&mut self, event: u32) {
         let reserved = self.allocator.reserved();
         self.curve
             .reach(EventIdx(event), Bytes(self.allocated), reserved);
     }
 
-    /// One event; where the answer ends, if it ends here.
+    /// Replays one event. Returns where the answer ends, if it ends here.
     fn event(&mut self, event: u32, is_awaited: bool) -> Option<Reach> {
         let target = self.device.events.target[event as usize];
         if target == NO_TARGET {
@@ -225,7 +225,7 @@ impl Run<'_> {
         }
     }
 
-    /// A block whose own frees, later, find it gone.
+    /// Gives a block back early; its recorded frees will then find it gone.
     fn give_back_early(&mut self, block: BlockIdx) {
         let slot = std::mem::replace(&mut self.slots[block.index()], Slot::NONE);
         if slot != Slot::NONE {
@@ -238,7 +238,7 @@ impl Run<'_> {
         let slot = self.slots[block as usize];
         if slot != Slot::NONE {
             self.allocated -= self.allocator.arena().size(slot);
-            // Most frees complete at once.
+            // Most frees complete immediately.
             if self.device.blocks.free_completed[block as usize] != event + 1 {
                 self.allocator.wait(slot, block);
             }
@@ -269,7 +269,7 @@ impl Run<'_> {
         }
     }
 
-    /// The recorded program ran out of memory: whether this one does.
+    /// The recorded program ran out of memory here: checks whether this one does too.
     fn recorded_oom(&mut self, event: u32, row: u32) -> Option<Reach> {
         let row = self.device.events.others.get(row as usize)?;
         let size = self

@@ -1,5 +1,6 @@
-//! Random programs, run through the allocator and recorded: replayed under the settings of the run,
-//! they must give what happened; under others, what happens to the program when it runs there.
+//! Random programs run through the allocator and are recorded. A replay under the settings of the
+//! run must give what happened. A replay under other settings must give what happens when the
+//! program runs under those.
 
 use super::*;
 use crate::allocator::caching::Caching;
@@ -23,7 +24,7 @@ enum Op {
     Empty,
 }
 
-/// Whose doing a segment event is.
+/// Who caused a segment event.
 #[derive(Clone, Copy, PartialEq)]
 enum By {
     Request,
@@ -41,7 +42,7 @@ struct Held {
     waits: bool,
 }
 
-/// A running program, and what a recorder notes.
+/// A running program, and what a recorder would write.
 struct Process {
     allocator: Caching,
     held: Vec<Held>,
@@ -52,7 +53,7 @@ struct Process {
     names: u32,
     /// Segments, or pages of expandable ones, by address.
     segments: BTreeMap<u64, (u64, PoolKey, bool)>,
-    /// Allocations that were asked for before the first that failed.
+    /// How many allocations were requested before the first that failed.
     failed: Option<usize>,
     asked: usize,
 }
@@ -96,8 +97,8 @@ impl Process {
                     self.request(at);
                     let Held { slot, name, .. } = self.held[at];
                     self.allocator.wait(slot, name);
-                    // A free that completes with the very next event looks like one that never
-                    // waited.
+                    // A free that completes with the very next event would look like one that did
+                    // not wait.
                     self.log.push((Action::Snapshot, 0, 0, 0, By::Program));
                 }
             }
@@ -214,7 +215,7 @@ impl Process {
         }
     }
 
-    /// The segments as a snapshot has them: mapped pages that lie side by side are one.
+    /// The segments as a snapshot lists them: mapped pages that lie side by side are one.
     fn final_segments(&self, snapshot: &mut Snapshot) {
         let mut joined: Vec<(u64, u64, PoolKey, bool)> = Vec::new();
         for (&addr, &(size, key, expandable)) in &self.segments {
@@ -257,7 +258,7 @@ impl Process {
         }
     }
 
-    /// What was recorded, or nothing if nothing happened.
+    /// The recording; `None` if nothing happened.
     fn trace(&self) -> Option<DeviceTrace> {
         let mut snapshot = Snapshot::default();
         let frame = Frame {
@@ -291,7 +292,7 @@ impl Process {
     }
 }
 
-/// As a snapshot has them.
+/// The settings in the form of a snapshot.
 fn settings_of(config: &Config) -> Vec<(String, String)> {
     let mut settings = vec![
         (
@@ -368,15 +369,15 @@ fn peaks(process: &Process) -> (u64, u64) {
 }
 
 proptest! {
-    // Programs that run out of memory under the first settings are left out of one property.
+    // One of the properties leaves out programs that run out of memory under the first settings.
     #![proptest_config(ProptestConfig {
         cases: 256,
         max_global_rejects: 100_000,
         ..ProptestConfig::default()
     })]
 
-    /// Without a limit, a recording under its own settings gives itself: what replay measures, and
-    /// what happened.
+    /// Without a limit, a recording replayed under its own settings gives itself: the levels that
+    /// the replay measured, and what happened.
     #[test]
     fn under_its_own_settings_a_recording_gives_itself(ops in ops(2, true), own in settings()) {
         let process = Process::run(&ops, &own, None);
@@ -390,7 +391,8 @@ proptest! {
         prop_assert_eq!((what_if.retries, what_if.failed), (0, None));
     }
 
-    /// The curves reach the peaks, whatever the columns; *allocated* is as recorded at each event.
+    /// The curves reach the peaks, whatever the columns are; *allocated* is as recorded at each
+    /// event.
     #[test]
     fn curves_hide_no_peak(ops in ops(2, true), own in settings(), columns in 1..40_u32) {
         let Some(device) = Process::run(&ops, &own, None).trace() else { return Ok(()) };
@@ -413,7 +415,8 @@ proptest! {
         prop_assert_eq!(every_event.recorded.allocated, every_event.what_if.allocated);
     }
 
-    /// What is gone takes nothing, and the rest is served as in a program that never asked for it.
+    /// Blocks that are never requested take nothing, and the others are served as in a program that
+    /// never requested them.
     #[test]
     fn what_is_gone_was_never_asked_for(ops in ops(1, false), own in settings()) {
         let asked = ops.iter().filter(|op| matches!(op, Op::Alloc(..)));
@@ -433,11 +436,12 @@ proptest! {
         prop_assert_eq!((what_if.peak_allocated.0, what_if.peak_reserved.0), peaks(&alone));
     }
 
-    /// Under the limit that it ran under as well, retries and failure included. Where nothing was
-    /// collected, the limit that shows does as well as the true one.
+    /// The same with the limit of the recording, including retries and the failure. If nothing was
+    /// collected, the limit that the recording shows is as good as the true one.
     #[test]
     fn under_its_own_limit_too(mut ops in ops(2, true), own in settings(), limit in limit()) {
-        // What completes may go at once, before the allocator waits for anything: no event tells.
+        // Blocks whose frees complete may be given back before the allocator waits for anything,
+        // and no event shows that.
         if own.garbage_collection_threshold > 0.0 || own.max_split_size.is_some() {
             ops.retain(|op| !matches!(op, Op::Request(_)));
         }
@@ -461,7 +465,7 @@ proptest! {
         }
     }
 
-    /// From a recording under any settings, what happens to the program under any others.
+    /// A recording under any settings predicts what happens to the program under any others.
     #[test]
     fn from_any_settings_to_any_others(
         ops in ops(2, false),

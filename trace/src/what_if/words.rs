@@ -5,7 +5,7 @@ use crate::trace::Fidelity;
 use crate::units::Bytes;
 use crate::units::size::exact;
 
-/// How far an answer can be trusted.
+/// How far an answer can be trusted, in words.
 pub fn calibration(calibration: &Calibration) -> String {
     let Fidelity { allocs, predicted } = calibration.addresses;
     let addresses = match predicted == allocs {
@@ -25,7 +25,7 @@ pub fn calibration(calibration: &Calibration) -> String {
     format!("{addresses}; replayed under the file's own settings they give {peak}.")
 }
 
-/// What the answer is.
+/// The answer in words.
 pub fn sentence(answer: &Answer) -> String {
     let recorded = &answer.recorded;
     let Some(at_limit) = &answer.at_recorded_limit else {

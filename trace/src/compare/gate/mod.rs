@@ -1,24 +1,24 @@
 //! May this change be merged? Pass, regression, or cannot tell, and one sentence that says why.
 //!
-//! Judged is *allocated*, and whether it leaks; *reserved* is only warned about, since it differs
-//! by several per cent between runs of one program.
+//! The gate judges *allocated*, and whether it leaks. It only warns about *reserved*, since that
+//! differs by several per cent between runs of one program.
 //!
 //! | question | a regression when |
 //! |---|---|
-//! | out of memory? | it is, and the baseline is not, or only later |
+//! | out of memory? | it runs out, and the baseline does not, or only later |
 //! | a higher peak? | by more than the limit, over the steps that both runs have |
 //! | with steps of varying work? | a step needs more than the baseline's steps of equal work |
 //! | a leak? | where the baseline has none, or faster |
 //! | faster growth? | by more than the limit and both errors, unless what grows is bounded |
 //!
-//! One pass against another is judged by the peaks of its phases and of the whole; it cannot tell
-//! where one holds a phase that the other does not.
+//! Two single passes are compared by the peaks of their phases and of the whole pass. The answer is
+//! "cannot tell" if one of them has a phase that the other lacks.
 //!
-//! It cannot tell when a ring wrapped, so that its peak is a lower bound, or when there are too few
-//! steps to see a leak.
+//! The answer is also "cannot tell" when a ring wrapped (its peak is then only a lower bound), or
+//! when there are too few steps to see a leak.
 //!
-//! Two runs that agree in every step and at every site pass even where one alone would be too
-//! short to judge: whatever they do, they do the same.
+//! Two runs that agree in every step and at every site pass, even if each alone is too short to
+//! judge: whatever they do, they do the same.
 
 mod rules;
 

@@ -62,7 +62,7 @@ impl Judge<'_> {
         self.growth();
     }
 
-    /// Every step and every site agrees: nothing can have become worse.
+    /// Every step and every site agrees, so nothing can have become worse.
     fn alike(&mut self) {
         let difference = self.difference;
         if difference.new.leaks.verdict == Verdict::Leak {
@@ -114,8 +114,9 @@ impl Judge<'_> {
         }
     }
 
-    /// Phase by phase, and the whole. Where one pass holds a phase that the other does not, more is
-    /// held throughout it (a step of the optimizer needs its state), so nothing can be judged.
+    /// Compares two single passes phase by phase, and as a whole. If one pass has a phase that the
+    /// other lacks, it also needs more in its other phases (an optimizer step needs its state).
+    /// Then nothing can be judged.
     fn passes(&mut self) {
         let phases = &self.difference.phases;
         let lacking = |lacks: fn(&PhaseDelta) -> bool| -> Vec<Phase> {
@@ -165,8 +166,8 @@ impl Judge<'_> {
         let (base, new) = (&difference.base, &difference.new);
         let (before, after) = (base.common_peak, new.common_peak);
         let limit = self.limits.peak_growth.of(before).max(noise::LEVEL_FLOOR.0);
-        // What the baseline's own steps differ by, apart from their trend (garbage that is
-        // collected now and then), may differ between runs too.
+        // The baseline's own steps differ by some amount, apart from their trend (garbage that is
+        // collected now and then). Two runs may differ by that much too.
         let limit = match difference.varying {
             true => limit,
             false => limit.max(base.wobble.0),
@@ -197,14 +198,14 @@ impl Judge<'_> {
                 .to_owned();
             self.find(Weight::Unknown, "peak", detail);
         } else if new.oom.is_some() && base.oom.is_none() {
-            // Said already; its peak is a lower bound.
+            // This was reported already: the peak is only a lower bound.
         } else if more < 0 && more.unsigned_abs() > difference.tolerance.0 {
             let detail = format!("the peak is {} ({before} → {after})", signed(more as f64));
             self.find(Weight::Note, "peak", detail);
         }
     }
 
-    /// Says so where the program asks for no more: sizes are rounded up by another rule.
+    /// Adds a note if the program requests no more: then only the rounding of sizes has changed.
     fn rounding(&self) -> &'static str {
         let requested = self.difference.series(Series::Requested);
         let known = requested.base.peak > Bytes::ZERO && requested.new.peak > Bytes::ZERO;
@@ -215,8 +216,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Lengths vary from step to step, so the highest step of each run is a matter of luck: what
-    /// steps of equal work need is not.
+    /// Lengths vary from step to step, so the highest step of each run is a matter of luck. The
+    /// needs of steps with equal work are not.
     fn varying_peak(&mut self, excess: f64, sentence: String) {
         let before = self.difference.base.common_peak;
         let allowed = self.limits.peak_growth.of(before) as f64 / before.0.max(1) as f64;
@@ -260,7 +261,8 @@ impl Judge<'_> {
             self.find(Weight::Fail, "leak", detail);
             return;
         }
-        // A leak that is traded for another is not progress, unless it is a remainder of it.
+        // Replacing one leak by another is no progress, unless the new leak is a remainder of the
+        // old one.
         let fresh = new
             .places
             .iter()
@@ -309,7 +311,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Neither verdict helps; what the ends of steps grow by may.
+    /// Neither verdict is known; the growth at the ends of steps may still help.
     fn unknown_leak(&mut self) {
         let difference = self.difference;
         let reason = difference.new.leaks.reason.clone();
@@ -319,7 +321,7 @@ impl Judge<'_> {
                 let detail = format!("no verdict on leaks ({reason}), but growth is the same");
                 self.find(Weight::Note, "leak", detail);
             }
-            // No loop in either: one pass against another, of which the peak says all there is.
+            // Neither run has a loop: both are single passes, and their peaks say all there is.
             _ if both && difference.is_of_single_passes() => {
                 let detail = match difference.phases.is_empty() {
                     true => "neither recording holds a loop: judged is the peak",
@@ -331,7 +333,8 @@ impl Judge<'_> {
         }
     }
 
-    /// The least and the most by which growth per step has risen, by the errors of both fits.
+    /// The least and the most by which growth per step can have risen, given the errors of both
+    /// fits.
     fn growth_bounds(&self) -> Option<(f64, f64)> {
         let (base, new) = (self.difference.base.growth?, self.difference.new.growth?);
         let error = base.error? + new.error?;
@@ -355,9 +358,9 @@ impl Judge<'_> {
             signed(before)
         );
         match self.difference.new.leaks.verdict {
-            // Nothing that outlives a step accumulates: it will end.
+            // Nothing that outlives a step accumulates, so this growth will end.
             Verdict::Clean => self.find(Weight::Warn, "growth", detail),
-            // Said already, with its place.
+            // The leak was reported already, with its place.
             Verdict::Leak if self.findings.iter().any(|f| f.code == "leak") => {
                 self.find(Weight::Note, "growth", detail);
             }

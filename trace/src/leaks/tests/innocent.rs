@@ -1,4 +1,4 @@
-//! Programs that keep memory for a while: no leak.
+//! Programs that keep memory for a while. None of them leaks.
 
 use super::*;
 
@@ -140,7 +140,7 @@ fn a_leak_without_stacks_is_found_though_its_sizes_differ() {
 fn gradients_that_wait_for_the_next_step_are_clean() {
     let mut gradients: Vec<BlockIdx> = Vec::new();
     Program::run(14, |p, step| {
-        // `zero_grad` when a step begins; every other step belongs to the other network.
+        // `zero_grad` runs at the start of a step; every other step trains the other network.
         if step % 2 == 0 {
             gradients.drain(..).for_each(|block| p.free(block));
         }
@@ -164,7 +164,7 @@ fn a_buffer_with_random_eviction_is_clean_and_one_that_is_half_cleared_leaks() {
     Program::run(60, |p, step| {
         history.extend((0..2).map(|_| p.alloc(&KEEP, 1 << 18)));
         if step % 6 == 5 {
-            // Only the younger half goes.
+            // Only the younger half is given back.
             let young = history.len() - 6..;
             history.drain(young).for_each(|block| p.free(block));
         }
@@ -176,7 +176,7 @@ fn a_buffer_with_random_eviction_is_clean_and_one_that_is_half_cleared_leaks() {
 fn optimizer_state_of_rarely_used_experts_is_clean() {
     let mut seen = [false; 8];
     Program::run(60, |p, step| {
-        // Rarer and rarer: each expert the first time that a token is routed to it.
+        // Growth becomes rarer: each expert grows when a token is routed to it for the first time.
         let expert = [0, 1, 0, 2, 1, 3, 0, 4, 2, 1, 5, 0, 3, 6, 1, 2, 0, 4, 7][step as usize % 19];
         if !std::mem::replace(&mut seen[expert], true) {
             p.alloc(&["init adam.py", "step train.py"], 4 << 20);

@@ -1,4 +1,4 @@
-//! Programs that leak: what is said of them.
+//! Programs that leak, and what the report says about them.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Programs made up to show one pattern each, labelled.
+//! Made-up programs, each with one pattern and a known answer.
 
 mod innocent;
 mod leaking;
@@ -143,7 +143,7 @@ fn what_an_optimizer_keeps_is_no_leak() {
     })
     .is(Verdict::Clean);
     assert!(reason.contains("optimizer state"), "{reason}");
-    // A closure that it calls is the program's own.
+    // A closure that the optimizer calls is the program's own code.
     Program::run(10, |p, _| {
         p.alloc(
             &[
@@ -175,7 +175,7 @@ fn weights_that_are_loaded_are_no_leak() {
 
 #[test]
 fn what_the_groups_do_not_cover_is_said() {
-    // One site has a rhythm; many others keep something once, more and more of them.
+    // One site has a rhythm. Many other sites keep something once; there are more and more of them.
     let (report, _) = Program::run(30, |p, step| {
         p.alloc(&KEEP, 8 << 20);
         p.alloc(&[&format!("once{step} rest.py"), "step train.py"], 1 << 20);
@@ -255,7 +255,7 @@ fn the_worst_device_speaks_for_the_trace() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// What is given back in its step changes nothing.
+    /// Blocks that are given back in their own step change nothing.
     #[test]
     fn churn_never_changes_a_verdict(
         churn in prop::collection::vec((0..4_usize, 1..1_u64 << 24), 0..40),
@@ -285,7 +285,8 @@ proptest! {
         prop_assert_eq!(run(&churn), run(&[]));
     }
 
-    /// What is always given back within a few steps is not a leak, whatever its sizes and ages.
+    /// Blocks that are always given back within a few steps are no leak, whatever their sizes and
+    /// ages.
     #[test]
     fn bounded_lifetimes_are_never_a_leak(
         ages in prop::collection::vec((0..4_usize, 1..6_u32, 1_u64..1 << 22), 30..200),
@@ -311,7 +312,8 @@ proptest! {
         prop_assert_ne!(report.verdict, Verdict::Leak, "{} {:?}", report.reason, report.groups);
     }
 
-    /// A steady leak is found at any size that counts, from any step of the first half on.
+    /// A steady leak is always found, at any size that counts and from any step of the first half
+    /// on.
     #[test]
     fn a_steady_leak_is_always_found(
         size in 2048..1_u64 << 30, n in 8..30_u32, from in 0..30_u32, count in 1..5_u32,
@@ -345,7 +347,7 @@ fn a_judgement_that_is_stopped_cannot_tell() {
         find_while(device, stacks, &trace.quality, Watch::new(&go_on))
     };
     assert_eq!(ask(u32::MAX).verdict, Verdict::Leak);
-    // Wherever it is stopped, and it stops at once.
+    // Wherever it is stopped, it stops at once.
     for most in 0..looks.get() {
         let report = ask(most);
         assert_eq!(report.verdict, Verdict::CannotTell, "{most}");

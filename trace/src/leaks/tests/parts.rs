@@ -59,7 +59,7 @@ fn a_graph_that_each_part_retains_leaks_even_where_it_is_most_of_the_parts_peak(
     let most = 64 << 20;
     let group = in_parts_with(most, Backward::InEachPart, all_at_once).leaks();
     assert_eq!(group.pattern, Pattern::WithinStep);
-    // Without a backward pass of its own a part builds something up for later.
+    // If a part has no backward pass of its own, it builds something up for a later one.
     in_parts_with(most, Backward::Later, all_at_once).is(Verdict::Clean);
 }
 
@@ -103,8 +103,8 @@ fn micro_batches_that_are_the_steps_are_the_parts_of_optimizer_steps() {
     assert_eq!(report.groups[0].bytes_per_step, f64::from(8 << 20));
 }
 
-/// A server: each request enlarges its cache token by token; `keeps` says whether the last cache of
-/// a request stays. Steps are requests, or tokens.
+/// A server: each request enlarges its cache token by token. `keeps` says whether the last cache of
+/// a request stays. Steps are either requests or tokens.
 fn serving(requests: u32, steps_are_tokens: bool, keeps: bool) -> Program {
     let mut program = Program::default();
     for request in 0..requests {
@@ -155,7 +155,7 @@ fn a_server_that_keeps_the_cache_of_every_request_leaks() {
 fn the_cache_of_one_request_is_no_leak() {
     let reason = serving(1, true, true).is(Verdict::CannotTell);
     assert!(reason.contains("record 4 requests or more"), "{reason}");
-    // With a backward pass it is not a request.
+    // A program with a backward pass serves no requests.
     let mut buffer = None;
     Program::run(12, |p, step| {
         let larger = p.alloc(&KEEP, u64::from(step + 1) << 20);

@@ -96,7 +96,7 @@ fn segment(minor: u32, base: i128, stack: &Py) -> Py {
         if minor >= 1 {
             fields.push(("frames", frames));
         } else if state != "inactive" {
-            // 2.0: the size asked for and the stack are in the newest entry of a history.
+            // 2.0: the requested size and the stack are in the newest entry of a history.
             fields.retain(|(key, _)| *key != "requested_size");
             let entry = |size: i128, frames: &Py| {
                 dict(vec![
@@ -235,7 +235,7 @@ fn every_layout_gives_the_same_program() {
     check(15, "2.15 or later", settings);
 }
 
-/// What all layouts have in common; lines may go on.
+/// The lines that all layouts begin with; a layout may add text to a line.
 const PROGRAM: [&str; 11] = [
     "segment 0:0x7f0000000000 2097152 allocated 1024 Small stream 0 pool (0, ",
     " block 0x7f0000000000 1024 of 1000 ActiveAllocated forward:12<<module>:40",
@@ -262,7 +262,7 @@ fn every_pickler_and_json_give_the_same_snapshot() {
                 describe(&expected),
                 "2.{minor}, {dialect:?}"
             );
-            // One by one, the beginnings of stacks are stacks too.
+            // When a list is filled one by one, each prefix of a stack is a stack too.
             if dialect.filling != Filling::OneByOne {
                 let expected = Snapshot {
                     pickle_protocol: Some(dialect.protocol),

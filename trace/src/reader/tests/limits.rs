@@ -5,7 +5,7 @@ use super::pickle_writer::{Dialect, Py, json, pickle};
 use super::{dict, event, int, list, shared, text, trace};
 use crate::reader::{Limits, ReadErrorKind, Reader, read};
 
-/// `root` is read under `limits` when `fits`, else the limit `name` refuses it.
+/// `root` is read under `limits` if `fits`; otherwise the limit `name` refuses it.
 fn check(bytes: &[u8], limits: Limits, refused_by: Option<(&'static str, u64)>) {
     let got = read(bytes, limits);
     match refused_by {
@@ -73,7 +73,8 @@ fn string() {
         check(&file, limits(300), None);
         check(&file, limits(299), Some(("length of a string", 299)));
     }
-    // A length that the file does not have is refused before any of it is awaited.
+    // If the file is shorter than a stated length, it is refused at once, without waiting for more
+    // bytes.
     let huge = [&[0x80, 4, 0x8d][..], &u64::MAX.to_le_bytes()].concat();
     let by_default = Some(("length of a string", 16 << 20));
     check(&huge, Limits::default(), by_default);
@@ -135,7 +136,7 @@ fn a_list_that_is_referred_to_a_million_times_stays_small() {
             Dialect::cpython(4),
         )
     };
-    // All events but the first are the same bytes: they stand before `eau.`.
+    // All events but the first have the same bytes, the part before `eau.`.
     let (two, three) = (file_of(2), file_of(3));
     let body = &two[..two.len() - 4];
     let event = &three[body.len()..three.len() - 4];
@@ -143,8 +144,8 @@ fn a_list_that_is_referred_to_a_million_times_stays_small() {
     let file = [body, &thousand.repeat(1000), b"eau."].concat();
     let mut reader = Reader::new(Limits::default());
     reader.push(&file).unwrap();
-    // 16 bytes a row and 4 in the memo, in columns of up to 2^20 rows: the frames themselves are
-    // there once.
+    // 16 bytes a row and 4 in the memo, in columns of up to 2^20 rows; the frames themselves are
+    // stored once.
     assert!(
         reader.memory_used() < 26_000_000,
         "{}",
@@ -157,7 +158,7 @@ fn a_list_that_is_referred_to_a_million_times_stays_small() {
 
 #[test]
 fn a_stack_built_frame_by_frame_costs_what_it_adds() {
-    // 30,000 times: refer to the list, append a frame to it. Each makes another stack.
+    // 30,000 times: refers to the list and appends a frame to it. Each time makes another stack.
     let mut file = vec![0x80, 4];
     let frame = pickle(
         &dict(vec![

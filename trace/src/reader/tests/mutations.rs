@@ -25,10 +25,10 @@ const LIMITS: Limits = Limits {
     memory: 8 << 20,
 };
 
-/// Memory may pass the limit by what one piece can ask for.
+/// Memory may exceed the limit by what one piece can ask for.
 const SLACK: usize = 4 << 20;
 
-/// Mutated files that are read.
+/// How many mutated files are read.
 const ROUNDS: usize = 12_000;
 
 /// SplitMix64: the same mutations in every run.
@@ -72,7 +72,7 @@ fn mutate(file: &mut Vec<u8>, random: &mut Random) {
             file.drain(range);
         }
         4 => {
-            // Part of the file once more, often many times.
+            // Repeats a part of the file, often many times.
             let range = random.range(file.len(), 200);
             let copy = file[range.clone()].repeat(1 + random.below(64));
             file.splice(range.end..range.end, copy);
@@ -115,7 +115,7 @@ fn mutated_seeds_end_well_and_the_same_in_any_pieces() {
         let at_once = read(&file, file.len().max(1));
         let piece = 1 + random.below(97);
         let in_pieces = read(&file, piece);
-        // How much memory is in use is looked at after each piece.
+        // The memory in use is checked after each piece, so these two errors may differ.
         if !out_of_memory(&at_once) && !out_of_memory(&in_pieces) {
             assert_eq!(in_pieces, at_once, "round {round}, pieces of {piece}");
         }
@@ -124,6 +124,6 @@ fn mutated_seeds_end_well_and_the_same_in_any_pieces() {
         }
         readable += usize::from(at_once.is_ok());
     }
-    // Some mutations are harmless: then the snapshot must be there.
+    // Some mutations are harmless: then there must be a snapshot.
     assert!(readable > ROUNDS / 100, "{readable} of {ROUNDS}");
 }

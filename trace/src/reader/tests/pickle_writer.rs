@@ -14,7 +14,7 @@ pub enum Py {
     List(Vec<Py>),
     Tuple(Vec<Py>),
     Dict(Vec<(String, Py)>),
-    /// The same object wherever this `Rc` stands: written once, then referred to.
+    /// One object, wherever this `Rc` is used: written once, then referred to.
     Shared(Rc<Py>),
 }
 
@@ -30,7 +30,7 @@ pub enum Author {
 /// How lists and dictionaries are filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filling {
-    /// `MARK … APPENDS`, at most so many items at a time; a last single one by `APPEND`.
+    /// `MARK … APPENDS`, with at most so many items at a time; a single last item by `APPEND`.
     Batches(usize),
     /// Every item by its own `APPEND` or `SETITEM`.
     OneByOne,
@@ -207,7 +207,7 @@ impl Writer {
             self.out.push(b'J');
             self.out.extend(n.to_le_bytes());
         } else {
-            // CPython writes as few bytes as hold the sign, C++ always eight.
+            // CPython writes as few bytes as can hold the number with its sign; C++ always eight.
             let bytes = n.to_le_bytes();
             let fits = |len: &usize| *len == 16 || n >> (len * 8 - 1) == n >> 127;
             let len = if cpp { 8 } else { (1..=16).find(fits).unwrap() };

@@ -1,4 +1,4 @@
-//! Hostile, damaged and foreign files: what is said, and where.
+//! Hostile, damaged and foreign files: the error message, and its byte offset.
 
 use super::pickle_writer::{Dialect, Py, pickle};
 use super::{dict, event, int, list, text, trace};
@@ -9,7 +9,7 @@ fn check(bytes: &[u8], offset: u64, expected: &str) {
     let said = error.to_string();
     assert!(said.contains(expected), "said: {said}\nwanted: {expected}");
     assert_eq!(error.offset, offset, "{said}");
-    // The same words whatever the pieces.
+    // The message is the same however the file is cut into pieces.
     let mut reader = Reader::new(Limits::default());
     let pushed = bytes.iter().try_for_each(|&byte| reader.push(&[byte]));
     assert_eq!(
@@ -45,7 +45,7 @@ fn code_is_refused_where_it_stands() {
         let error = read(&file, Limits::default()).unwrap_err();
         assert_eq!(error.kind, ReadErrorKind::Code(name));
     }
-    // What an attacker would send: os.system("true") in place of a value.
+    // What an attacker would send: os.system("true") instead of a value.
     let attack = after_a_dict(b"(\x8c\x06frames\x94cposix\nsystem\n\x8c\x04true\x85R");
     check(&attack, 14, "opcode GLOBAL at byte 14");
 }
@@ -154,7 +154,7 @@ fn broken_opcodes() {
         7,
         "a dictionary key is not a string",
     );
-    // The memo: forward references, jumps, and what became a row.
+    // The memo: forward references, jumps, and references to objects that became rows.
     check(b"\x80\x04h\x00", 2, "was never remembered");
     check(b"\x80\x04j\xff\xff\xff\xff", 2, "was never remembered");
     check(b"\x80\x04}\x94h\x01", 4, "was never remembered");
@@ -219,7 +219,7 @@ fn sizes_that_nobody_can_add_up() {
 
 #[test]
 fn objects_that_hold_themselves_end() {
-    // segments = [ ]; segments.append(segments), and settings that hold themselves.
+    // segments = [ ]; segments.append(segments), and settings that contain themselves.
     let key = |name: &str| [&[0x8c, name.len() as u8][..], name.as_bytes(), &[0x94]].concat();
     let file = [
         &b"\x80\x04}\x94("[..],
@@ -235,7 +235,7 @@ fn objects_that_hold_themselves_end() {
         b"]\x94(h\x02K\x01eh\x07h\x07au.",
     ]
     .concat();
-    // `allocator_settings` is memo 4 while it is filled: the inner one is the empty dictionary.
+    // `allocator_settings` is memo 4 while it is filled; the inner one is an empty dictionary.
     let got = read(&file, Limits::default());
     assert!(matches!(got, Ok(_) | Err(ReadError { .. })));
     let file = [

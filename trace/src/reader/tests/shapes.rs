@@ -1,10 +1,10 @@
-//! Unusual shapes that are a snapshot all the same.
+//! Unusual shapes that are still a snapshot.
 
 use super::pickle_writer::{Dialect, Py, json, pickle};
 use super::{describe, dict, event, int, list, read_all, shared, text, trace};
 use crate::reader::{Limits, read};
 
-/// `root` as pickle and as JSON is described by exactly these lines.
+/// Reads `root` as pickle and as JSON; both must be described by exactly these lines.
 fn check(root: &Py, expected: &[&str]) {
     let expected: String = expected.iter().map(|line| format!("{line}\n")).collect();
     assert_eq!(describe(&read_all(root)), expected);
@@ -18,7 +18,7 @@ fn a_part_may_be_missing_or_empty() {
     check(&dict(vec![("device_traces", list(vec![]))]), &[]);
     let none = vec![("segments", Py::None), ("device_traces", list(vec![]))];
     check(&dict(none.clone()), &[]);
-    // An empty list says that nothing was reserved; `None` says nothing.
+    // An empty list says that nothing was reserved; `None` does not say anything.
     assert!(!read_all(&dict(none)).has_segments());
     assert!(read_all(&trace(vec![])).has_segments());
     check(&trace(vec![]), &["device 0"]);
@@ -41,7 +41,7 @@ fn several_devices_may_be_busy() {
         list((from..from + n).map(event).collect())
     };
     let traces = list(vec![events(1, 1), list(vec![]), events(2, 3), events(9, 1)]);
-    // Host events stand in the same table, and are only counted.
+    // Host events are in the same table and are only counted.
     let host = list(vec![events(20, 4)]);
     check(
         &dict(vec![("host_traces", host), ("device_traces", traces)]),

@@ -16,7 +16,7 @@ fn note(code: &str, detail: impl Into<String>) -> QualityNote {
     }
 }
 
-/// Unknown keys that a note lists, and the bytes of each that it shows.
+/// How many unknown keys a note lists, and how many bytes of each it shows.
 const KEYS_LISTED: usize = 32;
 const KEY_BYTES: usize = 80;
 
@@ -162,7 +162,7 @@ fn times(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     }
 }
 
-/// How far the simulated allocator agrees with the recorded one.
+/// Notes how far the simulated allocator agrees with the recorded one.
 fn allocator(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     let trace = evidence.trace;
     let missed = trace.fidelity.allocs - trace.fidelity.predicted;
@@ -209,7 +209,7 @@ fn allocator(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     }
 }
 
-/// The levels after the last event against the sums that the final segments state.
+/// Compares the levels after the last event with the sums of the final segments.
 fn end_levels(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     let blocks = || {
         evidence

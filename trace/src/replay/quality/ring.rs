@@ -1,15 +1,16 @@
-//! Did the ring of events wrap, or did the recording begin late?
+//! Whether the ring of events wrapped, or the recording began late.
 //!
-//! Nothing in the file says so, and both leave frees whose allocation was not recorded. What
-//! differs:
+//! Nothing in the file says so, and in both cases there are frees whose allocation was not
+//! recorded. These signs distinguish them:
 //!
-//! * **A free that is cut in two.** The allocator writes `free_requested` and, where nothing has
-//!   to be waited for, `free_completed` at once: a recording cannot begin between the two, a ring
-//!   that overwrites can.
-//! * **Scopes without their events.** Annotations have a ring of their own. A scope that ended
-//!   before the first event, of a kind that later holds events, has lost its own.
-//! * **A round number.** A full ring holds exactly `max_entries` events. By chance
-//!   one number in [`ODDS`] is as round as that.
+//! * **A free that is cut in two.** The allocator writes `free_requested` and, if it need not wait
+//!   for anything, `free_completed` directly after it. A recording cannot begin between the two,
+//!   but a ring can overwrite the first.
+//! * **Scopes without their events.** Annotations have a ring of their own. If a scope ended before
+//!   the first event, and later scopes of its kind hold events, then its own events were
+//!   overwritten.
+//! * **A round number.** A full ring holds exactly `max_entries` events. By chance, one number in
+//!   [`ODDS`] is as round as that.
 
 use super::{Evidence, note};
 use crate::snapshot::Stage;
@@ -18,10 +19,10 @@ use crate::steps::family_name;
 use crate::trace::{Action, Events, QualityNote};
 use std::collections::HashSet;
 
-/// A number counts as typed when by chance only one in so many is as round.
+/// A number counts as typed by a person if, by chance, only one number in so many is as round.
 const ODDS: u64 = 1000;
 
-/// The note on where the recording begins, if it does not begin with nothing.
+/// The note about the beginning of the recording, if memory existed before it.
 pub fn note_of(evidence: &Evidence<'_>) -> Option<QualityNote> {
     let trace = evidence.trace;
     let (n, unmatched) = (trace.events.len(), trace.unmatched_frees);
@@ -55,7 +56,7 @@ pub fn note_of(evidence: &Evidence<'_>) -> Option<QualityNote> {
     Some(note("ring_wrapped", text))
 }
 
-/// Whether the first event completes a free, in a trace in which frees complete at once.
+/// Whether the first event completes a free, in a trace in which frees usually complete at once.
 fn begins_inside_a_free(events: &Events) -> bool {
     let completed = |&at: &usize| events.action[at] == Action::FreeCompleted;
     let at_once = |at: usize| {
@@ -86,7 +87,7 @@ fn scopes_without_events(evidence: &Evidence<'_>) -> usize {
     if ended.is_empty() {
         return 0;
     }
-    // What costs the length of a name is done once for each name.
+    // Work that depends on the length of a name is done once for each name.
     let mut families: FxHashMap<u32, u64> = FxHashMap::default();
     let mut family = |name: u32| {
         let text = || evidence.stacks.str(StrIdx(name));
@@ -103,7 +104,7 @@ fn scopes_without_events(evidence: &Evidence<'_>) -> usize {
         .count()
 }
 
-/// By chance one number in so many ends in as many zeros, or is a power of two.
+/// By chance, one number in so many ends in as many zeros or is a power of two.
 fn odds_against(n: u64) -> u64 {
     let mut decimal = 1;
     while n > 0 && n.is_multiple_of(decimal * 10) {

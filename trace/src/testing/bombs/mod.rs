@@ -1,7 +1,8 @@
-//! Files that ask for far more than they are, each as a function that writes it.
+//! Hostile files: they ask for far more memory or time than their size. Each is a function that
+//! writes it.
 //!
-//! `n` says how often the part repeats that costs: a small one for the tests of every day, a large
-//! one for the suite of attacks. To add an attack, write it here and list it in [`ALL`].
+//! `n` says how often the expensive part repeats: few times for the daily tests, many times for the
+//! attack tests. To add an attack, write it here and list it in [`ALL`].
 
 mod programs;
 
@@ -100,7 +101,7 @@ struct Pickle<'w> {
 #[derive(Clone, Copy)]
 struct Word(u32);
 
-/// Items of a list that stand on the stack at once, as CPython's pickler has it.
+/// How many items of a list are on the stack at once, as in CPython's pickler.
 const BATCH: usize = 1000;
 
 impl Pickle<'_> {
@@ -120,7 +121,7 @@ impl Pickle<'_> {
         self.op(text)
     }
 
-    /// Remembers a string. It stays on the stack, where it does no harm.
+    /// Remembers a string. It stays on the stack, which does no harm.
     fn word(&mut self, text: &[u8]) -> io::Result<Word> {
         self.text(text)?;
         self.op(b"\x94")?;
@@ -329,7 +330,7 @@ fn frames(out: &mut dyn Write, n: usize) -> io::Result<()> {
     })
 }
 
-/// Each is the one before and a frame more: time and memory grow with the square.
+/// Each stack is the one before plus one frame: naively, time and memory grow with the square.
 fn stacks(out: &mut dyn Write, n: usize) -> io::Result<()> {
     let mut p = Pickle::new(out)?;
     let [name, filename, f] = p.words(["name", "filename", "f"])?;
@@ -348,7 +349,7 @@ fn distinct_events(out: &mut dyn Write, n: usize) -> io::Result<()> {
     snapshot(&mut p, n, event, nothing)
 }
 
-/// Together more bytes than 64 bits can count.
+/// Their sum has more bytes than 64 bits can count.
 fn enormous_sizes(out: &mut dyn Write, n: usize) -> io::Result<()> {
     let mut p = Pickle::new(out)?;
     let w = words(&mut p)?;
@@ -377,7 +378,7 @@ fn unpredicted(out: &mut dyn Write, n: usize) -> io::Result<()> {
     let [segment] = p.words(["segment_alloc"])?;
     let event = |p: &mut Pickle<'_>, i: usize| match i {
         0 => w.event(p, segment, 1 << 40, 1 << 45, 0),
-        // From the top down, with gaps: every free block is looked at.
+        // From the top downwards, with gaps, so that every free block is looked at.
         i => w.event(
             p,
             w.alloc,
@@ -585,7 +586,7 @@ fn shared_blocks(out: &mut dyn Write, n: usize) -> io::Result<()> {
     let mut p = Pickle::new(out)?;
     let [address, total, blocks] = p.words(["address", "total_size", "blocks"])?;
     let [state, size, active] = p.words(["state", "size", "active_allocated"])?;
-    // The list of blocks is made once, below everything, and doubled for each segment.
+    // The list of blocks is made once, below everything, and duplicated for each segment.
     p.list(100_000, |p, i| {
         p.dict(&[
             (state, Field::Word(active)),

@@ -1,4 +1,4 @@
-//! Attacks on what looks for the loops of a program, and for leaks: programs that nobody writes.
+//! Attacks on the searches for loops and for leaks: programs that nobody would write.
 
 use super::{Field, Int, Pickle, Word, Words, nothing, snapshot, words};
 use std::io::{self, Write};
@@ -32,7 +32,7 @@ impl Program {
         })
     }
 
-    /// An allocation where these calls lead to, innermost first.
+    /// An allocation made by these calls, innermost first.
     fn alloc(&self, p: &mut Pickle<'_>, i: usize, size: u64, calls: &[Call]) -> io::Result<()> {
         let w = &self.words;
         let addr = (1 << 40) + ((i as u64) << 21);
@@ -79,8 +79,8 @@ fn program(
     snapshot(&mut p, n, event, nothing)
 }
 
-/// `n` lines of one function, each run a little more often than the one before it: every subset
-/// of the last ones is a loop within the loop of the others.
+/// `n` lines of one function; each runs a little more often than the one before it. So every group
+/// of the last lines is a loop inside the loop of the others.
 pub fn nested_loops(out: &mut dyn Write, n: usize) -> io::Result<()> {
     let more = |count: &u64| Some(count + (count / 16 + 1).max(2));
     let counts: Vec<u64> = std::iter::successors(Some(2), more).take(n).collect();
@@ -109,7 +109,7 @@ pub fn long_loop(out: &mut dyn Write, n: usize) -> io::Result<()> {
     })
 }
 
-/// Stacks of `n` calls, from which two hundred times as many sizes are allocated.
+/// Stacks of `n` calls; each allocates two hundred times as many sizes.
 pub fn deep_stacks(out: &mut dyn Write, n: usize) -> io::Result<()> {
     const SIZES: usize = 200;
     let mut p = Pickle::new(out)?;
@@ -150,7 +150,7 @@ pub fn places_within_steps(out: &mut dyn Write, n: usize) -> io::Result<()> {
     let w = words(&mut p)?;
     let [stage, name, start, end] = p.words(["stage", "name", "START", "END"])?;
     let time = w.time;
-    // A step allocates all of its parts' blocks, then gives them back in one sweep.
+    // A step allocates the blocks of all its parts, then gives all of them back at once.
     let (part, step) = (n, 3 * PARTS * n);
     let event = |p: &mut Pickle<'_>, i: usize| {
         let (which, at) = (i / step, i % step);
