@@ -1,5 +1,5 @@
-//! What is alive at a moment, what came and went between two, how it grew, and the allocations
-//! themselves.
+//! What is alive at a moment, what was allocated and freed between two moments, how memory grew,
+//! and single allocations.
 
 use crate::frames::ForwardOp;
 use crate::query::{decode, encode};
@@ -11,10 +11,10 @@ use trace::units::{Bytes, EventIdx};
 /// Version of these answers; part of their entity tags.
 pub const VERSION: u32 = 2;
 
-/// Groups sent, at most; the others are counted.
+/// The largest number of groups in an answer; the others are only counted.
 pub const MAX_GROUPS: usize = 500;
 
-/// Allocations on a page, at most.
+/// The largest number of allocations on a page.
 pub const MAX_PAGE: usize = 500;
 
 /// How many blocks, and their sizes together.
@@ -209,10 +209,10 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// All, in the order in which a menu offers them.
+    /// All, in the order of the menu.
     pub const ALL: [Sort; 3] = [Sort::Oldest, Sort::Newest, Sort::Largest];
 
-    /// As in addresses.
+    /// The name in addresses.
     pub const fn name(self) -> &'static str {
         match self {
             Sort::Oldest => "oldest",
@@ -297,8 +297,8 @@ impl AllocationFilter {
         out
     }
 
-    /// The same filter without what may give away a name: what is searched for, and keys that are
-    /// made of names. Sizes, streams and pools are numbers.
+    /// The same filter without parts that may show a name: the searched text, and keys that are
+    /// made of names. Sizes, streams and pools are numbers and stay.
     pub fn without_names(mut self) -> AllocationFilter {
         self.q.clear();
         self.site = self.site.filter(|site| {
@@ -314,8 +314,8 @@ impl AllocationFilter {
         self
     }
 
-    /// Takes a pair of a query: `None` when the key is none of these, else whether the value was
-    /// understood.
+    /// Takes a pair of a query. `None` if the key does not belong to this filter; otherwise whether
+    /// the value was understood.
     pub fn take(&mut self, key: &str, value: &str) -> Option<bool> {
         fn number<T: std::str::FromStr>(value: &str, field: &mut Option<T>) -> bool {
             let parsed = value.parse().ok();
@@ -353,7 +353,7 @@ impl AllocationFilter {
         Some(understood)
     }
 
-    /// How many of its fields are set, the order apart.
+    /// How many of its fields are set, not counting the order.
     pub fn n_set(&self) -> usize {
         let numbers = [
             self.min.is_some(),

@@ -8,7 +8,7 @@ use trace::compare::profile::Profile;
 use trace::compare::{self, Difference};
 use trace::trace::Series;
 
-/// Runs in a comparison, at least and at most.
+/// The least and the largest number of runs in a comparison.
 pub const RUNS: std::ops::RangeInclusive<usize> = 2..=8;
 
 /// A baseline and the runs compared with it.
@@ -49,7 +49,7 @@ pub struct Against {
 impl Against {
     /// Compares one run with the baseline.
     ///
-    /// All steps are judged; the first [`Against::MAX_STEPS`] of them are told.
+    /// All steps are judged; the answer lists the first [`Against::MAX_STEPS`] of them.
     pub fn of(base: &Profile, new: &Profile, limits: &Limits) -> Against {
         let mut devices = compare::compare(base, new);
         let mut gate = gate::gate(&devices, limits);
@@ -63,9 +63,10 @@ impl Against {
         }
     }
 
-    /// Steps that are told one by one, of all devices together; how many there are, both sides say.
+    /// The largest number of steps that an answer lists, of all devices together. Both sides give
+    /// their full number of steps.
     pub const MAX_STEPS: usize = 16_384;
-    /// Findings that are told, the most serious ones.
+    /// The largest number of findings in an answer, the most serious ones.
     pub const MAX_FINDINGS: usize = 1000;
 
     /// The difference that is shown for the run.
@@ -74,7 +75,7 @@ impl Against {
     }
 }
 
-/// Run ids as a query has them.
+/// Run ids in the form of a query.
 pub fn listed(runs: &[RunId]) -> String {
     let ids: Vec<&str> = runs.iter().map(RunId::as_str).collect();
     ids.join(",")
@@ -96,7 +97,7 @@ pub struct CurvesWanted {
 }
 
 impl CurvesWanted {
-    /// Parts that are drawn at most.
+    /// The largest number of parts.
     pub const MAX_PARTS: u32 = 2000;
 }
 

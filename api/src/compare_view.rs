@@ -17,8 +17,8 @@ use trace::trace::Series;
 /// The version written.
 pub const VERSION: u32 = 1;
 
-/// What takes a query of version `n + 1` (by position `n`) to the next one. A query without a
-/// version is of version 1.
+/// Upgrades queries: the function at position `n` takes a query of version `n + 1` to the next
+/// version. A query without a version is of version 1.
 pub const UPGRADES: [fn(&str) -> String; 0] = [];
 
 /// Which rows the table of differences shows.
@@ -53,7 +53,7 @@ impl Rows {
     }
 }
 
-/// By what the table of differences is sorted, the largest first.
+/// The order of the table of differences, the largest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SiteOrder {
     /// By the larger of the differences of peak and end.
@@ -94,11 +94,11 @@ impl SiteOrder {
 /// Everything that a link to the compare page reopens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareState {
-    /// The runs; the first is the baseline. Fewer than two: the page asks for more.
+    /// The runs; the first is the baseline. With fewer than two, the page asks for more.
     pub runs: Vec<RunId>,
     /// Which pair of devices, by position; `None`: the one with the largest difference.
     pub pair: Option<u32>,
-    /// Which run is looked at against the baseline, by position among the runs.
+    /// Which run is compared with the baseline, by position among the runs.
     pub against: u32,
     /// What lies above one another.
     pub align: Align,
@@ -108,9 +108,9 @@ pub struct CompareState {
     pub series: Series,
     /// Which rows of the table of differences are shown.
     pub rows: Rows,
-    /// By what they are sorted.
+    /// The order of these rows.
     pub order: SiteOrder,
-    /// What is searched for in it.
+    /// The searched text.
     pub search: String,
     /// The selected row.
     pub selected: Option<String>,
@@ -168,13 +168,13 @@ impl fmt::Display for CompareState {
     }
 }
 
-/// Four digits of a step are far below a pixel.
+/// Four digits of a step are finer than a pixel.
 fn rounded(x: f64) -> f64 {
     (x * 1e4).round() / 1e4
 }
 
 impl CompareState {
-    /// The same view without what may give away a name: what is searched for, and the selected row,
+    /// The same view without parts that may show a name: the searched text, and the selected row,
     /// whose key is made of names.
     pub fn without_names(mut self) -> CompareState {
         self.search.clear();
@@ -182,8 +182,8 @@ impl CompareState {
         self
     }
 
-    /// Reads a query (without `?`). Unknown keys are ignored; a field that does not parse keeps
-    /// its default and is reported beside the state.
+    /// Reads a query (without `?`). Unknown keys are ignored. A field that cannot be read keeps its
+    /// default and is reported beside the state.
     ///
     /// # Errors
     /// [`BadViewState::TooNew`] when the query was written by a newer version.
@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Links that were written once must open for good: lines are added here, never changed.
+    /// Links that were once written must always open: add lines here, never change them.
     #[test]
     fn links_of_every_version_open() {
         let v1 = "v=1&runs=run_a,run_b,run_c&pair=1&new=2&align=time&from=-0.5&to=12.25\

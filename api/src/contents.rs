@@ -23,10 +23,10 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Version of their meaning; part of their address.
+    /// Version of the meaning of these answers; part of their address.
     pub const VERSION: u32 = 1;
 
-    /// Phases sent at most.
+    /// The largest number of phases in an answer.
     pub const MAX_PHASES: usize = 48;
 }
 

@@ -1,6 +1,6 @@
 //! Numbers in addresses.
 
-/// A decimal number as Rust prints it, and people write it.
+/// A decimal number as Rust prints it and people write it.
 pub fn decimal(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (number, power) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
@@ -15,8 +15,8 @@ pub fn decimal(text: &str) -> Option<f64> {
     is_decimal.then(|| read(text)).filter(|x| x.is_finite())
 }
 
-/// The browser reads numbers to the last bit, as Rust does; Rust's tables for it would be a tenth
-/// of all the data of the front end.
+/// The browser reads numbers as exactly as Rust does. Rust's tables for this would be a tenth of
+/// all the data of the front end.
 #[cfg(target_arch = "wasm32")]
 fn read(text: &str) -> f64 {
     js_sys::parse_float(text)

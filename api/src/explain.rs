@@ -1,7 +1,7 @@
 //! A recording explained: what it is, what held its memory, why it ran out, what would have helped.
 //!
-//! What `tidemark explain --json` prints and the API answers, and what the sentences of its page
-//! are made of.
+//! `tidemark explain --json` prints this, and the API answers with it. The sentences of the page
+//! are made from it.
 
 use crate::contents::CategoryBytes;
 use crate::frames::FrameText;

@@ -6,7 +6,7 @@ use crate::leaks::Verdict;
 use serde::{Deserialize, Serialize};
 use trace::units::Bytes;
 
-/// Runs of a history, at most; the newest.
+/// The largest number of runs in a history; the newest are kept.
 pub const MOST_RUNS: usize = trace::history::MOST;
 
 /// What is followed from run to run.
@@ -25,7 +25,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// All, in the order in which they are told.
+    /// All, in the order in which they are shown.
     pub const ALL: [Measure; 4] = [
         Measure::Peak,
         Measure::End,
@@ -33,7 +33,7 @@ impl Measure {
         Measure::Unused,
     ];
 
-    /// For people.
+    /// The name for people.
     pub const fn label(self) -> &'static str {
         match self {
             Measure::Peak => "peak",
@@ -91,7 +91,7 @@ impl HistoryRun {
         }
     }
 
-    /// What to call it: the beginning of its commit, or its name.
+    /// Its name for people: the beginning of its commit, or its own name.
     pub fn called(&self) -> String {
         match self.labels.get("commit") {
             Some(commit) => commit.chars().take(8).collect(),

@@ -1,4 +1,4 @@
-//! Public ids: opaque strings with a prefix that says what they name.
+//! Public ids: opaque strings with a prefix that shows their kind.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -26,7 +26,7 @@ macro_rules! id {
             /// Its prefix.
             pub const PREFIX: &'static str = $prefix;
 
-            /// As text, prefix included.
+            /// The text, with its prefix.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

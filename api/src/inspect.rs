@@ -17,7 +17,7 @@ use trace::units::{Bytes, EventIdx};
 pub struct Inspection {
     /// Path as given.
     pub file: String,
-    /// What the file said of itself.
+    /// What the file says about itself.
     pub format: Format,
     /// Its devices.
     pub devices: Vec<Device>,
@@ -32,7 +32,7 @@ pub struct Inspection {
     pub quality: Vec<QualityNote>,
 }
 
-/// What a file says of itself.
+/// What a file says about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Format {
     /// Pickle protocol; `null` for JSON.
@@ -48,7 +48,7 @@ pub struct Device {
     pub device: u32,
     /// Events.
     pub events: u32,
-    /// Σ of what the program asked for.
+    /// Σ of requested bytes.
     pub requested: SeriesSummary,
     /// `torch.cuda.memory_allocated()`.
     pub allocated: SeriesSummary,
@@ -62,18 +62,18 @@ pub struct Device {
     pub preexisting_blocks: u32,
     /// How well the allocator's rules reproduced the trace.
     pub fidelity: Fidelity,
-    /// What *allocated* consists of after the last event, by category, inferred; categories that
-    /// hold nothing are left out.
+    /// What *allocated* consists of after the last event, by category, as inferred. Empty
+    /// categories are left out.
     pub categories_at_end: BTreeMap<Category, Bytes>,
-    /// The same where *allocated* peaks.
+    /// The same at the peak of *allocated*.
     pub categories_at_peak: BTreeMap<Category, Bytes>,
     /// The blocks that are allocated after the last event, by address; with `--live`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<Vec<LiveBlock>>,
     /// Failed allocations, in order.
     pub out_of_memory: Vec<OutOfMemory>,
-    /// Which single change would have got past the first of them, the one that reserves least
-    /// first; `null` where none failed, or where the rules do not give the failure itself.
+    /// Single changes that would have got past the first of them, the one that reserves least
+    /// first. `null` if no allocation failed, or if the replay does not reproduce the failure.
     #[serde(default)]
     pub remedies: Option<Vec<Remedy>>,
 }
@@ -93,12 +93,12 @@ pub struct LiveBlock {
     pub site: String,
 }
 
-/// A single change that would have got past the first failed allocation, whatever the limit was
-/// exactly; what the program would have asked for after it was not recorded.
+/// A single change that would have got past the first failed allocation, under any limit that fits
+/// the recording. The recording does not say what the program would have asked for next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remedy {
-    /// A setting as `PYTORCH_CUDA_ALLOC_CONF` has it, or `no leaks`: what leaks is given back at
-    /// the end of the step that made it.
+    /// A setting in the form of `PYTORCH_CUDA_ALLOC_CONF`, or `no leaks`: what leaks is given back
+    /// at the end of the step that made it.
     pub change: String,
     /// Highest *reserved*, up to there.
     pub peak_reserved: Bytes,
@@ -113,17 +113,17 @@ pub struct OutOfMemory {
     pub event: EventIdx,
     /// Position of the step in which it failed.
     pub step: Option<u32>,
-    /// What could not be had.
+    /// The requested bytes.
     pub asked: Bytes,
-    /// What the driver had free.
+    /// The free bytes of the driver.
     pub free: Bytes,
     /// The process's own limit at most, where one must have refused since the driver had enough.
     pub limit: Option<Bytes>,
-    /// *Allocated* then.
+    /// *Allocated* at that moment.
     pub allocated: Bytes,
-    /// *Reserved* then.
+    /// *Reserved* at that moment.
     pub reserved: Bytes,
-    /// Who asked; `null` without a stack.
+    /// The frame that asked; `null` without a stack.
     pub frame: Option<FrameText>,
     /// What was allocated, by category, as inferred.
     pub held: BTreeMap<Category, Bytes>,
@@ -136,10 +136,10 @@ pub struct Steps {
     pub device: Option<u32>,
     /// Where they come from.
     pub source: StepSource,
-    /// The loops that can be taken for steps, fewest iterations first.
+    /// The loops that can be chosen as steps, fewest iterations first.
     #[serde(default)]
     pub levels: Vec<Level>,
-    /// The key of the one that is; `null` without steps, or where they are no listed loop's.
+    /// The key of the chosen one; `null` without steps, or if the steps belong to no listed loop.
     #[serde(default)]
     pub chosen: Option<String>,
     /// The steps.
@@ -205,7 +205,7 @@ pub struct LeakGroup {
     pub last_step: u32,
     /// Blocks live at the end.
     pub live_count: u64,
-    /// Whether `frame` is inferred from the allocations beside it.
+    /// Whether `frame` is inferred from neighbouring allocations.
     pub frame_inferred: bool,
     /// For allocations of a backward pass without a stack: the forward operation, inferred.
     pub forward: Option<ForwardOp>,

@@ -76,9 +76,9 @@ pub struct JobDetail {
 }
 
 impl JobDetail {
-    /// Curves of single ranks in one answer, at most.
+    /// The largest number of curves of single ranks in an answer.
     pub const MAX_CURVES: usize = 16;
-    /// Sentences, at most.
+    /// The largest number of sentences.
     pub const MAX_SENTENCES: usize = 8;
 }
 
@@ -114,10 +114,10 @@ impl RankCurve {
     }
 }
 
-/// What `tidemark ranks --json` prints of each job.
+/// What `tidemark ranks --json` prints for each job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RanksReport {
-    /// What the files are called but for the rank.
+    /// The common name of the files, without the rank.
     pub job: String,
     /// What a person should know first, a sentence each.
     pub sentences: Vec<String>,
@@ -133,7 +133,7 @@ pub struct RanksReport {
     pub sites_left_out: u32,
     /// Sites that hold the same in all ranks.
     pub sites_same: u32,
-    /// Files that cannot be read; the others are told of without them.
+    /// Files that cannot be read; the report covers the others.
     pub unreadable: Vec<Unreadable>,
 }
 

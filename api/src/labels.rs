@@ -1,4 +1,4 @@
-//! Labels: what a team says of a run to find it again.
+//! Labels: what a team says about a run, to find it again.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -6,16 +6,16 @@ use std::fmt;
 use std::str::FromStr;
 use trace::plain::is_plain;
 
-/// Values by key. `branch` and `commit` are what CI sets.
+/// Values by key. CI sets `branch` and `commit`.
 pub type Labels = BTreeMap<String, String>;
 
-/// Labels of one run, at most.
+/// The largest number of labels of one run.
 pub const MOST: usize = 32;
-/// Characters of a key, at most.
+/// Longest key, characters.
 pub const KEY_CHARS: usize = 64;
-/// Characters of a value, at most.
+/// Longest value, characters.
 pub const VALUE_CHARS: usize = 200;
-/// The parameter of a list that names a label, as often as there are labels to name.
+/// The parameter of a list that names a label; it may be repeated.
 pub const PARAMETER: &str = "label";
 
 /// `PATCH` of a run's labels: what is named changes, the others stay.
@@ -31,18 +31,18 @@ pub struct ChangeLabels {
 pub struct Label {
     /// Letters, digits, `.`, `_`, `-` and `/`; 1 to [`KEY_CHARS`].
     pub key: String,
-    /// One line of 1 to [`VALUE_CHARS`] characters, none of which hides or turns others.
+    /// One line of 1 to [`VALUE_CHARS`] characters, none of which hides or reorders others.
     pub value: String,
 }
 
-/// Why this is no label.
+/// Why this is not a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotALabel {
     /// No `=`.
     NoValue,
     /// The key is empty, too long, or has other characters.
     Key,
-    /// The value is empty, too long, or has characters that hide or turn others.
+    /// The value is empty, too long, or has characters that hide or reorder others.
     Value,
 }
 
@@ -69,7 +69,7 @@ impl Label {
     /// A label.
     ///
     /// # Errors
-    /// When a part of it cannot be one.
+    /// When a part of it is not allowed.
     pub fn new(key: &str, value: &str) -> Result<Label, NotALabel> {
         let (key, value) = (key.trim(), value.trim());
         let of_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');

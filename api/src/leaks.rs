@@ -30,7 +30,8 @@ pub struct Leaks {
 }
 
 impl Leaks {
-    /// Version of their meaning, with that of the method; part of their address.
+    /// Version of the meaning of these answers, combined with that of the method; part of their
+    /// address.
     pub const VERSION: u32 = 2 + 100 * trace::leaks::VERSION;
 }
 

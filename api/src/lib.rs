@@ -1,16 +1,17 @@
 //! What crosses a process boundary: ids, routes, requests, responses, problems.
 //!
-//! Rules: changes are additive; one file per resource; nothing here does IO. The server, the web
-//! front end, the command line and the tests all use these types and these paths.
+//! Rules: changes only add; one file per resource; no IO here. The server, the web front end, the
+//! command line and the tests all use these types and these paths.
 //!
-//! Which type is here, and which is not:
+//! Which types are here:
 //!
-//! * What `trace` knows as words, quantities and positions crosses as it is: the type derives serde
-//!   (and, with the feature `openapi`, its schema) in `trace`, and nobody repeats it. Its module is
-//!   part of the wire then, and additive like this crate.
-//! * What `trace` knows by index (a stack, a site, a name) crosses with the names put in, perhaps
-//!   redacted: that type is here, and `server/src/questions` and `answers` make it.
-//! * What the database keeps in columns is flat here too: [`leaks::Pattern`] beside its `every`.
+//! * A type of `trace` that holds words, quantities and positions is sent as it is: it derives
+//!   serde (and, with the feature `openapi`, its schema) in `trace`, and is not repeated here. Its
+//!   module is then part of the protocol, and changes there only add, as in this crate.
+//! * Where `trace` has an index (of a stack, a site, a name), the answer has the name itself,
+//!   perhaps redacted. Such types are here, and `server/src/questions` and `answers` make them.
+//! * Values that the database keeps in columns are flat here too: [`leaks::Pattern`] has its
+//!   `every` beside it.
 
 pub mod alive;
 pub mod bench;

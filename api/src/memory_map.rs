@@ -6,10 +6,10 @@ use trace::units::{Bytes, DeviceAddr, EventIdx};
 /// Version of the map; part of its entity tags.
 pub const VERSION: u32 = 1;
 
-/// Blocks sent, at most. Segments whose blocks would be more are left out, and counted.
+/// The largest number of blocks in an answer. Segments beyond that are left out and counted.
 pub const MAX_BLOCKS: usize = 40_000;
 
-/// Segments sent, at most.
+/// The largest number of segments in an answer.
 pub const MAX_SEGMENTS: usize = 10_000;
 
 /// Where memory lies after an event.

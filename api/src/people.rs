@@ -1,4 +1,4 @@
-//! People, what they may do, their tokens, and what was done.
+//! People, what they may do, their tokens, and the audit.
 
 use crate::ids::{PersonId, TokenId};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ impl Scope {
     /// All of them.
     pub const ALL: [Scope; 3] = [Scope::Read, Scope::Upload, Scope::Manage];
 
-    /// As it is written.
+    /// The word for it.
     pub const fn name(self) -> &'static str {
         match self {
             Scope::Read => "read",
@@ -38,7 +38,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// A word that is not one of those that are known.
+/// A word that is not known here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{word}` is not one of {known}")]
 pub struct UnknownWord {
@@ -65,7 +65,7 @@ impl FromStr for Scope {
     }
 }
 
-/// Some scopes.
+/// A set of scopes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<Scope>", into = "Vec<Scope>")]
 pub struct Scopes(u8);
@@ -80,7 +80,7 @@ impl Scopes {
         1 << scope as u8
     }
 
-    /// Whether this one is among them.
+    /// Whether this scope is in the set.
     pub const fn has(self, scope: Scope) -> bool {
         self.0 & Scopes::bit(scope) != 0
     }
@@ -90,7 +90,7 @@ impl Scopes {
         Scopes(self.0 & other.0)
     }
 
-    /// One after the other.
+    /// The scopes, one after the other.
     pub fn iter(self) -> impl Iterator<Item = Scope> {
         Scope::ALL.into_iter().filter(move |scope| self.has(*scope))
     }
@@ -154,7 +154,7 @@ impl Role {
     /// All of them.
     pub const ALL: [Role; 3] = [Role::Admin, Role::Member, Role::Reader];
 
-    /// As it is written.
+    /// The word for it.
     pub const fn name(self) -> &'static str {
         match self {
             Role::Admin => "admin",
@@ -163,7 +163,7 @@ impl Role {
         }
     }
 
-    /// What such a person may do at most.
+    /// The most that such a person may do.
     pub const fn scopes(self) -> Scopes {
         match self {
             Role::Admin | Role::Member => Scopes::ALL,
@@ -213,7 +213,7 @@ pub struct NewPerson {
 }
 
 impl NewPerson {
-    /// Characters of a name, at most.
+    /// Longest name, characters.
     pub const MAX_NAME: usize = 64;
 }
 

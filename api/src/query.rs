@@ -2,21 +2,21 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// What is written as an escape. A space is one too, and then becomes `+`.
+/// Characters that are escaped. A space is one of them, and then becomes `+`.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// Percent-encodes all but letters, digits and `-._~`; a space becomes `+`.
+/// Percent-encodes everything except letters, digits and `-._~`; a space becomes `+`.
 pub fn encode(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED)
         .to_string()
         .replace("%20", "+")
 }
 
-/// The other way around of [`encode`]; a broken escape stands for itself.
+/// The inverse of [`encode`]; a broken escape stays as it is.
 pub fn decode(text: &str) -> String {
     let text = text.replace('+', " ");
     let decoded = percent_decode_str(&text).decode_utf8_lossy();

@@ -1,6 +1,6 @@
 //! Every path of the API and of the pages, built in one place.
 //!
-//! Pictures carry the version of their encoding (`?v=`), so that browsers may keep them for good.
+//! Pictures carry the version of their encoding (`?v=`), so that browsers may keep them for ever.
 
 use crate::alive::AllocationFilter;
 use crate::compare_view::CompareState;
@@ -30,8 +30,8 @@ pub const MCP: &str = "/api/mcp";
 pub const SERVER: &str = "/api/server";
 /// `POST {token}`: type the access token once; answers with a cookie. `DELETE`: forget it.
 pub const SESSION: &str = "/api/session";
-/// `GET`: the sessions that have not ended ([`crate::runs::Sessions`]). `DELETE`: ends all but
-/// the one that asks.
+/// `GET`: the sessions that have not ended ([`crate::runs::Sessions`]). `DELETE`: ends all of them
+/// except the one of this request.
 pub const SESSIONS: &str = "/api/sessions";
 
 /// `DELETE`: ends a session.
@@ -43,8 +43,8 @@ pub fn session(session: &SessionId) -> String {
 pub const ME: &str = "/api/me";
 /// `GET`: everybody ([`crate::people::Person`]). `POST` [`crate::people::NewPerson`]: add one.
 pub const PEOPLE: &str = "/api/people";
-/// `GET`: one's tokens ([`crate::people::PersonalToken`]). `POST` [`crate::people::NewToken`]: make
-/// one.
+/// `GET`: the person's own tokens ([`crate::people::PersonalToken`]). `POST`
+/// [`crate::people::NewToken`]: make one.
 pub const TOKENS: &str = "/api/tokens";
 /// `GET`: what was done ([`crate::people::AuditEntry`]).
 pub const AUDIT: &str = "/api/audit";
@@ -59,13 +59,13 @@ pub fn token(token: &TokenId) -> String {
     format!("{TOKENS}/{token}")
 }
 
-/// The page on which one signs in; `POST` is its form.
+/// The page to sign in; `POST` is its form.
 pub const SIGN_IN_PAGE: &str = "/sign-in";
 /// `POST`: signs out.
 pub const SIGN_OUT_PAGE: &str = "/sign-out";
-/// `POST`: signs all of one's other browsers out.
+/// `POST`: signs out all other browsers of the person.
 pub const END_OTHER_SESSIONS_PAGE: &str = "/account/sessions/end-others";
-/// The page with one's tokens and sessions.
+/// The page with the person's tokens and sessions.
 pub const ACCOUNT_PAGE: &str = "/account";
 /// `POST`: makes a token.
 pub const TOKENS_PAGE: &str = "/account/tokens";
@@ -96,7 +96,7 @@ pub fn pull_page(pr: &str) -> String {
     format!("{PULLS_PAGE}?pr={}", encode(pr))
 }
 
-/// The page on which one signs in, and then goes on to `next`.
+/// The page to sign in, which then goes on to `next`.
 pub fn sign_in_page(next: &str) -> String {
     format!("{SIGN_IN_PAGE}?next={}", encode(next))
 }
@@ -192,12 +192,12 @@ pub fn runs_with(labels: &[Label]) -> String {
     format!("{RUNS}{}", labelled(labels))
 }
 
-/// `GET`: the same runs, oldest first, and what changed for good.
+/// `GET`: the same runs, oldest first, and which numbers changed for good.
 pub fn history(labels: &[Label]) -> String {
     format!("/api/history{}", labelled(labels))
 }
 
-/// The query that names these labels.
+/// The query for these labels.
 fn labelled(labels: &[Label]) -> String {
     let named = labels.iter().enumerate().map(|(at, label)| {
         let sign = if at == 0 { '?' } else { '&' };
@@ -253,13 +253,13 @@ pub fn contents(run: &RunId, device: u32) -> String {
     )
 }
 
-/// `GET`: the run in words, as a page of Markdown, or as an [`crate::explain::Explanation`] for who
-/// asks for JSON.
+/// `GET`: the run in words, as a page of Markdown. If the request asks for JSON, an
+/// [`crate::explain::Explanation`].
 pub fn explain(run: &RunId, device: u32, steps: Option<&str>) -> String {
     with_steps(format!("/api/runs/{run}/explain?device={device}"), steps)
 }
 
-/// The same question where the iterations of another loop are the steps: the key of a
+/// The same question, with the iterations of another loop as the steps: `level` is the key of a
 /// [`trace::steps::levels::Level`].
 pub fn with_steps(path: String, level: Option<&str>) -> String {
     let Some(level) = level else { return path };
@@ -320,7 +320,7 @@ pub fn what_if(run: &RunId, device: u32, conditions: &Conditions) -> String {
     format!("/api/runs/{run}/devices/{device}/what-if?{query}")
 }
 
-/// `GET`: what came and went between two events ([`crate::alive::Changes`]).
+/// `GET`: what was allocated and freed between two events ([`crate::alive::Changes`]).
 pub fn changes(
     run: &RunId,
     device: u32,
@@ -384,7 +384,7 @@ pub fn run_export(id: &RunId, format: &str) -> String {
     format!("/api/runs/{id}/export?format={format}")
 }
 
-/// `GET`: which tensors a row keeps alive that another one does not, and the other way round
+/// `GET`: which tensors a row keeps alive and another row does not, in both directions
 /// ([`crate::bench::TensorChanges`]).
 pub fn bench_row_tensors(id: &BenchRowId, before: &BenchRowId) -> String {
     format!("/api/bench/rows/{id}/tensors?before={before}")
@@ -465,10 +465,10 @@ pub fn revoke_share(id: &ShareId, by: &str) -> String {
     path
 }
 
-/// What the address of a request ends with when it is made on behalf of a link.
+/// The end of a request's address when the request is made with a link.
 pub const SHARE_PARAMETER: &str = "share";
 
-/// An address of the API as it is asked for on behalf of a link.
+/// An address of the API for a request that is made with a link.
 pub fn for_link(path: &str, link: &ShareId) -> String {
     let joint = if path.contains('?') { '&' } else { '?' };
     format!("{path}{joint}{SHARE_PARAMETER}={link}")
@@ -494,8 +494,8 @@ pub fn card_markdown(run: &RunId, view: &str, link: Option<&str>, names: bool) -
     markdown(format!("{}?{view}", card(run, "md")), link, names)
 }
 
-/// `GET`: the card of a comparison as its page's query, the view, shows it; `format` is `svg`,
-/// `png` or `md`.
+/// `GET`: the card of a comparison, as the query of its page (the view) shows it; `format` is
+/// `svg`, `png` or `md`.
 pub fn compare_card(view: &str, format: &str) -> String {
     format!("{COMPARE}/card.{format}?{view}")
 }

@@ -1,4 +1,4 @@
-//! Links that are handed on: what they open, for whom, and how long.
+//! Links that people pass on: what they open, for whom, and for how long.
 //!
 //! A *team link* is a short name for a view; opening it needs the access token, like any page. A
 //! *capability link* carries a secret instead: anyone who has it may look at exactly one
@@ -192,14 +192,14 @@ pub struct RedactedText {
     pub after: String,
 }
 
-/// What a run is called where its name is redacted.
+/// The name of a run if its real name is redacted.
 pub fn nameless(run: &RunId) -> String {
     let digits = run.as_str().trim_start_matches(RunId::PREFIX);
     format!("Run {}", digits.get(..6).unwrap_or(digits))
 }
 
-/// A view as those may know it who may not know names: what is searched for is left out, and so
-/// are keys that are made of names. The rest opens as it was.
+/// A view for people who may not see names: the searched text and keys that are made of names are
+/// left out. The rest opens as before.
 pub fn nameless_view(target: &ShareTarget, query: &str) -> String {
     match target {
         ShareTarget::Run { .. } => match ViewState::parse(query) {
@@ -216,7 +216,7 @@ pub fn nameless_view(target: &ShareTarget, query: &str) -> String {
     }
 }
 
-/// The page that a link leads to, for those who need no link.
+/// The page behind a link, for people who need no link.
 pub fn page_of(target: &ShareTarget, query: &str) -> String {
     let path = match target {
         ShareTarget::Run { run } => routes::run_page(run),

@@ -27,13 +27,13 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Version of their meaning; part of their address.
+    /// Version of the meaning of these answers; part of their address.
     pub const VERSION: u32 = 3;
 
-    /// Named scopes sent at most; the rest is counted.
+    /// The largest number of named scopes in an answer; the others are only counted.
     pub const MAX_ANNOTATIONS: usize = 4000;
 
-    /// Failed allocations sent at most; the rest is counted.
+    /// The largest number of failed allocations in an answer; the others are only counted.
     pub const MAX_OOMS: usize = 64;
 }
 

@@ -2,14 +2,14 @@
 //!
 //! Version 1, the timeline:
 //! `v=1&dev=0&from=120.5&to=9000&low=0&high=4096&axis=event&group=stack&show=mountain&sel=b123`.
-//! Version 2 adds what is asked below it:
+//! Version 2 adds the questions in the tabs below it:
 //! `tab=alive&at=5000&vs=9000&by=module&chart=flame&root=00ff00ff00ff00ff`, and the keys of an
-//! [`AllocationFilter`], of which `site` is also the leak group that is selected.
-//! Version 3 adds what the bands of growth stand for, and the group that was selected among them:
-//! `grow=module&of=module:train`.
-//! Version 4 adds the loop whose iterations are the steps: `steps=train.main`.
-//! Version 5 adds what is asked instead of what was: `alloc_conf=max_split_size_mb%3A128`,
-//! `limit=24GiB`, `without_leaks=true`, `gone=s00ff00ff00ff00ff`.
+//! [`AllocationFilter`], of which `site` is also the selected leak group. Version 3 adds what the
+//! bands of the growth chart stand for, and the group selected in it:
+//! `grow=module&of=module:train`. Version 4 adds the loop whose iterations are the steps:
+//! `steps=train.main`. Version 5 adds the conditions of a what-if question:
+//! `alloc_conf=max_split_size_mb%3A128`, `limit=24GiB`, `without_leaks=true`,
+//! `gone=s00ff00ff00ff00ff`.
 //!
 //! Defaults are left out. A newer version than [`VERSION`] is refused with a clear sentence; every
 //! older one is upgraded step by step.
@@ -28,7 +28,7 @@ use trace::units::EventIdx;
 /// The version written.
 pub const VERSION: u32 = 5;
 
-/// What version 1 knew; it ignored every other key.
+/// The keys of version 1; it ignored all others.
 const KEYS_OF_1: [&str; 10] = [
     "v", "dev", "from", "to", "low", "high", "axis", "group", "show", "sel",
 ];
@@ -42,18 +42,18 @@ const KEYS_SINCE_4: [&str; 1] = ["steps"];
 /// What version 5 added; version 4 ignored it.
 const KEYS_SINCE_5: [&str; 4] = ["alloc_conf", "limit", "without_leaks", "gone"];
 
-/// Longer keys of loops are none.
+/// A longer key of a loop is not accepted.
 const MAX_LEVEL: usize = 256;
 
 /// What is shown below the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Tab {
-    /// Nothing: the picture has the page.
+    /// Nothing: the picture takes the whole page.
     #[default]
     Timeline,
     /// The verdict, and what accumulates.
     Leaks,
-    /// What is alive at a moment, what came and went between two.
+    /// What is alive at a moment, and what was allocated and freed between two.
     Alive,
     /// Single allocations, filtered.
     Allocations,
@@ -74,7 +74,7 @@ impl Tab {
         Tab::WhatIf,
     ];
 
-    /// As in a link.
+    /// The name in a link.
     pub const fn name(self) -> &'static str {
         match self {
             Tab::Timeline => "timeline",
@@ -157,12 +157,12 @@ pub struct ViewState {
     pub chart: Chart,
     /// Key of the node that fills the drawing; `None`: all of it.
     pub root: Option<u64>,
-    /// What the bands of growth stand for; `None`: call shapes.
+    /// What the bands of the growth chart stand for; `None`: call shapes.
     pub growth_by: Option<Dimension>,
-    /// Which allocations are listed; its `site` is the selected leak group, its `of` the selected
-    /// band of another kind.
+    /// Which allocations are listed. Its `site` is the selected leak group, its `of` the selected
+    /// band of another grouping.
     pub filter: AllocationFilter,
-    /// What is asked instead of what was.
+    /// The conditions of a what-if question.
     pub what_if: Conditions,
 }
 
@@ -188,7 +188,7 @@ impl fmt::Display for ViewState {
             write!(f, "&steps={}", encode(level))?;
         }
         if let Some((from, to)) = self.window {
-            // Two digits of an event are far below a pixel; rounding outwards keeps the window.
+            // Two decimals of an event are finer than a pixel; rounding outwards keeps the window.
             let (from, to) = ((from * 100.0).floor() / 100.0, (to * 100.0).ceil() / 100.0);
             write!(f, "&from={from}&to={to}")?;
         }
@@ -243,27 +243,27 @@ impl ViewState {
 }
 
 impl ViewState {
-    /// The same view without what may give away a name: what is searched for, and keys that are
-    /// made of names.
+    /// The same view without parts that may show a name: the searched text, and keys that are made
+    /// of names.
     pub fn without_names(mut self) -> ViewState {
         self.root = None;
-        // A key of a loop is a file and a function.
+        // The key of a loop is a file and a function.
         self.steps = None;
         self.filter = self.filter.without_names();
-        // A key of a call site is made of its functions.
+        // The key of a call site is made of its functions.
         self.what_if.gone = None;
         self
     }
 
-    /// Reads a query (without `?`). Unknown keys are ignored; a field that does not parse keeps
-    /// its default and is reported beside the state.
+    /// Reads a query (without `?`). Unknown keys are ignored. A field that cannot be read keeps its
+    /// default and is reported beside the state.
     ///
     /// # Errors
     /// [`BadViewState::TooNew`] when the query was written by a newer version.
     pub fn parse(query: &str) -> Result<(ViewState, Vec<BadViewState>), BadViewState> {
         let pairs = || query.split('&').filter_map(|pair| pair.split_once('='));
         let stated = pairs().find(|(key, _)| *key == "v").map(|(_, value)| value);
-        // Written by hand: the newest.
+        // A query without a version was written by hand: it counts as the newest.
         let version = match stated.map(str::parse::<u32>) {
             Some(Ok(version)) if version > VERSION => return Err(BadViewState::TooNew(version)),
             Some(Ok(version)) => version,
@@ -282,8 +282,8 @@ impl ViewState {
     }
 }
 
-/// The upgrade from older versions: what they ignored is still ignored, though it means something
-/// now.
+/// The upgrade from older versions: a key that the older version ignored is still ignored, even if
+/// it has a meaning now.
 fn is_known(version: u32, key: &str) -> bool {
     match version {
         0 | 1 => KEYS_OF_1.contains(&key),
@@ -306,7 +306,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// Takes a pair; `Err` with its key when the value is not understood.
+    /// Takes a pair; `Err` with its key if the value is not understood.
     fn take(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
         let state = &mut self.state;
         match key {
@@ -357,13 +357,13 @@ impl Reading {
     }
 }
 
-/// Sets a field to what was read; what was not understood leaves it as it is.
+/// Sets a field to the value that was read. If it was not understood, the field stays as it is.
 fn set<T>(field: &mut T, read: Option<T>, key: &'static str) -> Result<(), &'static str> {
     *field = read.ok_or(key)?;
     Ok(())
 }
 
-/// Both ends in order, or neither; anything else is not a range.
+/// Both ends in order, or neither; everything else is not a range.
 fn range(ends: (Option<f64>, Option<f64>)) -> Option<Option<(f64, f64)>> {
     match ends {
         (Some(start), Some(end)) if start < end => Some(Some((start, end))),
@@ -501,7 +501,8 @@ mod tests {
             },
         );
         check("v=1", ViewState::default());
-        // It ignored what it did not know, also what means something now.
+        // An old version ignored unknown keys, and they stay ignored even if they have a meaning
+        // now.
         check(
             "v=1&tab=leaks&at=5&q=x&utm_source=mail",
             ViewState::default(),

@@ -1,7 +1,7 @@
-//! What `tidemark what-if --json` prints, and what a run is asked.
+//! The questions of *What if*, and what `tidemark what-if --json` prints.
 //!
-//! `calibration` says how far the answer can be trusted, `recorded` what was, `what_if` what would
-//! be. Sizes are bytes.
+//! `calibration` says how far the answer can be trusted, `recorded` is what happened, `what_if`
+//! what would happen. Sizes are bytes.
 
 use crate::query::{decode, encode};
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ impl Conditions {
         keys.filter(|key| !key.is_empty()).collect()
     }
 
-    /// Leaves a call site out, or takes it back.
+    /// Leaves a call site out, or puts it back.
     pub fn toggle(&mut self, site: &str) {
         let mut keys = self.gone();
         match keys.iter().position(|key| *key == site) {
@@ -65,7 +65,8 @@ impl Conditions {
         query
     }
 
-    /// Takes a pair of a query: whether it is one of these, and understood.
+    /// Takes a pair of a query. `None` if the key is not one of these; otherwise whether the value
+    /// was understood.
     pub fn take(&mut self, key: &str, value: &str) -> Option<bool> {
         let field = match key {
             "alloc_conf" => &mut self.alloc_conf,
@@ -83,7 +84,7 @@ impl Conditions {
     }
 }
 
-/// Longer texts are no conditions.
+/// A longer text is not accepted.
 const MAX_TEXT: usize = 2048;
 
 /// The answer about one device.
@@ -225,7 +226,7 @@ pub enum Reaches {
 }
 
 impl WhatIfDrawn {
-    /// An answer about a device, with itself in words.
+    /// An answer about a device, together with its sentences.
     pub fn of(device: u32, answer: &Answer, early: &Early) -> WhatIfDrawn {
         let curves = answer.curves.as_ref();
         WhatIfDrawn {

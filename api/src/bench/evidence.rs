@@ -1,4 +1,4 @@
-//! What is known of a run beside the computed numbers, each with what it rests on.
+//! What is known about a run besides the computed numbers, each with its source.
 
 use serde::{Deserialize, Serialize};
 use trace::units::Bytes;
@@ -25,7 +25,7 @@ impl EvidenceKind {
         EvidenceKind::Published,
     ];
 
-    /// The word for it, as a person reads it.
+    /// The word for people.
     pub const fn word(self) -> &'static str {
         match self {
             EvidenceKind::Measured => "measured",
@@ -60,7 +60,7 @@ impl Known {
         }
     }
 
-    /// What there is, the strongest kind first.
+    /// All evidence, the strongest kind first.
     pub fn iter(&self) -> impl Iterator<Item = &Evidence> {
         EvidenceKind::ALL
             .into_iter()

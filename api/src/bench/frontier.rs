@@ -1,4 +1,4 @@
-//! Peak of memory against step time: every offloader on one workload, and the two limits that none
+//! Peak memory against step time: every offloader on one workload, and two limits that no offloader
 //! can pass.
 
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub struct Frontier {
 }
 
 impl Frontier {
-    /// The same point on the card, where it ran there.
+    /// The same point on the card, if it ran there.
     pub fn on_card(&self, label: &str) -> Option<&FrontierPoint> {
         self.card.points.iter().find(|point| point.label == label)
     }
@@ -65,7 +65,7 @@ pub struct FrontierLimits {
 }
 
 impl FrontierLimits {
-    /// The least time that copies take, one way after the other, if a step is to peak there.
+    /// The least time that copies take, one way after the other, in a step with this peak.
     pub fn copy_seconds(&self, peak: Bytes) -> f64 {
         let moved = self.peak.saturating_sub(peak).0 as f64;
         moved / self.to_host + moved / self.to_device
@@ -128,7 +128,7 @@ pub enum FrontierKind {
 }
 
 impl FrontierKind {
-    /// What it is called.
+    /// Its name.
     pub const fn word(self) -> &'static str {
         match self {
             FrontierKind::Stays => "no offloading",

@@ -1,9 +1,9 @@
-//! Benches: configurations × sets of patches on the engine, what runs, and what came of it.
+//! Benches: configurations × sets of patches on the engine, which of them run, and the results.
 //!
 //! Sizes are bytes. A number is *computed* (by the engine on the simulated device), of the *engine
-//! on a card*, *measured* (of the real software) or *published* (by somebody else), and each has a
-//! place of its own. [`outcome`] is what a row found out, [`verdict`] what that means beside its
-//! baseline, [`evidence`] what others say.
+//! on a card*, *measured* (of the real software) or *published* (by somebody else). Each kind has a
+//! place of its own. [`outcome`] is the result of a row, [`verdict`] what the result means in
+//! comparison with its baseline, [`evidence`] what others say.
 
 mod evidence;
 mod frontier;
@@ -304,8 +304,8 @@ pub struct BenchRow {
     pub seconds: Option<f64>,
 }
 
-/// A row as it is read: the same fields. Serde reads what is flattened into a tree first, with
-/// code of its own for everything below, which the front end need not carry.
+/// A row as it is read, with the same fields. To read flattened fields, serde would first build a
+/// tree, with extra code for all types below. The front end need not carry that code.
 #[derive(Deserialize)]
 struct ReadRow {
     id: BenchRowId,
@@ -350,7 +350,7 @@ impl From<ReadRow> for BenchRow {
 }
 
 impl BenchRow {
-    /// Points of a sparkline at most.
+    /// The largest number of points in a sparkline.
     pub const SPARK_POINTS: usize = 64;
 }
 
@@ -412,7 +412,7 @@ pub struct TensorChanges {
 }
 
 impl TensorChanges {
-    /// Changes sent, at most.
+    /// The largest number of changes in an answer.
     pub const MOST: usize = 12;
 }
 

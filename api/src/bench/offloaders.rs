@@ -56,10 +56,11 @@ pub struct GridCell {
     pub known: Known,
 }
 
-/// What is wrong with a run, seen alone. A run can have several; with none it is clean.
+/// What is wrong with a run, without comparison to others. A run can have several troubles; without
+/// any it is clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trouble {
-    /// It raised.
+    /// It raised an error.
     Crashes,
     /// Memory ran out.
     RunsOut,
@@ -83,8 +84,8 @@ impl Trouble {
         }
     }
 
-    /// All that is wrong with a run, the worst first. Growth is what a completed run shows: few
-    /// steps before a crash say nothing of it.
+    /// All that is wrong with a run, the worst first. Growth counts only for a completed run: the
+    /// few steps before a crash do not show it.
     pub fn of(result: &BenchResult) -> Vec<Trouble> {
         if result.crash.is_some() {
             return vec![Trouble::Crashes];

@@ -1,4 +1,4 @@
-//! What a row found out, as the engine returns it, the API sends it and the store keeps it.
+//! The result of a row, as the engine returns it, the API sends it and the store keeps it.
 
 use serde::{Deserialize, Serialize};
 use trace::units::Bytes;

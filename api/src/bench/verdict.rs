@@ -1,6 +1,7 @@
-//! The word that sums a row up, derived from what the row and its baseline found out.
+//! The word that sums up a row, derived from the results of the row and its baseline.
 //!
-//! The predicates are stated here and nowhere else. In this order, the first that holds decides:
+//! The conditions are defined only here. They are tested in this order, and the first that holds
+//! decides:
 //!
 //! | word | when |
 //! |---|---|
@@ -16,23 +17,23 @@
 //! | LOWERS PEAK | the peak is lower by 1 MiB or more |
 //! | NOT REPRODUCIBLE | else |
 //!
-//! FAIL words come from the row alone, patches or not: the same program fails in the same way
-//! under every baseline, and as a baseline.
+//! FAIL words depend on the row alone, with or without patches. So the same program fails in the
+//! same way under every baseline, and as a baseline.
 
 use super::outcome::BenchResult;
 use serde::{Deserialize, Serialize};
 use trace::units::Bytes;
 
-/// Growth up to this is none, bytes a step: scalars and labels.
+/// Growth up to this does not count, bytes a step: scalars and labels.
 pub const GROWS: f64 = 1e5;
 
-/// Share of the baseline's growth that a root-cause fix leaves at most.
+/// A root-cause fix leaves at most this share of the baseline's growth.
 const LEFT: f64 = 0.5;
 
-/// Growth beside the baseline's from which on a patch makes things worse.
+/// From this multiple of the baseline's growth on, a patch makes things worse.
 const WORSE: f64 = 1.5;
 
-/// Difference of two peaks that counts.
+/// A difference between two peaks counts from this size on.
 const PEAK: Bytes = Bytes::mib(1);
 
 /// The word that sums a row up; BASELINE to FAIL (OOM) are those of the published table.
@@ -145,7 +146,7 @@ pub fn corrupts(row: &BenchResult) -> bool {
     row.corrupted_tensors > 0 || row.races > 0
 }
 
-/// The verdict on a row that ended well.
+/// The verdict on a row that did not fail.
 fn beside(row: &BenchResult, baseline: &BenchResult) -> BenchStatus {
     if baseline.crash.is_some() {
         return BenchStatus::PreventsCrash;
@@ -169,21 +170,22 @@ fn beside(row: &BenchResult, baseline: &BenchResult) -> BenchStatus {
     }
 }
 
-/// Nothing grows, but what the baseline still kept after its last step, for nothing, is gone: it
-/// kept at least as much more as half of what the patched run holds in all.
+/// Whether the patched run no longer keeps what the baseline keeps for nothing after its last step.
+/// Nothing grows in the patched run, and the baseline kept more than it, by at least half of what
+/// the patched run holds in all.
 fn keeps_less(row: &BenchResult, baseline: &BenchResult) -> bool {
     let kept = baseline.allocated_end.saturating_sub(row.allocated_end);
     !grows(baseline.growth_per_step) && kept > row.allocated_end / 2
 }
 
-/// How growth stands beside the baseline's.
+/// The growth of a row compared with the baseline's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Growth {
     /// There is growth, and it is new or larger by half.
     More,
     /// There was growth, and at most half of it is left.
     Less,
-    /// Neither.
+    /// Neither more nor less.
     Alike,
 }
 
@@ -297,7 +299,7 @@ mod tests {
         check(kept, run(), BenchStatus::RootCauseFix);
     }
 
-    /// The word for the bytes depends on the row alone, so the same program has the same verdict
+    /// Whether bytes are wrong depends on the row alone, so the same program has the same verdict
     /// under every baseline.
     #[test]
     fn wrong_bytes_are_said_under_every_baseline() {

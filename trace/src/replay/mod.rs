@@ -219,8 +219,7 @@ fn assemble(
     let mut blocks = std::mem::take(&mut matched.blocks);
     let n_events = raw.kind.len() as u32;
     let mut ids: FxHashMap<BlockKind, KindIdx> = FxHashMap::default();
-    // Most blocks repeat (alloc kind, free kind, size), so a small key is looked up before the
-    // large one.
+    // Most blocks repeat: their small key (alloc kind, free kind, size) is looked up first.
     let mut recent: FxHashMap<(u32, u32, u64, u16), KindIdx> = FxHashMap::default();
     let stack_of = |event: u32| match event < n_events {
         true => snapshot.kinds[raw.kind[event as usize] as usize].stack,
