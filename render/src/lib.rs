@@ -1,8 +1,8 @@
-//! Pictures and tables for places where there is no page: a scene as SVG and PNG, a trace as
-//! Parquet and for Perfetto.
+//! Pictures and tables for places without the page: a scene as SVG and PNG, a trace as Parquet and
+//! for Perfetto.
 //!
-//! Everything here goes from values to bytes. Equal inputs give equal bytes: there is no clock and
-//! no system font. What is in a picture, and who may see it, the server decides.
+//! This crate turns values into bytes. Equal inputs give equal bytes: there is no clock and no
+//! system font. The server decides what is in a picture, and who may see it.
 
 mod parquet;
 mod perfetto;
@@ -19,16 +19,16 @@ use std::io::{self, Write};
 use trace::trace::Trace;
 use trace::units::{DeviceAddr, EventIdx};
 
-/// What is known of the tensor in a block: asked with the event of its allocation, or with `None`
-/// where that was before the recording, and with its address.
+/// Looks up what is known about the tensor in a block. It gets the event of the block's allocation
+/// (`None` if that was before the recording) and the block's address.
 pub type Tensors<'t> = &'t dyn Fn(Option<EventIdx>, DeviceAddr) -> Option<TensorDetail>;
 
-/// What the trace of a run is exported from.
+/// The input of an export.
 #[derive(Clone, Copy)]
 pub struct Source<'t> {
     /// Its trace.
     pub trace: &'t Trace,
-    /// What the engine knows of its tensors.
+    /// What the engine knows about its tensors.
     pub tensors: Option<Tensors<'t>>,
     /// Its name.
     pub name: &'t str,
@@ -39,10 +39,10 @@ pub struct Source<'t> {
 #[error("cannot write the table: {0}")]
 pub struct TableError(#[from] ::parquet::errors::ParquetError);
 
-/// All allocations as a table, written as it is made.
+/// Writes all allocations as a table, row group by row group.
 ///
 /// # Errors
-/// When `out` takes no more.
+/// When `out` cannot be written.
 pub fn write_parquet(source: Source<'_>, out: impl Write + Send) -> Result<(), TableError> {
     parquet::allocations::write(source, out)
 }
@@ -63,10 +63,10 @@ pub fn write_leaks(leaks: &[LeakOf], out: impl Write + Send) -> Result<(), Table
     parquet::fleet::write_leaks(leaks, out)
 }
 
-/// Counters of the four series, steps, and the largest allocations, written as they are made.
+/// Writes counters of the four series, steps, and the largest allocations, one after the other.
 ///
 /// # Errors
-/// When `out` takes no more.
+/// When `out` cannot be written.
 pub fn write_perfetto(source: Source<'_>, out: impl Write) -> io::Result<()> {
     perfetto::write(source, out)
 }

@@ -7,12 +7,12 @@ use trace::stacks::Stacks;
 use trace::trace::{BlockIdx, DeviceTrace, Levels, Series};
 use trace::units::EventIdx;
 
-/// Buckets that the counters of a device have at most; each keeps the moments of the lowest and
-/// the highest allocated memory and the last one, so that no peak is lost.
+/// The largest number of buckets for the counters of a device. Each bucket keeps the moments of the
+/// lowest, the highest and the last allocated memory, so that no peak is lost.
 const BUCKETS: u32 = 20_000;
 
-/// Allocations of a device that are drawn at most, the largest first: viewers show tens of
-/// thousands of slices, not millions.
+/// The largest number of allocations that are drawn for a device, the largest ones: viewers can
+/// show tens of thousands of slices, not millions.
 const SLICES: usize = 30_000;
 
 /// The thread that steps are drawn on.
@@ -55,7 +55,7 @@ impl<W: Write> Events<W> {
     }
 }
 
-/// The time of an event in microseconds; files without times count events instead.
+/// The time of an event in microseconds; if the file has no times, the number of the event.
 fn time(device: &DeviceTrace, event: u32) -> i64 {
     let times = &device.events.time;
     let Some(last) = times.len().checked_sub(1) else {

@@ -1,4 +1,4 @@
-//! A scene as a PNG file, with a font of its own.
+//! A scene as a PNG file, with a built-in font.
 
 use ab_glyph::{Font, FontRef, Glyph, Point, PxScale, ScaleFont, point};
 use plotters_backend::{BackendColor, DrawingBackend};
@@ -7,10 +7,11 @@ use timeline::paint;
 use timeline::raster::Raster;
 use timeline::scene::{Anchor, Scene, Text};
 
-/// Inter Medium (SIL Open Font License, `render/fonts/`), cut down to European scripts.
+/// Inter Medium (SIL Open Font License, `render/fonts/`), reduced to European scripts.
 static FONT: &[u8] = include_bytes!("../fonts/inter-medium.otf");
 
-/// From the middle of a line of text down to its baseline, in font sizes: half a capital letter.
+/// Distance from the middle of a line of text down to its baseline, in font sizes: half a capital
+/// letter.
 const TO_BASELINE: f32 = 0.36;
 
 /// The file.

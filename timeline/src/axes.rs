@@ -38,7 +38,8 @@ pub fn draw_levels(scene: &mut Scene, levels: (f64, f64), frame: Frame<'_>) {
     }
 }
 
-/// Says that the picture does not start at zero: a cut axis that looks like a whole one lies.
+/// Shows that the picture does not start at zero: without that, a cut axis would look like a whole
+/// one.
 pub fn draw_cut(scene: &mut Scene, low: f64, frame: Frame<'_>) {
     if low <= 0.0 {
         return;
@@ -105,7 +106,7 @@ pub fn draw_positions(scene: &mut Scene, viewport: &Viewport, axis: &AxisMap, fr
             y1: area.y0 + layout.px(5.0),
         };
         scene.fill(tick, frame.palette.line_strong);
-        // A label that would leave the canvas is moved inside.
+        // A label that would reach beyond the canvas is moved inside.
         let half = text_width(&label, size) / 2;
         scene.texts.push(Text {
             x: x.min(area.x1 - half - 1).max(half),
@@ -156,7 +157,7 @@ pub fn draw_marks(scene: &mut Scene, marks: &Marks, frame: Frame<'_>) {
         let text = format!("out of memory: {} wanted, {refused}", oom.size);
         let width = text_width(&text, 10.5 * layout.scale) + layout.px(10.0);
         let right = (x + width).min(plot.x1);
-        // Several in a row: the first says it.
+        // If there are several in a row, only the first gets a label.
         if right - width >= free_from {
             tag(
                 scene,

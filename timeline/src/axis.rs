@@ -1,15 +1,15 @@
 //! The horizontal axis: events, or time as a label of events.
 //!
 //! The window of a view is always a range of events, because events are ordered and times are not
-//! (a quarter of the events of a real trace share their time with another). On the time axis a
-//! position is mapped through a piecewise linear, strictly increasing curve whose knots are the
-//! bucket times of the tiles at hand. A finer tile refines the curve inside its own range and
-//! leaves its ends where they were, so the picture bends a little and never jumps.
+//! (a quarter of the events of a real trace share their time with another). On the time axis, a
+//! position is mapped by a piecewise linear, strictly increasing curve. Its knots are the bucket
+//! times of the loaded tiles. A finer tile refines the curve inside its own range and does not move
+//! its ends there. So the picture bends a little and never jumps.
 
 use api::view_state::Axis;
 use trace::tiles::SeriesTile;
 
-/// What one event adds on the time axis, in microseconds, on top of the clock: makes the curve
+/// What one event adds on the time axis, in microseconds, on top of the clock. This makes the curve
 /// strictly increasing where events share a time. Eleven million events bend it by 11 ms.
 const EVENT_WEIGHT_US: f64 = 1e-3;
 
@@ -70,7 +70,7 @@ impl TimeCurve {
         let first = tile.id.first_event();
         let end = tile.id.end_event().min(u64::from(tile.n_events));
         for (k, time) in tile.times.iter().enumerate() {
-            // The last time is that of the tile's last event, which ends at the tile's end.
+            // The last time is that of the tile's last event, at the tile's end.
             let event = (first + k as u64 * tile.id.bucket_events()).min(end) as f64;
             if (from..=to).contains(&event) {
                 let micros = (time.0 - self.origin) as f64 + event * EVENT_WEIGHT_US;
@@ -79,7 +79,7 @@ impl TimeCurve {
         }
     }
 
-    /// Keeps the curve strictly increasing whatever the clock did.
+    /// Keeps the curve strictly increasing, whatever the clock did.
     fn push(&mut self, event: f64, micros: f64) {
         match (self.events.last(), self.micros.last()) {
             (Some(&e), Some(&m)) if event > e => {
@@ -96,7 +96,7 @@ impl TimeCurve {
     }
 }
 
-/// Linear interpolation in increasing knots, extrapolated at both ends.
+/// Linear interpolation between increasing knots, extrapolated at both ends.
 fn interpolate(xs: &[f64], ys: &[f64], x: f64) -> f64 {
     let i = xs.partition_point(|&k| k <= x).clamp(1, xs.len() - 1);
     let (x0, x1, y0, y1) = (xs[i - 1], xs[i], ys[i - 1], ys[i]);
@@ -104,7 +104,7 @@ fn interpolate(xs: &[f64], ys: &[f64], x: f64) -> f64 {
 }
 
 impl AxisMap {
-    /// The axis for what the view asks; the event axis while no times are known.
+    /// The axis that the view asks for; the event axis as long as no times are known.
     pub fn new(axis: Axis, whole: Option<&SeriesTile>, finer: Option<&SeriesTile>) -> AxisMap {
         let curve = match axis {
             Axis::Event => None,

@@ -1,5 +1,5 @@
-//! Colours of the picture. They come from the page's design tokens; a group's colour follows the
-//! group, so it is the same at every zoom, in every tile and behind every link.
+//! Colours of the picture. They come from the page's design tokens. A group always has the same
+//! colour: at every zoom, in every tile and behind every link.
 
 use trace::trace::Series;
 
@@ -26,7 +26,7 @@ impl Rgba {
         }
     }
 
-    /// As a style sheet writes it.
+    /// In the form of a style sheet.
     pub fn css(self) -> String {
         format!("#{:02x}{:02x}{:02x}{:02x}", self.0, self.1, self.2, self.3)
     }
@@ -68,7 +68,7 @@ impl Rgba {
 
     /// Black or white, whichever reads better on this colour.
     pub fn ink(self) -> Rgba {
-        // Where the WCAG contrast with black equals that with white.
+        // At this luminance, the WCAG contrast with black equals that with white.
         const BALANCE: f64 = 0.179;
         if self.luminance() > BALANCE {
             Rgba(10, 14, 20, 255)
@@ -81,7 +81,7 @@ impl Rgba {
 /// Colours for groups.
 pub const N_GROUP_COLOURS: usize = 12;
 
-/// Everything that is painted with.
+/// All colours that are used for painting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Palette {
     /// Behind the picture.
@@ -100,7 +100,7 @@ pub struct Palette {
     pub accent: Rgba,
     /// Lines of requested, allocated, active, reserved.
     pub series: [Rgba; 4],
-    /// Freed, not yet reusable.
+    /// Freed, but not yet reusable.
     pub pending: Rgba,
     /// Capacity of the device.
     pub capacity: Rgba,
@@ -108,7 +108,7 @@ pub struct Palette {
     pub oom: Rgba,
     /// Groups.
     pub groups: [Rgba; N_GROUP_COLOURS],
-    /// What is left out, and the base.
+    /// Everything that is left out, and the base.
     pub rest: Rgba,
 }
 
@@ -116,7 +116,7 @@ pub struct Palette {
 pub const OTHER_KEY: u32 = trace::tiles::OTHER;
 
 impl Palette {
-    /// Reads the tokens with `token("--name")`; what is missing keeps the light default.
+    /// Reads the tokens with `token("--name")`; a missing one keeps its light default.
     pub fn from_tokens(token: impl Fn(&str) -> Option<String>) -> Palette {
         let light = Palette::light();
         let read = |name: &str, default: Rgba| {
@@ -192,8 +192,8 @@ impl Palette {
     }
 
     /// The colour of a group, from its rank by first allocation: neighbours in the stack have
-    /// neighbouring ranks, so they differ. When the colours are used up they come again, lighter,
-    /// then darker.
+    /// neighbouring ranks, so they differ. After the last colour they begin again, lighter, then
+    /// darker.
     pub fn group(&self, key: u32, order: u32) -> Rgba {
         if key == OTHER_KEY {
             return self.rest;
@@ -207,9 +207,10 @@ impl Palette {
     }
 
     /// The colour of one block of a group that is drawn `height` pixels high. Blocks of a group
-    /// differ a little in shade, and the difference fades in as they grow, so nothing pops.
+    /// differ a little in shade. The difference grows slowly with their height, so that no block
+    /// changes colour suddenly.
     pub fn block(&self, group: Rgba, block: u32, height: f64) -> Rgba {
-        /// Shares of the surface mixed in; the fourth is the group's own colour.
+        /// How much of the surface colour is mixed in.
         const SHADES: [f64; 4] = [0.0, 0.16, 0.08, 0.24];
         let grown = ((height - 1.5) / 6.0).clamp(0.0, 1.0);
         group.mixed(self.surface, SHADES[block as usize % 4] * grown)

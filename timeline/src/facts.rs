@@ -1,4 +1,4 @@
-//! What the mountain in view consists of, in numbers: for the lists beside the picture.
+//! What the visible mountain consists of, in numbers, for the lists beside the picture.
 
 use super::colours::{OTHER_KEY, Palette, Rgba};
 use super::mountain::Mountain;
@@ -14,13 +14,13 @@ use trace::units::{Bytes, EventIdx};
 pub struct GroupFacts {
     /// Its name.
     pub label: String,
-    /// The events that the numbers are about.
+    /// The events that the numbers cover.
     pub events: (u64, u64),
-    /// Blocks live in them.
+    /// Blocks that are live in these events.
     pub blocks: u64,
     /// Its highest level at a sample.
     pub peak: Bytes,
-    /// Where.
+    /// The event of that peak.
     pub peak_event: Option<EventIdx>,
     /// The largest of its blocks that is drawn alone.
     pub member: Option<BlockIdx>,
@@ -31,13 +31,13 @@ pub struct GroupFacts {
 pub struct Composition {
     /// The event.
     pub event: EventIdx,
-    /// All that is allocated.
+    /// Everything that is allocated.
     pub total: Bytes,
     /// The groups, largest first, `other` last.
     pub groups: Vec<GroupShare>,
     /// Small blocks that live throughout.
     pub base: LeftOut,
-    /// Freed, in use by another stream; not part of the total.
+    /// Freed, but in use by another stream; not part of the total.
     pub pending: Bytes,
 }
 
@@ -54,7 +54,7 @@ pub struct GroupShare {
     pub bytes: Bytes,
 }
 
-/// What the memory consists of where most of it is allocated in the window.
+/// What the memory consists of at the event of the window with the most allocated memory.
 pub fn composition(
     pieces: &[Piece<Mountain>],
     columns: &Columns,
@@ -119,7 +119,7 @@ pub fn group(pieces: &[Piece<Mountain>], key: u32) -> Option<GroupFacts> {
     })
 }
 
-/// From the lowest to the highest level at which anything of a group lies in view.
+/// The lowest and the highest level at which anything of a group is visible.
 pub fn group_band(pieces: &[Piece<Mountain>], key: u32) -> Option<(Bytes, Bytes)> {
     let mut band: Option<(Bytes, Bytes)> = None;
     for piece in pieces {

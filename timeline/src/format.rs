@@ -1,7 +1,7 @@
-//! Numbers as people read them: sizes, counts, rates, durations, ages.
+//! Numbers in the form that people read: sizes, counts, rates, durations, ages.
 //!
-//! Sizes carry binary prefixes (`trace::units::Bytes` prints them); whatever is shown rounded has
-//! its exact value one hover away ([`exact_bytes`], [`count`]).
+//! Sizes have binary prefixes (`trace::units::Bytes` prints them). A rounded value always has its
+//! exact value in its tooltip ([`exact_bytes`], [`count`]).
 
 use std::time::Duration;
 use trace::units::Bytes;
@@ -81,7 +81,8 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// How long ago, coarser the older: `just now`, `5 min ago`, `3 h ago`, `6 d ago`, then the date.
+/// How long ago; the older, the less exact: `just now`, `5 min ago`, `3 h ago`, `6 d ago`, then the
+/// date.
 pub fn age(then: UnixMillis, now: UnixMillis) -> String {
     const DAY: u64 = 86_400;
     match now.since(then).as_secs() {
@@ -120,8 +121,8 @@ pub fn percent(part: u64, whole: u64) -> u8 {
 
 /// Year, month and day of a day count since 1970-01-01, in the proleptic Gregorian calendar.
 ///
-/// Years are counted from March, so that the leap day is the last of its year, in eras of 400
-/// years, which all have 146,097 days.
+/// Years are counted from March, so that the leap day is the last day of its year. Eras have 400
+/// years, and all eras have 146,097 days.
 fn civil_date(days: i64) -> (i64, u8, u8) {
     let from_march_of_year_0 = days + 719_468;
     let era = from_march_of_year_0.div_euclid(146_097);

@@ -1,4 +1,4 @@
-//! What follows the pointer and the selection, over the picture.
+//! The overlay that follows the pointer and the selection.
 
 use super::colours::Rgba;
 use super::hit_test::{Hit, Target};
@@ -10,17 +10,17 @@ use super::tile_cache::Piece;
 use api::view_state::Selection;
 use trace::units::Bytes;
 
-/// A rectangle being drawn by the pointer, CSS pixels.
+/// A rectangle that the pointer is drawing, CSS pixels.
 pub type Rubber = ((f64, f64), (f64, f64));
 
-/// What is to be made to stand out.
+/// What is highlighted.
 #[derive(Clone, Copy, PartialEq)]
 enum Subject {
     Block(u32),
     Group(u16),
 }
 
-/// How it stands out.
+/// How it is highlighted.
 #[derive(Clone, Copy)]
 struct Look {
     tint: Rgba,
@@ -28,7 +28,7 @@ struct Look {
     thick: i32,
 }
 
-/// The selected block or group, in every piece that has it.
+/// Highlights the selected block or group, in every piece that contains it.
 pub fn selection(
     scene: &mut Scene,
     pieces: &[Piece<Mountain>],
@@ -116,7 +116,8 @@ fn edges(mountain: &Mountain, subject: Subject, run: Run) -> Option<(Bytes, Byte
     }
 }
 
-/// Top and bottom edge, the ends, and the joints to the neighbours, which lie higher or lower.
+/// Top and bottom edges, the ends, and the joints to neighbouring rectangles that lie higher or
+/// lower.
 fn outline(
     scene: &mut Scene,
     rect: PxRect,
@@ -127,7 +128,7 @@ fn outline(
 ) {
     let PxRect { x0, x1, y0, y1 } = rect;
     let t = look.thick;
-    // Where a band jumps at every pixel, joints and ends would hide it: the tint must do.
+    // If a band jumps at every pixel, joints and ends would hide it, so only the tint is drawn.
     let narrow = |r: PxRect| r.width() < 3 * t;
     let alone = narrow(rect) && before.is_none_or(narrow) && after.is_none_or(narrow);
     let mut line = |x0: i32, x1: i32, y0: i32, y1: i32| {

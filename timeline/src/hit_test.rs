@@ -1,5 +1,5 @@
-//! What is under a point: the events of its column, and the band at its level, by bisection in the
-//! layout that was painted. No shape is searched.
+//! Finds what is under a point: the events of its column, and the band at its level, by bisection
+//! in the layout that was painted. No shape is searched.
 
 use super::lanes;
 use super::mountain::{Frame, Mountain};
@@ -16,20 +16,20 @@ use trace::units::{Bytes, EventIdx};
 pub enum Target {
     /// An allocation.
     Block {
-        /// Which.
+        /// The allocation.
         block: TileBlock,
         /// The group's key.
         key: u32,
         /// The group's name.
         label: String,
     },
-    /// What is not drawn alone of a group.
+    /// The part of a group that is not drawn block by block.
     Rest {
         /// The group's key.
         key: u32,
         /// The group's name.
         label: String,
-        /// How many blocks that are, in the tile.
+        /// How many blocks that is, in the tile.
         blocks: u64,
         /// Their level here.
         level: Bytes,
@@ -38,12 +38,12 @@ pub enum Target {
     Base {
         /// How many.
         blocks: u64,
-        /// How large together.
+        /// Their size together.
         bytes: Bytes,
     },
-    /// Freed, in use by another stream.
+    /// Freed, but in use by another stream.
     Pending {
-        /// How much here.
+        /// The amount here.
         level: Bytes,
     },
 }
@@ -63,7 +63,8 @@ pub struct Hit {
     pub annotation: Option<AnnotationMark>,
 }
 
-/// Finds what is under a pixel. `None` left and right of the plot, and past the end of the trace.
+/// Finds what is under a pixel. `None` to the left and right of the plot, and past the end of the
+/// trace.
 pub fn at(
     pieces: &[Piece<Mountain>],
     marks: Option<&Marks>,
@@ -122,8 +123,8 @@ fn find(mountain: &Mountain, frame: Frame<'_>, x: i32, y: i32) -> Option<Found> 
     })
 }
 
-/// The band that was painted at a row. Rounding to pixels can show the band a row higher or lower
-/// than exact arithmetic would, therefore the middle of the pixel decides.
+/// The band that was painted at a row. Rounding to pixels can move a band up or down by a row, so
+/// the middle of the pixel decides.
 fn target_at(mountain: &Mountain, frame: Frame<'_>, column: usize, y: i32) -> Option<Target> {
     let plot = frame.layout.plot;
     if !(plot.y0..plot.y1).contains(&y) {

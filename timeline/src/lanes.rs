@@ -13,15 +13,16 @@ use trace::units::EventIdx;
 
 /// Narrower annotations are not drawn, CSS pixels.
 const HIDE_BELOW_CSS: f64 = 2.0;
-/// Narrower steps (on average) are drawn as one band that says how many there are, CSS pixels.
+/// If steps are narrower than this on average, one band is drawn that says how many there are, CSS
+/// pixels.
 const MERGE_STEPS_BELOW_CSS: f64 = 3.0;
 /// Font of lane labels, CSS pixels.
 const FONT_CSS: f64 = 10.5;
 
-/// What the name of an inferred pass ends with.
+/// The end of the name of an inferred pass.
 const INFERRED: &str = " (inferred)";
 
-/// Lanes that the annotations need, at most.
+/// The largest number of lanes for annotations.
 pub const MAX_LANES: u16 = 5;
 
 /// How many lanes a device's annotations need.
@@ -30,8 +31,8 @@ pub fn lanes_needed(marks: &Marks) -> u16 {
     deepest.map_or(0, |d| (d + 1).min(MAX_LANES))
 }
 
-/// The marks without annotations that say what the step band says already, and without the lanes
-/// that only held such.
+/// The marks without annotations that only repeat the step band, and without lanes that are empty
+/// then.
 pub fn without_steps(marks: &Marks) -> Marks {
     let is_step = |annotation: &AnnotationMark| {
         let at = marks
@@ -53,7 +54,7 @@ pub fn without_steps(marks: &Marks) -> Marks {
     marks_left
 }
 
-/// The marks with a lane of passes over their annotations.
+/// The marks with an extra lane for phases above their annotations.
 pub fn with_phases(marks: &Marks, phases: &[PhaseMark]) -> Marks {
     let mut marks = marks.clone();
     if phases.is_empty() {
@@ -71,7 +72,7 @@ pub fn with_phases(marks: &Marks, phases: &[PhaseMark]) -> Marks {
     marks
 }
 
-/// What a pass is called. It is inferred from the stacks.
+/// The name of a phase. It is inferred from the stacks.
 pub const fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Setup => "setup (inferred)",
@@ -83,7 +84,7 @@ pub const fn phase_name(phase: Phase) -> &'static str {
     }
 }
 
-/// A step's name without the marks that make it stand out in a profile: `## step 3 ##`.
+/// A step's name without the marks that people put around it in a profile: `## step 3 ##`.
 pub fn step_name(name: &str) -> &str {
     let bare = name.trim_matches(['#', ' ']);
     if bare.is_empty() { name } else { bare }
@@ -95,7 +96,7 @@ pub fn draw(scene: &mut Scene, marks: &Marks, frame: Frame<'_>) {
     draw_annotations(scene, &marks.annotations, frame);
 }
 
-/// Where an interval of events lies on screen, and whether it is wide enough to show.
+/// Where an interval of events lies on screen.
 fn extent(events: Span<EventIdx>, frame: Frame<'_>) -> (i32, i32) {
     let x = |event: EventIdx| frame.columns.x_of(f64::from(event.0));
     (x(events.start()), x(events.end()))
@@ -143,7 +144,7 @@ fn draw_steps(scene: &mut Scene, steps: &[Step], frame: Frame<'_>) {
             palette.line_strong,
         );
         if x1 - x0 >= layout.px(28.0) {
-            // A boundary through the picture, where steps are wide enough for it to help.
+            // A line through the picture at a boundary, if steps are wide enough for it to help.
             let plot = layout.plot;
             let rule = PxRect {
                 x0,
@@ -157,7 +158,7 @@ fn draw_steps(scene: &mut Scene, steps: &[Step], frame: Frame<'_>) {
     }
 }
 
-/// The step's name, or its number where the name does not fit.
+/// The step's name, or its number if the name does not fit.
 fn step_label(scene: &mut Scene, rect: PxRect, step: &Step, frame: Frame<'_>) {
     let size = FONT_CSS * frame.layout.scale;
     let room = rect.width() - frame.layout.px(8.0);
@@ -210,7 +211,7 @@ fn draw_annotations(scene: &mut Scene, annotations: &[AnnotationMark], frame: Fr
     }
 }
 
-/// The name; where it does not fit, without the word that it is inferred.
+/// The name; if it does not fit, without the word "inferred".
 fn in_room<'a>(name: &'a str, rect: PxRect, frame: Frame<'_>) -> &'a str {
     let size = FONT_CSS * frame.layout.scale;
     let room = rect.width() - frame.layout.px(8.0);
@@ -233,14 +234,14 @@ fn lane_rect(area: PxRect, lane: i32, depth: u16, x0: i32, x1: i32) -> Option<Px
 
 /// The same name has the same colour everywhere.
 fn name_hash(name: &str) -> usize {
-    // FNV-1a; std's hasher may change between releases, a colour should not.
+    // FNV-1a: the hash of std may change between releases, but a colour should not.
     let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     });
     hash as usize
 }
 
-/// The annotation under a pixel of the lanes: the shortest, when several are.
+/// The annotation under a pixel of the lanes; if there are several, the shortest.
 pub fn annotation_at<'a>(
     marks: &'a Marks,
     frame: Frame<'_>,

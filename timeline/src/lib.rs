@@ -7,8 +7,8 @@
 //! viewport (window)                        point -> hit_test -> what is there
 //! ```
 //!
-//! [`model`] holds the state that ties them together. Everything is pure: no IO, no clock, no
-//! browser; the geometry is tested natively.
+//! [`model`] holds the state of all this. Everything is pure: no IO, no clock, no browser. So the
+//! geometry is tested natively.
 
 pub mod axes;
 pub mod axis;

@@ -1,5 +1,5 @@
-//! The four series as lines: the highest level of each pixel column as a line, and down to the
-//! lowest a lighter fill, so that neither a peak nor a dip is lost at any zoom.
+//! The four series as lines. A line shows the highest level of each pixel column, and a lighter
+//! fill reaches down to the lowest, so that neither a peak nor a dip is lost at any zoom.
 
 use super::colours::Rgba;
 use super::mountain::Frame;
@@ -25,8 +25,8 @@ pub struct LineStyle {
 pub enum Joints {
     /// All.
     All,
-    /// Those of stretches wide enough to leave something to see between the strokes: over the
-    /// mountain, strokes at every pixel would cover it.
+    /// Only steps between stretches that are wide enough to leave room between the strokes. Strokes
+    /// at every pixel would hide the mountain below.
     Wide,
 }
 
@@ -111,7 +111,7 @@ pub fn draw(
     trace_line(scene, &stretches, pen);
 }
 
-/// What a line is traced with.
+/// The style of a line.
 #[derive(Clone, Copy)]
 struct Pen {
     colour: Rgba,
@@ -121,7 +121,7 @@ struct Pen {
     plot: PxRect,
 }
 
-/// Horizontal strokes and the vertical ones that join them, never overlapping.
+/// Draws horizontal strokes and the vertical ones that join them. They never overlap.
 fn trace_line(scene: &mut Scene, stretches: &[Stretch], pen: Pen) {
     let Pen {
         colour,
@@ -220,7 +220,7 @@ mod tests {
         let highest = scene.shapes.iter().map(|s| match s {
             Shape::Fill { rect, .. } | Shape::Hatch { rect, .. } => rect.y0,
         });
-        // Reserved stands 2 MiB higher in these tiles; a row is a MiB.
+        // Reserved is 2 MiB higher in these tiles, and a row is one MiB.
         assert_eq!(plot.y1 - highest.min().unwrap(), 90);
     }
 

@@ -1,4 +1,4 @@
-//! The minimap: the whole trace in one strip, and where the window lies in it.
+//! The minimap: the whole trace in one strip, with the position of the window in it.
 
 use super::axis::AxisMap;
 use super::colours::Palette;
@@ -29,7 +29,7 @@ pub struct Minimap<'a> {
 /// Width of the handles at the window's ends, CSS pixels.
 const HANDLE_CSS: f64 = 7.0;
 
-/// The scene in a canvas of that many device pixels.
+/// The scene for a canvas of this many device pixels.
 pub fn scene(map: Minimap<'_>, width: i32, height: i32, scale: f64) -> Scene {
     let mut scene = Scene::new((width, height));
     let area = PxRect {
@@ -124,7 +124,7 @@ fn draw_window(scene: &mut Scene, map: Minimap<'_>, columns: &Columns, scale: f6
 /// What a drag on the minimap does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Grip {
-    /// Moves the window; the distance from its start to the pointer in axis units is kept.
+    /// Moves the window. The distance from its start to the pointer stays the same, in axis units.
     Window {
         /// Axis units from the window's start to the pointer.
         offset: f64,
@@ -133,7 +133,7 @@ pub enum Grip {
     Start,
     /// Moves its end.
     End,
-    /// Draws a new window from here, an axis position.
+    /// Draws a new window that begins here, at an axis position.
     New {
         /// Where it began.
         from: f64,
@@ -162,14 +162,14 @@ impl Strip<'_> {
         (self.axis.position(event) - a) / (b - a) * self.width
     }
 
-    /// What a press at `x` takes hold of. Presses outside of the window draw a new one.
+    /// What a press at `x` grips. A press outside of the window begins a new window.
     pub fn grip(&self, viewport: &Viewport, x: f64) -> Grip {
         let (start, end) = (self.x_of(viewport.from), self.x_of(viewport.to));
         let whole = viewport.from <= 0.0 && viewport.to >= self.n_events;
         let here = self.position(x);
         match () {
             () if whole => Grip::New { from: here },
-            // A narrow window is easier to move than to resize.
+            // A narrow window can still be moved: its handles do not cover its middle.
             () if (x - start).abs() <= HANDLE_CSS && x < (start + end) / 2.0 - 2.0 => Grip::Start,
             () if (x - end).abs() <= HANDLE_CSS && x > (start + end) / 2.0 + 2.0 => Grip::End,
             () if (start..=end).contains(&x) || (x - (start + end) / 2.0).abs() <= 4.0 => {
@@ -181,7 +181,8 @@ impl Strip<'_> {
         }
     }
 
-    /// What dragging a grip to `x` shows; `None` while a new window is too narrow to mean it.
+    /// The result of dragging a grip to `x`; `None` while a new window is too narrow to be
+    /// intended.
     pub fn dragged(&self, grip: Grip, viewport: &Viewport, x: f64) -> Option<Action> {
         let here = self.position(x);
         let (from, to) = (
@@ -211,7 +212,7 @@ impl Strip<'_> {
         })
     }
 
-    /// What a click without a drag shows: the window, moved to be around it.
+    /// The result of a click without a drag: the window moves so that its middle is there.
     pub fn clicked(&self, viewport: &Viewport, x: f64) -> Action {
         let here = self.axis.event(self.position(x));
         let half = viewport.events() / 2.0;

@@ -1,8 +1,9 @@
 //! The mountain's part of the scene: bands, seams between them, and labels that fit inside.
 //!
-//! Each run of pixel columns shows one column of the layout, the highest it covers. Entries lower
-//! than a pixel or so melt into their group, so the number of rectangles is bounded by pixels, not
-//! by allocations. A band that keeps its edges from run to run stays one rectangle.
+//! Each run of pixel columns shows one column of the layout, the highest that it covers. Entries
+//! that are lower than about a pixel are merged with others of their group. So the number of
+//! rectangles depends on pixels, not on allocations. A band whose edges stay the same from run to
+//! run is one rectangle.
 
 use super::colours::{Palette, Rgba};
 use super::plot::{Columns, Layout, PxRect, Rows, Run, TilePart};
@@ -17,18 +18,18 @@ use trace::tiles::MountainTile;
 pub struct Mountain {
     /// The data.
     pub tile: MountainTile,
-    /// Where its bands lie.
+    /// The positions of its bands.
     pub layout: StackLayout,
 }
 
 impl Mountain {
-    /// Lays a tile out.
+    /// Computes the layout of a tile.
     pub fn new(tile: MountainTile) -> Mountain {
         let layout = StackLayout::new(&tile);
         Mountain { tile, layout }
     }
 
-    /// What it holds, in bytes of this machine's memory, about.
+    /// About how many bytes of memory it takes.
     pub fn cost(&self) -> usize {
         let rest: usize = self
             .tile
@@ -51,7 +52,7 @@ impl Mountain {
     }
 }
 
-/// What a frame is drawn with.
+/// The surroundings in which a frame is drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// Areas.
@@ -64,7 +65,7 @@ pub struct Frame<'a> {
     pub palette: &'a Palette,
 }
 
-/// Entries lower than this many pixels melt into their group.
+/// Entries lower than this many pixels are merged with others of their group.
 const CRUMB_PX: f64 = 1.5;
 /// Bands of at least this many CSS pixels get a seam.
 const SEAM_FROM_CSS: f64 = 4.0;
@@ -86,11 +87,11 @@ pub fn draw(scene: &mut Scene, pieces: &[Piece<Mountain>], frame: Frame<'_>) {
     scene.texts.append(&mut labels);
 }
 
-/// A band that may go on in the next run.
+/// A band that may continue in the next run.
 #[derive(Clone, Copy, Default)]
 struct Open {
     rect: PxRect,
-    /// Number of the run that it last was part of, from 1; 0: nothing is open.
+    /// Number of the last run that it was part of, from 1; 0 if nothing is open.
     run: u32,
 }
 
@@ -103,7 +104,7 @@ impl Open {
     }
 }
 
-/// Where a group's band was in a run, when it was high enough for a label.
+/// The position of a group's band in a run, if it was high enough for a label.
 #[derive(Clone, Copy)]
 struct GroupSpan {
     group: u16,
@@ -116,7 +117,7 @@ struct Pen<'a> {
     frame: Frame<'a>,
     open: Vec<Open>,
     run: u32,
-    /// Lines between groups that may go on in the next run.
+    /// Lines between groups that may continue in the next run.
     open_seams: Vec<Open>,
     /// Lines between groups, over all bands.
     seams: Vec<PxRect>,
@@ -129,14 +130,14 @@ struct Pen<'a> {
     hairline: i32,
 }
 
-/// Where a climb up a column stands; levels in quanta.
+/// The state while going up a column; levels in quanta.
 #[derive(Clone, Copy)]
 struct Climb {
-    /// The group at hand.
+    /// The current group.
     group: Option<u16>,
-    /// Where its band began.
+    /// The level where its band begins.
     band_from: u32,
-    /// Where a row of entries began that are too low to be drawn one by one.
+    /// The level where a row of entries begins that are too low to be drawn one by one.
     crumbs_from: Option<u32>,
 }
 
@@ -174,8 +175,8 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// Goes up one column. The inner loop is that of a frame: a column may hold a thousand entries,
-    /// so those that melt cost a comparison and nothing more.
+    /// Goes up one column. This is the inner loop of a frame: a column may hold a thousand entries,
+    /// so each merged entry must cost only one comparison.
     fn draw_run(&mut self, run: Run) {
         self.run += 1;
         let layout = &self.mountain.layout;
@@ -207,7 +208,7 @@ impl<'a> Pen<'a> {
         self.end_band(climb, below, run);
     }
 
-    /// The crumbs up to a level become one rectangle of their group.
+    /// Draws the merged entries up to a level as one rectangle of their group.
     fn melt(&mut self, climb: &mut Climb, top: u32, run: Run) {
         if let (Some(from), Some(group)) = (climb.crumbs_from.take(), climb.group) {
             let rows = self.frame.rows;
@@ -246,21 +247,23 @@ impl<'a> Pen<'a> {
         self.keep_seam(before);
     }
 
-    /// Short seams are left out: where bands jump at every pixel they would be a snowstorm.
+    /// Leaves out short seams: where bands jump at every pixel, they would look like snow.
     fn keep_seam(&mut self, seam: Open) {
         if seam.run > 0 && seam.rect.width() >= self.seam_width {
             self.seams.push(seam.rect);
         }
     }
 
-    /// Adds a rectangle of an item, to the one of the run before when the edges go on.
+    /// Adds a rectangle of an item. If the edges are the same as in the run before, that rectangle
+    /// becomes longer instead.
     fn lay(&mut self, index: ItemIdx, rect: PxRect) {
         if rect.height() == 0 {
             return;
         }
         let open = &mut self.open[index.0 as usize];
         if open.run == self.run {
-            // Its second rectangle in this run (crumbs of a group lie between its larger blocks).
+            // The item's second rectangle in this run (merged entries of a group may lie between
+            // its larger blocks).
             return self.emit(index, rect);
         }
         let before = *open;
@@ -357,7 +360,7 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// A name for each group that has none of its blocks named, where its band has room for it.
+    /// A name for each group without any named block, if its band has room for it.
     fn label_groups(&mut self, labels: &mut Vec<Text>, labelled: &[bool]) {
         let size = LABEL_CSS * self.frame.layout.scale;
         self.group_spans
@@ -397,10 +400,10 @@ fn rect(run: Run, y0: i32, y1: i32) -> PxRect {
     }
 }
 
-/// The roomiest rectangle inside neighbouring spans. At each span a rectangle starts and grows to
-/// the right while what all its spans share stays high enough for text.
+/// The rectangle inside neighbouring spans with the most room. At each span a rectangle starts and
+/// grows to the right, as long as the part that all its spans share is high enough for text.
 fn roomiest(spans: &[GroupSpan], height: i32) -> Option<PxRect> {
-    // A label is a line high and rather long: beyond three lines, height is worth nothing.
+    // A label is one line high and long, so height beyond three lines does not count.
     let worth = |r: &PxRect| i64::from(r.width()) * i64::from(r.height().min(3 * height));
     let mut best: Option<PxRect> = None;
     let mut open: Vec<PxRect> = Vec::new();
@@ -418,7 +421,8 @@ fn roomiest(spans: &[GroupSpan], height: i32) -> Option<PxRect> {
             }
             goes_on
         });
-        // One that starts here beats those that are no higher; at most a few are ever open.
+        // A rectangle that starts here is better than earlier ones that are not higher; so at most
+        // a few are ever open.
         let lower = |r: &PxRect| r.height() >= span.rect.height();
         if !open.iter().any(lower) && open.len() < 8 {
             open.push(span.rect);
@@ -449,7 +453,7 @@ pub fn colour_of(palette: &Palette, tile: &MountainTile, item: Item, height: i32
     }
 }
 
-/// What could be written on an item, longest first.
+/// Texts that could be written on an item, longest first.
 fn item_texts(tile: &MountainTile, item: Item) -> Vec<String> {
     match item {
         Item::Block(b) => {
@@ -518,7 +522,8 @@ mod tests {
         (scene, layout.plot)
     }
 
-    /// Pixels of each column that anything opaque covers, checked for being covered once.
+    /// How many pixels of each column are covered by something opaque. Checks that none is covered
+    /// twice.
     fn covered(scene: &Scene, plot: PxRect) -> Vec<i32> {
         let mut rows = vec![vec![0_u8; plot.height() as usize]; plot.width() as usize];
         for shape in &scene.shapes {

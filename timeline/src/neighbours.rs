@@ -1,4 +1,4 @@
-//! Steps from one allocation to the next, for the keyboard: in time and in the stack.
+//! Moves from one allocation to the next with the keyboard: in time and in the stack.
 
 use super::mountain::Mountain;
 use super::stack::{Item, ItemIdx};
@@ -6,7 +6,7 @@ use super::tile_cache::Piece;
 use trace::trace::BlockIdx;
 use trace::units::EventIdx;
 
-/// Where a step goes.
+/// The direction of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Neighbour {
     /// The one allocated before.
@@ -27,7 +27,8 @@ pub fn find(pieces: &[Piece<Mountain>], block: BlockIdx) -> Option<(&Piece<Mount
     })
 }
 
-/// The allocation next to `from` among those drawn alone; without `from` the first in the window.
+/// The next allocation from `from`, among those drawn alone; without `from`, the first in the
+/// window.
 pub fn next(
     pieces: &[Piece<Mountain>],
     window: (f64, f64),
@@ -61,7 +62,7 @@ fn in_time(
     }
 }
 
-/// Above or below in the stack, in the middle of the visible part of the block's life.
+/// The one above or below in the stack, in the middle of the visible part of the block's life.
 fn stacked(
     pieces: &[Piece<Mountain>],
     window: (f64, f64),

@@ -4,8 +4,8 @@ use api::timeline::{Marks, OomMark};
 use trace::phases::Phase;
 use trace::trace::Step;
 
-/// `in step 3, in the backward pass`, `after step 17`; empty where nothing is known. `name` says
-/// what a step is called, given its position.
+/// For example `in step 3, in the backward pass` or `after step 17`; empty if nothing is known.
+/// `name` gives the name of a step, from its position.
 pub fn place(marks: &Marks, oom: &OomMark, name: impl Fn(usize, &Step) -> String) -> String {
     let before = marks
         .steps
@@ -14,7 +14,7 @@ pub fn place(marks: &Marks, oom: &OomMark, name: impl Fn(usize, &Step) -> String
         let step = &marks.steps[at];
         let word = match step.events.contains(oom.event) {
             true => "in",
-            // A step that was not finished is none.
+            // A step that did not finish does not count.
             false => "after",
         };
         format!("{word} {}", name(at, step))
@@ -30,7 +30,7 @@ pub fn place(marks: &Marks, oom: &OomMark, name: impl Fn(usize, &Step) -> String
     parts.join(", ")
 }
 
-/// Who had not enough: the device, or a limit of the process.
+/// What refused the request: the device, or a limit of the process.
 pub fn reason(oom: &OomMark) -> &'static str {
     match oom.limit {
         None => "The device had too little left.",
@@ -38,7 +38,7 @@ pub fn reason(oom: &OomMark) -> &'static str {
     }
 }
 
-/// What was asked for, and who had not enough, with the sizes.
+/// What was requested and what refused it, with the sizes.
 pub fn why(oom: &OomMark) -> String {
     let (asked, free) = (oom.size, oom.device_free);
     match oom.limit {

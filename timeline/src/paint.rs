@@ -1,4 +1,5 @@
-//! Scene to any plotters backend: the pixel buffer and the canvas in the browser, SVG in tests.
+//! Paints a scene with any plotters backend: the pixel buffer and the canvas in the browser, SVG in
+//! tests.
 
 use super::colours::Rgba;
 use super::plot::PxRect;
@@ -10,7 +11,7 @@ use plotters_backend::{BackendColor, BackendStyle, DrawingBackend, DrawingErrorK
 /// What painting returns.
 pub type Painted<DB> = Result<(), DrawingErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
-/// The font of all text on the canvas: that of the page.
+/// The font of all text on the canvas: the same as on the page.
 const FONT: &str = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif";
 
 impl BackendStyle for Rgba {
@@ -55,8 +56,8 @@ fn fill<DB: DrawingBackend>(backend: &mut DB, rect: PxRect, colour: Rgba) -> Pai
     backend.draw_rect((rect.x0, rect.y0), (rect.x1, rect.y1), &colour, true)
 }
 
-/// Whether a pixel of stripes of this distance is on one: where `x + y` is near a multiple of it,
-/// so that stripes run on from one rectangle to the next.
+/// Whether a pixel lies on a stripe, for stripes of this distance: `x + y` is near a multiple of
+/// it. So stripes continue from one rectangle to the next.
 pub fn stripe(spacing: i32, x: i32, y: i32) -> bool {
     (x + y).rem_euclid(spacing) < thick(spacing)
 }
@@ -65,8 +66,8 @@ fn thick(spacing: i32) -> i32 {
     (spacing / 3).max(1)
 }
 
-/// Stripes ([`stripe`]). One is a staircase of dots: at this size the steps cannot be seen, and
-/// thin rectangles (a bucket is often one pixel wide) cost no more than their pixels.
+/// Paints stripes ([`stripe`]) as staircases of dots: at this size the steps cannot be seen. Thin
+/// rectangles (a bucket is often one pixel wide) then cost no more than their pixels.
 fn hatch<DB: DrawingBackend>(
     backend: &mut DB,
     rect: PxRect,

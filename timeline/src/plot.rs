@@ -1,4 +1,4 @@
-//! Where things are on the canvas, in device pixels, and which events each pixel column shows.
+//! The positions of all parts on the canvas, in device pixels, and the events of each pixel column.
 
 use super::axis::AxisMap;
 use super::viewport::{Limits, Viewport};
@@ -52,7 +52,7 @@ pub struct Layout {
     pub axis: PxRect,
 }
 
-/// What the layout depends on, in CSS pixels.
+/// The input of the layout, in CSS pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measure {
     /// Width of the canvas.
@@ -114,7 +114,8 @@ impl Layout {
         ((css * self.scale).round() as i32).max(1)
     }
 
-    /// Where a point in CSS pixels lies in the plot: fractions from the left and from the bottom.
+    /// The position of a point in CSS pixels in the plot, as fractions from the left and from the
+    /// bottom.
     pub fn fractions(&self, x: f64, y: f64) -> (f64, f64) {
         let (x, y) = (x * self.scale, y * self.scale);
         (
@@ -147,7 +148,7 @@ impl Rows {
     pub fn row(&self, bytes: f64) -> i32 {
         let up = (bytes - self.low) * self.per_byte;
         let up = up.clamp(0.0, f64::from(self.plot.height()));
-        // Rounds half up. Not `round`: that is a function call where this is an instruction.
+        // Rounds half up. Not `round`: that is a function call, and this is one instruction.
         self.plot.y1 - (up + 0.5).floor() as i32
     }
 
@@ -205,7 +206,7 @@ impl Columns {
         }
     }
 
-    /// The pixel at which an event position lies: the column's left edge, kept on screen.
+    /// The pixel of an event position: the column's left edge, kept on screen.
     pub fn x_of(&self, event: f64) -> i32 {
         let at = self.edges.partition_point(|&e| e < event - 1e-9);
         self.x0 + at.min(self.edges.len() - 1) as i32
@@ -223,8 +224,8 @@ impl Columns {
     }
 
     /// Runs of columns over `[from, to)` of a tile that starts at `first` and has `n_buckets` of
-    /// `bucket_events`. A column that reaches over several buckets shows them all; columns inside
-    /// one bucket are one run.
+    /// `bucket_events`. A column that covers several buckets shows all of them; columns inside one
+    /// bucket are one run.
     pub fn runs(&self, part: TilePart) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         let end_event = part.first + part.n_buckets as f64 * part.bucket_events;
@@ -240,7 +241,8 @@ impl Columns {
             let (a, b) = (bucket(self.edges[column]), bucket(self.edges[column + 1]));
             let first = (a + 1e-9).floor().max(0.0) as usize;
             let first = first.min(part.n_buckets - 1);
-            // A column that only touches the next bucket does not show it: it has its own column.
+            // A column that only touches the next bucket does not show it, because that bucket has
+            // its own column.
             let end = (b.floor() as usize).clamp(first + 1, part.n_buckets);
             match runs.last_mut() {
                 Some(run) if run.first == first && run.end == end && run.x1 == x => run.x1 = x + 1,

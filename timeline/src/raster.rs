@@ -1,8 +1,8 @@
 //! A pixel buffer as a plotters backend.
 //!
-//! The mountain is tens of thousands of axis-aligned rectangles a frame. A call into the browser
-//! for each would take many frames; writing their pixels here takes a few milliseconds, and the
-//! finished buffer reaches the canvas in one call.
+//! The mountain has tens of thousands of axis-aligned rectangles in each frame. A call into the
+//! browser for each would take as long as many frames. Writing their pixels here takes a few
+//! milliseconds, and one call brings the finished buffer to the canvas.
 
 use super::colours::Rgba;
 use plotters_backend::{
@@ -10,7 +10,7 @@ use plotters_backend::{
 };
 use std::convert::Infallible;
 
-/// Red, green, blue, opacity per pixel, rows top to bottom, as canvas image data wants them.
+/// Red, green, blue, opacity per pixel, rows from top to bottom, in the form of canvas image data.
 #[derive(Debug, Default)]
 pub struct Raster {
     width: u32,
@@ -70,7 +70,7 @@ impl Raster {
     }
 }
 
-/// `colour` at `alpha`/255 over a pixel, which may be transparent itself (overlays are).
+/// Paints `colour` at `alpha`/255 over a pixel, which may be transparent itself (overlays are).
 fn blend(under: [u8; 4], colour: [u8; 3], alpha: u32) -> [u8; 4] {
     let below = u32::from(under[3]) * (255 - alpha) / 255;
     let total = (alpha + below).max(1);
@@ -108,7 +108,7 @@ impl DrawingBackend for &mut Raster {
         Ok(())
     }
 
-    /// Right and bottom edge are outside, as on a canvas and in SVG.
+    /// The right and bottom edges are outside, as on a canvas and in SVG.
     fn draw_rect<S: BackendStyle>(
         &mut self,
         upper_left: BackendCoord,

@@ -1,4 +1,4 @@
-//! What the tooltip and the legend say. Pure text.
+//! The texts of the tooltip and of the legend.
 
 use super::hit_test::Target;
 use super::model::{Extents, Model};
@@ -8,7 +8,7 @@ use trace::span::Span;
 use trace::trace::Step;
 use trace::units::{Bytes, EventIdx};
 
-/// One line of the tooltip: what it is, what it says.
+/// One line of the tooltip: a label and a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// What.
@@ -26,7 +26,7 @@ pub struct Readout {
     pub title: Option<String>,
     /// Facts about it.
     pub lines: Vec<Line>,
-    /// The one event that the column shows, when it is one.
+    /// The event of the column, if it shows exactly one.
     pub event: Option<EventIdx>,
     /// The last event that the column shows.
     pub last: EventIdx,
@@ -44,7 +44,7 @@ pub fn at(model: &Model, x: f64, y: f64) -> Option<Readout> {
     };
     let series = model.extents(x);
     let events = match (hit.sample, series) {
-        // Without a mountain the lines say which events the column shows.
+        // Without a mountain, the lines tell which events the column shows.
         (None, Some((_, events))) => events,
         _ => hit.events,
     };
@@ -66,7 +66,7 @@ fn line(label: &str, value: impl Into<String>) -> Line {
     }
 }
 
-/// Both units: what is read and what is compared.
+/// Both forms: one to read, and one to compare exactly.
 fn both(bytes: Bytes) -> String {
     match bytes.get() {
         b if b < 1000 => bytes.to_string(),
@@ -89,7 +89,7 @@ fn describe(model: &Model, target: &Target, lines: &mut Vec<Line>) -> String {
             lines.push(line(
                 "lives",
                 match time {
-                    // Between the bucket times of the tiles at hand.
+                    // The time is interpolated between the bucket times of the loaded tiles.
                     Some(time) => format!("{life}, about {time}"),
                     None => life,
                 },
@@ -146,8 +146,8 @@ fn place(model: &Model, events: Span<EventIdx>, step: Option<&Step>) -> Vec<Line
     lines
 }
 
-/// A series at a place: one value where it is exact, else from lowest to highest; where both look
-/// the same, how much is between them.
+/// A series at a place: one value if it is exact, otherwise from lowest to highest. If both look
+/// the same, their difference.
 pub fn extent_text((low, high): (Bytes, Bytes)) -> String {
     if low == high {
         return high.to_string();

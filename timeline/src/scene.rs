@@ -1,8 +1,8 @@
-//! The scene: what is to be painted, as plain shapes in device pixels, back to front.
+//! The scene: everything to paint, as plain shapes in device pixels, back to front.
 //!
-//! Scenes are data, so that tests look at them and any plotters backend can paint them. Everything
-//! in the picture is a step function of the event, therefore all edges are horizontal or vertical
-//! and meet exactly: no anti-aliasing is needed and no seam can show.
+//! Scenes are data, so that tests can check them and any plotters backend can paint them.
+//! Everything in the picture is a step function of the event. So all edges are horizontal or
+//! vertical and meet exactly: no anti-aliasing is needed, and no gap can show.
 
 use super::colours::Rgba;
 use super::plot::PxRect;
@@ -28,7 +28,7 @@ pub enum Shape {
     },
 }
 
-/// Where a text's anchor lies on it.
+/// The position of the anchor in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// Left end, vertically centred.
@@ -46,7 +46,7 @@ pub struct Text {
     pub x: i32,
     /// Anchor point.
     pub y: i32,
-    /// Which point of the text it is.
+    /// Which point of the text the anchor is.
     pub anchor: Anchor,
     /// Font size, device pixels.
     pub size: f64,
@@ -185,7 +185,7 @@ impl Scene {
     }
 }
 
-/// How wide a text is at a font size, about: labels are placed by it, generously.
+/// About how wide a text is at a font size. Labels are placed with it, so it is generous.
 pub fn text_width(text: &str, size: f64) -> i32 {
     let narrow = |c: char| matches!(c, 'i' | 'l' | 'j' | 't' | 'f' | '.' | ',' | ':' | ' ' | '/');
     let units: f64 = text
@@ -200,7 +200,7 @@ pub fn text_width(text: &str, size: f64) -> i32 {
     (units * size).ceil() as i32
 }
 
-/// The text cut to a width, with an ellipsis; `None` when not even a few letters fit.
+/// The text cut to a width, with an ellipsis; `None` if not even a few letters fit.
 pub fn fitted(text: &str, size: f64, width: i32) -> Option<String> {
     if text_width(text, size) <= width {
         return Some(text.to_owned());

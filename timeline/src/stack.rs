@@ -1,13 +1,14 @@
 //! The mountain's layout: where each band lies, at each sample, in bytes. Computed once per tile.
 //!
-//! A column is a sample of the tile. In it, bottom to top: the base, then the groups by order, in
-//! each group the blocks drawn alone, oldest first, then its rest, and on top of all groups what
-//! is pending. When a block goes, what is above it slides down at the next sample. The work is
-//! bounded by blocks × samples, and each column is a sorted list, so that what lies at a level is
-//! found by bisection.
+//! A column is a sample of the tile. From bottom to top it has the base, then the groups by order.
+//! In each group come the blocks drawn alone, oldest first, then the rest. On top of all groups
+//! lies pending memory. When a block is freed, everything above it slides down at the next sample.
+//! The work is bounded by blocks × samples. Each column is a sorted list, so bisection finds what
+//! lies at a level.
 //!
-//! Levels are kept in quanta of 512 bytes, the granularity at which the caching allocator rounds:
-//! exact for its blocks, and half the size of bytes (a tile may hold millions of entries).
+//! Levels are stored in quanta of 512 bytes, the unit to which the caching allocator rounds. They
+//! are exact for its blocks, and take half the memory of bytes (a tile may hold millions of
+//! entries).
 
 use trace::tiles::MountainTile;
 use trace::units::Bytes;
@@ -22,7 +23,7 @@ pub enum Item {
     Base,
     /// `tile.blocks[i]`.
     Block(u32),
-    /// What is not drawn alone of `tile.groups[i]`.
+    /// The part of `tile.groups[i]` that is not drawn block by block.
     Rest(u16),
     /// Freed, not yet reusable.
     Pending,
@@ -42,13 +43,13 @@ pub struct StackLayout {
     items: Vec<u32>,
     /// Upper edge of each entry, in quanta; its lower edge is the upper edge of the one before.
     tops: Vec<u32>,
-    /// Upper edge of each column's body (all but pending), in quanta: what is allocated.
+    /// Upper edge of each column without pending memory, in quanta: what is allocated.
     bodies: Vec<u32>,
-    /// The group of each item by dense number, so that painting needs no look at the tile.
+    /// The group of each item by dense number, so that painting does not need the tile.
     item_groups: Vec<u16>,
 }
 
-/// The group of what belongs to none.
+/// The group of items that belong to no group.
 const NO_GROUP: u16 = u16::MAX;
 
 /// An item and its edges in a column.
@@ -63,7 +64,7 @@ pub struct Band {
 }
 
 impl StackLayout {
-    /// Lays the tile out.
+    /// Computes the layout of the tile.
     pub fn new(tile: &MountainTile) -> StackLayout {
         let mut layout = StackLayout {
             n_blocks: tile.blocks.len() as u32,
@@ -108,8 +109,8 @@ impl StackLayout {
         self.tops.push(quanta(*level));
     }
 
-    /// The column among `first..end` where most is allocated: the one to show for all of them, so
-    /// that no peak is lost.
+    /// The column among `first..end` with the most allocated memory. It is shown for all of them,
+    /// so that no peak is lost.
     pub fn highest(&self, first: usize, end: usize) -> usize {
         let end = end.min(self.bodies.len());
         (first..end)
@@ -137,7 +138,8 @@ impl StackLayout {
         levels.into_iter().map(Bytes).collect()
     }
 
-    /// Up to which level all columns of `first..end` are alike: what happens in them happens above.
+    /// The level up to which all columns of `first..end` are equal: all changes in them are above
+    /// it.
     pub fn quiet_level(&self, first: usize, end: usize) -> Bytes {
         let (items, tops) = self.column(first);
         let mut alike = items.len();
@@ -171,7 +173,7 @@ impl StackLayout {
         }
     }
 
-    /// How many items there may be.
+    /// The number of dense numbers.
     pub fn n_items(&self) -> usize {
         2 + self.n_blocks as usize + self.n_groups as usize
     }
@@ -233,7 +235,7 @@ impl StackLayout {
         }
     }
 
-    /// What it holds, in bytes of this machine's memory.
+    /// How many bytes of memory it takes.
     pub fn cost(&self) -> usize {
         4 * (self.starts.len() + self.items.len() + self.tops.len()) + 2 * self.item_groups.len()
     }
@@ -252,7 +254,7 @@ fn quanta(bytes: u64) -> u32 {
     u32::try_from(bytes / QUANTUM).unwrap_or(u32::MAX)
 }
 
-/// The blocks live at a sample, in the tile's order, kept up to date from sample to sample.
+/// The blocks that are live at a sample, in the tile's order; updated from sample to sample.
 struct LiveBlocks {
     /// All blocks by first event.
     by_start: Vec<u32>,

@@ -1,4 +1,4 @@
-//! The picture in words, for people who listen to it.
+//! The picture in words, for people who use a screen reader.
 
 use super::ticks;
 use super::viewport::Viewport;
@@ -59,7 +59,7 @@ fn levels(series: &SeriesSummary) -> String {
     )
 }
 
-/// What part of it is on screen.
+/// Which part of it is on screen.
 pub fn window(viewport: &Viewport, n_events: u32) -> String {
     if viewport.is_whole(f64::from(n_events)) {
         return "Showing everything.".to_owned();

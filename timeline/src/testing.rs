@@ -1,4 +1,4 @@
-//! Tiles for tests, written the short way.
+//! Tiles for tests, in a short notation.
 
 use trace::span::Span;
 use trace::tiles::{Extent, Group, GroupBy, LeftOut, MountainTile, SeriesTile, TileBlock, TileId};
@@ -8,8 +8,8 @@ use trace::units::{Bytes, EventIdx, Micros};
 /// MiB as bytes.
 const MIB: u64 = 1 << 20;
 
-/// A series tile whose four series stand at `levels` MiB (reserved 2 MiB more), one level a
-/// bucket, one event a millisecond.
+/// A series tile whose four series have the level of `levels` in MiB (reserved 2 MiB more): one
+/// level for each bucket, one event each millisecond.
 pub fn series(id: TileId, n_events: u32, levels: &[u64]) -> SeriesTile {
     let extent = |extra: u64| {
         levels

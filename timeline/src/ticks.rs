@@ -1,4 +1,4 @@
-//! Ticks: round values for bytes, events and time, and how they are written.
+//! Ticks: round values for bytes, events and time, and their labels.
 
 use crate::format::count;
 use trace::units::size::BINARY;
@@ -40,7 +40,7 @@ fn byte_label(at: f64, step: f64) -> String {
     }
     let unit = ((at.log2() / 10.0).floor() as usize).min(BINARY.units.len() - 1);
     let scale = BINARY.scale(unit);
-    // A step of 2^-k units has k decimals; four are as many as fit.
+    // A step of 2^-k units has k decimals; at most four fit.
     let digits = (-(step / scale).log2()).ceil().clamp(0.0, 4.0) as usize;
     let label = format!("{:.digits$}", at / scale);
     let label = match label.contains('.') {
@@ -89,7 +89,8 @@ const HOUR: f64 = 60.0 * MINUTE;
 fn time_step(least: f64) -> f64 {
     if least <= 30.0 * SECOND {
         let step = decimal_step(least).max(1.0);
-        // 20 s and 50 s do not meet the minute: after ten seconds come fifteen and thirty.
+        // Steps of 20 s and 50 s would miss the full minutes, so after ten seconds come fifteen and
+        // thirty.
         return match step {
             s if s <= 10.0 * SECOND => s,
             _ if least <= 15.0 * SECOND => 15.0 * SECOND,
@@ -113,7 +114,7 @@ pub fn duration(micros: f64, step: f64) -> String {
     if at >= MINUTE && step >= SECOND {
         return format!("{sign}{}", clock(at));
     }
-    // The unit follows the size of the step, so that the labels of one axis share it.
+    // The unit depends on the size of the step, so that all labels of one axis have the same unit.
     let (unit, scale) = match step {
         s if s >= 0.1 * SECOND => ("s", SECOND),
         s if s >= 100.0 => ("ms", 1e3),

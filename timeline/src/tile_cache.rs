@@ -1,19 +1,19 @@
-//! Which tiles a window needs, which to draw meanwhile, and which to forget.
+//! Which tiles a window needs, which are drawn in the meantime, and which are dropped.
 //!
-//! The wanted tile of a window is the finest that holds it whole. Until it is there the window is
-//! pieced together from what is: finer tiles where they reach, coarser ones elsewhere, and the
-//! tile of the whole trace, which is never forgotten, under everything.
+//! The wanted tile of a window is the finest one that covers it whole. Until it has arrived, the
+//! window is put together from the tiles that are there: finer tiles as far as they reach, coarser
+//! ones elsewhere. The tile of the whole trace lies under everything and is never dropped.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 use trace::tiles::TileId;
 
-/// Where a tile stands.
+/// The state of a tile.
 #[derive(Debug)]
 enum State<T> {
     Requested,
     Ready(Rc<T>),
-    /// Not asked for again before the given time.
+    /// Must not be requested again before the given time.
     Failed {
         retry_at_ms: f64,
     },
@@ -49,9 +49,10 @@ pub struct Piece<T> {
     pub to: f64,
 }
 
-/// Tiles asked for at the same time, at most: the newest wish should not queue behind old ones.
+/// The largest number of requests at the same time: the newest request should not wait behind old
+/// ones.
 const MAX_IN_FLIGHT: usize = 3;
-/// How long a tile that could not be had is left alone.
+/// How long to wait after a failed request.
 const RETRY_AFTER_MS: f64 = 3000.0;
 
 /// The finest tile that holds the window whole.
@@ -91,7 +92,7 @@ impl<T> TileCache<T> {
         let wishes = self.wishes(from, to);
         let mut requests = Vec::new();
         for (rank, id) in wishes.into_iter().enumerate() {
-            // Prefetching waits until nothing that is on screen is missing.
+            // Prefetching waits until all tiles on screen are there.
             let urgent = rank < 2;
             let room = if urgent { MAX_IN_FLIGHT } else { 1 };
             if in_flight + requests.len() >= room || !self.may_ask(id, now_ms) {
@@ -110,18 +111,19 @@ impl<T> TileCache<T> {
         requests
     }
 
-    /// Tiles asked for and not yet here.
+    /// Tiles that are requested and have not arrived.
     pub fn in_flight(&self) -> usize {
         let requested = |e: &&Entry<T>| matches!(e.state, State::Requested);
         self.entries.values().filter(requested).count()
     }
 
-    /// Whether the window is drawn from anything coarser than it should be.
+    /// Whether the window is drawn from a tile that is coarser than the wanted one.
     pub fn is_waiting(&self, from: f64, to: f64) -> bool {
         self.get(wanted(from, to, self.n_events)).is_none()
     }
 
-    /// The whole trace, the window, then what a person is likely to look at next.
+    /// The tile of the whole trace, the wanted tile, then those that a person will probably look at
+    /// next.
     fn wishes(&self, from: f64, to: f64) -> Vec<TileId> {
         let n = self.n_events as f64;
         let width = to - from;
@@ -149,7 +151,7 @@ impl<T> TileCache<T> {
         }
     }
 
-    /// A tile has arrived. `cost`: what it holds, in bytes.
+    /// A tile has arrived. `cost` is its memory in bytes.
     pub fn arrived(&mut self, id: TileId, tile: T, cost: usize) {
         self.clock += 1;
         let state = State::Ready(Rc::new(tile));
@@ -158,7 +160,7 @@ impl<T> TileCache<T> {
         self.forget_oldest();
     }
 
-    /// A tile could not be had.
+    /// A tile could not be fetched.
     pub fn failed(&mut self, id: TileId, now_ms: f64) {
         let retry_at_ms = now_ms + RETRY_AFTER_MS;
         self.entries.insert(
@@ -182,14 +184,15 @@ impl<T> TileCache<T> {
                 .map(|(id, e)| (*id, e.used));
             match oldest {
                 Some((id, used)) if used < self.clock => self.entries.remove(&id),
-                // The newest tile alone is too large, or only the root is left: keep them.
+                // Either the newest tile alone is too large, or only the root is left: these are
+                // kept.
                 _ => return,
             };
         }
     }
 
-    /// The window in pieces, left to right. The wanted tile alone when it is there; else coarser
-    /// and finer ones; nothing where not even the root is there.
+    /// The window in pieces, left to right. If the wanted tile is there, only that one; otherwise
+    /// coarser and finer ones. Empty if not even the root is there.
     pub fn picture(&mut self, from: f64, to: f64) -> Vec<Piece<T>> {
         self.clock += 1;
         let here = wanted(from, to, self.n_events);
@@ -199,7 +202,8 @@ impl<T> TileCache<T> {
             .filter(|(_, e)| matches!(e.state, State::Ready(_)))
             .map(|(id, _)| *id)
             .collect();
-        // Levels near the wanted one look most alike; of two as near, the coarser has fewer seams.
+        // Tiles of levels near the wanted one look most similar. Of two equally near levels, the
+        // coarser has fewer seams.
         let distance = |id: &TileId| (id.level.abs_diff(here.level), id.level < here.level);
         ready.sort_by_key(|id| (*id != here, distance(id), id.index));
         let mut pieces: Vec<Piece<T>> = Vec::new();

@@ -1,15 +1,15 @@
-//! What part of the trace is on screen, and how actions change it. Pure; `f64` throughout.
+//! The visible part of the trace, and how actions change it. Pure; `f64` everywhere.
 //!
-//! Horizontally the window is a range of events (see [`super::axis`]); vertically it is a range of
-//! bytes, or automatic: from zero to what the window needs. Single allocations of a large model
-//! are less than a pixel high beside its weights, so the vertical zoom is as real as the
+//! Horizontally the window is a range of events (see [`super::axis`]). Vertically it is a range of
+//! bytes, or automatic: from zero to what the window needs. Beside the weights of a large model, a
+//! single allocation is less than a pixel high. So the vertical zoom is as important as the
 //! horizontal one.
 
 use super::axis::AxisMap;
 
-/// Fewest events on screen: fewer would only make single events wider.
+/// The smallest number of events on screen: fewer would only make single events wider.
 const MIN_EVENTS: f64 = 4.0;
-/// Smallest vertical range, bytes: the allocator's own granularity, times a screen of rows.
+/// Smallest vertical range, bytes: the allocator's granularity times a screen of rows.
 const MIN_BYTES: f64 = 4096.0;
 
 /// A window into the picture.
@@ -23,7 +23,7 @@ pub struct Viewport {
     pub levels: Option<(f64, f64)>,
 }
 
-/// What bounds a viewport.
+/// The limits of a viewport.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Events of the device.
@@ -34,7 +34,7 @@ pub struct Limits {
     pub max_high: f64,
 }
 
-/// What a person does to the viewport. Fractions are of the plot: `x` from the left, `y` from the
+/// A person's action on the viewport. Fractions refer to the plot: `x` from the left, `y` from the
 /// bottom, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
@@ -54,9 +54,9 @@ pub enum Action {
     },
     /// Move by fractions of the plot.
     Pan {
-        /// Positive shows what is right.
+        /// Positive moves towards the right part.
         dx: f64,
-        /// Positive shows what is above.
+        /// Positive moves towards the upper part.
         dy: f64,
     },
     /// Show a rectangle, corners in any order.
@@ -66,7 +66,7 @@ pub enum Action {
         /// Bottom and top.
         y: (f64, f64),
     },
-    /// Show a range of events at the present levels.
+    /// Show a range of events at the current levels.
     Events {
         /// The first.
         from: f64,
@@ -133,7 +133,7 @@ impl Viewport {
         axis.event(a + (b - a) * x)
     }
 
-    /// The fraction of the width at an event position; outside of 0..1 when off screen.
+    /// The fraction of the width at an event position; outside of 0..1 if it is off screen.
     pub fn x_of(&self, event: f64, axis: &AxisMap) -> f64 {
         let (a, b) = (axis.position(self.from), axis.position(self.to));
         (axis.position(event) - a) / (b - a)
@@ -150,7 +150,8 @@ impl Viewport {
         if next.events() >= MIN_EVENTS {
             return next;
         }
-        // At the limit: as few events as allowed, the cursor's event still under the cursor.
+        // At the limit, as few events as allowed are shown, and the event under the cursor stays
+        // there.
         let event = axis.event(at);
         let events = self.events().min(MIN_EVENTS);
         Viewport {
@@ -172,7 +173,7 @@ impl Viewport {
 
     fn panned(self, dx: f64, dy: f64, axis: &AxisMap, limits: Limits) -> Viewport {
         let (a, b) = (axis.position(self.from), axis.position(self.to));
-        // Stop at the ends before mapping back, so that a pan never changes the zoom.
+        // Stops at the ends before mapping back, so that a pan never changes the zoom.
         let (first, last) = (axis.position(0.0), axis.position(limits.n_events));
         let shift = ((b - a) * dx).clamp((first - a).min(0.0), (last - b).max(0.0));
         let levels = self.levels.map(|(low, high)| {
@@ -198,7 +199,8 @@ impl Viewport {
         }
     }
 
-    /// Inside the trace, not too narrow, not too low, and automatic again when all levels show.
+    /// Keeps the window inside the trace, wide and high enough; it is automatic again when all
+    /// levels are visible.
     fn clamped(self, limits: Limits) -> Viewport {
         let n = limits.n_events.max(1.0);
         let width = self.events().clamp(MIN_EVENTS.min(n), n);
@@ -222,9 +224,9 @@ impl Viewport {
         }
     }
 
-    /// On the way from `self` to `target`: what to draw after `elapsed_ms` more.
+    /// A step on the way from `self` to `target`: what to draw after `elapsed_ms` more.
     pub fn eased_towards(self, target: Viewport, limits: Limits, elapsed_ms: f64) -> Viewport {
-        /// After this the distance left is 1/e.
+        /// After this time, 1/e of the distance is left.
         const TIME_CONSTANT_MS: f64 = 55.0;
         let k = 1.0 - (-elapsed_ms / TIME_CONSTANT_MS).exp();
         let mix = |a: f64, b: f64| a + (b - a) * k;

@@ -1,4 +1,4 @@
-//! `web` to WebAssembly, and WebAssembly to what a browser can load.
+//! Compiles `web` to WebAssembly, and makes files from it that a browser can load.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use crate::toolchain::Toolchain;
 /// How the front end is compiled; the profiles are in the root `Cargo.toml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// Small and quick to load: the only one that a release binary may carry.
+    /// Small and quick to load: a release binary may contain only this one.
     Release,
     /// Quick to build, with names in stack traces.
     Dev,
 }
 
 impl Profile {
-    /// The profile that `WEB_PROFILE` names; unset means [`Profile::Release`], for a front end
-    /// that is slow without need is worse than a slow build.
+    /// The profile that `WEB_PROFILE` names; unset means [`Profile::Release`]: a front end that is
+    /// slow without a reason is worse than a slow build.
     pub fn from_name(name: Option<&str>) -> Result<Self, Error> {
         match name {
             None | Some("" | "wasm") => Ok(Self::Release),

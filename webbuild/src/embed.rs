@@ -1,4 +1,4 @@
-//! Writes a [`Site`] where `include_bytes!` finds it, with the table that names it.
+//! Writes a [`Site`] to files for `include_bytes!`, with a table of their names.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Why there is no front end.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A crate that stands alone.
+    /// The crate is outside of a workspace.
     #[error("{} is not inside a workspace", .0.display())]
     NoWorkspace(PathBuf),
 
@@ -44,7 +44,7 @@ pub enum Error {
         what: String,
         /// All that it printed.
         log: PathBuf,
-        /// The last of it.
+        /// The last lines of it.
         tail: String,
     },
 
@@ -58,7 +58,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err`: names the path that an IO error is about.
+    /// For `map_err`: adds the path to an IO error.
     pub fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::Io { path, source }

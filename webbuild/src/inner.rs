@@ -1,11 +1,11 @@
-//! Commands that an outer cargo does not steer. `server/build.rs` compiles this file too.
+//! Commands that are independent of an outer cargo. `server/build.rs` compiles this file too.
 
 use std::env;
 use std::ffi::OsStr;
 use std::process::Command;
 
-/// A command without the variables by which an outer cargo would steer an inner one: its flags,
-/// its wrapper (clippy's), its job server, its target directory.
+/// A command without the variables through which an outer cargo would influence an inner one: its
+/// flags, its wrapper (clippy's), its job server, its target directory.
 pub fn scrubbed(program: impl AsRef<OsStr>) -> Command {
     const KEPT: [&str; 5] = [
         "CARGO_HOME",
@@ -22,7 +22,7 @@ pub fn scrubbed(program: impl AsRef<OsStr>) -> Command {
             command.env_remove(&*name);
         }
     }
-    // Another toolchain asked for with `cargo +name` may lack the target that this one has.
+    // `cargo +name` may have set another toolchain, which may lack the target.
     command.env_remove("RUSTUP_TOOLCHAIN");
     command
 }

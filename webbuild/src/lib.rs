@@ -1,17 +1,17 @@
-//! Builds the front end and hands it over as files that a server can embed.
+//! Builds the front end as files that a server can embed.
 //!
 //! `web` is compiled for wasm32, given its JavaScript glue, put beside `web/index.html`,
 //! `web/boot.js`, `web/static` and the joined `web/style/*.css`, and compressed. In reading order:
 //!
-//! * [`toolchain`] finds a compiler that can target wasm32, or makes one out of what is there;
+//! * [`toolchain`] finds a compiler that can build for wasm32, or makes one from installed parts;
 //! * [`compile`] runs it and `wasm-bindgen`;
 //! * [`site`] turns the result into named, hashed, compressed files;
 //! * [`embed`] writes those files and the Rust table that `server/main.rs` includes;
 //! * [`watch`] writes them to a folder, again after each change;
-//! * [`progress`] is where everything slow says what it is doing.
+//! * [`progress`] shows what every slow part is doing.
 //!
-//! This crate installs nothing but rustup's own wasm32 target, and that only where rustup may
-//! download. Packages are the business of `setup.sh`.
+//! This crate installs only rustup's wasm32 target, and only if rustup may download. `setup.sh`
+//! installs packages.
 
 pub mod compile;
 pub mod embed;
@@ -31,7 +31,7 @@ use progress::Progress;
 use site::{Packing, Site};
 use toolchain::Toolchain;
 
-/// Where the sources are and where the work goes.
+/// The folders of the sources and of the work.
 pub struct Workshop {
     /// The workspace root.
     pub workspace: PathBuf,
@@ -54,7 +54,7 @@ impl Workshop {
         })
     }
 
-    /// Everything that decides what the front end looks like, for `rerun-if-changed`.
+    /// All inputs of the front end, for `rerun-if-changed`.
     pub fn inputs(&self) -> Vec<PathBuf> {
         const INPUTS: [&str; 14] = [
             "web/src",
@@ -73,7 +73,7 @@ impl Workshop {
             "Cargo.lock",
         ];
         let inputs = INPUTS.iter().map(|input| self.workspace.join(input));
-        // Cargo takes a path that does not exist for one that always changes.
+        // For cargo, a path that does not exist always counts as changed.
         inputs.filter(|input| input.exists()).collect()
     }
 
@@ -90,7 +90,7 @@ impl Workshop {
         Ok(site)
     }
 
-    /// Two cargos may want the front end at once (an editor's and a person's): the second waits,
+    /// Two cargos may build the front end at once (an editor's and a person's): the second waits,
     /// then finds nothing left to do.
     pub fn lock(&self) -> Result<File, Error> {
         let path = self.dir.join(".lock");
@@ -102,9 +102,9 @@ impl Workshop {
 
 /// The target directory that holds `place`: a build script's `OUT_DIR`, or a program.
 ///
-/// Cargo does not say which, but marks the directory with a `CACHEDIR.TAG` when it makes it. In one
-/// that was there before cargo came, what cargo built stands in for it: any folder of its own will
-/// do.
+/// Cargo does not say which directory it is, but marks it with a `CACHEDIR.TAG` when it creates it.
+/// If the directory existed before, there is no mark. Then the folder where cargo put its results
+/// is used: any folder of its own is good enough.
 pub fn target_dir(place: &Path) -> PathBuf {
     let marked = place
         .ancestors()

@@ -1,4 +1,4 @@
-//! The front end without the server: for working on it, and for the checks.
+//! Builds the front end without the server: for work on the front end, and for the checks.
 //!
 //! `cargo run -p webbuild -- build [wasm|wasm-dev]` builds it and prints what a visit transfers;
 //! `cargo run -p webbuild -- embed OUT TARGET [profile]` builds it into cargo's folder TARGET, and
@@ -56,7 +56,7 @@ fn build(profile: Option<&str>) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What it prints is for cargo, which watches the files that it names.
+/// Its output is for cargo, which watches the files named in it.
 fn embed(out: &Path, target: &Path, profile: Option<&str>) -> Result<ExitCode, Error> {
     let profile = Profile::from_name(profile)?;
     let workshop = Workshop::new(target)?;

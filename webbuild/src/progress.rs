@@ -1,6 +1,7 @@
-//! Progress goes to a file, which `./run` and `./check` show while they wait.
+//! Writes progress to a file, which `./run` and `./check` show while they wait.
 //!
-//! Not to `cargo:warning`: cargo repeats those lines at every later build that has nothing to do.
+//! It does not use `cargo:warning`, because cargo repeats such lines in every later build that has
+//! nothing to do.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
-/// Lines of a failed command's output that are worth repeating in the error.
+/// How many lines of a failed command's output are repeated in the error.
 const TAIL_LINES: usize = 40;
 
 /// A duration, for people.
@@ -33,7 +34,7 @@ impl Progress {
         Ok(Self { path, started })
     }
 
-    /// Says what happens next. A log that cannot be written is no reason to stop building.
+    /// Writes what happens next. If the log cannot be written, the build goes on.
     pub fn say(&self, line: &str) {
         if let Ok(mut file) = File::options().append(true).open(&self.path) {
             let _ = writeln!(file, "web: {line}");
@@ -45,7 +46,7 @@ impl Progress {
         seconds(self.started.elapsed())
     }
 
-    /// Runs `command` with its output in the log; its end becomes the error when it fails.
+    /// Runs `command` with its output in the log. If it fails, the last lines become the error.
     pub fn run(&self, what: &str, command: &mut Command) -> Result<(), Error> {
         let open = || File::options().append(true).open(&self.path);
         let out = open().map_err(Error::io(&self.path))?;

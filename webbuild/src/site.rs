@@ -1,8 +1,8 @@
-//! The front end as a set of files: named by content, compressed once, here.
+//! The front end as a set of files: named by content, and compressed once, here.
 //!
-//! Everything but the page lives under `/assets/HASH/`, where HASH is that of all of it. Files
-//! find each other by relative paths that need no rewriting, a browser may keep them for good, and
-//! a page never mixes two builds.
+//! Everything except the page lies under `/assets/HASH/`, where HASH is the hash of all files. So
+//! files find each other by relative paths that need no rewriting, a browser may keep them for
+//! ever, and a page never mixes two builds.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -17,10 +17,10 @@ use crate::progress::Progress;
 /// The page.
 const PAGE: &str = "/index.html";
 
-/// How the page names an asset before its place is known.
+/// How the page names an asset before its final path is known.
 const ASSETS: &str = "\"/assets/";
 
-/// Brotli's best, and its largest ordinary window: paid once per build.
+/// Brotli's best quality and its largest ordinary window: the cost is paid once per build.
 const BROTLI_QUALITY: u32 = 11;
 const BROTLI_WINDOW_BITS: u32 = 24;
 const BROTLI_BUFFER_BYTES: usize = 64 * 1024;
@@ -36,7 +36,7 @@ pub struct SiteFile {
     pub immutable: bool,
     /// Its content.
     pub bytes: Vec<u8>,
-    /// The same in Brotli, where that is smaller.
+    /// The content in Brotli, if that is smaller.
     pub brotli: Option<Vec<u8>>,
 }
 
@@ -45,7 +45,8 @@ pub struct SiteFile {
 pub enum Packing {
     /// Not at all.
     None,
-    /// With Brotli. A second cargo that embeds the same files finds them packed in this folder.
+    /// With Brotli. The packed files are kept in this folder, so that a second cargo that embeds
+    /// the same files need not pack them again.
     Brotli(PathBuf),
 }
 
@@ -80,7 +81,7 @@ impl Site {
         Ok(Self::of(&page, assets, packing))
     }
 
-    /// The same, on a page that loads itself again when another build is there.
+    /// The same, but the page loads itself again when there is a new build.
     pub fn reloading(mut self) -> Self {
         let script = "/reload.js".to_owned();
         let tag = format!("<script type=\"module\" src=\"{script}\"></script></head>");
@@ -115,7 +116,7 @@ impl Site {
         Self { files }
     }
 
-    /// What a first visit transfers, in bytes: all files, compressed where that is smaller.
+    /// What a first visit transfers, in bytes: all files, compressed if that is smaller.
     pub fn transfer_bytes(&self) -> usize {
         self.files.iter().map(SiteFile::transfer_bytes).sum()
     }
@@ -139,7 +140,7 @@ impl SiteFile {
     }
 }
 
-/// Every file under `dir`, by its path from there. A folder that is not there holds none.
+/// Every file under `dir`, by its path from there. A folder that does not exist has no files.
 fn collect(dir: &Path, prefix: &str, into: &mut Vec<(String, Vec<u8>)>) -> Result<(), Error> {
     if !dir.exists() {
         return Ok(());
@@ -187,11 +188,11 @@ fn mime(path: &str) -> &'static str {
 }
 
 impl Packing {
-    /// What a profile asks for; a folder of the workshop keeps what is packed.
+    /// The packing for a profile; packed files are kept in a folder of the workshop.
     pub fn of(profile: Profile, workshop: &Path) -> Self {
         match profile {
             Profile::Release => Self::Brotli(workshop.join("packed")),
-            // Compressing takes longer than loading it from this machine.
+            // Compressing the files takes longer than loading them from this machine.
             Profile::Dev => Self::None,
         }
     }
@@ -207,7 +208,8 @@ impl Packing {
             return Some(packed);
         }
         let packed = brotli(bytes);
-        // Written whole or not at all. Where it cannot be kept it is packed again next time.
+        // The file is written whole or not at all. If it cannot be kept, it is packed again next
+        // time.
         let half = kept.with_extension("half");
         let written = fs::create_dir_all(folder).and_then(|()| fs::write(&half, &packed));
         let _ = written.and_then(|()| fs::rename(&half, &kept));

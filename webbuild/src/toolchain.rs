@@ -1,9 +1,9 @@
-//! Finds a Rust toolchain that can build for wasm32, in this order:
+//! Finds a Rust toolchain that can build for wasm32. It tries, in this order:
 //!
-//! 1. the active one, when it has the target;
+//! 1. the active one, if it has the target;
 //! 2. the active one after `rustup target add`, unless `RUSTUP_AUTO_INSTALL=0` forbids downloads;
 //! 3. any one on `PATH` that has the sources of std and an lld, such as Debian's `rustc-web`: std
-//!    is built once into a sysroot of ours;
+//!    is built once into a sysroot of our own;
 //! 4. none: [`Error::NoToolchain`].
 
 use std::collections::hash_map::DefaultHasher;
@@ -27,7 +27,7 @@ const OLDEST: &str = env!("CARGO_PKG_RUST_VERSION");
 pub enum Toolchain {
     /// The active toolchain has the target.
     Active,
-    /// The programs in `bin`, with `sysroot` in place of a target of their own.
+    /// The programs in `bin`, with `sysroot` instead of an installed target.
     WithSysroot {
         /// Where `cargo` and `rustc` are.
         bin: PathBuf,
@@ -52,7 +52,7 @@ impl Toolchain {
         Ok(Self::WithSysroot { bin, sysroot })
     }
 
-    /// `cargo SUBCOMMAND --target wasm32-unknown-unknown`, free of whatever cargo runs around it.
+    /// `cargo SUBCOMMAND --target wasm32-unknown-unknown`, independent of any cargo around it.
     pub fn cargo(&self, workshop: &Workshop, subcommand: &str) -> Command {
         let mut command = match self {
             Self::Active => {
@@ -71,16 +71,16 @@ impl Toolchain {
     }
 }
 
-/// Where cargo looks first for the flags of the compiler. With a target given they are those of the
-/// front end alone, not of what runs while it is built.
+/// Cargo reads the compiler's flags first from here. Since a target is given, the flags apply only
+/// to the front end, not to programs that run during the build.
 const FLAGS: &str = "CARGO_ENCODED_RUSTFLAGS";
 
-/// What stands between two of them, so that a path may have a space.
+/// The separator between two flags, so that a path may contain a space.
 const BETWEEN: &str = "\x1f";
 
-/// Leptos keeps views behind one type instead of a type each: a tenth less to load, and less to
-/// compile (its `erase_components`). Places in the code of crates do not begin with the folder of
-/// the person who built this: shorter, and nobody else's business.
+/// Flags of the compiler. Leptos keeps views behind one type, not one type for each: a tenth less
+/// to load, and less to compile (its `erase_components`). Paths in the code of crates do not begin
+/// with the folder of the person who built this: that is shorter, and private.
 fn flags(sysroot: Option<&Path>) -> String {
     let mut flags = vec!["--cfg=erase_components".to_owned()];
     if let Some(sysroot) = sysroot {
@@ -92,7 +92,7 @@ fn flags(sysroot: Option<&Path>) -> String {
     flags.join(BETWEEN)
 }
 
-/// The folders that cargo unpacks crates into: one for each registry.
+/// The folders into which cargo unpacks crates, one for each registry.
 fn registry_indexes() -> Vec<PathBuf> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
@@ -104,8 +104,8 @@ fn registry_indexes() -> Vec<PathBuf> {
     indexes
 }
 
-/// A subcommand is called by its path: `cargo clippy` would pick another toolchain's driver from
-/// `PATH`, whose metadata the sysroot does not match (E0514).
+/// A subcommand is called by its path. `cargo clippy` would take another toolchain's driver from
+/// `PATH`, whose metadata does not match the sysroot (E0514).
 fn cargo_of(bin: &Path, sysroot: &Path, subcommand: &str) -> Command {
     let external = bin.join(format!("cargo-{subcommand}"));
     let mut command = if external.is_file() {
@@ -127,7 +127,7 @@ fn path_led_by(bin: &Path) -> std::ffi::OsString {
     env::join_paths(folders).unwrap_or(path)
 }
 
-/// What `command` prints, trimmed; none when it fails or is not there.
+/// The output of `command`, trimmed; `None` if it fails or does not exist.
 fn answer(command: &mut Command) -> Option<String> {
     let output = command.output().ok().filter(|out| out.status.success())?;
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -159,8 +159,8 @@ fn rustup_adds_target(root: &Path, progress: &Progress) -> bool {
     progress.run("rustup target add", &mut rustup).is_ok() && active_has_target(root)
 }
 
-/// Folders whose `rustc` and `cargo` can build std for wasm32: the active toolchain's own, then
-/// those on `PATH`. Rustup's proxies are no toolchain and are passed over.
+/// Folders whose `rustc` and `cargo` can build std for wasm32: that of the active toolchain, then
+/// those on `PATH`. Rustup's proxies are not toolchains and are skipped.
 fn bins_that_can_build_std(root: &Path) -> Vec<PathBuf> {
     let active = answer(
         scrubbed("rustc")
@@ -194,7 +194,8 @@ fn can_build_std(bin: &Path) -> bool {
     let host = field("host: ").unwrap_or_default();
     let own_lld = rustlib.join(host).join("bin/rust-lld");
     let recent = field("release: ").is_some_and(|release| at_least(release, OLDEST));
-    // `exists` follows links: Debian's rust-lld dangles until the lld package is there.
+    // `exists` follows links: Debian's rust-lld is a broken link until the lld package is
+    // installed.
     recent
         && rustlib.join("src/rust/library/std/Cargo.toml").exists()
         && (own_lld.exists() || on_path("rust-lld"))
@@ -205,7 +206,7 @@ fn on_path(program: &str) -> bool {
     env::split_paths(&path).any(|folder| folder.join(program).exists())
 }
 
-/// Whether `version` ("1.96.0", "1.97.0-nightly") is not before `oldest` ("1.95").
+/// Whether `version` ("1.96.0", "1.97.0-nightly") is `oldest` ("1.95") or newer.
 fn at_least(version: &str, oldest: &str) -> bool {
     let parts = |text: &str| -> Vec<u32> {
         let numbers = text.split(['.', '-']).map(str::parse::<u32>);
@@ -214,8 +215,8 @@ fn at_least(version: &str, oldest: &str) -> bool {
     parts(version) >= parts(oldest)
 }
 
-/// A sysroot with std for wasm32, built by the toolchain in `bin` unless it is there already. Its
-/// name holds the compiler's identity, because Debian updates that under us.
+/// A sysroot with std for wasm32, built by the toolchain in `bin` unless it exists already. Its
+/// name contains the compiler's identity, because Debian may update the compiler.
 fn sysroot(dir: &Path, bin: &Path, progress: &Progress) -> Result<PathBuf, Error> {
     let about = answer(scrubbed(bin.join("rustc")).arg("-vV")).unwrap_or_default();
     let mut hasher = DefaultHasher::new();
@@ -237,7 +238,7 @@ fn sysroot(dir: &Path, bin: &Path, progress: &Progress) -> Result<PathBuf, Error
     Ok(sysroot)
 }
 
-/// Lets cargo build std for a crate that holds nothing.
+/// Lets cargo build std for an empty crate.
 fn build_std(work: &Path, bin: &Path, progress: &Progress) -> Result<(), Error> {
     const MANIFEST: &str = "[package]\nname = \"nothing\"\nversion = \"0.0.0\"\n\
         edition = \"2024\"\n[lib]\npath = \"lib.rs\"\n[workspace]\n";

@@ -1,4 +1,5 @@
-//! Builds the front end anew whenever one of its sources changes, for `tidemark serve --front-end`.
+//! Builds the front end again whenever one of its sources changes, for `tidemark serve
+//! --front-end`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +11,13 @@ use crate::error::Error;
 use crate::site::Site;
 use crate::{Workshop, progress};
 
-/// How often the sources are looked at.
+/// How often the sources are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 /// The list of files that crate `site` reads.
 const LIST: &str = "files.txt";
 
-/// Builds, waits for a change, and builds again; ends only with an error of the folder itself.
+/// Builds, waits for a change, and builds again. It ends only if the folder itself has an error.
 pub fn watch(workshop: &Workshop, folder: &Path) -> Result<(), Error> {
     println!("writing the front end to {}", folder.display());
     let mut built = None;
@@ -33,13 +34,13 @@ pub fn watch(workshop: &Workshop, folder: &Path) -> Result<(), Error> {
                 write(folder, &site.reloading())?;
                 println!("built in {}", progress::seconds(started.elapsed()));
             }
-            // A slip of the keyboard: the next change tries again.
+            // Probably a typing mistake: the next change tries again.
             Err(error) => println!("{error}"),
         }
     }
 }
 
-/// When any of these files, or of the files in these folders, was changed last.
+/// When any of these files, or of the files in these folders, was last changed.
 fn newest(paths: &[PathBuf]) -> Option<SystemTime> {
     let of = |path: &PathBuf| {
         let own = fs::metadata(path).and_then(|data| data.modified()).ok();
@@ -51,8 +52,8 @@ fn newest(paths: &[PathBuf]) -> Option<SystemTime> {
     paths.iter().filter_map(of).max()
 }
 
-/// Writes the files, then their list, so that a page finds what it names; then removes what an
-/// earlier build left.
+/// Writes the files, then their list, so that a page finds what it names. Then removes the files of
+/// an earlier build.
 fn write(folder: &Path, site: &Site) -> Result<(), Error> {
     let mut list = String::new();
     for file in &site.files {

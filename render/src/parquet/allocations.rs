@@ -10,7 +10,7 @@ use trace::stacks::{StackIdx, Stacks};
 use trace::trace::{BlockIdx, BlockKind, DeviceTrace, Origin, PoolSize};
 use trace::units::EventIdx;
 
-/// Rows of a group: what is in memory at once.
+/// Rows of a group: this many are in memory at once.
 const GROUP: u32 = 1 << 16;
 
 /// One allocation.
@@ -22,7 +22,7 @@ struct Row<'t> {
 }
 
 impl Row<'_> {
-    /// An event's index, unless it says "never".
+    /// An event's index; `None` if it means "never".
     fn event(&self, event: u32) -> Option<i64> {
         (event < self.device.events.len()).then_some(i64::from(event))
     }
@@ -35,7 +35,7 @@ impl Row<'_> {
     fn alloc(&self) -> u32 {
         match self.block.0 >= self.device.blocks.n_preexisting {
             true => self.device.blocks.alloc[self.block.index()],
-            // Never, as far as the trace can tell.
+            // Never, as far as the trace shows.
             false => u32::MAX,
         }
     }
@@ -49,7 +49,7 @@ impl Row<'_> {
     }
 }
 
-/// How a column gets its values.
+/// How the values of a column are computed.
 enum Column {
     Number(fn(&Row<'_>) -> Option<i64>),
     Text(fn(&Row<'_>) -> Option<String>),

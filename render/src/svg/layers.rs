@@ -1,8 +1,8 @@
-//! What is painted alike, gathered into layers.
+//! Gathers shapes with the same paint into layers.
 //!
-//! A shape joins the shapes before it that are painted like it, unless something painted in
-//! between lies under it, or it is translucent and lies on one of them: then it looks different
-//! there, and begins a layer of its own.
+//! A shape joins an earlier layer with the same paint, with two exceptions. Something painted in
+//! between lies under it. Or it is translucent and overlaps a shape of that layer, where it must
+//! look different. In these cases it begins a layer of its own.
 
 use super::outline::{Outline, outlines};
 use timeline::colours::Rgba;
@@ -30,12 +30,12 @@ impl Paint {
     }
 }
 
-/// Places that are painted alike.
+/// Areas with the same paint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// With what.
+    /// The paint.
     pub paint: Paint,
-    /// Where.
+    /// The areas.
     pub outlines: Vec<Outline>,
 }
 
@@ -44,7 +44,7 @@ pub fn layers(scene: &Scene) -> Vec<Layer> {
     let gathered = gathered(scene);
     let mut hidden = Cover::new(scene.size);
     let mut layers = Vec::with_capacity(gathered.len());
-    // From the front to the back: what will be hidden needs no paint, but may get some.
+    // From front to back: hidden pixels need not be painted, but may be.
     for (paint, cover) in gathered.into_iter().rev() {
         let outlines = outlines(&cover.without(&hidden), &hidden);
         layers.push(Layer { paint, outlines });
@@ -92,14 +92,14 @@ pub struct Cover {
     size: (i32, i32),
     /// Words of one column of pixels.
     words: usize,
-    /// Column by column, from the top down.
+    /// Column by column, from top to bottom.
     bits: Vec<u64>,
-    /// What surrounds all of them.
+    /// The rectangle around all of them.
     bounds: Option<PxRect>,
 }
 
 impl Cover {
-    /// None.
+    /// An empty set.
     pub fn new(size: (i32, i32)) -> Cover {
         let words = (size.1.max(0) as usize).div_ceil(64);
         Cover {
@@ -135,7 +135,7 @@ impl Cover {
         self.bounds = Some(self.bounds.map_or(rect, |bounds| around(bounds, rect)));
     }
 
-    /// Those that are not in another.
+    /// The pixels that are not in another set.
     fn without(&self, other: &Cover) -> Cover {
         let bits = self.bits.iter().zip(&other.bits);
         Cover {
@@ -144,7 +144,7 @@ impl Cover {
         }
     }
 
-    /// Adds all of another.
+    /// Adds all pixels of another set.
     fn add_all(&mut self, other: &Cover) {
         for (mine, other) in self.bits.iter_mut().zip(&other.bits) {
             *mine |= other;
@@ -153,7 +153,7 @@ impl Cover {
         self.bounds = both.reduce(around);
     }
 
-    /// Whether one of the rectangle's pixels is among them.
+    /// Whether the set has any pixel of the rectangle.
     fn meets(&self, rect: PxRect) -> bool {
         let near = self.bounds.is_some_and(|bounds| {
             rect.x0 < bounds.x1 && bounds.x0 < rect.x1 && rect.y0 < bounds.y1 && bounds.y0 < rect.y1
@@ -167,13 +167,13 @@ impl Cover {
         })
     }
 
-    /// Whether a pixel is among them.
+    /// Whether the set has a pixel.
     pub fn has(&self, x: i32, y: i32) -> bool {
         let inside = (0..self.size.0).contains(&x) && (0..self.size.1).contains(&y);
         inside && self.bits[x as usize * self.words + y as usize / 64] >> (y % 64) & 1 == 1
     }
 
-    /// The columns that may hold some.
+    /// The columns that may have pixels.
     pub fn columns(&self) -> std::ops::Range<i32> {
         self.bounds.map_or(0..0, |bounds| bounds.x0..bounds.x1)
     }
@@ -194,7 +194,7 @@ impl Cover {
     }
 }
 
-/// The words of a column that a rectangle lies in, and its bits in each.
+/// The words of a column that a rectangle touches, with its bits in each.
 fn masks(rect: PxRect) -> impl Iterator<Item = (usize, u64)> {
     let (y0, y1) = (rect.y0 as usize, rect.y1 as usize);
     (y0 / 64..y1.div_ceil(64)).map(move |word| {

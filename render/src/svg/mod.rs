@@ -1,8 +1,8 @@
 //! A scene as an SVG document.
 //!
-//! In a scene a picture is a rectangle for each column of pixels, thousands of them. Here those
-//! that are painted alike become one path, so that a card is some ten kilobytes and still the same
-//! picture, pixel by pixel, as the PNG.
+//! In a scene, a picture has a rectangle for each column of pixels: thousands of them. Here all
+//! rectangles with the same paint become one path. So a card has only some ten kilobytes, and is
+//! still the same picture as the PNG, pixel by pixel.
 
 mod layers;
 mod outline;
@@ -15,13 +15,14 @@ use timeline::paint::stripe;
 use timeline::scene::{Anchor, Scene, Text};
 use trace::plain::is_plain;
 
-/// From the middle of a line of text down to its baseline, in font sizes: half a capital letter.
+/// Distance from the middle of a line of text down to its baseline, in font sizes: half a capital
+/// letter.
 const TO_BASELINE: f64 = 0.36;
 
 /// The viewer's own fonts, as on the page.
 const FONT: &str = "system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif";
 
-/// The document. Its texts are texts.
+/// The document. Its texts stay texts.
 pub fn svg(scene: &Scene) -> Vec<u8> {
     let (width, height) = scene.size;
     let mut out = format!(
@@ -48,8 +49,8 @@ pub fn svg(scene: &Scene) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Stripes as a pattern: its tile lies on the whole picture, so stripes run on from one shape to
-/// the next.
+/// Defines stripes as a pattern. Its tile is fixed to the whole picture, so stripes continue from
+/// one shape to the next.
 fn define(out: &mut String, number: usize, paint: Paint) {
     let Paint::Hatch { colour, spacing } = paint else {
         return;
@@ -92,7 +93,7 @@ fn fill(Rgba(r, g, b, a): Rgba) -> String {
     out
 }
 
-/// Along the upper edge to the right, then along the lower one back.
+/// Goes along the upper edge to the right, then back along the lower one.
 fn draw(out: &mut String, outline: &Outline) {
     let (mut x, mut y) = (outline.x0, outline.upper[0].1);
     let _ = write!(out, "M{x} {y}");
@@ -137,8 +138,8 @@ fn write_text(out: &mut String, text: &Text) {
     );
 }
 
-/// A text between tags. Control characters are no XML, however they are written, and what turns
-/// others would turn the card.
+/// A text between tags. XML allows no control characters, in any spelling. Characters that reorder
+/// others would reorder the text of the card.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

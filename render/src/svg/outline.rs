@@ -2,23 +2,22 @@
 
 use super::layers::Cover;
 
-/// An area between two edges, each a line of steps.
+/// An area between two edges; each edge is a line of steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outline {
-    /// Where it begins.
+    /// Its left end.
     pub x0: i32,
-    /// Where each step of the upper edge ends, and its height.
+    /// Each step of the upper edge: where it ends, and its height.
     pub upper: Vec<(i32, i32)>,
-    /// The same of the lower edge.
+    /// The same for the lower edge.
     pub lower: Vec<(i32, i32)>,
 }
 
-/// How far an area reaches under what hides it there, where it may: so no gap shows between the
-/// two when the picture is scaled.
+/// How far an area may reach under the shapes that hide it. So no gap shows between the two when
+/// the picture is scaled.
 const UNDER: i32 = 2;
 
-/// Outlines of a set of pixels. They may take in pixels that are `hidden`: edges have fewer steps
-/// for it.
+/// Outlines of a set of pixels. They may include `hidden` pixels, so that edges have fewer steps.
 pub fn outlines(cover: &Cover, hidden: &Cover) -> Vec<Outline> {
     let mut done = Vec::new();
     let mut open: Vec<Area> = Vec::new();
@@ -54,10 +53,10 @@ fn lowest(hidden: &Cover, x: i32, bottom: i32) -> i32 {
     ends.unwrap_or(bottom)
 }
 
-/// An outline on its way.
+/// An outline under construction.
 struct Area {
     x0: i32,
-    /// Top and bottom in the last column.
+    /// Top and bottom in its last column.
     last: (i32, i32),
     upper: Edge,
     lower: Edge,
@@ -73,7 +72,7 @@ impl Area {
         }
     }
 
-    /// How far a stretch of the next column is from the last one: it need not touch it.
+    /// The distance between a stretch of the next column and the last one; they need not touch.
     fn away(&self, top: i32, bottom: i32) -> i32 {
         (self.last.0 - bottom).max(top - self.last.1)
     }
@@ -91,11 +90,11 @@ impl Area {
     }
 }
 
-/// An edge that may run anywhere between two heights in each column: it goes straight on while it
-/// can.
+/// An edge that may lie anywhere between two heights in each column. It goes straight on as long as
+/// it can.
 #[derive(Default)]
 struct Edge {
-    /// Where each step ends, and between which heights it may be.
+    /// Where each step ends, and the heights between which it may lie.
     steps: Vec<(i32, (i32, i32))>,
     now: Option<(i32, i32)>,
 }

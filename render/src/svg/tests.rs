@@ -1,4 +1,4 @@
-//! The document paints what the PNG shows.
+//! The document paints the same as the PNG.
 
 use super::*;
 use timeline::paint;
@@ -7,7 +7,7 @@ use timeline::raster::Raster;
 
 const SIZE: (i32, i32) = (90, 70);
 
-/// Numbers that look drawn by lot, the same each time.
+/// Numbers that look random, but are the same each time.
 struct Lot(u32);
 
 impl Lot {
@@ -17,7 +17,7 @@ impl Lot {
     }
 }
 
-/// Rectangles of few paints, many over one another, some beyond the edge.
+/// Rectangles with few paints; many overlap, and some reach beyond the edge.
 fn scene(seed: u32) -> Scene {
     let mut lot = Lot(seed);
     let mut scene = Scene::new(SIZE);
@@ -39,7 +39,7 @@ fn scene(seed: u32) -> Scene {
     scene
 }
 
-/// The layers of a scene as shapes again.
+/// Turns the layers of a scene into shapes again.
 fn again(scene: &Scene) -> Scene {
     let mut painted = Scene::new(scene.size);
     for layer in layers(scene) {
@@ -113,7 +113,7 @@ fn columns_side_by_side_become_one_path() {
     }
     let layers = layers(&scene);
     assert_eq!(layers.len(), 2);
-    // What lies behind goes straight on under what lies before it.
+    // A shape behind continues straight under the shape in front of it.
     let outline = &layers[0].outlines[..];
     assert_eq!(outline[0].upper.len(), 1, "{outline:?}");
     assert_eq!((outline.len(), layers[1].outlines.len()), (1, 1));

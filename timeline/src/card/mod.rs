@@ -1,7 +1,8 @@
-//! The card: one picture of 1200 × 630 pixels that stands for a run or a comparison where there
-//! is not a page, as in a pull request or a chat.
+//! The card: one picture of 1200 × 630 pixels that stands for a run or a comparison in places
+//! without the page, such as a pull request or a chat.
 //!
-//! A scene like any other, so that the picture in it is painted by the code that paints the page.
+//! The card is a scene like any other, so the picture in it is painted by the same code as on the
+//! page.
 
 mod table;
 
@@ -17,26 +18,26 @@ pub const SIZE: (i32, i32) = (1200, 630);
 /// Space around everything.
 const MARGIN: i32 = 40;
 
-/// Where every picture ends; below it are the sites.
+/// The lower end of every picture; the sites are below it.
 const PICTURE_END: i32 = 502;
 
-/// From the numbers down to the picture: the verdict.
+/// Height of the verdict, between the numbers and the picture.
 const VERDICT: i32 = 48;
 
-/// What the peak consists of takes a line, where the picture keeps so much height.
+/// Height of the line about the peak, if the picture then still has enough height.
 const PEAK_LINE: i32 = 22;
 const MIN_PICTURE: i32 = 180;
 
-/// Device pixels per CSS pixel of the picture: cards are looked at half their size.
+/// Device pixels per CSS pixel of the picture: people see cards at half their size.
 pub const PICTURE_SCALE: f64 = 1.6;
 
 /// Lines below the picture.
 pub const MAX_SITES: usize = 3;
 
-/// How a verdict is meant.
+/// The tone of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// Nothing is.
+    /// Neutral.
     Plain,
     /// All is well.
     Good,
@@ -86,12 +87,12 @@ impl Theme {
 pub enum Numbers {
     /// Of a run: name and value, four at most.
     Headline(Vec<(String, String)>),
-    /// Of a comparison: what the columns are, and a row for each run.
+    /// Of a comparison: the titles of the columns, and a row for each run.
     Runs(Vec<String>, Vec<Row>),
 }
 
 impl Numbers {
-    /// Where their lowest line ends.
+    /// The lower end of the numbers.
     fn end(&self) -> i32 {
         match self {
             Numbers::Headline(_) => 174,
@@ -99,7 +100,7 @@ impl Numbers {
         }
     }
 
-    /// Height of the line on the peak: nothing where many runs leave no room for it.
+    /// Height of the line about the peak; 0 if many runs leave no room for it.
     fn peak_line(&self) -> i32 {
         match PICTURE_END - self.end() - VERDICT - PEAK_LINE >= MIN_PICTURE {
             true => PEAK_LINE,
@@ -129,7 +130,7 @@ pub struct Card {
     pub numbers: Numbers,
     /// The answer in a word or two.
     pub verdict: String,
-    /// How it is meant.
+    /// The tone of the verdict.
     pub tone: Tone,
     /// Why, in a sentence.
     pub reason: String,
@@ -141,7 +142,7 @@ pub struct Card {
     pub sites: Vec<(String, String)>,
 }
 
-/// The card as a scene, around pictures as large as [`Numbers::picture`], one painted over the
+/// The card as a scene, around pictures of the size of [`Numbers::picture`], painted over each
 /// other.
 pub fn scene(card: &Card, pictures: &[Scene], theme: Theme) -> Scene {
     let palette = theme.palette();
@@ -198,7 +199,7 @@ impl Writer<'_> {
         });
     }
 
-    /// As much of a text as there is room for.
+    /// As much of a text as fits.
     fn fitted(&mut self, at: (i32, i32), size: f64, colour: Rgba, text: &str, width: i32) {
         if let Some(text) = fitted(text, size, width) {
             self.text(at, Anchor::Left, size, colour, &text);
@@ -237,7 +238,8 @@ impl Writer<'_> {
         self.text(at, Anchor::Middle, SIZE_PX, ink, &card.verdict);
         let (x, palette) = (chip.x1 + 14, self.palette);
         let room = SIZE.0 - MARGIN - x;
-        // A long sentence is rather small than cut off: what matters may come last.
+        // A long sentence gets a smaller font rather than being cut, because the important part may
+        // come last.
         let mut sizes = [SIZE_PX, 17.0].into_iter();
         let size = sizes.find(|size| text_width(&card.reason, *size) <= room);
         let size = size.unwrap_or(15.0);

@@ -1,14 +1,14 @@
-//! The runs of a comparison as the rows of a table, which is also the key to the curves below it.
+//! The runs of a comparison as rows of a table, which is also the legend of the curves below it.
 
 use super::{MARGIN, SIZE, Tone, Writer};
 use crate::overlay::run_colour;
 use crate::plot::PxRect;
 use crate::scene::Anchor;
 
-/// Middle of the line that says what the columns are.
+/// Middle of the line with the titles of the columns.
 const HEAD: i32 = 82;
 
-/// Where the columns of numbers end: values, and behind each its change.
+/// Right ends of the columns of numbers: each value is followed by its change.
 const VALUES: [i32; 3] = [570, 770, 968];
 
 /// Where names end.
@@ -24,13 +24,14 @@ pub struct Row {
     pub name: String,
     /// Value and change, three at most.
     pub cells: Vec<(String, String)>,
-    /// What became of it, in a word.
+    /// The result in a word.
     pub word: String,
-    /// How that is meant.
+    /// The tone of that word.
     pub tone: Tone,
 }
 
-/// Height of a row, and size of its texts: many rows are smaller, so that the picture keeps room.
+/// Height of a row and size of its texts. If there are many rows, they are smaller, so that the
+/// picture has enough room.
 fn measure(rows: usize) -> (i32, f64) {
     match rows {
         0..=4 => (27, 19.0),

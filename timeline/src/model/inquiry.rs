@@ -1,4 +1,4 @@
-//! What the picture says of a point, a group, the selection.
+//! Answers about a point, a group and the selection in the picture.
 
 use super::Model;
 use super::picture::Prepared;
@@ -31,7 +31,7 @@ impl Model {
         )
     }
 
-    /// The four series at a point, CSS pixels from the left, and the events that they are of.
+    /// The four series at a point, CSS pixels from the left, and the events that they cover.
     pub fn extents(&self, x: f64) -> Option<(Extents, Span<EventIdx>)> {
         let x = (x * self.measure.scale) as i32;
         let (first, end) = self.prepared.columns.events_at(x)?;
@@ -53,8 +53,8 @@ impl Model {
         Some((extents, Span::new(event(run.first), event(run.end))))
     }
 
-    /// Time of an event position in microseconds since the start of the trace, when times are
-    /// known. As exact as the tiles at hand.
+    /// Time of an event position in microseconds since the start of the trace, if times are known.
+    /// It is as exact as the loaded tiles.
     pub fn time_at(&self, event: f64) -> Option<f64> {
         let root = self
             .series
@@ -68,13 +68,13 @@ impl Model {
         }
     }
 
-    /// Fractions of the plot at a point in CSS pixels.
+    /// The position in the plot, as fractions, of a point in CSS pixels.
     pub fn fractions(&self, x: f64, y: f64) -> (f64, f64) {
         self.prepared.layout.fractions(x, y)
     }
 
-    /// The allocation next to the selected one among those drawn alone; with nothing selected, the
-    /// first in the window.
+    /// The next allocation beside the selected one, among those drawn alone. If nothing is
+    /// selected, the first in the window.
     pub fn neighbour(&self, towards: Neighbour) -> Option<BlockIdx> {
         let from = match self.selection {
             Some(Selection::Block(block)) => Some(block),
@@ -91,7 +91,7 @@ impl Model {
         facts::group(&self.prepared.mountains, key)
     }
 
-    /// What the memory consists of where most of it is allocated in the window.
+    /// What the memory consists of at the event of the window with the most allocated memory.
     pub fn composition(&self) -> Option<Composition> {
         let Prepared {
             mountains, columns, ..

@@ -1,5 +1,5 @@
-//! The timeline's state: window, tiles, selection. Pure: the browser pushes what happened in and
-//! takes scenes and requests out.
+//! The timeline's state: window, tiles, selection. It is pure: the browser passes in what happened,
+//! and takes scenes and requests out.
 
 mod inquiry;
 mod motion;
@@ -36,7 +36,7 @@ const SERIES_BUDGET: usize = 16 << 20;
 #[derive(Debug)]
 pub struct Model {
     n_events: u32,
-    /// Highest reserved or capacity: what the automatic range shows, bytes.
+    /// The highest of reserved and capacity, which the automatic range shows, bytes.
     high: f64,
     axis: Axis,
     group_by: GroupBy,
@@ -47,9 +47,9 @@ pub struct Model {
     pointer: Option<(f64, f64)>,
     rubber: Option<Rubber>,
     measure: Measure,
-    /// What is drawn.
+    /// The window as it is drawn.
     viewport: Viewport,
-    /// Where it is going.
+    /// The window at the end of the movement.
     target: Viewport,
     marks: Option<Arc<Marks>>,
     palette: Palette,
@@ -106,8 +106,8 @@ impl Model {
         model
     }
 
-    /// Takes over a view: that of a link, or of "back". What the model already shows is left alone,
-    /// so that its own changes may come back this way.
+    /// Takes over a view from a link or from "back". Parts that the model shows already stay as
+    /// they are, so that the model's own changes may come back this way.
     pub fn show(&mut self, view: &ViewState) {
         if self.group_by != view.group_by {
             self.mountains = TileCache::new(u64::from(self.n_events), MOUNTAIN_BUDGET);
@@ -123,7 +123,7 @@ impl Model {
             to,
             levels: view.levels,
         };
-        // The address rounds outwards a little; the same window must not drift.
+        // The address rounds outwards a little; showing it again must not move the window.
         if !same_view(&wanted, &self.target) {
             let limits = self.limits();
             let levels = wanted.levels;
@@ -201,7 +201,7 @@ impl Model {
         self.selection
     }
 
-    /// The window on its way to being shown.
+    /// The window at the end of the movement.
     pub fn target(&self) -> &Viewport {
         &self.target
     }
@@ -238,7 +238,7 @@ impl Model {
 /// Space over the highest level.
 const HEADROOM: f64 = 1.05;
 
-/// What the automatic range shows: the peak, and the capacity when it is not far above.
+/// What the automatic range shows: the peak, and the capacity if it is not much higher.
 fn headroom(peak: Bytes, capacity: Option<Bytes>) -> f64 {
     let peak = peak.get().max(1) as f64;
     let near = capacity.map(|c| c.get() as f64).filter(|&c| c < 1.6 * peak);

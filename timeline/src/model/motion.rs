@@ -1,4 +1,4 @@
-//! How the window moves: what a person did to it, and where it is led to show something.
+//! How the window moves: by a person's actions, and when something is to be shown.
 
 use super::Model;
 use crate::facts;
@@ -12,13 +12,13 @@ use trace::trace::{BlockIdx, Series};
 /// How an action takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Motion {
-    /// At once: the hand is on it.
+    /// Immediately, as when a person drags.
     Direct,
     /// Over some frames, so that the eye can follow.
     Eased,
 }
 impl Model {
-    /// What a person did to the window.
+    /// Does a person's action on the window.
     pub fn act(&mut self, action: Action, motion: Motion) {
         let limits = self.limits();
         let base = match motion {
@@ -31,7 +31,7 @@ impl Model {
         }
     }
 
-    /// Moves on by the time since the last frame. Returns whether there is more to come.
+    /// Moves on by the time since the last frame. Returns whether the movement goes on.
     pub fn advance(&mut self, elapsed_ms: f64) -> bool {
         if self.viewport == self.target {
             return false;
@@ -41,7 +41,7 @@ impl Model {
         self.viewport != self.target
     }
 
-    /// Zooms vertically to where the visible events differ from one another.
+    /// Zooms vertically to the levels at which the visible events differ.
     pub fn frame_activity(&mut self) {
         let tops = self.prepared.series.iter().flat_map(|piece| {
             let part = lines::part(&piece.tile, piece.from, piece.to);
@@ -71,8 +71,8 @@ impl Model {
         );
     }
 
-    /// Shows what is selected: a block's life with some room around it, and its band; a group's
-    /// band in the present window. Returns whether there is anything to show.
+    /// Shows the selection: a block's life with some room around it, and its band; or a group's
+    /// band in the current window. Returns whether there is anything to show.
     pub fn frame_selection(&mut self) -> bool {
         match self.selection {
             Some(Selection::Block(block)) => self.frame_block(block),

@@ -1,4 +1,4 @@
-//! What is painted: the picture, and over it what follows the pointer and the selection.
+//! Makes the scenes: the picture, and the overlay that follows the pointer and the selection.
 
 use super::Model;
 use crate::axis::AxisMap;
@@ -14,7 +14,8 @@ use std::rc::Rc;
 use trace::tiles::SeriesTile;
 use trace::trace::Series;
 
-/// What a frame is computed from; kept, because the pointer asks about what was painted.
+/// The data from which a frame is computed. It is kept because questions about the pointer refer to
+/// what was painted.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) axis: AxisMap,
@@ -65,7 +66,7 @@ impl Model {
         }
     }
 
-    /// The picture: everything that does not follow the pointer.
+    /// The picture: everything that does not depend on the pointer.
     pub fn base_scene(&mut self) -> Scene {
         self.prepare();
         let frame = self.frame();
@@ -99,7 +100,7 @@ impl Model {
         scene
     }
 
-    /// What follows the pointer and the selection; drawn over the picture.
+    /// The overlay that follows the pointer and the selection, drawn over the picture.
     pub fn overlay_scene(&self) -> Scene {
         let frame = self.frame();
         let canvas = frame.layout.canvas;
@@ -130,7 +131,7 @@ fn line_style(picture: Picture, series: Series) -> LineStyle {
             fill: 0.22,
             joints: Joints::All,
         },
-        // Reserved lies above the mountain; the others follow its edge.
+        // Reserved lies above the mountain; the other lines follow its edge.
         (Picture::Mountain, Series::Reserved) => LineStyle {
             thickness: 1.25,
             fill: 0.0,

@@ -161,7 +161,7 @@ fn the_selected_group_fills_the_height() {
     model.select(Some(Selection::Group(12)));
     assert!(model.frame_selection());
     let (low, high) = model.target().levels.unwrap();
-    // The group's 60 MiB lie on 512 MiB of others, and on those and the activations later.
+    // The group's 60 MiB lie on 512 MiB of others, and later on those plus the activations.
     assert!(low < f64::from(512 << 20) && high > f64::from(572 << 20));
     assert_eq!((model.target().from, model.target().to), (0.0, 400.0));
     model.select(Some(Selection::Group(99)));
@@ -182,7 +182,7 @@ fn activity_is_framed_above_what_does_not_move() {
     model.frame_activity();
     let (low, high) = model.target().levels.unwrap();
     let mib = |bytes: f64| (bytes / f64::from(1 << 20)).round();
-    // 12 base and 500 of weights do not move.
+    // 12 MiB of base and 500 MiB of weights do not change.
     assert!((mib(low) - 512.0).abs() < 20.0, "{}", mib(low));
     assert!(mib(high) > 600.0, "{}", mib(high));
 }

@@ -1,4 +1,4 @@
-//! Which tiles the window needs, and what comes of those that arrive.
+//! Which tiles the window needs, and what happens with those that arrive.
 
 use super::Model;
 use crate::mountain::Mountain;
@@ -8,7 +8,7 @@ use api::view_state::Picture;
 use std::rc::Rc;
 use trace::tiles::{GroupBy, MountainTile, SeriesTile, TileId};
 
-/// A tile that is to be fetched.
+/// A tile to fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TileRequest {
     /// The lines.
@@ -40,7 +40,7 @@ impl Model {
         self.series.arrived(tile.id, tile, cost);
     }
 
-    /// A mountain tile has arrived; one of a grouping that is no longer shown is dropped.
+    /// A mountain tile has arrived. If its grouping is no longer shown, it is dropped.
     pub fn mountain_arrived(&mut self, tile: MountainTile) {
         if tile.group_by == self.group_by {
             let (id, mountain) = (tile.id, Mountain::new(tile));
@@ -49,7 +49,7 @@ impl Model {
         }
     }
 
-    /// A tile could not be had.
+    /// A tile could not be fetched.
     pub fn tile_failed(&mut self, request: TileRequest, now_ms: f64) {
         match request {
             TileRequest::Series(id) => self.series.failed(id, now_ms),
@@ -60,7 +60,7 @@ impl Model {
         }
     }
 
-    /// Whether anything on screen is coarser than it will be.
+    /// Whether anything on screen will become finer when tiles arrive.
     pub fn is_waiting(&self) -> bool {
         let Viewport { from, to, .. } = self.target;
         self.series.is_waiting(from, to)

@@ -15,7 +15,7 @@ const FONT_CSS: f64 = 11.0;
 pub fn scene(overlay: &Overlay<'_>, canvas: Canvas, palette: &Palette) -> Scene {
     let places = Places::of(canvas, overlay.detail);
     let mut scene = Scene::new((places.canvas.x1, places.canvas.y1));
-    // A little air above the highest peak.
+    // Leaves some space above the highest peak.
     let high = overlay.high.unwrap_or_else(|| overlay.highest()).max(1) as f64 * 1.04;
     let pen = Pen {
         overlay,
@@ -75,7 +75,7 @@ impl Pen<'_> {
         )
     }
 
-    /// The visible parts of a run, those that share a column taken together.
+    /// The visible parts of a run; parts in the same pixel column become one.
     fn stretches(&self, run: usize) -> Vec<Stretch> {
         let mut stretches: Vec<Stretch> = Vec::new();
         let Some(curve) = self.overlay.curves.runs.get(run) else {
@@ -123,7 +123,7 @@ impl Pen<'_> {
         let mut before: Option<Stretch> = None;
         for stretch in stretches {
             let top = (self.y(stretch.high) - thick / 2).min(bottom - thick);
-            // Joined to the stretch before, unless the run was not there between.
+            // Joined to the stretch before, unless the run has a gap between them.
             let from = match before {
                 Some(last) if last.x1 == stretch.x0 => {
                     (self.y(last.high) - thick / 2).min(bottom - thick)
@@ -163,7 +163,7 @@ impl Pen<'_> {
                 y1: y + places.px(0.5),
             };
             scene.fill(rule, self.palette.line);
-            // A canvas that is not laid out yet has no room for a label.
+            // If the canvas has no layout yet, it has no room for a label.
             let y = y.max(plot.y0 + places.px(5.0)).min(plot.y1);
             self.text(scene, (plot.x0 - places.px(8.0), y), Anchor::Right, label);
         }
@@ -180,7 +180,8 @@ impl Pen<'_> {
         });
     }
 
-    /// The lane of differences: up for more, down for less, so that colour alone says nothing.
+    /// The lane of differences: up for more, down for less, so that the meaning does not depend on
+    /// colour alone.
     fn differences(&self, scene: &mut Scene) {
         let (lane, places, overlay) = (self.places.lane, self.places, self.overlay);
         scene.fill(lane, self.palette.surface_raised);
@@ -268,7 +269,7 @@ impl Pen<'_> {
     }
 }
 
-/// More memory and less.
+/// The colours for more and for less memory.
 pub(super) fn difference_colours(palette: &Palette) -> (Rgba, Rgba) {
     (
         palette.oom,

@@ -1,8 +1,9 @@
 //! Curves of several runs over one axis, and below them the difference of two.
 //!
-//! The baseline is an area, the others are lines; each part shows its highest level as a line and
-//! down to its lowest a lighter fill, so that neither a peak nor a dip is lost. The lane below
-//! shows the highest level of one run minus that of the baseline, up for more and down for less.
+//! The baseline is an area, the others are lines. Each part shows its highest level as a line, and
+//! a lighter fill reaches down to its lowest, so that neither a peak nor a dip is lost. The lane
+//! below shows the highest level of one run minus that of the baseline, up for more and down for
+//! less.
 
 mod draw;
 mod readout;
@@ -21,11 +22,11 @@ use trace::trace::Series;
 /// How much is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Axes, the lane of differences.
+    /// Axes and the lane of differences.
     Full,
-    /// Axes alone, where there is no room for the lane.
+    /// Only axes, if there is no room for the lane.
     Axes,
-    /// Curves alone, for many small pictures side by side.
+    /// Only curves, for many small pictures side by side.
     Small,
 }
 
@@ -34,7 +35,7 @@ pub enum Detail {
 pub struct Overlay<'a> {
     /// The curves of all runs.
     pub curves: &'a Curves,
-    /// First and last visible place of the axis; need not be that of the curves.
+    /// First and last visible place of the axis; may differ from that of the curves.
     pub window: (f64, f64),
     /// What the axis is.
     pub align: Align,
@@ -44,7 +45,7 @@ pub struct Overlay<'a> {
     pub against: usize,
     /// How much is drawn.
     pub detail: Detail,
-    /// The highest level that must fit, when pictures share it.
+    /// The highest level that must fit; given when several pictures have the same scale.
     pub high: Option<u64>,
 }
 
@@ -59,7 +60,7 @@ pub struct Canvas {
     pub scale: f64,
 }
 
-/// Where things are, device pixels.
+/// The positions of all parts, device pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Places {
     /// Whole canvas.
@@ -135,7 +136,7 @@ impl Places {
 }
 
 impl Overlay<'_> {
-    /// Whether the axis is one pass: none of the runs has several steps.
+    /// Whether the axis covers a single pass: none of the runs has several steps.
     fn is_one_pass(&self) -> bool {
         let (from, to) = self.curves.whole;
         self.align == Align::Step && from >= 0.0 && to <= 1.0
@@ -179,7 +180,7 @@ impl Overlay<'_> {
         parts.map(|part| part[1]).max().unwrap_or(0)
     }
 
-    /// The highest level of the run that is looked at minus that of the baseline, in one part.
+    /// The highest level of the compared run minus that of the baseline, in one part.
     pub fn difference(&self, part: usize) -> Option<i64> {
         let high = |run: usize| Some(self.curves.runs.get(run)?.parts.get(part)?.as_ref()?[1]);
         Some(high(self.against)? as i64 - high(0)? as i64)

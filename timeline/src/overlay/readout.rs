@@ -5,16 +5,16 @@ use crate::format;
 use crate::ticks;
 use trace::compare::curves::Align;
 
-/// What stands at one place.
+/// The values at one place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Readout {
-    /// Where the part begins on the axis.
+    /// The beginning of the part on the axis.
     pub at: f64,
-    /// Where, in words.
+    /// The place in words.
     pub place: String,
     /// One for each run that is drawn.
     pub rows: Vec<Row>,
-    /// Highest level of the run that is looked at minus that of the baseline.
+    /// The highest level of the compared run minus that of the baseline.
     pub difference: Option<i64>,
 }
 
@@ -29,7 +29,7 @@ pub struct Row {
     pub event: u32,
 }
 
-/// What stands at a place of the axis; `None` where nothing was drawn.
+/// The values at a place of the axis; `None` if nothing was drawn there.
 pub fn readout(overlay: &Overlay<'_>, at: f64) -> Option<Readout> {
     let part = overlay.part_at(at)?;
     let row = |&run: &usize| {

@@ -4,7 +4,7 @@ use super::*;
 use crate::scene::Shape;
 use api::compare::Curve;
 
-/// Two runs of ten parts: the baseline at 100 MiB, the other 50 MiB lower but for one peak.
+/// Two runs of ten parts: the baseline at 100 MiB, the other 50 MiB lower except for one peak.
 fn curves() -> Curves {
     let mib = 1_u64 << 20;
     let run = |level: u64, peak: u64| Curve {

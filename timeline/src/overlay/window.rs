@@ -2,7 +2,7 @@
 
 use trace::compare::curves::Align;
 
-/// The narrowest window worth looking at, in the axis's own unit.
+/// The narrowest window that is allowed, in the axis's own unit.
 pub fn narrowest(align: Align) -> f64 {
     match align {
         Align::Step => 0.01,
@@ -31,7 +31,7 @@ pub fn panned(window: (f64, f64), whole: (f64, f64), by: f64) -> Option<(f64, f6
     inside((window.0 + shift, window.1 + shift), whole)
 }
 
-/// Keeps its length where it can.
+/// Moves a window inside the whole; its length stays the same if possible.
 fn inside(window: (f64, f64), whole: (f64, f64)) -> Option<(f64, f64)> {
     let length = window.1 - window.0;
     if length >= (whole.1 - whole.0) * (1.0 - 1e-9) {
