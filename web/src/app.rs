@@ -1,4 +1,4 @@
-//! The shell: router, header, and what is there on every page.
+//! The shell: router, header, and the parts that every page has.
 
 use crate::client;
 use crate::components::drop_target::DropTarget;
@@ -58,7 +58,7 @@ pub fn App() -> impl IntoView {
     }
 }
 
-/// The run page, put together anew for each run: nothing of one run is left on the page of another.
+/// The run page, built anew for each run, so that nothing of one run stays on the page of another.
 #[component]
 fn RunRoute() -> impl IntoView {
     let params = use_params_map();
@@ -69,7 +69,7 @@ fn RunRoute() -> impl IntoView {
     }
 }
 
-/// Moves the focus to the content when the page changes: the link that led there is gone.
+/// Moves the focus to the content when the page changes, because the link that was clicked is gone.
 #[component]
 fn FocusFollowsPage() -> impl IntoView {
     let path = use_location().pathname;
@@ -79,14 +79,14 @@ fn FocusFollowsPage() -> impl IntoView {
             && let Some(main) = document().get_element_by_id("main")
             && let Ok(main) = main.dyn_into::<web_sys::HtmlElement>()
         {
-            // Fails only for an element that left the page meanwhile.
+            // Fails only for an element that has left the page.
             let _ = main.focus();
         }
         now
     });
 }
 
-/// What every page may ask for.
+/// Shared state that every page can use.
 fn provide_shared_state() {
     let uploads = Uploads::new();
     let runs = RunsStore::new();
@@ -110,8 +110,8 @@ fn provide_shared_state() {
     });
 }
 
-/// Listens to what changes on the server, from the first page that is not a link's: those who
-/// hold only a link get no notice, and nothing that it shows changes.
+/// Listens to changes on the server, from the first page that was not opened with a link. People
+/// with only a link get no notices, and nothing that a link shows changes.
 #[component]
 fn ListensToServer() -> impl IntoView {
     let path = use_location().pathname;
@@ -120,7 +120,7 @@ fn ListensToServer() -> impl IntoView {
         let is_link = path.with(|path| path.starts_with(&routes::share_page("")));
         let listening = listening.unwrap_or(false);
         if let Some(owner) = owner.as_ref().filter(|_| !is_link && !listening) {
-            // For as long as the application is there, not until the path changes.
+            // It runs as long as the application, not only until the path changes.
             owner.with(listen);
         }
         listening || !is_link

@@ -27,25 +27,25 @@ thread_local! {
     static TOLD_BUSY: Cell<UnixMillis> = const { Cell::new(UnixMillis(0)) };
 }
 
-/// A text that is on its way.
+/// A text that is being fetched.
 type Text<'a> = Pin<Box<dyn Future<Output = Result<String, Problem>> + 'a>>;
 
 type Tell = Rc<dyn Fn(&Problem)>;
 
-/// A request that the server has no room for is sent again so often.
+/// How often a request is sent again when the server has no room for it.
 const RETRIES: u32 = 4;
 
-/// What answers are taken, the one that is wanted first.
+/// The types of answers that are accepted, the preferred one first.
 const JSON: &str = "application/json, application/problem+json, */*;q=0.5";
 const TEXT: &str = "text/markdown, application/problem+json, */*;q=0.5";
 
 /// After this long without an answer a request has failed, like any other problem.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
-/// Of many requests that wait at once, one shows why.
+/// If many requests wait at once, only one of them shows why.
 const TELL_BUSY_EVERY_MS: i64 = 10_000;
 
-/// How a request changes the server.
+/// The effect of a request on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Reads.
@@ -69,22 +69,22 @@ impl Method {
     }
 }
 
-/// Sets what happens when the server asks for a token: the shell opens its dialog.
+/// Sets the reaction when the server asks for a token: the shell opens its dialog.
 pub fn on_unauthorized(react: impl Fn() + 'static) {
     ON_UNAUTHORIZED.set(Some(Rc::new(react)));
 }
 
-/// Sets what happens when the server has no room for a request, which is then sent again.
+/// Sets the reaction when the server has no room for a request. The request is then sent again.
 pub fn on_busy(react: impl Fn(&Problem) + 'static) {
     ON_BUSY.set(Some(Rc::new(react)));
 }
 
-/// Asks for everything on behalf of a link from now on; `None`: no longer.
+/// From now on makes every request with a link; `None`: no longer.
 pub fn ask_for_link(link: Option<ShareId>) {
     LINK.set(link);
 }
 
-/// The address as it is asked for: the server shows what the link shows.
+/// The address with the link added, so that the server shows what the link shows.
 fn asked(path: &str) -> String {
     LINK.with_borrow(|link| match link {
         Some(link) => routes::for_link(path, link),
@@ -108,7 +108,7 @@ pub async fn get_json(path: &str) -> Result<String, Problem> {
     answered(Method::Get, path, None).await
 }
 
-/// Reads a list that comes in pages, to its end.
+/// Reads all pages of a list.
 ///
 /// # Errors
 /// As [`get`].
@@ -144,8 +144,8 @@ where
     read(&answered(method, path, Some(body)).await?)
 }
 
-/// The text of an answer. It is boxed so that the code of a request exists once, and not again for
-/// each type that is read.
+/// The text of an answer. The future is boxed, so that the code of a request exists once and not
+/// for each type that is read.
 fn answered(method: Method, path: &str, body: Option<String>) -> Text<'_> {
     Box::pin(async move {
         let response = exchange(method, path, body, JSON).await?;
@@ -176,7 +176,8 @@ pub async fn get_bytes(path: &str) -> Result<Vec<u8>, Problem> {
     Ok(js_sys::Uint8Array::new(&buffer).to_vec())
 }
 
-/// The problem in an answer that is not a success. Also used for uploads, which are sent elsewhere.
+/// The problem in an answer that is not a success. Uploads use it too, although they are sent
+/// elsewhere.
 pub fn problem_in(status: u16, body: &str) -> Problem {
     if let Ok(problem) = objects::read::<Problem>(body) {
         return problem;
@@ -199,7 +200,7 @@ pub fn problem_in(status: u16, body: &str) -> Problem {
     }
 }
 
-/// No answer at all.
+/// The problem for no answer at all.
 pub fn unreachable() -> Problem {
     Problem {
         code: ProblemCode::Interrupted,
@@ -212,7 +213,7 @@ pub fn unreachable() -> Problem {
     }
 }
 
-/// Tells the shell that a token is needed, if that is what `problem` says.
+/// Tells the shell that a token is needed, if `problem` says so.
 pub fn notice(problem: &Problem) {
     if problem.code == ProblemCode::Unauthorized
         && let Some(react) = ON_UNAUTHORIZED.with_borrow(Clone::clone)
@@ -221,7 +222,7 @@ pub fn notice(problem: &Problem) {
     }
 }
 
-/// An answer, with the means to abort reading it.
+/// An answer that is being read; reading can be aborted.
 struct Exchange {
     response: Response,
     _abort: AbortOnDrop,
@@ -236,7 +237,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Says that a request waits, and why.
+/// Shows that a request waits, and why.
 pub fn busy(problem: &Problem) {
     let now = clock::now();
     if now.0 - TOLD_BUSY.get().0 < TELL_BUSY_EVERY_MS {
@@ -248,7 +249,7 @@ pub fn busy(problem: &Problem) {
     }
 }
 
-/// How long to wait before a refused request is worth another try, given its `Retry-After`.
+/// How long to wait before a refused request is sent again, given its `Retry-After`.
 pub fn worth_waiting(problem: &Problem, retry_after: Option<&str>) -> Option<Duration> {
     let refused = matches!(problem.status, 429 | 503);
     let seconds = retry_after?.trim().parse().ok()?;
@@ -256,7 +257,8 @@ pub fn worth_waiting(problem: &Problem, retry_after: Option<&str>) -> Option<Dur
     (refused && wait <= LONGEST_WAIT).then_some(wait)
 }
 
-/// One answer. What the server has no room for, it has not done: it is asked again.
+/// Waits for one answer. If the server had no room for a request, it has not done it, so the
+/// request is sent again.
 async fn exchange(
     method: Method,
     path: &str,
@@ -320,17 +322,17 @@ async fn text_of(response: &Response) -> Result<String, Problem> {
     Ok(text.as_string().unwrap_or_default())
 }
 
-/// What an answer's text says.
+/// The value in an answer's text.
 ///
 /// # Errors
 /// [`not_understood`].
 pub fn read<T: DeserializeOwned>(body: &str) -> Result<T, Problem> {
-    // 204 No Content has no body; `null` is what reads as `()`.
+    // 204 No Content has no body; `null` is read as `()`.
     let body = if body.is_empty() { "null" } else { body };
     objects::read(body).map_err(|error| not_understood(&error))
 }
 
-/// An answer that this page cannot read.
+/// The problem for an answer that this page cannot read.
 pub fn not_understood(error: &dyn std::fmt::Display) -> Problem {
     Problem {
         code: ProblemCode::TooNew,

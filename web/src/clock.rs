@@ -9,7 +9,7 @@ pub fn now() -> UnixMillis {
     UnixMillis(js_sys::Date::now() as i64)
 }
 
-/// Now, renewed every `period` for as long as the owner lives; for ages that stay right.
+/// The current time, renewed every `period` as long as the owner lives; for ages that stay right.
 pub fn ticking(period: Duration) -> ReadSignal<UnixMillis> {
     let (moment, set_moment) = signal(now());
     if let Ok(interval) = set_interval_with_handle(move || set_moment.set(now()), period) {
@@ -26,6 +26,6 @@ pub async fn sleep(time: Duration) {
             time,
         );
     });
-    // Never rejects: only its resolving function was handed out.
+    // Never rejects: only its resolving function is used.
     let _ = wasm_bindgen_futures::JsFuture::from(promise).await;
 }

@@ -1,8 +1,9 @@
-//! Server-sent events: what changed on the server, as it changes.
+//! Server-sent events: changes on the server, as they happen.
 //!
 //! The browser reconnects by itself when the connection drops, but gives up for good on an answer
-//! that is not an event stream (a proxy's error page, a restart). Then we try again, slower each
-//! time. Events may be missed meanwhile: [`Notice::Back`] says when to read everything again.
+//! that is not an event stream (a proxy's error page, a restart). Then this module tries again,
+//! more slowly each time. Events may be missed in between: [`Notice::Back`] tells when to read
+//! everything again.
 
 use crate::turn::{Turn, Waited};
 use api::progress::ServerEvent;
@@ -15,8 +16,8 @@ use wasm_bindgen::closure::Closure;
 use wasm_bindgen::{JsCast, JsValue};
 use web_sys::{BroadcastChannel, EventSource, MessageEvent};
 
-/// What the tabs of a browser call the right to listen, and the way in which the one that does
-/// informs the others.
+/// The name of the lock for which the tabs of a browser compete, and of the channel on which the
+/// tab that listens informs the others.
 const LOCK: &str = "tidemark-events";
 const CHANNEL: &str = "tidemark-events";
 
@@ -25,15 +26,15 @@ const CHANNEL: &str = "tidemark-events";
 pub enum Notice {
     /// The server said something.
     Event(ServerEvent),
-    /// The connection is there (again); events before were missed.
+    /// The connection is there (again); earlier events were missed.
     Back,
     /// The connection is lost; it will be tried again.
     Lost,
 }
 
-/// Listens to [`routes::EVENTS`] until the owner is cleaned up: while the page is to be seen, and
-/// through one tab for all of them where the browser can choose one. Browsers hold at most six
-/// connections to a server of HTTP/1.1, so a stream for each tab would keep the seventh waiting.
+/// Listens to [`routes::EVENTS`] until the owner is cleaned up, as long as the page is visible. If
+/// the browser can choose one tab, only that tab listens, for all of them. Browsers hold at most
+/// six connections to a server of HTTP/1.1, so with a stream for each tab the seventh would wait.
 pub fn subscribe(react: impl Fn(Notice) + 'static) {
     let tab = Tab::open(Rc::new(move |word: &str| {
         if let Some(notice) = notice_of(word) {
@@ -46,7 +47,7 @@ pub fn subscribe(react: impl Fn(Notice) + 'static) {
     });
 }
 
-/// What tabs send one another, beside the events as they came.
+/// What tabs send each other, besides the unchanged events.
 const BACK: &str = "back";
 const LOST: &str = "lost";
 
@@ -70,10 +71,10 @@ fn parse(data: &str) -> Option<ServerEvent> {
 
 type React = Rc<dyn Fn(&str)>;
 
-/// Where the stream is, once it is this tab's turn.
+/// The stream, once it is this tab's turn.
 type Place = Rc<RefCell<Option<Stream>>>;
 
-/// This tab among those of the browser.
+/// One of the browser's tabs.
 struct Tab {
     react: React,
     channel: Option<BroadcastChannel>,
@@ -104,7 +105,7 @@ impl Tab {
                     tab.seen();
                 }
             });
-            // Fails for no event that has a name.
+            // Cannot fail for an event with a name.
             let _ = document().add_event_listener_with_callback(
                 "visibilitychange",
                 seen.as_ref().unchecked_ref(),
@@ -122,13 +123,13 @@ impl Tab {
         tab
     }
 
-    /// The tab was hidden, or is to be seen again.
+    /// The tab was hidden, or is visible again.
     fn seen(&self) {
         match document().hidden() {
             true => self.rest(),
             false if self.leading.borrow().is_some() => {}
             false => {
-                // What happened meanwhile was not heard.
+                // Events in between were missed.
                 (self.react)(BACK);
                 self.listen(Since::Later);
             }
@@ -148,7 +149,7 @@ impl Tab {
             is_first &= waited == Waited::No;
             let first = Cell::new(is_first);
             let tell = move |word: &str| {
-                // A page that has just loaded everything need not do so again.
+                // A page that has just loaded everything need not load it again.
                 if !(word == BACK && first.replace(false)) {
                     react(word);
                 }
@@ -162,7 +163,7 @@ impl Tab {
         self.leading.replace(Some((turn, stream)));
     }
 
-    /// Listens no more, so that another tab may.
+    /// Stops listening, so that another tab may listen.
     fn rest(&self) {
         if let Some((turn, stream)) = self.leading.take() {
             if let Some(stream) = stream.take() {
@@ -180,13 +181,13 @@ impl Tab {
         }
         if let Some(seen) = self.handlers.last() {
             let seen = seen.as_ref().unchecked_ref();
-            // Fails for no event that has a name.
+            // Cannot fail for an event with a name.
             let _ = document().remove_event_listener_with_callback("visibilitychange", seen);
         }
     }
 }
 
-/// Since when this tab has not heard anything.
+/// Since when this tab has received nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Since {
     /// The page was loaded a moment ago.
@@ -225,7 +226,7 @@ impl Inner {
 }
 
 impl Drop for Inner {
-    /// The browser keeps an open source alive, and would call handlers that are gone.
+    /// The browser keeps an open source alive, and would call handlers that no longer exist.
     fn drop(&mut self) {
         self.close();
     }

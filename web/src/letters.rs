@@ -1,7 +1,7 @@
-//! Small and capital letters. The browser knows those of all languages; Rust's own tables of them
-//! would make the front end several kilobytes larger.
+//! Lower and upper case. The browser knows the letters of all languages; Rust's own tables would
+//! make the front end several kilobytes larger.
 
-/// In small letters.
+/// The text in lower case.
 pub fn lower(text: &str) -> String {
     #[cfg(target_arch = "wasm32")]
     return js_sys::JsString::from(text).to_lower_case().into();
@@ -9,7 +9,7 @@ pub fn lower(text: &str) -> String {
     text.to_lowercase()
 }
 
-/// With a capital letter, where a sentence of ours begins.
+/// The text with a capital first letter, for the beginning of our own sentences.
 pub fn capital(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_ascii_uppercase().to_string());

@@ -1,11 +1,11 @@
 //! The front end of Tidemark: client-side rendered, compiled to WebAssembly.
 //!
-//! It holds no state worth keeping: everything comes from the server over [`client`] and
-//! [`events`], and everything that a link reopens lives in the address ([`url_state`]). Logic is
-//! plain Rust with native tests; components only wire it to the page.
+//! It holds no state that must be kept. All data comes from the server through [`client`] and
+//! [`events`], and everything that a link reopens is in the address ([`url_state`]). Logic is plain
+//! Rust with native tests; components only connect it to the page.
 //!
-//! Modules in reading order: the shell ([`app`]), the pages ([`pages`]), what they share
-//! ([`components`], [`timeline`], [`upload`], [`format`], [`letters`]), and the edges to the
+//! Modules in reading order: the shell ([`app`]), the pages ([`pages`]), the parts they share
+//! ([`components`], [`timeline`], [`upload`], [`format`], [`letters`]), and the borders to the
 //! browser ([`client`], [`objects`], [`events`], [`turn`], [`url_state`], [`theme`], [`clock`]).
 
 #![allow(

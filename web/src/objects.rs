@@ -1,9 +1,9 @@
-//! Structures read from objects alone.
+//! Reads structures only from JSON objects.
 //!
-//! JSON lets a structure be an array of its fields as well, and for each structure there would be
-//! code that reads it so. No answer of the server is written that way; without that code the page
-//! is a thirtieth smaller. [`Objects`] stands before a deserializer, and before those of all values
-//! within, and asks for a map wherever a structure is wanted.
+//! In serde, a structure may also be a JSON array of its fields, and every structure has code to
+//! read that. The server never writes arrays for structures. Without that code the page is a
+//! thirtieth smaller. [`Objects`] wraps a deserializer, and those of all values inside, and asks
+//! for a map wherever a structure is wanted.
 
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess,
@@ -11,13 +11,13 @@ use serde::de::{
 };
 use std::fmt;
 
-/// A deserializer for which structures are maps.
+/// A deserializer that reads structures as maps.
 struct Objects<D>(D);
 
 /// Reads an answer.
 ///
 /// # Errors
-/// When it is no JSON, or not of this type.
+/// If it is not JSON, or not of this type.
 pub fn read<T: DeserializeOwned>(json: &str) -> Result<T, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_str(json);
     let value = T::deserialize(Objects(&mut reader))?;
@@ -25,10 +25,10 @@ pub fn read<T: DeserializeOwned>(json: &str) -> Result<T, serde_json::Error> {
     Ok(value)
 }
 
-/// A visitor, or a part of one, that meets such deserializers.
+/// Wraps a visitor, or a part of one, so that it gets such deserializers.
 struct Within<T>(T);
 
-/// Methods that hand on a visitor of something that has no parts.
+/// Methods that pass on a visitor for a value without parts.
 macro_rules! plain {
     ($($method:ident)*) => {
         $(
@@ -40,7 +40,7 @@ macro_rules! plain {
     };
 }
 
-/// Methods that hand on a visitor of something that may have parts.
+/// Methods that pass on a visitor for a value that may have parts.
 macro_rules! with_parts {
     ($($method:ident($($name:ident: $kind:ty),*))*) => {
         $(
@@ -101,7 +101,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Objects<D> {
     }
 }
 
-/// What a value without parts is handed on as.
+/// Methods that pass on a value without parts.
 macro_rules! handed_on {
     ($($method:ident: $kind:ty),*) => {
         $(

@@ -1,19 +1,19 @@
-//! The link on whose behalf pages are shown.
+//! The link with which the page was opened.
 
 use api::shares::{Share, ShareKind};
 use leptos::prelude::*;
 
-/// The link on whose behalf the page is shown; in the context of the whole application.
+/// The link with which the page was opened; in the context of the whole application.
 #[derive(Clone, Copy)]
 pub struct OpenedLink(pub RwSignal<Option<Share>>);
 
 impl OpenedLink {
-    /// Whether whoever looks may see what the link opens and no other page. Tracks.
+    /// Whether the reader may see only what the link opens, and no other page. Tracks.
     pub fn is_all(self) -> bool {
         self.0.with(Self::opens_no_more)
     }
 
-    /// The same on a page that the link opened: it stays that link's.
+    /// The same, for a page that the link opened: it keeps this link.
     pub fn is_all_here(self) -> bool {
         self.0.with_untracked(Self::opens_no_more)
     }

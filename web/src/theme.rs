@@ -1,4 +1,4 @@
-//! Light, dark, or as the system says; remembered in this browser.
+//! Light, dark, or like the system; remembered in this browser.
 
 use leptos::prelude::*;
 
@@ -8,7 +8,7 @@ const KEY: &str = "tidemark.theme";
 /// Which theme the user wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Theme {
-    /// As the system says.
+    /// Like the system.
     #[default]
     Auto,
     /// Light.
@@ -21,7 +21,7 @@ impl Theme {
     /// All three, in the order in which the switch shows them.
     pub const ALL: [Theme; 3] = [Theme::Auto, Theme::Light, Theme::Dark];
 
-    /// Value of `data-theme`, and what is stored.
+    /// The value of `data-theme`, which is also stored.
     pub const fn name(self) -> &'static str {
         match self {
             Theme::Auto => "auto",
@@ -46,7 +46,7 @@ impl Theme {
     }
 }
 
-/// What was chosen before; [`Theme::Auto`] when nothing was, or storage is not to be had.
+/// The stored choice; [`Theme::Auto`] if there is none, or if storage is not available.
 pub fn stored() -> Theme {
     let storage = window().local_storage().ok().flatten();
     let name = storage.and_then(|storage| storage.get_item(KEY).ok().flatten());

@@ -1,6 +1,6 @@
-//! Something that one tab of a browser does at a time: the tabs take turns by a lock of the
-//! browser's ("Web Locks"). Browsers have them for pages from localhost and inside TLS; elsewhere
-//! every tab has its turn at once.
+//! Work that only one tab of a browser does at a time. The tabs take turns with a lock of the
+//! browser ("Web Locks"). Browsers have such locks for pages from localhost and over TLS; elsewhere
+//! every tab gets its turn at once.
 
 use js_sys::{Function, Object, Promise, Reflect};
 use leptos::prelude::*;
@@ -15,11 +15,11 @@ use web_sys::AbortController;
 pub enum Waited {
     /// It came at once, or nearly.
     No,
-    /// It did not.
+    /// It did not come at once.
     Yes,
 }
 
-/// A short wait: not yet a wait for another tab.
+/// A wait shorter than this does not count as waiting for another tab.
 const AT_ONCE_MS: i64 = 200;
 
 /// A turn, or the wait for one.
@@ -28,17 +28,17 @@ pub struct Turn {
     state: Rc<RefCell<State>>,
 }
 
-/// How far it has come. The browser may hand out the lock in the moment in which the wait for it is
-/// given up: its answer is on the way then, and the wait can no longer be called off.
+/// How far a turn has come. The browser may hand out the lock in the moment when the wait is
+/// cancelled. Then its answer is on the way, and the wait can no longer be cancelled.
 enum State {
     Waiting,
-    /// It lasts until this function of the browser's is called.
+    /// The turn lasts until this function of the browser is called.
     Begun(Option<Function>),
     GivenUp,
 }
 
 impl Turn {
-    /// Runs `begin` when it is this tab's turn; the turn lasts until it is given up or the tab is
+    /// Runs `begin` when it is this tab's turn. The turn lasts until it is given up or the tab is
     /// closed.
     pub fn take(name: &str, begin: impl FnOnce(Waited) + 'static) -> Turn {
         let state = Rc::new(RefCell::new(State::Waiting));
@@ -53,7 +53,7 @@ impl Turn {
         let waiting = AbortController::new().ok();
         let options = Object::new();
         if let Some(abort) = &waiting {
-            // Fails for no plain object.
+            // Cannot fail for a plain object.
             let _ = Reflect::set(&options, &"signal".into(), &abort.signal());
         }
         let asked = crate::clock::now();
@@ -77,7 +77,7 @@ impl Turn {
             .and_then(|value| value.dyn_into::<Promise>().ok())
         {
             leptos::task::spawn_local(async move {
-                // A wait that is given up ends with an error, which is not shown.
+                // A cancelled wait ends with an error, which is not shown.
                 let _ = wasm_bindgen_futures::JsFuture::from(asking).await;
             });
         }
@@ -87,7 +87,7 @@ impl Turn {
     /// Lets another tab have it.
     pub fn give_up(self) {
         match self.state.replace(State::GivenUp) {
-            // An error in the browser's own function cannot be helped.
+            // If the browser's own function fails, nothing can be done.
             State::Begun(Some(end)) => drop(end.call0(&JsValue::NULL)),
             State::Waiting => {
                 if let Some(abort) = self.waiting {

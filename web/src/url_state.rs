@@ -1,8 +1,8 @@
-//! The address bar is the whole view: page state <-> query. The only code that touches history.
+//! Connects a page's state with the query in the address bar. Only this code touches the history.
 //!
-//! Writing replaces the current entry, so "back" leaves the page instead of undoing a zoom. Panning
-//! changes the state at every frame but browsers refuse more than some 200 replacements in ten
-//! seconds: the state is immediate, the address follows at most every [`WRITE_EVERY`].
+//! Writing replaces the current entry, so "back" leaves the page and does not undo a zoom. Panning
+//! changes the state at every frame, but browsers refuse more than some 200 replacements in ten
+//! seconds. So the state changes at once, and the address follows at most every [`WRITE_EVERY`].
 
 pub use api::query::{decode, encode};
 use api::view_state::{BadViewState, ViewState};
@@ -12,15 +12,16 @@ use leptos_router::hooks::use_location;
 use std::time::Duration;
 use wasm_bindgen::JsValue;
 
-/// The address follows the state this fast.
+/// How often the address is updated at most.
 pub const WRITE_EVERY: Duration = Duration::from_millis(200);
 
 /// State that is written as a query.
 pub trait Query: Clone + PartialEq + Send + Sync + 'static {
-    /// What was not understood in an address.
+    /// A part of an address that was not understood.
     type Note: Clone + Send + Sync + 'static;
 
-    /// Reads a query (without `?`). Whatever is not understood keeps its default and is noted.
+    /// Reads a query (without `?`). Parts that are not understood keep their defaults and are
+    /// noted.
     fn read(query: &str) -> (Self, Vec<Self::Note>);
 
     /// The query, without `?`; empty for the default state where that is possible.
@@ -42,7 +43,7 @@ impl Query for ViewState {
     }
 }
 
-/// The state of a page, tied to its address. `Copy`: hand it to whatever needs it.
+/// The state of a page, connected to its address. `Copy`: pass it to any part that needs it.
 pub struct UrlState<T: Query> {
     state: RwSignal<T>,
     notes: RwSignal<Vec<T::Note>>,
@@ -63,7 +64,7 @@ impl<T: Query> UrlState<T> {
         self.state.into()
     }
 
-    /// What was not understood in the address that opened the page.
+    /// The parts of the page's first address that were not understood.
     pub fn notes(self) -> Signal<Vec<T::Note>> {
         self.notes.into()
     }
@@ -94,7 +95,7 @@ pub fn use_view_state() -> UrlState<ViewState> {
 /// The state of the page that calls it; call once per page.
 pub fn use_url_state<T: Query>() -> UrlState<T> {
     let location = use_location();
-    // The router's, not the browser's: a page is put together before the address bar changes.
+    // Reads the router's query, not the browser's: a page is built before the address bar changes.
     let opened = location.search.get_untracked();
     let (first, first_notes) = T::read(&opened);
     let state = RwSignal::new(first);
@@ -115,7 +116,7 @@ pub fn use_url_state<T: Query>() -> UrlState<T> {
             return;
         }
         if current_query() != query {
-            // The router still holds the query from before our own replacements.
+            // The router still has the query from before our own replacements.
             return;
         }
         let (read, read_notes) = T::read(&query);
@@ -130,9 +131,9 @@ pub fn use_url_state<T: Query>() -> UrlState<T> {
     }
 }
 
-/// What is known of the address of one page.
+/// The address of one page.
 struct Writer {
-    /// The page's path: a late write must not land on the next page.
+    /// The page's path: a late write must not change the next page.
     path: String,
     /// The query in the address bar.
     written: String,
@@ -179,7 +180,7 @@ fn replace(path: &str, query: &str) {
     };
     if let Ok(history) = window().history() {
         let state = history.state().unwrap_or(JsValue::NULL);
-        // Refused when there were too many; the next write catches up.
+        // The browser refuses too many writes; the next one will succeed.
         let _ = history.replace_state_with_url(&state, "", Some(&address));
     }
 }

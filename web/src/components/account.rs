@@ -1,4 +1,4 @@
-//! The way to the page on which one's tokens are, and who is signed in.
+//! The link to the page with the user's tokens. It also shows who is signed in.
 
 use crate::client;
 use crate::components::icon::{Icon, IconView};
@@ -8,13 +8,13 @@ use api::runs::{Access, ServerInfo};
 use leptos::prelude::*;
 use leptos::task::spawn_local_scoped_with_cancellation;
 
-/// The link in the header. Nothing where nobody signs in, or for those who came with a link.
+/// The link in the header. Empty if nobody signs in, or if the page was opened with a link.
 #[component]
 pub fn AccountLink() -> impl IntoView {
     let OpenedLink(link) = expect_context();
     let access = RwSignal::new(None);
     spawn_local_scoped_with_cancellation(async move {
-        // Where the server does not answer, the page says so elsewhere.
+        // If the server does not answer, another part of the page says so.
         if let Ok(server) = client::get::<ServerInfo>(routes::SERVER).await {
             let _ = access.try_set(Some(server.access));
         }

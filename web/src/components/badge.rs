@@ -1,4 +1,4 @@
-//! Quality notes as badges: what to keep in mind about the data.
+//! Quality notes as badges: what readers should know about the data.
 
 use api::leaks::LeakSummary;
 use api::leaks::Verdict;
@@ -10,9 +10,9 @@ use trace::units::Bytes;
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
-    /// For those who look at the run; a list of runs leaves it out.
+    /// Only for people who look at the run; a list of runs leaves it out.
     Detail,
-    /// Good to know; the numbers stand.
+    /// Good to know; the numbers are still right.
     Info,
     /// Some numbers are incomplete or cannot be known.
     Caution,
@@ -39,12 +39,12 @@ impl Badge {
     }
 }
 
-/// The badge of a quality code. A code from a newer server shows as its own words.
+/// The badge of a quality code. An unknown code from a newer server is shown as text.
 pub fn badge(code: &str) -> Badge {
     let known = caution(code).map(|(label, about)| Badge::new(Weight::Caution, label, about));
     let known = known.or_else(|| info(code).map(|(l, about)| Badge::new(Weight::Info, l, about)));
     known.unwrap_or_else(|| match code {
-        // On nearly every run: allocations of autograd's threads have no Python stack.
+        // Nearly every run has this: allocations of autograd's threads have no Python stack.
         "no_stacks" => Badge::new(
             Weight::Detail,
             "some stacks missing",
@@ -102,7 +102,7 @@ fn info(code: &str) -> Option<(&'static str, &'static str)> {
 pub fn badges(run: &RunSummary) -> Vec<Badge> {
     let notes = run.quality.iter().map(|code| badge(code));
     let notes = notes.filter(|badge| badge.weight > Weight::Detail);
-    // What it is comes before what to keep in mind about it.
+    // First what the run is, then what to know about its data.
     let mut badges: Vec<Badge> = run.leaks.iter().map(verdict).chain(notes).collect();
     if run
         .devices

@@ -1,9 +1,9 @@
-//! The clipboard, where the browser has one for the page.
+//! The clipboard, if the browser allows it on this page.
 
 use js_sys::Promise;
 use leptos::prelude::window;
 
-/// Begins to put a text there, and promises to have done so. `None` where there is no clipboard:
+/// Starts to put a text there; the promise ends when that is done. `None` if there is no clipboard:
 /// the page is neither on localhost nor on HTTPS.
 pub fn put(text: &str) -> Option<Promise> {
     let clipboard = window().navigator().clipboard();

@@ -16,11 +16,11 @@ enum Copying {
     Done,
 }
 
-/// A button that copies the page of Markdown at an address. Where the browser lets nothing be
-/// copied that had to be waited for, it shows the page instead.
+/// A button that copies the page of Markdown at an address. Some browsers do not allow copying
+/// after a wait; then it shows the page instead.
 #[component]
 pub fn CopyAsMarkdown(
-    /// Where the page is; nowhere for a run without devices.
+    /// The address of the Markdown; `None` for a run without devices.
     #[prop(into)]
     path: Signal<Option<String>>,
 ) -> impl IntoView {
@@ -90,7 +90,7 @@ pub fn CopyAsMarkdown(
     }
 }
 
-/// Copies the page; shows it where the browser lets nothing be copied.
+/// Copies the page, or shows it if the browser does not allow copying.
 async fn copied_or_shown(
     markdown: String,
     page: RwSignal<String>,
@@ -103,7 +103,7 @@ async fn copied_or_shown(
     if is_copied {
         return Copying::Done;
     }
-    // Gone with the page, both of them.
+    // Fails only if the page was left: then both signals are gone too.
     let _ = page.try_set(markdown);
     let _ = shown.try_set(true);
     Copying::Ready

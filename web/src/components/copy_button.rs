@@ -1,4 +1,4 @@
-//! Copies a text to the clipboard, and says so.
+//! Copies a text to the clipboard, and confirms it.
 
 use crate::components::clipboard;
 use crate::components::icon::{Icon, IconView};
@@ -6,7 +6,7 @@ use leptos::prelude::*;
 use std::time::Duration;
 use wasm_bindgen_futures::JsFuture;
 
-/// How long the button says that it copied.
+/// How long the button shows that it copied.
 pub const THANKS: Duration = Duration::from_millis(1500);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub fn CopyButton(
 ) -> impl IntoView {
     let copied = RwSignal::new(Copied::NotYet);
     let copy = move |_| {
-        // Within the click: later some browsers refuse.
+        // This must happen within the click: some browsers refuse it later.
         let promise = clipboard::put(&text.get_untracked());
         leptos::task::spawn_local(async move {
             let is_there = match promise {
@@ -59,7 +59,7 @@ pub fn CopyButton(
         Copied::Yes => "Copied",
         Copied::Refused => "Select and copy it",
     };
-    // A name begins with what is to be read on the button.
+    // A button's name should begin with its visible text.
     let name = match label {
         "Copy" => format!("Copy {what}"),
         label => format!("{label}: {what}"),

@@ -11,9 +11,9 @@ use leptos::prelude::*;
 /// A button that opens the block.
 #[component]
 pub fn CopyForPr(
-    /// What it is about.
+    /// The run or comparison.
     target: Signal<ShareTarget>,
-    /// The view that its link opens.
+    /// The view that the link in the block opens.
     query: Signal<String>,
     /// The last part of a link's address: the block then leads there.
     #[prop(optional, into)]

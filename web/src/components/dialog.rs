@@ -7,9 +7,9 @@ use leptos::prelude::*;
 /// Whether the dialog has a button that closes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
-    /// A button, Escape, or a click beside it.
+    /// By a button, by Escape, or by a click outside of it.
     Free,
-    /// It stays until its purpose is met.
+    /// It stays open until its purpose is fulfilled.
     Never,
 }
 

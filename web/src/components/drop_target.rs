@@ -9,14 +9,14 @@ use leptos::prelude::*;
 use trace::ranks::names::Chosen;
 use web_sys::{DataTransfer, DragEvent};
 
-/// Whether what is dragged are files (and not a link or a selection of this page).
+/// Whether the dragged things are files, not a link or a selection of this page.
 fn holds_files(data: Option<&DataTransfer>) -> bool {
     data.is_some_and(|data| data.types().iter().any(|kind| kind == "Files"))
 }
 
-/// Uploads what was dropped: folders with what is in them.
+/// Uploads the dropped files, and the files in dropped folders.
 fn take(uploads: Uploads, data: &DataTransfer) {
-    // Asked for now: the browser forgets what was dropped when this event is over.
+    // This must be read now: the browser forgets what was dropped when this event is over.
     let folders = folder::dropped(data);
     if folders.is_empty() {
         return uploads.add(files_of(data.files()));
@@ -27,7 +27,7 @@ fn take(uploads: Uploads, data: &DataTransfer) {
     });
 }
 
-/// Listens on the whole page; shows a veil while files hang over it.
+/// Listens on the whole page; shows a veil while files are dragged over it.
 #[component]
 pub fn DropTarget() -> impl IntoView {
     let uploads: Uploads = expect_context();

@@ -25,7 +25,7 @@ pub fn FilePicker(
             .and_then(|target| target.dyn_into::<HtmlInputElement>().ok());
         if let Some(input) = input {
             uploads.add(files_of(input.files()));
-            // Otherwise choosing the same file again would change nothing.
+            // Without this, choosing the same file again would not be a change.
             input.set_value("");
         }
     };

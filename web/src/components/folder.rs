@@ -1,4 +1,4 @@
-//! Folders that were dropped, and the files in them.
+//! Dropped folders, and the files in them.
 
 use js_sys::{Array, Function, Promise};
 use trace::ranks::MAX_RANKS;
@@ -6,10 +6,11 @@ use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{DataTransfer, File, FileSystemDirectoryEntry, FileSystemEntry, FileSystemFileEntry};
 
-/// Files of a folder, at most; more were hardly meant.
+/// The largest number of files taken from a folder; a folder with more was probably dropped by
+/// mistake.
 const MOST: usize = 2 * MAX_RANKS as usize;
 
-/// What was dropped, if a folder is among it.
+/// What was dropped, if it includes a folder.
 pub fn dropped(data: &DataTransfer) -> Vec<FileSystemEntry> {
     let items = data.items();
     let entries = (0..items.length()).filter_map(|at| items.get(at));
@@ -21,7 +22,8 @@ pub fn dropped(data: &DataTransfer) -> Vec<FileSystemEntry> {
     }
 }
 
-/// All files in it, with their paths; hidden ones are left out, and what cannot be read.
+/// All files in the entries, with their paths. Hidden files, and files that cannot be read, are
+/// left out.
 pub async fn files(entries: Vec<FileSystemEntry>) -> Vec<(String, File)> {
     let (mut found, mut open) = (Vec::new(), entries);
     while let Some(entry) = open.pop()
@@ -39,7 +41,7 @@ pub async fn files(entries: Vec<FileSystemEntry>) -> Vec<(String, File)> {
     found
 }
 
-/// A folder's entries come some at a time, until none come.
+/// A folder's entries come in portions; an empty portion is the end.
 async fn entries_of(folder: &FileSystemDirectoryEntry) -> Vec<FileSystemEntry> {
     let reader = folder.create_reader();
     let mut entries = Vec::new();
@@ -66,14 +68,14 @@ async fn file_of(entry: &FileSystemFileEntry) -> Option<File> {
     file.await.map(JsCast::unchecked_into)
 }
 
-/// What a function hands to its callback; `None` when it fails.
+/// The value that a function passes to its callback; `None` if it fails.
 async fn called(ask: impl FnOnce(Function, Function) -> Result<(), JsValue>) -> Option<JsValue> {
     let mut ask = Some(ask);
     let promise = Promise::new(&mut |resolve, reject| {
         if let Some(ask) = ask.take()
             && let Err(error) = ask(resolve, reject.clone())
         {
-            // Fails only where the promise is settled already.
+            // Fails only if the promise is settled already.
             let _ = reject.call1(&JsValue::UNDEFINED, &error);
         }
     });

@@ -17,12 +17,12 @@ use leptos_router::components::A;
 pub fn Header() -> impl IntoView {
     let Help(help) = expect_context();
     let link: OpenedLink = expect_context();
-    // With a link one may look, and do nothing else.
+    // With a link, people can look but do nothing else.
     let upload = move || {
         let reads_only = link.0.with(Option::is_some);
         (!reads_only).then(|| view! { <FilePicker label="Upload"/> })
     };
-    // Without login, other pages would only ask for the token.
+    // For people who are not signed in, other pages would only ask for the token.
     let pages = move || {
         (!link.is_all()).then(|| {
             view! {
@@ -66,7 +66,7 @@ pub fn Header() -> impl IntoView {
     }
 }
 
-/// Says when the server does not answer; nothing while it does.
+/// Shows when the server does not answer; otherwise it is empty.
 #[component]
 fn ConnectionChip() -> impl IntoView {
     let connection: RwSignal<Connection> = expect_context();

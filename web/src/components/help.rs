@@ -1,4 +1,4 @@
-//! The `?` overlay: every key and gesture there is.
+//! The `?` overlay: all keys and gestures.
 
 use crate::components::dialog::{Closing, Dialog};
 use crate::components::keys::{is_shortcut, on_key};
@@ -8,7 +8,7 @@ use leptos::prelude::*;
 #[derive(Clone, Copy)]
 pub struct Help(pub RwSignal<bool>);
 
-/// Keys that do one thing.
+/// Keys for one action.
 struct Shortcut {
     keys: &'static [&'static str],
     does: &'static str,

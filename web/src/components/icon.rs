@@ -19,7 +19,7 @@ pub enum Icon {
     Done,
     /// A magnifying glass.
     Search,
-    /// A half-filled disc: as the system says.
+    /// A half-filled disc: follows the system.
     ThemeAuto,
     /// A sun.
     ThemeLight,
@@ -88,7 +88,7 @@ pub fn IconView(icon: Icon) -> impl IntoView {
     }
 }
 
-/// The mark: water, and the line that high water left.
+/// The mark: water, and the line that high water left behind.
 #[component]
 pub fn LogoMark() -> impl IntoView {
     view! {

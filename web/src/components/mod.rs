@@ -1,4 +1,4 @@
-//! What several pages share, one component per file.
+//! Components that several pages use, one per file.
 
 pub mod account;
 pub mod badge;

@@ -1,4 +1,4 @@
-//! A problem, in the place of what could not be shown.
+//! A problem, shown in the place of what could not be shown.
 
 use crate::components::icon::{Icon, IconView};
 use crate::components::prose::Prose;
@@ -6,7 +6,7 @@ use crate::format;
 use api::problem::Problem;
 use leptos::prelude::*;
 
-/// Where a problem lies in the uploaded file, unless its own words say so.
+/// The position of a problem in the uploaded file, unless its own text names it.
 pub fn place(problem: &Problem) -> Option<String> {
     let offset = problem.offset?;
     let said = |number: &str| problem.detail.contains(number);
@@ -14,7 +14,7 @@ pub fn place(problem: &Problem) -> Option<String> {
     (!told).then(|| format!("At byte {}.", format::count(offset)))
 }
 
-/// The problem's own words, where it is in the file, and a way to try again.
+/// The problem's own text, its position in the file, and a button to try again.
 #[component]
 pub fn ProblemNote(
     /// What went wrong.

@@ -10,10 +10,10 @@ const BRIEF: Duration = Duration::from_secs(6);
 /// A message with an action stays this long.
 const LONG: Duration = Duration::from_secs(15);
 
-/// How a message sounds.
+/// The tone of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// Something happened as asked.
+    /// Something worked as expected.
     Plain,
     /// Something failed.
     Bad,

@@ -11,7 +11,7 @@ use leptos::prelude::*;
 #[derive(Clone, Copy)]
 pub struct TokenNeeded(pub RwSignal<bool>);
 
-/// What a refused token tells the user.
+/// The text for a user whose token was refused.
 fn refusal(problem: &Problem) -> String {
     match problem.code {
         ProblemCode::Unauthorized => "This is not the token. Check for missing characters.".into(),
@@ -19,7 +19,8 @@ fn refusal(problem: &Problem) -> String {
     }
 }
 
-/// The dialog. The page starts anew with the session: all its state is in the address.
+/// The dialog. The page loads again with the session; it loses nothing, because its state is in the
+/// address.
 #[component]
 pub fn TokenDialog() -> impl IntoView {
     let TokenNeeded(open) = expect_context();

@@ -1,4 +1,4 @@
-//! The uploads of this page, docked at its corner on every page.
+//! The uploads of this page, in the corner of every page.
 
 use crate::components::icon::{Icon, IconView};
 use crate::components::problem_note::place;
@@ -62,7 +62,7 @@ pub fn UploadTray() -> impl IntoView {
     view! { <Show when=move || items.with(|items| !items.is_empty())>{tray}</Show> }
 }
 
-/// The ranks of a job, as one.
+/// The ranks of a job, as one row.
 fn job_row(uploads: Uploads, id: LocalJob) -> AnyView {
     let items = uploads.items();
     let job = Memo::new(move |_| uploads.jobs().get().into_iter().find(|job| job.id == id));
@@ -157,7 +157,7 @@ fn row(uploads: Uploads, id: LocalId) -> AnyView {
     line(name, size, Signal::derive(kind), parts)
 }
 
-/// How far it is. Without a number it moves: something is being done.
+/// The progress. If there is no number, the bar moves to show that something is being done.
 fn bar(name: String, percent: Signal<Option<u8>>, is_unknown: Signal<bool>) -> AnyView {
     let width = move || {
         percent
@@ -190,7 +190,7 @@ fn kind(state: &State) -> &'static str {
     }
 }
 
-/// What can be done about it now.
+/// The buttons that are possible now.
 fn controls(uploads: Uploads, item: &Item) -> AnyView {
     let id = item.id;
     match &item.state {
@@ -221,7 +221,8 @@ fn problem_lines(problem: &Problem) -> impl IntoView + use<> {
     }
 }
 
-/// Opens the run of a file that was uploaded alone, if the user waited for it on the same page.
+/// Opens the run of a file that was uploaded alone, if the user stayed on the same page until it
+/// was done.
 fn open_when_done(uploads: Uploads) {
     let path = use_location().pathname;
     let navigate = use_navigate();
@@ -261,7 +262,7 @@ fn warn_before_leaving(uploads: Uploads) {
             .with_untracked(|items| queue::is_busy(items))
         {
             event.prevent_default();
-            // What older browsers look at instead.
+            // Older browsers look at this instead.
             event.set_return_value("An upload is under way.");
         }
     });

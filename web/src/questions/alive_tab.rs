@@ -1,4 +1,4 @@
-//! What is alive at a moment, and what came and went between two.
+//! What is alive at a moment, and what was allocated and freed between two.
 
 use super::answer::{Answer, ask};
 use super::box_chart::BoxChart;
@@ -16,7 +16,7 @@ use leptos::prelude::*;
 use std::sync::Arc;
 use trace::units::EventIdx;
 
-/// Groups listed.
+/// How many groups are listed.
 const LISTED: usize = 100;
 
 /// The tab.
@@ -78,14 +78,14 @@ pub fn AliveTab(asker: Asker) -> impl IntoView {
     }
 }
 
-/// The moment that the last key or field asks for.
+/// The event that a typed text or a key stands for.
 fn event_of(text: &str, last: EventIdx) -> Option<EventIdx> {
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     let event: u64 = digits.parse().ok()?;
     Some(EventIdx(event.min(u64::from(last.0)) as u32))
 }
 
-/// The fields that say which moments.
+/// The fields for the moments.
 #[component]
 fn Moments(asker: Asker) -> impl IntoView {
     let last = asker.last_event();
@@ -267,7 +267,7 @@ fn groups(asker: Asker, groups: &[GroupShare], left_out: u64) -> AnyView {
     .into_any()
 }
 
-/// What came and what went.
+/// What was allocated and what was freed.
 fn between(asker: Asker, changes: &Changes) -> AnyView {
     let (from, to) = (changes.allocated_from.0, changes.allocated_to.0);
     let change = match to >= from {

@@ -14,7 +14,7 @@ use trace::trace::BlockIdx;
 /// Allocations of a page.
 const PAGE: usize = 100;
 
-/// Which rows begin another step than the row before them.
+/// For each row, whether it belongs to another step than the row before it.
 fn new_steps(rows: &[AllocationRow]) -> Vec<bool> {
     let before = |at: usize| at.checked_sub(1).map(|before| &rows[before].step);
     (0..rows.len())
@@ -22,7 +22,7 @@ fn new_steps(rows: &[AllocationRow]) -> Vec<bool> {
         .collect()
 }
 
-/// What a filter finds.
+/// The allocations that match a filter.
 #[component]
 pub fn AllocationList(
     asker: Asker,
@@ -151,7 +151,7 @@ fn allocation(asker: Asker, row: AllocationRow, new_step: bool) -> AnyView {
         >
             <td role="cell">{step}</td>
             <td role="cell" class="num" title=format::exact_bytes(row.size.get())>
-                // The row takes the click.
+                // The row handles the click.
                 <button class="link-button" aria-pressed=move || selected.get().to_string()>
                     {row.size.to_string()}
                 </button>
@@ -165,7 +165,7 @@ fn allocation(asker: Asker, row: AllocationRow, new_step: bool) -> AnyView {
     .into_any()
 }
 
-/// What was allocated beside an allocation.
+/// The allocations just before and after another one.
 #[component]
 pub fn Beside(asker: Asker, block: BlockIdx) -> impl IntoView {
     let answer = ask::<AllocationPage>(move || {

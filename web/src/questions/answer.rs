@@ -1,4 +1,5 @@
-//! An answer of the server: on its way, there, or refused; asked again when the question changes.
+//! An answer of the server: being fetched, there, or refused. It is fetched again when the question
+//! changes.
 
 use crate::client;
 use api::problem::Problem;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 pub enum Answer<T> {
     /// Nothing was asked.
     Unasked,
-    /// On its way, and what the question before it was answered with.
+    /// Being fetched; with the answer to the question before, if there was one.
     Waiting(Option<Arc<T>>),
     /// There.
     There(Arc<T>),
@@ -30,7 +31,7 @@ impl<T> Clone for Answer<T> {
 }
 
 impl<T> Answer<T> {
-    /// What there is to be shown: the answer, or the one before it while it is on its way.
+    /// What to show: the answer, or the earlier one while the new one is being fetched.
     pub fn shown(&self) -> Option<Arc<T>> {
         match self {
             Answer::There(value) => Some(Arc::clone(value)),
@@ -39,16 +40,16 @@ impl<T> Answer<T> {
         }
     }
 
-    /// Whether it is on its way.
+    /// Whether it is being fetched.
     pub fn is_waiting(&self) -> bool {
         matches!(self, Answer::Waiting(_))
     }
 }
 
-/// What is done with an answer's text when it comes.
+/// What to do with an answer's text when it comes.
 type Take = Box<dyn Fn(Result<String, Problem>) + Send + Sync>;
 
-/// An answer, and what sets it.
+/// An answer, and the function that sets it.
 fn answer_of<T: DeserializeOwned + Send + Sync + 'static>() -> (RwSignal<Answer<T>>, Take) {
     let answer = RwSignal::new(Answer::Unasked);
     let take = move |text: Result<String, Problem>| {
@@ -62,8 +63,8 @@ fn answer_of<T: DeserializeOwned + Send + Sync + 'static>() -> (RwSignal<Answer<
     (answer, Box::new(take))
 }
 
-/// Asks for `path`, and when the answer is there for what it is by then: as often as answers come,
-/// for a path that changes faster.
+/// Asks for `path`. When the answer is there, asks for the newest path. So a path that changes
+/// quickly is fetched only as often as answers come.
 pub fn follow<T: DeserializeOwned + Send + Sync + 'static>(
     path: impl Fn() -> String + Send + Sync + 'static,
 ) -> RwSignal<Answer<T>> {
@@ -73,7 +74,7 @@ pub fn follow<T: DeserializeOwned + Send + Sync + 'static>(
     answer
 }
 
-// What follows is there once, and not again for each type that is asked for.
+// The code below exists once, and not for each type that is asked for.
 
 fn following(
     path: Box<dyn Fn() -> String + Send + Sync>,
@@ -99,7 +100,7 @@ fn following(
     });
 }
 
-/// Asks for `path`, again whenever it changes; the question before it is aborted.
+/// Asks for `path`, and again whenever it changes; the earlier request is aborted.
 pub fn ask<T: DeserializeOwned + Send + Sync + 'static>(
     path: impl Fn() -> Option<String> + Send + Sync + 'static,
 ) -> RwSignal<Answer<T>> {

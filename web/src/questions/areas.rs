@@ -8,14 +8,15 @@ pub const SIDE: f64 = 1000.0;
 /// Which bands are stacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// What the other groups hold lies at the bottom.
+    /// The memory of all other groups lies at the bottom.
     Shown,
     /// Only the groups that have a band of their own.
     Hidden,
 }
 
 impl Rest {
-    /// What to begin with: where the other groups hold far more, growth would be a thin line.
+    /// The setting to begin with: if the other groups hold far more, growth would only be a thin
+    /// line.
     pub fn at_first(growth: &Growth) -> Rest {
         let last = |rest: bool| -> u64 {
             let bands = growth
@@ -31,10 +32,10 @@ impl Rest {
     }
 }
 
-/// Where a point lies.
+/// What lies at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
-    /// The moment next to it.
+    /// The nearest moment.
     pub moment: usize,
     /// Position of the band in [`Growth::bands`]; `None` above all of them.
     pub band: Option<usize>,
@@ -43,7 +44,8 @@ pub struct Spot {
 /// The bands, laid out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Areas {
-    /// Positions in [`Growth::bands`], lowest first: the rest, then what changes least.
+    /// Positions in [`Growth::bands`], lowest first: the other groups, then the bands that change
+    /// least.
     pub order: Vec<usize>,
     /// Per moment, the tops of the bands in that order.
     tops: Vec<Vec<u64>>,
@@ -78,7 +80,7 @@ impl Areas {
         self.tops.len()
     }
 
-    /// Left to right, where a moment lies; a single one lies in the middle.
+    /// The horizontal position of a moment, from the left; a single one lies in the middle.
     pub fn x(&self, moment: usize) -> f64 {
         match self.n_moments() {
             0 | 1 => SIDE / 2.0,
@@ -86,7 +88,7 @@ impl Areas {
         }
     }
 
-    /// Downwards, where a level lies.
+    /// The vertical position of a level, from the top.
     pub fn y(&self, level: u64) -> f64 {
         SIDE - level as f64 / self.high.max(1) as f64 * SIDE
     }
@@ -98,7 +100,7 @@ impl Areas {
             above => self.tops[moment][above - 1],
         };
         let n = self.n_moments();
-        // A single moment is drawn as wide as the box.
+        // A single moment is as wide as the box.
         let points: Vec<(f64, usize)> = match n {
             1 => vec![(0.0, 0), (SIDE, 0)],
             n => (0..n).map(|moment| (self.x(moment), moment)).collect(),
@@ -130,7 +132,7 @@ impl Areas {
         })
     }
 
-    /// Levels for lines across, from the lowest; four or so.
+    /// Levels for horizontal lines, about four, from the lowest.
     pub fn ticks(&self) -> Vec<u64> {
         let step = step_of(self.high);
         (1..)

@@ -48,7 +48,7 @@ fn row(asker: Asker, growth: &Growth, at: usize) -> AnyView {
     let swatch = format!("band-swatch {}", colour(growth, at));
     let name = match band.key.is_empty() {
         true => band.label.clone().into_any(),
-        // The row takes the click.
+        // The row handles the click.
         false => view! {
             <button class="link-button" aria-pressed=move || selected.get().to_string()>
                 {band.label.clone()}

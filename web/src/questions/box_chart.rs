@@ -1,4 +1,4 @@
-//! What is alive as a treemap or a flame graph: boxes that can be pointed at and zoomed into.
+//! What is alive as a treemap or a flame graph: boxes with tooltips, to zoom into.
 
 use super::Asker;
 use super::boxes::{Placed, Shape};
@@ -12,13 +12,14 @@ use web_sys::{HtmlElement, KeyboardEvent};
 
 /// Colours of boxes.
 const COLOURS: u64 = 12;
-/// Width over height of the frame, as the style sheet has it.
+/// Width over height of the frame, the same as in the style sheet.
 const ASPECT: f64 = 2.4;
 
-/// The class of a node's colour: that of its branch, so that callees look like their callers.
+/// The class of a node's colour. All nodes of a branch have one colour, so that callees look like
+/// their callers.
 fn colour(tree: &[TreeNode], shape: &Shape, node: usize) -> String {
     let way = shape.way(node);
-    // Below the chain that everything shares.
+    // The colours begin below the chain of frames that all stacks share.
     let first = shape.branching(0);
     let at = way.iter().position(|&n| n == first).unwrap_or(0);
     match way.get(at + 1) {
@@ -32,13 +33,13 @@ fn key(node: &TreeNode) -> u64 {
     u64::from_str_radix(&node.key, 16).unwrap_or(0)
 }
 
-/// The node that a link names, else the root.
+/// The node that a link names; otherwise the root.
 fn root_of(tree: &[TreeNode], wanted: Option<u64>) -> usize {
     let found = wanted.and_then(|wanted| tree.iter().position(|n| key(n) == wanted));
     found.unwrap_or(0)
 }
 
-/// What is said of a node.
+/// The text about a node.
 fn readout(tree: &[TreeNode], node: usize) -> String {
     let (node, whole) = (&tree[node], &tree[0]);
     let share = node.tally.bytes.0 as f64 / whole.tally.bytes.0.max(1) as f64 * 100.0;
@@ -51,7 +52,8 @@ fn readout(tree: &[TreeNode], node: usize) -> String {
     )
 }
 
-/// The chart. A click zooms in, the way above it zooms out; arrow keys walk.
+/// The chart. A click zooms in, a click on the path above it zooms out; arrow keys move between
+/// boxes.
 #[component]
 pub fn BoxChart(asker: Asker, alive: Arc<Alive>) -> impl IntoView {
     let shape = StoredValue::new(Shape::new(&alive.tree));
@@ -112,7 +114,7 @@ pub fn BoxChart(asker: Asker, alive: Arc<Alive>) -> impl IntoView {
     }
 }
 
-/// The way from the root to the node that fills the chart; a click zooms out.
+/// The path from the root to the node that fills the chart; a click zooms out.
 fn way_view(tree: &[TreeNode], way: &[usize], zoom: impl Fn(usize) + Copy + 'static) -> AnyView {
     let steps = way.iter().enumerate().map(|(at, &node)| {
         let label = tree[node].label.clone();
@@ -128,7 +130,7 @@ fn way_view(tree: &[TreeNode], way: &[usize], zoom: impl Fn(usize) + Copy + 'sta
     steps.collect_view().into_any()
 }
 
-/// What is written on a box, and how it looks.
+/// The text on a box, and its looks.
 struct Labels {
     name: String,
     label: String,
@@ -181,7 +183,7 @@ fn walk(event: KeyboardEvent) {
     event.prevent_default();
     event.stop_propagation();
     if let Some(next) = next.and_then(|next| next.dyn_into::<HtmlElement>().ok()) {
-        // Fails only for an element that left the page meanwhile.
+        // Fails only for an element that has left the page.
         let _ = next.focus();
     }
 }

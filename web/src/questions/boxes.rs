@@ -20,9 +20,9 @@ pub struct Placed {
     pub depth: usize,
 }
 
-/// Levels of boxes in boxes.
+/// How many levels of boxes lie inside each other.
 const MAP_DEPTH: usize = 3;
-/// Room for the name of a box that has boxes in it, percent of the height.
+/// Room for the name of a box with inner boxes, percent of the height.
 const HEAD: f64 = 5.5;
 /// Rows of a flame graph.
 pub const FLAME_ROWS: usize = 16;
@@ -57,8 +57,8 @@ impl Shape {
         }
     }
 
-    /// The first node below (or at) one that branches or has memory of its own: a chain of frames
-    /// with the same memory says nothing that a box could show.
+    /// The first node at or below one that branches or has memory of its own. A chain of frames
+    /// with the same memory would show nothing new.
     pub fn branching(&self, from: usize) -> usize {
         let mut at = from;
         while let [only] = self.children[at].as_slice()
@@ -69,7 +69,7 @@ impl Shape {
         at
     }
 
-    /// The way from the root to a node, both included.
+    /// The path from the root to a node, including both.
     pub fn way(&self, node: usize) -> Vec<usize> {
         let parent = |&at: &usize| self.parents[at];
         let mut way: Vec<usize> = std::iter::successors(Some(node), parent).collect();
@@ -104,7 +104,7 @@ impl Shape {
             }
             return;
         }
-        // What the node holds itself stays free at the end.
+        // The node's own memory stays as free space at the end.
         let whole = self.bytes[node].max(below).max(1.0);
         let areas: Vec<f64> = children.iter().map(|&c| self.bytes[c] / whole).collect();
         for (&child, cell) in children.iter().zip(squarified(&areas, frame, aspect)) {
@@ -124,7 +124,7 @@ impl Shape {
             };
             if placed.depth < MAP_DEPTH && inner.h > 2.0 * HEAD && inner.w > 6.0 {
                 let at = self.branching(child);
-                // A box with one box in it is one box.
+                // A box with only one box inside is drawn as one box.
                 if self.children[at].len() > 1 {
                     self.fill(at, inner, aspect, out);
                 }
@@ -132,7 +132,7 @@ impl Shape {
         }
     }
 
-    /// Boxes of the flame graph: the way to `root` at the top, below it its callees.
+    /// Boxes of the flame graph: the path to `root` at the top, and its callees below.
     pub fn flame(&self, root: usize) -> Vec<Placed> {
         let mut out = Vec::new();
         if root >= self.children.len() {
@@ -177,15 +177,15 @@ impl Shape {
     }
 }
 
-/// Boxes of the given shares of a frame, as square as they get (Bruls, Huizing, van Wijk 2000).
-/// The shares descend and sum to one or less; what is missing stays free.
+/// Divides a frame into boxes with the given shares, as square as possible (Bruls, Huizing, van
+/// Wijk 2000). The shares descend and sum to one or less; the missing part stays free.
 fn squarified(shares: &[f64], frame: Placed, aspect: f64) -> Vec<Placed> {
     let mut out = Vec::with_capacity(shares.len());
     let whole = frame.w * frame.h;
     let (mut x, mut y, mut w, mut h) = (frame.x, frame.y, frame.w, frame.h);
     let mut next = 0;
     while next < shares.len() && w > 0.0 && h > 0.0 {
-        // Along the shorter side, as it looks on the screen.
+        // Along the side that is shorter on the screen.
         let along_height = w * aspect >= h;
         let side = if along_height { h } else { w };
         let stretch = if along_height { aspect } else { 1.0 / aspect };

@@ -1,4 +1,4 @@
-//! What groups stand for, to be chosen.
+//! The choice of what groups stand for.
 
 use super::Asker;
 use api::view_state::ViewState;
@@ -9,9 +9,9 @@ use trace::alive::Dimension;
 #[component]
 pub fn DimensionChoice(
     asker: Asker,
-    /// The one that a view has.
+    /// Reads the dimension of a view.
     chosen: fn(&ViewState) -> Dimension,
-    /// Makes a view have it.
+    /// Sets the dimension of a view.
     choose: fn(&mut ViewState, Dimension),
 ) -> impl IntoView {
     let current = asker.memo(chosen);

@@ -1,4 +1,4 @@
-//! The fields of an allocation filter. What is typed is in the address when the field is left.
+//! The fields of an allocation filter. A typed text goes to the address when the field is left.
 
 use super::Asker;
 use api::alive::{AllocationFilter, Sort};

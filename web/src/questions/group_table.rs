@@ -119,7 +119,7 @@ fn row(asker: Asker, group: &LeakGroup) -> AnyView {
     view! {
         <tr role="row" class="group" class:selected=selected on:click=move |_| choose()>
             <th role="rowheader" scope="row">
-                // The row takes the click.
+                // The row handles the click.
                 <button
                     class="link-button group-name"
                     aria-pressed=move || selected.get().to_string()
@@ -155,7 +155,7 @@ fn is_inferred(group: &LeakGroup) -> bool {
 const INFERRED: &str = "These allocations have no Python stack: the name is inferred from size, \
                         order and what was allocated beside them.";
 
-/// The end of a path that distinguishes files.
+/// The last part of a path, which distinguishes files.
 fn short(path: &str) -> &str {
     let mut slashes = path.rmatch_indices('/').map(|(at, _)| at);
     match slashes.nth(1) {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use wasm_bindgen::JsCast;
 use web_sys::{Element, KeyboardEvent, MouseEvent};
 
-/// Colours of bands that have one of their own.
+/// How many bands have a colour of their own.
 const COLOURS: usize = 12;
 
 /// Class of a band's colour.
@@ -22,7 +22,7 @@ pub(super) fn colour(growth: &Growth, band: usize) -> String {
     }
 }
 
-/// What the chart says of a spot.
+/// The text about a spot of the chart.
 fn readout(growth: &Growth, areas: &Areas, spot: Spot) -> String {
     let moment = &growth.moments[spot.moment];
     let place = match &moment.step {
@@ -186,7 +186,7 @@ fn Plot(
     }
 }
 
-/// Where a pointer is over an element, from its left and from its top.
+/// The position of a pointer over an element, from its left and from its top.
 pub(super) fn fractions(event: &MouseEvent) -> Option<(f64, f64)> {
     let element = event.current_target()?.dyn_into::<Element>().ok()?;
     let rect = element.get_bounding_client_rect();
@@ -195,7 +195,7 @@ pub(super) fn fractions(event: &MouseEvent) -> Option<(f64, f64)> {
     Some((x, y))
 }
 
-/// Selects a band's group. The rest is none.
+/// Selects a band's group. The band of all other groups cannot be selected.
 pub(super) fn select(asker: Asker, band: &GrowthBand) {
     if band.key.is_empty() {
         return;

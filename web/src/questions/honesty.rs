@@ -1,4 +1,4 @@
-//! Badges that say what limits an answer, on every view.
+//! Badges with the limits of an answer, on every view.
 
 use super::{Asker, words};
 use crate::components::badge::BadgeView;

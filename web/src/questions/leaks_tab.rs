@@ -1,4 +1,4 @@
-//! Does it leak, how fast, since when, and which code is it?
+//! Whether the run leaks, how fast, since when, and which code it is.
 
 use super::allocation_list::AllocationList;
 use super::answer::{Answer, ask};
@@ -41,7 +41,7 @@ pub fn LeaksTab(asker: Asker) -> impl IntoView {
     };
     let groups = move || {
         if by.get() != Dimension::Site {
-            // Not the bands before, which have keys of another kind.
+            // Not the bands of the earlier answer, which have keys of another kind.
             let growth = growth
                 .with(Answer::shown)
                 .filter(|growth| growth.by == by.get())?;
@@ -51,7 +51,7 @@ pub fn LeaksTab(asker: Asker) -> impl IntoView {
         let any = !leaks.groups.is_empty();
         any.then(|| view! { <GroupTable asker=asker leaks=leaks/> }.into_any())
     };
-    // A single pass has no steps to end.
+    // A single pass has no ends of steps.
     let stepped = asker.device.with_value(|device| device.steps > 1);
     let heading = match stepped {
         true => "Alive at the end of each step",
@@ -74,14 +74,14 @@ fn growth_by(state: &ViewState) -> Dimension {
     state.growth_by.unwrap_or(Dimension::Site)
 }
 
-/// Makes the bands stand for something else; none of the others is selected then.
+/// Makes the bands stand for something else; the selection among the old bands is dropped.
 fn group_growth(state: &mut ViewState, by: Dimension) {
     state.growth_by = (by != Dimension::Site).then_some(by);
     state.filter.site = None;
     state.filter.of = None;
 }
 
-/// The verdict, its reason, and what limits it.
+/// The verdict, its reason, and its limits.
 #[component]
 fn Headline(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
     let is_pass = leaks.verdict == Verdict::CannotTell && leaks.recording.is_pass();
@@ -119,8 +119,8 @@ fn Headline(asker: Asker, leaks: Arc<Leaks>) -> impl IntoView {
     }
 }
 
-/// Which allocations of a group to list: those that are still alive at the end of the last step,
-/// or, where a group grows within steps, all.
+/// Which allocations of a group to list: those that are still alive at the end of the last step. If
+/// a group grows within steps, all of them.
 fn of_group(site: &str, group: Option<&LeakGroup>, last: Option<EventIdx>) -> AllocationFilter {
     let across = group.is_some_and(|group| group.pattern != Pattern::WithinStep);
     AllocationFilter {
@@ -130,7 +130,7 @@ fn of_group(site: &str, group: Option<&LeakGroup>, last: Option<EventIdx>) -> Al
     }
 }
 
-/// Those of a band of another kind: what the chart counts.
+/// The allocations of a band of another grouping: those that the chart counts.
 fn of_band(band: String, growth: &Growth) -> AllocationFilter {
     let stepped = growth.moments.iter().any(|moment| moment.step.is_some());
     AllocationFilter {
@@ -155,7 +155,7 @@ fn Selected(
         groups.find(|group| group.site == site).cloned()
     };
     let filter = Signal::derive(move || {
-        // Both are needed to say what to look for.
+        // Both answers are needed to know what to search.
         leaks.with(Answer::shown)?;
         let growth = growth.with(Answer::shown)?;
         let last = growth.moments.last().map(|moment| moment.event);
@@ -208,13 +208,13 @@ fn Selected(
     }
 }
 
-/// What a band is called.
+/// The name of a band.
 fn label_of(key: &str, growth: &Growth) -> Option<String> {
     let band = growth.bands.iter().find(|band| band.key == key)?;
     Some(band.label.clone())
 }
 
-/// What is said of a group that a backward pass made.
+/// The text about a group that a backward pass made.
 fn backward(forward: &ForwardOp) -> AnyView {
     let text = format!(
         "Made by a backward pass, without a Python stack. Inferred from {}: it belongs to {}.",

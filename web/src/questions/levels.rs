@@ -8,11 +8,11 @@ use trace::units::Bytes;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Levels {
     curves: Curves,
-    /// Columns of the longer curve.
+    /// The number of columns of the longer curve.
     n_columns: usize,
-    /// How far the computed levels can be off, as a share.
+    /// How far the computed levels may be wrong, as a share.
     uncertainty: f64,
-    /// What the process may reserve.
+    /// The limit of what the process may reserve.
     pub limit: Option<Bytes>,
     /// The level at the upper edge.
     pub high: u64,
@@ -29,7 +29,7 @@ impl Levels {
         let computed = curves.what_if.reserved.iter();
         let highest = recorded.chain(computed).map(|bytes| bytes.get()).max();
         let highest = (highest.unwrap_or(0) as f64 * (1.0 + uncertainty)).ceil() as u64;
-        // A limit far above everything would press the curves to the ground.
+        // A limit far above everything would make the curves flat.
         let limit = about.limit;
         let shown = limit.filter(|limit| limit.get() / 2 <= highest);
         let highest = highest.max(shown.map_or(0, |limit| limit.get()));
@@ -46,7 +46,7 @@ impl Levels {
         })
     }
 
-    /// Downwards, where a level lies.
+    /// The vertical position of a level, from the top.
     pub fn y(&self, level: f64) -> f64 {
         SIDE - level / self.high.max(1) as f64 * SIDE
     }
@@ -82,7 +82,7 @@ impl Levels {
         self.steps(&self.curves.what_if.reserved)
     }
 
-    /// Around that, how far it can be off; `None` where the rules give the recording exactly.
+    /// The possible error around that curve; `None` if the rules reproduce the recording exactly.
     pub fn band(&self) -> Option<String> {
         if self.uncertainty == 0.0 {
             return None;
@@ -106,20 +106,20 @@ impl Levels {
         Some(points.collect::<String>() + "Z")
     }
 
-    /// Where the computed curve ends before the recorded one does.
+    /// Where the computed curve ends, if it ends before the recorded one.
     pub fn end(&self) -> Option<f64> {
         let n = self.curves.what_if.reserved.len();
         (n < self.curves.recorded.reserved.len()).then(|| self.x(n))
     }
 
-    /// Levels for lines across.
+    /// Levels for horizontal lines.
     pub fn ticks(&self) -> Vec<u64> {
         let step = step_of(self.high);
         let all = (1..).map(|i| i * step);
         all.take_while(|&level| level <= self.high).collect()
     }
 
-    /// At the right edge.
+    /// The event at the right edge.
     pub fn last_event(&self) -> u64 {
         let wide = u64::from(self.curves.events_per_column);
         (self.n_columns as u64 * wide).saturating_sub(1)

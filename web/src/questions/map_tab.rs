@@ -1,4 +1,4 @@
-//! Where memory lies at a moment: the segments of each pool, what is in use, and the gaps.
+//! Where memory lies at a moment: the segments of each pool, the blocks in use, and the gaps.
 
 use super::Asker;
 use super::answer::{Answer, follow};
@@ -147,7 +147,7 @@ fn pool_view(asker: Asker, pool: PoolMap) -> AnyView {
     .into_any()
 }
 
-/// A pool, laid out.
+/// A pool with its layout.
 #[derive(Clone)]
 struct Laid(Arc<(Strips, PoolMap)>);
 
@@ -166,7 +166,7 @@ impl Laid {
             .copied()
     }
 
-    /// The rectangle of a block, where it lies in this pool.
+    /// The rectangle of a block, if it lies in this pool.
     fn outline(&self, block: u32) -> String {
         let (strips, pool) = &*self.0;
         strips.blocks(pool, |segment, at| segment.blocks[at] == block)
@@ -223,7 +223,7 @@ fn plot(asker: Asker, laid: Laid, about: String, pointed: RwSignal<Option<String
 
 const POINT: &str = "Point at a block for its address and size; click it for its stack.";
 
-/// The blocks that are allocated, and those that wait.
+/// The allocated blocks, and those that wait for another stream.
 fn blocks(strips: &Strips, pool: &PoolMap) -> (String, String) {
     let waits =
         |segment: &SegmentMap, at: usize| segment.pending.binary_search(&(at as u32)).is_ok();
@@ -233,7 +233,7 @@ fn blocks(strips: &Strips, pool: &PoolMap) -> (String, String) {
     )
 }
 
-/// What is said of a point.
+/// The text about a point.
 fn readout(pool: &PoolMap, hit: Hit) -> String {
     let segment = &pool.segments[hit.segment];
     let kind = match segment.expandable {

@@ -1,4 +1,4 @@
-//! Answers as Markdown, to be pasted for a person or a language model.
+//! Answers as Markdown, for a person or a language model.
 
 use super::words;
 use crate::format::{self, count};
@@ -22,7 +22,7 @@ fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     format!("{}{rule}{rows}", line(&heads))
 }
 
-/// How many were left out of a list, as a line of its own.
+/// A line that says how many entries a list leaves out.
 fn left_out(n: u64, what: &str) -> String {
     match n {
         0 => String::new(),
@@ -38,7 +38,7 @@ fn place(frame: &FrameText) -> String {
     format!("{}:{}", frame.filename, frame.line)
 }
 
-/// The verdict and what accumulates, of the run of this name.
+/// The verdict and what accumulates, for the run with this name.
 pub fn leaks(run: &str, leaks: &Leaks) -> String {
     let mut text = format!(
         "## Leaks of {}\n\n**{}.** {}\n",
@@ -110,7 +110,7 @@ pub fn alive(run: &str, alive: &Alive) -> String {
     )
 }
 
-/// What came and what went between two moments.
+/// What was allocated and what was freed between two moments.
 pub fn changes(run: &str, changes: &Changes) -> String {
     let part = |title: &str, part: &Part| {
         let groups = part.groups.iter().take(LISTED).map(|group| {

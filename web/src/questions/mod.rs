@@ -1,13 +1,13 @@
-//! What is asked about a run below its picture: does it leak, what is alive, which allocations,
+//! The questions about a run below its picture: does it leak, what is alive, which allocations,
 //! where memory lies, what if.
 //!
 //! ```text
 //! api::{leaks, alive, …} -> answer (fetched) -> areas, boxes, … (geometry) -> charts, tables
 //! ```
 //!
-//! The geometry ([`areas`], [`boxes`], [`levels`], [`room`], [`strips`]) and the words
-//! ([`words`]) are pure and tested natively; the rest wires them to the page. Everything chosen
-//! lives in the [`api::view_state`].
+//! The geometry ([`areas`], [`boxes`], [`levels`], [`room`], [`strips`]) and the texts ([`words`])
+//! are pure and tested natively; the other modules connect them to the page. Every choice of the
+//! user is in the [`api::view_state`].
 
 mod alive_tab;
 mod allocation_list;
@@ -47,27 +47,27 @@ use trace::tiles::GroupBy;
 use trace::trace::BlockIdx;
 use trace::units::EventIdx;
 
-/// What is said of a name that was inferred.
+/// The text about an inferred name.
 const INFERRED: &str = "Not recorded: inferred from where, in what order and in what size it was \
                         allocated.";
 
 /// What every question needs. `Copy`.
 #[derive(Clone, Copy)]
 pub struct Asker {
-    /// Of which run and device.
+    /// The run and device that is asked about.
     source: StoredValue<Source>,
     /// The device.
     device: StoredValue<DeviceSummary>,
     /// The run.
     run: StoredValue<Arc<RunDetail>>,
-    /// What is chosen.
+    /// The user's choices.
     view: UrlState<ViewState>,
     /// The event under the pointer in the picture.
     pointed: Memo<Option<EventIdx>>,
 }
 
 impl Asker {
-    /// Asks about a device.
+    /// The questions about a device.
     pub fn new(
         run: Arc<RunDetail>,
         source: Source,
@@ -88,7 +88,7 @@ impl Asker {
         self.source.with_value(|source| source.asks(of(source)))
     }
 
-    /// What the run is called.
+    /// The name of the run.
     fn run_name(self) -> String {
         self.run.with_value(|run| run.summary.name.clone())
     }
@@ -97,7 +97,7 @@ impl Asker {
         EventIdx(self.device.with_value(|d| d.events.saturating_sub(1)))
     }
 
-    /// A part of the state that changes when it does.
+    /// A part of the state; it changes only when its value does.
     fn memo<T: Clone + PartialEq + Send + Sync + 'static>(
         self,
         of: impl Fn(&ViewState) -> T + Send + Sync + 'static,

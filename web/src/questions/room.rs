@@ -1,5 +1,6 @@
-//! Geometry of the picture of reserved memory over a recording: what was in use, free between
-//! blocks, and free in whole segments, stacked over the events in a box of 1000 × 1000.
+//! Geometry of the picture of reserved memory over a recording. Three parts are stacked over the
+//! events, in a box of 1000 × 1000: memory in use, free memory between blocks, and free whole
+//! segments.
 
 use super::areas::{SIDE, nice_above, step_of};
 use api::memory_map::RoomOverTime;
@@ -9,7 +10,7 @@ use trace::units::EventIdx;
 /// Stacked parts of what is reserved, the lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// In use, or waited for by another stream.
+    /// In use, or still used by another stream.
     Used,
     /// Free, between blocks in use.
     Split,
@@ -37,17 +38,17 @@ impl Room {
         })
     }
 
-    /// Left to right, where an event lies.
+    /// The horizontal position of an event, from the left.
     pub fn x(&self, event: EventIdx) -> f64 {
         f64::from(event.0) / f64::from(self.last.0.max(1)) * SIDE
     }
 
-    /// Downwards, where a level lies.
+    /// The vertical position of a level, from the top.
     pub fn y(&self, level: u64) -> f64 {
         SIDE - level as f64 / self.high.max(1) as f64 * SIDE
     }
 
-    /// What lies below a part at a moment, and with it.
+    /// The levels below and above a part at a moment.
     fn edges(&self, part: Part, moment: usize) -> (u64, u64) {
         let of = |column: &[trace::units::Bytes]| column[moment].get();
         let used = of(&self.rooms.used);
@@ -76,7 +77,7 @@ impl Room {
         line(gaps.map(|(&event, gap)| (self.x(event), self.y(gap.get()))))
     }
 
-    /// The moment next to a share of the width.
+    /// The moment nearest to a share of the width.
     pub fn moment(&self, x: f64) -> usize {
         let event = EventIdx((x.clamp(0.0, 1.0) * f64::from(self.last.0)).round() as u32);
         let events = &self.rooms.events;
@@ -94,7 +95,7 @@ impl Room {
         self.rooms.events[moment]
     }
 
-    /// What is said of a moment, behind its event.
+    /// The text about a moment, after its event.
     pub fn words(&self, moment: usize) -> String {
         let rooms = &self.rooms;
         let segments = crate::format::plural(u64::from(rooms.segments[moment]), "segment");
@@ -109,7 +110,7 @@ impl Room {
         )
     }
 
-    /// Levels for lines across.
+    /// Levels for horizontal lines.
     pub fn ticks(&self) -> Vec<u64> {
         let step = step_of(self.high);
         let all = (1..).map(|i| i * step);

@@ -1,4 +1,4 @@
-//! Reserved memory over the recording, and how what was not in use lay.
+//! Reserved memory over the recording, and how the unused part was distributed.
 
 use super::Asker;
 use super::answer::{Answer, follow};
@@ -15,7 +15,7 @@ use web_sys::MouseEvent;
 const POINT: &str = "Each point is the moment of its part of the recording at which most was \
                      reserved and not in use. Click to see where memory lay then.";
 
-/// The picture, with a line where the map is taken.
+/// The picture, with a line at the event of the map.
 #[component]
 pub fn RoomChart(asker: Asker, at: Memo<EventIdx>) -> impl IntoView {
     let rooms =

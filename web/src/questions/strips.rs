@@ -1,23 +1,24 @@
-//! Geometry of the address map: the segments of a pool one after the other, on lines of equal
-//! length as words on a page, in a box that is 1000 wide.
+//! Geometry of the address map. The segments of a pool come one after the other on lines of equal
+//! length, like words on a page, in a box that is 1000 wide.
 
 use api::memory_map::{PoolMap, SegmentMap};
 use std::ops::Range;
 
 /// Width of the box.
 pub const WIDTH: f64 = 1000.0;
-/// Height of a line, and of what is drawn in it.
+/// Height of a line, and of the drawing in it.
 const LINE: f64 = 12.0;
 const DRAWN: f64 = 10.0;
-/// Lines of a pool, about.
+/// The approximate number of lines for a pool.
 const LINES: u64 = 12;
-/// A line holds so many bytes at least.
+/// A line holds at least this many bytes.
 const SHORTEST: u64 = 2 << 20;
 
 /// A pool, laid out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Strips {
-    /// Where each segment begins, in bytes from the first line's left end; the end comes last.
+    /// The beginning of each segment, in bytes from the left end of the first line; the last entry
+    /// is the end.
     starts: Vec<u64>,
     /// Bytes on a line.
     pub per_line: u64,
@@ -75,7 +76,7 @@ impl Strips {
         }
     }
 
-    /// The segments that are wholly free, or those that are not.
+    /// Draws the segments that are free as a whole, or the others.
     pub fn segments(&self, pool: &PoolMap, free: bool) -> String {
         let mut path = String::new();
         for (at, segment) in pool.segments.iter().enumerate() {
@@ -86,7 +87,7 @@ impl Strips {
         path
     }
 
-    /// Where segments begin, as strokes.
+    /// The beginnings of segments, as strokes.
     pub fn borders(&self) -> String {
         let inner = self.starts.iter().take(self.starts.len() - 1);
         let strokes = inner.map(|&start| {
@@ -97,7 +98,7 @@ impl Strips {
         strokes.collect()
     }
 
-    /// The blocks that `is_drawn` names, by their segment and their position in it.
+    /// The blocks for which `is_drawn` holds, given their segment and their position in it.
     pub fn blocks(&self, pool: &PoolMap, is_drawn: impl Fn(&SegmentMap, usize) -> bool) -> String {
         let mut path = String::new();
         for (at, segment) in pool.segments.iter().enumerate() {

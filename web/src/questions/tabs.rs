@@ -1,4 +1,4 @@
-//! The tabs of a run: the picture alone, or with an answer below it.
+//! The tabs of a run: only the picture, or the picture with an answer below it.
 
 use super::Asker;
 use super::alive_tab::AliveTab;
@@ -13,7 +13,7 @@ use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 use web_sys::{HtmlElement, KeyboardEvent};
 
-/// What a tab is called.
+/// The name of a tab.
 const fn title(tab: Tab) -> &'static str {
     match tab {
         Tab::Timeline => "Timeline",
@@ -50,7 +50,7 @@ fn after_key(tab: Tab, key: &str) -> Option<Tab> {
     Some(Tab::ALL[to])
 }
 
-/// The bar. Arrow keys walk along it; 1 to 6 choose anywhere on the page.
+/// The bar. Arrow keys move along it; the keys 1 to 6 work anywhere on the page.
 #[component]
 pub fn TabBar(view: UrlState<ViewState>) -> impl IntoView {
     let state = view.state();
@@ -70,7 +70,7 @@ pub fn TabBar(view: UrlState<ViewState>) -> impl IntoView {
             choose(tab);
             let element = document().get_element_by_id(id(tab));
             if let Some(element) = element.and_then(|e| e.dyn_into::<HtmlElement>().ok()) {
-                // Fails only for an element that left the page meanwhile.
+                // Fails only for an element that has left the page.
                 let _ = element.focus();
             }
         }

@@ -1,4 +1,4 @@
-//! The what-if chart: *reserved* as it would be beside what was recorded.
+//! The what-if chart: computed *reserved* beside the recording.
 
 use super::areas::SIDE;
 use super::growth_chart::fractions;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use trace::units::Bytes;
 use web_sys::MouseEvent;
 
-/// What the chart says of a column.
+/// The text about a column of the chart.
 fn readout(levels: &Levels, column: usize) -> String {
     let (_, first, last) = levels.place(column);
     let (allocated, recorded, computed) = levels.at(column);

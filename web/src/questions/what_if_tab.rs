@@ -1,4 +1,4 @@
-//! What if: other settings, another limit, without leaks or some call sites.
+//! What if: other settings, another limit, no leaks, or without some call sites.
 
 use super::answer::{Answer, ask};
 use super::honesty::Honesty;
@@ -19,7 +19,7 @@ use trace::alive::Dimension;
 use trace::trace::Series;
 use trace::units::Bytes;
 
-/// Settings that are worth a try.
+/// Settings that are offered to try.
 const SETTINGS: [&str; 4] = [
     "expandable_segments:True",
     "max_split_size_mb:128",
@@ -27,14 +27,14 @@ const SETTINGS: [&str; 4] = [
     "garbage_collection_threshold:0.8",
 ];
 
-/// Call sites that can be left out, in the list.
+/// How many call sites the list offers to leave out.
 const SITES: usize = 12;
 
 /// The tab.
 #[component]
 pub fn WhatIfTab(asker: Asker) -> impl IntoView {
     let asked = asker.memo(|state| state.what_if.clone());
-    // Who stops an answer asks again by changing something, or with the button.
+    // After stopping an answer, the user asks again by changing something, or with the button.
     let stopped = RwSignal::new(false);
     Effect::new(move |_| {
         asked.track();
@@ -110,13 +110,13 @@ fn change(asker: Asker, change: impl FnOnce(&mut Conditions)) {
     asker.view.update(|state| change(&mut state.what_if));
 }
 
-/// A text that is left empty is not asked for.
+/// A text; `None` if it is empty.
 fn text(value: &str) -> Option<String> {
     let value = value.trim();
     (!value.is_empty()).then(|| value.to_owned())
 }
 
-/// What is changed.
+/// The form with the changed conditions.
 #[component]
 fn Form(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
     let limit = move || asked.with(|a| a.limit.clone()).unwrap_or_default();
@@ -227,8 +227,8 @@ fn Sites(asker: Asker, asked: Memo<Conditions>) -> impl IntoView {
     }
 }
 
-/// Of an [`api::explain::Explanation`] what is shown here: the types of all of it would be larger
-/// than the rest of this tab.
+/// The parts of an [`api::explain::Explanation`] that are shown here: the types for all of it would
+/// be larger than the rest of this tab.
 #[derive(Deserialize)]
 struct Explained {
     device: Option<DeviceExplained>,
@@ -303,7 +303,7 @@ fn Advice(asker: Asker) -> impl IntoView {
     }
 }
 
-/// A remedy as conditions; `None`: it is none of these (a smaller batch).
+/// A remedy as conditions; `None` if it cannot be asked here (a smaller batch).
 fn tried(change: &str) -> Option<Conditions> {
     let mut conditions = Conditions::default();
     match change {
@@ -326,7 +326,7 @@ fn answered(drawn: Arc<WhatIfDrawn>) -> AnyView {
     .into_any()
 }
 
-/// What of the question found something.
+/// Which parts of the question matched something in the recording.
 fn otherwise(answer: &WhatIf) -> Option<AnyView> {
     let otherwise = &answer.otherwise;
     let part =

@@ -1,4 +1,4 @@
-//! What answers are called: verdicts, patterns, groups, badges.
+//! The names in answers: verdicts, patterns, groups, badges.
 
 use crate::components::badge::{Badge, Weight, badge};
 use crate::format;
@@ -18,7 +18,7 @@ pub fn headline(leaks: &Leaks) -> String {
         Verdict::Leak => "Grows within each step".to_owned(),
         Verdict::Clean => "Does not leak".to_owned(),
         Verdict::CannotTell => match leaks.recording.word() {
-            // Nothing repeats: it is no question.
+            // Nothing repeats, so the question does not apply.
             Some(word) => format!("No verdict: {word}"),
             None => "Cannot tell".to_owned(),
         },
@@ -34,7 +34,7 @@ pub const fn verdict_word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// A sentence as one: with a capital and a full stop.
+/// Makes a text a sentence: with a capital letter and a full stop.
 pub fn sentence(text: &str) -> String {
     format!("{}.", capital(text))
 }
@@ -51,7 +51,7 @@ pub fn pattern(group: &LeakGroup) -> String {
     }
 }
 
-/// What to call a group: the function that explains it, else its size.
+/// The name of a group: the function that explains it; otherwise its size.
 pub fn group_name(group: &LeakGroup) -> String {
     let named = group.frame.as_ref().or(group.alloc_frame.as_ref());
     match (named, &group.forward) {
@@ -65,7 +65,7 @@ pub fn group_name(group: &LeakGroup) -> String {
     }
 }
 
-/// `8.00 MiB ± 1.20 KiB`; the error is left out when there is none.
+/// `8.00 MiB ± 1.20 KiB`; without the error if it is 0.
 pub fn rate(per_step: f64, error: f64) -> String {
     match error >= 0.5 {
         true => format!("{} ± {}", rounded(per_step), rounded(error)),
@@ -85,7 +85,7 @@ fn rounded(bytes: f64) -> String {
     Bytes(bytes.max(0.0).round() as u64).to_string()
 }
 
-/// What limits every answer about a device: shown with each of them.
+/// The limits of every answer about a device; shown with each answer.
 pub fn honesty(run: &RunDetail, device: &DeviceSummary) -> Vec<(Badge, String)> {
     let mut badges = Vec::new();
     let caution = |label: &str| Badge {
@@ -125,7 +125,8 @@ pub fn honesty(run: &RunDetail, device: &DeviceSummary) -> Vec<(Badge, String)> 
     badges
 }
 
-/// How well the allocator's rules reproduce the recorded addresses; sizes of blocks rest on it.
+/// How well the allocator's rules reproduce the recorded addresses; the sizes of blocks depend on
+/// it.
 fn fidelity(device: &DeviceSummary) -> Option<(Badge, String)> {
     let fidelity = device.fidelity;
     if fidelity.allocs == 0 {

@@ -1,8 +1,8 @@
-//! The canvases: pixels of scenes onto the page. The only code that touches a canvas context.
+//! The canvases: puts the pixels of scenes on the page. Only this code touches a canvas context.
 //!
-//! Shapes are painted into a [`Raster`] and copied in one call; texts go through plotters' canvas
-//! backend, because only the browser has fonts. Coordinates are device pixels throughout: the
-//! canvas has as many pixels as the screen has under it, and CSS gives it its size.
+//! Shapes are painted into a [`Raster`] and copied in one call. Texts go through plotters' canvas
+//! backend, because only the browser has fonts. All coordinates are device pixels: the canvas has
+//! as many pixels as the screen has in its place, and CSS sets its size.
 
 use ::timeline::colours::{Palette, Rgba};
 use ::timeline::paint;
@@ -13,7 +13,7 @@ use plotters_canvas::CanvasBackend;
 use wasm_bindgen::{Clamped, JsCast, JsValue};
 use web_sys::{CanvasRenderingContext2d, HtmlCanvasElement, ImageData};
 
-/// One canvas and what it is painted with.
+/// One canvas and its paint.
 pub struct Surface {
     canvas: HtmlCanvasElement,
     context: CanvasRenderingContext2d,
@@ -24,7 +24,7 @@ pub struct Surface {
 }
 
 impl Surface {
-    /// Takes hold of a canvas; `None` when the browser has no 2D context to give.
+    /// Takes hold of a canvas; `None` if the browser gives no 2D context.
     pub fn new(canvas: HtmlCanvasElement) -> Option<Surface> {
         let context = canvas.get_context("2d").ok()??.dyn_into().ok()?;
         let text = CanvasBackend::with_canvas_object(canvas.clone())?;

@@ -1,5 +1,5 @@
-//! The loop: draws when something changed, fetches what is missing, reports what is under the
-//! pointer. Sleeps otherwise.
+//! The frame loop: draws when something changed, fetches missing tiles, and reports what is under
+//! the pointer. Otherwise it sleeps.
 
 use super::canvas::{self, Surface};
 use super::frames;
@@ -25,7 +25,7 @@ use trace::tiles::{MountainTile, SeriesTile};
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::JsFuture;
 
-/// What has to be painted again.
+/// What must be painted again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Dirt {
     #[default]
@@ -34,19 +34,19 @@ enum Dirt {
     Everything,
 }
 
-/// Whose tiles are fetched.
+/// The run and device whose tiles are fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The run.
     pub run: RunId,
     /// CUDA ordinal of the device.
     pub device: u32,
-    /// The key of the loop whose iterations are the steps; `None`: what is found.
+    /// The key of the loop whose iterations are the steps; `None` for the one that Tidemark finds.
     pub steps: Option<String>,
 }
 
 impl Source {
-    /// A question to it: its path, with what is taken for steps.
+    /// A path for a question about this device, with the chosen steps.
     pub fn asks(&self, path: String) -> String {
         routes::with_steps(path, self.steps.as_deref())
     }
@@ -59,13 +59,13 @@ pub struct Outputs {
     pub readout: RwSignal<Option<Readout>>,
     /// The four series at the pointer, for the legend.
     pub extents: RwSignal<Option<Extents>>,
-    /// Whether anything on screen is coarser than it will be.
+    /// Whether anything on screen will become finer when tiles arrive.
     pub waiting: RwSignal<bool>,
     /// Whether there is a picture at all.
     pub drawn: RwSignal<bool>,
-    /// The last tile that could not be had.
+    /// The problem of the last tile that could not be fetched.
     pub problem: RwSignal<Option<Problem>>,
-    /// Bumped when tiles arrive or the window settles: facts about groups may have changed.
+    /// Raised when tiles arrive or the window settles: facts about groups may have changed.
     pub settled: RwSignal<u32>,
 }
 
@@ -119,7 +119,7 @@ struct Inner {
 pub struct Driver(Rc<Inner>);
 
 impl Driver {
-    /// A loop that has nothing to draw on yet.
+    /// A loop without canvases.
     pub fn new(
         source: Source,
         model: Model,
@@ -181,13 +181,13 @@ impl Driver {
         self.wake(Dirt::Everything);
     }
 
-    /// Changes the model and draws.
+    /// Changes the model and draws it.
     pub fn change(&self, change: impl FnOnce(&mut Model)) {
         change(&mut self.0.model.borrow_mut());
         self.wake(Dirt::Everything);
     }
 
-    /// Changes what only the overlay shows.
+    /// Changes only what the overlay shows.
     pub fn change_overlay(&self, change: impl FnOnce(&mut Model)) {
         change(&mut self.0.model.borrow_mut());
         self.wake(Dirt::Overlay);
@@ -208,7 +208,7 @@ impl Driver {
         ask(&self.0.model.borrow())
     }
 
-    /// Does what the person did, and lets the address follow.
+    /// Does a person's action, and updates the address.
     pub fn act(&self, action: Action, motion: Motion) {
         let motion = if reduced_motion() {
             Motion::Direct
@@ -219,13 +219,13 @@ impl Driver {
         self.write_view();
     }
 
-    /// Selects, and lets the address follow.
+    /// Selects something, and updates the address.
     pub fn select(&self, selection: Option<Selection>) {
         self.change(|model| model.select(selection));
         self.write_view();
     }
 
-    /// Shows what is selected; when that is shown or nothing is selected, everything.
+    /// Shows the selection. If it is shown already, or nothing is selected, shows everything.
     pub fn fit(&self) {
         let before = self.ask(|model| *model.target());
         self.show_selection();
@@ -242,13 +242,13 @@ impl Driver {
         self.write_view();
     }
 
-    /// Zooms vertically to what moves.
+    /// Zooms vertically to the levels that change.
     pub fn fit_levels(&self) {
         self.change(Model::frame_activity);
         self.write_view();
     }
 
-    /// A key that moves the picture while it is held.
+    /// Reacts to a key that moves the picture while it is held.
     pub fn glide(&self, glide: Glide, held: bool) {
         let mut glides = self.0.glides.borrow_mut();
         glides.retain(|g| *g != glide);
@@ -259,12 +259,12 @@ impl Driver {
         }
     }
 
-    /// No key is held any more (the window lost the focus, say).
+    /// No key is held any more, for example because the window lost the focus.
     pub fn end_glides(&self) {
         self.0.glides.borrow_mut().clear();
     }
 
-    /// Does what a pointer or the wheel asked for.
+    /// Does a command from the pointer or the wheel.
     pub fn command(&self, command: Command) {
         match command {
             Command::Hover(x, y) => self.hover(Some((x, y))),
@@ -446,8 +446,8 @@ impl Driver {
         }
     }
 
-    /// Reports once, when nothing has been painted for a moment: what follows from it (lists beside
-    /// the picture, words for screen readers) must not cost time in every frame.
+    /// Reports once, when nothing has been painted for a moment. Parts that depend on it (lists
+    /// beside the picture, words for screen readers) must not cost time in every frame.
     fn settle_soon(&self) {
         const CALM: Duration = Duration::from_millis(140);
         let settled = self.0.outputs.settled;
@@ -476,7 +476,8 @@ impl Driver {
             TileRequest::Mountain(group, id) => routes::mountain_tile(run, *device, group, id),
         };
         let answer = client::get_bytes(&path).await;
-        // Decoding and layout take some milliseconds: not in the turn that other answers share.
+        // Decoding and layout take some milliseconds, so they get an event-loop turn that no other
+        // answer shares.
         next_turn().await;
         if !self.0.alive.get() {
             return;
@@ -512,7 +513,7 @@ impl Driver {
     }
 }
 
-/// Sets a signal when the value is another; dead signals of a page that was left are let be.
+/// Sets a signal if the value is different; signals of a page that was left are ignored.
 fn update<T: PartialEq + Send + Sync + 'static>(signal: RwSignal<T>, value: T) {
     if signal.try_with_untracked(|old| *old != value) == Some(true) {
         signal.set(value);
@@ -528,7 +529,7 @@ fn reduced_motion() -> bool {
     query.ok().flatten().is_some_and(|query| query.matches())
 }
 
-/// A turn of the event loop of its own.
+/// Waits for the next turn of the event loop.
 async fn next_turn() {
     let promise = js_sys::Promise::new(&mut |resolve, _| {
         let _ = window().set_timeout_with_callback(&resolve);

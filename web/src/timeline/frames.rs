@@ -12,7 +12,7 @@ thread_local! {
     static FRAMES: OnceCell<Option<js_sys::Array>> = const { OnceCell::new() };
 }
 
-/// Notes a frame: when it began and how long its script took, milliseconds.
+/// Notes a frame: its start, and how long its script took, milliseconds.
 pub fn record(began_ms: f64, took_ms: f64) {
     FRAMES.with(|frames| {
         let Some(frames) = frames.get_or_init(wanted) else {

@@ -1,9 +1,10 @@
-//! Pointer, wheel and keys to what they mean. Pure: the browser's events come in as plain numbers.
+//! Translates pointer, wheel and keys into commands. Pure: events of the browser come in as plain
+//! numbers.
 
 use ::timeline::neighbours::Neighbour;
 use ::timeline::viewport::Action;
 
-/// What the timeline is to do.
+/// A command for the timeline.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Command {
     /// The pointer is here, CSS pixels.
@@ -18,9 +19,9 @@ pub enum Command {
     ZoomY(f64, f64),
     /// A box zoom is being drawn.
     Rubber((f64, f64), (f64, f64)),
-    /// It is done.
+    /// The box is complete.
     Box((f64, f64), (f64, f64)),
-    /// It was given up.
+    /// The box was cancelled.
     NoRubber,
     /// A click.
     Click(f64, f64),
@@ -65,7 +66,7 @@ struct Finger {
 enum Gesture {
     #[default]
     None,
-    /// Pressed, not yet moved far enough to mean a drag.
+    /// Pressed, and not yet moved far enough to be a drag.
     Press {
         at: (f64, f64),
         tool: Tool,
@@ -156,7 +157,7 @@ impl Pointers {
         }
         self.fingers.retain(|f| f.id != id);
         let gesture = self.gesture;
-        // One finger of a pinch goes on as a pan.
+        // When one finger of a pinch is lifted, the other goes on as a pan.
         self.gesture = match (gesture, self.fingers.is_empty()) {
             (Gesture::Pinch, false) => Gesture::Pan,
             _ => Gesture::None,
@@ -171,7 +172,7 @@ impl Pointers {
         }
     }
 
-    /// The browser took the pointers away, or the person pressed escape.
+    /// The browser cancelled the pointers, or the person pressed escape.
     pub fn cancel(&mut self) -> Option<Command> {
         let drew = matches!(self.gesture, Gesture::Rubber { .. });
         self.fingers.clear();
@@ -181,7 +182,7 @@ impl Pointers {
     }
 }
 
-/// Two fingers: what is between them stays between them.
+/// Two fingers: the part of the picture between them stays between them.
 fn pinch(before: &[Finger], after: &[Finger]) -> Vec<Command> {
     let (Some(&[a0, b0]), Some(&[a1, b1])) = (before.first_chunk::<2>(), after.first_chunk::<2>())
     else {
@@ -225,8 +226,8 @@ pub fn wheel(wheel: Wheel) -> Command {
     let (dx, dy) = (wheel.dx * unit, wheel.dy * unit);
     let sideways = dx.abs() > dy.abs();
     let factor = |dy: f64| {
-        // A notch of a mouse wheel is 100 to 120 pixels: a fifth more or less. A pinch on a touch
-        // pad comes in much smaller portions.
+        // A notch of a mouse wheel is 100 to 120 pixels: that zooms by about a fifth. A pinch on a
+        // touch pad comes in much smaller portions.
         let speed = if wheel.ctrl { 0.012 } else { 0.0018 };
         (-dy.clamp(-300.0, 300.0) * speed).exp()
     };
@@ -249,11 +250,11 @@ pub fn wheel(wheel: Wheel) -> Command {
 pub enum KeyCommand {
     /// Zoom or move; goes on while the key is held.
     Glide(Glide),
-    /// Do it, eased.
+    /// Do it, with a smooth movement.
     Act(Action),
-    /// Show what is selected; when that is shown or nothing is, everything.
+    /// Show the selection; if it is shown already, or there is none, everything.
     Fit,
-    /// Zoom vertically to what moves.
+    /// Zoom vertically to the levels that change.
     FitLevels,
     /// The next drag draws a box.
     Box,
@@ -279,7 +280,7 @@ pub enum Glide {
 }
 
 impl Glide {
-    /// What it does in a stretch of time, zooming about a fraction of the width.
+    /// The action for a stretch of time; it zooms about a fraction of the width.
     pub fn action(self, at: f64, elapsed_ms: f64) -> Action {
         let turns = elapsed_ms / 1000.0;
         match self {
@@ -303,7 +304,7 @@ impl Glide {
     }
 }
 
-/// Which keys mean something only while the timeline has the focus: elsewhere they scroll.
+/// Some keys work only while the timeline has the focus: elsewhere they scroll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Focus {
     /// The timeline has it.

@@ -1,7 +1,7 @@
 //! The timeline: the four series and the mountain of live allocations over one axis.
 //!
-//! The drawing code is the crate `timeline` (`::timeline` in imports). This is what ties it to the
-//! browser:
+//! The drawing code is the crate `timeline` (`::timeline` in imports). This module connects it to
+//! the browser:
 //!
 //! ```text
 //! client -> drive (one frame loop) -> model -> scene -> paint -> raster -> canvas
@@ -66,13 +66,13 @@ impl Handle {
             outputs,
             marks: RwSignal::new(None),
         };
-        // What the address or a control changes reaches the model; its own changes come back
-        // here too and change nothing.
+        // Changes of the address or of a control go to the model. The model's own changes come back
+        // here too, and change nothing.
         Effect::new(move |_| {
             let state = view.state().get();
             handle.with(|driver| driver.change(|model| model.show(&state)));
         });
-        // Passes take a lane beside the marks, whichever is there first.
+        // Phases get a lane beside the marks, whichever arrives first.
         Effect::new(move |_| {
             let contents = contents.get();
             let phases = contents
@@ -97,14 +97,14 @@ impl Handle {
             Ok(marks) => {
                 let _ = self.marks.try_set(Some(Arc::new(marks)));
             }
-            // The picture stands without them.
+            // The picture works without them.
             Err(problem) => {
                 let _ = self.outputs.problem.try_set(Some(problem));
             }
         }
     }
 
-    /// Asks or changes the timeline; `None` after the page was left.
+    /// Asks or changes the timeline; `None` if the page was left.
     pub fn with<T>(self, with: impl FnOnce(&Driver) -> T) -> Option<T> {
         let driver = self.driver.try_get_value()?;
         Some(with(&driver))
@@ -116,7 +116,7 @@ impl Handle {
     }
 }
 
-/// The picture with its legend, minimap and words.
+/// The picture with its legend, minimap and text.
 #[component]
 pub fn Timeline(handle: Handle, device: DeviceSummary) -> impl IntoView {
     let n_events = device.events;

@@ -1,4 +1,4 @@
-//! What changes around the timeline without a DOM event of its own: its size, and the theme.
+//! Changes around the timeline that have no DOM event: its size, and the theme.
 
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
@@ -22,7 +22,8 @@ pub fn size(element: &Element, react: impl Fn(f64, f64) + 'static) {
     on_cleanup(move || kept.with_value(|(observer, _)| observer.disconnect()));
 }
 
-/// Calls back when the page's theme changes, by switch or by system, until the owner is cleaned up.
+/// Calls back when the page's theme changes, by the switch or by the system, until the owner is
+/// cleaned up.
 pub fn theme(react: impl Fn() + Clone + 'static) {
     let callback = Closure::<dyn Fn()>::new(react);
     let function = callback
@@ -34,7 +35,7 @@ pub fn theme(react: impl Fn() + Clone + 'static) {
         let what = MutationObserverInit::new();
         what.set_attributes(true);
         what.set_attribute_filter(&js_sys::Array::of1(&"data-theme".into()));
-        // Fails only for options that contradict each other.
+        // Fails only for contradictory options.
         let _ = observer.observe_with_options(&root, &what);
     }
     let system = window()

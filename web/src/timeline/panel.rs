@@ -1,4 +1,5 @@
-//! The panel beside the picture: the selected allocation or group, or what the window consists of.
+//! The panel beside the picture: the selected allocation or group, or the composition of the
+//! window.
 
 use super::Handle;
 use crate::client;
@@ -19,7 +20,7 @@ use trace::code::is_framework;
 use trace::trace::{BlockIdx, Origin, PoolId, PoolSize};
 use trace::units::{EventIdx, Micros};
 
-/// An answer that is on its way, there, or refused.
+/// An answer: being fetched, there, or refused.
 #[derive(Clone)]
 enum Loaded {
     Loading,
@@ -32,7 +33,7 @@ enum Loaded {
 pub fn SelectionPanel(
     handle: Handle,
     view: Signal<ViewState>,
-    /// What else there is to say of a block.
+    /// Further content about a block.
     below_block: Callback<BlockIdx, AnyView>,
 ) -> impl IntoView {
     let selection = Memo::new(move |_| view.with(|view| view.selection));
@@ -71,7 +72,7 @@ fn PanelHead(handle: Handle, #[prop(into)] title: String) -> impl IntoView {
     }
 }
 
-/// A block, fetched whenever another one is selected.
+/// A block; fetched whenever another one is selected.
 fn fetched(handle: Handle, block: BlockIdx) -> RwSignal<Loaded> {
     let loaded = RwSignal::new(Loaded::Loading);
     let path = handle.with(|driver| {
@@ -97,7 +98,7 @@ fn BlockPanel(handle: Handle, block: BlockIdx) -> impl IntoView {
         let Loaded::There(detail) = loaded.get() else {
             return;
         };
-        // The life is marked on the axis even where the block is too small to be seen.
+        // The block's life is marked on the axis, even if the block is too small to be seen.
         let end = detail.free_requested.map(|(event, _)| event);
         handle.with(|driver| {
             let end = end.map_or(driver.ask(|m| m.n_events()), |event| event.0);
@@ -126,7 +127,7 @@ fn BlockFacts(handle: Handle, detail: Arc<BlockDetail>) -> impl IntoView {
     };
     let block = Arc::clone(&detail);
     let facts = Memo::new(move |_| {
-        // The times come with the picture, which may come later than the block.
+        // The times come with the picture, which may come after the block.
         handle.outputs.settled.track();
         block_facts(&block, time_at)
     });
@@ -155,11 +156,11 @@ fn fact((name, value): Fact) -> impl IntoView {
     }
 }
 
-/// A name and what it says.
+/// A name and a value.
 type Fact = (String, String);
 
-/// What is known of a block, in the order in which it is asked. `since_start`: the time of an event
-/// position since the start of the trace, microseconds.
+/// The facts about a block, in the order in which people ask for them. `since_start` gives the time
+/// of an event position since the start of the trace, microseconds.
 fn block_facts(detail: &BlockDetail, since_start: impl Fn(f64) -> Option<f64>) -> Vec<Fact> {
     let mut facts = Vec::new();
     if detail.requested != detail.size {
@@ -173,7 +174,7 @@ fn block_facts(detail: &BlockDetail, since_start: impl Fn(f64) -> Option<f64>) -
     facts
 }
 
-/// What the engine knows of a tensor.
+/// What the engine knows about a tensor.
 fn tensor_facts(tensor: &TensorDetail) -> Vec<Fact> {
     let shape: Vec<String> = tensor.shape.iter().map(u64::to_string).collect();
     let shape = match (&tensor.dtype, shape.is_empty()) {
@@ -232,7 +233,7 @@ fn life_facts(detail: &BlockDetail, since_start: impl Fn(f64) -> Option<f64>) ->
     facts
 }
 
-/// Where it lies, and what the trace says of it.
+/// Where it lies, and what the trace says about it.
 fn place_facts(detail: &BlockDetail) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut add = |name: &str, value: String| facts.push((name.to_owned(), value));
@@ -267,7 +268,7 @@ fn place_facts(detail: &BlockDetail) -> Vec<Fact> {
     facts
 }
 
-/// A stack as text, innermost first, as Python writes frames.
+/// A stack as text, innermost first, with frames in Python's notation.
 fn stack_text(frames: &[FrameText]) -> String {
     let lines = frames
         .iter()
@@ -275,7 +276,7 @@ fn stack_text(frames: &[FrameText]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The end of a path that distinguishes files.
+/// The last part of a path, which distinguishes files.
 fn short_path(path: &str) -> &str {
     let mut slashes = path.rmatch_indices('/').map(|(at, _)| at);
     match slashes.nth(1) {

@@ -1,4 +1,5 @@
-//! A canvas that shows one scene: painted again when its size, the theme or what it shows changes.
+//! A canvas that shows one scene. It is painted again when its size, the theme or its content
+//! changes.
 
 use super::canvas::{self, Surface};
 use super::observe;
@@ -8,18 +9,18 @@ use ::timeline::scene::Scene;
 use leptos::html;
 use leptos::prelude::*;
 
-/// What a canvas of this size shows; `None` while that is not known, and then it stays as it
-/// was. Signals that it reads are followed.
+/// Makes the scene for a canvas of this size. `None` if it is not known yet; the canvas then stays
+/// as it is. Signals that it reads are tracked.
 pub type Painted = Box<dyn Fn(Canvas, &Palette) -> Option<Scene>>;
 
-/// A canvas as long as nothing has measured it.
+/// A canvas that has not been measured yet.
 pub const UNMEASURED: Canvas = Canvas {
     width: 1.0,
     height: 1.0,
     scale: 1.0,
 };
 
-/// Ties a canvas to what it shows. `size` follows the element that holds the canvas.
+/// Connects a canvas to its content. `size` follows the element that holds the canvas.
 pub fn paint_when_changed(
     (canvas, holder): (NodeRef<html::Canvas>, NodeRef<html::Div>),
     size: RwSignal<Canvas>,
@@ -50,7 +51,7 @@ pub fn paint_when_changed(
         };
         surface.update_value(|surface| {
             if let Some(surface) = surface {
-                // A canvas too large for the browser's memory stays as it was.
+                // If the canvas is too large for the browser's memory, it stays as it is.
                 let _ = surface.paint(&scene, palette.surface);
             }
         });

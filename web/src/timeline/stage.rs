@@ -82,7 +82,7 @@ pub fn Stage(handle: Handle, children: Children) -> impl IntoView {
     }
 }
 
-/// Ties the canvases and what changes around them to the loop.
+/// Connects the canvases, and changes around them, to the loop.
 fn attach(
     handle: Handle,
     base: HtmlCanvasElement,
@@ -120,7 +120,8 @@ fn release(handle: Handle, pointers: StoredPointers, event: &PointerEvent) {
     }
 }
 
-/// Keeps a drag when the pointer leaves the canvas. A pointer that is gone already may refuse.
+/// Keeps a drag going when the pointer leaves the canvas. A pointer that no longer exists may
+/// refuse.
 fn hold(event: &PointerEvent) {
     let target = event.target().and_then(|t| t.dyn_into::<Element>().ok());
     if let Some(target) = target {
@@ -236,7 +237,7 @@ fn listen_to_keys(
     });
 }
 
-/// A dialog takes the keys for itself.
+/// Whether a dialog is open: it takes the keys.
 fn dialog_is_open() -> bool {
     document()
         .query_selector("dialog[open]")
@@ -245,8 +246,8 @@ fn dialog_is_open() -> bool {
         .is_some()
 }
 
-/// The timeline has the focus when it is on the stage, or nowhere: a link that was just opened can
-/// be explored at once.
+/// The timeline has the focus if the focus is on the stage, or nowhere. So a link that was just
+/// opened can be explored at once.
 fn focus(stage: NodeRef<Div>, event: &KeyboardEvent) -> Focus {
     let target = event.target().and_then(|t| t.dyn_into::<Node>().ok());
     let inside = stage
@@ -276,14 +277,14 @@ fn obey(handle: Handle, command: KeyCommand, repeated: bool) {
     });
 }
 
-/// A tap on the key is worth a small move of its own; holding it goes on.
+/// A short press makes a small move; holding the key continues it.
 fn start_gliding(driver: &super::drive::Driver, glide: Glide) {
     const TAP_MS: f64 = 60.0;
     driver.act(glide.action(0.5, TAP_MS), Motion::Direct);
     driver.glide(glide, true);
 }
 
-/// What the minimap says of itself.
+/// The text about the minimap.
 const MINIMAP_HINT: &str =
     "Drag the window or its ends; drag beside it to draw a new one; double click for everything";
 
@@ -329,7 +330,7 @@ pub fn MinimapStrip(handle: Handle) -> impl IntoView {
         let x = f64::from(event.offset_x());
         let held = grip.get_untracked();
         grip.set(None);
-        // A click beside the window moves it there.
+        // A click beside the window moves the window there.
         if let Some((Grip::New { .. }, from)) = held
             && (x - from).abs() < 3.0
         {

@@ -12,10 +12,10 @@ use std::time::Duration;
 use trace::trace::{Action, Series};
 use trace::units::EventIdx;
 
-/// The pointer rests this long before the server is asked what the event did.
+/// The pointer must rest this long before the server is asked what the event did.
 const REST: Duration = Duration::from_millis(90);
 
-/// What an action is called.
+/// The name of an action.
 const fn action_name(action: Action) -> &'static str {
     match action {
         Action::Alloc => "alloc",
@@ -44,7 +44,7 @@ fn moment_text(moment: &Moment) -> String {
     text
 }
 
-/// The tooltip; follows the pointer, and keeps out of its way.
+/// The tooltip; it follows the pointer without covering what is under it.
 #[component]
 pub fn Tooltip(handle: Handle) -> impl IntoView {
     let moment = moment_at_pointer(handle);
@@ -59,7 +59,7 @@ pub fn Tooltip(handle: Handle) -> impl IntoView {
     view! { <div class="timeline-tooltip" prop:style=place aria-hidden="true">{content}</div> }
 }
 
-/// Right of and below the pointer, or left of it in the right half.
+/// To the right of the pointer and below it; in the right half to its left.
 fn placed(handle: Handle, (x, y): (f64, f64)) -> String {
     let (width, height) = handle.with(|driver| driver.size()).unwrap_or((1.0, 1.0));
     let across = match x > width / 2.0 {
@@ -130,7 +130,7 @@ fn row(line: &Line) -> impl IntoView + use<> {
     }
 }
 
-/// What the event under a resting pointer did, once the server has said so.
+/// What the event under a resting pointer did, once the server has answered.
 fn moment_at_pointer(handle: Handle) -> RwSignal<Option<Moment>> {
     let moment = RwSignal::new(None::<Moment>);
     let event = Memo::new(move |_| {
@@ -157,7 +157,7 @@ fn ask(handle: Handle, event: EventIdx, moment: RwSignal<Option<Moment>>) {
         return;
     };
     leptos::task::spawn_local(async move {
-        // Without it the tooltip is one line shorter.
+        // Without an answer the tooltip is one line shorter.
         if let Ok(answer) = client::get::<Moment>(&path).await {
             let _ = moment.try_set(Some(answer));
         }

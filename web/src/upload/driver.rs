@@ -1,6 +1,7 @@
-//! Sends the queue's files one after the other and feeds what happens back into the queue.
+//! Sends the queue's files one after the other, and reports everything that happens to the queue.
 //!
-//! One at a time: the server parses while bytes arrive, so two files would only share its time.
+//! Files are sent one at a time: the server parses while bytes arrive, so two files would only
+//! share its time.
 
 use crate::client::{self, Method};
 use crate::clock::{self, sleep};
@@ -21,7 +22,7 @@ use trace::ranks::names::{Chosen, sets};
 use trace::units::Bytes;
 use web_sys::File;
 
-/// How often to ask for the end when the server answered before it was there.
+/// How often to ask whether a run is ready, if the server answered before that.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// All uploads of this page, in the context of the whole application.
@@ -33,7 +34,7 @@ pub struct Uploads {
     hidden: StoredValue<Hidden, LocalStorage>,
 }
 
-/// A job whose ranks are uploaded. It is made when its first rank is sent.
+/// A job whose ranks are uploaded. The server makes it when its first rank is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Its name within this page.
@@ -44,7 +45,7 @@ pub struct Job {
     pub made: Option<JobId>,
 }
 
-/// What no component shows.
+/// State that no component shows.
 #[derive(Default)]
 struct Hidden {
     files: HashMap<LocalId, File>,
@@ -94,15 +95,15 @@ impl Uploads {
         }
     }
 
-    /// Queues files that were chosen one by one: those that differ in nothing but the rank as a
+    /// Queues files that were chosen one by one. Files whose names differ only in the rank become a
     /// job.
     pub fn add(self, files: Vec<File>) {
         let named = files.into_iter().map(|file| (file.name(), file));
         self.add_paths(named.collect(), Chosen::OneByOne);
     }
 
-    /// Queues files by their paths, the ranks of a job together. Of a folder that holds jobs only
-    /// those: what lies beside them is often no snapshot.
+    /// Queues files by their paths, and groups the ranks of a job. If a folder has jobs, only their
+    /// files are queued: other files there are often no snapshots.
     pub fn add_paths(self, files: Vec<(String, File)>, chosen: Chosen) {
         let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
         let (sets, mut left) = sets(&paths, chosen);
@@ -145,7 +146,7 @@ impl Uploads {
         }
     }
 
-    /// Cancels what is left of a job.
+    /// Cancels the unfinished uploads of a job.
     pub fn cancel_job(self, job: LocalJob) {
         let open = self.items.with_untracked(|items| {
             let of_it = items.iter().filter(|item| item.is_of(job));
@@ -204,7 +205,7 @@ impl Uploads {
         }
         if let Some(upload) = upload {
             leptos::task::spawn_local(async move {
-                // The server notices the lost connection as well; this only makes it quicker.
+                // The server also notices the lost connection; this is only faster.
                 let _ = client::send::<()>(Method::Delete, &routes::upload(&upload)).await;
             });
         }
@@ -227,7 +228,7 @@ impl Uploads {
         });
     }
 
-    /// Takes note of what the server says about one of them.
+    /// Passes a report of the server to its upload.
     pub fn report(self, upload: &UploadId, progress: UploadProgress) {
         let id = self.items.with_untracked(|items| {
             items
@@ -326,14 +327,14 @@ impl Uploads {
                 sleep(wait).await;
                 match self.is_open(id) {
                     true => Box::pin(self.upload(id)).await,
-                    // Cancelled meanwhile.
+                    // The upload was cancelled in the meantime.
                     false => Ok(()),
                 }
             }
         }
     }
 
-    /// The body is over there; the run may be there too, or in a moment.
+    /// The server has the whole body. The run may be there too, or in a moment.
     async fn finish(self, id: LocalId, upload: &UploadId, body: &str) -> Result<(), Problem> {
         if let Ok(finished) = objects::read::<FinishedUpload>(body) {
             let novelty = if finished.known {
@@ -352,8 +353,8 @@ impl Uploads {
         Ok(())
     }
 
-    /// The connection broke. A server that refuses a file in the middle of it closes the
-    /// connection, and browsers then do not show its answer: ask again for the reason.
+    /// The connection broke. If a server refuses a file in the middle of it, it closes the
+    /// connection, and browsers then do not show its answer. So this asks again for the reason.
     async fn ask_why(self, id: LocalId, upload: &UploadId) -> Result<(), Problem> {
         match client::get(&routes::upload(upload)).await? {
             UploadProgress::Running { received, .. } => Err(Problem {

@@ -15,7 +15,7 @@ pub struct LocalId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LocalJob(pub u32);
 
-/// Who counted the bytes. The server's count is what matters: it has parsed them.
+/// Who counted the bytes. The server's count matters, because it has parsed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Witness {
     /// This browser handed them to the network.
@@ -24,7 +24,7 @@ pub enum Witness {
     Server,
 }
 
-/// How far an upload is.
+/// The progress of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
     /// What is being done.
@@ -35,7 +35,7 @@ pub struct Running {
     pub events: u64,
     /// Bytes a second, smoothed.
     pub rate: u64,
-    /// Who counted.
+    /// Who counted the bytes.
     pub witness: Witness,
 }
 
@@ -46,11 +46,11 @@ pub enum Novelty {
     Untold,
     /// Its run is new.
     New,
-    /// The same bytes were there before, and so was the run.
+    /// The same bytes, and so the run, were there before.
     Known,
 }
 
-/// How an upload stands.
+/// The state of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// Its turn has not come.
@@ -66,7 +66,7 @@ pub enum State {
 }
 
 impl State {
-    /// Whether nothing happens to it any more, unless the user retries.
+    /// Whether nothing more happens to it, unless the user retries.
     pub fn is_final(&self) -> bool {
         matches!(self, State::Done(..) | State::Failed(_) | State::Cancelled)
     }
@@ -81,9 +81,9 @@ pub enum Change {
     Announced(UploadId),
     /// The browser handed so many bytes to the network.
     Sent(u64, UnixMillis),
-    /// The server says how it stands.
+    /// The server reports the progress.
     Progress(UploadProgress),
-    /// The server answered the whole body with its run.
+    /// The server has the whole body and answered with its run.
     Finished(RunId, Novelty),
     /// It failed on our side, or the server answered with a problem.
     Failed(Problem),
@@ -131,7 +131,7 @@ impl Item {
         self.in_job.is_some_and(|(of, _)| of == job)
     }
 
-    /// Takes note of what happened. What comes late (progress after a cancel) changes nothing.
+    /// Applies a change. Late changes (progress after a cancel) have no effect.
     pub fn on(&mut self, change: Change) {
         match (change, &self.state) {
             (Change::Retried, State::Failed(_) | State::Cancelled) => {
@@ -165,7 +165,7 @@ impl Item {
         }
     }
 
-    /// Percent of the bytes that arrived; `None` when that says nothing about how long it takes.
+    /// Percent of the bytes that arrived; `None` if that says nothing about the remaining time.
     pub fn percent(&self) -> Option<u8> {
         match &self.state {
             State::Running(Running {
@@ -179,7 +179,7 @@ impl Item {
         }
     }
 
-    /// Time until all bytes arrived, at the present rate.
+    /// Time until all bytes have arrived, at the current rate.
     pub fn time_left(&self) -> Option<Duration> {
         match &self.state {
             State::Running(Running {
@@ -195,7 +195,7 @@ impl Item {
         }
     }
 
-    /// One line on how it stands.
+    /// One line about its state.
     pub fn status(&self) -> String {
         match &self.state {
             State::Waiting => format!("Waiting · {}", format::bytes(self.size)),
@@ -237,7 +237,7 @@ pub fn phase_name(phase: Phase) -> &'static str {
     }
 }
 
-/// The browser's count, as long as the server has none.
+/// Uses the browser's count, as long as the server has none.
 fn sent(running: Running, bytes: u64, elapsed: Duration) -> Running {
     if running.witness == Witness::Server {
         return running;
@@ -284,7 +284,7 @@ fn reported(state: &State, progress: UploadProgress) -> State {
     }
 }
 
-/// Three parts old, one part new: the time left must not jump with every report.
+/// Three parts old, one part new: so the remaining time does not jump with every report.
 fn smoothed(before: Option<u64>, rate: u64) -> u64 {
     match before {
         Some(before) if before > 0 => (before / 4).saturating_mul(3).saturating_add(rate / 4),
@@ -298,18 +298,18 @@ pub fn next_waiting(items: &[Item]) -> Option<LocalId> {
     waiting.map(|item| item.id)
 }
 
-/// How the ranks of a job stand.
+/// The state of a job's ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobProgress {
     /// Which job.
     pub job: LocalJob,
     /// Ranks.
     pub ranks: usize,
-    /// Of them, those that are there.
+    /// How many of them are finished.
     pub done: usize,
-    /// Whether none is under way or waits.
+    /// Whether none is running or waiting.
     pub is_over: bool,
-    /// Percent of all bytes that are there.
+    /// Percent of all bytes that have arrived.
     pub percent: u8,
 }
 
@@ -337,8 +337,8 @@ pub enum Line {
     File(LocalId),
 }
 
-/// Jobs first. Then what needs attention first: failures, what is under way, what waits, what is
-/// over. Of a job only what fails or is under way has a line of its own.
+/// Jobs come first. Then, in this order: failures, running uploads, waiting ones, finished ones. Of
+/// a job's files, only failed and running ones have lines of their own.
 pub fn display_order(items: &[Item]) -> Vec<Line> {
     let mut order = Vec::new();
     for (job, _) in items.iter().filter_map(|item| item.in_job) {
@@ -363,7 +363,7 @@ pub fn is_busy(items: &[Item]) -> bool {
     items.iter().any(|item| !item.state.is_final())
 }
 
-/// One sentence on all of them, for the head of the list and for screen readers.
+/// One sentence about all uploads, for the head of the list and for screen readers.
 pub fn headline(items: &[Item]) -> String {
     let failed = items
         .iter()

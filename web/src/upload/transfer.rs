@@ -1,4 +1,4 @@
-//! Sends one file with `XMLHttpRequest`: `fetch` cannot tell how much of a body is sent.
+//! Sends one file with `XMLHttpRequest`, because `fetch` cannot tell how much of a body is sent.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{File, ProgressEvent, XmlHttpRequest};
 
-/// What came back.
+/// The result of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The server answered.
@@ -16,7 +16,7 @@ pub enum Answer {
         status: u16,
         /// And this body.
         body: String,
-        /// And what it says of trying again.
+        /// Its header about trying again.
         retry: Option<String>,
     },
     /// The connection was lost, refused, or closed early by the server.
@@ -54,7 +54,7 @@ impl Transfer {
         let _ = self.request.abort();
     }
 
-    /// Sends `file`, telling `sent` how many bytes are gone.
+    /// Sends `file`, and tells `sent` how many bytes are sent.
     pub async fn send(&self, file: &File, sent: impl Fn(u64) + 'static) -> Answer {
         let progress = Closure::<dyn Fn(ProgressEvent)>::new(move |event: ProgressEvent| {
             sent(event.loaded() as u64);
@@ -68,7 +68,7 @@ impl Transfer {
         if self.request.send_with_opt_blob(Some(file)).is_err() {
             return Answer::Lost;
         }
-        // Never rejects: only its resolving function was handed out.
+        // Never rejects: only its resolving function is used.
         let _ = JsFuture::from(ended).await;
         self.request.set_onloadend(None);
         if let Ok(upload) = self.request.upload() {

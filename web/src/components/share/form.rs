@@ -12,7 +12,7 @@ use leptos::prelude::*;
 
 const DAY_S: u32 = 24 * 3600;
 
-/// How long a link lives: what the menu says, and seconds.
+/// The lifetimes of a link: text in the menu, and seconds.
 const LIVES: [(&str, Option<u32>); 5] = [
     ("in a day", Some(DAY_S)),
     ("in a week", Some(7 * DAY_S)),
@@ -28,10 +28,10 @@ const ABOUT_REDACTION: &str = "\
     everywhere in this link and in no other. What is searched for is left out. The note and the \
     name that you type below are shown as they are.";
 
-/// The entry that is chosen at first.
+/// The entry that is selected at first.
 const FIRST_LIFE: usize = 2;
 
-/// What is typed and chosen. `Copy`.
+/// The values of the form. `Copy`.
 #[derive(Clone, Copy)]
 struct Fields {
     kind: RwSignal<ShareKind>,
@@ -62,7 +62,7 @@ impl Fields {
     }
 }
 
-/// The form; in its place, the link once it is made.
+/// The form; once the link is made, the link in its place.
 #[component]
 pub fn NewLink(
     target: ShareTarget,
@@ -271,7 +271,7 @@ fn Made(created: CreatedShare) -> impl IntoView {
     }
 }
 
-/// Marks all of a field, so that it can be copied by hand.
+/// Selects all of a field, so that it can be copied by hand.
 fn select(event: &web_sys::FocusEvent) {
     event_target::<web_sys::HtmlInputElement>(event).select();
 }

@@ -1,4 +1,4 @@
-//! Links that were made before, and taking them back.
+//! Links that were made before, with a button to revoke them.
 
 use super::store_name;
 use crate::client;

@@ -1,4 +1,4 @@
-//! Handing a view on: make a link, and take links back.
+//! Sharing a view: making and revoking links.
 
 mod form;
 mod links;
@@ -11,13 +11,13 @@ use form::NewLink;
 use leptos::prelude::*;
 use links::Links;
 
-/// The key in `localStorage` of the name that links are made and revoked under.
+/// The key in `localStorage` for the name under which links are made and revoked.
 const NAME_KEY: &str = "tidemark.name";
 
 /// A button that opens the dialog.
 #[component]
 pub fn ShareButton(
-    /// What is handed on.
+    /// What is shared.
     target: Signal<ShareTarget>,
     /// The view: the query of the page.
     query: Signal<String>,
@@ -43,7 +43,7 @@ pub fn ShareButton(
 #[component]
 fn ShareDialog(target: ShareTarget, query: String) -> impl IntoView {
     let name = RwSignal::new(stored_name());
-    // Bumped when a link was made or revoked: the list is read again.
+    // Raised when a link was made or revoked, so that the list is read again.
     let changed = RwSignal::new(0_u32);
     let first = target.runs().first().cloned();
     view! {
@@ -52,14 +52,14 @@ fn ShareDialog(target: ShareTarget, query: String) -> impl IntoView {
     }
 }
 
-/// The name typed before; empty when none was, or storage is not to be had.
+/// The name typed before; empty if there was none, or if storage is not available.
 fn stored_name() -> String {
     let storage = window().local_storage().ok().flatten();
     let name = storage.and_then(|storage| storage.get_item(NAME_KEY).ok().flatten());
     name.unwrap_or_default()
 }
 
-/// Remembers the name. Fails where storage is not to be had; then it is typed again.
+/// Remembers the name. If storage is not available, it must be typed again.
 fn store_name(name: &str) {
     if let Ok(Some(storage)) = window().local_storage() {
         let _ = storage.set_item(NAME_KEY, name);

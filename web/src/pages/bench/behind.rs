@@ -17,7 +17,7 @@ fn sentence(change: &TensorChange) -> String {
     let size = bytes.0.0.abs_diff(bytes.1.0);
     let sign = if bytes.0 > bytes.1 { '−' } else { '+' };
     let amount = match size.checked_div(number) {
-        // As many, of other sizes, or of several.
+        // As many tensors, but of other sizes, or of several sizes.
         None => format!("{sign}{}", format::bytes(size)),
         Some(each) if each * number != size => format!("{sign}{} in {number}", format::bytes(size)),
         Some(each) => format!("{sign}{number} × {}", format::bytes(each)),
@@ -34,7 +34,7 @@ fn sentence(change: &TensorChange) -> String {
     )
 }
 
-/// What a patch frees, or keeps: the largest part, and the others behind it.
+/// What a patch frees or keeps: the largest part, and behind it the others.
 pub fn behind((before, after): (BenchRowId, BenchRowId)) -> AnyView {
     let found = ask::<TensorChanges>(move || Some(routes::bench_row_tensors(&after, &before)));
     let lines = move || {
@@ -61,7 +61,7 @@ pub fn behind((before, after): (BenchRowId, BenchRowId)) -> AnyView {
     lines.into_any()
 }
 
-/// At which moments the tensors were looked at.
+/// The moments at which the tensors were compared.
 fn basis(found: &TensorChanges) -> String {
     let after = format::plural(u64::from(found.steps_after), "recorded step");
     match found.steps_before == found.steps_after {

@@ -1,4 +1,4 @@
-//! What the page shows of which bench: its query, and what that does to the rows.
+//! Which bench the page shows, and how: its query, and the effect on the rows.
 //!
 //! `v=1&bench=ben_…&sort=peak&dir=asc&q=p3&config=…&status=FAIL+(OOM)&cell=…@trl-1.4`; defaults
 //! are left out.
@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 /// The version written.
 const VERSION: u32 = 1;
 
-/// What rows are sorted by, within their configuration.
+/// The order of rows within their configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Column {
     /// The order of the published table.
@@ -52,11 +52,11 @@ impl Column {
 /// The state of the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BenchState {
-    /// Which bench; else the newest.
+    /// Which bench; without it the newest.
     pub bench: Option<BenchId>,
     /// What rows are sorted by.
     pub sort: Column,
-    /// Which end comes first.
+    /// The direction of the order.
     pub direction: Direction,
     /// Words that must occur.
     pub filter: String,
@@ -118,14 +118,15 @@ impl BenchState {
         sections.into_iter().map(section).collect()
     }
 
-    /// Rows without the value come last in both directions; equal ones stay as they are.
+    /// Rows without the value come last in both directions; equal rows keep their order.
     fn compare(&self, a: &BenchRow, b: &BenchRow) -> Ordering {
         let turned = |ordering: Ordering| match self.direction {
             Direction::Ascending => ordering,
             Direction::Descending => ordering.reverse(),
         };
         match self.sort {
-            // Stable: the order of the bench is that of the table.
+            // The sort is stable, so the rows keep the order of the bench, which is that of the
+            // table.
             Column::Patch => Ordering::Equal,
             Column::Peak => by(
                 a,
@@ -163,7 +164,7 @@ pub fn patch<'c>(catalog: &'c BenchCatalog, id: &str) -> Option<&'c BenchPatch> 
     catalog.patches.iter().find(|patch| patch.id == id)
 }
 
-/// What a set of patches is called: `baseline`, `P3 + enter-reset`.
+/// The name of a set of patches: `baseline`, `P3 + enter-reset`.
 pub fn set_label(catalog: &BenchCatalog, patches: &[String]) -> String {
     let label = |id: &String| patch(catalog, id).map_or(id.clone(), |p| p.label.clone());
     let labels: Vec<String> = patches.iter().map(label).collect();

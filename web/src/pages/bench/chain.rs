@@ -1,22 +1,24 @@
-//! The root-cause chain: which patch removes which part, when one is added to the ones before.
+//! The root-cause chain: patches are added one after the other, and it shows which part each one
+//! removes.
 
 use api::bench::{BenchResult, BenchRow, GROWS};
 use api::ids::BenchRowId;
 use trace::units::Bytes;
 
-/// What the chain is drawn in.
+/// The quantity that the chain shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Growth, bytes a step.
     Growth,
-    /// Allocated memory at the end: nothing grows, but something is kept for nothing.
+    /// Allocated memory at the end, for runs in which nothing grows but something is kept without
+    /// need.
     End,
     /// The peak.
     Peak,
 }
 
 impl Measure {
-    /// What it is called.
+    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Measure::Growth => "growth a step",
@@ -44,24 +46,25 @@ pub struct Link {
     pub before: f64,
     /// The value with it, bytes.
     pub after: f64,
-    /// The rows without it and with it, where both have a recording.
+    /// The rows without and with it, if both have a recording.
     pub recorded: Option<(BenchRowId, BenchRowId)>,
 }
 
 /// A chain, from the baseline to what is left.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
-    /// What it is drawn in.
+    /// The quantity that it shows.
     pub measure: Measure,
     /// The baseline's value, bytes.
     pub start: f64,
     /// What each patch changes.
     pub links: Vec<Link>,
-    /// Sets of patches that have not run, or not to their end.
+    /// Sets of patches that have not run, or not to the end.
     pub missing: Vec<Vec<String>>,
 }
 
-/// The chain of a configuration's rows; `None` without a baseline or without any set of the chain.
+/// The chain of a configuration's rows; `None` without a baseline, or if no set of the chain has
+/// run.
 pub fn chain(rows: &[&BenchRow], sets: &[Vec<String>]) -> Option<Chain> {
     let result = |patches: &[String]| {
         let row = rows.iter().copied().find(|row| row.patches == patches)?;
@@ -117,12 +120,12 @@ fn measure<'a>(
 pub struct Bar {
     /// Where it begins.
     pub x: f64,
-    /// How wide it is; one that changes nothing is a line.
+    /// Its width; a patch that changes nothing is a line.
     pub width: f64,
 }
 
 impl Chain {
-    /// What is left after the last patch.
+    /// The value after the last patch.
     pub fn rest(&self) -> f64 {
         self.links.last().map_or(self.start, |link| link.after)
     }

@@ -1,4 +1,5 @@
-//! Choosing what to run: a matrix of ticks, patches down and configurations across, and where.
+//! Chooses what to run and where: a matrix of ticks, with patches in rows and configurations in
+//! columns.
 
 use super::bench_state::{BenchState, patch};
 use super::selection::{Line, Selection, Settings, request};
@@ -11,10 +12,10 @@ use api::ids::BenchId;
 use leptos::prelude::*;
 use std::sync::Arc;
 
-/// What the one click of an empty page runs.
+/// What the one button of an empty page runs.
 const FIRST: &str = "vl-qwen3.5-9b";
 
-/// What the parts of the chooser share.
+/// State that the parts of the chooser share.
 #[derive(Clone, Copy)]
 struct Choice {
     catalog: StoredValue<Arc<BenchCatalog>>,
@@ -60,7 +61,7 @@ impl Choice {
     }
 }
 
-/// The chooser; folded away while there is something to read.
+/// The chooser; folded away if there are results to read.
 #[component]
 pub fn Chooser(
     catalog: Arc<BenchCatalog>,
@@ -105,7 +106,7 @@ pub fn Chooser(
     }
 }
 
-/// An empty page says what this is, and offers one thing to do.
+/// An empty page explains the bench and offers one action.
 fn first_bench(choice: Choice) -> impl IntoView {
     let everything = move |_| {
         let all = Selection::everything(&choice.catalog.get_value(), FIRST);

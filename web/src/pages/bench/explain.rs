@@ -65,7 +65,7 @@ fn of_result(
     }
 }
 
-/// What a card has seen of wrong bytes, or the race detector infers.
+/// What a card has seen of wrong bytes, or what the race detector concludes.
 fn wrong_bytes(result: &BenchResult) -> String {
     let n = count(result.corrupted_tensors);
     match result.card {

@@ -16,7 +16,7 @@ pub fn change(from: Bytes, to: Bytes) -> String {
     }
 }
 
-/// `+99.003 MiB`, `0`: growth a step. Less than half a kilobyte a step is none.
+/// `+99.003 MiB`, `0`: growth a step. Less than half a kilobyte a step is shown as 0.
 pub fn growth(bytes: f64) -> String {
     match bytes {
         b if b.abs() < 500.0 => "0".to_owned(),

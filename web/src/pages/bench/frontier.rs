@@ -1,5 +1,5 @@
-//! The frontier: peak of memory against step time of every offloader, as a chart with the two
-//! limits, and as a list with the numbers.
+//! The frontier: peak memory against step time of every offloader. It is a chart with the two
+//! limits, and a list with the numbers.
 
 use super::figures::{level, seconds};
 use super::plot::{Mark, Place, Plot};
@@ -97,7 +97,7 @@ fn first_class(mark: &Mark<'_>) -> &'static str {
     first.map_or("frontier-dot", |point| class(point.kind))
 }
 
-/// A mark in the plot, with all it stands for as its title.
+/// A mark in the plot; its title names all its points.
 fn dot(number: usize, mark: &Mark<'_>, frontier: &Frontier) -> AnyView {
     let lines = mark.points.iter();
     let told: Vec<String> = lines.map(|point| told(point, frontier)).collect();
@@ -118,7 +118,7 @@ fn dot(number: usize, mark: &Mark<'_>, frontier: &Frontier) -> AnyView {
     .into_any()
 }
 
-/// The same in words, for every mark.
+/// A list entry for every mark.
 fn entry(number: usize, mark: &Mark<'_>, frontier: &Frontier) -> AnyView {
     let lines = mark.points.iter();
     let lines = lines.map(|point| view! { <span>{told(point, frontier)}</span> });

@@ -1,4 +1,4 @@
-//! Benches that ran before: one line each, the one that is shown marked.
+//! Earlier benches, one line each; the one on the page is marked.
 
 use super::bench_state::BenchState;
 use super::store::BenchStore;
@@ -12,10 +12,10 @@ use api::bench::{BenchSummary, DeviceKind, RowCounts};
 use leptos::prelude::*;
 use std::time::Duration;
 
-/// How often ages are written anew.
+/// How often ages are updated.
 const AGES_EVERY: Duration = Duration::from_secs(30);
 
-/// The history, folded away; nothing while there is at most one bench.
+/// The history, folded away; empty while there is at most one bench.
 #[component]
 pub fn History(view: UrlState<BenchState>) -> impl IntoView {
     let store: BenchStore = expect_context();
@@ -104,7 +104,7 @@ fn line(
     }
 }
 
-/// `14 done, 1 failed`: what there is, largest story first.
+/// `14 done, 1 failed`: the numbers that are not 0, in order of importance.
 pub fn counts(rows: RowCounts) -> String {
     let parts = [
         (rows.done, "done"),

@@ -1,4 +1,4 @@
-//! The matrix: a table for each configuration, in the published table's form.
+//! The matrix: a table for each configuration, in the form of the published table.
 
 use super::bench_state::{BenchState, Column, Section, baseline, status_called};
 use super::history::counts;
@@ -18,17 +18,17 @@ use leptos::prelude::*;
 use leptos_router::components::A;
 use std::sync::Arc;
 
-/// Runs that can be compared at once.
+/// How many runs can be compared at once.
 const COMPARED: usize = 8;
 
-/// What the parts of the matrix share.
+/// State that the parts of the matrix share.
 #[derive(Clone, Copy)]
 pub struct Shared {
     /// What can be run.
     pub catalog: StoredValue<Arc<BenchCatalog>>,
     /// The bench.
     pub bench: Memo<Option<Bench>>,
-    /// The store it is from.
+    /// The store that holds it.
     pub store: BenchStore,
     /// Where failures are shown.
     pub toasts: Toasts,
@@ -42,7 +42,7 @@ impl Shared {
     }
 }
 
-/// The matrix of the bench that is looked at.
+/// The matrix of the selected bench.
 #[component]
 pub fn Matrix(catalog: Arc<BenchCatalog>, view: UrlState<BenchState>) -> impl IntoView {
     let store: BenchStore = expect_context();
@@ -86,7 +86,7 @@ pub fn Matrix(catalog: Arc<BenchCatalog>, view: UrlState<BenchState>) -> impl In
     }
 }
 
-/// The four kinds of numbers, and how each looks.
+/// The four kinds of numbers and their looks.
 #[component]
 fn Kinds() -> impl IntoView {
     view! {
@@ -161,7 +161,7 @@ fn Filters(shared: Shared, view: UrlState<BenchState>) -> impl IntoView {
     }
 }
 
-/// How the bench stands, and the way to stop it.
+/// The state of the bench, and a button to stop it.
 #[component]
 fn Standing(shared: Shared) -> impl IntoView {
     let rows = Memo::new(move |_| {
@@ -270,8 +270,7 @@ fn ConfigTable(
     }
 }
 
-/// The root-cause chain. Progress of a row is no reason to draw it, and to ask for its tensors,
-/// again.
+/// The root-cause chain. Progress of a row must not draw it again, or fetch its tensors again.
 fn root_cause_chain(
     shared: Shared,
     config: &str,
@@ -314,7 +313,7 @@ fn head(
     .into_any()
 }
 
-/// A link that compares the baseline with the rows that have runs of their own.
+/// A link that compares the baseline with the rows that have their own runs.
 fn compare_all(shared: Shared, config: &str) -> Option<AnyView> {
     let runs = shared.bench.with(|bench| {
         let bench = bench.as_ref()?;
@@ -338,7 +337,7 @@ pub fn compare_link(runs: &[RunId]) -> String {
     format!("/compare?runs={}", ids.join(","))
 }
 
-/// What the numbers rest on, and what was published but cannot be derived.
+/// The assumptions behind the numbers, and what was published but cannot be derived.
 fn inputs(config: &BenchConfig) -> AnyView {
     let said = |provenance: Provenance| match provenance {
         Provenance::Published => ("published", "kind published"),

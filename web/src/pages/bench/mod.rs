@@ -1,4 +1,4 @@
-//! Benches: choose what to run, watch it, and read the matrix that comes of it.
+//! Benches: choose what to run, watch it, and read the resulting matrix.
 
 mod behind;
 pub mod bench_state;
@@ -32,7 +32,7 @@ use offloaders::Offloaders;
 use std::sync::Arc;
 use store::BenchStore;
 
-/// What the page shows; changes seldom, so that a finished row does not rebuild it.
+/// What the page shows. It changes seldom, so that a finished row does not rebuild the page.
 #[derive(Clone, PartialEq)]
 enum Shown {
     Loading,

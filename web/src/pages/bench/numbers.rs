@@ -1,13 +1,13 @@
-//! The kinds of numbers, distinguished by form and word, and what each rests on.
+//! The kinds of numbers, each with a form and a word of its own, and the evidence for each.
 
 use super::figures::level;
 use api::bench::{Evidence, EvidenceKind};
 use leptos::prelude::*;
 
-/// A loss that ends at more than this share of where it began shows that data were damaged.
+/// If a loss ends at more than this multiple of its first value, data were damaged.
 const DIVERGED: f64 = 1.5;
 
-/// One number of a kind, with its bar where it is a size to compare.
+/// One number of a kind; a size to compare also has a bar.
 pub fn number(kind: &'static str, text: String, title: String, share: Option<f64>) -> AnyView {
     view! {
         <span class=format!("kind {kind}") title=title>
@@ -40,7 +40,7 @@ fn class_of(kind: EvidenceKind) -> &'static str {
     }
 }
 
-/// A number of another run that is shown where its evidence can be opened already.
+/// A number of another run, in a place where its evidence can already be opened.
 pub fn told(known: &Evidence, text: String) -> AnyView {
     view! {
         <span class=format!("kind {}", class_of(known.kind)) title=known.source.clone()>
@@ -51,7 +51,7 @@ pub fn told(known: &Evidence, text: String) -> AnyView {
     .into_any()
 }
 
-/// A number of another run that opens what it rests on.
+/// A number of another run that opens its evidence.
 pub fn evidence(known: &Evidence, text: String, share: Option<f64>) -> AnyView {
     let facts = facts(known).into_iter();
     let facts = facts.map(|(name, value)| view! { <dt>{name}</dt><dd>{value}</dd> });
@@ -69,7 +69,7 @@ pub fn evidence(known: &Evidence, text: String, share: Option<f64>) -> AnyView {
     .into_any()
 }
 
-/// The real run's loss, beside its memory: only it shows that data were damaged.
+/// The real run's loss, beside its memory: only the loss shows that data were damaged.
 fn losses(known: &Evidence) -> Option<AnyView> {
     let losses = known.losses?;
     let text = format!("loss {:.3} → {:.3}", losses.first, losses.last);
@@ -80,7 +80,7 @@ fn losses(known: &Evidence) -> Option<AnyView> {
     Some(view! { <span class=class>{text}</span> }.into_any())
 }
 
-/// What a number rests on, line by line.
+/// The evidence for a number, line by line.
 pub fn facts(known: &Evidence) -> Vec<(&'static str, String)> {
     let text = |name: &'static str, value: &Option<String>| value.clone().map(|v| (name, v));
     let losses = known.losses.map(|losses| {
@@ -109,8 +109,8 @@ pub fn facts(known: &Evidence) -> Vec<(&'static str, String)> {
     .collect()
 }
 
-/// What a source says of the peak, in a few words; a number of other steps says so, because a
-/// leak's peak grows with them.
+/// What a source says about the peak, in a few words. If it ran another number of steps, the text
+/// says so, because a leak's peak grows with the steps.
 pub fn peak_text(known: &Evidence, steps: Option<u32>) -> Option<String> {
     let Some(peak) = known.peak_allocated else {
         let ended = known.crash.as_ref().map(|_| "crashed".to_owned());

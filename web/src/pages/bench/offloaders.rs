@@ -1,5 +1,5 @@
-//! The history of the offloader in one picture: releases across, configurations down; and, below,
-//! all that is known of the cell that is chosen.
+//! The history of the offloader in one picture: releases in columns, configurations in rows. Below
+//! it, all that is known about the selected cell.
 
 use super::bench_state::BenchState;
 use super::figures::{growth, level, seconds};
@@ -14,7 +14,7 @@ use leptos::prelude::*;
 use std::sync::Arc;
 use trace::units::Bytes;
 
-/// The grid and the frontier; nothing until they are there.
+/// The grid and the frontier; empty until they are loaded.
 #[component]
 pub fn Offloaders(view: UrlState<BenchState>) -> impl IntoView {
     let store: BenchStore = expect_context();
@@ -27,7 +27,7 @@ pub fn Offloaders(view: UrlState<BenchState>) -> impl IntoView {
     }
 }
 
-/// What the address calls a cell.
+/// The name of a cell in the address.
 fn key(cell: &GridCell) -> String {
     format!("{}@{}", cell.config, cell.offloader)
 }
@@ -138,7 +138,7 @@ fn cell(cell: &GridCell, largest: Bytes, view: UrlState<BenchState>) -> AnyView 
     .into_any()
 }
 
-/// Peak with its bar, growth where there is any, host memory and time.
+/// Peak with its bar, growth if there is any, host memory and time.
 fn numbers(result: &BenchResult, width: f64) -> AnyView {
     let leak = Trouble::of(result).contains(&Trouble::Leaks).then(|| {
         view! { <span>{format!("{} a step", growth(result.growth_per_step))}</span> }

@@ -1,4 +1,4 @@
-//! Where the points and the limits of the frontier lie: step time to the right, peak upwards, both
+//! Positions of the points and limits of the frontier: step time to the right, peak upwards, both
 //! in percent of the plot.
 
 use api::bench::{Frontier, FrontierLimits, FrontierPoint};
@@ -13,7 +13,7 @@ pub struct Place {
     pub y: f64,
 }
 
-/// Points that lie so near to each other that they share a mark.
+/// Points so close to each other that they share a mark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark<'f> {
     /// Where it is: at its first point.
@@ -22,7 +22,7 @@ pub struct Mark<'f> {
     pub points: Vec<&'f FrontierPoint>,
 }
 
-/// What the plot shows: from no time at all to its right edge, and sizes between two values.
+/// The range of the plot: times from 0 to its right edge, and sizes between two values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plot {
     seconds: f64,
@@ -30,11 +30,11 @@ pub struct Plot {
     high: f64,
 }
 
-/// Points this near in both directions share a mark, percent.
+/// Points closer than this in both directions share a mark, percent.
 const NEAR: Place = Place { x: 3.5, y: 7.0 };
 
 impl Plot {
-    /// A plot that every point fits in; `None` without points.
+    /// A plot that contains every point; `None` without points.
     pub fn of(frontier: &Frontier) -> Option<Plot> {
         let mut plot: Option<Plot> = None;
         for point in shown(frontier).chain(ran(&frontier.card.points)) {
@@ -57,7 +57,7 @@ impl Plot {
         })
     }
 
-    /// Where a step of so long with such a peak lies.
+    /// The position of a step with this time and this peak.
     pub fn place(&self, seconds: f64, peak: f64) -> Place {
         Place {
             x: seconds / self.seconds * 100.0,
@@ -84,7 +84,7 @@ impl Plot {
         marks
     }
 
-    /// A bar through each point of the card, as a path: longer than a dot is high.
+    /// A bar through each point of the card, as a path; it is longer than a dot.
     pub fn bars(&self, frontier: &Frontier) -> String {
         let bar = |point: &FrontierPoint| {
             let Place { x, y } = self.place(point.step_seconds, point.peak_allocated.0 as f64);
@@ -93,11 +93,11 @@ impl Plot {
         ran(&frontier.card.points).map(bar).collect()
     }
 
-    /// The limit of copies: from the peak of a step that copies nothing to where the line leaves
-    /// the plot.
+    /// The limit of copies: a line from the peak of a step that copies nothing to the edge of the
+    /// plot.
     pub fn copies(&self, limits: &FrontierLimits) -> [Place; 2] {
         let peak = limits.peak.0 as f64;
-        // The line is straight: a step that is to peak at `low` takes this long.
+        // The line is straight: a step with its peak at `low` takes this long.
         let longest = limits.copy_seconds(Bytes(self.low as u64));
         let within = (self.seconds / longest.max(f64::MIN_POSITIVE)).min(1.0);
         [
@@ -237,8 +237,8 @@ mod tests {
         assert_eq!(Plot::of(&none), None);
     }
 
-    /// The line of copies begins where nothing is copied and ends inside of the plot; any place on
-    /// it takes just as long as its bytes.
+    /// The line of copies begins where nothing is copied and ends inside of the plot. At any place
+    /// on it, the time is the time that copying its bytes takes.
     #[test]
     fn the_limit_of_copies_is_a_line_inside_of_the_plot() {
         for right in [0.3, 0.8, 3.0] {

@@ -22,7 +22,7 @@ struct Pair {
     baseline: Option<BenchRow>,
     /// Scale of the sparklines of this configuration.
     range: Option<Range>,
-    /// Largest peak of this configuration, of any kind: what a full bar means.
+    /// Largest peak of this configuration, of any kind: the length of a full bar.
     largest: Bytes,
 }
 
@@ -77,7 +77,7 @@ fn cells(shared: Shared, pair: &Pair) -> AnyView {
         .iter()
         .filter_map(|id| patch(&catalog, id))
         .collect();
-    // Each patch of a set is explained in the row where it is alone.
+    // Each patch of a set is explained in the row in which it is alone.
     let about = match &known[..] {
         [only] => only.about.clone(),
         _ => String::new(),
@@ -99,7 +99,7 @@ fn cells(shared: Shared, pair: &Pair) -> AnyView {
     let shown = label.clone();
     let name = match &row.run {
         Some(run) => {
-            // Growth there is that of the recorded steps, here of all of them.
+            // Growth on the run's page covers the recorded steps, here all steps.
             let recorded = shared
                 .bench
                 .with(|b| b.as_ref().map_or(0, |b| b.recorded_steps));
@@ -169,7 +169,7 @@ fn versus(pair: &Pair) -> AnyView {
         let text = change(base.peak_allocated, result.peak_allocated);
         shown.push(number("computed", text, String::new(), None));
     }
-    // Differences are taken within one kind only.
+    // Differences are only computed within one kind.
     for known in pair.row.known.iter() {
         let base = base.known.get(known.kind);
         let from = base.and_then(|base| base.peak_allocated);
@@ -296,7 +296,7 @@ fn plain_badge(class: &'static str, word: &'static str) -> AnyView {
     view! { <span class=class>{word}</span> }.into_any()
 }
 
-/// A button that asks the server for something; `failed` begins the sentence when it refuses.
+/// A button that sends a request; `failed` begins the sentence if the server refuses.
 fn act(
     shared: Shared,
     (name, icon): (&'static str, Icon),
@@ -336,7 +336,7 @@ fn badge(status: BenchStatus) -> impl IntoView {
     view! { <span class=class>{status.word()}</span> }
 }
 
-/// The comparison with the baseline, where both have a run of their own.
+/// The comparison with the baseline, if both have their own runs.
 fn compare(pair: &Pair) -> Option<AnyView> {
     let (base, own) = (pair.baseline.as_ref()?.run.clone()?, pair.row.run.clone()?);
     let link = compare_link(&[base.clone(), own.clone()]);
@@ -345,7 +345,7 @@ fn compare(pair: &Pair) -> Option<AnyView> {
     })
 }
 
-/// A progress bar that follows the server's events, without the row being drawn anew.
+/// A progress bar that follows the server's events; the row itself is not drawn again.
 fn running(shared: Shared, row: &BenchRow) -> AnyView {
     let BenchRowState::Running { progress: read } = row.state else {
         return ().into_any();

@@ -1,4 +1,4 @@
-//! What is ticked: configurations × sets of patches, and the request that it makes.
+//! The ticks (configurations × sets of patches), and the request that they make.
 
 use api::bench::{BenchCatalog, BenchChoice, BenchConfig, DeviceKind, StartBench};
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ pub enum Line {
     Patch(String),
     /// The combination that was published or merged.
     Combination,
-    /// Each fix added to the ones before, in the order in which upstream merged them.
+    /// Each fix added to the earlier ones, in the order in which upstream merged them.
     Chain,
 }
 
@@ -23,14 +23,14 @@ impl Line {
         patches.chain([Line::Combination, Line::Chain]).collect()
     }
 
-    /// The sets of patches that this line means for a configuration; none where it does not apply.
+    /// The sets of patches that this line stands for in a configuration; none if it does not apply.
     pub fn sets(&self, config: &BenchConfig) -> Vec<Vec<String>> {
         match self {
             Line::Patch(id) if config.applicable.contains(id) => vec![vec![id.clone()]],
             Line::Patch(_) => Vec::new(),
             Line::Combination if config.combination.is_empty() => Vec::new(),
             Line::Combination => vec![config.combination.clone()],
-            // A chain of one is the patch alone.
+            // A chain with one patch is the patch alone.
             Line::Chain if config.chain.len() < 2 => Vec::new(),
             Line::Chain => config.chain.clone(),
         }
@@ -61,7 +61,7 @@ impl Selection {
         self.configs.contains(&config.id)
     }
 
-    /// Whether all that a line means for a configuration is ticked.
+    /// Whether all sets that a line stands for in a configuration are ticked.
     pub fn has(&self, line: &Line, config: &BenchConfig) -> bool {
         let sets = line.sets(config);
         let ticked = |set: Vec<String>| self.sets.contains(&(config.id.clone(), set));
@@ -81,8 +81,8 @@ impl Selection {
         }
     }
 
-    /// Ticks or unticks what a line means for a configuration. Without its chain a configuration
-    /// keeps its patches alone.
+    /// Ticks or unticks the sets that a line stands for in a configuration. Without its chain, a
+    /// configuration keeps its patches alone.
     pub fn set(&mut self, line: &Line, config: &BenchConfig, on: bool) {
         for set in line.sets(config) {
             let alone = *line == Line::Chain && set.len() == 1;
@@ -95,7 +95,7 @@ impl Selection {
         }
     }
 
-    /// Rows that it makes, baselines included.
+    /// The number of rows, including baselines.
     pub fn rows(&self) -> usize {
         self.configs.len() + self.sets.len()
     }

@@ -16,7 +16,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// The range of several lines, which are then drawn to one scale; `None` without a value.
+    /// The common range of several lines, so that they have the same scale; `None` without a value.
     pub fn of<'a>(lines: impl IntoIterator<Item = &'a [Bytes]>) -> Option<Range> {
         let values = lines.into_iter().flatten().copied();
         let fold = |range: Option<Range>, value: Bytes| {
@@ -35,7 +35,7 @@ impl Range {
     }
 }
 
-/// The points of a line whose steps go up to `steps`: a run that ended early ends early here too.
+/// The points of a line that has `steps` steps; the line of a run that ended early is shorter.
 pub fn points(line: &[Bytes], done: u32, steps: u32, range: Range) -> String {
     let (width, height) = SIZE;
     let last = line.len().saturating_sub(1).max(1) as f64;
@@ -44,7 +44,7 @@ pub fn points(line: &[Bytes], done: u32, steps: u32, range: Range) -> String {
     let point = |(at, value): (usize, &Bytes)| {
         let x = reach * at as f64 / last;
         let share = value.saturating_sub(range.low).0 as f64 / span;
-        // Equal values lie in the middle, not on the floor.
+        // A line of equal values lies in the middle, not at the bottom.
         let share = if range.high == range.low { 0.5 } else { share };
         let y = height - MARGIN - share * (height - 2.0 * MARGIN);
         format!("{x:.1},{y:.1}")

@@ -1,4 +1,4 @@
-//! Benches as the server has them, and how far the running row is.
+//! Benches as the server has them, and the progress of the running row.
 
 use crate::client::{self, Method};
 use crate::components::toasts::Toasts;
@@ -20,7 +20,7 @@ enum Watching {
     Somebody,
 }
 
-/// What was computed of the offloaders, and comes with the server.
+/// Results about the offloaders that were computed before and are part of the server.
 pub struct Kept {
     /// Every offloader on every configuration.
     pub grid: OffloaderGrid,
@@ -36,7 +36,7 @@ pub struct BenchStore {
     history: RwSignal<Loaded<Vec<BenchSummary>>>,
     bench: RwSignal<Loaded<Bench>>,
     live: RwSignal<HashMap<BenchRowId, BenchProgress>>,
-    /// Which bench is wanted; none for the newest.
+    /// The wanted bench; `None` for the newest.
     wanted: StoredValue<Option<BenchId>>,
     watching: StoredValue<Watching>,
     /// Number of the newest request: an older answer must not overwrite a newer one.
@@ -63,7 +63,7 @@ impl BenchStore {
         self.catalog.into()
     }
 
-    /// What was computed of the offloaders and is kept.
+    /// The computed results about the offloaders.
     pub fn kept(self) -> Signal<Loaded<Arc<Kept>>> {
         self.kept.into()
     }
@@ -73,17 +73,17 @@ impl BenchStore {
         self.history.into()
     }
 
-    /// The bench that is looked at.
+    /// The selected bench.
     pub fn bench(self) -> Signal<Loaded<Bench>> {
         self.bench.into()
     }
 
-    /// How far a row is, when the server has said so since the page was opened.
+    /// The progress of a row, if the server has reported any since the page was opened.
     pub fn progress(self, row: &BenchRowId) -> Option<BenchProgress> {
         self.live.with(|live| live.get(row).copied())
     }
 
-    /// Looks at a bench, or at the newest.
+    /// Selects a bench, or the newest.
     pub fn look(self, wanted: Option<BenchId>) {
         let other = self.wanted.with_value(|now| *now != wanted);
         self.wanted.set_value(wanted);
@@ -100,7 +100,7 @@ impl BenchStore {
         self.watching.set_value(Watching::Nobody);
     }
 
-    /// The server says how far a row is.
+    /// The server reports the progress of a row.
     pub fn moved_on(self, row: BenchRowId, progress: BenchProgress) {
         if self.watching.get_value() == Watching::Somebody {
             self.live.update(|live| {
@@ -109,14 +109,14 @@ impl BenchStore {
         }
     }
 
-    /// Something changed: reads anew what is looked at.
+    /// Something changed: reads the selected bench again.
     pub fn changed(self) {
         if self.watching.get_value() == Watching::Somebody {
             self.refresh();
         }
     }
 
-    /// Reads the history and the bench anew. What is shown stays until the answer is there.
+    /// Reads the history and the bench again. The old data stays until the answer is there.
     pub fn refresh(self) {
         let request = self.newest.get_value().wrapping_add(1);
         self.newest.set_value(request);
@@ -159,7 +159,7 @@ impl BenchStore {
         });
     }
 
-    /// Sends a request that answers with the bench as it is then.
+    /// Sends a request whose answer is the new state of the bench.
     pub fn act(self, toasts: Toasts, what: &'static str, path: String) {
         leptos::task::spawn_local(async move {
             match client::send::<Bench>(Method::Post, &path).await {
@@ -213,7 +213,7 @@ impl Default for BenchStore {
     }
 }
 
-/// Keeps what is there when the answer is a problem.
+/// Keeps the old value if the answer is a problem.
 fn replace<T: Send + Sync + 'static>(signal: RwSignal<Loaded<T>>, answer: Result<T, Problem>) {
     match answer {
         Ok(value) => signal.set(Loaded::Ready(value)),

@@ -8,7 +8,7 @@ use api::bench::{Bench, BenchCatalog, BenchConfig, BenchRow};
 use leptos::prelude::*;
 use trace::units::Bytes;
 
-/// The chain of a configuration; nothing without a baseline and a patch of the chain.
+/// The chain of a configuration; empty without a baseline or without a patch of the chain.
 pub fn chain_of(bench: &Bench, catalog: &BenchCatalog, config: &str) -> Option<Chain> {
     let about = catalog.configs.iter().find(|c| c.id == config)?;
     let rows = bench.rows.iter().filter(|row| row.config == config);

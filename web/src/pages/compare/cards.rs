@@ -1,4 +1,4 @@
-//! The headline: what differs before any memory does, then one card for each run.
+//! The headline: first what differs besides memory, then one card for each run.
 
 use super::Focus;
 use crate::format;
@@ -11,7 +11,7 @@ use trace::leaks::Verdict;
 use trace::trace::Series;
 use trace::units::Bytes;
 
-/// What differs between the baseline and the run that is looked at, before any memory does.
+/// What differs between the baseline and the selected run besides memory.
 #[component]
 pub fn Conditions(focus: Focus) -> impl IntoView {
     move || {
@@ -40,7 +40,7 @@ pub fn Conditions(focus: Focus) -> impl IntoView {
     }
 }
 
-/// One card for each run after the baseline; the one that is looked at is pressed.
+/// One card for each run after the baseline; the card of the selected run is pressed.
 #[component]
 pub fn Cards(focus: Focus) -> impl IntoView {
     let cards = (1..focus.comparison().runs.len())
@@ -212,7 +212,7 @@ fn leaks(leaks: &Leaks) -> String {
     }
 }
 
-/// A change with its sign; "same" where there is none.
+/// A change with its sign, or "same".
 pub(super) fn change(bytes: f64) -> String {
     match bytes.abs() < 0.5 {
         true => "same".to_owned(),

@@ -1,10 +1,10 @@
-//! What the peaks consist of, by what memory is for, and how that differs.
+//! What the peaks consist of, by category, and how that differs.
 
 use super::Focus;
 use super::cards::change;
 use leptos::prelude::*;
 
-/// Each category's change at the peak, for the run that is looked at.
+/// Each category's change at the peak, for the selected run.
 #[component]
 pub fn CategoryChanges(focus: Focus) -> impl IntoView {
     move || {

@@ -1,4 +1,5 @@
-//! The curves of the picture: asked for as the window moves, the old ones kept until new are there.
+//! The curves of the picture. They are fetched as the window moves; the old ones stay until the new
+//! ones are there.
 
 use super::Focus;
 use crate::client;
@@ -12,30 +13,30 @@ use std::sync::Arc;
 use std::time::Duration;
 use trace::compare::curves::Align;
 
-/// Parts of a picture that shows everything, for the small ones.
+/// The number of parts in the small pictures, which show everything.
 const SMALL_PARTS: u32 = 160;
 
-/// A window that moves asks this long after it came to rest.
+/// After a window has moved, the request is sent this long after it comes to rest.
 const SETTLED_AFTER: Duration = Duration::from_millis(90);
 
 /// The curves. `Copy`.
 #[derive(Clone, Copy)]
 pub struct CurvesSource {
-    /// Of the visible window, or of an older one while that is on its way.
+    /// Curves of the visible window, or of an older window until the new ones are there.
     pub shown: RwSignal<Option<Arc<Curves>>>,
-    /// Of everything, coarse.
+    /// Curves of everything, coarse.
     pub whole: RwSignal<Option<Arc<Curves>>>,
-    /// Why there are none.
+    /// Why there are no curves.
     pub problem: RwSignal<Option<Problem>>,
-    /// Whether finer ones are on their way.
+    /// Whether finer curves are being fetched.
     pub waiting: RwSignal<bool>,
-    /// Parts that the picture has room for.
+    /// The number of parts that fit into the picture.
     pub parts: RwSignal<u32>,
     /// The newest request: an older answer must not replace a newer one.
     latest: StoredValue<Option<CurvesWanted>>,
 }
 
-/// What curves are of; with another of these the old ones are of no use.
+/// What the curves are about. If any of these changes, the old curves are useless.
 #[derive(Clone, Copy, PartialEq)]
 struct Subject {
     align: Align,
@@ -44,7 +45,7 @@ struct Subject {
 }
 
 impl CurvesSource {
-    /// The curves of what is looked at. Ends with the owner.
+    /// The curves of the selected run. Ends with the owner.
     pub fn new(focus: Focus) -> CurvesSource {
         let source = CurvesSource {
             shown: RwSignal::new(None),
@@ -86,7 +87,7 @@ impl CurvesSource {
             source.waiting.set(true);
             let runs = runs.get_value();
             match before == Some(subject) {
-                // Moving: wait until it rests. A newer effect cancels this one's timer.
+                // The window is moving: wait until it rests. A newer effect cancels this timer.
                 true => {
                     let later = move || source.ask_once(runs.clone(), wanted);
                     if let Ok(timer) = set_timeout_with_handle(later, SETTLED_AFTER) {
@@ -112,7 +113,7 @@ impl CurvesSource {
         leptos::task::spawn_local(async move {
             let path = routes::compare_curves(&runs, &wanted);
             let answer = client::get::<Curves>(&path).await;
-            // The page may have been left, or asked for something else, meanwhile.
+            // In the meantime the page may have been left, or may have asked for something else.
             if is_fine && self.latest.try_get_value().flatten() != Some(wanted) {
                 return;
             }

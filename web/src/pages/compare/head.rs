@@ -1,4 +1,4 @@
-//! Which runs are compared: order, baseline, one more, one less.
+//! Which runs are compared: their order and baseline, and buttons to add and remove runs.
 
 use super::pick::Picked;
 use crate::format;
@@ -12,7 +12,8 @@ use api::runs::RunSummary;
 use leptos::prelude::*;
 use leptos_router::components::A;
 
-/// Changes the runs of a view. What was looked at (window, row, device) belonged to the old ones.
+/// Changes the runs of a view. Window, row and device are reset, because they belonged to the old
+/// runs.
 fn with_runs(state: &CompareState, change: impl FnOnce(&mut Vec<RunId>)) -> CompareState {
     let mut runs = state.runs.clone();
     change(&mut runs);
@@ -166,7 +167,7 @@ fn AddRun(view: UrlState<CompareState>) -> impl IntoView {
     }
 }
 
-/// With fewer than two runs: what to do.
+/// If there are fewer than two runs: what to do.
 #[component]
 pub fn MorePicks(view: UrlState<CompareState>) -> impl IntoView {
     let store: RunsStore = expect_context();

@@ -1,4 +1,4 @@
-//! The page that holds two to eight runs against one another; with fewer, what to pick.
+//! The page that compares two to eight runs; with fewer, it helps to pick them.
 
 mod cards;
 mod categories;
@@ -51,7 +51,7 @@ impl Query for CompareState {
     }
 }
 
-/// The comparison, on its way, there, or refused.
+/// The comparison: being fetched, there, or refused.
 #[derive(Clone)]
 enum Loaded {
     /// Fewer than two runs are picked.
@@ -76,7 +76,7 @@ pub fn ComparePage() -> impl IntoView {
             return loaded.set(Loaded::TooFew);
         }
         loaded.set(Loaded::Loading);
-        // Ends with this effect: a newer choice of runs drops the older request.
+        // The request ends with this effect: a newer choice of runs drops the older request.
         leptos::task::spawn_local_scoped_with_cancellation(async move {
             let answer = client::get::<Comparison>(&routes::compare(&runs)).await;
             let _ = loaded.try_set(match answer {
@@ -101,7 +101,7 @@ pub fn ComparePage() -> impl IntoView {
             .collect_view()
     };
     let OpenedLink(link) = expect_context();
-    // A link opens these runs: its reader chooses no others, and hands it on by copying it.
+    // With a link, the reader cannot choose other runs, and shares the page by copying the link.
     let owner = move || link.with(Option::is_none);
     let enough = Memo::new(move |_| runs.with(|runs| runs.len() >= 2));
     let tools = move || {
@@ -124,7 +124,7 @@ pub fn ComparePage() -> impl IntoView {
     }
 }
 
-/// What takes this view elsewhere.
+/// Buttons to share or export this view.
 #[component]
 fn Actions(view: UrlState<CompareState>) -> impl IntoView {
     let query = Signal::derive(move || view.state().with(Query::write));
@@ -150,16 +150,17 @@ fn Skeleton() -> impl IntoView {
     }
 }
 
-/// What is looked at: which run against the baseline, and which pair of devices. `Copy`.
+/// What is selected: which run to compare with the baseline, and which pair of devices. `Copy`.
 #[derive(Clone, Copy)]
 pub struct Focus {
     comparison: StoredValue<Arc<Comparison>>,
-    /// Per run after the baseline, its differences: shared, for they hold hundreds of stacks.
+    /// For each run after the baseline, its differences. They are shared, because they hold
+    /// hundreds of stacks.
     differences: StoredValue<Vec<Vec<Arc<Difference>>>>,
     view: UrlState<CompareState>,
-    /// Position of the run among the runs, never that of the baseline.
+    /// Position of the selected run among the runs, never that of the baseline.
     against: Memo<usize>,
-    /// Position of the pair of devices.
+    /// Position of the selected pair of devices.
     pair: Memo<usize>,
     link: OpenedLink,
 }
@@ -194,7 +195,8 @@ impl Focus {
         }
     }
 
-    /// The run whose page may be opened; `None` for viewers who would be asked for the token there.
+    /// The run, if the viewer may open its page; `None` for viewers who would be asked for the
+    /// token there.
     fn page_of(self, run: usize) -> Option<RunId> {
         let comparison = self.comparison();
         let id = comparison.runs.get(run)?.id.clone();
@@ -206,7 +208,7 @@ impl Focus {
         self.comparison.get_value()
     }
 
-    /// Looks at a run against the baseline, by its position among the runs.
+    /// The comparison of a run with the baseline, by its position among the runs.
     fn with_against<T>(self, run: usize, look: impl FnOnce(&Against) -> T) -> Option<T> {
         let comparison = self.comparison();
         comparison.against.get(run.checked_sub(1)?).map(look)
@@ -220,12 +222,12 @@ impl Focus {
         })
     }
 
-    /// The difference that is looked at.
+    /// The selected difference.
     fn difference(self) -> Option<Arc<Difference>> {
         self.difference_of(self.against.get(), self.pair.get())
     }
 
-    /// The same, for what is put together anew when it changes.
+    /// The same, for parts that are rebuilt when it changes.
     fn difference_untracked(self) -> Option<Arc<Difference>> {
         self.difference_of(self.against.get_untracked(), self.pair.get_untracked())
     }

@@ -1,4 +1,4 @@
-//! Small multiples: the baseline against each run, all with the same height for the same level.
+//! Small multiples: the baseline with each run, all with the same vertical scale.
 
 use super::Focus;
 use super::curves::CurvesSource;

@@ -22,12 +22,12 @@ impl Picked {
         self.0.with(|picked| picked.contains(run))
     }
 
-    /// Picks a run, or lets it go.
+    /// Picks a run, or unpicks it.
     pub fn toggle(self, run: &RunId) {
         self.0.update(|picked| toggle(picked, run));
     }
 
-    /// Lets all go.
+    /// Unpicks all.
     pub fn clear(self) {
         self.0.update(Vec::clear);
     }
@@ -39,7 +39,7 @@ impl Default for Picked {
     }
 }
 
-/// The oldest pick makes room for one too many.
+/// If there is one too many, the oldest pick is dropped.
 fn toggle(picked: &mut Vec<RunId>, run: &RunId) {
     match picked.iter().position(|other| other == run) {
         Some(at) => {
@@ -72,7 +72,7 @@ pub fn PickBox(id: RunId, name: Signal<String>) -> impl IntoView {
     }
 }
 
-/// What to do with the runs that are picked; nothing while none is.
+/// The bar with actions for the picked runs; empty if none is picked.
 #[component]
 pub fn PickedBar() -> impl IntoView {
     let picked: Picked = expect_context();

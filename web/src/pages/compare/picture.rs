@@ -1,4 +1,4 @@
-//! All runs over one axis, and the difference of two below: canvas, pointer, keys, readout.
+//! All runs over one axis, and below it the difference of two: canvas, pointer, keys, values.
 
 use super::Focus;
 use super::curves::CurvesSource;
@@ -22,7 +22,7 @@ use web_sys::{Element, KeyboardEvent, PointerEvent, WheelEvent};
 /// A drag shorter than this is a click, CSS pixels.
 const CLICK: f64 = 5.0;
 
-/// Events shown around a moment that a link opens in a run.
+/// How many events are shown around a moment when a link opens it in a run.
 const AROUND: f64 = 400.0;
 
 /// What the picture shows and where the pointer is. `Copy`.
@@ -31,13 +31,13 @@ struct Stage {
     focus: Focus,
     source: CurvesSource,
     size: RwSignal<Canvas>,
-    /// Where exact values are read, on the axis.
+    /// The place on the axis whose exact values are shown.
     cursor: RwSignal<Option<f64>>,
-    /// A drag: where it began and is, CSS pixels.
+    /// A drag: where it began and where it is now, CSS pixels.
     drag: RwSignal<Option<(f64, f64)>>,
 }
 
-/// What is visible of the axis.
+/// The visible part of the axis.
 #[derive(Clone, Copy)]
 struct Frame {
     whole: (f64, f64),
@@ -56,7 +56,7 @@ impl Stage {
         wanted.unwrap_or(curves.whole)
     }
 
-    /// Draws or asks with the curves that are there.
+    /// Draws or asks with the current curves.
     fn with<T>(self, f: impl FnOnce(&Overlay<'_>) -> T) -> Option<T> {
         let curves = self.source.shown.get()?;
         let runs: Vec<usize> = (0..curves.runs.len()).collect();
@@ -77,7 +77,7 @@ impl Stage {
         self.focus.view.update(|state| state.window = window);
     }
 
-    /// What is visible, without tracking.
+    /// The visible part, without tracking.
     fn frame(self) -> Option<Frame> {
         let whole = self.source.shown.get_untracked()?.whole;
         let state = self.focus.view.state().get_untracked();
@@ -111,7 +111,7 @@ impl Stage {
         Some(self.places().axis_at(window, css_x))
     }
 
-    /// Moves the place that is read by a share of the window.
+    /// Moves the cursor by a share of the window.
     fn move_cursor(self, by: f64) {
         let Some(Frame { window, .. }) = self.frame() else {
             return;
@@ -205,7 +205,7 @@ fn Controls(stage: Stage) -> impl IntoView {
     }
 }
 
-/// Another axis has other windows.
+/// Another axis has other units, so the window is reset.
 fn aligned(state: &CompareState, align: Align) -> CompareState {
     CompareState {
         align,
@@ -274,14 +274,14 @@ fn press(stage: Stage, event: &PointerEvent) {
     }
     let target = event.target().and_then(|t| t.dyn_into::<Element>().ok());
     if let Some(target) = target {
-        // A pointer that is gone already may refuse.
+        // A pointer that no longer exists may refuse.
         let _ = target.set_pointer_capture(event.pointer_id());
     }
     let x = f64::from(event.offset_x());
     stage.drag.set(Some((x, x)));
 }
 
-/// A drag ends: what it spans is shown.
+/// A drag ends: the dragged range is shown.
 fn release(stage: Stage) {
     let drag = stage.drag.get_untracked();
     stage.drag.set(None);
@@ -302,7 +302,7 @@ fn roll(stage: Stage, event: &WheelEvent) {
     }
     event.prevent_default();
     let at = stage.axis_at(f64::from(event.offset_x()));
-    // With shift some browsers turn the wheel sideways.
+    // With shift, some browsers report the wheel as horizontal.
     let delta = match event.delta_y() {
         0.0 => event.delta_x(),
         delta => delta,
@@ -331,7 +331,7 @@ fn act_on_key(stage: Stage, event: &KeyboardEvent) {
     event.prevent_default();
 }
 
-/// As many parts as the picture has pixels; more would be more than anyone sees.
+/// Asks for as many parts as the picture has pixels; nobody could see more.
 fn ask_for_parts(stage: Stage) {
     Effect::new(move |_| {
         let size = stage.size.get();
@@ -345,7 +345,7 @@ fn ask_for_parts(stage: Stage) {
     });
 }
 
-/// The line under the pointer, and the range that is being drawn.
+/// The line under the pointer, and the range that is being dragged.
 #[component]
 fn Cursor(stage: Stage) -> impl IntoView {
     let x = move || {
@@ -373,7 +373,7 @@ fn Cursor(stage: Stage) -> impl IntoView {
     }
 }
 
-/// The legend, with exact values where the cursor is.
+/// The legend, with exact values at the cursor.
 #[component]
 fn Values(stage: Stage) -> impl IntoView {
     let n = stage.focus.comparison().runs.len();
@@ -458,7 +458,7 @@ fn ValueRow(stage: Stage, run: usize, readout: Memo<Option<Readout>>) -> impl In
     }
 }
 
-/// The page of a run, around an event when there is one.
+/// The page of a run, around an event if there is one.
 fn run_page(focus: Focus, run: usize, event: Option<u32>) -> Option<String> {
     let id = focus.page_of(run)?;
     let difference = focus.difference()?;
@@ -504,7 +504,7 @@ fn summary(stage: Stage) -> String {
     )
 }
 
-/// The runs of a picture of two.
+/// The two runs of a small picture.
 pub(super) fn pair_of(curves: &Curves, run: usize) -> [usize; 2] {
     [0, run.min(curves.runs.len().saturating_sub(1))]
 }

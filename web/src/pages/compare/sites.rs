@@ -1,4 +1,5 @@
-//! Differences by stack: filtered, searched, sorted; each opens to both stacks and both timelines.
+//! Differences by stack: filtered, searched, sorted. Each row opens both stacks, with links to both
+//! timelines.
 
 use super::Focus;
 use super::cards::change;
@@ -246,7 +247,7 @@ fn SiteRow(focus: Focus, site: SiteDelta) -> impl IntoView {
     }
 }
 
-/// Function, and file with line; without a stack the size.
+/// Function, and file with line; if there is no stack, the size.
 fn title(site: &SiteDelta) -> (String, String) {
     match site.place() {
         Some(place) => {
@@ -255,7 +256,7 @@ fn title(site: &SiteDelta) -> (String, String) {
                 .rsplit(['/', '\\'])
                 .next()
                 .unwrap_or_default();
-            // The C++ file of a function without a line says nothing.
+            // If a function has no line, its C++ file says nothing.
             let place_in_file = match place.line {
                 0 => String::new(),
                 line => format!("{file}:{line}"),

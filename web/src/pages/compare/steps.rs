@@ -1,4 +1,4 @@
-//! The steps one by one, in the baseline and in the run that is looked at.
+//! The single steps, in the baseline and in the selected run.
 
 use super::Focus;
 use super::cards::change;
@@ -8,7 +8,7 @@ use trace::compare::curves::Align;
 use trace::compare::{StepDelta, StepSide};
 use trace::units::Bytes;
 
-/// Steps listed; a run of a million steps must not fill the page's memory.
+/// The largest number of listed steps: a run of a million steps must not fill the page's memory.
 const MOST: usize = 2000;
 
 /// The table. A click on a step shows it in the picture.

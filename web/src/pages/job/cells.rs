@@ -4,17 +4,17 @@ use crate::format;
 use leptos::prelude::*;
 use trace::units::Bytes;
 
-/// A number; on a phone its label stands before it.
+/// A number; on a phone its label is in front of it.
 pub fn number(label: &'static str, text: String, title: Option<String>) -> AnyView {
     view! { <td class="num" data-label=label title=title>{text}</td> }.into_any()
 }
 
-/// A size, exact to those who point at it.
+/// A size; pointing at it shows the exact value.
 pub fn size(label: &'static str, bytes: Bytes) -> AnyView {
     number(label, bytes.to_string(), Some(format::exact_bytes(bytes.0)))
 }
 
-/// Words.
+/// A cell with text.
 pub fn words(text: String) -> AnyView {
     view! { <td class="job-why">{text}</td> }.into_any()
 }

@@ -1,5 +1,5 @@
-//! *Allocated* of the ranks on one scale: a small picture for each where they are few; where they
-//! are many, all of them as a band, and any one of them over it.
+//! *Allocated* of the ranks on one scale. If there are few ranks, each has a small picture. If
+//! there are many, there is one band for all of them, and any single rank can be drawn over it.
 
 use crate::client;
 use crate::format;
@@ -18,7 +18,7 @@ use trace::ranks::Rank;
 use trace::trace::StepSource;
 use trace::units::Bytes;
 
-/// Cells of the strip; of more ranks the oddest.
+/// The largest number of cells in the strip; if there are more ranks, the oddest ones.
 const MOST_CELLS: usize = 512;
 
 /// The pictures.
@@ -38,7 +38,7 @@ pub fn Curves(job: Arc<JobDetail>) -> impl IntoView {
     }
 }
 
-/// What a picture shows: ranges of levels over one axis.
+/// The content of a picture: ranges of levels over one axis.
 fn pictured(job: &JobDetail, runs: Vec<Vec<Option<[u64; 3]>>>) -> compare::Curves {
     let curve = |parts| compare::Curve {
         parts,
@@ -78,7 +78,7 @@ fn highest(job: &JobDetail) -> u64 {
     parts.map(|part| part[2].0).max().unwrap_or(0)
 }
 
-/// The place of a rank's run on its own page.
+/// A rank's entry on this page.
 fn rank_of(job: &JobDetail, rank: Rank) -> Option<&JobRank> {
     job.ranks.iter().find(|one| one.row.rank == rank)
 }
@@ -94,7 +94,7 @@ pub fn oddest_first(job: &JobDetail) -> Vec<&JobRank> {
     order.into_iter().flatten().collect()
 }
 
-/// Why a rank is odd; empty where it is not.
+/// Why a rank is odd; empty if it is not.
 pub fn why(rank: &JobRank) -> String {
     let odd: Vec<&str> = rank.row.odd.iter().map(|odd| odd.why.as_str()).collect();
     odd.join("; ")
@@ -148,7 +148,7 @@ fn Many(job: Arc<JobDetail>, axis: &'static str) -> impl IntoView {
         }
         let route = routes::job_curve(&asked.job.id, rank);
         leptos::task::spawn_local_scoped_with_cancellation(async move {
-            // The band is there; without an answer it stays alone.
+            // The band is there already; if no answer comes, it stays alone.
             let _ = curve.try_set(client::get::<RankCurve>(&route).await.ok());
         });
     });
@@ -236,7 +236,7 @@ fn Strip(job: Arc<JobDetail>, chosen: RwSignal<Rank>) -> impl IntoView {
     }
 }
 
-/// A picture of curves that need no pointer.
+/// A picture of curves without a pointer.
 #[component]
 fn Plot(
     #[prop(into)] curves: Signal<Arc<compare::Curves>>,

@@ -1,4 +1,4 @@
-//! Forgets a job, with its runs or without them: folded away, so that nobody does by chance.
+//! Deletes a job, with or without its runs. It is folded away, so that nobody does it by accident.
 
 use super::cells;
 use crate::client::{self, Method};
@@ -9,7 +9,7 @@ use api::routes;
 use leptos::prelude::*;
 use leptos_router::hooks::use_navigate;
 
-/// What becomes of the runs is the question.
+/// Asks what to do with the runs.
 #[component]
 pub fn DeleteJob(job: JobSummary) -> impl IntoView {
     let toasts: Toasts = expect_context();

@@ -1,5 +1,5 @@
-//! The page of a job: what sets its ranks apart, their curves on one scale, a table of ranks, and
-//! the same allocation site in all of them.
+//! The page of a job: the differences between its ranks, their curves on one scale, a table of
+//! ranks, and each allocation site in all of them.
 
 mod cells;
 mod curves;
@@ -25,7 +25,7 @@ use sites::Sites;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often to ask again while ranks are still looked at.
+/// How often to ask again while ranks are still being analysed.
 const AGAIN: Duration = Duration::from_millis(1200);
 
 type There = Loaded<Arc<JobDetail>>;
@@ -42,7 +42,7 @@ pub fn JobPage() -> impl IntoView {
     let attempt = RwSignal::new(0_u32);
     let store: RunsStore = expect_context();
     store.refresh();
-    // Ranks arrive, and leave, while the page is open.
+    // Ranks are added and removed while the page is open.
     let members = Memo::new(move |_| match (id.get(), store.runs().get()) {
         (Some(id), Loaded::Ready(runs)) => {
             let of_it = runs.iter().filter_map(|run| run.job.as_ref());
@@ -67,7 +67,7 @@ pub fn JobPage() -> impl IntoView {
     view! { <div class="job-page">{body}</div> }
 }
 
-/// Asks until all ranks were looked at.
+/// Asks until all ranks are analysed.
 async fn load(id: Option<JobId>, loaded: RwSignal<There>) {
     let Some(id) = id else {
         return loaded.set(Loaded::Failed(no_job()));

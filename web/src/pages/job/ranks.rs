@@ -1,4 +1,4 @@
-//! The table of ranks, and two of them to compare.
+//! The table of ranks, and a choice of two to compare.
 
 use super::cells;
 use super::curves::{oddest_first, why};
@@ -12,7 +12,7 @@ use trace::compare::headline::signed;
 use trace::leaks::Verdict;
 use trace::ranks::odd::rate;
 
-/// Rows at first.
+/// How many rows are shown at first.
 const FIRST: usize = 32;
 
 const HEADS: [&str; 8] = [
@@ -26,7 +26,7 @@ const HEADS: [&str; 8] = [
     "What is odd",
 ];
 
-/// The table: by rank where all are shown, else the oddest first.
+/// The table: by rank if all are shown, otherwise the oddest first.
 #[component]
 pub fn Ranks(job: Arc<JobDetail>) -> impl IntoView {
     let all = RwSignal::new(false);
@@ -86,7 +86,7 @@ fn row(rank: &JobRank) -> AnyView {
     )
 }
 
-/// Opens the comparison of two ranks: at first the least odd against the oddest.
+/// Opens the comparison of two ranks: by default the least odd with the oddest.
 #[component]
 fn Pair(job: Arc<JobDetail>) -> impl IntoView {
     if job.ranks.len() < 2 {

@@ -19,7 +19,7 @@ const fn group_name(group: GroupBy) -> &'static str {
     }
 }
 
-/// What the picture shows: bands or lines, grouped by what, over which axis, how large.
+/// What the picture shows: bands or lines, what bands stand for, the axis, and the zoom.
 #[component]
 pub fn Controls(handle: Handle, view: UrlState<ViewState>) -> impl IntoView {
     let state = view.state();
@@ -126,7 +126,7 @@ fn next_group(group: GroupBy) -> GroupBy {
     GroupBy::ALL[(at + 1) % GroupBy::ALL.len()]
 }
 
-/// Groups by something else. A group's key means another thing then, so it is let go.
+/// Changes the grouping. A group's key then means something else, so the selection is dropped.
 fn regroup(state: &mut ViewState, group_by: GroupBy) {
     state.group_by = group_by;
     if matches!(state.selection, Some(Selection::Group(_))) {
@@ -134,7 +134,7 @@ fn regroup(state: &mut ViewState, group_by: GroupBy) {
     }
 }
 
-/// Two buttons of which one is pressed.
+/// Two buttons; one of them is pressed.
 #[component]
 fn Segmented<T>(
     label: &'static str,

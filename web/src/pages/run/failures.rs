@@ -1,4 +1,4 @@
-//! Out of memory: when, what was asked for, why it could not be had, who asked, what was held.
+//! Out of memory: when, what was requested, why it failed, who asked, and what was held.
 
 use super::recording::Composition;
 use crate::format::count;
@@ -13,10 +13,10 @@ use api::view_state::{Tab, ViewState};
 use leptos::prelude::*;
 use std::sync::Arc;
 
-/// Failed allocations that are listed one by one.
+/// How many failed allocations are listed one by one.
 const TOLD: usize = 2;
 
-/// What could not be had on this device; nothing where nothing failed.
+/// Failed allocations on this device; empty if there are none.
 #[component]
 pub fn Failures(handle: Handle, view: UrlState<ViewState>) -> impl IntoView {
     move || {
@@ -30,7 +30,7 @@ pub fn Failures(handle: Handle, view: UrlState<ViewState>) -> impl IntoView {
     }
 }
 
-/// What failed on the devices that are not looked at.
+/// Failed allocations on the other devices.
 #[component]
 pub fn FailuresElsewhere(
     run: Arc<RunDetail>,
@@ -109,7 +109,7 @@ fn facts(oom: &OomMark) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// How many there are beyond those that are listed.
+/// How many there are besides those listed.
 fn more(marks: &Marks) -> Option<String> {
     let sent = marks.ooms.len().saturating_sub(TOLD) as u64;
     match sent + marks.ooms_left_out {

@@ -1,4 +1,4 @@
-//! The head of a run's page: what it is called, what is known of it, where its view can go.
+//! The head of a run's page: name, facts, and actions for its view.
 
 use crate::components::badge::{BadgeView, badge};
 use crate::components::copy_as_markdown::CopyAsMarkdown;
@@ -19,7 +19,7 @@ use leptos_router::components::A;
 use std::sync::Arc;
 use trace::trace::{QualityNote, Series, StepSource};
 
-/// Name, findings, facts of the device, and what can be done with the view.
+/// Name, findings, facts about the device, and actions for the view.
 #[component]
 pub fn RunHead(
     run: Arc<RunDetail>,
@@ -34,7 +34,7 @@ pub fn RunHead(
         .map(|torch| format!("torch {torch}"));
     let file = run.summary.file_bytes.to_string();
     let OpenedLink(link) = expect_context();
-    // A link opens this run: the list is not for its reader, and handing it on is copying it.
+    // With a link, the reader does not see the list, and shares the run by copying the link.
     let owner = move || link.with(Option::is_none);
     let exported = Arc::clone(&run);
     let crumb = move || owner().then(|| view! { <RunCrumb/> });
@@ -66,7 +66,7 @@ pub fn RunHead(
     }
 }
 
-/// Where the run is told in words, with the steps that the view takes.
+/// The address of the run in words, with the steps that the view has selected.
 fn in_words(
     run: &RunDetail,
     device: Memo<Option<DeviceSummary>>,
@@ -98,7 +98,7 @@ fn RunCrumb() -> impl IntoView {
     }
 }
 
-/// What takes this view elsewhere.
+/// Buttons to share or export this view.
 #[component]
 fn HandOn(run: Arc<RunDetail>, view: UrlState<ViewState>) -> impl IntoView {
     let query = Signal::derive(move || view.state().with(Query::write));
@@ -146,7 +146,7 @@ fn ExportMenu(run: Arc<RunDetail>) -> impl IntoView {
     }
 }
 
-/// A finding about the data: a badge that says in full what it means.
+/// A finding about the data: a badge with its full meaning.
 fn note_badge(note: &QualityNote) -> impl IntoView + use<> {
     let badge = badge(&note.code);
     view! {
@@ -212,7 +212,7 @@ fn DevicePicker(
     .into_any()
 }
 
-/// Looks at another device: it has other events and other blocks.
+/// Selects another device, which has other events and other blocks.
 pub fn choose_device(state: &mut ViewState, device: u32) {
     *state = ViewState {
         device: Some(device),

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use trace::steps::levels;
 use trace::trace::StepSource;
 
-/// The run, on its way, there, or refused.
+/// The run: being fetched, there, or refused.
 #[derive(Clone)]
 enum Loaded {
     Loading,
@@ -46,7 +46,7 @@ pub fn RunPage() -> impl IntoView {
     view! { <RunOf id=id/> }
 }
 
-/// The page of one run; its view is the query of whatever address it is shown under.
+/// The page of one run. Its view is the query of the address, whatever that address is.
 #[component]
 pub fn RunOf(
     /// Its id.
@@ -82,7 +82,8 @@ fn load(id: &str, loaded: RwSignal<Loaded>) {
     });
 }
 
-/// In the place of a run that could not be had. Trying again helps unless there is none.
+/// Shown instead of a run that could not be loaded. Trying again helps, unless the run does not
+/// exist.
 #[component]
 fn NoRun(problem: Problem, retry: Callback<()>) -> impl IntoView {
     let note = match problem.code {
@@ -119,7 +120,7 @@ fn RunSkeleton() -> impl IntoView {
     }
 }
 
-/// The device that a view is about: the one it names, else the one with most events.
+/// The device of a view: the one that it names; otherwise the one with most events.
 fn chosen_device(run: &RunDetail, wanted: Option<u32>) -> Option<DeviceSummary> {
     let devices = &run.summary.devices;
     let named = wanted.and_then(|device| devices.iter().find(|d| d.device == device));
@@ -179,7 +180,7 @@ fn RunView(id: RunId, run: Arc<RunDetail>) -> impl IntoView {
     }
 }
 
-/// What the recording of a device holds, once it is known, and what is taken for its steps.
+/// What the recording of a device holds, once it is known, and which loop gives the steps.
 fn recorded(
     id: &RunId,
     device: Memo<Option<DeviceSummary>>,
@@ -192,7 +193,7 @@ fn recorded(
     let cut = Memo::new(move |_| {
         let levels = answer.with(|answer| match answer {
             Answer::There(contents) => Some(contents.levels.clone()),
-            // The run is shown all the same.
+            // The run is shown anyway.
             Answer::Failed(_) => Some(Vec::new()),
             Answer::Unasked | Answer::Waiting(_) => None,
         });
@@ -202,7 +203,7 @@ fn recorded(
     (contents, cut)
 }
 
-/// The device with the steps that are taken.
+/// The device with the selected steps.
 fn with_cut(mut device: DeviceSummary, cut: &Cut) -> DeviceSummary {
     if let Cut::Other(level) = cut {
         device.steps = level.count;
@@ -241,7 +242,7 @@ fn DeviceView(
     let pointed = Memo::new(move |_| readout.with(|readout| readout.as_ref().map(|r| r.last)));
     let asker = Asker::new(run, source, &device, view, pointed);
     let beside = move |block| view! { <Beside asker=asker block=block/> }.into_any();
-    // The first problem only: tiles that keep failing need not keep talking.
+    // Shows only the first problem: tiles that keep failing should not repeat it.
     let problem = move || {
         let problem = handle.outputs.problem.get()?;
         Some(view! {

@@ -1,5 +1,4 @@
-//! What a run's recording holds: a pass or a loop, what is taken for steps, what its peak is made
-//! of.
+//! What a run's recording holds: a pass or a loop, the steps, and what its peak consists of.
 
 use crate::format;
 use crate::questions::words;
@@ -15,22 +14,22 @@ use trace::steps::levels::Level;
 use trace::steps::recording::Kind;
 use trace::tiles::GroupBy;
 
-/// Which loop a view takes for steps.
+/// Which loop gives the steps in a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// It names one; whether there is such a loop is not known yet.
+    /// The view names one; whether it exists is not known yet.
     Waiting,
-    /// The one that is found.
+    /// The loop that Tidemark found.
     Found,
-    /// Another one.
+    /// Another loop.
     Other(Level),
-    /// It names one that the recording does not have.
+    /// The view names a loop that the recording does not have.
     Unknown(String),
 }
 
 impl Cut {
-    /// What a view that names `key` takes for steps, in a recording of these loops (`None`: not
-    /// known yet).
+    /// Which loop gives the steps in a view that names `key`, for a recording with these loops
+    /// (`None`: not known yet).
     pub fn of(key: Option<&str>, levels: Option<&[Level]>) -> Cut {
         let Some(key) = key else { return Cut::Found };
         let Some(levels) = levels else {
@@ -43,7 +42,7 @@ impl Cut {
         }
     }
 
-    /// The key that the server is asked with.
+    /// The key for requests to the server.
     pub fn key(&self) -> Option<String> {
         match self {
             Cut::Other(level) => Some(level.key.clone()),
@@ -52,7 +51,7 @@ impl Cut {
     }
 }
 
-/// What is recorded, under the head of the page.
+/// What the recording holds, below the head of the page.
 #[component]
 pub fn RecordingStrip(
     contents: Signal<Option<Arc<Contents>>>,
@@ -84,8 +83,8 @@ pub fn RecordingStrip(
     view! { <section class="recording" aria-label="What was recorded">{body}</section> }
 }
 
-/// What a run is the beginning of, where its bench row ran on: the two grow differently, and each
-/// number stands beside its steps.
+/// If this run is only the beginning of a longer bench row, says so. The two grow differently, so
+/// each number is shown with its steps.
 pub fn beginning(run: &RunDetail) -> Option<String> {
     let row = run.bench_row.as_ref()?;
     let recorded = run.summary.steps;
@@ -105,7 +104,7 @@ pub fn beginning(run: &RunDetail) -> Option<String> {
     ))
 }
 
-/// A pass in its sentence; a loop as the choice of what is a step.
+/// A pass as a sentence; for a loop, the choice of what counts as a step.
 fn what(contents: &Arc<Contents>, cut: Memo<Cut>, view: UrlState<ViewState>) -> AnyView {
     let sentence = (contents.recording.kind != Kind::Loop).then(|| {
         let sentence = words::sentence(&contents.recording.sentence);
@@ -118,7 +117,7 @@ fn what(contents: &Arc<Contents>, cut: Memo<Cut>, view: UrlState<ViewState>) -> 
     view! { {sentence} {chooser} }.into_any()
 }
 
-/// The loops, of which one is what a step is.
+/// The loops; one of them gives the steps.
 #[component]
 fn StepsChooser(levels: Vec<Level>, cut: Memo<Cut>, view: UrlState<ViewState>) -> impl IntoView {
     let is_step = move |level: &Level| match cut.get() {
@@ -179,7 +178,7 @@ fn place(level: &Level) -> String {
     }
 }
 
-/// Takes another loop for steps. What was selected among the old ones is let go.
+/// Takes the steps from another loop. A selection among the old steps is dropped.
 fn choose_level(state: &mut ViewState, key: Option<String>) {
     if state.steps == key {
         return;
@@ -190,7 +189,7 @@ fn choose_level(state: &mut ViewState, key: Option<String>) {
     state.filter.older = None;
 }
 
-/// What a moment's memory is for: a bar and its words. A click shows it in the mountain.
+/// What the memory of a moment is for, as a bar and in words. A click shows it in the mountain.
 #[component]
 pub fn Composition(
     /// Which moment.
@@ -235,9 +234,9 @@ pub fn Composition(
     .into_any()
 }
 
-/// How far the categories are a guess; nothing where the recorder noted each block's.
+/// How much of the categories is inferred; empty if the recorder noted each block's category.
 fn about(categories: &[CategoryBytes]) -> Option<String> {
-    // That a block was there before the recording is seen, not inferred.
+    // That a block is from before the recording is seen, not inferred.
     let guessed = categories.iter().filter(|s| s.category != Category::Before);
     let guessed: u64 = guessed.map(|share| share.inferred.get()).sum();
     (guessed > 0).then(|| {
@@ -249,7 +248,7 @@ fn about(categories: &[CategoryBytes]) -> Option<String> {
     })
 }
 
-/// The class of a category's colour: the mountain's.
+/// The class of a category's colour, the same as in the mountain.
 fn colour(category: Category) -> String {
     format!("cat-{}", category as u32)
 }

@@ -1,4 +1,4 @@
-//! The first page of an empty store: drop a file, open a sample, or how to record one.
+//! The first page of an empty store: drop a file, open a sample, or learn how to record one.
 
 use crate::client::{self, Method};
 use crate::components::copy_button::CopyButton;
@@ -19,7 +19,7 @@ torch.cuda.memory._record_memory_history(max_entries=1_000_000)
 train(steps=10)
 torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")";
 
-/// Uploads from a shell, from wherever this page was opened.
+/// A command for a shell that uploads to the address of this page.
 fn curl_line(origin: &str, access: Access) -> String {
     let token = match access {
         Access::Open => "",
@@ -28,7 +28,7 @@ fn curl_line(origin: &str, access: Access) -> String {
     format!("curl {token}-T snapshot.pickle {origin}/api/upload/")
 }
 
-/// Uploads with our own command line.
+/// A command that uploads with our own command line.
 fn push_line(origin: &str) -> String {
     format!("tidemark push snapshot.pickle --server {origin}")
 }

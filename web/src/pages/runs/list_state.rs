@@ -1,4 +1,4 @@
-//! How the list is sorted and filtered: the query of its page, and what that does to the runs.
+//! The order and filter of the list: the query of its page, and the effect on the runs.
 //!
 //! `v=1&sort=peak&dir=asc&q=leak`; defaults are left out, the default list has a clean address.
 
@@ -68,7 +68,8 @@ impl Column {
         }
     }
 
-    /// What a first click wants: names from A, numbers from the largest, ages from the newest.
+    /// The direction of a first click: names from A, numbers from the largest, ages from the
+    /// newest.
     pub const fn natural(self) -> Direction {
         match self {
             Column::Name | Column::Age => Direction::Ascending,
@@ -77,7 +78,7 @@ impl Column {
     }
 }
 
-/// Which end comes first.
+/// The direction of the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
     /// Smallest (youngest, A) first.
@@ -120,12 +121,12 @@ pub struct ListState {
     pub sort: Column,
     /// Which end comes first.
     pub direction: Direction,
-    /// What was typed; every word must occur.
+    /// The typed text; every word must occur.
     pub filter: String,
 }
 
 impl ListState {
-    /// The state after a click on a column's head: its natural order, or the other way around.
+    /// The state after a click on a column's head: first its natural order, then the opposite.
     pub fn clicked(self, column: Column) -> ListState {
         let direction = match self.sort == column {
             true => self.direction.flipped(),
@@ -146,7 +147,8 @@ impl ListState {
             .filter(|run| matches(run, &words))
             .cloned()
             .collect();
-        // Ties keep one order, newest first, whatever the column: rows must not jump on refresh.
+        // Rows that are equal are ordered by age, newest first, in every column: rows must not jump
+        // on refresh.
         shown.sort_by(|a, b| {
             let by_column = match self.direction {
                 Direction::Ascending => compare(self.sort, a, b),
@@ -176,12 +178,12 @@ fn compare(column: Column, a: &RunSummary, b: &RunSummary) -> Ordering {
         Column::Events => events(a).cmp(&events(b)),
         Column::Devices => a.devices.len().cmp(&b.devices.len()),
         Column::Size => a.file_bytes.cmp(&b.file_bytes),
-        // Young is small: the age grows as the arrival lies further back.
+        // A small age is a late arrival.
         Column::Age => b.created_ms.cmp(&a.created_ms),
     }
 }
 
-/// Case-blind, and numbers by value: `rank2` before `rank10`.
+/// Ignores case, and compares numbers by value: `rank2` comes before `rank10`.
 fn natural_order(a: &str, b: &str) -> Ordering {
     let (a, b) = (lower(a), lower(b));
     let (mut a, mut b) = (a.as_str(), b.as_str());
@@ -215,7 +217,7 @@ fn leading_digits(text: &str) -> &str {
     &text[..end]
 }
 
-/// Whether every word (lower case) occurs in what is known of the run.
+/// Whether every word (lower case) occurs in the run's data.
 fn matches(run: &RunSummary, words: &[String]) -> bool {
     let name = lower(&run.name);
     let id = lower(run.id.as_str());

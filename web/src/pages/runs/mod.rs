@@ -1,4 +1,4 @@
-//! The list of runs; with an empty store, what to do first.
+//! The list of runs; if the store is empty, the first steps.
 
 mod empty;
 pub mod list_state;
@@ -17,7 +17,7 @@ use store::{Loaded, RunsStore};
 use table::{RunTable, TableSkeleton};
 use toolbar::Toolbar;
 
-/// What the page shows; changes seldom, so that a refresh does not rebuild the table.
+/// What the page shows. It changes seldom, so that a refresh does not rebuild the table.
 #[derive(Clone, PartialEq)]
 enum Shown {
     Loading,

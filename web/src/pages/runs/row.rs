@@ -1,4 +1,4 @@
-//! One run in the list: what it is, and rename and delete in place.
+//! One run in the list, with rename and delete in place.
 
 use super::list_state::{Column, events};
 use super::store::RunsStore;
@@ -20,7 +20,7 @@ use trace::units::Bytes;
 use wasm_bindgen::JsCast;
 use web_sys::{HtmlElement, KeyboardEvent};
 
-/// Longest name the server takes, characters.
+/// Longest name that the server accepts, characters.
 const NAME_LIMIT: &str = "200";
 
 /// What a row needs, in one `Copy` bundle.
@@ -43,7 +43,7 @@ impl Row {
     /// Ends the editing and gives the focus back to the row.
     fn return_focus(self) {
         self.renaming.set(false);
-        // The link is there again when the effects of this change have run.
+        // The link exists again after the effects of this change have run.
         set_timeout(
             move || {
                 let row = self.element.try_get_untracked().flatten();
@@ -57,7 +57,7 @@ impl Row {
     }
 
     fn rename(self, name: &str) {
-        // Leaving the field fires once more after Enter.
+        // After Enter, leaving the field fires a second time.
         if !self.renaming.get_untracked() {
             return;
         }
@@ -83,7 +83,7 @@ impl Row {
 pub fn RunRow(
     /// The run.
     id: RunId,
-    /// The largest peak in the list: what a full bar means.
+    /// The largest peak in the list: the length of a full bar.
     largest: Memo<Bytes>,
     /// For the age.
     now: ReadSignal<UnixMillis>,
@@ -175,12 +175,12 @@ fn NameField(row: Row) -> impl IntoView {
         if let Some(input) = input.get() {
             let run = row.run.get_untracked();
             input.set_value(&run.map(|run| run.name).unwrap_or_default());
-            // Fails only for a field that left the page meanwhile.
+            // Fails only for a field that has left the page.
             let _ = input.focus();
             input.select();
         }
     });
-    // Removing a field takes its focus away: by then the reference to it is gone.
+    // Removing a field takes its focus away, and by then the reference to it is gone.
     let value = move || {
         let input = input.try_get_untracked().flatten();
         input.map(|input| input.value()).unwrap_or_default()
@@ -208,7 +208,7 @@ fn NameField(row: Row) -> impl IntoView {
     }
 }
 
-/// The peak with a bar: its share of the largest one in the list.
+/// The peak with a bar, whose length is its share of the largest peak in the list.
 fn peak_cell(row: Row, largest: Memo<Bytes>) -> AnyView {
     let peak = Memo::new(move |_| row.with(|run| run.peak_allocated));
     let width = move || format!("{}%", format::percent(peak.get().0, largest.get().0.max(1)));

@@ -1,5 +1,5 @@
-//! The runs as the server has them, kept while the application runs: coming back to the list shows
-//! it at once, and what changed meanwhile is read behind it.
+//! The runs as the server has them, kept as long as the application runs. So the list appears at
+//! once when people come back to it, and changes are fetched in the background.
 
 use crate::client::{self, Method};
 use crate::components::toasts::{ToastAction, Toasts};
@@ -12,11 +12,11 @@ use leptos::prelude::*;
 /// Something read from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loaded<T> {
-    /// Not here yet.
+    /// Not loaded yet.
     Loading,
-    /// Here.
+    /// Loaded.
     Ready(T),
-    /// Not to be had.
+    /// Could not be loaded.
     Failed(Problem),
 }
 
@@ -29,7 +29,7 @@ pub struct RunsStore {
 }
 
 impl RunsStore {
-    /// Nothing yet.
+    /// Empty.
     pub fn new() -> RunsStore {
         RunsStore {
             runs: RwSignal::new(Loaded::Loading),
@@ -50,7 +50,7 @@ impl RunsStore {
         })
     }
 
-    /// Reads them anew. What is shown stays until the answer is there, and if there is none.
+    /// Reads them again. The old data stays until the answer is there, also if none comes.
     pub fn refresh(self) {
         let request = self.newest.get_value().wrapping_add(1);
         self.newest.set_value(request);
@@ -72,7 +72,7 @@ impl RunsStore {
         });
     }
 
-    /// Renames one, at once; takes it back when the server refuses.
+    /// Renames a run immediately; undoes that if the server refuses.
     pub fn rename(self, toasts: Toasts, id: RunId, name: String) {
         self.change(&id, |run| run.name.clone_from(&name));
         leptos::task::spawn_local(async move {
@@ -87,7 +87,7 @@ impl RunsStore {
         });
     }
 
-    /// Deletes one, at once, with a way back.
+    /// Deletes a run immediately, with a button to undo it.
     pub fn delete(self, toasts: Toasts, run: &RunSummary) {
         let (id, name) = (run.id.clone(), run.name.clone());
         self.runs.update(|runs| {

@@ -1,4 +1,5 @@
-//! The table: its head sorts, its rows follow the arrow keys; on narrow screens rows are cards.
+//! The table: clicks on its head sort it, arrow keys move between rows; on narrow screens rows are
+//! cards.
 
 use super::list_state::{Column, ListState};
 use super::row::RunRow;
@@ -17,7 +18,7 @@ use web_sys::{HtmlElement, HtmlTableSectionElement, KeyboardEvent};
 /// Rows shown while the list is loading.
 const SKELETON_ROWS: usize = 6;
 
-/// How often ages are written anew.
+/// How often ages are updated.
 const AGES_EVERY: Duration = Duration::from_secs(30);
 
 /// The list as a table.
@@ -47,7 +48,7 @@ pub fn RunTable(list: UrlState<ListState>, runs: Memo<Vec<RunSummary>>) -> impl 
                 let run = runs.with_untracked(|runs| runs.get(at as usize).cloned());
                 let Some(run) = run else { return };
                 store.delete(toasts, &run);
-                // The run that takes its place takes the focus, once it is there.
+                // The run that takes the place of a deleted one gets the focus, once it is there.
                 set_timeout(move || focus_run(&body, at), Duration::ZERO);
             }
             _ => return,
@@ -91,7 +92,7 @@ fn head(list: UrlState<ListState>, column: Column) -> impl IntoView {
     }
 }
 
-/// Position of the run that holds the focus.
+/// Position of the run that has the focus.
 fn focused_run(body: &HtmlTableSectionElement) -> Option<u32> {
     let row = document().active_element()?.closest("tr").ok().flatten()?;
     let links = body.query_selector_all(".run-link").ok()?;
@@ -105,12 +106,12 @@ fn focus_run(body: &HtmlTableSectionElement, at: u32) {
     };
     let link = links.get(at.min(links.length().saturating_sub(1)));
     if let Some(link) = link.and_then(|link| link.dyn_into::<HtmlElement>().ok()) {
-        // Fails only for an element that left the page meanwhile.
+        // Fails only for an element that has left the page.
         let _ = link.focus();
     }
 }
 
-/// The table's outline, while the runs are loading: same heights, so nothing jumps.
+/// The table's outline while the runs are loading. It has the same heights, so that nothing jumps.
 #[component]
 pub fn TableSkeleton() -> impl IntoView {
     let rows = (0..SKELETON_ROWS).map(|_| view! { <div class="skeleton-row"></div> });

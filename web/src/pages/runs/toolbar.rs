@@ -12,7 +12,7 @@ use api::runs::RunSummary;
 use leptos::html;
 use leptos::prelude::*;
 
-/// `/` goes to the filter, Escape clears it and then leaves it.
+/// `/` moves to the filter. Escape clears it; pressed again, it leaves it.
 #[component]
 pub fn Toolbar(list: UrlState<ListState>, shown: Memo<Vec<RunSummary>>) -> impl IntoView {
     let store: RunsStore = expect_context();
@@ -38,7 +38,7 @@ pub fn Toolbar(list: UrlState<ListState>, shown: Memo<Vec<RunSummary>>) -> impl 
         (shown, all) if shown == all => format::plural(all as u64, "run"),
         (shown, all) => format!("{shown} of {}", format::plural(all as u64, "run")),
     };
-    // Runs that say what they are of can be followed.
+    // Only runs with labels have a history.
     let labelled =
         Memo::new(move |_| shown.with(|runs| runs.iter().any(|run| !run.labels.is_empty())));
     let history = move || {

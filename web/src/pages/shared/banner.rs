@@ -1,10 +1,10 @@
-//! The strip that says which kind of link the page was opened with.
+//! The strip that tells with which kind of link the page was opened.
 
 use crate::format::{self, UnixMillis};
 use api::shares::{Redaction, Share, ShareKind};
 use leptos::prelude::*;
 
-/// What a link is and until when, in one line.
+/// What kind of link it is and until when it is valid, in one line.
 pub fn sentence(share: &Share) -> String {
     let mut parts = vec![
         match share.kind {

@@ -1,8 +1,8 @@
-//! The page behind a link that was handed on: exactly the view it was made for.
+//! The page behind a shared link: exactly the view for which it was made.
 //!
-//! The address stays the link's own, with the view as its query, so that reloading it and copying
-//! it work as everywhere. Every request names the link: its maker sees here
-//! what its reader sees.
+//! The address stays that of the link, with the view as its query. So reloading and copying it work
+//! as on other pages. Every request names the link, so the person who made the link sees here the
+//! same as its readers.
 
 mod banner;
 
@@ -19,7 +19,7 @@ use leptos::prelude::*;
 use leptos_router::NavigateOptions;
 use leptos_router::hooks::{use_location, use_navigate, use_params_map};
 
-/// The link, on its way, open, or not.
+/// The link: being opened, open, or refused.
 #[derive(Clone)]
 enum Opening {
     Loading,
@@ -99,8 +99,8 @@ fn Refused(problem: Problem, retry: Callback<()>) -> impl IntoView {
     }
 }
 
-/// The view of an open link. An address without a query is as it was handed on: it gets the
-/// link's own first, so that the page finds its view where it always is.
+/// The view of an open link. An address without a query is as it was shared. It first gets the
+/// link's own query, so that the page finds its view in the usual place.
 #[component]
 fn Opened(share: Share) -> impl IntoView {
     let location = use_location();
