@@ -1,8 +1,10 @@
-//! Has `webbuild` make the front end, and the table of its files that `main.rs` includes.
-//! `SKIP_WEB=1` leaves it out; `WEB_PROFILE=wasm-dev` builds it quickly, for debug builds only.
+//! Lets `webbuild` make the front end, and the table of its files that `main.rs` includes.
+//! `SKIP_WEB=1` leaves the front end out; `WEB_PROFILE=wasm-dev` builds it quickly, for debug
+//! builds only.
 //!
-//! `webbuild` is a program here, not a library: what `./run` and `./check` have built of it is
-//! used, and cargo, which takes build scripts with many dependencies last, need not wait for it.
+//! `webbuild` runs as a program here and is not linked as a library. So a `webbuild` that `./run`
+//! or `./check` built before is used again. And cargo, which builds scripts with many dependencies
+//! last, need not wait for it.
 
 #[path = "../webbuild/src/inner.rs"]
 mod inner;
@@ -11,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, process};
 
-/// Where this depends on the environment, so that cargo asks again when it changes.
+/// The environment variables that this build depends on; cargo runs it again when they change.
 const VARIABLES: [&str; 2] = ["SKIP_WEB", "WEB_PROFILE"];
 
-/// The table of a program without a front end.
+/// The table for a program without a front end.
 const NOTHING: &str = "static ASSETS: &[Asset] = &[];\n\
                        #[cfg(test)] const BUILT_WITH: Option<&str> = None;\n";
 
@@ -58,7 +60,7 @@ fn build() -> Result<(), String> {
     run(webbuild)
 }
 
-/// Its output is for cargo: what to watch for changes, and what went wrong.
+/// The command's output is for cargo: which files to watch, and what went wrong.
 fn run(mut command: Command) -> Result<(), String> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
@@ -71,7 +73,7 @@ fn workspace() -> PathBuf {
     Path::new(&given_by_cargo("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Cargo's target directory, which it marks; where it does not, a folder of this build's own.
+/// Cargo's target directory, recognised by cargo's mark; without a mark, a folder of this build.
 fn target_dir(out_dir: &Path) -> PathBuf {
     let mut folders = out_dir.ancestors();
     let marked = folders.find(|folder| folder.join("CACHEDIR.TAG").is_file());

@@ -1,5 +1,5 @@
-//! Who may do what: the server's token, people and their tokens, the sessions of browsers that
-//! typed one, people whom a proxy names, and how often one may be wrong about a secret.
+//! Who may do what: the server's token, people and their tokens, sessions of browsers that signed
+//! in, people whom a proxy names. It also limits how often a client may show a wrong secret.
 
 use crate::clients::guesses::Tally;
 use crate::clients::{ClientAddress, Guesses, Later};
@@ -12,12 +12,12 @@ use api::people::{NewPerson, Person, Role, Scope, Scopes};
 use api::runs::{Access, Session};
 use std::time::Instant;
 
-/// The cookie that remembers a token typed once.
+/// The cookie of a session, so that a token is typed only once.
 pub const COOKIE: &str = "tidemark_session";
 
-/// What clients must show.
+/// Decides who may come in.
 pub struct Gate {
-    /// A hash rather than the text: `blake3::Hash` compares in constant time.
+    /// A hash and not the text, because `blake3::Hash` compares in constant time.
     token: Option<blake3::Hash>,
     /// Everybody who may sign in.
     pub people: People,
@@ -26,31 +26,31 @@ pub struct Gate {
     newcomers: Option<Role>,
 }
 
-/// What a client shows.
+/// What a client shows to come in.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shown<'a> {
     /// A token, which programs send.
     pub token: Option<&'a str>,
     /// The secret of a session, which browsers send.
     pub session: Option<&'a str>,
-    /// The name that a trusted proxy gives to whoever asks.
+    /// The name that a trusted proxy gives to the person who asks.
     pub named: Option<&'a str>,
 }
 
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// Somebody on this machine, whom nobody asked for a name.
+    /// Somebody on this machine; here nobody needs to sign in.
     Anybody,
     /// Somebody with the server's own token.
     Operator,
     /// A person.
     Person(Person),
-    /// Somebody who has shown nothing, or a link.
+    /// Somebody who showed nothing, or only a link.
     Stranger,
 }
 
-/// What a client may do, and on which ground.
+/// What a client may do, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Whether it may come in.
@@ -61,12 +61,12 @@ pub struct Entry {
     pub scopes: Scopes,
     /// The session that it showed.
     pub session: Option<SessionId>,
-    /// The token of a person that it showed, now or when it signed in.
+    /// The person's token that it showed, now or when it signed in.
     pub token: Option<TokenId>,
 }
 
 impl Entry {
-    /// Nothing was shown, or nothing that opens.
+    /// A client that showed nothing, or nothing valid.
     pub const STRANGER: Entry = Entry {
         access: Access::TokenNeeded,
         who: Who::Stranger,
@@ -88,12 +88,12 @@ impl Entry {
         }
     }
 
-    /// Whether it may do such a thing.
+    /// Whether it may do what this scope allows.
     pub fn may(&self, scope: Scope) -> bool {
         self.scopes.has(scope)
     }
 
-    /// Whether it may say who else may.
+    /// Whether it may change what people may do.
     pub fn is_admin(&self) -> bool {
         let role = match &self.who {
             Who::Anybody | Who::Operator => Role::Admin,
@@ -111,7 +111,7 @@ impl Entry {
         }
     }
 
-    /// What the audit calls whoever it is.
+    /// The name in the audit.
     pub fn name(&self) -> &str {
         match &self.who {
             Who::Person(person) => &person.name,
@@ -123,7 +123,7 @@ impl Entry {
 }
 
 impl Gate {
-    /// A gate that this token opens, and people do, with the sessions that were opened before.
+    /// A gate that opens for this token, for people, and for sessions that were opened before.
     /// People whom a proxy names are added with the role of newcomers, if there is one.
     ///
     /// # Errors
@@ -153,12 +153,13 @@ impl Gate {
     /// What a client that shows this may do.
     ///
     /// # Errors
-    /// When it was wrong too often; what it shows is not looked at then.
+    /// When it showed wrong secrets too often. Then what it shows now is not checked.
     pub fn check(&self, shown: Shown, who: ClientAddress, now_ms: i64) -> Result<Entry, Later> {
         if self.is_open() {
             return Ok(Entry::granted(Who::Anybody, Scopes::ALL));
         }
-        // Before the session: who signs in at the proxy as somebody else is somebody else.
+        // This comes before the session: if the proxy names another person now, it is another
+        // person.
         let named = shown.named.and_then(|name| self.people.called(name));
         if let Some(person) = named.filter(|person| person.left_ms.is_none()) {
             let scopes = person.role.scopes();
@@ -187,7 +188,7 @@ impl Gate {
         })
     }
 
-    /// A session says who signed in. What they may do is looked at anew, each time.
+    /// A session tells who signed in. What that person may do is looked up each time.
     fn of_session(&self, secret: Option<&str>, now_ms: i64) -> Option<Entry> {
         let Found { id, opener } = self.sessions.find(secret?, now_ms)?;
         let entry = match opener {
@@ -211,10 +212,10 @@ impl Gate {
         })
     }
 
-    /// Adds whom a proxy names, unless they are known.
+    /// Adds a person whom a proxy names, if the person is not known yet.
     ///
     /// # Errors
-    /// When the name cannot be one, and the database's.
+    /// When the name is not allowed, and the database's.
     pub async fn welcome(&self, name: &str, now_ms: i64) -> Result<(), PeopleError> {
         let Some(role) = self.newcomers else {
             return Ok(());
@@ -228,22 +229,22 @@ impl Gate {
         };
         let name = name.to_owned();
         match self.people.insert(&NewPerson { name, role }, now_ms).await {
-            // Two of their requests came at once.
+            // Two requests of the same new person came at once.
             Err(PeopleError::Store(StoreError::Conflict(_))) => Ok(()),
             done => done.map(drop),
         }
     }
 
-    /// Whether a client may show a secret of which only the database knows whether it is right;
-    /// [`Gate::guessed`] then says whether it was.
+    /// Whether a client may show a secret that only the database can check. Afterwards
+    /// [`Gate::guessed`] must be told whether it was right.
     ///
     /// # Errors
-    /// When too many before it were wrong.
+    /// When it showed too many wrong ones before.
     pub fn may_guess(&self, who: ClientAddress) -> Result<(), Later> {
         self.guesses.may_try(who, Instant::now())
     }
 
-    /// A client showed a secret.
+    /// Notes that a client showed a secret, right or wrong.
     pub fn guessed(&self, who: ClientAddress, right: bool) {
         match right {
             true => self.guesses.right(who),
@@ -256,8 +257,8 @@ impl Gate {
         self.guesses.tally()
     }
 
-    /// Opens a session for a browser that came in like this; its secret. `None` where nobody needs
-    /// one.
+    /// Opens a session for a browser with this entry, and returns its secret. `None` if nobody
+    /// needs a session.
     ///
     /// # Errors
     /// The database's.
@@ -278,7 +279,7 @@ impl Gate {
         opened.map(Some)
     }
 
-    /// The sessions that have not ended: all of them for an admin, else one's own.
+    /// The sessions that have not ended: an admin gets all of them, others get their own.
     pub fn sessions(&self, entry: &Entry, now_ms: i64) -> Vec<Session> {
         let name = |id: &PersonId| {
             let person = self.people.active(id);
@@ -291,8 +292,8 @@ impl Gate {
         shown.map(|(_, session)| session).collect()
     }
 
-    /// Notes that a session or a token was used. What cannot be written down is not worth a word:
-    /// reading goes on when writing cannot.
+    /// Notes that a session or a token was used. If that cannot be written, nobody is told: reading
+    /// must go on when writing fails.
     pub async fn note_use(&self, entry: &Entry, now_ms: i64) {
         if let Some(session) = &entry.session
             && let Err(error) = self.sessions.note_use(session).await
@@ -306,7 +307,7 @@ impl Gate {
         }
     }
 
-    /// Ends all of one's own sessions but this one.
+    /// Ends all sessions of the same person except this one.
     ///
     /// # Errors
     /// The database's.
@@ -315,7 +316,7 @@ impl Gate {
         self.sessions.end_others(entry.session.as_ref(), &own).await
     }
 
-    /// Ends a session: any for an admin, else one's own.
+    /// Ends a session: an admin may end any, others only their own.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and the database's.
@@ -335,7 +336,8 @@ fn hash_of(text: &str) -> blake3::Hash {
     blake3::hash(text.as_bytes())
 }
 
-/// Tells in the database which token a session was opened with, and nothing else about it.
+/// Stored in the database to tell which token opened a session; it reveals nothing else about the
+/// token.
 fn kept_hash_of(token: &Token) -> String {
     let key = blake3::derive_key(
         "tidemark 2026-11 token of a session",
@@ -411,7 +413,7 @@ mod tests {
         let secret = opened.unwrap();
         let within = enter(&gate, None, Some(&secret));
         assert_eq!(within.name(), "bo");
-        // Each sees their own sessions, an admin all.
+        // Each person sees their own sessions, an admin all of them.
         let admin = enter(&gate, Some(&ada.token.secret), None);
         assert!(admin.is_admin());
         assert_eq!(gate.sessions(&admin, 1)[0].person.as_deref(), Some("bo"));

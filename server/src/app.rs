@@ -1,4 +1,4 @@
-//! Everything a request needs: opened once, shared by all.
+//! Everything that requests need: opened once and shared by all of them.
 
 use crate::access::Gate;
 use crate::bench::Benches;
@@ -26,23 +26,23 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-/// Events that a slow listener may fall behind before it has to read everything again.
+/// How many events a slow listener may fall behind before it must read everything again.
 const EVENTS_KEPT: usize = 256;
 
-/// When to ask again for an export that found no place: they take seconds.
+/// When to ask again for an export after all places were taken: exports take seconds.
 const EXPORT_RETRY: Duration = Duration::from_secs(5);
 
 /// Memory for drawn cards, and for runs in words.
 const CARD_BYTES: u64 = 32 << 20;
 const EXPLANATION_BYTES: u64 = 4 << 20;
 
-/// When to ask again for a stream of events: they last as long as a page is open.
+/// When to ask again for a stream of events: streams last as long as a page is open.
 const STREAM_RETRY: Duration = Duration::from_secs(30);
 
 /// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It would believe everybody.
+    /// It would believe any client about who it is.
     #[error(transparent)]
     Credulous(#[from] Credulous),
     /// The data folder cannot be used.
@@ -70,7 +70,7 @@ pub enum OpenError {
     /// No thread can be had.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
-    /// Clearing up failed.
+    /// Cleaning up after an earlier server failed.
     #[error("cannot clear up after the last run of the server: {0}")]
     Recover(#[from] IngestError),
 }
@@ -87,9 +87,9 @@ pub struct App {
     pub benches: Benches,
     /// Tiles.
     pub pictures: Pictures,
-    /// What the engine knows of tensors.
+    /// What the engine knows about tensors.
     pub tensors: Tensors,
-    /// Runs against one another.
+    /// Comparisons of runs.
     pub comparisons: Comparisons,
     /// Many ranks of one program.
     pub jobs: Jobs,
@@ -99,9 +99,10 @@ pub struct App {
     pub gate: Gate,
     /// Cards that were drawn.
     pub cards: CardShelf,
-    /// Runs in words, which take longer: cards do not wait for them.
+    /// Runs in words. They take longer than cards, so they have a shelf of their own and cards do
+    /// not wait for them.
     pub explanations: CardShelf,
-    /// Memory, and who has it.
+    /// The memory budget.
     pub budget: Budget,
     /// Requests, counted.
     pub requests: Requests,
@@ -109,7 +110,7 @@ pub struct App {
     pub exports: Quota,
     /// Places for streams of events.
     pub event_streams: Quota,
-    /// What this machine calls itself.
+    /// The name of this machine.
     pub hostname: String,
     /// Fires when the server is asked to stop.
     pub stopping: CancellationToken,
@@ -119,14 +120,14 @@ pub struct App {
     _locks: (DataLock, Ownership),
 }
 
-/// A data folder that is ours while this lives.
+/// An exclusive hold on a data folder, for as long as this lives.
 pub struct DataLock {
     _file: Option<File>,
 }
 
 impl App {
-    /// Opens the data folder, clears up after a server that died, and starts housekeeping. Where
-    /// nothing can be written, what is there is served.
+    /// Opens the data folder, cleans up after a server that died, and starts housekeeping. If
+    /// nothing can be written, the existing data is served.
     ///
     /// # Errors
     /// Why the server cannot start.
@@ -246,10 +247,10 @@ async fn gate(config: &Config, store: &Store) -> Result<Gate, StoreError> {
 /// The database's file in the data folder.
 pub const DATABASE: &str = "tidemark.db";
 
-/// Where a server with this configuration keeps its blobs.
+/// The blob store of a server with this configuration.
 ///
 /// # Errors
-/// When there is no such place.
+/// When that place cannot be used.
 pub fn open_blobs(config: &Config) -> Result<Blobs, BlobError> {
     match &config.blobs {
         Some(address) => Blobs::open(address),
@@ -257,7 +258,7 @@ pub fn open_blobs(config: &Config) -> Result<Blobs, BlobError> {
     }
 }
 
-/// Whose the blobs of this data folder are.
+/// The owner of the blobs of this data folder.
 pub fn owner_of(data: &Path, store: &Store) -> Owner {
     let data = data.canonicalize().unwrap_or_else(|_| data.to_owned());
     Owner {
@@ -266,13 +267,13 @@ pub fn owner_of(data: &Path, store: &Store) -> Owner {
     }
 }
 
-/// Is in a data folder for as long as it is being restored.
+/// This file is in a data folder while it is being restored.
 pub const RESTORING: &str = "restoring";
 
 /// The file that is locked in a data folder.
 pub const LOCK: &str = "lock";
 
-/// Keeps every other server out of a data folder, which is made when it is not there.
+/// Keeps all other servers out of a data folder. Creates the folder if it does not exist.
 ///
 /// # Errors
 /// [`OpenError::InUse`], and [`OpenError::HalfRestored`].
@@ -284,7 +285,7 @@ pub fn lock(folder: &Path) -> Result<DataLock, OpenError> {
     }
 }
 
-/// [`lock`], for whoever fills the folder.
+/// [`lock`], for a restore that fills the folder.
 ///
 /// # Errors
 /// [`OpenError::InUse`].
@@ -299,7 +300,7 @@ pub fn lock_to_restore(folder: &Path) -> Result<DataLock, OpenError> {
     let path = folder.join(LOCK);
     let file = match File::create(&path).or_else(|_| File::open(&path)) {
         Ok(file) => file,
-        // A folder that nothing can be written to needs no lock against writers.
+        // A folder that cannot be written needs no lock against writers.
         Err(_) if folder.join(DATABASE).exists() => return Ok(DataLock { _file: None }),
         Err(source) => return Err(failed(source)),
     };
@@ -310,7 +311,7 @@ pub fn lock_to_restore(folder: &Path) -> Result<DataLock, OpenError> {
     }
 }
 
-/// Closes a folder to others, and says so.
+/// Removes the rights of other users to a folder, and returns a notice about it.
 fn tighten(folder: &Path, kind: Kind) -> Option<String> {
     let place = folder.display();
     match private::tighten(folder, kind) {

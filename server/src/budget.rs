@@ -1,43 +1,44 @@
-//! The memory that the process may take, and who has which part of it.
+//! The memory that the process may use, and which work has which part of it.
 //!
-//! One number (`--memory`) for everything that grows with what people send and ask: reading and
-//! replaying uploads, decoded traces and the work on them. Whoever needs memory takes a
-//! [`Permit`] first and holds it as long as the memory. Who finds too little first makes the cache
-//! of decoded traces give back what nobody uses, then waits, and at last is refused with a sentence
-//! that says the number and the remedy. What does not grow (code, sockets, SQLite's caches) has
-//! [`Budget::BESIDE`] beside the budget.
+//! One number (`--memory`) limits everything that grows with what people send and ask: reading and
+//! replaying uploads, decoded traces and the work on them. Work that needs memory first takes a
+//! [`Permit`] and holds it as long as the memory. If there is too little, the cache of decoded
+//! traces first gives back what nobody uses. Then the work waits. In the end it is refused, with a
+//! sentence that names the number and the remedy. Memory that does not grow (code, sockets,
+//! SQLite's caches) has [`Budget::BESIDE`], outside of the budget.
 //!
-//! Nobody waits for ever: two that each hold what the other waits for are told apart by time.
+//! Nobody waits for ever. If two works each wait for what the other one holds, the time limit ends
+//! that.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use trace::units::Bytes;
 
-/// What the semaphore counts in.
+/// The unit of the semaphore.
 const UNIT: u64 = 64 << 10;
 
-/// How long somebody waits for memory.
+/// How long work may wait for memory.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// When to ask again for memory that others have.
+/// When to ask again if other work has the memory.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// There is not enough memory for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoMemory {
-    /// It alone takes more than it may ever have.
+    /// The work alone needs more than it may ever have.
     #[error(
         "this takes more than {limit} of memory, all that it may have of the server's {total}; \
          start the server with a larger --memory, or record fewer events"
     )]
     TooMuch {
-        /// What it may have at most.
+        /// The most that it may have.
         limit: Bytes,
         /// The whole budget.
         total: Bytes,
     },
-    /// Others have it.
+    /// Other work has the memory.
     #[error(
         "all of the server's memory ({total}, --memory) is in use by other work; try again in a \
          minute"
@@ -49,7 +50,7 @@ pub enum NoMemory {
 }
 
 impl NoMemory {
-    /// When to ask again, if that may help.
+    /// When to ask again, if that can help.
     pub fn retry(&self) -> Option<Duration> {
         match self {
             NoMemory::TooMuch { .. } => None,
@@ -58,7 +59,7 @@ impl NoMemory {
     }
 }
 
-/// Somebody who holds memory that nobody uses at the moment.
+/// Something that holds memory which nobody uses at the moment.
 pub trait Spare: Send + Sync {
     /// Gives back about this many bytes, if it can.
     fn give_back(&self, bytes: Bytes);
@@ -77,14 +78,15 @@ struct Inner {
     spare: Mutex<Vec<Weak<dyn Spare>>>,
 }
 
-/// Memory that may be used; given back when it is dropped.
+/// Memory that may be used; it is given back when this is dropped.
 pub struct Permit {
     budget: Budget,
     held: OwnedSemaphorePermit,
 }
 
 impl Budget {
-    /// What the process may take beside the budget: code, threads, sockets, SQLite's caches.
+    /// Memory that the process may use outside of the budget: code, threads, sockets, SQLite's
+    /// caches.
     pub const BESIDE: Bytes = Bytes::mib(100);
 
     /// A budget of so many bytes.
@@ -110,21 +112,22 @@ impl Budget {
         self.inner.total
     }
 
-    /// What is taken of it.
+    /// The part that is in use.
     pub fn in_use(&self) -> Bytes {
         let free = self.inner.free.available_permits() as u64 * UNIT;
         Bytes(self.inner.total.get().saturating_sub(free))
     }
 
-    /// Names somebody who is asked to give memory back when there is too little.
+    /// Registers a holder of spare memory, which is asked to give some back when there is too
+    /// little.
     pub fn ask_first(&self, spare: Weak<dyn Spare>) {
         self.spares().push(spare);
     }
 
-    /// Takes memory, if need be after others gave it back.
+    /// Takes memory, if necessary after others have given it back.
     ///
     /// # Errors
-    /// [`NoMemory`], when it is more than there can be, or does not come free in time.
+    /// [`NoMemory`], if it is more than there can be, or does not become free in time.
     pub async fn take(&self, bytes: Bytes) -> Result<Permit, NoMemory> {
         let units = self.units(bytes)?;
         if let Some(permit) = self.take_now(units) {
@@ -138,7 +141,7 @@ impl Budget {
         }
     }
 
-    /// No memory at all, to grow from.
+    /// A permit for no memory yet, which can grow.
     pub fn nothing(&self) -> Permit {
         let held = Arc::clone(&self.inner.free).try_acquire_many_owned(0);
         self.permit(held.expect("nothing is always there"))
@@ -206,7 +209,7 @@ impl Permit {
         Ok(())
     }
 
-    /// Gives back what is beyond so many bytes.
+    /// Gives back everything beyond this many bytes.
     pub fn shrink(&mut self, bytes: Bytes) {
         let wanted = usize::try_from(bytes.get().div_ceil(UNIT)).unwrap_or(usize::MAX);
         let more = self.held.num_permits().saturating_sub(wanted);
@@ -218,7 +221,7 @@ impl Permit {
 mod tests {
     use super::*;
 
-    /// Holds a permit until it is asked for it.
+    /// A cache that holds a permit until it must give it back.
     struct Cache(Mutex<Option<Permit>>);
 
     impl Spare for Cache {

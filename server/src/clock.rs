@@ -1,4 +1,4 @@
-//! The server's clocks: what time it is, and what time it is at least.
+//! The server's clocks: the current time, and a time that never goes back.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,8 +10,8 @@ pub fn now_ms() -> i64 {
     })
 }
 
-/// A clock that never goes back, whatever is done to the wall clock: while it is behind what was
-/// seen before, time goes on from there.
+/// A clock that never goes back, even if the wall clock is set back. While the wall clock is behind
+/// the last known time, this clock goes on from there.
 #[derive(Clone, Copy, Debug)]
 pub struct Steady {
     latest_ms: i64,
@@ -31,7 +31,7 @@ impl Steady {
 
     /// The time, when the wall clock shows `wall_ms`.
     pub fn latest_ms(&mut self, wall_ms: i64) -> i64 {
-        // Whole milliseconds: what is left over counts the next time.
+        // Only whole milliseconds are counted; the rest counts the next time.
         let passed = Duration::from_millis(self.at.elapsed().as_millis() as u64);
         self.at += passed;
         let passed_ms = i64::try_from(passed.as_millis()).unwrap_or(i64::MAX);
@@ -39,12 +39,12 @@ impl Steady {
         self.latest_ms
     }
 
-    /// The latest time that a restart will know of.
+    /// The latest time that is stored, so that it survives a restart.
     pub fn kept_ms(&self) -> i64 {
         self.kept_ms
     }
 
-    /// Notes that a restart will know of this time.
+    /// Notes that this time is stored.
     pub fn keep(&mut self, ms: i64) {
         self.kept_ms = self.kept_ms.max(ms);
     }

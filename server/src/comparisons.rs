@@ -1,7 +1,8 @@
-//! Runs against one another: profiles and comparisons, made once and kept in memory.
+//! Comparisons of runs: profiles and comparisons are made once and kept in memory.
 //!
-//! A profile is a pass over a run's events; it is some hundred kilobytes where its trace is some
-//! hundred megabytes, so traces are decoded one after the other and never all held at once.
+//! A profile takes one pass over a run's events. It has some hundred kilobytes, while the trace has
+//! some hundred megabytes. So traces are decoded one after the other and are never all in memory at
+//! once.
 
 use crate::pictures::{Ask, Decoded, Traces};
 use crate::processor_time::within;
@@ -17,11 +18,12 @@ use trace::compare::phase::Rhythm;
 use trace::compare::profile::Profile;
 use trace::trace::DeviceTrace;
 
-/// Profiles kept.
+/// How many profiles are kept.
 const PROFILES: usize = 64;
-/// Traces held in memory while curves are drawn; more are taken one after the other.
+/// How many traces are held in memory while curves are drawn; further ones are decoded one after
+/// the other.
 const HELD: usize = 2;
-/// Comparisons of two runs kept.
+/// How many comparisons of two runs are kept.
 const PAIRS: usize = 128;
 
 /// The cache.
@@ -41,7 +43,7 @@ impl Comparisons {
         }
     }
 
-    /// Compares traces with the first of them, in the texts that the reader may see.
+    /// Compares traces with the first of them. `texts` says which texts the reader may see.
     ///
     /// # Errors
     /// The database's, and [`StoreError::Undecodable`].
@@ -91,7 +93,7 @@ impl Comparisons {
     /// # Errors
     /// The database's, and [`StoreError::Undecodable`].
     pub async fn curves(&self, traces: &[i64], wanted: CurvesWanted) -> StoreResult<Curves> {
-        // Held until the curves are drawn, so that two large ones are decoded once, not twice.
+        // Held until the curves are drawn, so that two large traces are decoded once, not twice.
         let mut held = Vec::with_capacity(HELD);
         for &trace in traces.iter().take(HELD) {
             held.push(self.traces.get(trace).await?);
@@ -112,7 +114,7 @@ impl Comparisons {
         })
     }
 
-    /// A trace by its position: one that is held, or else from the cache.
+    /// The trace at a position: a held one, otherwise from the cache.
     async fn decoded(
         &self,
         at: usize,
@@ -125,7 +127,7 @@ impl Comparisons {
         }
     }
 
-    /// How far any of the runs reaches on the axis, and the rhythm of the baseline's steps.
+    /// The range of all runs on the axis, and the rhythm of the baseline's steps.
     async fn axis(
         &self,
         traces: &[i64],
@@ -157,7 +159,7 @@ impl Comparisons {
     }
 }
 
-/// One run's curve; without such a device there is nothing in it.
+/// The curve of one run; empty if it has no such device.
 fn curve(
     decoded: &Decoded,
     base: Option<&Rhythm>,

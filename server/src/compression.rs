@@ -1,11 +1,11 @@
-//! How compressed files begin.
+//! How to recognise compressed files.
 
 /// The first bytes of a gzip stream (RFC 1952).
 pub const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// The first bytes of a zstd frame (RFC 8878).
 pub const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Whether a file that begins so is compressed.
+/// Whether a file with this beginning is compressed.
 pub fn is_compressed(head: &[u8]) -> bool {
     head.starts_with(&GZIP_MAGIC) || head.starts_with(&ZSTD_MAGIC)
 }

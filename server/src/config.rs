@@ -19,27 +19,28 @@ pub struct Config {
     pub data: PathBuf,
     /// Where uploaded bytes are kept; `None`: in the folder.
     pub blobs: Option<String>,
-    /// What clients must know.
+    /// The token that clients must know.
     pub token: Option<Token>,
     /// Largest upload accepted.
     pub upload_limit: Bytes,
-    /// What must stay free on the disk.
+    /// Space that must stay free on the disk.
     pub keep_free: Bytes,
-    /// Memory for all that grows with what people send and ask.
+    /// Memory for everything that grows with what people send and ask.
     pub memory: Bytes,
-    /// Memory for decoded traces that are not in use, out of that.
+    /// Memory for decoded traces that are not in use; part of the above.
     pub cache: Bytes,
-    /// zstd level at which blobs are packed again when the server is idle; `None`: they are not.
+    /// zstd level for packing blobs again when the server is idle; `None`: they are not packed
+    /// again.
     pub repack_level: Option<i32>,
     /// How rows of benches are run.
     pub bench: BenchSettings,
-    /// Under which address people reach the server; it is written into links.
+    /// The address under which people reach the server; it is written into links.
     pub public_url: Option<PublicUrl>,
-    /// Proxies whose word about a client counts.
+    /// Proxies whose headers about clients are believed.
     pub proxies: Proxies,
-    /// Which header of theirs names people.
+    /// The header of these proxies that names people.
     pub user_header: Option<UserHeader>,
-    /// What clients may take.
+    /// Limits for clients.
     pub clients: ClientLimits,
     /// Where the page comes from.
     pub site: Site,
@@ -67,13 +68,13 @@ impl Config {
         }
     }
 
-    /// Whether others than this machine may reach it, and nothing is known yet that keeps them out.
+    /// Whether other machines may reach it, and nothing keeps them out yet.
     pub fn needs_admin(&self) -> bool {
         let exposed = !self.listen.ip().is_loopback();
         exposed && self.token.is_none() && self.user_header.is_none()
     }
 
-    /// Refuses to believe everybody about who they are.
+    /// Refuses settings that would believe any client about who it is.
     ///
     /// # Errors
     /// A sentence that says what to do.
@@ -90,11 +91,11 @@ impl Config {
 pub struct UserHeader {
     /// Its name.
     pub name: HeaderName,
-    /// What people whom it names for the first time may do.
+    /// The role of people whom the header names for the first time.
     pub newcomers: Role,
 }
 
-/// A header that names people, and no proxy whose word for it counts.
+/// A header names people, but no proxy is trusted to send it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "--user-header needs --trusted-proxy ADDR: the address of the proxy that signs people in. \
@@ -106,7 +107,7 @@ pub struct Credulous;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
-/// A token that anyone could guess.
+/// A token that could be guessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the access token must hold at least {} random bits, in at most {} printable ASCII characters \
@@ -120,14 +121,14 @@ impl Token {
     const BITS: u32 = 128;
     const LONGEST: usize = 512;
 
-    /// Fewer different characters are no accident: of 32 random hexadecimal digits, one such
-    /// token in a billion has so few.
+    /// A random token has at least this many different characters: of 32 random hexadecimal digits,
+    /// only one token in a billion has fewer.
     const FEWEST_DIFFERENT: usize = 7;
 
-    /// A token, without the line break that files end with.
+    /// A token from text, without a line break at its end.
     ///
     /// # Errors
-    /// When it holds too few bits, is too long, or cannot be sent in a header.
+    /// When it has too few bits, is too long, or cannot be sent in a header.
     pub fn new(text: &str) -> Result<Token, BadToken> {
         let text = text.trim_end_matches(['\r', '\n']);
         let sendable = text.len() <= Token::LONGEST && text.bytes().all(|b| b.is_ascii_graphic());
@@ -148,7 +149,8 @@ impl Token {
     }
 }
 
-/// Bits of a text whose characters were chosen by chance from the smallest alphabet that it fits.
+/// The bits of a text, if its characters were chosen at random from the smallest alphabet that
+/// contains them.
 fn bits_of(text: &str) -> f64 {
     let has = |is: fn(&u8) -> bool| text.as_bytes().iter().any(is);
     let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
@@ -161,7 +163,7 @@ fn bits_of(text: &str) -> f64 {
         (has(u8::is_ascii_digit), 10),
         (has(u8::is_ascii_lowercase), letters),
         (has(u8::is_ascii_uppercase), 26),
-        // Those that base 64 adds; more would flatter passphrases.
+        // Base 64 adds two characters; counting all punctuation would overrate passphrases.
         (has(u8::is_ascii_punctuation), 2),
     ];
     let size: u32 = alphabet

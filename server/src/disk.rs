@@ -1,8 +1,8 @@
-//! What a disk has left.
+//! Free space on a disk.
 
 use std::path::Path;
 
-/// Bytes free for us on the disk that holds a folder, if that can be known.
+/// Free bytes on the disk of a folder that this process may use, if that is known.
 pub fn free_bytes(folder: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(folder).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))

@@ -1,5 +1,5 @@
-//! Looking after a data folder by hand: is all of it whole, what does the database not know, and
-//! how to make a new database of the blobs.
+//! Checks and repairs a data folder: whether everything is whole, which blobs the database does not
+//! know, and how to make a new database from the blobs.
 
 use crate::app::{DATABASE, DataLock, OpenError, lock, open_blobs, owner_of};
 use crate::blobs::{BlobError, Blobs, Claim, Ownership};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use tokio::runtime::Handle;
 use tokio::sync::broadcast;
 
-/// Characters of a hash that name a blob among those of one folder.
+/// How many characters of a hash are enough to name a blob of one folder.
 const SHORT: usize = 12;
 
 /// What was found.
@@ -25,13 +25,13 @@ const SHORT: usize = 12;
 pub struct Report {
     /// The database's file.
     pub database: PathBuf,
-    /// What is wrong with it; empty when nothing is.
+    /// What is wrong with it; empty if it is fine.
     pub damage: Vec<String>,
-    /// Runs in it, the deleted ones too.
+    /// Runs in it, including deleted ones.
     pub runs: usize,
     /// Blobs that were read to their end.
     pub checked: usize,
-    /// Blobs that are not what was uploaded, or gone: a sentence each.
+    /// Blobs that are damaged or missing: a sentence each.
     pub bad_blobs: Vec<String>,
     /// Blobs that no run uses and that were not deleted.
     pub unused: Vec<Unused>,
@@ -42,7 +42,7 @@ pub struct Report {
 pub struct Unused {
     /// BLAKE3 of its bytes, hexadecimal.
     pub hash: String,
-    /// What its run will be called.
+    /// The name that its run will get.
     pub name: String,
     /// Why it is not a run.
     pub why: String,
@@ -106,7 +106,7 @@ fn name_of(hash: &str) -> String {
     format!("recovered-{}", hash.get(..SHORT).unwrap_or(hash))
 }
 
-/// What is wrong with a database; none that is there is whole.
+/// What is wrong with a database; a missing one counts as fine.
 fn damage_of(database: &Path) -> StoreResult<Vec<String>> {
     if !database.exists() {
         return Ok(Vec::new());
@@ -117,7 +117,7 @@ fn damage_of(database: &Path) -> StoreResult<Vec<String>> {
     }
 }
 
-/// Reads blobs to their end; what is wrong with them.
+/// Reads blobs to their end. Returns what is wrong with them.
 async fn read_all(blobs: Blobs, known: Vec<BlobRow>, unused: Vec<String>) -> Vec<String> {
     let work = move || {
         let runtime = Handle::current();
@@ -132,7 +132,7 @@ async fn read_all(blobs: Blobs, known: Vec<BlobRow>, unused: Vec<String>) -> Vec
     read.unwrap_or_else(|_| vec!["the blobs cannot be read".to_owned()])
 }
 
-/// A data folder that is being put right. No server runs on it meanwhile.
+/// A data folder under repair. No server may run on it.
 pub struct Repair {
     store: Store,
     uploads: Uploads,
@@ -140,7 +140,7 @@ pub struct Repair {
 }
 
 impl Repair {
-    /// Opens a data folder, and takes over its blobs if they belonged to a database that is gone.
+    /// Opens a data folder. If its blobs belong to a database that is gone, takes them over.
     ///
     /// # Errors
     /// When a server runs on it, or the database is damaged.
@@ -150,8 +150,8 @@ impl Repair {
         Repair::on(config, lock, store).await
     }
 
-    /// Moves a damaged database aside and begins with a new one, in which what could be read of
-    /// the old one is remembered. Returns the old one's new place too.
+    /// Moves a damaged database aside and makes a new one, with everything that could be read from
+    /// the old one. Also returns the old one's new place.
     ///
     /// # Errors
     /// When a server runs on the folder, or nothing is wrong with the database.
@@ -202,7 +202,7 @@ impl Repair {
         })
     }
 
-    /// Blobs that can be taken up.
+    /// Blobs that can become runs.
     ///
     /// # Errors
     /// The database's and the blob store's.
@@ -221,10 +221,10 @@ impl Repair {
         Ok(all)
     }
 
-    /// Takes a blob up as a run.
+    /// Makes a run from a blob.
     ///
     /// # Errors
-    /// Why it does not become one; the blob stays where it is.
+    /// Why it cannot become a run; the blob stays.
     pub async fn adopt(&self, blob: &Unused) -> Result<Arrived, IngestError> {
         let arrived = self.uploads.adopt_blob(&blob.hash, &blob.name).await?;
         let (run, since_ms) = (arrived.run.clone(), blob.since_ms);
@@ -235,8 +235,8 @@ impl Repair {
         Ok(arrived)
     }
 
-    /// Gives runs their names, dates, deletions and labels back, jobs their ranks and keys, and
-    /// puts people, tokens and links back as they were: how many runs and links.
+    /// Restores what was read from the old database: names, dates, deletions and labels of runs,
+    /// ranks and keys of jobs, and people, tokens and links. Returns the numbers of runs and links.
     ///
     /// # Errors
     /// The database's.
@@ -271,7 +271,7 @@ impl Repair {
             .await?;
         let mut n_shares = 0;
         for share in shares {
-            // One that is damaged is lost: it does not open any more, and can be made again.
+            // A damaged link is lost: it no longer opens, and can be made again.
             let put_back = self.store.write(move |writer| writer.restore_share(&share));
             n_shares += usize::from(put_back.await.is_ok());
         }
@@ -279,10 +279,10 @@ impl Repair {
     }
 }
 
-/// Why a database was not made anew.
+/// Why the database was not made again.
 #[derive(Debug, thiserror::Error)]
 pub enum RebuildError {
-    /// There is no reason to.
+    /// The database is not damaged.
     #[error("the database {} is whole: there is nothing to rebuild", .0.display())]
     Whole(PathBuf),
     /// The damaged one cannot be moved.

@@ -36,9 +36,9 @@ pub struct DeviceFacts {
 pub struct OomFact {
     /// The event.
     pub event: EventIdx,
-    /// What could not be had.
+    /// The requested bytes.
     pub wanted: Bytes,
-    /// What the driver had free.
+    /// The free bytes of the driver.
     pub device_free: Bytes,
 }
 
@@ -49,7 +49,7 @@ pub struct StepFacts {
     pub step: Step,
     /// *Allocated* after its last event.
     pub allocated_end: Bytes,
-    /// Largest *allocated* in it, the level at its start included.
+    /// Largest *allocated* in it, including the level at its start.
     pub allocated_peak: Bytes,
     /// *Reserved* after its last event.
     pub reserved_end: Bytes,
@@ -103,7 +103,7 @@ fn time_span(device: &DeviceTrace) -> Option<(Micros, Micros)> {
     let times = &device.events.time;
     let last = times.len().checked_sub(1)?;
     let span = (times.get(0), times.get(last));
-    // Files without times read as zeros.
+    // If a file has no times, all times are zero.
     (span != (Micros(0), Micros(0))).then_some(span)
 }
 
@@ -128,8 +128,8 @@ fn one_step(device: &DeviceTrace, step: &Step) -> StepFacts {
     }
 }
 
-/// Largest *allocated* after an event of the step: whole buckets from the pyramid, the events at
-/// both ends one by one.
+/// Largest *allocated* after an event of the step. Whole buckets come from the pyramid; the events
+/// at both ends are checked one by one.
 fn allocated_peak(device: &DeviceTrace, step: &Step) -> Bytes {
     let (start, end) = (step.events.start().0, step.events.end().0);
     let first_whole = start.div_ceil(BASE_EVENTS) * BASE_EVENTS;

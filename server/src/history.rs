@@ -1,4 +1,5 @@
-//! Runs with the same labels, one after the other: what changed for good, and at which run.
+//! Runs with the same labels, one after the other: which numbers changed for good, and at which
+//! run.
 
 use api::history::{History, HistoryChange, HistoryRun, Measure};
 use api::ids::{JobId, RunId};
@@ -11,14 +12,15 @@ use trace::history::{changes, median};
 use trace::trace::Series;
 use trace::units::Bytes;
 
-/// Change that is told, at least: a share of the level, and so much.
+/// The smallest change that counts: a share of the level, and also a number of bytes.
 const LEAST_SHARE: f64 = 0.01;
 const LEAST: Bytes = Bytes::mib(4);
-/// Growth is small where it matters already.
+/// For growth, smaller changes matter already.
 const LEAST_GROWTH: Bytes = Bytes::mib(1);
 
-/// The history of runs that are listed newest first. Of the ranks of a job the one with the highest
-/// peak counts: a job is one moment of the program, and that rank is the first to run out.
+/// The history of runs that are listed newest first. Of the ranks of a job, only the one with the
+/// highest peak counts. A job is one moment of the program, and that rank is the first to run out
+/// of memory.
 pub fn of(newest_first: Vec<RunSummary>) -> History {
     let highest = highest_ranks(&newest_first);
     let counts = |run: &RunSummary| {
@@ -36,19 +38,19 @@ pub fn of(newest_first: Vec<RunSummary>) -> History {
     History { runs, changes }
 }
 
-/// The run with the highest peak of each job, the lowest rank of equal ones.
+/// The run with the highest peak of each job; among equal ones the lowest rank.
 fn highest_ranks(runs: &[RunSummary]) -> HashMap<JobId, RunId> {
     let ranks = runs.iter().filter_map(|run| Some((run.job.as_ref()?, run)));
     let mut ranks: Vec<(&RunOfJob, &RunSummary)> = ranks.collect();
     ranks.sort_by_key(|(place, run)| (run.peak_allocated, Reverse(place.rank)));
-    // The last one of a job is the one that stays.
+    // If a job has several, the last one stays.
     let chosen = ranks.into_iter();
     chosen
         .map(|(place, run)| (place.job.clone(), run.id.clone()))
         .collect()
 }
 
-/// Of the device with the highest peak; nothing is to be followed in a run without devices.
+/// The data of the device with the highest peak; `None` for a run without devices.
 pub fn run(summary: RunSummary) -> Option<HistoryRun> {
     let peak = |device: &&DeviceSummary| device.series[Series::Allocated as usize].peak;
     let device = summary.devices.iter().max_by_key(peak)?;
@@ -94,7 +96,7 @@ fn of_measure(runs: &[HistoryRun], measure: Measure) -> Vec<(usize, HistoryChang
     told.collect()
 }
 
-/// The least change of a measure that is worth a word.
+/// The smallest change of a measure that counts.
 fn least(values: &[u64], measure: Measure) -> u64 {
     if measure == Measure::Growth {
         return LEAST_GROWTH.0;
@@ -202,7 +204,7 @@ mod tests {
         );
     }
 
-    /// What cannot be told is no zero, and what is too little is no change.
+    /// An unknown number is not zero, and a change that is too small is no change.
     #[test]
     fn runs_without_a_number_are_passed_over() {
         let runs = [

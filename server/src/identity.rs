@@ -1,5 +1,4 @@
-//! Where ids come from: runs and comparisons are named by their content, everything else by
-//! chance.
+//! Makes ids: runs and comparisons are named by their content, everything else at random.
 
 use api::ids::{
     BenchId, BenchRowId, ComparisonId, JobId, PersonId, RunId, SessionId, ShareId, TokenId,
@@ -10,13 +9,14 @@ use trace::redact::Key;
 /// Characters of an id after its prefix: 16 of base 62 are 95 bits.
 const DIGITS: usize = 16;
 
-/// Characters of a link's id after its prefix. It is a name, not a secret: 59 bits never collide.
+/// Characters of a link's id after its prefix. The id is a name, not a secret: with 59 bits, ids
+/// practically never collide.
 const SHARE_DIGITS: usize = 10;
 
 /// Characters of a link's secret: 22 of base 62 hold 128 bits.
 pub const TOKEN_DIGITS: usize = 22;
 
-/// The id of the run that the bytes with this hash become.
+/// The id of the run that is made from bytes with this hash.
 pub fn run_id(hash: &blake3::Hash) -> RunId {
     let digits = base62(leading(hash.as_bytes()), DIGITS);
     let text = format!("{}{digits}", RunId::PREFIX);
@@ -163,7 +163,7 @@ mod tests {
     fn a_secret_holds_all_its_bits() {
         assert_ne!(share_token(), share_token());
         assert_eq!(share_token().len(), TOKEN_DIGITS);
-        // The largest number fits: no digit beyond the last is needed.
+        // This shows that the largest number fits into these digits.
         assert!(62f64.powi(TOKEN_DIGITS as i32) >= 2f64.powi(128));
         assert_ne!(
             base62(u128::MAX, TOKEN_DIGITS),

@@ -1,9 +1,9 @@
-//! Many ranks of one program: what each says of itself is derived once and kept; what they come to
-//! together is put together from that, and remembered.
+//! Many ranks of one program. A profile of each rank is made once and stored; a survey of all ranks
+//! is made from the profiles and kept in memory.
 //!
-//! A rank's profile is some kilobytes where its trace is some hundred megabytes. Traces are decoded
-//! one after the other, in the background, as ranks arrive or when someone asks; hundreds of
-//! profiles are then read in a moment.
+//! A rank's profile has some kilobytes, while its trace has some hundred megabytes. Traces are
+//! decoded one after the other, in the background, when ranks arrive or when somebody asks. Then
+//! hundreds of profiles are read in a moment.
 
 use crate::pictures::{Ask, Traces};
 use crate::processor_time::within;
@@ -19,42 +19,42 @@ use trace::ranks::profile::RankProfile;
 use trace::ranks::{Survey, Surveyor};
 use tracing::Instrument;
 
-/// Version of kept profiles, with that of what they are made of.
+/// Version of stored profiles, combined with that of their input.
 const VERSION: u32 = 1 + 10_000 * Leaks::VERSION;
-/// Surveys kept in memory: of thousands of ranks some megabytes each.
+/// How many surveys are kept in memory; a survey of thousands of ranks has some megabytes.
 const SURVEYS: usize = 8;
 /// Profiles that are in memory at the same time.
 const AT_ONCE: usize = 64;
-/// How long an answer waits for ranks that nobody has looked at.
+/// How long an answer waits for ranks that are not analysed yet.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// zstd's level for profiles: they are read more often than written.
 const LEVEL: i32 = 3;
 
-/// Looks at jobs. Cloning shares it.
+/// Analyses jobs. Clones share it.
 #[derive(Clone)]
 pub struct Jobs {
     store: Store,
     traces: Arc<Traces>,
-    /// By what is in it: the ranks, their runs, and which of them are told of.
+    /// By their content: the ranks, their runs, and which of them are shown.
     surveys: Arc<Recent<blake3::Hash, Survey>>,
-    /// Held while profiles are made: a large trace should not be decoded twice.
+    /// Held while profiles are made, so that a large trace is not decoded twice.
     one_at_a_time: Turns,
 }
 
-/// What is known of a job.
+/// What is known about a job.
 pub struct Surveyed {
-    /// The ranks that are told of, in the order of the survey.
+    /// The ranks that are shown, in the order of the survey.
     pub ranks: Vec<RankRun>,
-    /// What they come to.
+    /// The survey of them.
     pub survey: Arc<Survey>,
-    /// Ranks that are still looked at.
+    /// Ranks that are still being analysed.
     pub waiting: u32,
     /// Ranks whose trace cannot be read.
     pub unreadable: u32,
 }
 
 impl Jobs {
-    /// Looks at the jobs in `store`, whose traces `traces` decodes.
+    /// Analyses the jobs in `store`, whose traces `traces` decodes.
     pub fn new(store: Store, traces: Arc<Traces>) -> Jobs {
         Jobs {
             store,
@@ -64,13 +64,13 @@ impl Jobs {
         }
     }
 
-    /// Jobs that are looked at, and that wait to be.
+    /// Jobs that are being analysed, and jobs that wait for it.
     pub fn queue(&self) -> Queue {
         self.one_at_a_time.queue()
     }
 
-    /// How the ranks of a job differ. Those that nobody has looked at are looked at now; whoever
-    /// asks waits a moment for that, and is told how many are left.
+    /// How the ranks of a job differ. Ranks without a profile are analysed now. The caller waits a
+    /// moment for that, and gets the number of ranks that are still missing.
     ///
     /// # Errors
     /// The database's.
@@ -79,7 +79,7 @@ impl Jobs {
         let mut is_over = true;
         if all.iter().any(|rank| !rank.is_profiled) {
             let (jobs, id) = (self.clone(), job.clone());
-            // It goes on when nobody waits any more.
+            // The work goes on even if nobody waits any more.
             let looking = tokio::spawn(async move { jobs.look_at(&id).await }.in_current_span());
             is_over = tokio::time::timeout(PATIENCE, looking).await.is_ok();
             all = self.ranks(job).await?;
@@ -97,7 +97,7 @@ impl Jobs {
         })
     }
 
-    /// Looks at a job's new ranks in the background.
+    /// Analyses a job's new ranks in the background.
     pub fn warm(&self, job: JobId) {
         let jobs = self.clone();
         tokio::spawn(async move { jobs.look_at(&job).await }.in_current_span());
@@ -109,7 +109,7 @@ impl Jobs {
         read.await
     }
 
-    /// Makes the profiles that are missing.
+    /// Makes the missing profiles.
     async fn look_at(&self, job: &JobId) {
         let _turn = self.one_at_a_time.take().await;
         let ranks = self.ranks(job).await.unwrap_or_else(|error| {

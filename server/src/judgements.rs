@@ -1,11 +1,12 @@
-//! Judging runs: once each, when they arrive, when a page asks, or when the server starts.
+//! Judges runs, each once: when they arrive, when a page asks, or when the server starts.
 //!
-//! A small trace is judged while it is stored. A large one would keep its sender waiting, and runs
-//! that another version judged are judged again: both happen in the background, one at a time.
-//! Wherever a trace is judged, it has [`JUDGING`] for that. What takes longer cannot be told; that
-//! is kept like any other verdict, so that nobody does the same work again.
+//! A small trace is judged while it is stored. For a large one, the sender would have to wait, so
+//! it is judged in the background. Runs that another version judged are judged again in the
+//! background, too. There, only one is judged at a time. Any trace has [`JUDGING`] of time. If that
+//! is not enough, the answer is "cannot tell", and is kept like any other verdict, so that nobody
+//! does the same work again.
 //!
-//! What takes long to judge takes long to explain: its words are kept with the verdict.
+//! If judging takes long, explaining does too: so the explanation is stored with the verdict.
 
 use crate::budget::Permit;
 use crate::explain::{self, EXPLAINING, Waiting, allowed};
@@ -25,20 +26,20 @@ use trace::trace::{DeviceTrace, Trace};
 use trace::watch::{Stopped, Watch};
 use tracing::Instrument;
 
-/// Judges runs and keeps the verdicts.
+/// Judges runs and stores the verdicts.
 #[derive(Clone)]
 pub struct Judge {
     store: Store,
     pictures: Pictures,
     events: broadcast::Sender<ServerEvent>,
-    /// Held while judging: a large trace should not be judged twice.
+    /// Held while judging, so that a large trace is not judged twice.
     one_at_a_time: Turns,
 }
 
 /// The reports of a trace that is small enough to be judged while it is stored.
 ///
 /// # Errors
-/// [`Stopped`], when whoever looks on says so.
+/// [`Stopped`], when the watch stops it.
 pub fn judge_now(trace: &Trace, watch: Watch<'_>) -> Result<Vec<(u32, Leaks)>, Stopped> {
     match is_judged_now(trace) {
         true => judge(trace, JUDGING, watch),
@@ -52,7 +53,7 @@ fn judge(trace: &Trace, limit: Duration, watch: Watch<'_>) -> Result<Vec<(u32, L
         let devices = trace.devices.iter();
         let report = |device: &DeviceTrace| {
             let leaks = report(trace, device, Watch::new(&go_on));
-            // Only the time being over is a reason to say that it cannot be told.
+            // Only the time limit is a reason for the answer "cannot tell".
             watch.look(0)?;
             Ok((device.device, leaks))
         };
@@ -61,7 +62,7 @@ fn judge(trace: &Trace, limit: Duration, watch: Watch<'_>) -> Result<Vec<(u32, L
 }
 
 impl Judge {
-    /// A judge of the runs in `store`.
+    /// A judge for the runs in `store`.
     pub fn new(store: Store, pictures: Pictures, events: broadcast::Sender<ServerEvent>) -> Judge {
         Judge {
             store,
@@ -76,7 +77,7 @@ impl Judge {
         self.one_at_a_time.queue()
     }
 
-    /// What was found about a device of a run, looked for now if that was not done.
+    /// The report about a device of a run; made now if it does not exist.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] when there is no such run or device; the database's.
@@ -90,8 +91,8 @@ impl Judge {
         }
         let (judge, run) = (self.clone(), run.clone());
         let (tell, told) = oneshot::channel();
-        // The turn is the work's: whoever asks and hangs up would otherwise start it again. The
-        // verdict is told before the words are looked for.
+        // The work itself holds the turn: otherwise a client that asks, hangs up and asks again
+        // would start it twice. The verdict is reported before the explanation is made.
         let work = async move {
             let _turn = turn;
             match judge.judge(&run).await {
@@ -111,7 +112,7 @@ impl Judge {
         })
     }
 
-    /// Judges the runs that are not judged yet, one after the other, in the background.
+    /// Judges all unjudged runs, one after the other, in the background.
     pub async fn judge_all(self) {
         let unjudged = self.store.read(|reader| reader.unjudged_runs()).await;
         for run in unjudged.unwrap_or_else(|error| {
@@ -161,7 +162,7 @@ impl Judge {
         match write.await {
             // An error only means that no page listens.
             Ok(()) => drop(self.events.send(ServerEvent::RunsChanged)),
-            // It is known: on a full disk it is found out each time.
+            // This is expected: on a full disk the report is made again each time.
             Err(error) if error.refuses_writes() => {
                 tracing::debug!(%error, "cannot keep a verdict");
             }
@@ -174,7 +175,7 @@ impl Judge {
         })
     }
 
-    /// Keeps the words about a large run. Without them it is explained when somebody asks.
+    /// Stores the explanation of a large run. Without it, the run is explained when somebody asks.
     async fn explain(&self, run: &RunId, judged: Judged) {
         let Judged {
             decoded, memory, ..
@@ -195,14 +196,14 @@ impl Judge {
     }
 }
 
-/// What was found, and with what.
+/// The reports, with the trace and memory that they were made with.
 struct Judged {
     reports: Vec<(u32, Leaks)>,
     decoded: Arc<Decoded>,
     memory: Permit,
 }
 
-/// The words about a trace. Where they take too much, whoever asks for them is told why.
+/// The explanation of a trace. If it needs too much, the client that asks for it gets the reason.
 fn explanation(trace: &Trace, memory: Permit) -> Option<Explanation> {
     let (_waiting, waited) = Waiting::begins();
     let device = explain::chosen(trace);
@@ -242,7 +243,7 @@ mod tests {
     async fn the_words_that_are_kept_are_those_that_are_told() {
         let budget = crate::budget::Budget::new(trace::units::Bytes::mib(64));
         let permit = budget.take(trace::units::Bytes::mib(8)).await.unwrap();
-        // On a thread of the kind that it is done on.
+        // On the same kind of thread as in the server.
         let found = crate::work::background(move || {
             let trace = leaking();
             let told = Watch::undisturbed(|watch| {

@@ -1,12 +1,11 @@
 //! The Tidemark server and its command line.
 //!
-//! Walk through it in the order of the data: `http` takes an upload, `ingest` drives the pure core
-//! (`trace`) over its bytes, `blobs` and `store` keep what came of it, `pictures` draws and serves
-//! tiles, `questions` answers what is asked of a run, `comparisons` holds runs against one
-//! another, `jobs` holds the ranks of one program, `explain` puts a run into words, `mcp` answers
-//! language models.
-//! `bench` runs the engine, one row after the other, each in a process of its own. `app` opens all
-//! of it; `cli` is what a person types.
+//! Read it in the order of the data. `http` takes an upload, `ingest` runs the pure core (`trace`)
+//! on its bytes, and `blobs` and `store` keep the results. `pictures` draws and serves tiles,
+//! `questions` answers questions about a run, `comparisons` compares runs, and `jobs` handles the
+//! ranks of one program. `explain` puts a run into words, `mcp` answers language models. `bench`
+//! runs the engine, one row after the other, each in a process of its own. `app` opens all of this;
+//! `cli` is the command line.
 
 mod access;
 mod answers;

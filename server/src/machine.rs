@@ -1,14 +1,14 @@
-//! The machine's memory: how much there is, and that the system gets back what is no longer used.
+//! The machine's memory: how much there is, and how unused memory goes back to the system.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use trace::units::Bytes;
 
-/// A budget that this machine cannot keep.
+/// A memory budget that this machine cannot provide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadMemory {
-    /// There is less.
+    /// The machine has less.
     #[error(
         "--memory {wanted} is more than this machine can give: it has {there} in all{}; give \
          at most {most}",
@@ -19,12 +19,12 @@ pub enum BadMemory {
         wanted: Bytes,
         /// What there is.
         there: Bytes,
-        /// Whether that is the limit of a cgroup.
+        /// Whether a cgroup sets the limit.
         limited: bool,
         /// What would be accepted.
         most: Bytes,
     },
-    /// Nothing could be read with it.
+    /// It is too little to read anything.
     #[error("--memory {wanted} is too little to read a snapshot; give at least {least}")]
     TooLittle {
         /// What was asked for.
@@ -37,10 +37,10 @@ pub enum BadMemory {
 /// The smallest budget.
 const LEAST: Bytes = Bytes::mib(64);
 
-/// Refuses a budget that the machine cannot keep.
+/// Refuses a budget that the machine cannot provide.
 ///
 /// # Errors
-/// A sentence that says what it could.
+/// A sentence that names a possible budget.
 pub fn check(wanted: Bytes) -> Result<(), BadMemory> {
     check_against(wanted, installed(), cgroup())
 }
@@ -70,7 +70,7 @@ fn check_against(
     }
 }
 
-/// Memory that is built in.
+/// The installed memory.
 fn installed() -> Option<Bytes> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
@@ -103,23 +103,24 @@ fn cgroup() -> Option<Bytes> {
     limits.min()
 }
 
-/// A file that holds a number of bytes, or a word.
+/// Reads a file that has a number of bytes, or a word.
 fn limit(path: &Path) -> Option<Bytes> {
     let text = std::fs::read_to_string(path).ok()?;
     text.trim().parse().ok().map(Bytes)
 }
 
-/// Settings for the allocator of glibc. By itself it makes up to eight arenas for each core, each
-/// keeps what was freed, and after one large vector it takes vectors of up to 32 MiB from these
-/// arenas: after a few uploads hundreds of megabytes are held unused.
+/// Settings for glibc's allocator. By default it makes up to eight arenas for each core, and each
+/// arena keeps freed memory. After one large vector, it also takes vectors of up to 32 MiB from
+/// these arenas. So after a few uploads, hundreds of megabytes are held unused.
 const ALLOCATOR: [(&str, &str); 3] = [
     ("MALLOC_ARENA_MAX", "2"),
     ("MALLOC_MMAP_THRESHOLD_", "1048576"),
     ("MALLOC_TRIM_THRESHOLD_", "4194304"),
 ];
 
-/// Tells the allocator, which reads its settings from the environment, and only once: so the
-/// program starts itself again, as the same process. Who set any of these knows better.
+/// Passes these settings to the allocator. It reads them from the environment, and only once, so
+/// the program starts itself again as the same process. If the user has set any of them, nothing is
+/// changed.
 pub fn prepare_allocator() {
     let told = ALLOCATOR
         .iter()
@@ -132,7 +133,7 @@ pub fn prepare_allocator() {
     };
     let mut again = Command::new(program);
     again.args(std::env::args_os().skip(1)).envs(ALLOCATOR);
-    // It returns only when it fails, and then the defaults must do.
+    // This returns only if it fails; then the defaults are used.
     let error = again.exec();
     tracing::debug!(%error, "cannot start again with settings for the allocator");
 }

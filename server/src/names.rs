@@ -1,10 +1,10 @@
-//! Under which names the server is reached: what a `Host` header may say, and the address that is
-//! written into links.
+//! The names of the server: which `Host` headers are allowed, and which address is written into
+//! links.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// A host and perhaps a port, as the header `Host` has them; nothing else reads as one.
+/// A host, perhaps with a port, in the form of the header `Host`; nothing else is accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
     host: String,
@@ -23,7 +23,7 @@ impl Authority {
             None => text.split_at(text.find(':').unwrap_or(text.len())),
         };
         let port = match rest.strip_prefix(':') {
-            // Not `parse` alone: it takes a sign.
+            // `parse` alone would accept a sign.
             Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
                 Some(digits.parse().ok()?)
             }
@@ -40,13 +40,13 @@ impl Authority {
         })
     }
 
-    /// The address that it is, if it is one.
+    /// The IP address, if it is one.
     pub fn ip(&self) -> Option<IpAddr> {
         let bare = self.host.trim_start_matches('[').trim_end_matches(']');
         bare.parse().ok()
     }
 
-    /// Whether it is this machine's name for itself.
+    /// Whether it is a loopback name or address.
     pub fn is_loopback(&self) -> bool {
         self.host == "localhost" || self.ip().is_some_and(|ip| ip.is_loopback())
     }
@@ -56,7 +56,7 @@ impl Authority {
         self.host == other.host
     }
 
-    /// Whether it is this machine's host name, alone or as its local network knows it.
+    /// Whether it is this machine's host name, alone or with the suffix of the local network.
     pub fn is_machine(&self, hostname: &str) -> bool {
         let name = self.host.strip_suffix(".local").unwrap_or(&self.host);
         !hostname.is_empty() && name.eq_ignore_ascii_case(hostname)
@@ -70,17 +70,17 @@ impl fmt::Display for Authority {
     }
 }
 
-/// How requests travel.
+/// The scheme of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// In the clear.
+    /// Not encrypted.
     Http,
-    /// Inside TLS, which a proxy in front of the server ends.
+    /// Over TLS, which a proxy in front of the server ends.
     Https,
 }
 
 impl Scheme {
-    /// As an address begins.
+    /// As at the beginning of an address.
     pub const fn name(self) -> &'static str {
         match self {
             Scheme::Http => "http",
@@ -92,13 +92,13 @@ impl Scheme {
 /// The address under which people reach the server: `https://tidemark.example`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicUrl {
-    /// How.
+    /// The scheme.
     pub scheme: Scheme,
-    /// Where.
+    /// The host and port.
     pub authority: Authority,
 }
 
-/// What is not an address of a server.
+/// A text that is not the address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an address such as https://tidemark.example (without a path)")]
 pub struct NoPublicUrl(String);
@@ -126,7 +126,7 @@ impl fmt::Display for PublicUrl {
     }
 }
 
-/// What this machine calls itself.
+/// The name of this machine.
 pub fn hostname() -> String {
     let system = rustix::system::uname();
     system.nodename().to_string_lossy().into_owned()

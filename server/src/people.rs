@@ -1,7 +1,7 @@
 //! People who may sign in, and their tokens.
 //!
-//! The database keeps them; every request is checked against memory. A server that nobody but this
-//! machine reaches has no people, and needs none.
+//! The database stores them; every request is checked in memory. A server that only this machine
+//! can reach has no people and needs none.
 
 use crate::identity;
 use crate::plain::is_plain;
@@ -14,16 +14,16 @@ use api::people::{
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Tokens of one person at a time.
+/// The largest number of tokens that a person may have at a time.
 pub const MOST_TOKENS: usize = 64;
 
-/// People, those who have left too.
+/// The largest number of people, including those who have left.
 pub const MOST_PEOPLE: usize = 10_000;
 
-/// What is written down of when a token was used is so old at most.
+/// The stored time of a token's last use may be out of date by at most this much.
 const USED_EVERY_MS: i64 = 5 * 60 * 1000;
 
-/// What a secret begins with, so that programs that look for secrets in files find it.
+/// The beginning of a secret, so that programs that search files for secrets find it.
 const SECRET_PREFIX: &str = "tidemark_";
 
 /// The name of a first token.
@@ -39,35 +39,34 @@ pub struct People {
 #[derive(Default)]
 struct Known {
     people: HashMap<PersonId, Person>,
-    /// By the hash of the secret: what is looked up is not a secret any more, so that the time of a
-    /// look-up reveals nothing about it.
+    /// By the hash of the secret. The hash is not secret, so the time of a look-up reveals nothing.
     tokens: HashMap<String, PersonalToken>,
 }
 
-/// Why people cannot be changed so.
+/// Why a change of people is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PeopleError {
-    /// It makes no sense.
+    /// The change makes no sense.
     #[error("{0}")]
     Refused(String),
-    /// The database says no.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A person who has shown a token, and what it is good for.
+/// A person who showed a token, and what it allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Who.
+    /// The person.
     pub person: Person,
     /// Which token.
     pub token: TokenId,
-    /// What both allow.
+    /// The scopes that both the person and the token have.
     pub scopes: Scopes,
 }
 
 impl People {
-    /// Everybody whom the database knows.
+    /// All people in the database.
     ///
     /// # Errors
     /// The database's.
@@ -88,12 +87,12 @@ impl People {
         })
     }
 
-    /// Whether there is nobody who could sign in.
+    /// Whether nobody could sign in.
     pub fn is_empty(&self) -> bool {
         self.known().people.is_empty()
     }
 
-    /// Everybody, those who have left too, by name.
+    /// All people, including those who have left, by name.
     pub fn list(&self) -> Vec<Person> {
         let mut people: Vec<Person> = self.known().people.values().cloned().collect();
         people.sort_by_key(|person| person.name.to_lowercase());
@@ -115,7 +114,7 @@ impl People {
             .cloned()
     }
 
-    /// Who has this secret, unless it has ended. `None` is also the answer for those who left.
+    /// The person with this secret. `None` if the token has ended or the person has left.
     pub fn of_secret(&self, secret: &str, now_ms: i64) -> Option<Shown> {
         let hash = hash_of(secret);
         let known = self.known();
@@ -138,10 +137,10 @@ impl People {
         tokens
     }
 
-    /// Adds a person with a first token, which is good for all that the role allows.
+    /// Adds a person with a first token, which allows everything that the role allows.
     ///
     /// # Errors
-    /// [`PeopleError`]: among others, when the first person would be no admin.
+    /// [`PeopleError`], for example if the first person would not be an admin.
     pub async fn add(&self, new: &NewPerson, now_ms: i64) -> Result<AddedPerson, PeopleError> {
         let person = self.insert(new, now_ms).await?;
         let token = NewToken {
@@ -154,7 +153,7 @@ impl People {
         Ok(AddedPerson { person, token })
     }
 
-    /// Adds a person whom somebody else lets in: a proxy, or an identity provider.
+    /// Adds a person whom a proxy or an identity provider has signed in.
     ///
     /// # Errors
     /// [`PeopleError`].
@@ -187,7 +186,7 @@ impl People {
     /// Changes what a person may do.
     ///
     /// # Errors
-    /// [`PeopleError`]: among others, when no admin would be left.
+    /// [`PeopleError`], for example if no admin would be left.
     pub async fn change(
         &self,
         id: &PersonId,
@@ -222,7 +221,7 @@ impl People {
         Ok(person)
     }
 
-    /// Makes a token for a person. Only the answer has its secret.
+    /// Makes a token for a person. Only this answer has its secret.
     ///
     /// # Errors
     /// [`PeopleError`].
@@ -261,7 +260,7 @@ impl People {
         Ok(CreatedToken { token, secret })
     }
 
-    /// Whose token this is.
+    /// The owner of this token.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -275,7 +274,7 @@ impl People {
     /// Ends a token at once, with the sessions that were opened with it.
     ///
     /// # Errors
-    /// The database's: it then lives on.
+    /// The database's; the token then stays valid.
     pub async fn end_token(&self, id: &TokenId) -> StoreResult<()> {
         let of = id.clone();
         self.store.write(move |w| w.delete_token(&of)).await?;
@@ -283,7 +282,7 @@ impl People {
         Ok(())
     }
 
-    /// Notes that a token was used, now and then.
+    /// Stores that a token was used, but not every time.
     ///
     /// # Errors
     /// The database's.
@@ -352,7 +351,7 @@ fn missing(what: &'static str, id: &str) -> StoreError {
     StoreError::NotFound { what, id }
 }
 
-/// How a secret is kept: it has 256 random bits, so what has this hash cannot be guessed.
+/// The stored form of a secret: it has 256 random bits, so it cannot be guessed from this hash.
 fn hash_of(secret: &str) -> String {
     blake3::hash(secret.as_bytes()).to_hex().to_string()
 }

@@ -1,8 +1,9 @@
-//! Texts that people type: what may be in a name. [`trace::plain`] says which characters are plain.
+//! Typed texts: the characters that a name may have. [`trace::plain`] defines which characters are
+//! plain.
 
 pub use trace::plain::{is_plain, marked};
 
-/// What is plain of a text.
+/// The plain characters of a text.
 pub fn plain(text: &str) -> String {
     text.chars().filter(|&c| is_plain(c)).collect()
 }

@@ -5,20 +5,21 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// What others may not do: anything.
+/// The rights of other users.
 const OTHERS: u32 = 0o077;
 
-/// From here on this process makes files 0600 and folders 0700, whatever it was started with.
+/// From now on this process creates files with mode 0600 and folders with 0700, whatever its umask
+/// was.
 pub fn make_everything_private() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(OTHERS));
 }
 
-/// What is ours in a folder.
+/// Which of our files a folder has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The data folder.
     Data,
-    /// A folder of blobs elsewhere.
+    /// A folder of blobs in another place.
     Blobs,
 }
 
@@ -37,11 +38,11 @@ impl Kind {
     }
 }
 
-/// Takes from others what they may do with a folder; how many files and folders that were. A
-/// folder that holds other things too is left as it is, but not what is ours in it.
+/// Removes other users' rights to a folder; returns for how many files and folders. If the folder
+/// has other content too, only our files in it are changed.
 ///
 /// # Errors
-/// When a file's mode cannot be changed: it is another user's.
+/// When a file's mode cannot be changed because it belongs to another user.
 pub fn tighten(folder: &Path, kind: Kind) -> io::Result<usize> {
     if !is_open(&folder.metadata()?) {
         return Ok(0);
@@ -54,7 +55,7 @@ pub fn tighten(folder: &Path, kind: Kind) -> io::Result<usize> {
             false => is_shared = true,
         }
     }
-    // Last: a closed folder says that what is in it is closed.
+    // This comes last: a closed folder means that its content is closed too.
     Ok(match is_shared {
         true => tightened,
         false => tightened + close(folder)?,

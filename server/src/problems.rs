@@ -1,4 +1,5 @@
-//! Domain errors become problems, and problems responses: the only error status codes there are.
+//! Turns domain errors into problems, and problems into responses. All error statuses come from
+//! here.
 
 use crate::bench::BenchError;
 use crate::blobs::BlobError;
@@ -19,28 +20,28 @@ use std::error::Error as _;
 use std::time::Duration;
 use trace::clip::clipped;
 
-/// Why a request was not answered as asked.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The database says no.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The upload failed.
     #[error(transparent)]
     Ingest(#[from] IngestError),
-    /// The blob store says no.
+    /// The blob store failed.
     #[error(transparent)]
     Blob(#[from] BlobError),
-    /// The bench was not taken.
+    /// The bench was not accepted.
     #[error(transparent)]
     Bench(#[from] BenchError),
     /// The request is malformed.
     #[error("{0}")]
     BadRequest(String),
-    /// The body is no JSON of the right shape.
+    /// The body is not JSON of the right form.
     #[error("{}", .0.body_text())]
     Json(#[from] JsonRejection),
-    /// The path has something else where an id or a number belongs.
+    /// A part of the path is not the expected id or number.
     #[error("{}", .0.body_text())]
     Path(#[from] PathRejection),
     /// The query is malformed.
@@ -52,7 +53,7 @@ pub enum Error {
     /// There is no such thing.
     #[error("there is no {0}")]
     NotFound(String),
-    /// The address is there, but not for this method.
+    /// The address exists, but not for this method.
     #[error("this address does not take {0} requests")]
     Method(String),
     /// A token is needed, or the one sent is wrong.
@@ -61,33 +62,33 @@ pub enum Error {
          once in the page"
     )]
     TokenNeeded,
-    /// The token typed is wrong.
+    /// The token in the form is wrong.
     #[error("this is not a token of this server, or it has ended")]
     WrongToken,
-    /// Too many secrets were wrong.
+    /// The client showed too many wrong secrets.
     #[error(transparent)]
     Guesses(#[from] Later),
-    /// Too much at a time.
+    /// Too many at the same time.
     #[error(transparent)]
     Busy(#[from] Refusal),
-    /// A body that does not come.
+    /// The body does not arrive.
     #[error("the request's body was not there within {} s; send it again", .0.as_secs_f64())]
     SlowBody(Duration),
     /// A browser was sent here by another site.
     #[error("{0}")]
     Foreign(&'static str),
-    /// The token is not good for it.
+    /// The token does not allow it.
     #[error("this takes a token that may `{needed}`; this one may: {}", words(*.has))]
     Scope {
-        /// What it takes.
+        /// The scope that is needed.
         needed: Scope,
-        /// What was shown.
+        /// The scopes of the token.
         has: Scopes,
     },
     /// Only admins may.
     #[error("only an admin may do this")]
     NotAdmin,
-    /// People cannot be changed so.
+    /// The change of people is refused.
     #[error(transparent)]
     People(#[from] PeopleError),
     /// A link asks for more than it opens.
@@ -96,7 +97,7 @@ pub enum Error {
     /// A link that has ended.
     #[error("{0}")]
     Gone(String),
-    /// A run takes too much to explain.
+    /// Explaining the run takes too much.
     #[error(transparent)]
     Unexplained(#[from] explain::Refused),
     /// A defect.
@@ -104,7 +105,7 @@ pub enum Error {
     Panicked,
 }
 
-/// How a failed upload looks from outside.
+/// Describes a failed upload for clients.
 pub fn describe(error: &IngestError) -> Problem {
     let (status, code, title) = of_ingest(error);
     let offset = match error {
@@ -129,12 +130,12 @@ fn words(scopes: Scopes) -> String {
 }
 
 impl Error {
-    /// The status of a page that says this.
+    /// The status of a page that shows this error.
     pub fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.problem().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// How it looks from outside.
+    /// The problem for clients.
     pub fn problem(&self) -> Problem {
         let (status, code, title) = match self {
             Error::Ingest(error) => return describe(error),
@@ -177,7 +178,7 @@ impl Error {
             ),
             Error::Unexplained(explain::Refused::NoMemory(error)) => of_memory(error),
             Error::Unexplained(explain::Refused::TooLong(_)) => too_long(),
-            // Nobody reads it.
+            // The client has gone, so nobody reads this.
             Error::Unexplained(explain::Refused::NobodyWaits) => internal(),
             Error::Panicked => internal(),
         };
@@ -201,7 +202,7 @@ impl Error {
     }
 }
 
-/// What an error status means wherever the API's document lists it.
+/// The meaning of an error status in the API's document.
 pub fn meaning(status: &str) -> Option<&'static str> {
     let status = StatusCode::from_bytes(status.as_bytes()).ok()?;
     Some(match status {
@@ -231,7 +232,7 @@ fn seconds(time: Duration) -> u64 {
     seconds.max(1)
 }
 
-/// The answer on a connection that is not served.
+/// The answer on a connection that is refused.
 pub fn refused_connection(refusal: &Refusal) -> String {
     let (status, code, title) = of_crowd(refusal.crowd);
     let problem = problem(status, code, title, refusal.to_string(), None);
@@ -325,7 +326,7 @@ fn of_ingest(error: &IngestError) -> Kind {
         IngestError::Busy(refusal) => of_crowd(refusal.crowd),
         IngestError::Cancelled => (StatusCode::CONFLICT, ProblemCode::Cancelled, "Cancelled"),
         IngestError::Store(error) => of_store(error),
-        // A loop of restarts is not a defect of the request, nor one that another try would mend.
+        // A loop of restarts is not the fault of the request, and another try would not help.
         IngestError::GivenUp { .. } => (
             StatusCode::INTERNAL_SERVER_ERROR,
             ProblemCode::Damaged,
@@ -384,23 +385,23 @@ fn of_store(error: &StoreError) -> Kind {
     }
 }
 
-/// What others may know: the inside of a defect stays in the log.
+/// The text for clients; details of a defect stay in the log.
 fn outward(code: ProblemCode, detail: String) -> String {
     match code {
         ProblemCode::Internal => "the server's log has the details".to_owned(),
-        // Where the folder is and what SQLite said is for the operator.
+        // The path of the folder and SQLite's message are only for the operator.
         ProblemCode::Unavailable => {
             "the server's data cannot be changed now: the disk can only be \
                                      read, or the database is damaged. What is there can be read \
                                      as far as it is whole. The server's log says what to do"
                 .to_owned()
         }
-        // It may quote what was asked for.
+        // The text may quote the request.
         _ => clipped(&detail, LONGEST_DETAIL).into_owned(),
     }
 }
 
-/// Bytes of a detail.
+/// Longest detail, bytes.
 const LONGEST_DETAIL: usize = 2048;
 
 fn problem(

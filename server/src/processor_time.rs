@@ -1,18 +1,18 @@
-//! Time of a processor that a piece of work may take: that the machine is busy with something else
-//! is not its fault.
+//! Processor time that a piece of work may use. Unlike wall time, it does not grow when the machine
+//! is busy with other work.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 use trace::watch::Watch;
 
-/// What the calling thread has worked since some moment.
+/// How much processor time the calling thread has used since a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessorTime {
     began: Duration,
 }
 
 impl ProcessorTime {
-    /// From now on. To be asked on the same thread.
+    /// Starts now. Must be read on the same thread.
     pub fn from_now() -> ProcessorTime {
         ProcessorTime {
             began: of_this_thread(),
@@ -25,7 +25,7 @@ impl ProcessorTime {
     }
 }
 
-/// Does work that learns by its watch when it has taken longer than `limit`.
+/// Runs work whose watch stops it after `limit` of processor time.
 pub fn within<T>(limit: Duration, work: impl FnOnce(Watch<'_>) -> T) -> T {
     let time = ProcessorTime::from_now();
     work(Watch::new(&|_| time.used() <= limit))
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn only_what_the_thread_itself_works_counts() {
         let time = ProcessorTime::from_now();
-        // A thread that works for a moment, while this one waits for it.
+        // Another thread works for a moment, while this one waits for it.
         let other = thread::spawn(|| {
             let its = ProcessorTime::from_now();
             while its.used() < Duration::from_millis(200) {}

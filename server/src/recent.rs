@@ -1,21 +1,21 @@
-//! Values that are made once however many ask for them.
+//! A cache of values that are made once, however many ask for them.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::OnceCell;
 
-/// Values made once however many ask, the most recently used kept.
+/// Values that are made once, however many ask; the most recently used are kept.
 pub struct Recent<K, V> {
     limit: usize,
     kept: Mutex<(u64, HashMap<K, Slot<V>>)>,
 }
 
-/// A value, or the promise of one, and when it was used.
+/// A value, or a place for it while it is being made, and when it was last used.
 type Slot<V> = (u64, Arc<OnceCell<Arc<V>>>);
 
 impl<K: Hash + Eq + Copy, V> Recent<K, V> {
-    /// Keeps so many.
+    /// Keeps at most `limit` values.
     pub fn new(limit: usize) -> Recent<K, V> {
         Recent {
             limit,
@@ -23,7 +23,7 @@ impl<K: Hash + Eq + Copy, V> Recent<K, V> {
         }
     }
 
-    /// The place of a value: whoever finds it empty makes the value.
+    /// The place of a value. If it is empty, the caller makes the value.
     pub fn cell(&self, key: K) -> Arc<OnceCell<Arc<V>>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (clock, slots) = &mut *kept;

@@ -1,7 +1,7 @@
-//! Requests, counted by route: how many, how they ended, how long they took.
+//! Counts requests by route: how many, how they ended, how long they took.
 //!
-//! A label is the template of a route, a method that HTTP has, a class of statuses: what clients
-//! send makes no new ones.
+//! A label is the template of a route, a known HTTP method, or a class of statuses. So clients
+//! cannot make new labels.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -10,22 +10,22 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use std::time::Duration;
 
-/// Where the buckets of the durations end, in seconds. A tile takes milliseconds, a question
-/// to a large recording 0.3 s, an upload a minute.
+/// The upper ends of the buckets for durations, in seconds. A tile takes milliseconds, a question
+/// about a large recording 0.3 s, an upload a minute.
 const ENDS: [f64; 10] = [0.001, 0.005, 0.025, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 120.0];
 
-/// The route of everything that has none: the page, its files, and addresses that do not exist;
-/// the method of whatever HTTP does not know.
+/// Stands for requests without a route (the page, its files, and unknown addresses), and for
+/// methods that HTTP does not define.
 const OTHER: &str = "other";
 
-/// What was asked for.
+/// The labels of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Asked {
     route: String,
     method: &'static str,
 }
 
-/// What was asked for, and how it ended.
+/// The labels of a request and of its result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answered {
     route: String,
@@ -71,7 +71,8 @@ impl Requests {
         &self.registry
     }
 
-    /// One more: the template of its route, if it has one, its method, its status, its time.
+    /// Counts a request: the template of its route, if it has one, its method, its status, its
+    /// time.
     pub fn count(&self, route: Option<&str>, method: &str, status: u16, took: Duration) {
         let route = route.unwrap_or(OTHER).to_owned();
         let method = known(method);

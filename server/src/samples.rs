@@ -1,4 +1,4 @@
-//! Small real snapshots that every binary carries; `tests/fixtures/*.md` say where they are from.
+//! Small real snapshots that are part of every binary; `tests/fixtures/*.md` describe their origin.
 
 use crate::ingest::{Arrived, IngestError, Sender, Uploads};
 use api::runs::{RunSource, Sample};
@@ -11,9 +11,9 @@ use trace::units;
 pub struct BundledSample {
     /// Name in the URL.
     pub name: &'static str,
-    /// What the run is called.
+    /// The name of the run.
     pub title: &'static str,
-    /// What there is to see.
+    /// What it shows.
     pub about: &'static str,
     /// The file.
     pub file: &'static [u8],
@@ -25,7 +25,7 @@ macro_rules! fixture {
     };
 }
 
-/// The one that shows most at a glance, where none is named.
+/// The sample that is opened by default, because it shows most at a glance.
 pub const SHOWN_FIRST: &str = "off_v1_moe";
 
 /// All of them, the simplest first.
@@ -79,7 +79,7 @@ pub fn find(name: &str) -> Option<&'static BundledSample> {
 }
 
 impl BundledSample {
-    /// Makes a run of it, or finds the one that it already is.
+    /// Makes a run from it, or finds the run that was made before.
     ///
     /// # Errors
     /// Those of an upload.
@@ -94,7 +94,7 @@ impl BundledSample {
         uploads.take(job, sender, body).await
     }
 
-    /// What the API says of it.
+    /// Its description for the API.
     pub fn describe(&self) -> Sample {
         Sample {
             name: self.name.to_owned(),

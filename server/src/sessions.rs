@@ -1,7 +1,8 @@
-//! Browsers that are signed in: each has a random secret of its own in a cookie, which ends at
-//! logout, when it is revoked, after some days, and with the token it was made with.
+//! Sessions of browsers that are signed in. Each has a random secret of its own in a cookie. A
+//! session ends at logout, when it is revoked, after some days, and together with the token that
+//! opened it.
 //!
-//! The database keeps them over restarts; every request is checked against memory.
+//! The database keeps them over restarts; every request is checked in memory.
 
 use crate::identity;
 use crate::store::{SessionRow, Store, StoreError, StoreResult};
@@ -14,33 +15,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How long a session lives.
 pub const LIFE_S: i64 = 7 * 24 * 3600;
 
-/// Sessions at a time; a further one ends the oldest.
+/// The largest number of sessions; one more ends the oldest.
 pub const MOST: usize = 256;
 
-/// Characters of what a browser calls itself that are kept.
+/// How many characters of a browser's user agent are kept.
 const AGENT_CHARS: usize = 200;
 
-/// What is written down of when a session was used is so old at most: not each request is worth a
-/// transaction.
+/// The stored time of a session's last use may be out of date by at most this much, because not
+/// every request is worth a transaction.
 const SEEN_EVERY_MS: i64 = 5 * 60 * 1000;
 
-/// Who opens a session.
+/// The client that opens a session.
 #[derive(Clone, Debug)]
 pub struct Visitor {
-    /// From where.
+    /// Its address.
     pub address: String,
-    /// With what.
+    /// Its browser.
     pub agent: String,
 }
 
-/// With what a session was opened.
+/// How a session was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opener {
-    /// The token that the server was started with.
+    /// With the token that the server was started with.
     Operator,
-    /// A token of a person.
+    /// With a token of a person.
     Token(TokenId),
-    /// Somebody else's word for who a person is: an identity provider's.
+    /// By an identity provider, which says who the person is.
     Person(PersonId),
 }
 
@@ -49,7 +50,7 @@ pub enum Opener {
 pub struct Found {
     /// Which one.
     pub id: SessionId,
-    /// With what it was opened. Whether that still opens anything is for others to say.
+    /// How it was opened. The caller must check whether that is still valid.
     pub opener: Opener,
 }
 
@@ -62,17 +63,16 @@ pub struct Sessions {
 struct Shared {
     store: Store,
     token_hash: String,
-    /// By the hash of the secret: what is looked up is not a secret any more, so that the time of a
-    /// look-up reveals nothing about it.
+    /// By the hash of the secret. The hash is not secret, so the time of a look-up reveals nothing.
     live: Mutex<HashMap<String, Live>>,
-    /// The latest time that was seen: a clock that goes back revives nothing.
+    /// The latest time that was seen, so that a clock that is set back brings no session back.
     latest_ms: AtomicI64,
 }
 
 /// A session that has not ended.
 #[derive(Clone)]
 struct Live {
-    /// As in the database.
+    /// Its row in the database.
     row: SessionRow,
     /// When it was used last.
     seen_ms: i64,
@@ -86,8 +86,8 @@ impl From<SessionRow> for Live {
 }
 
 impl Sessions {
-    /// The sessions of people, and those of the server's token with this hash; those of another one
-    /// end.
+    /// Loads the sessions of people, and those of the server's token with this hash. Sessions of an
+    /// earlier server token end.
     ///
     /// # Errors
     /// The database's.
@@ -110,7 +110,7 @@ impl Sessions {
         Ok(sessions)
     }
 
-    /// Opens one; the answer is its secret, which is kept nowhere here.
+    /// Opens one; returns its secret, which is not stored here.
     ///
     /// # Errors
     /// The database's.
@@ -149,7 +149,7 @@ impl Sessions {
         Ok(secret)
     }
 
-    /// The session with this secret, if it has not ended. It is used by that.
+    /// The session with this secret, if it has not ended. Also notes that it is used.
     pub fn find(&self, secret: &str, now_ms: i64) -> Option<Found> {
         let now_ms = self.now(now_ms);
         let mut live = self.live();
@@ -169,10 +169,10 @@ impl Sessions {
         })
     }
 
-    /// Writes down when a session was used, now and then.
+    /// Stores when a session was last used, but not every time.
     ///
     /// # Errors
-    /// The database's; it is tried again when the session is used again after a while.
+    /// The database's; it tries again when the session is used after a while.
     pub async fn note_use(&self, id: &SessionId) -> StoreResult<()> {
         let seen_ms = {
             let mut live = self.live();
@@ -194,8 +194,8 @@ impl Sessions {
         write.await
     }
 
-    /// Those that have not ended, newest first, each with its owner; `current` is the one that
-    /// asks. Sessions of people without a name are left out.
+    /// The sessions that have not ended, newest first, each with its owner. `current` is the
+    /// session that asks. Sessions of people without a name are left out.
     pub fn list(
         &self,
         current: Option<&SessionId>,
@@ -230,8 +230,8 @@ impl Sessions {
     /// Ends one.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], and the database's: it then lives on, so that no one believes
-    /// in an end that a restart would undo.
+    /// [`StoreError::NotFound`], and the database's. In that case the session stays valid, so that
+    /// nobody believes in an end that a restart would undo.
     pub async fn end(&self, id: &SessionId) -> StoreResult<()> {
         let mut found = self.rows();
         found.retain(|row| row.id == *id);
@@ -244,18 +244,18 @@ impl Sessions {
         }
     }
 
-    /// Whose a session is, `None` for somebody with the server's token; no answer where there is
-    /// none.
+    /// The owner of a session; `Some(None)` for somebody with the server's token, `None` if there
+    /// is no such session.
     pub fn owner_of(&self, id: &SessionId) -> Option<Option<PersonId>> {
         let rows = self.rows();
         let found = rows.into_iter().find(|row| row.id == *id);
         found.map(|row| row.person)
     }
 
-    /// Ends all of one owner but one.
+    /// Ends all sessions of one owner except one.
     ///
     /// # Errors
-    /// The database's: they then live on.
+    /// The database's; they then stay valid.
     pub async fn end_others(
         &self,
         kept: Option<&SessionId>,
@@ -280,7 +280,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// The oldest of those that are more than `most`.
+    /// The oldest sessions, as many as there are beyond `most`.
     fn oldest_over(&self, most: usize) -> Vec<SessionRow> {
         let mut rows = self.rows();
         rows.sort_by_key(|row| row.created_ms);
@@ -312,7 +312,7 @@ fn by_secret(rows: Vec<SessionRow>) -> HashMap<String, Live> {
         .collect()
 }
 
-/// How a secret is kept: it has 256 random bits, so what has this hash cannot be guessed.
+/// The stored form of a secret: it has 256 random bits, so it cannot be guessed from this hash.
 fn hash_of(secret: &str) -> String {
     blake3::hash(secret.as_bytes()).to_hex().to_string()
 }
@@ -359,9 +359,9 @@ mod tests {
         assert_eq!(list(&again, Some(&id), 6 * DAY).len(), 2);
         assert_eq!(again.find("another", 6), None);
         assert_eq!(again.find(&secret, 7 * DAY + 5), None);
-        // A clock that goes back revives nothing.
+        // A clock that is set back brings no session back.
         assert_eq!(again.find(&secret, 5), None);
-        // What is stored opens nothing.
+        // The stored rows open nothing.
         let rows = store.read(|reader| reader.sessions()).await.unwrap();
         assert_eq!(again.find(&rows[0].secret_hash, 5), None);
     }
@@ -381,7 +381,7 @@ mod tests {
         assert!(matches!(missing, Err(StoreError::NotFound { .. })));
         assert_eq!(load(&store, "token", 3).await.find(&one, 3), None);
         assert_eq!(load(&store, "another", 3).await.find(&two, 3), None);
-        // They are gone, not merely hidden.
+        // They are deleted, not only hidden.
         assert_eq!(load(&store, "token", 3).await.find(&two, 3), None);
     }
 

@@ -1,7 +1,7 @@
-//! The front end's files: those in the binary, or those in a folder while someone works on the
-//! page.
+//! The front end's files: from the binary, or from a folder during work on the page.
 //!
-//! The binary hands its files over (`server/main.rs`), so that this library does not wait for them.
+//! The binary passes its files in (`server/main.rs`), so that this library can be compiled before
+//! they exist.
 
 use std::borrow::Cow;
 use std::fs;
@@ -14,18 +14,18 @@ pub struct Asset {
     pub path: Cow<'static, str>,
     /// Media type, for `Content-Type`.
     pub mime: Cow<'static, str>,
-    /// Whether the path changes with the content, so that browsers may keep it for good.
+    /// Whether the path changes with the content, so that browsers may keep it for ever.
     pub immutable: bool,
     /// Its content.
     pub bytes: Cow<'static, [u8]>,
-    /// The same in Brotli, where that is smaller.
+    /// The content in Brotli, if that is smaller.
     pub brotli: Option<&'static [u8]>,
 }
 
-/// What a program without a front end shows. It must not look like a page that failed to load.
+/// The page of a program without a front end. It must not look like a page that failed to load.
 const NO_FRONT_END: &str = include_str!("site/no_front_end.html");
 
-/// The files in a program, sorted by their paths; none where it was built without.
+/// The files in a program, sorted by their paths; empty if it was built without a front end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrontEnd(pub &'static [Asset]);
 
@@ -38,7 +38,7 @@ pub enum Site {
     Folder(PathBuf),
 }
 
-/// The list of a folder's files: a line each, media type, tab, path.
+/// The list of a folder's files, one per line: media type, tab, path.
 const LIST: &str = "files.txt";
 
 impl Site {
@@ -50,7 +50,7 @@ impl Site {
                 found.ok().map(|index| assets[index].clone())
             }
             Site::Folder(folder) => {
-                // Only what is listed is opened: a path from outside never becomes one of ours.
+                // Only listed files are opened: a path from outside is never used as a file path.
                 let list = fs::read_to_string(folder.join(LIST)).ok()?;
                 let mut files = list.lines().filter_map(|line| line.split_once('\t'));
                 let (mime, path) = files.find(|(_, listed)| *listed == path)?;
@@ -67,7 +67,7 @@ impl Site {
     }
 
     /// The page, for `/` and for every path that only the front end's router knows. Without a front
-    /// end, one that says so.
+    /// end, a page that says so.
     pub fn index(&self) -> Asset {
         self.get(INDEX).unwrap_or_else(|| Asset {
             path: Cow::Borrowed(INDEX),

@@ -27,7 +27,7 @@ pub fn contents(device: &DeviceTrace, stacks: &Stacks) -> Contents {
     }
 }
 
-/// The passes among the phases: whatever lies within one (an input, a line of logging) is part of
+/// The passes among the phases. Anything inside of a pass (an input, a line of logging) is part of
 /// it.
 fn passes(phases: &Phases) -> Vec<PhaseMark> {
     let is_pass = |phase| !matches!(phase, Phase::Other | Phase::Unknown);
@@ -46,7 +46,7 @@ fn passes(phases: &Phases) -> Vec<PhaseMark> {
     passes
 }
 
-/// Neighbours of one phase are one pass.
+/// Joins neighbours of the same phase into one pass.
 fn joined(passes: impl Iterator<Item = PhaseMark>) -> Vec<PhaseMark> {
     let mut found: Vec<PhaseMark> = Vec::new();
     for pass in passes {
@@ -60,7 +60,7 @@ fn joined(passes: impl Iterator<Item = PhaseMark>) -> Vec<PhaseMark> {
     found
 }
 
-/// What is allocated at an event, by what it is for, most first.
+/// What is allocated at an event, by category, the largest first.
 pub fn held(
     device: &DeviceTrace,
     stacks: &Stacks,

@@ -1,4 +1,4 @@
-//! What answers about a run are made of: names, frames, forward operations, what a recording holds.
+//! The parts of answers about a run: names, frames, forward operations, what a recording holds.
 
 mod contents;
 
@@ -11,10 +11,11 @@ use trace::forward::Forward;
 use trace::stacks::{Frame, Stacks};
 use trace::tiles::stack_label;
 
-/// Bytes of a name in an answer, which may hold very many.
+/// Longest name in an answer, bytes; an answer may have very many names.
 const LONGEST_NAME: usize = 1024;
 
-/// A name as answers have it: not too long, and plain, also where an older version kept it.
+/// A name for an answer: not too long and made plain, because older versions may have stored it
+/// otherwise.
 pub fn shown(name: &str) -> String {
     marked(&clipped(name, LONGEST_NAME)).into_owned()
 }

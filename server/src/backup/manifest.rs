@@ -1,5 +1,6 @@
-//! What a backup says of itself: `backup.json`, written last, in one step. A folder without it
-//! holds no backup that ended; one that is begun again keeps the one before until it has.
+//! The description of a backup: `backup.json`, written last and in one step. A folder without it
+//! has no complete backup. When a backup is made again, the old description stays until the new one
+//! is complete.
 
 use super::BackupError;
 use serde::{Deserialize, Serialize};
@@ -10,10 +11,10 @@ use std::path::Path;
 /// The manifest's file.
 pub const MANIFEST: &str = "backup.json";
 
-/// The manifest until it is whole.
+/// The manifest while it is being written.
 pub const PART: &str = "backup.json.part";
 
-/// Counts changes of the layout that an older program cannot read.
+/// Rises with each change of the layout that an older program cannot read.
 const FORMAT: u32 = 1;
 
 /// The manifest.
@@ -28,7 +29,7 @@ pub struct Manifest {
     pub database: DatabaseFile,
     /// Where the stored files are.
     pub files: Files,
-    /// Hashes of stored files that could not be copied: gone or damaged where they were.
+    /// Hashes of stored files that could not be copied, because they were missing or damaged.
     pub lacking: Vec<String>,
 }
 
@@ -37,7 +38,7 @@ pub struct Manifest {
 pub struct DatabaseFile {
     /// Its name in the backup.
     pub file: String,
-    /// The database's id; empty in one that is older than its ids.
+    /// The database's id; empty for a database from before ids existed.
     pub id: String,
     /// BLAKE3 of its bytes, hexadecimal.
     pub blake3: String,
@@ -49,12 +50,12 @@ pub struct DatabaseFile {
 pub enum Files {
     /// In the backup.
     Here,
-    /// Where they were: only the database was asked for.
+    /// Still in their place: only the database was backed up.
     LeftAt(String),
 }
 
 impl Manifest {
-    /// Of a backup made now.
+    /// The manifest of a backup made now.
     pub fn new(made_ms: i64, database: DatabaseFile, files: Files, lacking: Vec<String>) -> Self {
         Manifest {
             format: FORMAT,
@@ -66,7 +67,7 @@ impl Manifest {
         }
     }
 
-    /// That of the backup in a folder, if it holds one.
+    /// The manifest of the backup in a folder, if there is one.
     ///
     /// # Errors
     /// When it cannot be read, or a newer program wrote it.
@@ -77,7 +78,7 @@ impl Manifest {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(BackupError::Read { path, source }),
         };
-        /// All that every format has.
+        /// The part that every format has.
         #[derive(Deserialize)]
         struct Head {
             format: u32,
@@ -94,10 +95,10 @@ impl Manifest {
         }
     }
 
-    /// Makes it that of the folder, on disk.
+    /// Writes it to the folder, safely on disk.
     ///
     /// # Errors
-    /// When it cannot be written; then the one before is still there.
+    /// When it cannot be written; then the old one is still there.
     pub fn write(&self, folder: &Path) -> Result<(), BackupError> {
         let (path, part) = (folder.join(MANIFEST), folder.join(PART));
         let text = serde_json::to_vec_pretty(self).expect("a manifest is plain data");

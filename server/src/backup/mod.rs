@@ -1,9 +1,11 @@
-//! A second copy of a data folder, made while the server runs, and the way back.
+//! Makes a second copy of a data folder while the server runs; `restore` is the way back.
 //!
-//! A backup is a folder: `backup.json`, a copy of the database, and the stored files as the blob
-//! store has them. The database is copied first, at one moment; then the files that it knows,
-//! each read along and held against its hash. A run may be purged in between, and its file with
-//! it: its deletion was recorded before, so a newer copy of the database does not know the file
+//! A backup is a folder with `backup.json`, a copy of the database, and the stored files in the
+//! form of the blob store. The database is copied first, as of one moment. Then come the files that
+//! it knows; each is compared with its hash while it is copied. In between, a run may be purged
+//! together with its file. Its deletion was recorded before that. So a newer copy of the database
+//! no longer knows the file, and such a copy is made. A file that is already in the backup is not
+//! copied again.
 //! any more, and one is made. A file that is there already is not copied again.
 
 mod manifest;
@@ -24,8 +26,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use tokio::runtime::Handle;
 
-/// Copies of the database in a row that a file may be missing for. Each time one went that the
-/// copy before still knew; a server that purges faster than this is not imagined.
+/// The largest number of copies of the database in a row because of missing files. Each time, a
+/// file was removed that the copy before still knew. No server purges faster than that.
 const MOST_COPIES: usize = 16;
 
 const BLOBS: &str = "blobs";
@@ -47,7 +49,7 @@ pub enum Depth {
 pub enum Scope {
     /// The database and the stored files.
     Whole,
-    /// The database; the stored files are only looked for where they are.
+    /// Only the database; the stored files are only checked where they are.
     Database,
 }
 
@@ -56,13 +58,13 @@ pub enum Scope {
 pub struct Report {
     /// The copy of the database.
     pub database: PathBuf,
-    /// Runs in it, the deleted ones too.
+    /// Runs in it, including deleted ones.
     pub runs: usize,
     /// Stored files that belong to it.
     pub files: usize,
     /// Those that were copied now, and their bytes.
     pub copied: (usize, u64),
-    /// Files that are damaged or gone where they should be, a sentence each.
+    /// Files that are damaged or missing, a sentence each.
     pub lacking: Vec<String>,
 }
 
@@ -72,7 +74,7 @@ pub enum BackupError {
     /// There is nothing to back up.
     #[error("there is no database in {}: name the --data folder of the server", .0.display())]
     NoDatabase(PathBuf),
-    /// The folder is somebody else's.
+    /// The folder belongs to somebody else.
     #[error(
         "{} holds other things than a backup; name an empty folder, or one that is not there",
         .0.display()
@@ -81,10 +83,10 @@ pub enum BackupError {
     /// The backup is of another database.
     #[error("{} holds the backup of another database; name another folder", .0.display())]
     OfAnother(PathBuf),
-    /// Two at once.
+    /// Two backups at once.
     #[error("another backup or restore uses {} right now", .0.display())]
     InUse(PathBuf),
-    /// The folder holds no backup that ended.
+    /// The folder has no complete backup.
     #[error(
         "there is no backup in {}: it has no {MANIFEST}, which is written when a backup ends",
         .0.display()
@@ -96,7 +98,7 @@ pub enum BackupError {
         /// The manifest.
         path: PathBuf,
     },
-    /// The manifest makes no sense.
+    /// The manifest cannot be understood.
     #[error("{} is damaged: {why}", .path.display())]
     Manifest {
         /// The manifest.
@@ -165,7 +167,7 @@ pub enum BackupError {
 /// Backs a data folder up into the folder `to`. On a blocking thread.
 ///
 /// # Errors
-/// Why there is no new backup; one that was there before is still whole.
+/// Why there is no new backup; an older one in the folder is still whole.
 pub fn back_up(
     config: &Config,
     to: &Path,
@@ -175,7 +177,7 @@ pub fn back_up(
     Backup::begin(config, to, scope, depth)?.run(|_| {})
 }
 
-/// A backup under way.
+/// A running backup.
 struct Backup<'a> {
     config: &'a Config,
     folder: PathBuf,
@@ -229,7 +231,7 @@ impl<'a> Backup<'a> {
         })
     }
 
-    /// Tests do something `between` the copy of the database and those of the files.
+    /// In tests, `between` runs between the copy of the database and those of the files.
     fn run(mut self, mut between: impl FnMut(usize)) -> Result<Report, BackupError> {
         self.clear_up(None)?;
         let mut missing = BTreeSet::new();
@@ -241,7 +243,7 @@ impl<'a> Backup<'a> {
                 .iter()
                 .filter(|(_, (lack, _))| matches!(lack, Lack::Missing));
             let gone: BTreeSet<String> = gone.map(|(hash, _)| hash.clone()).collect();
-            // What a newer copy knows as well was not purged: it is lost.
+            // A file that a newer copy of the database also knows was not purged: it is lost.
             if gone.is_subset(&missing) || round + 1 == MOST_COPIES {
                 return self.end(database, &contents, lacking);
             }
@@ -267,7 +269,7 @@ impl<'a> Backup<'a> {
         let contents = Store::read_copy(&path).map_err(failed)?;
         let before = self.before.as_ref().map(|before| &before.database.id);
         if before.is_some_and(|id| *id != contents.database && !id.is_empty()) {
-            // It cannot stay: it is nobody's.
+            // It belongs to no backup, so it cannot stay.
             let _ = std::fs::remove_file(&path);
             return Err(BackupError::OfAnother(self.folder.clone()));
         }
@@ -279,7 +281,7 @@ impl<'a> Backup<'a> {
         Ok((database, contents))
     }
 
-    /// Copies what is not there; what cannot be copied, and why.
+    /// Copies the missing files. Returns those that cannot be copied, and why.
     fn bring_files(
         &mut self,
         contents: &CopyContents,
@@ -303,7 +305,7 @@ impl<'a> Backup<'a> {
             };
             match brought {
                 Ok(()) => {}
-                // The one that the backup has is better than none.
+                // The old copy in the backup is better than none.
                 Err(BlobError::Damaged(_) | BlobError::Missing(_))
                     if size.is_some() && self.is_whole(hash, row) => {}
                 Err(error @ BlobError::Missing(_)) => {
@@ -358,7 +360,8 @@ impl<'a> Backup<'a> {
         }
     }
 
-    /// The manifest makes it the backup; then what the one before needed may go.
+    /// Writes the manifest, which completes the backup. After that, files that only the older
+    /// backup needed may be removed.
     fn end(
         self,
         database: DatabaseFile,
@@ -388,7 +391,7 @@ impl<'a> Backup<'a> {
         Ok(report)
     }
 
-    /// Removes what a killed backup left, and files that a backup that has ended does not need.
+    /// Removes what a killed backup left behind, and files that the complete backup does not need.
     fn clear_up(&self, needed: Option<&CopyContents>) -> Result<(), BackupError> {
         self.runtime.block_on(self.to.sweep_incoming())?;
         let Some(needed) = needed else { return Ok(()) };
@@ -404,7 +407,7 @@ impl<'a> Backup<'a> {
         Ok(())
     }
 
-    /// Removes copies of the database other than this one's.
+    /// Removes all copies of the database except that of this manifest.
     fn drop_copies(&self, of: Option<&Manifest>) -> Result<(), BackupError> {
         let failed = |path: &Path, source| BackupError::Write {
             path: path.to_owned(),
@@ -427,21 +430,22 @@ impl<'a> Backup<'a> {
     }
 }
 
-/// Whether everything in a folder is a backup's.
+/// Whether everything in a folder can belong to a backup.
 fn may_hold_a_backup(folder: &Path) -> std::io::Result<bool> {
     let ours = |name: &str| {
         let ours = [BLOBS, LOCK, MANIFEST, manifest::PART, "lost+found"];
         ours.contains(&name) || is_copy(name)
     };
     if Blobs::are_owned(&folder.join(BLOBS)) {
-        // A server's own: clearing up here would remove what it is about to store.
+        // This is a server's own blob store: cleaning up here would remove what it is about to
+        // store.
         return Ok(false);
     }
     let mut entries = folder.read_dir()?.flatten();
     Ok(entries.all(|entry| ours(&entry.file_name().to_string_lossy())))
 }
 
-/// `database-MILLISECONDS.db`, and what SQLite may leave beside it.
+/// `database-MILLISECONDS.db`, and the files that SQLite may leave beside it.
 fn is_copy(name: &str) -> bool {
     let rest = name.strip_prefix(COPY).unwrap_or_default();
     let end = rest.trim_start_matches(|c: char| c.is_ascii_digit());

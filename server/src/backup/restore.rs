@@ -1,4 +1,4 @@
-//! From a backup to a data folder. All of the backup is read before anything is written, and
+//! Restores a data folder from a backup. All of the backup is read before anything is written, and
 //! nothing is overwritten.
 
 use super::manifest::{Files, Manifest, hash_of};
@@ -25,21 +25,21 @@ pub enum AtDamage {
 pub struct Restored {
     /// When the backup was made, in milliseconds since the epoch.
     pub made_ms: i64,
-    /// Runs, the deleted ones too; `None` when the database was damaged and left out.
+    /// Runs, including deleted ones; `None` if the database was damaged and left out.
     pub runs: Option<usize>,
     /// Stored files that were copied.
     pub files: usize,
-    /// Where the stored files must be that were not in the backup.
+    /// The place of the stored files that were not in the backup.
     pub left_at: Option<String>,
-    /// Parts that are damaged or not there, a sentence each.
+    /// Parts that are damaged or missing, a sentence each.
     pub lacking: Vec<String>,
 }
 
-/// A backup that was read to its end.
+/// A backup that was read completely.
 struct Examined {
     manifest: Manifest,
     database: PathBuf,
-    /// `None` when the copy of the database is damaged.
+    /// `None` if the copy of the database is damaged.
     contents: Option<CopyContents>,
     /// Files that are whole.
     whole: Vec<BlobRow>,
@@ -52,12 +52,12 @@ struct Examined {
 /// thread.
 ///
 /// # Errors
-/// Why nothing was restored; or, when the disk is full, why not all was: then the same command
-/// goes on.
+/// Why nothing was restored. Or, if the disk is full, why only a part was restored; then the same
+/// command continues.
 pub fn restore(from: &Path, config: &Config, at_damage: AtDamage) -> Result<Restored, BackupError> {
     let runtime = Handle::current();
     let backup = Manifest::read(from)?.ok_or_else(|| BackupError::None(from.to_owned()))?;
-    // A backup on a disk that can only be read needs no lock.
+    // A backup on a read-only disk needs no lock.
     let _lock = match lock(from) {
         Err(BackupError::Write { .. }) => None,
         lock => Some(lock?),
@@ -74,7 +74,7 @@ pub fn restore(from: &Path, config: &Config, at_damage: AtDamage) -> Result<Rest
     fill(config, examined, &source, &runtime)
 }
 
-/// A folder counts as empty when only an earlier try to restore was there.
+/// A folder counts as empty if it has only the traces of an earlier attempt to restore.
 fn refuse_what_is_there(config: &Config) -> Result<(), BackupError> {
     let data = &config.data;
     let Ok(entries) = data.read_dir() else {
@@ -143,8 +143,8 @@ fn gone(hash: &str) -> String {
     format!("the stored file {hash} was damaged or missing when the backup was made")
 }
 
-/// The files that should be in the backup: those that its database knows; without one, those that
-/// are there.
+/// The files that should be in the backup: those that its database knows. Without a database, those
+/// that are there.
 fn wanted(
     examined: &Examined,
     source: &Blobs,
@@ -160,7 +160,7 @@ fn wanted(
     Ok(known.chain(aside).collect())
 }
 
-/// What the copy of the database holds, or what is wrong with it.
+/// The contents of the database copy, or its damage.
 fn read_database(path: &Path, manifest: &Manifest) -> Result<CopyContents, String> {
     let hash = hash_of(path).map_err(|error| error.to_string())?;
     if hash != manifest.database.blake3 {
@@ -170,7 +170,7 @@ fn read_database(path: &Path, manifest: &Manifest) -> Result<CopyContents, Strin
             path.display()
         ));
     }
-    // A newer version's database is not damaged; it says so in its own words.
+    // A database of a newer version is not damaged; its own error says so.
     Store::read_copy(path).map_err(|error| error.to_string())
 }
 
@@ -230,7 +230,7 @@ fn fill(
     })
 }
 
-/// Files that the database knows and that are not where they were left.
+/// Files that the database knows and that are missing from their place outside of the backup.
 fn not_there(
     contents: &Option<CopyContents>,
     target: &Blobs,

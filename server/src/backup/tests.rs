@@ -1,4 +1,5 @@
-//! What goes between the copy of the database and those of the files, and databases from before.
+//! Files that are removed between the copy of the database and those of the files, and old
+//! databases.
 
 use super::*;
 use crate::blobs::Staged;
@@ -83,7 +84,7 @@ async fn a_file_that_is_purged_after_the_database_was_copied_is_in_neither() {
             let gone = store
                 .write_now(|writer| writer.forget_unused_blobs(1))
                 .unwrap();
-            // Both are unused here; one comes back at once.
+            // Nobody uses either here; one of them comes back at once.
             assert_eq!(gone.len(), 2);
             let row = blobs.identify(&Handle::current(), &hash(b"stays")).unwrap();
             store
@@ -163,7 +164,7 @@ async fn a_backup_is_of_one_database_and_of_nothing_else() {
     let refused = into(config, notes.clone()).await.unwrap();
     assert!(matches!(refused, Err(BackupError::NotABackup(_))));
     assert_eq!(std::fs::read_dir(notes).unwrap().count(), 1);
-    // Where a server that was told so keeps its files.
+    // The file store of a server with a configured place.
     let owned = other.folder.path().join("owned");
     std::fs::create_dir_all(owned.join(BLOBS)).unwrap();
     std::fs::write(owned.join(BLOBS).join("owner"), "{}").unwrap();

@@ -5,10 +5,10 @@ use api::bench::TensorChange;
 use std::collections::BTreeMap;
 use trace::units::Bytes;
 
-/// What makes tensors alike: holder, use, element type and shape.
+/// Tensors are alike if holder, use, element type and shape are equal.
 type Alike<'t> = (String, &'t str, Option<&'t str>, &'t [u64]);
 
-/// Tensors of which there are fewer or more, most bytes of difference first.
+/// Kinds of tensors whose number changed, the largest difference in bytes first.
 pub fn changes(before: &[AliveTensor], after: &[AliveTensor]) -> Vec<TensorChange> {
     let mut alike: BTreeMap<Alike<'_>, TensorChange> = BTreeMap::new();
     for tensor in before {
@@ -55,8 +55,8 @@ fn change_of<'m, 't>(
         })
 }
 
-/// `held by bwd_tensor_stash` of `held by bwd_tensor_stash[1663] since step 4`: the same for all
-/// that it holds, and for all layers of a model.
+/// `held by bwd_tensor_stash` for `held by bwd_tensor_stash[1663] since step 4`: the same text for
+/// all tensors that it holds, and for all layers of a model.
 fn kind_of_owner(owner: &str) -> String {
     let owner = match owner.rsplit_once(" since step ") {
         Some((owner, _)) => owner,

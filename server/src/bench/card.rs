@@ -1,4 +1,5 @@
-//! Whether there is a card: asked in a child process, because a server holds no CUDA context.
+//! Finds out whether there is a card. It asks in a child process, because a server holds no CUDA
+//! context.
 
 use super::BenchSettings;
 use engine::device::cuda;
@@ -8,13 +9,13 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// The command of this program that looks for a card. People do not type it.
+/// The command of this program that looks for a card; not for people.
 pub const PROBE_COMMAND: &str = "probe-card";
 
-/// A driver that takes longer is as good as none.
+/// A driver that takes longer counts as missing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the child says.
+/// The child's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Said {
@@ -49,7 +50,7 @@ async fn ask(settings: &BenchSettings) -> io::Result<Said> {
     said.ok_or_else(|| io::Error::other(format!("the look ended with {}", output.status)))
 }
 
-/// Looks for a card and says on stdout what there is: what runs in the child.
+/// Looks for a card and writes the result to stdout. This runs in the child.
 ///
 /// # Errors
 /// When stdout cannot be written.

@@ -1,4 +1,4 @@
-//! What can be run, as the API says it: the tables of the engine, and where rows can run.
+//! What can be run, in the form of the API: the tables of the engine, and the devices for rows.
 
 use super::BenchSettings;
 use api::bench::{
@@ -9,14 +9,14 @@ use engine::bench::Beside;
 use engine::patches::{Chain, Patch};
 use engine::systems::System;
 
-/// Rows of one bench: every configuration with every patch, twice.
+/// The largest number of rows in a bench: enough for every configuration with every patch, twice.
 pub const MOST_ROWS: u32 = 200;
 
 /// Steps of one row.
 pub const MOST_STEPS: u32 = 10_000;
 
-/// Steps recorded event by event. Twelve show what repeats and what grows, and make a run of some
-/// megabytes; all steps are kept as numbers.
+/// Steps recorded event by event. Twelve are enough to show what repeats and what grows, and they
+/// make a run of some megabytes. Numbers are kept for all steps.
 const RECORDED_STEPS: u32 = 12;
 const MOST_RECORDED_STEPS: u32 = 200;
 
@@ -42,7 +42,7 @@ pub fn limits(settings: &BenchSettings) -> BenchLimits {
     }
 }
 
-/// Where rows can run: always on the simulated device, and on a card where there is one.
+/// Where rows can run: always on the simulated device, and on a card if there is one.
 pub fn devices(card: &Result<String, String>) -> Vec<BenchDevice> {
     let about = match card {
         Ok(card) => format!("{card}: real allocations, copies and kernels, checksums of all data."),
@@ -64,7 +64,7 @@ pub fn devices(card: &Result<String, String>) -> Vec<BenchDevice> {
     ]
 }
 
-/// What the run of a row is called: `vl-qwen3.5-9b · P3 + enter-reset`.
+/// The name of a row's run: `vl-qwen3.5-9b · P3 + enter-reset`.
 pub fn run_name(config: &str, patches: &[String]) -> String {
     let labels = patches.iter().map(|id| match Patch::from_id(id) {
         Some(patch) => patch.label(),
@@ -77,8 +77,8 @@ pub fn run_name(config: &str, patches: &[String]) -> String {
     }
 }
 
-/// Adds what is known beside the computed numbers. A row that tests a hypothesis gives its numbers
-/// up: they are no numbers of the patch.
+/// Adds the known numbers beside the computed ones. A row that tests a hypothesis loses its
+/// computed numbers, because they are not numbers of the patch.
 pub fn add_known(row: &mut BenchRow) {
     let patches = row.patches.iter().filter_map(|id| Patch::from_id(id));
     let patches: Vec<&Patch> = patches.collect();
@@ -159,7 +159,7 @@ mod tests {
         );
     }
 
-    /// Links, scripts and databases rest on these ids and their order.
+    /// Links, scripts and databases depend on these ids and their order.
     #[test]
     fn the_catalog_is_what_it_was() {
         let catalog = catalog(&BenchSettings::default(), &no_card());
@@ -172,8 +172,8 @@ mod tests {
             let sizes: Vec<usize> = config.chain.iter().map(Vec::len).collect();
             let expected: Vec<usize> = (1..=sizes.len()).collect();
             assert_eq!(sizes, expected, "{}", config.id);
-            // A baseline that raises at once has no growth to divide among patches, and neither
-            // has one whose bytes are wrong and whose memory is well.
+            // A baseline that fails at once has no growth to divide among patches. Neither has a
+            // baseline with wrong bytes whose memory is fine.
             let mends_bytes = [
                 System::CHUNK_VIEWS,
                 System::TRANSPOSED_VIEWS,

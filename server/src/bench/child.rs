@@ -1,7 +1,7 @@
-//! What runs in the child process: one row, its progress on stdout, its recording in a file.
+//! The child process of a row: it writes progress to stdout and its recording to a file.
 //!
-//! The specification is one line of JSON on stdin, which then stays open: when it ends, the server
-//! is gone, and so is the row.
+//! The specification is one line of JSON on stdin, which then stays open. When stdin ends, the
+//! server is gone, and the child ends too.
 
 use crate::tensors::TensorTable;
 use crate::work;
@@ -18,11 +18,11 @@ use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::path::PathBuf;
 use trace::units::Bytes;
 
-/// Status of a process whose server has gone.
+/// Exit status of a child whose server is gone.
 const ORPHANED: i32 = 3;
 
-/// Address space beyond the memory limit: program, stacks, arenas of the allocator. Memory that is
-/// really used is watched from outside.
+/// Address space beyond the memory limit, for the program, stacks, and arenas of the allocator. The
+/// server watches the memory that is really used.
 const OVERHEAD: u64 = 1 << 30;
 
 /// One row to run.
@@ -34,15 +34,15 @@ pub struct ChildSpec {
     pub patches: Vec<String>,
     /// Steps to run.
     pub steps: u32,
-    /// Where.
+    /// Which device.
     pub device: DeviceKind,
-    /// Device memory in bytes; else the configuration's own, if it has one.
+    /// Device memory in bytes; without it, the configuration's own, if it has one.
     pub capacity: Option<Bytes>,
     /// Steps recorded event by event.
     pub recorded_steps: u32,
-    /// Where the recording goes.
+    /// The file for the recording.
     pub recording: PathBuf,
-    /// Where what is known of its tensors goes.
+    /// The file for what is known about its tensors.
     pub tensors: PathBuf,
     /// Memory in bytes that the process may take.
     pub memory: u64,
@@ -51,7 +51,7 @@ pub struct ChildSpec {
     pub fault: Option<super::Fault>,
 }
 
-/// One line of what the child says.
+/// One line of the child's output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "said", rename_all = "snake_case")]
 pub enum Line {
@@ -71,7 +71,7 @@ pub enum Line {
     },
 }
 
-/// Runs the row that stdin names. What goes wrong is said on stdout.
+/// Runs the row that stdin names. Errors are written to stdout.
 ///
 /// # Errors
 /// When stdin or stdout cannot be used, or the recording not be written.
@@ -79,7 +79,7 @@ pub fn run_child() -> io::Result<()> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
     let spec: ChildSpec = serde_json::from_str(&line)?;
-    // Before there are other threads, which are as nice as this one then.
+    // This comes before other threads exist, so that they get the same priority.
     work::give_way();
     std::thread::spawn(end_with_the_server);
     limit_memory(&spec);
@@ -98,7 +98,7 @@ fn run_row(spec: &ChildSpec, run: &RunSpec) -> io::Result<()> {
         super::fault::misbehave(spec.fault.as_ref(), facts.step);
         broken.is_none()
     });
-    // Nobody listens: nobody wants the rest.
+    // Nobody listens any more, so the rest is not needed.
     if let Some(error) = broken {
         return Err(error);
     }
@@ -143,18 +143,19 @@ fn say(line: &Line) -> io::Result<()> {
     out.flush()
 }
 
-/// Waits until stdin ends, which it does when the server does.
+/// Waits until stdin ends, which happens when the server ends.
 fn end_with_the_server() {
     let mut rest = [0; 64];
     while let Ok(1..) = io::stdin().lock().read(&mut rest) {}
     std::process::exit(ORPHANED);
 }
 
-/// The server watches what the process really uses; this stops it between two looks. A driver
-/// reserves more address space than there is memory, so on a GPU only the server's looks count.
+/// Limits the address space, which stops the process between two checks by the server of what it
+/// really uses. A driver reserves more address space than there is memory, so on a GPU only the
+/// server's checks count.
 fn limit_memory(spec: &ChildSpec) {
-    // Where memory runs out on the whole machine, this process goes first and not the server.
-    // Where there is no such file there is no such choice.
+    // If the whole machine runs out of memory, the system should end this process and not the
+    // server. Without this file the system has no such setting.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     if spec.device == DeviceKind::Cuda {
         return;
@@ -164,7 +165,7 @@ fn limit_memory(spec: &ChildSpec) {
         current: most,
         maximum: most,
     };
-    // Refused only where a lower limit is in force already.
+    // Fails only if a lower limit is already set.
     let _ = setrlimit(Resource::As, limit);
     let no_dump = Rlimit {
         current: Some(0),

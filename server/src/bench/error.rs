@@ -1,4 +1,4 @@
-//! Why a bench was not taken, or a row not run. Knows no HTTP.
+//! Why a bench was not accepted, or a row not run. Independent of HTTP.
 
 use crate::clients::Refusal;
 use crate::store::StoreError;
@@ -6,13 +6,13 @@ use crate::store::StoreError;
 /// Why a bench was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// What is asked for makes no sense; the sentence says what would.
+    /// The request makes no sense; the sentence says what would.
     #[error("{0}")]
     Refused(String),
     /// The queue is full.
     #[error(transparent)]
     Busy(#[from] Refusal),
-    /// The database says no.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

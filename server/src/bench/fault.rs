@@ -1,5 +1,5 @@
-//! Faults of a row's process, for tests of what becomes of it. No program that is shipped has them:
-//! the feature `faults` is on for tests only.
+//! Faults of a row's process, to test how the server reacts. No shipped program has them: only
+//! tests turn the feature `faults` on.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,12 +12,12 @@ pub enum Fault {
         /// After which, from 0.
         step: u32,
     },
-    /// The process is aborted after a step, as a driver's fault would.
+    /// The process is aborted after a step, as after a fault of the driver.
     Abort {
         /// After which, from 0.
         step: u32,
     },
-    /// The process takes all memory there is after a step.
+    /// The process takes all memory after a step.
     Devour {
         /// After which, from 0.
         step: u32,
@@ -34,7 +34,7 @@ pub enum Fault {
     },
 }
 
-/// Does it, if this is the step.
+/// Causes the fault, if this is the step for it.
 pub fn misbehave(fault: Option<&Fault>, after: u32) {
     match fault {
         Some(Fault::Panic { step }) if *step == after => panic!("a fault was injected"),
@@ -50,7 +50,7 @@ pub fn misbehave(fault: Option<&Fault>, after: u32) {
     }
 }
 
-/// Takes memory, page by page so that it is really used, until something stops it.
+/// Takes memory, page by page so that it is really used, until it is stopped.
 fn devour() {
     let mut eaten: Vec<Vec<u8>> = Vec::new();
     loop {

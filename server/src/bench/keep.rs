@@ -1,4 +1,4 @@
-//! A recording becomes a run, by the way that uploads go.
+//! Makes a run from a recording, in the same way as from an upload.
 
 use super::child::ChildSpec;
 use crate::ingest::{IngestError, Sender, Uploads};
@@ -14,11 +14,11 @@ use std::io::{self, Read};
 use std::path::Path;
 use tokio::sync::mpsc;
 
-/// Bytes of a piece, and how many may wait.
+/// Size of a piece in bytes, and how many pieces may wait.
 const PIECE: usize = 256 << 10;
 const PIECES: usize = 8;
 
-/// Makes a run called `name` of what a row has written.
+/// Makes a run called `name` from a row's files.
 ///
 /// # Errors
 /// Why it did not become one.
@@ -77,7 +77,7 @@ fn pieces(mut file: File) -> impl Stream<Item = io::Result<Bytes>> + Send + Unpi
                 Err(error) => Err(error),
             };
             let failed = piece.is_err();
-            // Nobody wants the rest when nobody listens.
+            // If nobody listens, the rest is not needed.
             if sender.blocking_send(piece).is_err() || failed {
                 return;
             }

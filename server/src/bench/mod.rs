@@ -1,12 +1,12 @@
 //! Benches: rows of the engine, one after the other, each in a process of its own.
 //!
-//! `catalog` says what can be run and `card` whether there is a GPU, `request` checks what is asked
-//! for, `queue` works the rows off, `process` runs one of them in a child and watches it, `child`
-//! is what runs there, `keep` makes a run of its recording, `judge` compares the rows of a bench
-//! with their baseline, `behind` the tensors that two rows leave alive.
+//! `catalog` has what can be run and `card` whether there is a GPU. `request` checks a request, and
+//! `queue` runs its rows one after the other. `process` runs one row in a child and watches it;
+//! `child` is the program in there. `keep` makes a run from its recording. `judge` compares the
+//! rows of a bench with their baseline, `behind` the tensors that two rows leave alive.
 //!
-//! The child is this program again, under a command that people do not type: a fault of a driver
-//! or memory that runs out ends one row, never the dashboard.
+//! The child is this program again, with a command that is not for people. So a fault of a driver,
+//! or running out of memory, ends one row and never the dashboard.
 
 mod behind;
 mod card;
@@ -32,15 +32,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 use trace::units::Bytes;
 
-/// What the service is told.
+/// The settings of the service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchSettings {
-    /// The program to run rows with; `None`: this one.
+    /// The program that runs rows; `None` for this one.
     pub program: Option<PathBuf>,
     /// How long a row may take.
     pub time: Duration,
     /// How much memory the process of a row may take. On a GPU it may take
-    /// [`BenchSettings::CUDA_FACTOR`] times as much, for pinned host memory counts too.
+    /// [`BenchSettings::CUDA_FACTOR`] times as much, because pinned host memory counts too.
     pub memory: Bytes,
     /// Faults to inject into rows of a configuration, by its id.
     #[cfg(feature = "faults")]
@@ -48,7 +48,7 @@ pub struct BenchSettings {
 }
 
 impl BenchSettings {
-    /// What a row on a GPU may take, in units of what another may.
+    /// How many times more memory a row on a GPU may take than another row.
     pub const CUDA_FACTOR: u64 = 16;
 
     /// The program to run rows with.

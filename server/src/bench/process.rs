@@ -15,13 +15,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 use trace::units::Bytes;
 
-/// The command of this program that runs a row. People do not type it.
+/// The command of this program that runs a row; not for people.
 pub const ROW_COMMAND: &str = "run-row";
 
-/// How often the memory of the process is looked at.
+/// How often the memory of the process is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The end of what the process wrote to stderr: that is where a panic or the allocator says why.
+/// How much of the end of stderr is kept: a panic or the allocator says there why.
 const LAST_WORDS: usize = 4096;
 
 /// How a row's process ended, and the steps that it got done.
@@ -36,14 +36,14 @@ pub struct Ended {
 /// How a row's process ended.
 #[derive(Debug)]
 pub enum How {
-    /// With a result, and a recording where the specification wants it.
+    /// With a result, and with a recording if the specification asked for one.
     Done {
         /// The version that patches were applied to.
         base: String,
         /// The numbers.
         result: Box<BenchResult>,
     },
-    /// Without one.
+    /// Without a result.
     Failed(String),
     /// Because it was cancelled.
     Cancelled,
@@ -57,7 +57,7 @@ enum Stop {
     Memory(Bytes),
 }
 
-/// What the process said that matters at its end.
+/// The last message of the process.
 enum LastWord {
     Done {
         base: String,
@@ -66,7 +66,7 @@ enum LastWord {
     Refused(String),
 }
 
-/// Runs a row. `on_step` hears of each step; the process is ended when `cancel` fires.
+/// Runs a row. `on_step` is called for each step; the process is ended when `cancel` fires.
 pub async fn run(
     spec: &ChildSpec,
     settings: &BenchSettings,
@@ -109,7 +109,7 @@ enum Heard {
 /// A process and what watches it.
 struct Watched {
     child: Child,
-    /// Open for as long as the process shall live.
+    /// Stays open as long as the process should live.
     stdin: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
     stderr: JoinHandle<String>,
@@ -136,7 +136,7 @@ impl Watched {
         let stderr = child.stderr.take().ok_or_else(missing)?;
         let mut line = serde_json::to_vec(spec)?;
         line.push(b'\n');
-        // A process that dies at once closes the pipe; its end says more than that.
+        // A process that dies at once closes the pipe; its exit tells more than this error.
         let _ = stdin.write_all(&line).await;
         let mut look = interval(LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -158,7 +158,7 @@ impl Watched {
                 line = self.lines.next_line() => return match line {
                     Ok(Some(line)) => match serde_json::from_str(&line) {
                         Ok(line) => Heard::Line(line),
-                        // A library printed something: not for us.
+                        // A library printed something, which is not a message.
                         Err(_) => continue,
                     },
                     Ok(None) | Err(_) => Heard::End,
@@ -174,7 +174,7 @@ impl Watched {
         }
     }
 
-    /// Memory that the process really uses, where the system says so.
+    /// Memory that the process really uses, if the system tells it.
     fn resident(&self) -> Option<Bytes> {
         let pid = self.child.id()?;
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -183,7 +183,7 @@ impl Watched {
 
     async fn end(mut self, stop: Option<Stop>, last_word: Option<LastWord>) -> How {
         if stop.is_some() {
-            // Fails only for a process that has ended.
+            // Fails only if the process has ended.
             let _ = self.child.start_kill();
         }
         let status = self.child.wait().await;
@@ -230,12 +230,12 @@ fn too_much_memory(limit: Bytes) -> String {
     format!("its process took more than {limit}, the limit of this server (--row-memory)")
 }
 
-/// What an end that nobody asked for means.
+/// Explains an end that nobody asked for.
 fn why_it_died(status: ExitStatus, words: &str, memory: Bytes) -> String {
     const KILL: i32 = 9;
     const ABORT: i32 = 6;
     match (status.signal(), status.code()) {
-        // Rust's allocator says so and aborts.
+        // Rust's allocator prints this and aborts.
         (Some(ABORT), _) if words.contains("memory allocation of") => too_much_memory(memory),
         (Some(KILL), _) => "its process was killed by the system (signal 9), most likely because \
                             the machine ran out of memory"
@@ -264,7 +264,7 @@ fn signal_name(signal: i32) -> String {
     format!("{name}, signal {signal}")
 }
 
-/// The line of stderr that says why: of a panic its message, else the last one.
+/// The line of stderr that says why: the message of a panic, otherwise the last line.
 fn quoted(words: &str) -> String {
     let lines: Vec<&str> = words.lines().map(str::trim).collect();
     let panic = lines.iter().position(|line| line.contains("panicked at"));

@@ -1,8 +1,8 @@
 //! The queue: rows wait in the database and run one at a time.
 //!
-//! One at a time, because a row on a GPU wants the card for itself and a simulated one takes less
-//! than a second. The database says how each row stands; only how far the running one is lives in
-//! memory.
+//! Only one row runs at a time: a row on a GPU needs the card for itself, and a simulated one takes
+//! less than a second. The database has the state of each row; only the progress of the running one
+//! is in memory.
 
 use super::card::find_card;
 use super::catalog;
@@ -31,10 +31,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OnceCell, broadcast};
 use tokio_util::sync::CancellationToken;
 
-/// Listeners hear of a running row at most this often.
+/// Listeners get news of a running row at most this often.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
-/// When to ask again for a bench that finds the queue full: a row takes a second or more.
+/// When to ask again if the queue was full: a row takes a second or more.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// How long the queue waits after the database failed.
@@ -51,16 +51,16 @@ struct Shared {
     uploads: Uploads,
     events: broadcast::Sender<ServerEvent>,
     settings: BenchSettings,
-    /// Rows that may wait, of everybody.
+    /// The largest number of waiting rows, of all clients together.
     most_waiting: u32,
-    /// Recordings lie here until they are runs.
+    /// The folder of recordings that are not runs yet.
     folder: PathBuf,
     wake: Notify,
     running: Mutex<Option<Running>>,
     card: OnceCell<Result<String, String>>,
 }
 
-/// The row under way.
+/// The running row.
 #[derive(Clone)]
 struct Running {
     row: BenchRowId,
@@ -94,13 +94,13 @@ impl Benches {
         }
     }
 
-    /// Queues again what a server that died had under way. With the data folder locked, before
-    /// [`Benches::work`].
+    /// Queues again the rows that were running when a server died. Must be called while the data
+    /// folder is locked, and before [`Benches::work`].
     ///
     /// # Errors
     /// The database's.
     pub async fn recover(&self) -> StoreResult<()> {
-        // Nothing there, or nothing that could be removed: neither is in the way.
+        // The folder is missing or cannot be removed: neither matters.
         let _ = std::fs::remove_dir_all(&self.shared.folder);
         let requeue = |writer: &mut crate::store::Writer| writer.requeue_bench_rows(now_ms());
         let queued = self.shared.store.write(requeue).await?;
@@ -110,7 +110,7 @@ impl Benches {
         Ok(())
     }
 
-    /// The row under way, and how many wait.
+    /// The running row, and the number of waiting ones.
     ///
     /// # Errors
     /// The database's.
@@ -129,13 +129,13 @@ impl Benches {
         catalog::catalog(&self.shared.settings, self.card().await)
     }
 
-    /// The card, looked for once.
+    /// The card; looked for only once.
     async fn card(&self) -> &Result<String, String> {
         let Shared { card, settings, .. } = &*self.shared;
         card.get_or_init(|| find_card(settings)).await
     }
 
-    /// Queues the rows that a request means.
+    /// Queues the rows of a request.
     ///
     /// # Errors
     /// [`BenchError::Refused`], [`BenchError::Busy`], and the database's.
@@ -167,7 +167,7 @@ impl Benches {
         read.await
     }
 
-    /// A bench with its rows, as they stand now, and what others say of them.
+    /// A bench with its rows in their current state, and the numbers of others beside them.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -195,10 +195,10 @@ impl Benches {
         read.await
     }
 
-    /// What a row leaves alive that another row of its bench does not, and the other way round.
+    /// Which tensors a row leaves alive and another row of its bench does not, in both directions.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], also where there is no recording of one of them.
+    /// [`StoreError::NotFound`], also if one of the rows has no recording.
     pub async fn tensors_between(
         &self,
         before: BenchRowId,
@@ -230,7 +230,7 @@ impl Benches {
         read.await
     }
 
-    /// Cancels a row; the bench it belongs to.
+    /// Cancels a row; returns its bench.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and [`StoreError::Conflict`] when it is finished.
@@ -248,7 +248,7 @@ impl Benches {
         Ok(bench)
     }
 
-    /// Cancels every row of a bench that is not finished.
+    /// Cancels all unfinished rows of a bench.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -258,10 +258,10 @@ impl Benches {
             reader.bench(&bench)?;
             reader.unfinished_bench_rows(&bench)
         });
-        // The last ones first, so that none begins meanwhile.
+        // The last rows first, so that none of them can start in the meantime.
         for row in rows.await? {
             match self.cancel_row(row).await {
-                // It has just finished by itself.
+                // The row has just finished by itself.
                 Ok(_) | Err(StoreError::Conflict(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -269,7 +269,7 @@ impl Benches {
         Ok(())
     }
 
-    /// Queues a finished row again; the bench it belongs to.
+    /// Queues a finished row again; returns its bench.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::Conflict`] when it is not finished, and
@@ -304,8 +304,8 @@ impl Benches {
         Ok(())
     }
 
-    /// Works the queue off, and waits for more, until `stopping` fires. A row that is under way
-    /// then goes back into the queue.
+    /// Runs the rows of the queue, and waits for more, until `stopping` fires. A running row then
+    /// goes back into the queue.
     pub async fn work(self, stopping: CancellationToken) {
         loop {
             let claim = |writer: &mut crate::store::Writer| writer.claim_bench_row(now_ms());
@@ -340,7 +340,7 @@ impl Benches {
             .store
             .write(move |writer| writer.release_bench_row(&row));
         if let Err(error) = release.await {
-            // The next server finds it claimed, and queues it again.
+            // The next server finds the row marked as running, and queues it again.
             tracing::error!(%error, "cannot put a row back into the queue");
         }
     }
@@ -362,7 +362,7 @@ impl Benches {
             Ok(()) => self.run_in(&job, folder.clone(), &cancel).await,
             Err(error) => (no_folder(&error), Vec::new()),
         };
-        // Swept at the next start at the latest.
+        // If this fails, the folder is removed at the next start.
         let _ = std::fs::remove_dir_all(&folder);
         if let Err(error) = self.finish(&job, end, steps).await {
             tracing::error!(row = %job.row, %error, "cannot write down how a row ended");
@@ -464,13 +464,13 @@ impl Benches {
             row: job.row.clone(),
             progress,
         };
-        // Nobody may be listening.
+        // Fails if nobody listens, which is fine.
         let _ = self.shared.events.send(event);
     }
 
     fn changed(&self, bench: &BenchId) {
         let bench = bench.clone();
-        // Nobody may be listening.
+        // Fails if nobody listens, which is fine.
         let _ = self.shared.events.send(ServerEvent::BenchChanged { bench });
     }
 
@@ -490,7 +490,7 @@ impl Benches {
     }
 }
 
-/// Whether so many more rows may wait.
+/// Whether this many more rows may wait.
 fn room_for(rows: u64, waiting: u64, most: u32) -> Result<(), Refusal> {
     match waiting + rows > u64::from(most) {
         false => Ok(()),

@@ -1,4 +1,4 @@
-//! What is asked for, checked and completed: every configuration with its baseline first.
+//! Checks and completes a request: every configuration gets its baseline first.
 
 use super::error::BenchError;
 use crate::identity::{bench_id, bench_row_id};
@@ -8,7 +8,7 @@ use engine::patches::Patch;
 use engine::systems::System;
 use trace::units::Bytes;
 
-/// Device memory that can be asked for, in bytes: from what holds no model to more than any card.
+/// The allowed device memory, in bytes: from too little for any model to more than any card has.
 const CAPACITY: std::ops::RangeInclusive<Bytes> = Bytes::mib(16)..=Bytes::gib(16 << 10);
 
 /// The bench that a request means.
@@ -80,7 +80,7 @@ fn check_steps(request: &StartBench, limits: &BenchLimits) -> Result<(), BenchEr
 /// A set of patches on a system.
 type Choice = (&'static System, Vec<&'static Patch>);
 
-/// Each once, those of a system together and its baseline first.
+/// Removes duplicates, and groups the sets of each system with the baseline first.
 fn choices(asked: &[BenchChoice]) -> Result<Vec<Choice>, BenchError> {
     let mut systems: Vec<(&System, Vec<Vec<&Patch>>)> = Vec::new();
     for choice in asked {
@@ -120,7 +120,7 @@ fn one_choice(choice: &BenchChoice) -> Result<Choice, BenchError> {
             Some(patch) => patches.push(patch),
         }
     }
-    // One set has one name, in whatever order it is asked for.
+    // A set has one name, in whatever order its patches are requested.
     patches.sort_by_key(|patch| patch.position());
     patches.dedup();
     Ok((system, patches))

@@ -1,9 +1,9 @@
-//! The verdicts of a bench: each row beside the baseline of its configuration.
+//! The verdicts of a bench: compares each row with the baseline of its configuration.
 
 use api::bench::{BenchRow, BenchStatus, verdict};
 use api::ids::BenchRowId;
 
-/// Verdicts that differ from what is written down.
+/// Verdicts that differ from the stored ones.
 pub fn changed_verdicts(rows: &[BenchRow]) -> Vec<(BenchRowId, BenchStatus)> {
     let baseline = |config: &str| {
         let found = rows

@@ -1,9 +1,9 @@
-//! Uploaded bytes, content-addressed, behind `object_store`: a local folder by default.
+//! Stores uploaded bytes under their hash, through `object_store`: by default in a local folder.
 //!
-//! Bytes arrive under `incoming/UPLOAD` and are moved to `HASH[..2]/HASH` once they are complete
-//! and their hash is known, so that a blob is either whole or not there. What was uploaded
-//! compressed is stored as it is; everything else as zstd. Either way the stored object unpacks to
-//! the snapshot with `ingest::decompress`.
+//! Bytes arrive under `incoming/UPLOAD`. Once they are complete and their hash is known, they are
+//! moved to `HASH[..2]/HASH`. So a blob is either whole or not there. Compressed uploads are stored
+//! as they are, all others as zstd. In both cases `ingest::decompress` unpacks the stored object to
+//! the snapshot.
 
 mod owner;
 mod survey;
@@ -27,13 +27,14 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Level while bytes arrive: one thread packs as fast as another parses.
+/// Compression level while bytes arrive: one thread packs as fast as another one parses.
 const ARRIVAL_LEVEL: i32 = 1;
 
-/// Bytes handed to the store at once; S3 wants at least 5 MiB.
+/// Size of the parts that are sent to the store; S3 wants at least 5 MiB.
 const PART_BYTES: usize = 8 << 20;
 
-/// Parts under way at once; with the one being filled this bounds the memory of an upload.
+/// How many parts may be sent at the same time. Together with the part that is being filled, this
+/// limits the memory of an upload.
 const PARTS_UNDER_WAY: usize = 2;
 
 const INCOMING: &str = "incoming";
@@ -41,13 +42,13 @@ const INCOMING: &str = "incoming";
 /// What went wrong in the blob store.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
-    /// The address of the store makes no sense here.
+    /// The address of the store is not valid here.
     #[error("{0}")]
     Address(String),
     /// The disk is full.
     #[error("the disk that holds the blobs is full")]
     Full,
-    /// The store says no.
+    /// The store failed.
     #[error("{}", words::of(.0))]
     Store(#[source] object_store::Error),
     /// The stored bytes are not those that were uploaded.
@@ -68,7 +69,7 @@ pub enum BlobError {
     NotOurs {
         /// Where they are.
         place: String,
-        /// Whose they are.
+        /// The data folder that owns them.
         data: String,
     },
     /// Compression failed.
@@ -90,20 +91,20 @@ impl From<object_store::Error> for BlobError {
 pub struct Blobs {
     objects: Arc<dyn ObjectStore>,
     prefix: Key,
-    /// The local folder, when it is one: only then is the free space known.
+    /// The local folder, if there is one: only then the free space is known.
     folder: Option<PathBuf>,
-    /// Held while a blob is moved in, replaced or removed, so that none is removed just when an
-    /// upload of the same bytes finds that it is there.
+    /// Held while a blob is moved in, replaced or removed. So no blob can be removed just when an
+    /// upload of the same bytes finds that it exists.
     changing: Arc<Mutex<()>>,
 }
 
-/// Bytes that are complete but not yet under their hash.
+/// Bytes that are complete but not yet stored under their hash.
 #[derive(Debug)]
 pub struct Staged {
     key: Key,
     /// BLAKE3 of the bytes as uploaded.
     pub hash: blake3::Hash,
-    /// What the database will say.
+    /// The row for the database.
     pub row: BlobRow,
 }
 
@@ -137,7 +138,7 @@ impl Blobs {
         }
         let objects = LocalFileSystem::new_with_prefix(folder)?
             .with_automatic_cleanup(true)
-            // The database may only know of bytes that survive a power cut.
+            // The database may only know bytes that survive a power cut.
             .with_fsync(true);
         Ok(Blobs {
             objects: Arc::new(objects),
@@ -147,7 +148,7 @@ impl Blobs {
         })
     }
 
-    /// Begins to take bytes. To be used on a blocking thread.
+    /// Begins to receive bytes. Must be called on a blocking thread.
     ///
     /// # Errors
     /// When the store refuses.
@@ -155,7 +156,7 @@ impl Blobs {
         self.begin_at(runtime, upload, ARRIVAL_LEVEL)
     }
 
-    /// [`Blobs::begin`], packing at a level of one's own.
+    /// [`Blobs::begin`], with another compression level.
     ///
     /// # Errors
     /// When the store refuses.
@@ -182,8 +183,8 @@ impl Blobs {
         })
     }
 
-    /// Moves complete bytes to where their hash says. The guard is to be held until the database
-    /// knows of it.
+    /// Moves complete bytes to the place that their hash names. Hold the guard until the database
+    /// knows the blob.
     ///
     /// # Errors
     /// When the store refuses.
@@ -193,7 +194,7 @@ impl Blobs {
         Ok(guard)
     }
 
-    /// Moves complete bytes to where their hash says, for callers that [`Blobs::hold`].
+    /// Moves complete bytes to the place that their hash names, for callers of [`Blobs::hold`].
     ///
     /// # Errors
     /// When the store refuses.
@@ -207,17 +208,17 @@ impl Blobs {
         self.changing.lock().await
     }
 
-    /// Removes bytes that are not wanted after all.
+    /// Removes bytes that are not needed after all.
     pub async fn discard(&self, staged: &Staged) {
         if let Err(error) = self.objects.delete(&staged.key).await {
             tracing::warn!(%error, key = %staged.key, "cannot remove unwanted bytes");
         }
     }
 
-    /// Removes a blob whose removal the database has recorded.
+    /// Removes a blob. The database must have recorded the removal before.
     ///
     /// # Errors
-    /// When the store refuses; then it is to be tried again.
+    /// When the store refuses; try again later.
     pub async fn remove(&self, hash: &str) -> Result<(), BlobError> {
         match self.objects.delete(&self.key(hash)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -225,10 +226,10 @@ impl Blobs {
         }
     }
 
-    /// The stored object, piece by piece, to `each`. To be used on a blocking thread.
+    /// Passes the stored object to `each`, piece by piece. Must be called on a blocking thread.
     ///
     /// # Errors
-    /// When the store refuses; `each` may stop with its own.
+    /// When the store refuses, or when `each` stops with an error of its own.
     pub fn read<E: From<BlobError>>(
         &self,
         runtime: &Handle,
@@ -263,7 +264,7 @@ impl Blobs {
         }
     }
 
-    /// Bytes free on the disk that holds the blobs; `None` when they are not on one.
+    /// Free bytes on the disk of the blobs; `None` if they are not on a disk.
     pub fn free_bytes(&self) -> Option<u64> {
         crate::disk::free_bytes(self.folder.as_deref()?)
     }
@@ -274,12 +275,13 @@ impl Blobs {
     }
 }
 
-/// Bytes on their way into the store. Dropped before [`Incoming::finish`], they are gone.
+/// Bytes on their way into the store. If this is dropped before [`Incoming::finish`], they are
+/// gone.
 pub struct Incoming {
     key: Key,
     hasher: blake3::Hasher,
     received: u64,
-    /// The first bytes, until they show whether the rest is compressed already.
+    /// The first bytes, kept until they show whether the upload is already compressed.
     head: Vec<u8>,
     level: i32,
     packing: Packing,
@@ -289,12 +291,12 @@ enum Packing {
     Undecided(Parts),
     Zstd(Box<zstd::stream::write::Encoder<'static, Parts>>),
     Identity(Parts),
-    /// Only while moving from one to the other.
+    /// Only for a moment, while changing from one state to another.
     Moving,
 }
 
 impl Incoming {
-    /// Takes more bytes.
+    /// Receives more bytes.
     ///
     /// # Errors
     /// When the store refuses them.
@@ -312,7 +314,7 @@ impl Incoming {
         self.pack(bytes).map_err(packing)
     }
 
-    /// No more bytes will come.
+    /// Completes the bytes: no more will come.
     ///
     /// # Errors
     /// When the store refuses them.
@@ -418,7 +420,7 @@ impl Drop for Parts {
     }
 }
 
-/// An error that came through `Write`: the store's own, or the encoder's.
+/// Turns an error that came through `Write` back: it is the store's own, or the encoder's.
 fn packing(error: std::io::Error) -> BlobError {
     match error.downcast::<object_store::Error>() {
         Ok(error) => error.into(),
@@ -450,13 +452,13 @@ mod remote {
     use std::sync::Arc;
     use std::time::Duration;
 
-    /// How long a store may be away before whoever asks is told: people wait.
+    /// How long a store may be unreachable before the caller gets an error, because people wait.
     const PATIENCE: Duration = Duration::from_secs(20);
 
     const RETRIES: usize = 5;
 
     pub(super) fn open(address: &str) -> Result<Blobs, BlobError> {
-        // Whoever was first has chosen the same.
+        // Fails if one is installed already; it is the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let path = address.strip_prefix("s3://").unwrap_or(address);
         let prefix = path.split_once('/').map_or("", |(_, prefix)| prefix);

@@ -1,7 +1,7 @@
-//! Whose blobs these are: a mark in the store, so that no two data folders share one.
+//! The owner of the blobs: a mark in the store, so that no two data folders share one store.
 //!
-//! In a local folder the mark is also locked for as long as the server runs. Elsewhere there is no
-//! lock, but the data folder has one, and a database has one data folder.
+//! In a local folder, the mark is also locked while the server runs. Other stores cannot be locked.
+//! But each data folder has a lock, and a database has only one data folder.
 
 use super::{BlobError, Blobs};
 use bytes::Bytes;
@@ -18,22 +18,22 @@ const MARK: &str = "owner";
 /// The mark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// Id of the database that knows these blobs.
+    /// Id of the database that these blobs belong to.
     pub database: String,
-    /// Its data folder, for people, and for a database that was moved aside.
+    /// Its data folder; for people, and for the case that the database was moved aside.
     pub data: String,
 }
 
-/// What to do about blobs of another owner.
+/// What to do with blobs of another owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// Refuse to touch them.
     Own,
-    /// Take them over: a person said so.
+    /// Take them over, because a person asked for it.
     TakeOver,
 }
 
-/// Blobs that are ours while this lives.
+/// An exclusive hold on blobs, for as long as this lives.
 pub struct Ownership {
     _lock: Option<File>,
 }
@@ -62,7 +62,7 @@ impl Blobs {
     }
 }
 
-/// `None` where not even a mark can be made: nothing else can be written there either.
+/// `None` if not even a mark can be written: then nothing else can be written there either.
 fn claim_folder(folder: &Path, owner: &Owner, claim: Claim) -> Result<Option<File>, BlobError> {
     let path = folder.join(MARK);
     let mut writable = OpenOptions::new();
@@ -84,7 +84,7 @@ fn claim_folder(folder: &Path, owner: &Owner, claim: Claim) -> Result<Option<Fil
     }
     if let Some(found) = found
         && found.database != owner.database
-        // The same data folder with another database: the old one was moved aside.
+        // The same data folder with another database means that the old one was moved aside.
         && found.data != owner.data
         && claim == Claim::Own
     {

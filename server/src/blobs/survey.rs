@@ -1,5 +1,5 @@
-//! Looking at what the store holds: which blobs there are, and whether they are what they should
-//! be. Nothing here changes anything, but for half-arrived bytes.
+//! Examines the store: which blobs it has, and whether they are intact. Nothing here changes the
+//! store, except that half-arrived bytes are removed.
 
 use super::{ARRIVAL_LEVEL, BlobError, Blobs, INCOMING};
 use crate::store::{BlobCodec, BlobRow};
@@ -10,13 +10,13 @@ use object_store::path::Path as Key;
 use std::io::Write;
 use tokio::runtime::Handle;
 
-/// Digits of a hash.
+/// Number of digits of a hash.
 const HASH_DIGITS: usize = 64;
 
 /// A blob that is in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its name: what its hash should be.
+    /// Its name, which should be its hash.
     pub hash: String,
     /// Bytes in the store.
     pub stored_bytes: u64,
@@ -25,7 +25,7 @@ pub struct Found {
 }
 
 impl Blobs {
-    /// Every blob in the store. A file that is not where a blob would be is not ours.
+    /// Every blob in the store. Files in other places are not ours and are ignored.
     ///
     /// # Errors
     /// When the store cannot be listed.
@@ -47,7 +47,8 @@ impl Blobs {
         Ok(found)
     }
 
-    /// Removes the bytes of uploads that did not arrive whole: no client was told that they had.
+    /// Removes the bytes of uploads that never completed; their clients were never told that they
+    /// had.
     ///
     /// # Errors
     /// When the store cannot be listed.
@@ -79,7 +80,7 @@ impl Blobs {
         removed.filter(Result::is_ok).count()
     }
 
-    /// When a blob was put where it is, if it is there.
+    /// When a blob was stored, if it exists.
     ///
     /// # Errors
     /// When the store refuses.
@@ -91,7 +92,7 @@ impl Blobs {
         }
     }
 
-    /// Reads a whole blob and finds out how it is packed. On a blocking thread.
+    /// Reads a whole blob and finds out how it is packed. Must be called on a blocking thread.
     ///
     /// # Errors
     /// [`BlobError::Missing`], and [`BlobError::Damaged`] when its bytes have another hash.
@@ -123,7 +124,7 @@ impl Blobs {
         }
     }
 
-    /// Whether a blob is what the database says of it. On a blocking thread.
+    /// Checks that a blob is what the database says about it. Must be called on a blocking thread.
     ///
     /// # Errors
     /// [`BlobError::Missing`] and [`BlobError::Damaged`].
@@ -144,7 +145,7 @@ impl Blobs {
     }
 }
 
-/// Reads a stored object along, and says in the end whether it is the blob that it should be.
+/// Checks a stored object while it is read, and says at the end whether it is the right blob.
 pub(super) struct Proof {
     hash: String,
     bytes: Unpacked,
@@ -156,7 +157,7 @@ enum Unpacked {
 }
 
 impl Proof {
-    /// Of this blob.
+    /// For this blob.
     ///
     /// # Errors
     /// When there is no memory to unpack it.
@@ -185,7 +186,7 @@ impl Proof {
         taken.map_err(|_| self.damaged())
     }
 
-    /// There is no more.
+    /// Ends the check: there are no more pieces.
     ///
     /// # Errors
     /// [`BlobError::Damaged`].
@@ -205,7 +206,7 @@ impl Proof {
     }
 }
 
-/// Hashes and counts what is written to it.
+/// A writer that hashes and counts what is written to it.
 #[derive(Default)]
 struct Counted {
     hasher: blake3::Hasher,

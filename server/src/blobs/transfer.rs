@@ -1,4 +1,4 @@
-//! From one blob store to another, as they are packed.
+//! Copies blobs from one store to another without unpacking them.
 
 use super::survey::Proof;
 use super::{BlobError, Blobs, INCOMING, PART_BYTES, Parts, packing};
@@ -9,19 +9,19 @@ use std::io::Write;
 use tokio::runtime::Handle;
 
 impl Blobs {
-    /// Copies a blob to another store, where it appears whole or not at all; how many bytes it
-    /// takes there. On a blocking thread.
+    /// Copies a blob to another store, where it appears whole or not at all. Returns the number of
+    /// bytes there. Must be called on a blocking thread.
     ///
     /// # Errors
-    /// [`BlobError::Missing`] and [`BlobError::Damaged`] of this store, which then leave the other
-    /// one as it was.
+    /// [`BlobError::Missing`] and [`BlobError::Damaged`] for this store; the other store is then
+    /// unchanged.
     pub fn copy_to(
         &self,
         runtime: &Handle,
         other: &Blobs,
         blob: &BlobRow,
     ) -> Result<u64, BlobError> {
-        // Named like an upload, so that what a dead process leaves is swept like one.
+        // It has the name of an upload, so that what a killed process leaves is removed like one.
         let name = format!("{}{}", UploadId::PREFIX, blob.hash);
         let key = other.prefix.clone().join(INCOMING).join(name);
         let upload = runtime.block_on(other.objects.put_multipart(&key))?;

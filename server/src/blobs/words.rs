@@ -1,16 +1,16 @@
-//! What a blob store's error means to whoever runs the server.
+//! Explains errors of a blob store to people who run the server.
 
 use std::error::Error;
 use std::io::ErrorKind;
 
-/// What S3 calls it when somebody may not come in. A listing that fails has only this text.
+/// S3's codes for refused access. An error of a listing has only this text.
 const KEPT_OUT: [&str; 3] = [
     "AccessDenied",
     "InvalidAccessKeyId",
     "SignatureDoesNotMatch",
 ];
 
-/// A sentence that says what to look at.
+/// A sentence that says what to check.
 pub(super) fn of(error: &object_store::Error) -> String {
     use object_store::Error::{PermissionDenied, Unauthenticated};
     let text = error.to_string();
@@ -32,7 +32,7 @@ pub(super) fn of(error: &object_store::Error) -> String {
     }
 }
 
-/// The last cause of an error that came of a connection.
+/// The last cause of an error of the connection.
 fn unreachable(error: &object_store::Error) -> Option<String> {
     let mut cause: &(dyn Error + 'static) = error;
     let mut is_away = is_of_the_way(cause);
@@ -56,7 +56,7 @@ fn is_of_the_way(cause: &(dyn Error + 'static)) -> bool {
     io.is_some_and(|io| kinds.contains(&io.kind())) || is_of_the_client(cause)
 }
 
-/// The client says that it did not get there: an unknown name, for one.
+/// Whether the client itself failed to connect, for example because of an unknown name.
 #[cfg(feature = "s3")]
 fn is_of_the_client(cause: &(dyn Error + 'static)) -> bool {
     use object_store::client::{HttpError, HttpErrorKind};

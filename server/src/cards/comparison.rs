@@ -14,16 +14,16 @@ use trace::growth::Growth;
 use trace::trace::{Series, SeriesSummary};
 use trace::units::Bytes;
 
-/// Parts of the curves: one for every other pixel.
+/// Parts of the curves: one for every second pixel.
 const PARTS: u32 = 500;
 
-/// The lane of differences would take most of a picture that is lower, pixels.
+/// In a picture lower than this, the lane of differences would take most of the space, pixels.
 const LANE_FROM: i32 = 260;
 
 /// Letters of a name before a sentence.
 const SHORT_NAME: usize = 28;
 
-/// What a card of a comparison is made of.
+/// The content of a comparison's card.
 pub struct ComparisonCard {
     card: Card,
     picture: Scene,
@@ -31,7 +31,7 @@ pub struct ComparisonCard {
 }
 
 impl ComparisonCard {
-    /// The card of a comparison as seen in a view, with curves that [`curves_of`] asked for.
+    /// The card of a comparison in a view, with the curves from [`curves_of`].
     pub fn new(
         comparison: &Comparison,
         curves: &Curves,
@@ -71,7 +71,7 @@ impl ComparisonCard {
     }
 }
 
-/// The curves of a card.
+/// The curves for a card.
 pub fn curves_of(comparison: &Comparison, view: &CompareState) -> CurvesWanted {
     CurvesWanted {
         align: view.align,
@@ -82,13 +82,13 @@ pub fn curves_of(comparison: &Comparison, view: &CompareState) -> CurvesWanted {
     }
 }
 
-/// The run that is looked at, by its position among the runs.
+/// The selected run, by its position among the runs.
 fn against(comparison: &Comparison, view: &CompareState) -> usize {
     let others = comparison.against.len().max(1);
     (view.against as usize).clamp(1, others)
 }
 
-/// The pair of devices that is looked at, as the page chooses it.
+/// The selected pair of devices, chosen as on the page.
 fn pair(comparison: &Comparison, view: &CompareState) -> usize {
     let against = &comparison.against[against(comparison, view) - 1];
     view.pair.or(against.foremost).unwrap_or(0) as usize
@@ -126,7 +126,7 @@ fn card(comparison: &Comparison, view: &CompareState) -> Card {
     }
 }
 
-/// Which of the runs is out of memory, in a sentence.
+/// A sentence about which of the runs ran out of memory.
 fn ran_out(difference: &Difference) -> Option<String> {
     let told = match (&difference.base.oom, &difference.new.oom) {
         (None, None) => return None,
@@ -137,7 +137,7 @@ fn ran_out(difference: &Difference) -> Option<String> {
     Some(told.to_owned())
 }
 
-/// How what the peaks consist of differs: `activations −7.00 GiB`.
+/// How the composition of the peaks differs: `activations −7.00 GiB`.
 pub fn categories(difference: &Difference) -> String {
     let changes = difference.category_changes().into_iter();
     let changes = changes.filter(|(_, bytes)| bytes.unsigned_abs() > difference.tolerance.get());
@@ -159,7 +159,7 @@ fn shortened(name: &str) -> String {
     }
 }
 
-/// What the curves are.
+/// A description of the curves.
 fn subtitle(view: &CompareState, shown: Option<&Difference>) -> String {
     let mut parts = vec![
         format!("curves: {}", view.series.name()),
@@ -196,7 +196,7 @@ fn numbers(comparison: &Comparison, differences: &[Option<&Difference>]) -> Numb
     Numbers::Runs(columns.map(str::to_owned).into(), rows)
 }
 
-/// The numbers of a run, and how they differ from the baseline's.
+/// The numbers of a run, and their differences from the baseline's.
 fn changes(difference: &Difference) -> Vec<(String, String)> {
     let levels = difference.series(Series::Allocated);
     let (before, after) = (difference.base.growth, difference.new.growth);
@@ -217,7 +217,7 @@ fn cells(
     values.into_iter().zip(changes).collect()
 }
 
-/// Bytes a step; a sign only where it shrinks.
+/// Bytes a step; a sign only if it shrinks.
 fn rate(slope: f64) -> String {
     match slope {
         s if s <= -0.5 => signed(s),
@@ -232,7 +232,7 @@ fn change(by: f64) -> String {
     }
 }
 
-/// What a change is called.
+/// The word for a change.
 pub fn word(change: Change) -> &'static str {
     match change {
         Change::None => "same",
@@ -243,7 +243,7 @@ pub fn word(change: Change) -> &'static str {
     }
 }
 
-/// The same where there is little room.
+/// The same for little space.
 fn short(change: Change) -> &'static str {
     match change {
         Change::Moved => "same in all",
@@ -261,7 +261,7 @@ fn tone(change: Change) -> Tone {
     }
 }
 
-/// The sites whose peak grew most; where none did, those whose shrank most.
+/// The sites whose peak grew most; if none grew, those that shrank most.
 fn sites(difference: &Difference) -> (String, Vec<(String, String)>) {
     let largest = |sign: i64| {
         let mut sites: Vec<(i64, &SiteDelta)> = difference
@@ -288,10 +288,10 @@ fn sites(difference: &Difference) -> (String, Vec<(String, String)>) {
     }
 }
 
-/// Where a site is, in a line.
+/// The place of a site, in one line.
 pub fn place(site: &SiteDelta) -> String {
     match site.place() {
-        // Of C++ only the name says something.
+        // For C++, only the name is useful.
         Some(place) if place.line == 0 => place.name.clone(),
         Some(place) => {
             let file = place.filename.rsplit('/').next().unwrap_or_default();

@@ -1,10 +1,9 @@
-//! Cards: one picture, or one block of Markdown, that stands for a run or a comparison where there
-//! is not a page.
+//! Cards: a picture or a block of Markdown that stands for a run or a comparison in places without
+//! the page.
 //!
-//! The picture in a card is the page's: the same model, scenes and painting (crate `timeline`); the
-//! crate `render` makes a file of it.
-//! Equal inputs give equal bytes: there is no clock and no system font in it. `shelf` keeps those
-//! that were drawn.
+//! The picture in a card is made like the one on the page: by the same model, scenes and painting
+//! (crate `timeline`). The crate `render` makes a file of it. Equal inputs give equal bytes,
+//! because there is no clock and no system font. `shelf` keeps cards that were drawn.
 
 mod comparison;
 pub mod markdown;
@@ -17,14 +16,14 @@ pub use shelf::CardShelf;
 
 use trace::categories::Category;
 
-/// Version of what cards look like; part of their ETag.
+/// Version of the looks of cards; part of their ETag.
 pub const VERSION: u32 = 3;
 
-/// Categories that are listed, the largest.
+/// How many categories are listed, the largest ones.
 const CATEGORIES: usize = 4;
 
-/// What the peak consists of, in a line: `activations 996 MiB · parameters 324 MiB`. Inferred, and
-/// said to be; empty where nothing is known.
+/// What the peak consists of, in a line: `activations 996 MiB · parameters 324 MiB`. The line says
+/// that this is inferred; it is empty if nothing is known.
 fn at_peak(parts: impl Iterator<Item = (Category, String)>) -> String {
     let parts = parts.take(CATEGORIES);
     let parts: Vec<String> = parts
@@ -36,14 +35,14 @@ fn at_peak(parts: impl Iterator<Item = (Category, String)>) -> String {
     }
 }
 
-/// With a capital letter.
+/// The text with a capital first letter.
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().to_string());
     first.unwrap_or_default() + chars.as_str()
 }
 
-/// With a capital letter and a full stop.
+/// The text with a capital first letter and a full stop.
 fn sentence(text: &str) -> String {
     let text = capital(text);
     match text.ends_with('.') || text.is_empty() {

@@ -24,13 +24,13 @@ use trace::trace::{DeviceTrace, Series, StepSource, Trace};
 use trace::units::Bytes;
 use trace::watch::Watch;
 
-/// What a card of a run is made of.
+/// The content of a run's card.
 pub struct RunCard {
     /// The texts.
     pub card: Card,
     /// Peak and end of allocated and reserved.
     pub levels: [(Series, Bytes, Bytes); 2],
-    /// Growth per step, in words; absent where there are no steps.
+    /// Growth per step, in words; absent without steps.
     pub growth: Option<String>,
     /// The answer in a word or two, and why.
     pub verdict: (String, String),
@@ -43,9 +43,9 @@ pub struct RunCard {
 /// A failed allocation, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// `in step 3, in the backward pass`; empty where that is not known.
+    /// `in step 3, in the backward pass`; empty if it is not known.
     place: String,
-    /// When, what was asked for, what was free. Without any name.
+    /// When it failed, what was requested, and what was free. It has no names.
     pub said: String,
     /// Who asked.
     pub asker: Option<String>,
@@ -75,7 +75,7 @@ impl OutOfMemory {
 }
 
 impl RunCard {
-    /// The card of a run as seen in a view. Takes as long as a look for leaks.
+    /// The card of a run in a view. It takes as long as a search for leaks.
     ///
     /// # Errors
     /// When the run has no such device.
@@ -139,7 +139,7 @@ impl RunCard {
     }
 }
 
-/// The device that a view is about: the one it names, else the one with most events.
+/// The device of a view: the one that it names; otherwise the one with most events.
 fn chosen<'d>(
     row: &RunRow,
     decoded: &'d Decoded,
@@ -227,13 +227,13 @@ fn numbers(levels: &[(Series, Bytes, Bytes); 2], growth: Option<&str>) -> Number
     )
 }
 
-/// The answer and its reason. Of one pass there is no verdict: it is called what it is.
+/// The answer and its reason. A single pass has no verdict: its name is given instead.
 fn verdict(report: &LeakReport, contents: &Contents) -> ((String, String), Tone) {
     let recording = &contents.recording;
     let (word, tone) = match (report.verdict, recording.kind.word()) {
         (Verdict::Leak, _) => ("Leak".to_owned(), Tone::Bad),
         (Verdict::CannotTell, Some(word)) => {
-            // What it is called need not be said twice.
+            // The name need not be repeated.
             let rest = recording.sentence.strip_prefix(word);
             let rest = rest.and_then(|rest| rest.strip_prefix(": "));
             let why = sentence(rest.unwrap_or(&recording.sentence));
@@ -245,7 +245,7 @@ fn verdict(report: &LeakReport, contents: &Contents) -> ((String, String), Tone)
     ((word, sentence(&report.reason)), tone)
 }
 
-/// What the picture says first: that memory ran out, where it did.
+/// The first words about the picture: that memory ran out, if it did.
 fn headline(
     (verdict, reason): &(String, String),
     tone: Tone,
@@ -254,7 +254,8 @@ fn headline(
     match (out_of_memory, tone) {
         (None, _) => (verdict.clone(), tone, reason.clone()),
         (Some(oom), Tone::Bad) => {
-            // The picture says what was asked for. First what is short: the end may be cut.
+            // The picture shows what was requested. The shortage comes first, because the end may
+            // be cut.
             let said = format!("memory ran out {}", oom.place);
             let said = format!("{} {reason}", sentence(said.trim_end()));
             (format!("{verdict}, out of memory"), tone, said)
@@ -273,7 +274,7 @@ fn amount(bytes: f64) -> String {
     format!("+{}", Bytes(bytes.max(0.0).round() as u64))
 }
 
-/// What accumulates; where nothing does, what the memory consists of where most is allocated.
+/// What accumulates; if nothing does, what the memory consists of at the highest level.
 fn sites(report: &LeakReport, model: &Model, stacks: &Stacks) -> (String, Vec<(String, String)>) {
     if report.verdict == Verdict::Leak {
         let groups = report.groups.iter().take(MAX_SITES);
@@ -300,7 +301,7 @@ fn leaking(group: &LeakGroup, stacks: &Stacks) -> (String, String) {
     (format!("{} a step", amount(group.bytes_per_step)), place)
 }
 
-/// Function and line, the file without most of its folders.
+/// Function and line, with the file but without most of its folders.
 fn place(frame: Frame, stacks: &Stacks) -> String {
     let file = stacks.str(frame.filename);
     let kept = file.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);

@@ -1,5 +1,5 @@
-//! Cards that were drawn, and places for those that are being drawn: a card is drawn once however
-//! many ask for it, and cards alone never take all cores. Runs in words are kept likewise.
+//! Keeps drawn cards, and limits drawing: a card is drawn once however many ask for it, and cards
+//! never take all cores. Runs in words are kept in the same way.
 
 use crate::clients::limits::Share;
 use crate::clients::{ClientAddress, Quota, Refusal};
@@ -10,16 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// What a card takes beside its bytes, about.
+/// About how many bytes a card needs besides its content.
 const OVERHEAD: u64 = 256;
 
-/// Cards that fit, about; only the size of the first table follows from it.
+/// About how many cards fit; only the first size of the table depends on it.
 const ABOUT: usize = 1024;
 
-/// When to ask again for a card that finds the shelf busy.
+/// When to ask again if the shelf is busy.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Drawn cards by what they show, and who may draw another.
+/// Drawn cards by their content, and places for drawing more.
 pub struct CardShelf {
     drawn: Cache<String, Arc<Vec<u8>>, Bytes>,
     waiting: Quota,
@@ -36,7 +36,7 @@ impl Weighter<String, Arc<Vec<u8>>> for Bytes {
 }
 
 impl CardShelf {
-    /// A shelf of so many bytes before which so many may wait for `what`.
+    /// A shelf of `bytes` bytes; `waiting` limits how many may wait for `what`.
     pub fn new(what: &'static str, waiting: Share, bytes: u64) -> CardShelf {
         CardShelf {
             drawn: Cache::with_weighter(ABOUT, bytes, Bytes),
@@ -45,7 +45,7 @@ impl CardShelf {
         }
     }
 
-    /// The card with this key: the one that was drawn before, or the one that `draw` draws now.
+    /// The card with this key: an earlier one, or the one that `draw` draws now.
     ///
     /// # Errors
     /// When too many are waiting, and those of `draw`.
@@ -65,7 +65,7 @@ impl CardShelf {
         drawn.await
     }
 
-    /// Draws what is not kept, such as Markdown around a card.
+    /// Draws something that is not kept, such as Markdown around a card.
     ///
     /// # Errors
     /// When too many are waiting, and those of `draw`.
@@ -79,7 +79,7 @@ impl CardShelf {
     }
 
     async fn in_turn<T>(&self, draw: impl Future<Output = T>) -> T {
-        // Never closed.
+        // The semaphore is never closed.
         let _turn = self.drawing.acquire().await;
         draw.await
     }

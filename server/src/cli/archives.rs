@@ -1,5 +1,5 @@
-//! Archives of snapshots: tar (plain, gzip or zstd) and zip, unpacked into a folder that goes with
-//! them.
+//! Archives of snapshots: tar (plain, gzip or zstd) and zip. They are unpacked into a folder that
+//! is removed afterwards.
 
 use super::CliError;
 use crate::compression::{GZIP_MAGIC, ZSTD_MAGIC};
@@ -12,14 +12,14 @@ use tempfile::TempDir;
 
 /// How a zip file begins (APPNOTE.TXT, 4.3.7).
 const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
-/// What stands in the head of a tar entry, and where (POSIX.1-2017, pax, "ustar Interchange
+/// The mark in the head of a tar entry, and its position (POSIX.1-2017, pax, "ustar Interchange
 /// Format").
 const TAR_MAGIC: &[u8] = b"ustar";
 const TAR_MAGIC_AT: usize = 257;
-/// Bytes that tell a tar file.
+/// How many bytes are needed to recognise a tar file.
 const HEAD: usize = TAR_MAGIC_AT + TAR_MAGIC.len();
 
-/// An archive that was unpacked. The folder is removed with this.
+/// An unpacked archive. Its folder is removed when this is dropped.
 #[derive(Debug)]
 pub struct Unpacked {
     archive: PathBuf,
@@ -32,7 +32,7 @@ impl Unpacked {
         self.folder.path()
     }
 
-    /// How a file of it is called: `ranks.tar.gz:out/rank0.pickle`.
+    /// The name of one of its files: `ranks.tar.gz:out/rank0.pickle`.
     pub fn called(&self, file: &Path) -> Option<String> {
         let inside = file.strip_prefix(self.folder.path()).ok()?;
         Some(format!("{}:{}", self.archive.display(), inside.display()))
@@ -42,13 +42,13 @@ impl Unpacked {
 /// Unpacks a file, if it is an archive of at most `most` files.
 ///
 /// # Errors
-/// When it is a damaged one, or there is no room for it.
+/// When the archive is damaged, or there is no room for it.
 pub fn unpack(path: &Path, most: usize) -> Result<Option<Unpacked>, CliError> {
     let bad = |error: io::Error| CliError::BadInput {
         path: path.to_owned(),
         why: format!("cannot unpack the archive: {error}"),
     };
-    // What cannot be opened is told by whoever reads it.
+    // If the file cannot be opened, its reader will report that.
     let Ok(mut file) = File::open(path) else {
         return Ok(None);
     };
@@ -82,7 +82,7 @@ enum Kind {
     TarZst,
 }
 
-/// What a file is, by its first bytes; it is at its beginning again.
+/// The kind of a file, from its first bytes. The file is then at its beginning again.
 fn kind_of(file: &mut File) -> io::Result<Option<Kind>> {
     let head = first_bytes(&mut *file)?;
     file.rewind()?;
@@ -143,7 +143,7 @@ fn unzip(from: File, into: &Path, most: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a file below the folder, wherever its name would lead.
+/// Writes a file inside of the folder, even if its name points elsewhere.
 fn write(name: &Path, from: &mut impl Read, into: &Path, room: &mut usize) -> io::Result<()> {
     let parts = name.components().filter_map(|part| match part {
         Component::Normal(part) => Some(part),
@@ -174,7 +174,7 @@ mod tests {
         let mut tar = tar::Builder::new(Vec::new());
         for name in names {
             let mut header = tar::Header::new_ustar();
-            // As a hostile one would write it, unchecked.
+            // A hostile writer would do this: the name is not checked.
             header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
             header.set_size(name.len() as u64);
             header.set_cksum();
@@ -199,7 +199,7 @@ mod tests {
         gzip.finish().unwrap()
     }
 
-    /// What is in the folder that these bytes are unpacked into.
+    /// The files in the folder after unpacking these bytes.
     fn unpacked(bytes: &[u8]) -> Result<Option<Vec<String>>, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("archive");

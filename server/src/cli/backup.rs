@@ -109,7 +109,7 @@ pub fn restore(args: RestoreArgs) -> Result<(), CliError> {
     lacking(&restored.lacking, "these were not restored")
 }
 
-/// On a thread that may wait, as the blob store wants it.
+/// Runs work on a thread that may block, as the blob store needs it.
 fn apart<T, F>(work: F) -> Result<T, CliError>
 where
     T: Send + 'static,

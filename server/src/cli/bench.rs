@@ -31,7 +31,7 @@ was packed; no toolkit is needed, only the driver.
 
 Configurations: ";
 
-/// Ids of a line of the help.
+/// Ids on one line of the help.
 const IDS_A_LINE: usize = 4;
 
 /// The examples, and the ids of all configurations.
@@ -122,7 +122,7 @@ impl On {
         }
     }
 
-    /// What results call it.
+    /// Its name in results.
     ///
     /// # Errors
     /// Why there is no card, before any row is run.
@@ -170,7 +170,8 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
         ..SimSpec::default()
     };
     let mut specs = Vec::new();
-    // The status of a row is judged by its baseline, which runs even when it was not asked for.
+    // The status of a row depends on its baseline, so the baseline runs even if it was not
+    // requested.
     let mut unasked = Vec::new();
     for system in configs(&args.configs)? {
         let mut sets = sets(system, &args.patches)?;
@@ -233,7 +234,7 @@ fn base_help() -> String {
     )
 }
 
-/// What one word of `--base` means.
+/// The meaning of one word of `--base`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bases {
     All,
@@ -377,7 +378,7 @@ fn line(row: &Row) -> String {
     text
 }
 
-/// A known peak, with its number of steps where that is another: peaks of a leak grow with steps.
+/// A known peak, with its number of steps if that differs: the peak of a leak grows with the steps.
 fn peak(known: &Evidence, steps: Option<u32>) -> String {
     let Some(bytes) = known.peak_allocated else {
         return match (&known.crash, known.out_of_memory) {
@@ -395,7 +396,7 @@ fn peak(known: &Evidence, steps: Option<u32>) -> String {
     }
 }
 
-/// The status word, as JSON has it, and what ended the run.
+/// The status word as in JSON, and what ended the run.
 fn status(row: &Row) -> String {
     let word = row.status.word();
     let ended = row.outcome.as_ref();

@@ -1,4 +1,4 @@
-//! `tidemark bench --copies` and `--frontier`: what offloaders make of one stack of blocks, which
+//! `tidemark bench --copies` and `--frontier`: runs offloaders on one stack of blocks, which
 //! offloads gigabytes a step.
 
 use super::CliError;
@@ -9,7 +9,7 @@ use engine::bench::{
 };
 use std::fmt::Write as _;
 
-/// Steps that are timed, unless the caller says otherwise.
+/// Steps that are timed by default.
 const STEPS: u32 = 8;
 
 /// Runs the copy benchmark and prints it.
@@ -50,7 +50,7 @@ pub fn frontier(device: DeviceKind, steps: Option<u32>, as_json: bool) -> Result
     })
 }
 
-/// What is kept of the same points on a card.
+/// The stored results of the same points on a card, as text.
 fn card_for_people(frontier: &Frontier) -> String {
     let card = &frontier.card;
     let mut text = format!(

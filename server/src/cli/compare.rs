@@ -74,7 +74,7 @@ pub fn compare(args: &CompareArgs) -> Result<(), CliError> {
     print(&text)
 }
 
-/// Reads the files one after the other (only profiles are kept) and compares them.
+/// Reads the files one after the other, keeps only their profiles, and compares them.
 pub(super) fn compare_files(
     base: &Path,
     new: &[PathBuf],
@@ -180,7 +180,7 @@ fn levels(difference: &Difference) -> String {
     )
 }
 
-/// What the peaks consist of, where that differs.
+/// What the peaks consist of, if that differs.
 fn categories(difference: &Difference) -> String {
     match cards::categories(difference) {
         none if none.is_empty() => String::new(),
@@ -296,7 +296,7 @@ fn sites(difference: &Difference) -> String {
     format!("\n  by stack: {total} {sites}, {same} the same\n{lines}{more}")
 }
 
-/// C++ names fill a screen.
+/// Long C++ names would fill the screen.
 fn shortened(place: String) -> String {
     const MOST: usize = 72;
     match place.chars().count() > MOST {

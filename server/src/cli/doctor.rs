@@ -167,7 +167,7 @@ async fn rebuild(config: &Config) -> Result<(), CliError> {
 }
 
 fn say(line: &str) {
-    // What is done is done, whether anybody reads of it or not.
+    // The work is done, even if nobody can read about it.
     let _ = print(&format!("{line}\n"));
 }
 

@@ -80,7 +80,7 @@ impl As {
 /// Writes the export.
 ///
 /// # Errors
-/// When the run cannot be had or the file not be written.
+/// When the run cannot be read or the file cannot be written.
 pub fn export(args: &ExportArgs) -> Result<(), CliError> {
     let path = Path::new(&args.run);
     match (args.run.parse::<RunId>(), path.exists(), &args.data) {
@@ -194,8 +194,8 @@ fn of_server(args: &ExportArgs, id: &RunId) -> Result<(), CliError> {
     })
 }
 
-/// Writes to where the arguments say; says which file it was. A file that could not be written
-/// whole is removed.
+/// Writes to the place in the arguments, and prints the file's name. A file that could not be
+/// written completely is removed.
 fn write_to(
     args: &ExportArgs,
     name: &str,
@@ -216,11 +216,11 @@ fn write_to(
     let written = write(&mut out).and_then(|()| Ok(out.flush()?));
     if let Err(error) = written {
         drop(out);
-        // It is half a file: worse than none.
+        // Half a file is worse than none.
         let _ = std::fs::remove_file(&path);
         return Err(cannot(&error));
     }
-    // An error only means that the reader is gone.
+    // Fails only if nobody reads stderr any more.
     let _ = writeln!(io::stderr(), "wrote {}", path.display());
     Ok(())
 }
@@ -229,7 +229,7 @@ fn pieces(mut file: File) -> impl Iterator<Item = Vec<u8>> {
     std::iter::from_fn(move || {
         let mut piece = Vec::with_capacity(PIECE);
         let taken = Read::by_ref(&mut file).take(PIECE as u64);
-        // A file that cannot be read to its end is a cut snapshot, and refused as one.
+        // If the file cannot be read to its end, the snapshot is cut and will be refused.
         let read = { taken }.read_to_end(&mut piece).unwrap_or(0);
         (read > 0).then_some(piece)
     })

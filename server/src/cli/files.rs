@@ -1,5 +1,5 @@
-//! Which files a person means: snapshots named one by one, and folders and archives of the ranks of
-//! jobs.
+//! Finds the files that a person means: single snapshots, and folders and archives with the ranks
+//! of jobs.
 
 use super::CliError;
 use super::archives::{self, Unpacked};
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use trace::ranks::names::{Chosen, RankSet, sets};
 use trace::ranks::{MAX_RANKS, Rank};
 
-/// Files of a folder, with those of its folders, at most.
+/// The largest number of files in a folder, including its subfolders.
 const MOST: usize = 2 * MAX_RANKS as usize;
-/// Folders within one another, at most.
+/// The largest depth of subfolders.
 const DEEPEST: usize = 6;
 
 /// The files of the ranks of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFiles {
-    /// What the files are called but for the rank.
+    /// The common name of the files, without the rank.
     pub name: String,
     /// By rank.
     pub files: Vec<(Rank, PathBuf)>,
@@ -26,9 +26,9 @@ pub struct JobFiles {
 pub struct Found {
     /// Jobs.
     pub jobs: Vec<JobFiles>,
-    /// Files that are no rank of any, in the order in which they were named.
+    /// Files that belong to no job, in the order of the arguments.
     pub others: Vec<PathBuf>,
-    /// Archives that some of the files are in, unpacked for as long as this lives.
+    /// Archives that contain some of the files; they stay unpacked as long as this lives.
     archives: Vec<Unpacked>,
 }
 
@@ -60,12 +60,12 @@ pub fn find(paths: &[PathBuf]) -> Result<Found, CliError> {
 }
 
 impl Found {
-    /// Whether some of the files were found, and not named.
+    /// Whether some of the files were found in folders or archives, and not named directly.
     pub fn has_archives(&self) -> bool {
         !self.archives.is_empty()
     }
 
-    /// What to call a file: in an archive, by the archive's name and its own.
+    /// The name of a file; in an archive, the archive's name and its own.
     pub fn called(&self, file: &Path) -> String {
         let in_archive = self.archives.iter().find_map(|one| one.called(file));
         in_archive.unwrap_or_else(|| file.display().to_string())
@@ -92,8 +92,8 @@ impl Found {
     }
 }
 
-/// The files of a folder and of its folders. Links are followed to files only, and what is hidden
-/// is left out.
+/// The files of a folder and of its subfolders. Links are followed only to files, and hidden files
+/// are left out.
 fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), CliError> {
     let bad = |why: String| CliError::BadInput {
         path: folder.to_owned(),

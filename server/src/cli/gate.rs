@@ -1,4 +1,4 @@
-//! `tidemark gate`: may this change be merged?
+//! `tidemark gate`: whether a change may be merged.
 
 use super::CliError;
 use super::alert::AlertArgs;
@@ -121,7 +121,7 @@ pub fn gate(args: &GateArgs) -> Result<(), CliError> {
 fn lines(verdicts: &trace::compare::gate::Verdicts) -> String {
     let mut out = match verdicts.outcome {
         Outcome::Pass => format!("pass: {}\n", verdicts.reason),
-        // The error that follows on stderr says it.
+        // The error on stderr, which comes next, says it.
         Outcome::Regression | Outcome::CannotTell => String::new(),
     };
     for finding in &verdicts.findings {

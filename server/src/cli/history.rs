@@ -1,4 +1,4 @@
-//! `tidemark history`: what changed for good from run to run, and at which.
+//! `tidemark history`: which numbers changed for good from run to run, and at which run.
 
 use super::CliError;
 use super::output::{json, print};

@@ -28,7 +28,7 @@ Exit status: 0 when every file was read, 2 when one was not.";
 /// Bytes read from the file at once.
 const PIECE: usize = 1 << 20;
 
-/// Pieces between the thread that reads and the one that parses.
+/// Pieces that may wait between the reading thread and the parsing one.
 const PIECES: usize = 4;
 
 /// Options of `tidemark inspect`.
@@ -86,7 +86,7 @@ fn inspect_file(path: &Path, args: &InspectArgs) -> Result<Inspection, CliError>
     }))
 }
 
-/// Reads a file, and takes another loop's iterations for its steps if a level is named.
+/// Reads a file. If a level is named, the iterations of that loop become its steps.
 pub(super) fn trace_of(path: &Path, level: Option<&str>) -> Result<Trace, CliError> {
     let bad = |why: String| CliError::BadInput {
         path: path.to_owned(),
@@ -109,14 +109,14 @@ fn read(path: &Path) -> Result<Snapshot, String> {
     })
 }
 
-/// Reads and parses at the same time, a few megabytes apart.
+/// Reads and parses at the same time; the two are a few megabytes apart.
 pub(super) fn read_from(mut file: Box<dyn Read + Send>) -> Result<Snapshot, String> {
     std::thread::scope(|scope| {
         let (to_parser, pieces) = sync_channel(PIECES);
         let (to_reader, emptied) = sync_channel(PIECES + 2);
         let reading = scope.spawn(move || read_pieces(&mut *file, &to_parser, &emptied));
         let parsed = parse(recycled(&pieces, &to_reader), &AtomicU64::new(0));
-        // Wakes the reader when the parser has stopped early.
+        // This wakes the reader if the parser has stopped early.
         drop(pieces);
         let read = reading
             .join()
@@ -147,7 +147,7 @@ fn read_pieces(
     }
 }
 
-/// Pieces to parse; each goes back to be filled again when the next is asked for.
+/// Pieces to parse. When the next one is requested, the last one goes back to be filled again.
 fn recycled<'c>(
     pieces: &'c Receiver<Vec<u8>>,
     to_reader: &'c SyncSender<Vec<u8>>,
@@ -168,7 +168,7 @@ impl AsRef<[u8]> for Piece<'_> {
 
 impl Drop for Piece<'_> {
     fn drop(&mut self) {
-        // The reader may be done.
+        // The reader may already be finished.
         let _ = self.to_reader.try_send(std::mem::take(&mut self.bytes));
     }
 }

@@ -1,4 +1,4 @@
-//! Labels of what is pushed: those that are named, and those that CI knows.
+//! Labels for pushed runs: those on the command line, and those from CI.
 
 use super::CliError;
 use super::remote::Remote;
@@ -22,18 +22,18 @@ pub struct LabelArgs {
 }
 
 impl LabelArgs {
-    /// The labels: what CI knows, and what is named, which decides.
+    /// All labels: those from CI, and those on the command line, which win.
     pub fn all(&self, variable: impl Fn(&str) -> Option<String>) -> Labels {
         let named = self.labels.iter().cloned();
         let all = of_ci(variable).into_iter().chain(named);
         all.map(|label| (label.key, label.value)).collect()
     }
 
-    /// The labels that the newest run of the branch that a change goes to has, if it can be a
-    /// baseline: that branch, and what is named but a branch and a commit.
+    /// The labels that a run must have to be a baseline: the target branch of the change, and the
+    /// labels on the command line except branch and commit.
     ///
     /// # Errors
-    /// Where nothing says which branch that is.
+    /// When nothing says which branch that is.
     pub fn of_baseline(
         &self,
         variable: impl Fn(&str) -> Option<String>,
@@ -53,8 +53,8 @@ impl LabelArgs {
     }
 }
 
-/// Branch and commit, as GitHub's and GitLab's jobs know them. Of a pull request it is the branch
-/// that it comes from.
+/// Branch and commit from the variables of GitHub's and GitLab's jobs. For a pull request, the
+/// branch is its source branch.
 fn of_ci(variable: impl Fn(&str) -> Option<String>) -> Vec<Label> {
     let is_set = |name: &str| variable(name).is_some_and(|value| value == "true");
     let (branches, commit): (&[&str], _) = if is_set("GITHUB_ACTIONS") {
@@ -70,7 +70,7 @@ fn of_ci(variable: impl Fn(&str) -> Option<String>) -> Vec<Label> {
         values.find(|value| !value.is_empty())
     };
     let found = [(BRANCH, first(branches)), (COMMIT, first(&[commit]))];
-    // What cannot be a label is left out: it is nobody's wish.
+    // A value from CI that is not allowed as a label is left out, because no person asked for it.
     let labels = found
         .into_iter()
         .filter_map(|(key, value)| Label::new(key, &value?).ok());
@@ -101,7 +101,7 @@ pub fn put(
     remote.patch(&routes::run_labels(run), &change).map(Some)
 }
 
-/// Labels in one text: `branch=main,config=a`. `None` where it is none.
+/// Labels in one text: `branch=main,config=a`. `None` if any part is not a label.
 pub fn listed(text: &str) -> Option<Vec<Label>> {
     text.split(',').map(|label| label.parse().ok()).collect()
 }

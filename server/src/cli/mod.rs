@@ -1,4 +1,4 @@
-//! What a person types.
+//! The command line.
 
 mod alert;
 mod archives;
@@ -126,7 +126,7 @@ pub enum CliError {
     /// The server cannot start.
     #[error(transparent)]
     Open(#[from] crate::app::OpenError),
-    /// What was asked for makes no sense.
+    /// The arguments make no sense.
     #[error("{0}")]
     Usage(String),
     /// Another failure.
@@ -135,7 +135,7 @@ pub enum CliError {
     /// `tidemark gate`: the new run is worse; the report says why.
     #[error("regression: {0}")]
     Regression(String),
-    /// `tidemark gate`: the data do not say.
+    /// `tidemark gate`: there is not enough data for an answer.
     #[error("cannot tell: {0}")]
     CannotTell(String),
     /// The engine and a recording disagree; the report says where.
@@ -144,8 +144,8 @@ pub enum CliError {
 }
 
 impl CliError {
-    /// The process's exit status: 2 for bad input and bad usage, as clap has it, 3 when a gate
-    /// cannot tell, else 1.
+    /// The process's exit status: 2 for bad input and bad usage (as in clap), 3 if a gate cannot
+    /// tell, otherwise 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             CliError::BadInput { .. } | CliError::Usage(_) => 2,

@@ -1,12 +1,12 @@
-//! What a command prints: nothing in it makes a terminal do anything but show it.
+//! Prints text so that nothing in it can control the terminal.
 
 use super::CliError;
 use crate::plain::{is_plain, marked};
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write};
 
-/// Writes to the standard output; a reader that stops early (`tidemark inspect … | head`) is not
-/// an error. Names in recordings are written by whoever made them.
+/// Writes to the standard output. A reader that stops early (`tidemark inspect … | head`) is not an
+/// error. The text is made plain, because strangers may choose the names in recordings.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -19,7 +19,8 @@ pub fn print(text: &str) -> Result<(), CliError> {
     }
 }
 
-/// A document, pretty, with a newline. What is not plain is escaped: it reads back as it was.
+/// A document, indented, with a newline at the end. Characters that are not plain are escaped, so
+/// it can be read back unchanged.
 pub fn json(value: &impl serde::Serialize) -> String {
     let text = serde_json::to_string_pretty(value).expect("what is printed is plain data");
     let mut out = String::with_capacity(text.len() + 1);

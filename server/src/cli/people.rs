@@ -72,7 +72,7 @@ enum What {
 /// Looks after people in a data folder that no server uses.
 ///
 /// # Errors
-/// Among others, when a server uses it.
+/// For example when a server uses the folder.
 pub fn people(args: PeopleArgs) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().build();
     let runtime =

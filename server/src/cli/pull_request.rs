@@ -1,4 +1,4 @@
-//! `--comment`: what a command found, on its pull request.
+//! `--comment`: posts the result of a command to its pull request.
 
 use super::CliError;
 use crate::forge::{self, ForgeError, Posted, PullRequest, Status, Verdict};
@@ -27,10 +27,11 @@ pub struct Thread {
 }
 
 impl CommentArgs {
-    /// The pull request, if something is to be posted there. Asked before any work is done.
+    /// The pull request, if something must be posted there. This is checked before any work is
+    /// done.
     ///
     /// # Errors
-    /// [`CliError::Usage`]: the address is none, or there is no token.
+    /// [`CliError::Usage`] if the address is not valid, or there is no token.
     pub fn thread(&self) -> Result<Option<Thread>, CliError> {
         let Some(address) = self.pr.as_ref().filter(|_| self.comment) else {
             return Ok(None);
@@ -50,7 +51,7 @@ impl CommentArgs {
     }
 }
 
-/// The API that CI names for its own forge, if the pull request is there.
+/// The API address that CI gives for its own forge, if the pull request is there.
 fn api_of_ci(address: &str) -> Option<String> {
     let forges = [
         ("GITHUB_SERVER_URL", "GITHUB_API_URL"),
@@ -65,8 +66,8 @@ fn api_of_ci(address: &str) -> Option<String> {
 }
 
 impl Thread {
-    /// Writes the comment and sets the status. A forge that is away or says no is told of, and
-    /// changes no verdict: the command's exit status is about memory.
+    /// Writes the comment and sets the status. If the forge cannot be reached or refuses, that is
+    /// printed, but changes no verdict: the command's exit status is about memory.
     pub fn post(&self, text: &str, status: &Status) {
         match self.try_post(text, status) {
             Ok(Posted::New) => eprintln!("commented on the pull request"),

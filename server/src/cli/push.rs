@@ -140,7 +140,7 @@ pub fn push(args: &PushArgs) -> Result<(), CliError> {
     }
 }
 
-/// Uploads jobs, and what else was named.
+/// Uploads jobs, and other files that were named.
 fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), CliError> {
     if found.jobs.is_empty() && found.others.is_empty() {
         return Err(CliError::Usage("there is no file to upload".to_owned()));
@@ -153,7 +153,7 @@ fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), 
         }
         jobs.push(pushed);
     }
-    // A folder holds more than snapshots: only what was named itself must be one.
+    // A folder may have other files than snapshots. Only files named directly must be snapshots.
     let named = found.others.iter().filter(|path| args.files.contains(path));
     let mut uploads = Vec::new();
     for path in named {
@@ -176,7 +176,8 @@ fn push_found(remote: &Remote<'_>, args: &PushArgs, found: Found) -> Result<(), 
     }
 }
 
-/// Uploads the ranks of a job. A file that is no snapshot is left out, as long as another is one.
+/// Uploads the ranks of a job. A file that is not a snapshot is left out, if at least one other is
+/// one.
 fn push_job(remote: &Remote<'_>, args: &PushArgs, job: &JobFiles) -> Result<PushedJob, CliError> {
     let name = NewJob {
         name: job.name.clone(),
@@ -199,7 +200,8 @@ fn push_job(remote: &Remote<'_>, args: &PushArgs, job: &JobFiles) -> Result<Push
         }
     }
     if let (true, Some(error)) = (uploads.is_empty(), first) {
-        // Nothing came of it. The server forgets an empty job by itself where this token may not.
+        // No rank was uploaded, so the job is deleted. If this token may not do that, the server
+        // later deletes an empty job by itself.
         drop(remote.delete::<JobSummary>(&routes::job(&made.id)));
         return Err(error);
     }
@@ -239,7 +241,7 @@ fn check_count(args: &PushArgs) -> Result<(), CliError> {
     }
 }
 
-/// The run with this id, or the newest of this name or with these labels.
+/// The run with this id; or the newest run with this name, or with these labels.
 fn baseline(remote: &Remote<'_>, args: &PushArgs, wanted: &str) -> Result<RunId, CliError> {
     let labels = match wanted {
         "auto" => Some(args.labels.of_baseline(environment)?),
@@ -248,7 +250,7 @@ fn baseline(remote: &Remote<'_>, args: &PushArgs, wanted: &str) -> Result<RunId,
     if let Some(labels) = labels {
         return labelled(remote, &labels);
     }
-    // The list is sorted by age, the newest first.
+    // The list is sorted, newest first.
     let mut newest = None;
     let by_id = remote.find(routes::RUNS, |run: &RunSummary| {
         if run.name == wanted {
@@ -299,7 +301,8 @@ fn compare(
     let link = remote.link(&routes::compare_page(&runs));
     let links = Links {
         page: link.clone(),
-        // Behind a token, or on this machine alone: nothing that a pull request could show.
+        // The page needs a token, or is only on this machine: a pull request could not show its
+        // picture.
         image: None,
     };
     Ok(Pushed {

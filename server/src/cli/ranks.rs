@@ -50,7 +50,7 @@ pub struct RanksArgs {
 /// Prints how they differ.
 ///
 /// # Errors
-/// [`CliError::BadInput`] and [`CliError::Usage`] when there is nothing to tell.
+/// [`CliError::BadInput`] and [`CliError::Usage`] if there is nothing to report.
 pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
     let mut found = files::find(&args.paths)?;
     let jobs = std::mem::take(&mut found.jobs);
@@ -64,7 +64,7 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
     for job in jobs {
         reports.push(report(&found, job)?);
     }
-    // What is beside the snapshots of a folder is often no snapshot at all.
+    // Other files beside the snapshots of a folder are often not snapshots.
     if reports.iter().any(|report| !report.ranks.is_empty()) {
         reports.retain(|report| !report.ranks.is_empty());
     }
@@ -91,7 +91,7 @@ pub fn ranks(args: &RanksArgs) -> Result<(), CliError> {
     })
 }
 
-/// One file after the other: only their profiles are held.
+/// Reads one file after the other: only their profiles stay in memory.
 fn report(found: &Found, job: files::JobFiles) -> Result<RanksReport, CliError> {
     let mut surveyor = Surveyor::default();
     let (mut read, mut unreadable) = (Vec::new(), Vec::new());
@@ -128,7 +128,7 @@ fn for_people(report: &RanksReport) -> String {
     out
 }
 
-/// All ranks where they are few, else the oddest.
+/// All ranks if there are few, otherwise the oddest.
 fn ranks_table(ranks: &[FileOfRank]) -> String {
     let mut shown: Vec<&FileOfRank> = ranks.iter().collect();
     let n = shown.len();

@@ -1,4 +1,4 @@
-//! A dashboard over HTTP, for commands that talk to one.
+//! A dashboard over HTTP, for commands that use one.
 
 use super::CliError;
 use api::ids::JobId;
@@ -19,10 +19,11 @@ use ureq::http::{Response, StatusCode};
 use ureq::typestate::WithBody;
 use ureq::{Agent, Body, RequestBuilder, SendBody};
 
-/// How often the progress line is written.
+/// How often the progress line is updated.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A comparison of eight runs with all its stacks; more is not an answer of ours.
+/// Enough for a comparison of eight runs with all its stacks; a larger answer is not from a
+/// dashboard.
 const LARGEST_ANSWER: u64 = 256 << 20;
 
 /// Where the dashboard is.
@@ -67,7 +68,7 @@ impl<'a> Remote<'a> {
         }
     }
 
-    /// An address as this side reaches the server, which may know itself by another name.
+    /// An address for this machine: the server may know itself by another name.
     pub fn link(&self, path: &str) -> String {
         format!("{}{path}", self.server)
     }
@@ -81,7 +82,7 @@ impl<'a> Remote<'a> {
         self.answer(request.call(), CliError::Failed)
     }
 
-    /// Opens what is too large to be held, such as an export.
+    /// Opens an answer that is too large for memory, such as an export.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
@@ -102,7 +103,7 @@ impl<'a> Remote<'a> {
         CliError::Failed(format!("cannot reach {}: {error}", self.server))
     }
 
-    /// Reads a list that comes in pages until an entry is the one that is wanted, if any is.
+    /// Reads the pages of a list until the wanted entry is found, if there is one.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
@@ -146,7 +147,7 @@ impl<'a> Remote<'a> {
         self.answer(request.send(&body), CliError::Failed)
     }
 
-    /// Changes something and reads what it is now.
+    /// Changes something and reads its new state.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
@@ -158,7 +159,7 @@ impl<'a> Remote<'a> {
         self.send(self.agent.patch(self.link(path)), document)
     }
 
-    /// Deletes something and reads what it was.
+    /// Deletes something and reads its last state.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
@@ -167,8 +168,8 @@ impl<'a> Remote<'a> {
         self.answer(request.call(), CliError::Failed)
     }
 
-    /// Uploads a file, perhaps as a rank of a job, with a line of progress where a person is
-    /// looking.
+    /// Uploads a file, perhaps as a rank of a job. If a person is watching, it shows a line of
+    /// progress.
     ///
     /// # Errors
     /// When it cannot be read or sent, or is refused.
@@ -243,7 +244,7 @@ fn read_json<T: DeserializeOwned>(body: &mut Body) -> Result<T, CliError> {
     })
 }
 
-/// A file that shows on stderr how much of it was read, when a person is looking.
+/// A file that shows on stderr how much of it was read, if a person is watching.
 struct Shown {
     file: File,
     size: u64,
@@ -272,13 +273,13 @@ impl Shown {
         }
         self.shown = Some(Instant::now());
         let line = progress_line(self.read, self.size, self.began.elapsed());
-        // A progress line is worth no failure.
+        // A failed progress line is not an error.
         let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
     }
 
     fn clear(&self) {
         if self.shown.is_some() {
-            // A progress line is worth no failure.
+            // A failed progress line is not an error.
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }

@@ -1,4 +1,4 @@
-//! `tidemark replay`: the engine's offloader against recorded calls of the real one.
+//! `tidemark replay`: compares the engine's offloader with recorded calls of the real one.
 
 use super::CliError;
 use super::output::{json, print};

@@ -1,4 +1,4 @@
-//! `tidemark run-row` and `probe-card`: the child processes of a server. People do not type them.
+//! `tidemark run-row` and `probe-card`: the child processes of a server; not for people.
 
 use super::CliError;
 use crate::bench::{probe_card, run_child};
@@ -11,12 +11,12 @@ Examples:
 /// Runs the row that stdin names.
 ///
 /// # Errors
-/// When it cannot be read, or what came of it not be written.
+/// When stdin cannot be read, or the result cannot be written.
 pub fn run_row() -> Result<(), CliError> {
     run_child().map_err(|why| CliError::Failed(format!("cannot run the row: {why}")))
 }
 
-/// Says on stdout whether there is a card.
+/// Writes to stdout whether there is a card.
 ///
 /// # Errors
 /// When stdout cannot be written.

@@ -29,10 +29,10 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
-/// What is under way when the server ends has this long, beside the time for requests.
+/// When the server ends, running work has this long, after the time for requests.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 
-/// What no filter leaves out.
+/// The log target that no filter hides.
 const ANNOUNCED: &str = "tidemark";
 
 const EXAMPLES: &str = "\
@@ -191,8 +191,8 @@ pub fn serve(args: ServeArgs, front_end: FrontEnd) -> Result<(), CliError> {
         serve_http(listening, app).await;
         Ok(())
     });
-    // The database is closed here, which takes a moment. What takes longer, such as reading a large
-    // file, ends as at a power cut and is taken up at the next start.
+    // This closes the database, which takes a moment. Work that takes longer, such as reading a
+    // large file, ends as in a power cut and continues at the next start.
     runtime.shutdown_timeout(CLOSE_WITHIN);
     served
 }
@@ -262,17 +262,18 @@ fn read_token(path: &Path) -> Result<String, CliError> {
     })
 }
 
-/// What is always said, whatever the log's filter: the line that programs wait for, for one.
+/// Prints a line that must always appear, whatever the log's filter, for example the line that
+/// programs wait for.
 fn announce(format: LogFormat, line: &str) {
     match format {
-        // An error only means that the reader is gone.
+        // Fails only if nobody reads stderr any more.
         LogFormat::Text => drop(writeln!(std::io::stderr(), "{line}")),
         LogFormat::Json => tracing::info!(target: ANNOUNCED, "{line}"),
     }
 }
 
-/// A server that others reach lets nobody in who has not signed in. Where there is nobody yet,
-/// there is an admin from now on, whose token is printed here and never again.
+/// On a server that others can reach, everybody must sign in. If there are no people yet, this adds
+/// an admin and prints the admin's token, once.
 async fn first_admin(app: &App, address: SocketAddr) -> Result<(), CliError> {
     if !app.config.needs_admin() || !app.gate.people.is_empty() {
         return Ok(());
@@ -297,7 +298,7 @@ async fn first_admin(app: &App, address: SocketAddr) -> Result<(), CliError> {
     said.map_err(|error| failed("print the admin's token", &error))
 }
 
-/// Makes a run of a sample and says where its page is.
+/// Makes a run from a sample and prints the address of its page.
 async fn show(
     app: Arc<App>,
     sample: &'static BundledSample,
@@ -320,7 +321,7 @@ pub(super) fn start_logging(format: LogFormat) {
     let chosen = filter.as_ref().ok().filter(|_| !said.is_empty()).cloned();
     let chosen = chosen.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
     let lines = tracing_subscriber::fmt::layer()
-        // An error only means that the log's reader is gone; requests go on.
+        // An error only means that nobody reads the log any more; requests go on.
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
@@ -340,7 +341,7 @@ pub(super) fn start_logging(format: LogFormat) {
     }
 }
 
-/// Ends at the first signal that asks the server to stop.
+/// Completes at the first signal that asks the server to stop.
 fn signals() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;

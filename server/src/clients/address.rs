@@ -6,11 +6,11 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Bits of an IPv6 address that one client has to itself: a client with one address of such a
-/// network has all of them.
+/// How many bits of an IPv6 address identify a client: a client with one address of such a network
+/// has the whole network.
 const IPV6_CLIENT_BITS: u8 = 64;
 
-/// One client, as far as it can be known.
+/// One client, as far as the server can know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(IpAddr);
 
@@ -21,8 +21,8 @@ impl ClientAddress {
     /// A client on this machine.
     pub const HERE: ClientAddress = ClientAddress(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
-    /// Programs and people on this machine. They are not held apart: quotas of one address are
-    /// those of all addresses for them.
+    /// Whether it is on this machine. Local clients are not distinguished: for them, the quotas of
+    /// one address are those of all addresses.
     pub fn is_local(self) -> bool {
         self.0.is_loopback()
     }
@@ -65,22 +65,22 @@ pub struct Peer {
     pub local: SocketAddr,
 }
 
-/// Networks of the proxies in front of this server. Only what these say of a client is believed.
+/// Networks of the proxies in front of this server. Only what these say about a client is believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxies(Vec<IpNet>);
 
-/// What is neither an address nor a network.
+/// A text that is neither an address nor a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an address (10.0.0.7) and not a network (10.0.0.0/24)")]
 pub struct NoNetwork(String);
 
 impl Proxies {
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Addresses and networks, as they are written.
+    /// Reads addresses and networks from text.
     ///
     /// # Errors
     /// The first that is neither.
@@ -104,8 +104,9 @@ impl Proxies {
             .any(|network| network.contains(&address.to_canonical()))
     }
 
-    /// Who asks over a connection from `remote`, given the values of `X-Forwarded-For`: the last
-    /// one that no trusted proxy is. What stands before it anybody can have written.
+    /// The client behind a connection from `remote`, given the values of `X-Forwarded-For`: the
+    /// last address that is not a trusted proxy. Anything before it may have been written by
+    /// anybody.
     pub fn client<'a>(
         &self,
         remote: IpAddr,
@@ -117,7 +118,7 @@ impl Proxies {
         let mut hops = forwarded.flat_map(|value| value.split(',')).map(str::trim);
         let stranger = hops.rfind(|hop| !hop_address(hop).is_some_and(|ip| self.has(ip)));
         match stranger {
-            // The proxy itself, or something that only it can have let through.
+            // It is the proxy itself, or something that only the proxy can have let through.
             None => remote.into(),
             Some(hop) => hop_address(hop).map_or(ClientAddress::UNKNOWN, ClientAddress::from),
         }
@@ -173,7 +174,7 @@ mod tests {
         check("127.0.0.1", &["[2001:db8::1]:4"], "2001:db8::/64");
         check("127.0.0.1", &[], "127.0.0.1");
         check("127.0.0.1", &["nonsense"], "an unknown address (0.0.0.0)");
-        // Not a proxy: what it says is what anybody can say.
+        // This is not a trusted proxy, so its header is not believed.
         check("203.0.113.9", &["127.0.0.1"], "203.0.113.9");
     }
 

@@ -1,18 +1,19 @@
-//! Wrong guesses at a secret, slowed: a few at once, then one now and then, per address and in all.
+//! Slows down wrong guesses at a secret: a few at once, then one now and then, per address and in
+//! all.
 //!
-//! Who has used up its guesses is refused before anybody looks at what it sends, so that the
-//! answer reveals nothing. When guesses come from everywhere, only addresses that have shown the
-//! right secret before may still try; a client with a session needs no guess.
+//! A client that has used up its guesses is refused before its secret is checked, so the answer
+//! reveals nothing. If guesses come from everywhere, only addresses that showed the right secret
+//! before may still try. A client with a session needs no guess.
 
 use super::ClientAddress;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Guesses that come at once, and how long each further one takes.
+/// How many guesses are free, and how long each further one takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// At once.
+    /// Guesses at once.
     pub burst: u32,
     /// Then one in this time.
     pub every: Duration,
@@ -30,16 +31,16 @@ pub const ALL: Rate = Rate {
     every: Duration::from_millis(600),
 };
 
-/// However many guesses were under way at once, no one is kept out for longer.
+/// No client is locked out for longer than this, however many guesses were made at once.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Addresses that are remembered, wrong ones and right ones.
+/// How many addresses are remembered, with wrong and with right secrets.
 const REMEMBERED: usize = 10_000;
 
 /// The log mentions guesses at most this often.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
-/// Too many guesses: none is looked at for a while.
+/// There were too many guesses: for a while none is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many wrong tokens or links came from {whence}; try again in {} s", seconds(*.wait))]
 pub struct Later {
@@ -56,13 +57,13 @@ fn seconds(wait: Duration) -> u64 {
 /// Wrong guesses since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Looked at, and wrong.
+    /// Checked and wrong.
     pub wrong: u64,
-    /// Not looked at.
+    /// Not checked.
     pub refused: u64,
 }
 
-/// Who has guessed how often.
+/// How many guesses each client has made.
 pub struct Guesses {
     each: Rate,
     all: Rate,
@@ -78,7 +79,7 @@ struct State {
     told: Option<(Instant, Tally)>,
 }
 
-/// Every guess costs its time; who owes more than a burst costs must wait.
+/// Every guess adds its time as a debt. A client with more debt than a burst must wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct Debt(Option<Instant>);
 
@@ -107,7 +108,7 @@ impl Default for Guesses {
 }
 
 impl Guesses {
-    /// So many of one address, and of all.
+    /// With limits for one address and for all.
     pub fn new(each: Rate, all: Rate) -> Guesses {
         Guesses {
             each,
@@ -119,7 +120,7 @@ impl Guesses {
     /// Whether this client may show a secret now.
     ///
     /// # Errors
-    /// When it, or everybody together, was wrong too often.
+    /// When it, or all clients together, showed too many wrong ones.
     pub fn may_try(&self, who: ClientAddress, now: Instant) -> Result<(), Later> {
         let mut state = self.state();
         let of_client = state.of.get(&who).copied().unwrap_or_default();
@@ -142,7 +143,7 @@ impl Guesses {
         }
     }
 
-    /// It was wrong.
+    /// Notes a wrong secret.
     pub fn wrong(&self, who: ClientAddress, now: Instant) {
         let mut state = self.state();
         state.tally.wrong += 1;
@@ -150,14 +151,14 @@ impl Guesses {
         if state.of.len() >= REMEMBERED {
             state.of.retain(|_, debt| !debt.owed(now).is_zero());
         }
-        // With more guessers than that at once, the limit on all of them is what holds.
+        // With more guessing clients than that, the limit on all of them still holds.
         if state.of.len() < REMEMBERED || state.of.contains_key(&who) {
             state.of.entry(who).or_default().add(self.each, now);
         }
         state.tell(who, now);
     }
 
-    /// It was right.
+    /// Notes a right secret.
     pub fn right(&self, who: ClientAddress) {
         let mut state = self.state();
         if state.known.len() < REMEMBERED {
@@ -176,7 +177,7 @@ impl Guesses {
 }
 
 impl State {
-    /// One line in the log for all guesses of a while; never what was guessed.
+    /// Writes one line to the log for all guesses of a while; it never contains a guess.
     fn tell(&mut self, last: ClientAddress, now: Instant) {
         let since = match self.told {
             Some((at, _)) if now.saturating_duration_since(at) < TELL_EVERY => return,
@@ -208,7 +209,7 @@ mod tests {
         IpAddr::V4(Ipv4Addr::from((10 << 24) + last)).into()
     }
 
-    /// Guesses that are looked at in so much time, one every `step`.
+    /// How many guesses are checked in a time, with one every `step`.
     fn looked_at(guesses: &Guesses, who: impl Fn(u64) -> ClientAddress, seconds: u64) -> usize {
         let (start, step) = (Instant::now(), 10);
         let tries = (0..seconds * 1000 / step).filter(|n| {
@@ -249,7 +250,7 @@ mod tests {
         let later = guesses.may_try(stranger, now).unwrap_err();
         assert_eq!(later.whence, "everywhere");
         assert!(later.wait <= LONGEST + ALL.every, "{:?}", later.wait);
-        // Its own mistakes count all the same.
+        // Its own mistakes still count.
         for _ in 0..EACH.burst {
             guesses.wrong(honest, now);
         }
@@ -261,7 +262,7 @@ mod tests {
     #[test]
     fn guesses_sent_at_once_are_paid_for_afterwards() {
         let (guesses, now) = (Guesses::default(), Instant::now());
-        // All of them were let in before the first was found wrong.
+        // All of them were let through before the first was found wrong.
         for _ in 0..1000 {
             guesses.wrong(client(1), now);
         }

@@ -1,11 +1,11 @@
-//! What clients may take, each number in one place. SECURITY.md repeats them for people.
+//! The limits for clients, each number in one place. SECURITY.md repeats them for people.
 
 use super::Pace;
 use super::quota::Quota;
 use std::time::Duration;
 use trace::units::Bytes;
 
-/// So many of one address, and of all. Clients on this machine may have all of them.
+/// A limit for one address, and one for all. For clients on this machine only the second holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Of one address.
@@ -19,36 +19,36 @@ impl Share {
         Share { each, all }
     }
 
-    /// Places of this number.
+    /// A quota with this limit.
     pub fn quota(self, what: &'static str, retry: Duration) -> Quota {
         Quota::new(what, self.each, self.all, retry)
     }
 }
 
-/// What clients may take.
+/// The limits for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
     /// Open connections.
     pub connections: Share,
     /// Streams of events; each holds a connection for as long as a page is open.
     pub event_streams: Share,
-    /// Uploads whose bytes are on their way or being read.
+    /// Uploads whose bytes are arriving or being read.
     pub uploads: Share,
-    /// Uploads that were announced and have not begun.
+    /// Uploads that were announced and have not started.
     pub announcements: Share,
-    /// How long an announcement keeps a place that another one wants.
+    /// How long an announcement may keep its place when another client needs one.
     pub announcement_patience: Duration,
     /// Exports under way.
     pub exports: Share,
-    /// Cards being drawn or waiting for it.
+    /// Cards that are being drawn or wait for that.
     pub cards: Share,
-    /// Rows of benches that wait, of everybody.
+    /// Waiting rows of benches, of all clients together.
     pub bench_rows: u32,
-    /// The least that an upload must bring and a download must take.
+    /// The slowest pace allowed for an upload or a download.
     pub pace: Pace,
-    /// An upload that is slower gives the parser to others; its bytes are read when all are there.
+    /// An upload slower than this gives up the parser; its bytes are read when all have arrived.
     pub parse_pace: Pace,
-    /// A request that is not an upload must arrive whole in this time.
+    /// Any request that is not an upload must arrive completely within this time.
     pub body_within: Duration,
 }
 

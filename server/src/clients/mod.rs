@@ -1,9 +1,9 @@
-//! Who asks, and how much one of them may take, so that slow, rude and guessing clients hurt
-//! only themselves.
+//! Who asks, and how much one client may take, so that clients that are slow, greedy or guessing
+//! only hurt themselves.
 //!
-//! `address` says which client a request belongs to, `quota` how many things it may hold at a
-//! time, `pace` how slow it may be, `guesses` how often it may be wrong about a secret. `limits`
-//! states every number.
+//! `address` finds the client of a request. `quota` limits how many things it may hold at a time,
+//! `pace` how slow it may be, `guesses` how often it may show a wrong secret. `limits` has every
+//! number.
 
 pub mod address;
 pub mod guesses;

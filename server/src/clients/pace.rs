@@ -1,17 +1,17 @@
-//! How slow a client may be: so many bytes in so much time that the server waited for it.
+//! How slow a client may be: the least bytes for the time that the server waited for it.
 //!
-//! Only waiting counts. A client is not blamed for the time that the server takes, and one that
-//! sends a byte now and then is as slow as one that sends nothing.
+//! Only waiting counts: the time that the server itself takes does not. A client that sends a byte
+//! now and then is as slow as one that sends nothing.
 
 use std::time::Duration;
 use trace::units::Bytes;
 
-/// The least that a client must move.
+/// The pace that a client must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Bytes a second, on average.
     pub rate: Bytes,
-    /// Over this much waiting.
+    /// Measured over this much waiting.
     pub over: Duration,
 }
 
@@ -45,20 +45,20 @@ impl Pace {
 }
 
 impl Watch {
-    /// How much longer it may be waited for before it is judged.
+    /// How much longer to wait for it before it is judged.
     pub fn left(&self) -> Duration {
         self.pace.over.saturating_sub(self.waited)
     }
 
-    /// It moved so many bytes.
+    /// Notes that the client moved this many bytes.
     pub fn moved(&mut self, bytes: usize) {
         self.moved = self.moved.saturating_add(bytes as u64);
     }
 
-    /// It was waited for so long.
+    /// Notes that the server waited this long for it.
     ///
     /// # Errors
-    /// When it moved too little meanwhile.
+    /// When it moved too little in this time.
     pub fn waited(&mut self, time: Duration) -> Result<(), TooSlow> {
         self.waited = self.waited.saturating_add(time);
         if self.waited < self.pace.over {

@@ -1,4 +1,4 @@
-//! How many of something may be under way at a time: of one client, and of all of them.
+//! How many of something may exist at a time: for one client, and for all of them.
 
 use super::ClientAddress;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ pub enum Crowd {
     Everybody,
 }
 
-/// Why something is not begun now, and when to ask again.
+/// Why something cannot start now, and when to ask again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}; try again in {} s", .retry.as_secs().max(1))]
 pub struct Refusal {
@@ -31,7 +31,7 @@ pub struct Refusal {
 pub struct Quota {
     /// What is counted, in the plural: "exports".
     what: &'static str,
-    /// Places of one address. Clients on this machine share all of them.
+    /// Limit for one address. Clients on this machine share the places of all.
     each: usize,
     all: usize,
     retry: Duration,
@@ -51,8 +51,8 @@ pub struct Slot {
 }
 
 impl Quota {
-    /// `all` places, of which one address may hold `each`; a client that finds none is asked to
-    /// come again after `retry`.
+    /// `all` places, of which one address may hold `each`. A client that finds none free is asked
+    /// to come again after `retry`.
     pub fn new(what: &'static str, each: usize, all: usize, retry: Duration) -> Quota {
         Quota {
             what,
@@ -66,7 +66,7 @@ impl Quota {
     /// A place for this client.
     ///
     /// # Errors
-    /// When it holds as many as it may, or all are held.
+    /// When it holds as many as it may, or all are taken.
     pub fn take(&self, who: ClientAddress) -> Result<Slot, Refusal> {
         let each = match who.is_local() {
             true => self.all,
@@ -90,12 +90,12 @@ impl Quota {
         })
     }
 
-    /// Places that there are.
+    /// How many places exist.
     pub fn all(&self) -> usize {
         self.all
     }
 
-    /// Places that are held.
+    /// How many places are taken.
     pub fn held(&self) -> usize {
         lock(&self.held).all
     }

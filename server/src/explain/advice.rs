@@ -1,4 +1,4 @@
-//! What to try where nothing failed, the most promising first.
+//! What to try if nothing failed, the most promising first.
 
 use super::Look;
 use crate::cards::markdown::code;
@@ -10,15 +10,15 @@ use trace::units::Bytes;
 use trace::watch::Stopped;
 use trace::what_if::{self, Conditions, Early, Evidence};
 
-/// Share of what is reserved that must have been unused at its peak to look for a better setting.
+/// A better setting is searched if at least this share of reserved memory was unused at its peak …
 const UNUSED: f64 = 0.1;
-/// And so much.
+/// … and at least this much.
 const UNUSED_BYTES: Bytes = Bytes::mib(64);
-/// Share of addresses that the rules must give for an answer to be worth anything.
+/// The rules must predict at least this share of addresses; otherwise an answer has no value.
 const FAITHFUL: f64 = 0.95;
-/// Share of *reserved* that a setting must save.
+/// A setting must save at least this share of *reserved*.
 const SAVES: f64 = 0.05;
-/// Share of the peak from which on a category is worth a word.
+/// A category is mentioned from this share of the peak on.
 const LARGE: f64 = 0.4;
 
 /// What to try.
@@ -56,7 +56,7 @@ fn expandable(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
     let fidelity = device.fidelity;
     let is_faithful = fidelity.predicted as f64 >= FAITHFUL * fidelity.allocs as f64;
     let own = what_if::own_settings(&look.trace.format, device);
-    // What was reserved before the recording began may have been needed then.
+    // Memory that was reserved before the recording began may have been needed then.
     let is_recorded = device.summary[Series::Reserved as usize]
         .peak_event
         .is_some();
@@ -89,7 +89,7 @@ fn expandable(look: &Look<'_>) -> Result<Option<Advice>, Stopped> {
     }))
 }
 
-/// What lowers the largest part of the peak.
+/// Advice to lower the largest part of the peak.
 fn largest(peak: &Moment) -> Option<Advice> {
     let first = peak.categories.first()?;
     let share = first.bytes.0 as f64 / peak.allocated.0.max(1) as f64;

@@ -1,5 +1,5 @@
-//! What an explanation may use that somebody waits for: time of a processor, and memory out of the
-//! budget, as the replays ask for it. Where nobody waits any more it ends.
+//! Limits for an explanation that somebody waits for: processor time, and memory from the budget as
+//! the replays need it. When nobody waits any more, the work ends.
 
 use crate::budget::{NoMemory, Permit};
 use crate::processor_time::ProcessorTime;
@@ -20,7 +20,7 @@ const STEP: u64 = 4 << 20;
 /// Why there is no explanation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// It takes more memory than there is.
+    /// It needs more memory than there is.
     #[error(transparent)]
     NoMemory(#[from] NoMemory),
     /// It takes too long.
@@ -29,19 +29,19 @@ pub enum Refused {
          `tidemark explain FILE` has no such limit", .0.as_secs_f64()
     )]
     TooLong(Duration),
-    /// Who asked has gone; nobody reads this.
+    /// The client has gone, so nobody would read this.
     #[error("nobody waits for the answer any more")]
     NobodyWaits,
 }
 
-/// Somebody who waits: kept by the request, and dropped with it.
+/// Somebody who waits. The request keeps this, and drops it when the client goes.
 pub struct Waiting(Arc<AtomicBool>);
 
-/// Whether somebody waits still: asked by the work.
+/// Tells the work whether somebody still waits.
 pub struct Waited(Arc<AtomicBool>);
 
 impl Waiting {
-    /// Somebody, and the way to ask.
+    /// A pair: somebody who waits, and the way to ask.
     pub fn begins() -> (Waiting, Waited) {
         let gone = Arc::new(AtomicBool::new(false));
         (Waiting(Arc::clone(&gone)), Waited(gone))
@@ -60,8 +60,8 @@ impl Waited {
     }
 }
 
-/// Does work under a watch that lets it have `limit` of time, and memory besides what the permit
-/// says already. For a thread that may block.
+/// Runs work with a watch that allows `limit` of time, and more memory than the permit already has.
+/// Must be called on a thread that may block.
 ///
 /// # Errors
 /// Why the work had to end.
@@ -77,7 +77,7 @@ pub fn allowed<T>(
     let state = RefCell::new((permit, None));
     let done = work(Watch::new(&|bytes| {
         let (permit, why) = &mut *state.borrow_mut();
-        // Who was refused once is not let on later, when it asks for less.
+        // After one refusal the work may not go on, even if it later asks for less.
         if why.is_none() {
             let wanted = Bytes((bytes as u64).div_ceil(STEP) * STEP);
             *why = match () {
@@ -108,19 +108,19 @@ mod tests {
     use crate::budget::Budget;
     use tokio::task::spawn_blocking;
 
-    /// Who asked.
+    /// Who asks.
     #[derive(Clone, Copy, PartialEq)]
     enum Hurry {
         Waits,
         Leaves,
     }
 
-    /// What work that asks for so many bytes, one after the other, comes to.
+    /// The result of work that asks for these numbers of bytes, one after the other.
     async fn asked(limit: Duration, bytes: &'static [u64], hurry: Hurry) -> Result<(), Refused> {
         let budget = Budget::new(Bytes::mib(64));
         let permit = budget.take(Bytes::mib(8)).await.unwrap();
         let work = move |watch: Watch<'_>| {
-            // What does not hand on that it was stopped is stopped all the same.
+            // Work that ignores that it was stopped still counts as stopped.
             for &bytes in bytes {
                 let _ = watch.look(bytes as usize);
             }

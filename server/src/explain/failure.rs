@@ -15,7 +15,7 @@ use trace::watch::Stopped;
 use trace::what_if::batch::Batch;
 use trace::what_if::{self, Change, Diagnosis, Early, Tried};
 
-/// What is said of the first failed allocation, if there is one.
+/// Explains the first failed allocation, if there is one.
 ///
 /// # Errors
 /// [`Stopped`].
@@ -41,7 +41,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
         },
         limit_at_least: limit.map(|limit| limit.at_least),
         limit_below: limit.map(|limit| limit.below).or(failure.limit()),
-        // The failure itself emptied it as well.
+        // The failure itself emptied the cache too.
         retries_before: diagnosis
             .as_ref()
             .map(|found| found.failed.retries.saturating_sub(1)),
@@ -58,7 +58,7 @@ pub fn explained(look: &Look<'_>, places: &mut Places<'_>) -> Result<Option<OutO
     let marks = marks(look.device, look.stacks());
     if let Some(mark) = marks.ooms.first() {
         let asker = Asker::of(look.stacks(), failure.stack);
-        // Of C++ the operation says more.
+        // For C++ the operation says more.
         let is_line = |frame: &Frame| frame.line > 0 || asker.operation.is_none();
         let line = asker.frame.filter(is_line);
         let line = line.map(|frame| frame_label(look.stacks(), frame));
@@ -89,8 +89,8 @@ fn diagnosis(
     what_if::remedies(device, &own, tried, look.watch)
 }
 
-/// A leak where that gets past it without it; fragmentation where there was enough, in pieces;
-/// otherwise there was not enough.
+/// It is a leak if the request succeeds without it. It is fragmentation if there was enough memory,
+/// in pieces. Otherwise there was not enough.
 fn cause(
     look: &Look<'_>,
     failure: &Failure,
@@ -112,7 +112,8 @@ fn cause(
     }
 }
 
-/// What ends the cause before what only gets past the failure, estimates last.
+/// Remedies that end the cause come before those that only get past the failure; estimates come
+/// last.
 fn ranked(diagnosis: &Diagnosis, leaks: &Leaks) -> Vec<Remedy> {
     let mut remedies: Vec<&what_if::Remedy> = diagnosis.remedies.iter().collect();
     remedies.sort_by_key(|remedy| match remedy.change {

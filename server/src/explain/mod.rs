@@ -1,5 +1,5 @@
-//! A recording explained: what it is, what held its memory, what leaks, how it lay, why it ran out,
-//! and what would have helped.
+//! Explains a recording: what it is, what held its memory, what leaks, how memory was laid out, why
+//! it ran out, and what would have helped.
 //!
 //! ```text
 //! moment     what was held at a moment: by category and by place in the code
@@ -11,7 +11,7 @@
 //! allowance  what it may use where somebody waits for it
 //! ```
 //!
-//! `docs/explain.md` says what is told and from what.
+//! `docs/explain.md` describes the parts of an explanation and their sources.
 
 mod advice;
 mod allowance;
@@ -40,10 +40,11 @@ use trace::steps::recording;
 use trace::trace::{DeviceTrace, Series, Trace};
 use trace::watch::{Stopped, Watch};
 
-/// Entries of any list in an explanation, at most, but for other devices, categories and findings.
+/// The largest number of entries in any list of an explanation, except lists of other devices,
+/// categories and findings.
 pub const MOST_LISTED: usize = 16;
 
-/// Version of the words and of the verdict that is among them; part of the entity tags of pages.
+/// Version of the texts and of the verdict in them; part of the entity tags of pages.
 pub const VERSION: u32 = 1 << 16 | api::leaks::Leaks::VERSION;
 
 /// Leak groups listed.
@@ -51,7 +52,7 @@ const GROUPS: usize = 5;
 /// Frames of a stack listed.
 const FRAMES: usize = 8;
 
-/// One device, and what is known of it.
+/// One device, with everything that is known about it.
 struct Look<'a> {
     trace: &'a Trace,
     device: &'a DeviceTrace,
@@ -67,8 +68,8 @@ impl Look<'_> {
     }
 }
 
-/// The device that is explained where none is named: one that ran out of memory before others, else
-/// the one with most events.
+/// The device that is explained by default: the first that ran out of memory; otherwise the one
+/// with most events.
 pub fn chosen(trace: &Trace) -> Option<&DeviceTrace> {
     trace.devices.iter().max_by_key(|device| {
         let first = std::cmp::Reverse(device.device);
@@ -76,10 +77,10 @@ pub fn chosen(trace: &Trace) -> Option<&DeviceTrace> {
     })
 }
 
-/// What is said of a file, and of one of its devices.
+/// Explains a file, and one of its devices.
 ///
 /// # Errors
-/// [`Stopped`]: half an explanation would blame what it happened to see.
+/// [`Stopped`]: half an explanation would blame whatever it has seen so far.
 pub fn explain(
     file: &str,
     trace: &Trace,
@@ -119,7 +120,8 @@ fn explained(
     watch: Watch<'_>,
 ) -> Result<DeviceExplained, Stopped> {
     let report = leaks::find_while(device, &trace.stacks, &trace.quality, watch);
-    // A report that was stopped says "cannot tell", which would not be the recording's fault.
+    // If the search for leaks was stopped, its report says "cannot tell", which is not true of the
+    // recording.
     watch.look(0)?;
     let look = Look {
         trace,

@@ -1,4 +1,4 @@
-//! What was held at a moment: what it was for, and which places in the code had asked for it.
+//! What was held at a moment: what it was for, and which places in the code had requested it.
 
 use super::Look;
 use crate::answers::{frame_text, held, shown};
@@ -30,7 +30,7 @@ pub struct Place {
     pub frame: Option<FrameText>,
 }
 
-/// The places of blocks, each looked for once.
+/// The places of blocks; each is searched only once.
 pub struct Places<'a> {
     look: &'a Look<'a>,
     known: HashMap<(StackIdx, bool), Place>,
@@ -45,8 +45,8 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Which place asked for a block: the innermost line of the program, not of PyTorch. Blocks of
-    /// a backward pass that have no such line belong to that of their forward operation.
+    /// The place that requested a block: the innermost line of the program outside of PyTorch.
+    /// Blocks of a backward pass without such a line get the place of their forward operation.
     pub fn of(&mut self, block: BlockIdx) -> Place {
         let Look { device, .. } = *self.look;
         let stacks = self.look.stacks();

@@ -1,4 +1,4 @@
-//! The page: one of Markdown, for a person or a language model.
+//! The explanation as one page of Markdown, for a person or a language model.
 
 use super::words::capital;
 use crate::cards::markdown::{code, escaped};
@@ -25,7 +25,7 @@ pub fn page(explanation: &Explanation) -> String {
         out += &failure(oom);
     }
     let failed = device.out_of_memory.as_ref();
-    // Where memory ran out at the peak, that is told already.
+    // If memory ran out at the peak, the peak is described already.
     let is_told = |peak: &&Moment| failed.is_none_or(|oom| peak.allocated > oom.held.allocated);
     if let Some(peak) = device.peak.as_ref().filter(is_told) {
         out += &format!("\n## At the peak\n\n{}", moment(peak));
@@ -43,7 +43,7 @@ pub fn page(explanation: &Explanation) -> String {
     out + &notes(&explanation.notes)
 }
 
-/// What was recorded, and how far it can be trusted.
+/// What was recorded, and how reliable it is.
 fn what_it_is(explanation: &Explanation, device: &DeviceExplained) -> String {
     let torch = explanation.torch.as_ref();
     let torch = torch.map_or_else(String::new, |torch| {
@@ -207,7 +207,7 @@ fn leaks(leaks: &Leaks) -> String {
     out
 }
 
-/// A sentence of ours, in which code is marked, with names of a recording in it.
+/// One of our own sentences, with names of a recording in it; code is marked.
 fn prose(text: &str) -> String {
     let parts = text.split('`').enumerate();
     let part = |(at, part): (usize, &str)| match at % 2 {
@@ -226,7 +226,7 @@ fn stack(frames: &[FrameText]) -> String {
     frames.iter().map(frame).collect()
 }
 
-/// What is reserved and not in use, as the rest of a sentence, and where.
+/// How much is reserved but not in use, and where, as the end of a sentence.
 fn room(room: &Room) -> String {
     let mut out = format!(
         "{} are reserved and not in use: {} in whole segments, {} between blocks in use. The \

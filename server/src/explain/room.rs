@@ -1,4 +1,4 @@
-//! Where memory lay at a moment: pools, gaps, and what keeps segments from being given back.
+//! How memory is laid out at a moment: pools, gaps, and what keeps segments from being given back.
 
 use super::Look;
 use super::moment::Places;
@@ -14,7 +14,7 @@ const POOLS: usize = 6;
 /// Places listed that pin segments.
 const PINS: usize = 5;
 
-/// Where memory lay after an event; `None` where segments are missing.
+/// The layout after an event; `None` if segments are missing from the recording.
 pub fn at(look: &Look<'_>, places: &mut Places<'_>, event: EventIdx) -> Option<Room> {
     let layout = Layout::at(look.device, event)?;
     let pools = layout.pools();
@@ -44,7 +44,7 @@ pub fn at(look: &Look<'_>, places: &mut Places<'_>, event: EventIdx) -> Option<R
     })
 }
 
-/// By the place with most bytes in each segment that little is in use of.
+/// Segments of which little is in use, by the place with the most bytes in each.
 fn pins(look: &Look<'_>, places: &mut Places<'_>, layout: &Layout) -> Vec<Pin> {
     let blocks = &look.device.blocks;
     let mut pins: BTreeMap<String, Pin> = BTreeMap::new();

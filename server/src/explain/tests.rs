@@ -47,7 +47,8 @@ fn told(file: &str, trace: &Trace) -> Explanation {
     Watch::undisturbed(|watch| explain(file, trace, chosen(trace), watch))
 }
 
-/// Whoever stops it, sooner or later, gets nothing; half of it would blame what it had seen.
+/// Whenever it is stopped, there is no answer: half an explanation would blame whatever it had
+/// seen.
 #[test]
 fn what_is_stopped_is_not_told_by_half() {
     for name in ["oom", "leak_hook_cache"] {
@@ -79,7 +80,7 @@ fn pages_of_recordings() {
     }
 }
 
-/// One page: what a person reads at once and a model takes whole.
+/// The page is short enough: a person reads it quickly, and a model takes it whole.
 #[test]
 fn a_page_stays_a_page_and_its_numbers_sum_up() {
     for name in FIXTURES {
@@ -115,7 +116,7 @@ fn a_page_stays_a_page_and_its_numbers_sum_up() {
     }
 }
 
-/// Names of a recording are shown, and are no markup.
+/// Names of a recording are shown, but never act as markup.
 #[test]
 fn names_cannot_break_out_of_a_page() {
     let mut trace = fixture("oom");

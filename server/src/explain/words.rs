@@ -1,5 +1,5 @@
-//! Why memory ran out, and what would have helped: the two sentences (or a few more) that a person
-//! wants first. Places in them are marked as code, as Markdown has it.
+//! Why memory ran out and what would have helped: the first few sentences that a person needs.
+//! Places in them are marked as code, in Markdown.
 
 use crate::cards::markdown::code;
 use api::contents::CategoryBytes;
@@ -10,7 +10,7 @@ use trace::code::module;
 use trace::phases::Phase;
 use trace::units::Bytes;
 
-/// Where and by whom memory was asked for, as far as that is known.
+/// Where and by whom memory was requested, as far as that is known.
 pub struct Request<'a> {
     /// `in step 3, in the backward pass`; may be empty.
     pub place: &'a str,
@@ -60,7 +60,7 @@ fn refused(oom: &OutOfMemory, request: &Request<'_>) -> String {
     format!("{}: {refusal}.", capital(&begin))
 }
 
-/// ` of 2.01 GiB`, as exactly as it shows.
+/// ` of 2.01 GiB`, as exactly as the recording shows it.
 fn limit(oom: &OutOfMemory) -> String {
     let [least, below] = [oom.limit_at_least, oom.limit_below].map(|b| b.map(|b| b.to_string()));
     match (least, below) {
@@ -116,7 +116,7 @@ fn most_of_it(leaks: &Leaks) -> String {
     format!(", {how} {}", leaking(leaks))
 }
 
-/// What pins most of the free memory, where that is most of it.
+/// What pins most of the free memory, if it pins more than half.
 fn pinned(room: &Room) -> String {
     let free: Bytes = room.pins.iter().map(|pin| pin.free).sum();
     match room.pins.first() {
@@ -130,7 +130,7 @@ fn pinned(room: &Room) -> String {
     }
 }
 
-/// What was not the cause and had its part.
+/// What was not the cause but contributed.
 fn contributed(oom: &OutOfMemory, leaks: &Leaks) -> Option<String> {
     let leaked = || match (leaks.verdict, oom.leaked) {
         (Verdict::Leak, leaked) if leaked > Bytes::ZERO => Some(format!(
@@ -184,7 +184,7 @@ fn mostly(oom: &OutOfMemory) -> String {
     }
 }
 
-/// What would have got past it: what ends the cause first, then what only gets past.
+/// What would have got past it: first what ends the cause, then what only gets past.
 pub fn helped(oom: &OutOfMemory, leaks: &Leaks, is_replayed: bool) -> String {
     if !is_replayed {
         return format!(
@@ -276,7 +276,7 @@ fn batch(remedy: &Remedy, leaks: &Leaks) -> String {
     )
 }
 
-/// Whether a leak goes on, and how long what is left lasts.
+/// Whether the leak goes on, and for how long the remaining memory lasts.
 fn postpones(leaks: &Leaks, remedy: &Remedy) -> String {
     match (leaks.verdict, remedy.steps_until_full) {
         (Verdict::Leak, None) => ", but that does not end the leak".to_owned(),
@@ -287,7 +287,7 @@ fn postpones(leaks: &Leaks, remedy: &Remedy) -> String {
     }
 }
 
-/// What helps against a cause, as far as that can be said without numbers.
+/// General advice against a cause, without numbers.
 fn in_general(cause: Cause) -> &'static str {
     match cause {
         Cause::Leak => "End the leak first: everything else only postpones the failure.",
@@ -302,7 +302,8 @@ fn in_general(cause: Cause) -> &'static str {
     }
 }
 
-/// Where most leaks: the place, and the line of the program that led there if that is another's.
+/// Where the largest leak is: the place, and the program's line that led there if it is another
+/// one.
 fn leaking(leaks: &Leaks) -> String {
     let Some(first) = leaks.groups.first() else {
         return "leaks".to_owned();
@@ -317,7 +318,7 @@ fn leaking(leaks: &Leaks) -> String {
     format!("{}{called}", code(&first.place))
 }
 
-/// Bytes a step; of growth within steps, a part of one.
+/// Bytes a step; for growth within steps, bytes a part of one.
 fn rate(leaks: &Leaks) -> String {
     let within = leaks
         .groups
@@ -330,7 +331,7 @@ fn rate(leaks: &Leaks) -> String {
     Bytes(bytes.max(0.0).round() as u64).to_string()
 }
 
-/// With a capital letter.
+/// The text with a capital first letter.
 pub fn capital(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().to_string());

@@ -1,7 +1,7 @@
-//! A run for other tools: PyTorch's own viewers, dataframes, Perfetto.
+//! Exports a run for other tools: PyTorch's own viewers, dataframes, Perfetto.
 //!
-//! Everything is written to a stream as it is made, so that a large run needs no second copy.
-//! Tables are the crate `render`'s.
+//! Everything is written to a stream while it is made, so a large run needs no second copy in
+//! memory. The crate `render` makes tables.
 
 use crate::blobs::{BlobError, Blobs};
 use crate::ingest::IngestError;
@@ -41,7 +41,7 @@ impl Format {
         Format::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// How its files end.
+    /// The ending of its files.
     pub const fn extension(self) -> &'static str {
         match self {
             Format::Pickle => "pickle",
@@ -63,7 +63,7 @@ impl Format {
 /// Why a run was not exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// What takes the export takes no more.
+    /// The receiver of the export takes no more data.
     #[error("cannot write: {0}")]
     Write(#[from] io::Error),
     /// The uploaded bytes cannot be read.
@@ -83,11 +83,10 @@ pub enum ExportError {
     NoPickle,
 }
 
-/// The snapshot as it was before it was packed, from the blob store. To be used on a blocking
-/// thread.
+/// Writes the unpacked snapshot from the blob store. Must be called on a blocking thread.
 ///
 /// # Errors
-/// When the blob cannot be read or unpacked, or `out` takes no more.
+/// When the blob cannot be read or unpacked, or `out` takes no more data.
 pub fn write_snapshot(
     blobs: &Blobs,
     runtime: &Handle,
@@ -99,7 +98,7 @@ pub fn write_snapshot(
     unpack.finish(out)
 }
 
-/// Unpacks a snapshot on its way out.
+/// Unpacks a snapshot while it is written out.
 #[derive(Default)]
 pub struct Unpacking {
     unpack: Decompressor,
@@ -115,7 +114,7 @@ impl Unpacking {
             .push(piece, &mut |bytes| taken(out.write_all(bytes)))
     }
 
-    /// The file has ended.
+    /// Ends the file.
     ///
     /// # Errors
     /// When it ended too early, or `out` takes no more.
@@ -136,7 +135,7 @@ impl From<crate::ingest::decompress::DecompressError> for ExportError {
     }
 }
 
-/// Writes a format that is made of the trace.
+/// Writes a format that is made from the trace.
 ///
 /// # Errors
 /// When `out` takes no more.
@@ -159,7 +158,7 @@ pub fn write_trace(
     }
 }
 
-/// A name that every file system takes.
+/// A name that every file system accepts.
 pub fn file_name(run: &str, format: Format) -> String {
     let stem = run.trim_end_matches(".zst").trim_end_matches(".gz");
     let stem = stem.trim_end_matches(".pickle").trim_end_matches(".pkl");

@@ -1,4 +1,4 @@
-//! The requests: the same five, under the names of the two forges.
+//! The requests: the same five for both forges, under different names.
 
 use super::place::Forge;
 use super::{ForgeError, PullRequest, Status, Verdict};
@@ -13,12 +13,12 @@ use ureq::{Agent, Body};
 pub const PAGE: usize = 100;
 /// Bytes of an answer: a hundred of the longest comments.
 const LARGEST: u64 = 16 << 20;
-/// Bytes of a status: GitHub takes 140 characters, GitLab 255.
+/// Longest status, bytes: GitHub takes 140 characters, GitLab 255.
 const LONGEST_STATUS: usize = 140;
-/// What statuses are called.
+/// The name of our statuses.
 const CONTEXT: &str = "tidemark";
 
-/// A comment that is there.
+/// An existing comment.
 pub struct Comment {
     /// The forge's number.
     pub id: u64,
@@ -37,7 +37,7 @@ impl<'a> Api<'a> {
     pub fn new(place: &'a PullRequest, token: &'a str) -> Api<'a> {
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            // A token goes where it was meant to go.
+            // Redirects are not followed, so that the token goes only where it was meant to go.
             .max_redirects(0)
             .timeout_global(Some(Duration::from_secs(30)))
             .user_agent(concat!("tidemark/", env!("CARGO_PKG_VERSION")));
@@ -68,7 +68,7 @@ impl<'a> Api<'a> {
         list.iter().map(comment).collect()
     }
 
-    /// Writes a comment; its number.
+    /// Writes a comment; returns its number.
     pub fn create(&self, body: &str) -> Result<u64, ForgeError> {
         let what = "a new comment";
         let body = json!({ "body": body });
@@ -78,7 +78,7 @@ impl<'a> Api<'a> {
             .ok_or_else(|| self.strange(what, "an id"))
     }
 
-    /// Writes a comment anew.
+    /// Replaces the text of a comment.
     pub fn update(&self, id: u64, body: &str) -> Result<(), ForgeError> {
         let method = match self.place.forge {
             Forge::GitHub => Method::PATCH,
@@ -89,7 +89,7 @@ impl<'a> Api<'a> {
         done.map(|_| ())
     }
 
-    /// Takes a comment away.
+    /// Deletes a comment.
     pub fn delete(&self, id: u64) -> Result<(), ForgeError> {
         let done = self.ask("a deletion", Method::DELETE, &self.one(id), None);
         done.map(|_| ())
@@ -122,7 +122,7 @@ impl<'a> Api<'a> {
             (Forge::GitHub, Verdict::Regression) => ("failure", ""),
             (Forge::GitHub, Verdict::CannotTell) => ("error", "cannot tell: "),
             (Forge::GitLab, Verdict::Regression) => ("failed", ""),
-            // GitLab has no third one that is an end.
+            // GitLab has no third status that ends a check.
             (Forge::GitLab, Verdict::CannotTell) => ("failed", "cannot tell: "),
         };
         let label = match self.place.forge {
@@ -152,7 +152,7 @@ impl<'a> Api<'a> {
         }
     }
 
-    /// Where comments are listed and made.
+    /// The address at which comments are listed and made.
     fn thread(&self) -> String {
         let (repository, number) = (self.repository(), self.place.number);
         match self.place.forge {
@@ -216,7 +216,7 @@ impl<'a> Api<'a> {
     }
 }
 
-/// An answer; `null` where there is none, as after a deletion.
+/// An answer; `null` if it is empty, as after a deletion.
 fn read(body: &mut Body) -> Result<Value, String> {
     let text = body.with_config().limit(LARGEST).read_to_string();
     let text = text.map_err(|error| error.to_string())?;

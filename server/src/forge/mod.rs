@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! place     which pull request: from its address
-//! api       what the two call the same things
+//! api       the requests, which the two forges name differently
 //! ```
 //!
 //! Sources: GitHub REST API, "Issue comments", "Commit statuses", "Pulls"
@@ -18,11 +18,11 @@ pub use place::PullRequest;
 use self::api::Api;
 use trace::clip::clipped;
 
-/// Begins the comment that is ours.
+/// The first line of our comment.
 const MARK: &str = "<!-- tidemark -->";
 /// Bytes of a comment: GitHub takes 65,536 characters.
 const LONGEST: usize = 60_000;
-/// Pages of a hundred comments that are looked through for ours.
+/// How many pages of a hundred comments are searched for ours.
 const MOST_PAGES: u32 = 50;
 
 /// What a commit's status says.
@@ -39,11 +39,11 @@ pub enum Verdict {
 /// The status of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Green, or not.
+    /// The result.
     pub verdict: Verdict,
     /// Why, in one line.
     pub reason: String,
-    /// What is opened by a click on it.
+    /// The page that a click on it opens.
     pub link: Option<String>,
 }
 
@@ -53,33 +53,33 @@ pub enum ForgeError {
     /// The forge cannot be reached.
     #[error("cannot reach {host}: {why}")]
     Unreachable {
-        /// Where it was looked for.
+        /// The host that was tried.
         host: String,
         /// What the network says.
         why: String,
     },
-    /// It says no.
+    /// It refuses.
     #[error("{host} answered {status} to {what}{hint}")]
     Refused {
         /// Which forge.
         host: String,
         /// Its answer.
         status: u16,
-        /// What was asked for.
+        /// The request that was made.
         what: &'static str,
         /// What to do.
         hint: &'static str,
     },
-    /// It answers something else than the protocol has.
+    /// Its answer does not match the protocol.
     #[error("{host} does not answer like {name}: {what} came back without {missing}")]
     Strange {
         /// Where.
         host: String,
-        /// What it should be.
+        /// Which forge it should be.
         name: &'static str,
-        /// What was asked for.
+        /// The request that was made.
         what: &'static str,
-        /// What is not in it.
+        /// What is missing in the answer.
         missing: &'static str,
     },
 }
@@ -89,11 +89,11 @@ pub enum ForgeError {
 pub enum Posted {
     /// It was not there before.
     New,
-    /// It was there, and says the new thing now.
+    /// It existed, and has the new text now.
     Updated,
 }
 
-/// Posts the comment, or updates the one that is there, so that a pull request has one.
+/// Posts the comment. If there is one already, updates it, so that a pull request has only one.
 ///
 /// # Errors
 /// What the forge says, and what to do.
@@ -104,7 +104,7 @@ pub fn comment(place: &PullRequest, token: &str, text: &str) -> Result<Posted, F
         return Ok(Posted::Updated);
     }
     let ours = api.create(&body)?;
-    // Another job of the same push may have done so at the same time: the older one stays.
+    // Another job of the same push may have posted at the same time: the older comment stays.
     match update_first(&api, &body)? {
         Some(oldest) if oldest != ours => {
             api.delete(ours)?;
@@ -114,14 +114,14 @@ pub fn comment(place: &PullRequest, token: &str, text: &str) -> Result<Posted, F
     }
 }
 
-/// Updates the first comment with our mark that this token may write; its number.
+/// Updates the first comment that has our mark and that this token may write; returns its number.
 fn update_first(api: &Api<'_>, body: &str) -> Result<Option<u64>, ForgeError> {
     for page in 1..=MOST_PAGES {
         let comments = api.comments(page)?;
         for comment in comments.iter().filter(|one| one.body.starts_with(MARK)) {
             match api.update(comment.id, body) {
                 Ok(()) => return Ok(Some(comment.id)),
-                // Somebody else's, who copied the mark.
+                // It belongs to somebody else, who copied the mark.
                 Err(ForgeError::Refused {
                     status: 403 | 404, ..
                 }) => {}

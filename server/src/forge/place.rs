@@ -1,13 +1,13 @@
-//! Which pull request, and where its forge is asked.
+//! Finds the pull request from its address, and the API of its forge.
 
 use crate::names::Authority;
 
-/// Whose protocol.
+/// Which protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forge {
     /// GitHub, or GitHub Enterprise.
     GitHub,
-    /// GitLab, anybody's.
+    /// GitLab, on any host.
     GitLab,
 }
 
@@ -16,7 +16,7 @@ pub enum Forge {
 pub struct PullRequest {
     /// Whose protocol its forge speaks.
     pub forge: Forge,
-    /// What the addresses of the API begin with, without a slash at the end.
+    /// The beginning of the API's addresses, without a slash at the end.
     pub api: String,
     /// `owner/name`; at GitLab with all groups.
     pub repository: String,
@@ -24,22 +24,22 @@ pub struct PullRequest {
     pub number: u64,
 }
 
-/// Why an address is none of a pull request.
+/// Why an address is not that of a pull request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPlace {
-    /// Another shape.
+    /// It has another form.
     #[error(
         "{0} is not the address of a pull request: expected https://github.com/OWNER/NAME/pull/7 \
          or https://gitlab.com/GROUP/NAME/-/merge_requests/7"
     )]
     Shape(String),
-    /// The token would be read on the way.
+    /// The connection is not encrypted: others could read the token.
     #[error("{0} is not https: the token would be sent in the clear")]
     Clear(String),
 }
 
 impl PullRequest {
-    /// The pull request at an address, with its forge's API at another place if that is known.
+    /// The pull request at an address. `api` gives the forge's API if it is in another place.
     ///
     /// # Errors
     /// [`BadPlace`].
@@ -56,7 +56,7 @@ impl PullRequest {
                 (Forge::GitHub, repository, tail)
             }
         };
-        // Its tabs have addresses of their own.
+        // The tabs of a pull request have addresses of their own.
         let number = tail.split('/').next().and_then(|n| n.parse().ok());
         let number = number.ok_or_else(shape)?;
         let parts: Vec<&str> = repository.split('/').collect();
@@ -86,7 +86,7 @@ impl PullRequest {
         })
     }
 
-    /// Where its forge's own CI keeps a token.
+    /// The variable in which its forge's own CI has a token.
     pub fn token_variable(&self) -> &'static str {
         match self.forge {
             Forge::GitHub => "GITHUB_TOKEN",
@@ -94,7 +94,7 @@ impl PullRequest {
         }
     }
 
-    /// The host that is asked.
+    /// The host that receives the requests.
     pub fn host(&self) -> &str {
         let rest = self.api.split_once("://").map_or("", |(_, rest)| rest);
         rest.split('/').next().unwrap_or(rest)
@@ -109,7 +109,7 @@ fn default_api(forge: Forge, scheme: &str, host: &str) -> String {
     }
 }
 
-/// Whether nobody on the way can read what is sent.
+/// Whether nobody on the way can read the requests.
 fn is_private(api: &str) -> bool {
     match api.split_once("://") {
         Some(("https", _)) => true,

@@ -1,5 +1,5 @@
-//! What is alive at a moment and where it lies, what came and went between two, and the allocations
-//! themselves.
+//! What is alive at a moment and where it lies, what was allocated and freed between two moments,
+//! and single allocations.
 
 use super::extract::{Path, Query, dimension};
 use super::question::Question;

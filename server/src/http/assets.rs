@@ -11,7 +11,8 @@ use axum::response::{IntoResponse, Response};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Whatever no route takes: a file, or the page for the front end's own router.
+/// Answers all addresses without a route of their own: with a file, or with the page for the front
+/// end's own router.
 pub async fn serve(State(app): State<Arc<App>>, request: Request) -> Result<Response, Error> {
     let path = request.uri().path();
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -29,7 +30,7 @@ pub async fn serve(State(app): State<Arc<App>>, request: Request) -> Result<Resp
     }
 }
 
-/// The page, which finds out from its address what it shows.
+/// The page, which reads from its address what to show.
 pub fn index(site: &Site, request: &HeaderMap) -> Response {
     respond(site.index(), request)
 }
@@ -53,7 +54,7 @@ fn respond(asset: Asset, request: &HeaderMap) -> Response {
 }
 
 fn with_headers(mut response: Response, asset: &Asset, etag: &str) -> Response {
-    // The files are the same for everybody: caches may share them.
+    // The files are the same for everybody, so caches may share them.
     let control = match asset.immutable {
         true => "public, max-age=31536000, immutable",
         false => "no-cache",

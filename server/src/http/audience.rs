@@ -1,8 +1,9 @@
-//! Who will read an answer: the team, or the holder of a link.
+//! Who will read an answer: the team, or somebody with a link.
 //!
-//! A request names its link with `?share=` ([`api::routes::SHARE_PARAMETER`]); a client that may
-//! look at everything then sees what the link shows, and no more. Others prove with a cookie that
-//! the link was opened here; without the parameter, any link will do that opens what is asked for.
+//! A request names its link with `?share=` ([`api::routes::SHARE_PARAMETER`]). A client that may
+//! see everything then sees what the link shows, and no more. Other clients show with a cookie that
+//! the link was opened in this browser. If they send no parameter, any of their links is enough
+//! that opens the requested data.
 
 use super::App;
 use super::extract::Client;
@@ -24,10 +25,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use timeline::format::{UnixMillis, date_time};
 
-/// Cookies of links begin with this, followed by the link's short id.
+/// The name of a link's cookie: this, followed by the link's short id.
 const COOKIE: &str = "tidemark_share_";
 
-/// Links of one browser that are looked at, at most.
+/// How many links of one browser are checked, at most.
 const MOST_LINKS: usize = 32;
 
 /// Who will read the answer.
@@ -43,12 +44,12 @@ impl Audience {
         link.map_or(Texts::All, |row| row.texts())
     }
 
-    /// Whether the reader holds a link, or sees what one shows.
+    /// Whether the reader has only a link, or sees what a link shows.
     pub fn is_of_link(&self) -> bool {
         self.link.is_some()
     }
 
-    /// An entity tag that is another one where texts are left out.
+    /// An entity tag; it differs if texts are left out.
     pub fn tagged(&self, etag: String) -> String {
         match self.texts().tag() {
             None => etag,
@@ -61,12 +62,12 @@ impl<S: Sync> FromRequestParts<S> for Audience {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Audience, Infallible> {
-        // The guard has put it there for every route of the API that reads data.
+        // The guard sets this for every route of the API that reads data.
         Ok(parts.extensions.get().cloned().unwrap_or_default())
     }
 }
 
-/// What is asked for, and what the client shows.
+/// A request, and what the client shows.
 pub struct Asking {
     method: Method,
     path: String,
@@ -77,7 +78,7 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// What a request asks for.
+    /// Reads this from a request.
     pub fn of(request: &Request) -> Asking {
         Asking {
             method: request.method().clone(),
@@ -88,7 +89,7 @@ impl Asking {
         }
     }
 
-    /// The link that it names.
+    /// The link that the request names.
     fn named(&self) -> Option<&str> {
         let pairs = self
             .query
@@ -101,7 +102,7 @@ impl Asking {
     /// Whether the client knows the link's secret.
     ///
     /// # Errors
-    /// When it shows a wrong one, which is a guess, once too often.
+    /// When it shows a wrong secret, which counts as a guess, and has guessed too often.
     fn knows(&self, app: &App, row: &ShareRow) -> Result<bool, Error> {
         let secret = self.held.iter().find(|(id, _)| *id == row.share.id);
         let Some((_, secret)) = secret else {
@@ -140,7 +141,7 @@ pub fn cookie(share: &ShareId, secret: &str, seconds: i64, scheme: Scheme) -> St
     )
 }
 
-/// Who will read the answer to this request.
+/// Finds who will read the answer to this request.
 ///
 /// # Errors
 /// When a token is needed, or the link has ended or does not open what is asked for.
@@ -160,14 +161,14 @@ pub async fn of(app: &App, asking: Asking, access: Access) -> Result<Audience, E
     if !needs_link {
         return Ok(Audience::default());
     }
-    // A link held by chance, ended or about something else, must not keep a person from typing the
-    // token.
+    // A link that the browser has by chance, which has ended or is about something else, must not
+    // keep a person from typing the token.
     let rows = held_rows(app, &asking).await?.into_iter();
     let mut admitted = rows.filter_map(|row| admit(row, &asking).ok());
     admitted.next().ok_or(Error::TokenNeeded)
 }
 
-/// Sees to it that a link that has expired does not live again when the clock is set back.
+/// Makes sure that an expired link stays expired, even if the clock is set back.
 pub async fn for_good(app: &App, share: &Share) {
     let Some(expired_ms) = share
         .expires_ms
@@ -180,7 +181,7 @@ pub async fn for_good(app: &App, share: &Share) {
     }
 }
 
-/// The links that this browser holds; those that show less come first.
+/// The links of this browser; those that show less come first.
 async fn held_rows(app: &App, asking: &Asking) -> Result<Vec<ShareRow>, Error> {
     let ids: Vec<ShareId> = asking.held.iter().map(|(id, _)| id.clone()).collect();
     if ids.is_empty() {
@@ -219,8 +220,9 @@ fn admit(row: ShareRow, asking: &Asking) -> Result<Audience, Error> {
     Ok(Audience { link })
 }
 
-/// Whether an address is about these runs alone. What is not listed here is closed: adding
-/// a route decides, and sees to it that its answer keeps to [`Audience::texts`].
+/// Whether an address is about these runs only. Addresses that are not listed here are closed.
+/// Whoever adds a route decides that here, and makes sure that its answer follows
+/// [`Audience::texts`].
 pub(super) fn is_within(path: &str, query: &str, runs: &[RunId]) -> bool {
     let is_one = |run: &str| runs.iter().any(|one| one.as_str() == run);
     let parts: Vec<&str> = path.split('/').skip(2).collect();
@@ -248,7 +250,7 @@ pub(super) fn is_within(path: &str, query: &str, runs: &[RunId]) -> bool {
             is_one(run) && open.contains(&what)
         }
         ["compare"] | ["compare", "curves" | "card.svg" | "card.png" | "card.md"] => {
-            // A repeated parameter is refused where it is read; here each must fit.
+            // The reader of the query refuses repeated parameters. Here, each of them must fit.
             let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
             let mut asked = pairs.filter(|(name, _)| *name == "runs").peekable();
             asked.peek().is_some() && asked.all(|(_, ids)| ids.split(',').all(is_one))
@@ -257,7 +259,7 @@ pub(super) fn is_within(path: &str, query: &str, runs: &[RunId]) -> bool {
     }
 }
 
-/// Who ended a link, when, and what it opened. The run's name is shown only to those who may see
+/// Who ended a link, when, and what it opened. The run's name appears only for readers who may see
 /// it.
 pub fn ended(share: &Share, name: Option<&str>) -> String {
     let by = |who: &str| match who {

@@ -1,4 +1,4 @@
-//! Writes down what was done: every request that changed something.
+//! Writes the audit: every request that changed something.
 
 use super::App;
 use super::extract::Client;
@@ -13,23 +13,23 @@ use axum::middleware::Next;
 use axum::response::Response;
 use std::sync::Arc;
 
-/// What a request was about, where its path does not say so: a handler leaves it in its answer.
+/// The subject of a request whose path does not name it. The handler adds this to its answer.
 #[derive(Clone, Debug)]
 pub struct Subject(pub String);
 
 impl Subject {
-    /// For an answer.
+    /// Makes the extension for an answer.
     pub fn of(subject: impl ToString) -> Extension<Subject> {
         Extension(Subject(subject.to_string()))
     }
 }
 
-/// Who has just come in: a handler leaves it in its answer, where the request came from nobody.
+/// Who has just signed in. The handler adds this to its answer if the request came from a stranger.
 #[derive(Clone, Debug)]
 pub struct SignedIn(pub Entry);
 
-/// What the audit calls a request to this route; `None`: it changes nothing that anyone would ask
-/// for later.
+/// The audit's word for a request to this route. `None` if it changes nothing that anyone would ask
+/// about later.
 pub fn action(method: &Method, route: &str) -> Option<&'static str> {
     const ACTIONS: [(Method, &str, &str); 34] = [
         (Method::PUT, "/api/upload/{name}", "upload"),
@@ -84,8 +84,8 @@ pub fn action(method: &Method, route: &str) -> Option<&'static str> {
     found.map(|(_, _, action)| action)
 }
 
-/// Writes down a request that changed something, when it has. An answer that cannot be written down
-/// is given all the same: what was done is done.
+/// Writes a request to the audit after it changed something. If that fails, the answer is sent
+/// anyway, because the change was made.
 pub async fn note(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
     let action = route.and_then(|route| action(request.method(), route.as_str()));
@@ -112,7 +112,7 @@ pub async fn note(State(app): State<Arc<App>>, request: Request, next: Next) -> 
     let subject = left.get::<Subject>().map(|subject| subject.0.clone());
     let signed_in = left.get::<SignedIn>().map(|signed_in| signed_in.0.clone());
     let who = signed_in.or(entry).unwrap_or(Entry::STRANGER);
-    // Strangers can sign out as often as they like: that must not push out what was done.
+    // Strangers can sign out as often as they like: such entries must not push out others.
     if who == Entry::STRANGER {
         return response;
     }

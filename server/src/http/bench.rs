@@ -1,4 +1,4 @@
-//! Benches: what can be run, start, watch, cancel, run again.
+//! Benches: what can be run, and starting, watching, cancelling and repeating them.
 
 use super::App;
 use super::audited::Subject;

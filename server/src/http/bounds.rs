@@ -1,7 +1,7 @@
-//! How long lists in answers can be: stated in the API's document, as `maxItems`.
+//! How long the lists in answers can be; stated in the API's document as `maxItems`.
 //!
-//! Lists that grow with use come in pages ([`super::page`]). Every other one has a bound, whatever
-//! was uploaded; a test fails for a list that has neither.
+//! Lists that grow with use come in pages ([`super::page`]). Every other list has a bound, whatever
+//! was uploaded. A test fails for a list that has neither.
 
 use crate::bench::catalog::{MOST_ROWS, MOST_STEPS};
 use crate::explain::MOST_LISTED;
@@ -37,9 +37,9 @@ use utoipa::openapi::OpenApi;
 
 /// Devices of a run.
 const DEVICES: usize = MAX_DEVICES as usize;
-/// What is known when the program is built: configurations, patches, releases, samples.
+/// Things that are known when the program is built: configurations, patches, releases, samples.
 const BUILT_IN: usize = 1024;
-/// What a token can be good for.
+/// The number of scopes that a token can have.
 const SCOPES: usize = Scope::ALL.len();
 /// Rows of a bench.
 const ROWS: usize = MOST_ROWS as usize;
@@ -51,8 +51,8 @@ const PARTS: usize = CurvesWanted::MAX_PARTS as usize;
 const RUNS: usize = NewShare::MAX_RUNS;
 const RANKS: usize = MAX_RANKS as usize;
 
-/// Properties of schemas that are lists, and how long these can be. A schema that is a list itself
-/// has no property.
+/// Properties of schemas that are lists, and their largest lengths. For a schema that is a list
+/// itself, the property is empty.
 const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("Against", &[("devices", DEVICES)]),
     ("Alive", &[("groups", MAX_GROUPS), ("tree", MAX_NODES)]),
@@ -258,7 +258,7 @@ pub fn stated(document: &OpenApi) -> Value {
     document
 }
 
-/// States the bound of a property, also where a schema has several shapes.
+/// States the bound of a property, also in a schema with several forms.
 fn state(schema: &mut Value, property: &str, most: usize) {
     if property.is_empty() {
         bound(schema, most);
@@ -274,7 +274,7 @@ fn state(schema: &mut Value, property: &str, most: usize) {
     }
 }
 
-/// A list, and the lists in it, which are no longer.
+/// A list and its inner lists, which are not longer than that.
 fn bound(list: &mut Value, most: usize) {
     if is_list(list) && list.get("maxItems").is_none() {
         list["maxItems"] = most.into();
@@ -284,7 +284,8 @@ fn bound(list: &mut Value, most: usize) {
     }
 }
 
-/// Whether a schema is that of a list; what has its entries listed one by one is none.
+/// Whether a schema is that of a list. A schema that describes each entry separately does not
+/// count.
 fn is_list(schema: &Value) -> bool {
     let is = |kind: &Value| kind == "array";
     let kind = &schema["type"];
@@ -296,7 +297,7 @@ fn is_list(schema: &Value) -> bool {
 mod tests {
     use super::*;
 
-    /// The lists below a schema that state no bound.
+    /// The lists inside a schema that have no bound.
     fn unbounded(schema: &Value, at: &str, found: &mut Vec<String>) {
         if is_list(schema) && schema.get("maxItems").is_none() {
             found.push(at.to_owned());

@@ -69,7 +69,7 @@ pub struct MarkdownQuery {
     link: Option<String>,
 }
 
-/// The file that a card is.
+/// The file format of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Svg,
@@ -92,10 +92,10 @@ impl Format {
     }
 }
 
-/// How a card is asked for, whatever it is of.
+/// A request for a card of any kind.
 pub(super) struct Asked {
     theme: Theme,
-    /// The view that is drawn, as the page's address has it.
+    /// The view to draw, in the form of the page's query.
     pub query: String,
     texts: Texts,
     client: Client,
@@ -118,20 +118,20 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
     }
 }
 
-/// What a card is of: content and view.
+/// The content and the view of a card.
 pub(super) enum Subject {
     Run(Box<(RunRow, ViewState)>),
     Comparison(Vec<RunRow>, CompareState),
 }
 
 impl Subject {
-    /// A run as a query of its page shows it.
+    /// A run, as a query of its page shows it.
     pub async fn run(app: &App, run: RunId, query: &str) -> Result<Subject, Error> {
         let view = view_of(query)?;
         Ok(Subject::Run(Box::new((live(app, run).await?, view))))
     }
 
-    /// Runs as a query of the compare page shows them.
+    /// Runs, as a query of the compare page shows them.
     pub async fn comparison(app: &App, runs: Vec<RunId>, query: &str) -> Result<Subject, Error> {
         let (rows, view) = compare::seen(app, runs, query).await?;
         Ok(Subject::Comparison(rows, view))
@@ -163,8 +163,8 @@ impl Subject {
         }
     }
 
-    /// Ids, names, and the view: ids name the content. A name that the reader may not see is not
-    /// in it either: a hash of it would let it be guessed.
+    /// Ids, names, and the view; ids stand for the content. A name that the reader may not see is
+    /// left out: from a hash of it, the name could be guessed.
     fn named(&self, texts: Texts) -> String {
         let name = |row: &RunRow| match texts {
             Texts::All => row.name.clone(),
@@ -266,7 +266,7 @@ pub async fn md(
     Ok(text_response(app.cards.draw(client.address, text).await?))
 }
 
-/// Where a block leads with a link, given the last part of its address.
+/// The links of a block, given the last part of the link's address.
 pub(super) fn links(origin: &Origin, slug: Option<&str>) -> Option<Links> {
     let is_slug = |slug: &&str| slug.bytes().all(|byte| byte.is_ascii_alphanumeric());
     slug.filter(is_slug).map(|slug| Links {
@@ -289,7 +289,7 @@ pub(super) fn text_response(text: String) -> Response {
     (headers, text).into_response()
 }
 
-/// The card of a link, for programs that unfold links: the secret is in the address.
+/// The card of a link, for programs that show previews of links. The secret is in the address.
 pub async fn of_share(
     State(app): State<Arc<App>>,
     client: Client,
@@ -321,7 +321,7 @@ pub async fn of_share(
     respond(&app, subject, asked, format).await
 }
 
-/// The card, unless the client has it.
+/// Sends the card, unless the client has it already.
 pub(super) async fn respond(
     app: &App,
     subject: Subject,
@@ -357,7 +357,7 @@ pub(super) async fn live(app: &App, run: RunId) -> Result<RunRow, Error> {
     Ok(read.await?)
 }
 
-/// What is made of the card of a run.
+/// Makes something of the card of a run.
 async fn run_card<T: Send + 'static>(
     app: &App,
     row: RunRow,
@@ -381,8 +381,8 @@ async fn drawn<T: Send + 'static>(
         .map_err(|_| StoreError::Interrupted)
 }
 
-/// Names everything that a card is made of: the content, the names, the view, and the version of
-/// its looks.
+/// Identifies everything that goes into a card: the content, the names, the view, and the version
+/// of its looks.
 fn etag(subject: &Subject, asked: &Asked, format: Format) -> String {
     let parts = format!(
         "{} {:?} {:?} {format:?} v{}",

@@ -1,4 +1,4 @@
-//! Runs against one another, and their curves over one axis.
+//! Comparisons of runs, and their curves over one axis.
 
 use super::App;
 use super::audience::Audience;
@@ -55,7 +55,7 @@ pub struct CurvesQuery {
     to: Option<f64>,
 }
 
-/// The same document as [`Comparison`], of comparisons that are shared.
+/// The same document as [`Comparison`], but with shared comparisons.
 #[derive(Serialize)]
 struct Shared<'a> {
     runs: Vec<ComparedRun>,
@@ -81,7 +81,7 @@ pub async fn compare(
     let runs = rows.into_iter().map(|row| compared(row, texts));
     let runs = runs.collect();
     let against = against.iter().map(Arc::as_ref).collect();
-    // Names change, so the whole is put together each time; what takes time is kept.
+    // Names can change, so the document is put together each time; the slow parts are cached.
     Ok(packed::json(&headers, &Shared { runs, against }))
 }
 
@@ -126,7 +126,7 @@ pub async fn md(
             markdown::comparison(&comparison, Some(&links.unwrap_or_else(here)))
         }
         _ => {
-            // A view may give away what was searched for, and that is a name.
+            // A view may contain the searched text, and that may be a name.
             let here = || Links {
                 page: format!("{origin}{}", routes::compare_page(&view.runs)),
                 image: None,
@@ -215,7 +215,7 @@ fn wanted(query: &CurvesQuery) -> Result<CurvesWanted, Error> {
     })
 }
 
-/// The document of [`compare`], in the words that the reader may see.
+/// The document of [`compare`], with the texts that the reader may see.
 pub(super) async fn comparison(
     app: &App,
     rows: Vec<RunRow>,
@@ -242,7 +242,7 @@ pub(super) async fn seen(
     Ok((rows, CompareState { runs, ..view }))
 }
 
-/// The runs, none of them deleted.
+/// The runs; none of them may be deleted.
 pub(super) async fn rows(app: &App, ids: Vec<RunId>) -> Result<Vec<RunRow>, Error> {
     let read = app.store.read(move |reader| {
         let row = |id| {

@@ -1,4 +1,4 @@
-//! Recorded comparisons: list, record, look, forget.
+//! Recorded comparisons: list, record, read, delete.
 
 use super::App;
 use super::compare::rows;
@@ -18,7 +18,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// Characters of a pull request's URL.
+/// Longest URL of a pull request, characters.
 const URL_CHARS: usize = 500;
 
 /// Which comparisons to list.
@@ -122,7 +122,7 @@ pub async fn forget(
     Ok(axum::Json(write.await?))
 }
 
-/// An address that a page may link to: a `javascript:` one would run where it is clicked.
+/// An address that a page may link to: a `javascript:` address would run code when it is clicked.
 fn pull_request(url: &str) -> Result<String, Error> {
     let url = url.trim();
     let known = url.starts_with("https://") || url.starts_with("http://");

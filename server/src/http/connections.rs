@@ -1,5 +1,5 @@
-//! Open connections, counted per address and in all. When there are too many, one that does
-//! nothing makes room: the one that has done nothing for longest, of the address with the most.
+//! Counts open connections, per address and in all. If there are too many, an idle one is closed:
+//! of the address with the most connections, the one that has been idle longest.
 
 use crate::clients::limits::Share;
 use crate::clients::quota::Crowd;
@@ -28,7 +28,7 @@ pub struct Connections {
 
 #[derive(Default)]
 struct Open {
-    /// Grows with everything that happens, so that it orders what happened.
+    /// A counter that grows with every event, to order them.
     clock: u64,
     seats: HashMap<u64, State>,
     of: HashMap<ClientAddress, usize>,
@@ -36,7 +36,7 @@ struct Open {
 
 struct State {
     who: ClientAddress,
-    /// Requests whose answers are not sent to their end.
+    /// Requests whose answers are not completely sent.
     busy: usize,
     idle_since: u64,
     close: CancellationToken,
@@ -55,7 +55,7 @@ struct Taken {
 }
 
 impl Connections {
-    /// At most so many.
+    /// With these limits.
     pub fn new(most: Share) -> Connections {
         Connections {
             most,
@@ -121,7 +121,7 @@ impl Open {
         self.clock
     }
 
-    /// Closes an idle connection of the address that has most of them.
+    /// Closes an idle connection of the address with the most connections.
     fn close_idle(&mut self) -> Option<()> {
         let idle = self.seats.values().filter(|seat| seat.busy == 0);
         let heaviest = idle.max_by_key(|seat| self.of.get(&seat.who))?.who;
@@ -172,7 +172,7 @@ impl Drop for Taken {
 }
 
 impl Seat {
-    /// Ends when the connection must make room.
+    /// Completes when the connection must close to make room.
     pub async fn closed(&self) {
         self.taken.close.cancelled().await;
     }
@@ -183,7 +183,7 @@ impl Seat {
     }
 }
 
-/// A request under way, until its answer is sent.
+/// A running request, until its answer is sent.
 struct Busy {
     seat: Seat,
 }
@@ -282,7 +282,7 @@ mod tests {
         let (rude, honest) = (client("10.0.0.1"), client("10.0.0.2"));
         let quiet = connections.enter(honest).unwrap();
         let seats: Vec<Seat> = (0..3).map(|_| connections.enter(rude).unwrap()).collect();
-        // The oldest of its own that does nothing goes for the next one.
+        // The oldest idle connection of the same client is closed for the next one.
         let _next = connections.enter(rude).unwrap();
         assert_eq!(
             seats.iter().map(is_closed).collect::<Vec<_>>(),

@@ -1,14 +1,14 @@
-//! The API's document: what the attributes of the handlers do not say.
+//! Adds to the API's document what the attributes of the handlers do not say.
 
 use crate::problems;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{OpenApi, PathItem, RefOr};
 
-/// Errors are problems: the one media type of all of them.
+/// Errors are problems; all of them have this media type.
 const PROBLEM: &str = "application/problem+json";
 
-/// Gives every operation a name of its own, and says of each error what it means and that it is a
-/// problem. The handlers only list its status.
+/// Gives every operation a unique name. For each error, adds its meaning and that it is a problem;
+/// the handlers only list its status.
 pub fn finish(document: &mut OpenApi) {
     for item in document.paths.paths.values_mut() {
         for operation in operations(item) {

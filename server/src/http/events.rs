@@ -15,14 +15,14 @@ use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 
-/// A comment this often keeps proxies from closing a quiet stream.
+/// A comment is sent this often, so that proxies do not close a quiet stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// An upload to listen to.
 pub enum Listen {
-    /// It moves on.
+    /// The upload is still running.
     Moving(watch::Receiver<UploadProgress>),
-    /// It does not.
+    /// The upload has ended.
     Finished(UploadProgress),
 }
 
@@ -40,7 +40,7 @@ pub async fn all(
     client: Client,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + Send>, Error> {
     let place = app.event_streams.take(client.address)?;
-    // Subscribe first: what happens between the two must not be lost.
+    // Subscribe first, so that nothing in between is lost.
     let changes = app.events.subscribe();
     let now = app
         .uploads
@@ -54,14 +54,14 @@ pub async fn all(
     let events = stream::iter(now).chain(stream::unfold(changes, next_change));
     let stopping = app.stopping.clone();
     let events = events.map(move |event| {
-        // Held for as long as the stream is.
+        // Held as long as the stream exists.
         let _place = &place;
         Ok(data(Event::default(), &event))
     });
     Ok(Sse::new(events.take_until(stopping.cancelled_owned())).keep_alive(keep_alive()))
 }
 
-/// One upload, to its end.
+/// The events of one upload, until it ends.
 ///
 /// # Errors
 /// When there are too many streams.
@@ -88,7 +88,7 @@ async fn next_change(
 ) -> Option<(ServerEvent, broadcast::Receiver<ServerEvent>)> {
     match changes.recv().await {
         Ok(event) => Some((event, changes)),
-        // It fell behind: let it look for itself.
+        // The listener fell behind, so it must read everything again.
         Err(RecvError::Lagged(_)) => Some((ServerEvent::RunsChanged, changes)),
         Err(RecvError::Closed) => None,
     }
@@ -102,7 +102,7 @@ async fn next_state(watching: Watching) -> Option<(UploadProgress, Watching)> {
     if !matches!(state, UploadProgress::Running { .. }) {
         return Some((state, None));
     }
-    // The sender goes away only after the last message, which is then still to be read.
+    // The sender is dropped only after the last message, which can still be read then.
     let _ = watching.changed().await;
     Some((state, Some(watching)))
 }

@@ -1,4 +1,4 @@
-//! A run in words: what `tidemark explain` prints of its file.
+//! A run in words: the same as `tidemark explain` prints for its file.
 
 use super::App;
 use super::audience::Audience;
@@ -29,7 +29,7 @@ pub struct ExplainQuery {
     device: Option<u32>,
 }
 
-/// How it is told.
+/// The form of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// A page of Markdown.
@@ -39,7 +39,7 @@ enum Form {
 }
 
 impl Form {
-    /// The first that the client names; a page for who takes anything.
+    /// The first form that the client accepts; a page if it accepts anything.
     fn wanted(headers: &HeaderMap) -> Form {
         let values = headers.get_all(header::ACCEPT).iter();
         let named = values.filter_map(|value| value.to_str().ok());
@@ -70,11 +70,11 @@ impl Form {
     }
 }
 
-/// What is explained, to whom.
+/// What is explained, and for whom.
 struct Subject {
     row: RunRow,
     device: Option<u32>,
-    /// The key of the loop that is taken for steps.
+    /// The key of the loop whose iterations are the steps.
     steps: Option<String>,
     texts: Texts,
     form: Form,
@@ -135,8 +135,8 @@ impl Subject {
         }
     }
 
-    /// Names everything that the words are made of. A name that the reader may not see is not
-    /// among it: a hash of it would let it be guessed.
+    /// Identifies everything that goes into the words. A name that the reader may not see is left
+    /// out: from a hash of it, the name could be guessed.
     fn etag(&self) -> String {
         let parts = format!(
             "{} {:?} {:?} {:?} {:?} {:?} v{}",
@@ -174,7 +174,8 @@ impl Subject {
         work::answer(tell).await.map_err(|_| Error::Panicked)?
     }
 
-    /// What was said of the run when it was judged; it was judged by its own steps, with all names.
+    /// The explanation that was stored when the run was judged. It uses the run's own steps, and
+    /// has all names.
     async fn kept(&self, app: &App) -> Result<Option<Explanation>, Error> {
         if self.steps.is_some() || self.texts != Texts::All {
             return Ok(None);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-/// Bytes of a piece, and how many wait for a slow reader.
+/// Size of a piece in bytes, and how many pieces wait for a slow reader.
 const PIECE: usize = 256 << 10;
 const PIECES: usize = 8;
 
@@ -56,12 +56,13 @@ pub async fn export(
     let id = run_id(&run)?;
     let (wanted, other) = (id.clone(), id.clone());
     let row = app.store.read(move |reader| {
-        // Refuses deleted runs, which the row alone does not.
+        // This refuses deleted runs; reading the row alone would not.
         reader.run_ref(&wanted)?;
         reader.run(&other)
     });
     let row = row.await?;
-    // Held by the thread that writes: a client that takes nothing keeps it until it is dropped.
+    // The writing thread holds this place. If a client reads nothing, the place is held until the
+    // client is dropped.
     let place = app.exports.take(client.address)?;
     let (sender, pieces) = mpsc::channel(PIECES);
     let name = row.name.clone();
@@ -102,8 +103,8 @@ pub async fn export(
     Ok((headers, Body::from_stream(body)).into_response())
 }
 
-/// Reads the whole file once before a byte of it is sent: half an answer is worse than none. The
-/// place goes with the thread that reads, for a client that hangs up does not end it.
+/// Reads the whole file once before any byte is sent, because half an answer is worse than none.
+/// The reading thread holds the place, because it does not end when the client hangs up.
 async fn check_blob(app: &App, hash: &str, place: Slot) -> Result<Slot, Error> {
     let wanted = hash.to_owned();
     let row = app.store.read(move |reader| reader.blob(&wanted)).await?;
@@ -117,8 +118,8 @@ async fn check_blob(app: &App, hash: &str, place: Slot) -> Result<Slot, Error> {
 type Out = BufWriter<Pieces>;
 type Sender = mpsc::Sender<io::Result<Bytes>>;
 
-/// Writes an export into the response. A failure in the middle breaks the connection off, so that
-/// half a file cannot be taken for a whole one.
+/// Writes an export into the response. A failure in the middle breaks the connection, so that
+/// nobody takes half a file for a whole one.
 fn run_to_end(
     sender: Sender,
     _place: Slot,
@@ -128,12 +129,12 @@ fn run_to_end(
     let written = work(&mut out).and_then(|()| Ok(out.flush()?));
     if let Err(error) = written {
         tracing::info!(%error, "an export ended early");
-        // The reader has gone, or gets the error.
+        // The reader either has gone or gets the error.
         let _ = sender.blocking_send(Err(io::Error::other(error)));
     }
 }
 
-/// The response's body as something to write to.
+/// The response's body as a writer.
 struct Pieces(Sender);
 
 impl Write for Pieces {

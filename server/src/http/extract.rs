@@ -18,7 +18,7 @@ use std::sync::Arc;
 use trace::alive::Dimension;
 use trace::tiles::{GroupBy, TileId};
 
-/// A JSON body, which must be there whole within [`ClientLimits::body_within`].
+/// A JSON body, which must arrive completely within [`ClientLimits::body_within`].
 ///
 /// [`ClientLimits::body_within`]: crate::clients::ClientLimits::body_within
 pub struct Json<T>(pub T);
@@ -64,28 +64,28 @@ impl FromRequestParts<Arc<App>> for Origin {
         if let Some(url) = &app.config.public_url {
             return Ok(Origin(url.to_string()));
         }
-        // The guard has let only names of this server through.
+        // The guard only lets requests through that use a name of this server.
         let Host(host) = Host::from_request_parts(parts, app).await?;
         let scheme = Client::of(&parts.extensions).scheme.name();
         Ok(Origin(format!("{scheme}://{host}")))
     }
 }
 
-/// Who sent the request, and over what.
+/// The client of a request, and its connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
-    /// Who.
+    /// The client.
     pub address: ClientAddress,
-    /// Over what, as far as a trusted proxy or the server's public address show.
+    /// The scheme, as far as a trusted proxy or the server's public address show it.
     pub scheme: Scheme,
-    /// The address of this server that was connected to.
+    /// The address of this server to which the client connected.
     pub local: Option<IpAddr>,
     /// Whether a trusted proxy sent it.
     pub by_proxy: bool,
 }
 
 impl Client {
-    /// The sender of a request with these extensions: the guard has put it there.
+    /// The client of a request with these extensions; the guard sets it.
     pub fn of(extensions: &Extensions) -> Client {
         extensions.get().copied().unwrap_or(Client {
             address: ClientAddress::UNKNOWN,
@@ -115,7 +115,7 @@ impl<S: Sync> FromRequestParts<S> for Host {
         let Some(host) = named.next() else {
             return bad("the request names no host");
         };
-        // Whoever is between may believe another one than this server does.
+        // With two different hosts, a proxy in between may believe another one than this server.
         if named.any(|other| !other.eq_ignore_ascii_case(host)) {
             return bad("the request names several hosts");
         }
@@ -123,7 +123,7 @@ impl<S: Sync> FromRequestParts<S> for Host {
     }
 }
 
-/// A run id in a path: what is none is a run that is not there.
+/// A run id in a path; an invalid id counts as a run that does not exist.
 pub fn run_id(text: &str) -> Result<RunId, Error> {
     text.parse()
         .map_err(|_| Error::NotFound(format!("run {text}")))

@@ -1,4 +1,4 @@
-//! What every request passes on its way in, and every response on its way out.
+//! Checks for every request on its way in, and headers for every response on its way out.
 
 use super::audience::{self, Asking};
 use super::extract::{Client, Host};
@@ -19,7 +19,7 @@ use axum::response::Response;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Nothing from elsewhere; no inline code; no other page may frame this one.
+/// Nothing from other sites, no inline code, and no other page may frame this one.
 const CSP: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; \
                    img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; \
                    form-action 'self'; frame-ancestors 'none'";
@@ -51,7 +51,7 @@ pub async fn harden(request: Request, next: Next) -> Response {
     response
 }
 
-/// Finds out who asks: the other end of the connection, or the client that a trusted proxy names.
+/// Finds the client: the other end of the connection, or the client that a trusted proxy names.
 pub async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
     let client = client_of(&app.config, peer, request.headers());
@@ -89,9 +89,9 @@ fn client_of(config: &Config, peer: Option<Peer>, headers: &HeaderMap) -> Client
     }
 }
 
-/// Only requests to a name of this server: a page from elsewhere can make its own name mean this
-/// address ("DNS rebinding"), but it cannot make the browser write another one here. What passes
-/// is written into links.
+/// Allows only requests that use a name of this server. A page from elsewhere can let its own name
+/// point to this address ("DNS rebinding"), but the browser then sends that name as the host.
+/// Allowed names are also written into links.
 pub async fn check_host(
     State(app): State<Arc<App>>,
     client: Client,
@@ -115,8 +115,8 @@ pub async fn check_host(
     }))
 }
 
-/// The public address and loopback; with a token also what this machine is called by itself and
-/// by the client that connected to it.
+/// The public address and loopback. If there is a token, also the name of this machine, and the
+/// address to which the client connected.
 fn is_known(app: &App, client: Client, host: &Authority) -> bool {
     let public = app.config.public_url.as_ref();
     if host.is_loopback() || public.is_some_and(|url| host.is_host_of(&url.authority)) {
@@ -129,7 +129,8 @@ fn is_known(app: &App, client: Client, host: &Authority) -> bool {
         && (host.ip().is_some_and(own) || host.is_machine(&app.hostname))
 }
 
-/// Requests that change something must come from this server's own pages or from no page at all.
+/// A request that changes something must come from this server's own pages, or from a program
+/// without a page.
 pub async fn check_origin(
     State(app): State<Arc<App>>,
     Host(host): Host,
@@ -149,8 +150,8 @@ pub async fn check_origin(
     }
 }
 
-/// The API and the measurements need the token, if there is one, or a link that opens what is asked
-/// for; the page itself does not, for it asks for it.
+/// If there is a token, the API and the measurements need it, or a link that opens the requested
+/// data. The page itself does not need it, because it asks for it.
 pub async fn check_token(
     State(app): State<Arc<App>>,
     mut request: Request,
@@ -173,10 +174,11 @@ pub async fn check_token(
     Ok(next.run(request).await)
 }
 
-/// What the sender of these headers may do. Whom a trusted proxy names for the first time is added.
+/// What the sender of these headers may do. A person whom a trusted proxy names for the first time
+/// is added.
 ///
 /// # Errors
-/// When it was wrong about a token too often, and when the name that a proxy gives cannot be one.
+/// When it showed wrong tokens too often, and when the name from the proxy is not allowed.
 pub async fn entry(app: &App, headers: &HeaderMap, client: Client) -> Result<Entry, Error> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let token = text(header::AUTHORIZATION).and_then(|value| {
@@ -197,7 +199,7 @@ pub async fn entry(app: &App, headers: &HeaderMap, client: Client) -> Result<Ent
     Ok(app.gate.check(shown, client.address, now_ms())?)
 }
 
-/// The name that a trusted proxy gives to whoever asks. Nobody else's word counts.
+/// The name that a trusted proxy gives to the person who asks. Nobody else is believed.
 fn named<'a>(app: &App, headers: &'a HeaderMap, client: Client) -> Option<&'a str> {
     let header = app
         .config
@@ -205,7 +207,7 @@ fn named<'a>(app: &App, headers: &'a HeaderMap, client: Client) -> Option<&'a st
         .as_ref()
         .filter(|_| client.by_proxy)?;
     let mut values = headers.get_all(&header.name).iter();
-    // Of two, one may be the client's own.
+    // If there are two, one of them may be written by the client.
     let only = values.next().filter(|_| values.next().is_none())?;
     let name = std::str::from_utf8(only.as_bytes()).ok()?.trim();
     Some(name).filter(|name| !name.is_empty())
@@ -226,7 +228,7 @@ fn is_own_page(headers: &HeaderMap, host: &str, public: Option<&str>) -> bool {
             .get(name)
             .map(|value| value.to_str().unwrap_or_default())
     };
-    // Browsers say where a request comes from; other programs say nothing.
+    // Browsers say where a request comes from; other programs do not.
     match (text("sec-fetch-site"), text("origin")) {
         (Some(site), _) => site == "same-origin" || site == "none",
         (None, Some(origin)) => {

@@ -1,6 +1,6 @@
-//! Two questions of whatever keeps the server running: is it alive, and can it answer?
+//! Answers for programs that watch the server: whether it is alive, and whether it can answer.
 //!
-//! Both are open to everybody who reaches the server and say nothing about what is stored.
+//! Both are open to everybody who can reach the server, and say nothing about stored data.
 
 use super::App;
 use crate::problems::Error;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Debug, Serialize)]
 struct Health {
     status: &'static str,
-    /// Whether something new is taken.
+    /// Whether new data is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     writes: Option<&'static str>,
 }
@@ -28,7 +28,7 @@ pub async fn alive() -> Response {
     })
 }
 
-/// The database answers. A server that can only be read is ready: it says so.
+/// Whether the database answers. A server that can only read counts as ready, and says so.
 ///
 /// # Errors
 /// When the database does not answer, or is damaged.

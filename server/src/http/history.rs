@@ -47,7 +47,7 @@ pub async fn of(app: &App, labels: Vec<Label>) -> Result<History, Error> {
         .store
         .read(move |reader| reader.runs(Which::Live, &labels, newest));
     let runs = read.await?.into_iter().map(summary).collect();
-    // A few hundred numbers: some milliseconds.
+    // There are a few hundred numbers: this takes some milliseconds.
     let told = tokio::task::spawn_blocking(move || history::of(runs)).await;
     told.map_err(|_| Error::Panicked)
 }

@@ -1,4 +1,4 @@
-//! Jobs: make one, list, look at its ranks, forget it.
+//! Jobs: make, list, read, delete.
 
 use super::App;
 use super::audited::Subject;
@@ -177,10 +177,10 @@ pub async fn delete(
     Ok(axum::Json(summary))
 }
 
-/// What an upload is a rank of: the rank that is given, or else that of the file's name.
+/// The job and rank of an upload: the given rank, otherwise the rank in the file's name.
 ///
 /// # Errors
-/// When there is no such job, or no such rank, or the name says none.
+/// When there is no such job, when the rank is not valid, or when the name has no rank.
 pub async fn place(
     app: &App,
     job: Option<JobId>,

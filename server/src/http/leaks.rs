@@ -1,4 +1,4 @@
-//! Does a run leak, and how did it grow?
+//! Whether a run leaks, and how it grew.
 
 use super::App;
 use super::audience::Audience;
@@ -88,8 +88,8 @@ pub async fn growth(
     question.by(by).answer("growth", by.name(), ask).await
 }
 
-/// What was found about a device, in the words that the reader may see. Without names sites have
-/// other keys, so what is left out cannot be taken out afterwards: the trace is judged without it.
+/// The answer about a device, with the texts that the reader may see. Without names, sites have
+/// other keys, so names cannot be removed afterwards: the redacted trace is judged.
 async fn found(
     app: &App,
     run: &RunId,

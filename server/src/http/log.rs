@@ -1,8 +1,8 @@
 //! One line in the log for each request, and the id that all lines of a request carry.
 //!
-//! A proxy or a client may choose the id (`X-Request-Id`); the answer says which it is. What is
-//! logged of a request is its method, the kind of its path, its status and its time: a token or a
-//! link's secret may be in everything else.
+//! A proxy or a client may choose the id (`X-Request-Id`), and the answer repeats it. Only the
+//! method, the kind of path, the status and the time of a request are logged: all other parts may
+//! contain a token or a link's secret.
 
 use crate::identity::request_id;
 use crate::problems::Error;
@@ -15,13 +15,13 @@ use tracing::Instrument;
 
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Characters of an id that somebody else chose, at most.
+/// Longest id that somebody else may choose, characters.
 const LONGEST: usize = 64;
 
-/// Logs a request, and gives everything that is logged on the way its id.
+/// Logs a request, and adds its id to everything that is logged during it.
 pub async fn log(request: Request, next: Next) -> Response {
     let id = id_of(request.headers());
-    // Of the highest level, so that a filter leaves it to the lines that it lets through.
+    // The span has the highest level, so that no filter removes the id from lines that it keeps.
     let span = tracing::error_span!("request", id = %id);
     let mut response = logged(request, next).instrument(span).await;
     if let Ok(id) = HeaderValue::from_str(&id) {
@@ -33,7 +33,7 @@ pub async fn log(request: Request, next: Next) -> Response {
 async fn logged(request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let began = Instant::now();
-    // A panic in a handler is a defect, but not a reason to drop the connection without a word.
+    // A panic in a handler is a defect, but the client should still get an answer.
     let handled = tokio::spawn(next.run(request).in_current_span()).await;
     let response = handled.unwrap_or_else(|_| Error::Panicked.into_response());
     let status = response.status().as_u16();
@@ -42,7 +42,7 @@ async fn logged(request: Request, next: Next) -> Response {
     response
 }
 
-/// The id that came along, if it is a plain one; else a new one.
+/// The id in the request, if it is plain; otherwise a new one.
 fn id_of(headers: &HeaderMap) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let sent = headers.get(HEADER).and_then(|value| value.to_str().ok());
@@ -50,8 +50,8 @@ fn id_of(headers: &HeaderMap) -> String {
     sent.map_or_else(request_id, str::to_owned)
 }
 
-/// What the log may show of a path. Outside of the API and the front end's files it may hold a
-/// link's secret, so only its kind is shown.
+/// The part of a path that may be logged. Outside of the API and the front end's files, a path may
+/// contain a link's secret, so only its kind is logged.
 fn told(path: &str) -> &str {
     match path.split('/').nth(1) {
         Some("api" | "assets" | "runs") => path,

@@ -1,4 +1,4 @@
-//! Questions of language models: tools over HTTP, for who has the token. `docs/mcp.md`.
+//! Questions of language models: tools over HTTP, for clients with the token. See `docs/mcp.md`.
 
 use super::App;
 use super::audience::Audience;
@@ -35,7 +35,7 @@ pub async fn ask(
     request: Request,
 ) -> Result<Response, Error> {
     if audience.is_of_link() {
-        // A link shows views to people; a tool could ask about what they leave out.
+        // A link shows certain views; a tool could ask about data outside of them.
         return Err(Error::TokenNeeded);
     }
     let (parts, body) = request.into_parts();
@@ -44,14 +44,14 @@ pub async fn ask(
     let body = tokio::time::timeout(within, reading).await;
     let body = body.map_err(|_| Error::SlowBody(within))?;
     let body = body.map_err(JsonRejection::from)?;
-    // Who hangs up ends the work.
+    // When the client hangs up, the work ends.
     let (_waiting, waited) = Waiting::begins();
     let agent = Agent(Dashboard {
         app,
         origin: origin.to_string(),
         waited: Arc::new(waited),
     });
-    // The guards have looked at names and origins.
+    // The guards have already checked names and origins.
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .with_legacy_session_mode(false)
@@ -62,11 +62,11 @@ pub async fn ask(
     Ok(service.handle(message).await.map(Body::new))
 }
 
-/// What this server holds.
+/// The data of this server, for the tools.
 #[derive(Clone)]
 struct Dashboard {
     app: Arc<App>,
-    /// The address that links begin with.
+    /// The beginning of links.
     origin: String,
     waited: Arc<Waited>,
 }
@@ -95,9 +95,9 @@ impl Answers for Dashboard {
     }
 }
 
-/// What a question is about, in memory.
+/// The subject of a question, in memory.
 struct Held {
-    /// What it may take; `None` where it needs next to nothing.
+    /// The memory that it may take; `None` if it needs almost nothing.
     memory: Option<Permit>,
     found: Found,
 }
@@ -130,7 +130,7 @@ impl Dashboard {
         let traces = &self.app.pictures.traces;
         let mut memory = None;
         for name in mcp::recordings_of(arguments) {
-            // What is no id is told by the tool.
+            // If the name is no id, the tool reports it.
             let Ok(run) = name.parse::<RunId>() else {
                 continue;
             };
@@ -138,7 +138,7 @@ impl Dashboard {
             let decoded = traces.get_for(row.trace, Texts::All).await?;
             let needed = traces.memory_to_ask(&decoded, Ask::Stacks).await?;
             found.recordings.push((run, decoded));
-            // One of two is asked about at a time.
+            // Of two recordings, only one is asked about at a time.
             memory = memory.into_iter().chain([needed]).max_by_key(Permit::bytes);
         }
         Ok(Held { memory, found })

@@ -1,4 +1,4 @@
-//! Counts requests on their way through.
+//! Counts requests.
 
 use super::App;
 use axum::extract::{MatchedPath, Request, State};
@@ -7,7 +7,7 @@ use axum::response::Response;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Counts a request by the template of its route: what clients write makes no new labels.
+/// Counts a request under the template of its route, so that clients cannot make new labels.
 pub async fn measure(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
     let method = request.method().clone();

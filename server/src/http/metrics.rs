@@ -1,7 +1,7 @@
-//! How the server is, for a program that collects measurements: `GET /metrics`.
+//! The state of the server, for programs that collect measurements: `GET /metrics`.
 //!
-//! Requests and uploads are counted as they happen; everything else is looked at when somebody
-//! asks. Whoever may read the API may read this: nobody else is told how much is stored.
+//! Requests and uploads are counted as they happen; everything else is measured when somebody asks.
+//! Only readers of the API may read this: nobody else learns how much is stored.
 
 use super::App;
 use crate::problems::Error;
@@ -18,14 +18,14 @@ use prometheus_client::registry::{Registry, Unit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The text format, which Prometheus and its kin read.
+/// The text format of Prometheus and related programs.
 const TEXT: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 
 /// A label and its value.
 type Label = [(&'static str, &'static str); 1];
 
-/// Everything that is measured.
+/// All measurements.
 ///
 /// # Errors
 /// The database's.
@@ -147,7 +147,7 @@ fn room(now: &mut Measured, app: &App, blob_bytes: u64) {
     }
 }
 
-/// What was found at this moment.
+/// The measurements at this moment.
 struct Measured(Registry);
 
 impl Measured {

@@ -1,4 +1,4 @@
-//! The route table, and what every request passes.
+//! The table of routes, and the layers for every request.
 
 mod account;
 mod alive;
@@ -62,7 +62,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// JSON bodies are small; uploads count their own bytes.
+/// Largest JSON body; uploads have a limit of their own.
 const JSON_LIMIT: usize = 64 << 10;
 
 #[derive(OpenApi)]
@@ -167,7 +167,7 @@ pub fn router(app: Arc<App>) -> Router {
     document::finish(&mut document);
     let document = bounds::stated(&document);
     let openapi = move |headers: HeaderMap| async move { packed::json(&headers, &document) };
-    // Outermost first.
+    // The outermost comes first.
     let guards = ServiceBuilder::new()
         .layer(from_fn(guard::harden))
         .layer(from_fn_with_state(Arc::clone(&app), measure::measure))

@@ -1,4 +1,4 @@
-//! Responses that never change: packed once, sent with an ETag, kept by browsers for good.
+//! Answers that never change: packed once, sent with an ETag, and kept by browsers.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -6,22 +6,22 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use std::io::Write;
 
-/// Smaller answers are not worth packing.
+/// Smaller answers are not packed.
 const WORTH_PACKING: usize = 1024;
 
-/// A packed answer and what may be done with it.
+/// A packed answer, and how long it may be kept.
 pub struct Packed {
     /// zstd of the body.
     pub zstd: Vec<u8>,
-    /// Of the body.
+    /// The media type of the body.
     pub media_type: &'static str,
-    /// Names the content.
+    /// Identifies the content.
     pub etag: String,
-    /// Whether its address names its version too.
+    /// Whether its address includes its version.
     pub keep: Keep,
 }
 
-/// What a browser may do without asking.
+/// How a browser may use its copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Use it for ever: the address changes when the content does.
@@ -66,7 +66,7 @@ pub fn not_modified(request: &HeaderMap, etag: &str, keep: Keep) -> Option<Respo
     is_known(request, etag).then(|| with_validators(response(), etag, keep))
 }
 
-/// JSON that may change at any time, packed when that is worth it.
+/// JSON that may change at any time; packed if that is worth it.
 pub fn json(request: &HeaderMap, value: &impl Serialize) -> Response {
     let body = serde_json::to_vec(value).expect("responses are plain data");
     let coding = coding(request);
@@ -119,7 +119,7 @@ fn with_validators(mut response: Response, etag: &str, keep: Keep) -> Response {
     if let Ok(etag) = HeaderValue::from_str(etag) {
         headers.insert(header::ETAG, etag);
     }
-    // Private: a shared cache must not hand it to someone without the token.
+    // Private: a shared cache must not give it to somebody without the token.
     let control = match keep {
         Keep::Forever => "private, max-age=31536000, immutable",
         Keep::Ask => "private, no-cache",
@@ -136,7 +136,7 @@ fn is_known(request: &HeaderMap, etag: &str) -> bool {
     tags.any(|tag| matches!(tag.trim(), "*") || tag.trim() == etag)
 }
 
-/// The best coding that the client takes.
+/// The best coding that the client accepts.
 fn coding(request: &HeaderMap) -> Coding {
     let accepts = |name: &str| accepts(request, name);
     match () {
@@ -146,7 +146,7 @@ fn coding(request: &HeaderMap) -> Coding {
     }
 }
 
-/// Whether the client takes a coding. A refusal (`;q=0`) is the only weight that matters here.
+/// Whether the client accepts a coding. Of all weights, only a refusal (`;q=0`) matters here.
 pub fn accepts(request: &HeaderMap, coding: &str) -> bool {
     let values = request.get_all(header::ACCEPT_ENCODING).iter();
     let mut offers = values

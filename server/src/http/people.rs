@@ -1,4 +1,4 @@
-//! People, their tokens, and what was done.
+//! People, their tokens, and the audit.
 
 use super::App;
 use super::audited::Subject;
@@ -137,10 +137,10 @@ pub async fn make_token(
     Ok((StatusCode::CREATED, Extension(subject), axum::Json(made)).into_response())
 }
 
-/// Makes a token for whom it is asked for, if they may have it.
+/// Makes a token for the requested person, if they may have it.
 ///
 /// # Errors
-/// A token cannot make one that may do more than itself.
+/// When the new token could do more than the one that makes it.
 pub async fn make(app: &App, entry: &Entry, new: &NewToken) -> Result<CreatedToken, Error> {
     let Some(person) = new.person.clone().or_else(|| own(entry)) else {
         return Err(Error::BadRequest(
@@ -173,10 +173,10 @@ pub async fn end_token(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Ends a token of whoever asks, or, for an admin, anybody's.
+/// Ends a token of the person who asks; an admin may end anybody's.
 ///
 /// # Errors
-/// When it is not theirs.
+/// When the token belongs to somebody else.
 pub async fn end(app: &App, entry: &Entry, token: &str) -> Result<(), Error> {
     let id = token_id(token)?;
     mine(entry, &app.gate.people.owner_of(&id)?)?;
@@ -214,7 +214,7 @@ fn own(entry: &Entry) -> Option<PersonId> {
     entry.person().map(|person| person.id.clone())
 }
 
-/// Only an admin looks after what is another's.
+/// Only an admin may manage what belongs to others.
 fn mine(entry: &Entry, person: &PersonId) -> Result<(), Error> {
     match entry.is_admin() || own(entry).as_ref() == Some(person) {
         true => Ok(()),

@@ -1,5 +1,5 @@
-//! What each request needs: a scope, or to be an admin. What is not listed is looked at with `read`
-//! and changed with `manage`.
+//! What each request needs: a scope, or the role of an admin. Requests that are not listed need
+//! `read` to look and `manage` to change something.
 
 use crate::access::Entry;
 use crate::problems::Error;
@@ -9,22 +9,22 @@ use axum::http::Method;
 /// What a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// To be let in at all.
+    /// Only to be let in.
     Entry,
     /// This scope.
     Scope(Scope),
-    /// `read` or `upload`: what goes on with an upload.
+    /// `read` or `upload`: for requests during an upload.
     ReadOrUpload,
     /// To be an admin.
     Admin,
 }
 
-/// What a request to this address needs.
+/// The need of a request to this address.
 pub fn need(method: &Method, path: &str) -> Need {
     let reads = matches!(*method, Method::GET | Method::HEAD);
     let parts: Vec<&str> = path.split('/').skip(2).collect();
     match (reads, &parts[..]) {
-        // One's own; the handlers look at whose it is.
+        // These are about the person's own things; the handlers check the owner.
         (_, ["me"] | ["tokens", ..] | ["sessions", ..]) => Need::Entry,
         (_, ["people", ..] | ["audit"]) => Need::Admin,
         (true, ["uploads", ..]) => Need::ReadOrUpload,
@@ -34,16 +34,16 @@ pub fn need(method: &Method, path: &str) -> Need {
             | ["upload", ..]
             | ["jobs"]
             | ["samples", _]
-            // Whoever sends a recording says what it is of.
+            // A program that may send a recording may also label it.
             | ["runs", _, "labels"],
         ) => Need::Scope(Scope::Upload),
-        // Questions, and the note of what was compared.
+        // Questions, and the record of a comparison.
         (true, _) | (false, ["mcp"] | ["comparisons"]) => Need::Scope(Scope::Read),
         (false, _) => Need::Scope(Scope::Manage),
     }
 }
 
-/// Whether whoever came in so may do this.
+/// Checks that a client with this entry may do this.
 ///
 /// # Errors
 /// [`Error::Scope`] and [`Error::NotAdmin`].

@@ -103,7 +103,7 @@ pub async fn mountain(
     ))]
 pub async fn marks(question: Question, Query(version): Query<Version>) -> Result<Response, Error> {
     if question.steps.is_some() {
-        // Not kept: only pictures with the steps that are found are.
+        // This is not stored: only pictures with the steps that Tidemark finds are.
         let ask = |decoded: &Decoded, device: &DeviceTrace| {
             Ok(pictures::marks(device, &decoded.trace.stacks))
         };
@@ -163,7 +163,7 @@ pub async fn block(
     let found = details::block(&decoded, decoded.device(device)?, BlockIdx(block));
     let missing = || Error::NotFound(format!("block {block} on device {device}"));
     let mut found = found.ok_or_else(missing)?;
-    // What a recording says of its tensors is as free in its words as metadata is.
+    // Texts about tensors in a recording can contain anything, like metadata.
     let tells_all = !audience.texts().are_redacted();
     if let Some(tensors) = app.tensors.get(&id).await?.filter(|_| tells_all) {
         found.tensor = tensors.of_block(&found);
@@ -206,7 +206,7 @@ pub(super) async fn decoded(
     Ok(traces.get_cut(trace, audience.texts(), level).await?)
 }
 
-/// A picture, and who asks for it.
+/// A picture, and the person who asks for it.
 struct Asked {
     run: RunId,
     device: u32,
@@ -246,8 +246,8 @@ async fn respond(app: &App, asked: Asked, headers: &HeaderMap) -> Result<Respons
     .respond(headers))
 }
 
-/// A run's id names its content, so the address and the version name the picture. Weak, because
-/// the bytes differ by coding.
+/// A run's id stands for its content, so the address and the version identify the picture. The tag
+/// is weak, because the bytes depend on the coding.
 fn etag(run: &RunId, device: u32, picture: Picture, texts: Texts) -> String {
     let key = picture.key_for(0, device, texts);
     format!(

@@ -1,4 +1,4 @@
-//! A question to a device of a stored run: how it comes in, and how its answer goes out.
+//! A question about a device of a stored run: reading it, and sending its answer.
 
 use super::App;
 use super::audience::Audience;
@@ -17,16 +17,16 @@ use std::sync::Arc;
 use trace::alive::Dimension;
 use trace::trace::DeviceTrace;
 
-/// Who asks which device of which run.
+/// A question: who asks, which run, and which device.
 pub struct Question {
     pub(super) app: Arc<App>,
     pub(super) run: RunId,
     pub(super) device: u32,
     pub(super) audience: Audience,
-    /// The key of the loop that is taken for steps; `None`: what is found.
+    /// The key of the loop whose iterations are the steps; `None` for the loop that Tidemark finds.
     pub(super) steps: Option<String>,
     pub(super) headers: HeaderMap,
-    /// What it takes to answer.
+    /// What is needed to answer.
     pub(super) asks: Ask,
 }
 
@@ -39,7 +39,7 @@ pub struct StepsQuery {
 }
 
 impl StepsQuery {
-    /// The key, where there is one.
+    /// The key, if there is one.
     pub fn level(&self) -> Option<&str> {
         self.steps.as_deref()
     }
@@ -72,7 +72,7 @@ impl FromRequestParts<Arc<App>> for Question {
 }
 
 impl Question {
-    /// The same question, where groups stand for `by`.
+    /// The same question with another grouping.
     pub(super) fn by(self, by: Dimension) -> Question {
         let asks = match by {
             Dimension::Category => Ask::Stacks,
@@ -81,7 +81,7 @@ impl Question {
         Question { asks, ..self }
     }
 
-    /// The same question, which looks for loops or leaks.
+    /// The same question, for answers that search loops or leaks.
     pub(super) fn of_stacks(self) -> Question {
         Question {
             asks: Ask::Stacks,
@@ -89,8 +89,9 @@ impl Question {
         }
     }
 
-    /// Asks the decoded trace, off the runtime's threads. `what` is asked and `details` say how:
-    /// since a run's id names its content, both together name the answer.
+    /// Asks the decoded trace, outside of the runtime's threads. `what` is the question and
+    /// `details` its parameters. A run's id stands for its content, so both together identify the
+    /// answer.
     pub(super) async fn answer<T: Serialize + Send + 'static>(
         self,
         what: &str,
@@ -132,7 +133,7 @@ impl Question {
     }
 }
 
-/// What was asked, for a tag: clients refuse headers of many kilobytes.
+/// The question in short, for a tag: clients refuse headers of many kilobytes.
 fn brief(asked: String) -> String {
     const LONGEST: usize = 128;
     match asked.len() <= LONGEST {

@@ -1,4 +1,4 @@
-//! Runs: list, look, rename, delete, restore.
+//! Runs: list, read, rename, delete, restore.
 
 use super::App;
 use super::audience::Audience;
@@ -25,7 +25,7 @@ use trace::redact::{self, Key};
 use trace::trace::Series;
 use trace::units::Micros;
 
-/// Characters of a name.
+/// Allowed lengths of a name, characters.
 const NAME_CHARS: std::ops::RangeInclusive<usize> = 1..=200;
 
 /// Which runs to list.
@@ -95,14 +95,14 @@ pub async fn get(
         let detail = format!("run {run}: it was deleted (POST {restore} undoes that)");
         return Err(Error::NotFound(detail));
     }
-    // Someone opens its page: by the time of the first zoom it should be decoded.
+    // Somebody opens the page of this run, so it is decoded before the first zoom.
     app.pictures.warm(row.trace, audience.texts());
     let mut detail = RunDetail {
         bench_row,
         ..detail(row, settings)
     };
     if audience.is_of_link() {
-        // A link opens runs, not the job that they belong to, nor what the team calls them.
+        // A link opens runs. It does not show the job of a run, or the team's labels.
         detail.summary.job = None;
         detail.summary.labels.clear();
     }
@@ -171,14 +171,13 @@ pub async fn restore(
     changed(&app, write.await?)
 }
 
-/// The row of the list.
+/// The entry of a run in the list.
 pub async fn summary_of(app: &App, run: RunId) -> Result<RunSummary, Error> {
     let row = app.store.read(move |reader| reader.run(&run)).await?;
     Ok(summary(row))
 }
 
-/// A name that a person gave: trimmed, of reasonable length, without characters that hide or turn
-/// others.
+/// A name from a person: trimmed, not too long, without characters that hide or reorder others.
 pub fn run_name(text: &str) -> Result<String, Error> {
     let name = text.trim();
     let fits = NAME_CHARS.contains(&name.chars().count()) && name.chars().all(is_plain);
@@ -207,7 +206,8 @@ fn detail(row: RunRow, settings: Vec<(String, String)>) -> RunDetail {
     }
 }
 
-/// What strangers may see of the head of a run page: what `trace::redact` leaves of the trace.
+/// Removes what strangers may not see from the head of a run page, in the same way as
+/// `trace::redact` does for the trace.
 fn leave_out_names(run: &mut RunDetail, key: Key) {
     for (name, value) in &mut run.settings {
         (*name, *value) = key.setting(name, value);
@@ -218,7 +218,8 @@ fn leave_out_names(run: &mut RunDetail, key: Key) {
     let summary = &mut run.summary;
     summary.name = nameless(&summary.id);
     summary.quality = run.quality_notes.iter().map(|n| n.code.clone()).collect();
-    // Hash and size would confirm a guess of the file; the time says when someone worked.
+    // With hash and size, somebody could confirm a guess about the file. The time shows when
+    // somebody worked.
     summary.content_hash.clear();
     summary.created_ms = 0;
     if let Some(leaks) = &mut summary.leaks {
@@ -233,7 +234,7 @@ fn leave_out_names(run: &mut RunDetail, key: Key) {
     }
 }
 
-/// A run as lists show it.
+/// A run as an entry of a list.
 pub fn summary(row: RunRow) -> RunSummary {
     let peak = |device: &DeviceFacts| device.series(Series::Allocated).peak;
     RunSummary {

@@ -1,4 +1,4 @@
-//! Listening: connections, their limits and timeouts, and stopping.
+//! Listens for connections, with their limits and timeouts, until the server stops.
 
 use super::connections::{Connections, Counted, Seat};
 use super::router;
@@ -20,13 +20,13 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt;
 
-/// A client that takes longer to send its headers is not a client.
+/// A client that needs longer to send its headers is dropped.
 const HEADERS_WITHIN: Duration = Duration::from_secs(30);
 
-/// Requests under way when the server is asked to stop have this long.
+/// When the server is asked to stop, running requests have this long.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
 
-/// Files that the server opens beside its connections: the database, blobs, pipes of children.
+/// Files that the server needs besides connections: the database, blobs, pipes of children.
 const OTHER_FILES: u64 = 128;
 
 /// A bound socket.
@@ -61,13 +61,13 @@ pub async fn serve(listening: Listening, app: Arc<App>) {
         let (stream, remote) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of file descriptors, most likely: wait for connections to close.
+                // Probably there are no file descriptors left: wait for connections to close.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        // Behind a proxy are many clients; it limits their connections itself.
+        // A proxy has many clients behind it, and limits their connections itself.
         let who = match app.config.proxies.has(remote.ip()) {
             true => ClientAddress::HERE,
             false => remote.ip().into(),
@@ -122,14 +122,16 @@ fn begin(
     });
 }
 
-/// Says why on a connection that is closed at once: nothing is read from it, nothing waited for.
+/// Says why on a connection that is closed at once, without reading from it or waiting for
+/// anything.
 fn refuse(stream: &TcpStream, refusal: &Refusal) {
     let answer = crate::problems::refused_connection(refusal);
-    // A client that cannot even take this learns it from the closed connection.
+    // If the client does not even receive this, it sees the closed connection.
     let _ = stream.try_write(answer.as_bytes());
 }
 
-/// As many connections as the system gives this process files for, after asking for all it has.
+/// As many connections as there are files for this process, after asking the system for the highest
+/// limit.
 fn within_files(wanted: Share) -> Share {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -155,7 +157,7 @@ fn within_files(wanted: Share) -> Share {
     }
 }
 
-/// Answers are small and come in one piece: do not wait for more.
+/// Answers are small and are sent in one piece, so there is no reason to wait for more.
 fn quick(stream: &TcpStream) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");

@@ -1,4 +1,4 @@
-//! What the page asks first: who is there, and may I come in.
+//! The page's first questions: who is signed in, and may the client come in.
 
 use super::App;
 use super::audited::SignedIn;
@@ -65,7 +65,7 @@ pub async fn open(
     Ok((StatusCode::NO_CONTENT, who, cookie).into_response())
 }
 
-/// Opens a session for whoever came in like this, and ends the one before; its secret.
+/// Opens a session for a client with this entry, and ends its old one. Returns the secret.
 ///
 /// # Errors
 /// The database's.
@@ -147,7 +147,7 @@ pub async fn revoke(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Ends the session whose cookie is shown, if there is one.
+/// Ends the session of the cookie, if there is one.
 ///
 /// # Errors
 /// The database's.
@@ -163,7 +163,7 @@ pub async fn end_shown(app: &App, headers: &HeaderMap) -> Result<(), Error> {
         return Ok(());
     };
     match app.gate.end_session(&entry, &id).await {
-        // It ended at the same moment.
+        // It has just ended by itself.
         Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -177,7 +177,7 @@ pub fn with_cookie(value: &str, seconds: i64, scheme: Scheme) -> [(HeaderName, S
     [(header::SET_COOKIE, cookie)]
 }
 
-/// What keeps a cookie that came inside TLS from ever leaving outside of it.
+/// The attribute that keeps a cookie from HTTPS away from plain HTTP.
 pub const fn secure(scheme: Scheme) -> &'static str {
     match scheme {
         Scheme::Https => "; Secure",

@@ -1,4 +1,4 @@
-//! Links that are handed on: make, list, revoke, open, and the page behind them.
+//! Shared links: make, list, revoke, open, and the page behind them.
 
 use super::App;
 use super::audience::{cookie, ended, for_good};
@@ -30,10 +30,10 @@ use serde::Deserialize;
 use std::sync::Arc;
 use trace::redact::{self, What};
 
-/// A link that was opened is remembered this long; opening it again remembers it again.
+/// How long a browser remembers an opened link; opening it again starts this time again.
 const REMEMBERED_S: i64 = 30 * 24 * 3600;
 
-/// Examples of each kind of text in a preview.
+/// How many examples of each kind of text a preview has.
 const EXAMPLES: usize = 4;
 
 /// Which links to list.
@@ -75,7 +75,7 @@ pub async fn create(
     origin: Origin,
     Json(mut new): Json<NewShare>,
 ) -> Result<Response, Error> {
-    // Who has signed in cannot go by another name.
+    // A person who has signed in cannot use another name.
     if let Some(person) = entry.person() {
         new.created_by.clone_from(&person.name);
     }
@@ -248,7 +248,7 @@ pub async fn preview(
     });
     let row = row.await?;
     let decoded = app.pictures.traces.get(row.trace).await?;
-    // Each link has its own words: these are an example.
+    // Each link gets its own stand-ins: these are only an example.
     let memory = app
         .pictures
         .traces
@@ -291,11 +291,11 @@ fn what_name(what: What) -> &'static str {
     }
 }
 
-/// The link, when the holder of its address may know what it opens. A team link says nothing to
-/// those who do not have the server's token.
+/// The link, if the holder of its address may know what it opens. Clients without the server's
+/// token learn nothing about a team link.
 ///
 /// # Errors
-/// [`Error::NotFound`] when there is none that may be read.
+/// [`Error::NotFound`] if there is none that the client may read.
 pub async fn readable_by_anyone(app: &App, client: Client, token: &str) -> Result<ShareRow, Error> {
     let found = find_for(app, client, token).await?;
     let open = app.gate.is_open();
@@ -303,8 +303,8 @@ pub async fn readable_by_anyone(app: &App, client: Client, token: &str) -> Resul
     readable.ok_or_else(|| Error::NotFound("such link".to_owned()))
 }
 
-/// A link as it is described to those who open it. What was searched for in a redacted one is a
-/// name, and what was selected may be a hash of one; links from before keep both.
+/// A link as its readers see it. In a redacted link, the searched text is a name, and the selection
+/// may be a hash of one; links from older versions have both.
 pub fn for_its_reader(mut share: Share) -> Share {
     if share.redaction == Redaction::Redacted {
         share.query = nameless_view(&share.target, &share.query);
@@ -322,7 +322,7 @@ pub fn image_of(origin: &Origin, slug: &str) -> String {
     format!("{origin}{}", routes::share_card(slug))
 }
 
-/// The page of a link: the app, with what makes the link unfold in a chat.
+/// The page of a link: the front end, with the data for the link's preview in a chat.
 pub async fn page(
     State(app): State<Arc<App>>,
     client: Client,
@@ -342,7 +342,7 @@ pub async fn page(
     }
 }
 
-/// What a chat shows of a link.
+/// The preview of a link in a chat.
 async fn preview_of(app: &App, share: &Share, image: String) -> Preview {
     match share.state {
         ShareState::Active => {
@@ -372,7 +372,7 @@ fn about(share: &Share) -> String {
     }
 }
 
-/// What the link opens is called, for those who hold it; `None` when the run is gone.
+/// The name of what the link opens, for its readers; `None` if the run is gone.
 async fn run_name(app: &App, share: &Share) -> Option<String> {
     let first: RunId = share.target.runs().first()?.clone();
     if share.redaction == Redaction::Redacted {
@@ -391,7 +391,7 @@ async fn run_name(app: &App, share: &Share) -> Option<String> {
     }
 }
 
-/// [`find`], for a client that may be guessing.
+/// [`find`], for a client that may be guessing secrets.
 async fn find_for(app: &App, client: Client, slug: &str) -> Result<Option<ShareRow>, Error> {
     app.gate.may_guess(client.address)?;
     let found = find(app, slug).await?;
@@ -399,7 +399,7 @@ async fn find_for(app: &App, client: Client, slug: &str) -> Result<Option<ShareR
     Ok(found)
 }
 
-/// The link that the last part of an address names: by secret, or by the short id of a team link.
+/// The link for the last part of an address: found by its secret, or a team link by its short id.
 async fn find(app: &App, slug: &str) -> Result<Option<ShareRow>, Error> {
     let now = app.store.latest_ms();
     let hash = hash_of(slug);
@@ -413,7 +413,7 @@ async fn find(app: &App, slug: &str) -> Result<Option<ShareRow>, Error> {
         return Ok(None);
     };
     match app.store.read(move |reader| reader.share(&id, now)).await {
-        // The short id of a capability link is not a secret: it opens nothing.
+        // The short id of a capability link is not secret, so it must not open anything.
         Ok(row) => Ok((row.share.kind == ShareKind::Team).then_some(row)),
         Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error.into()),
@@ -424,12 +424,13 @@ fn slug_of(id: &ShareId) -> &str {
     id.as_str().trim_start_matches(ShareId::PREFIX)
 }
 
-/// How a secret is kept. It has 128 random bits: what has this hash cannot be guessed.
+/// The stored form of a secret. A secret has 128 random bits, so it cannot be guessed from this
+/// hash.
 fn hash_of(token: &str) -> String {
     blake3::hash(token.as_bytes()).to_hex().to_string()
 }
 
-/// A line that a person typed: trimmed, not too long, without control characters.
+/// A typed line: trimmed, not too long, without control characters.
 fn line(text: &str) -> Result<String, Error> {
     let text = text.trim();
     let fits = text.chars().count() <= NewShare::MAX_TEXT && text.chars().all(is_plain);

@@ -1,5 +1,4 @@
-//! What plain pages, which need no program in the browser, have in common with all others: head,
-//! header, styles.
+//! The common parts of plain pages, which need no program in the browser: head, header, styles.
 
 use super::App;
 use crate::access::Entry;
@@ -9,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 use timeline::format::{UnixMillis, date_time};
 
-/// A page. `entry`: whoever has signed in.
+/// A page. `entry` is the person who has signed in.
 pub fn page(app: &App, entry: Option<&Entry>, title: &str, body: &Markup) -> Response {
     let index = app.config.site.index();
     let index = String::from_utf8_lossy(&index.bytes);
@@ -42,7 +41,7 @@ pub fn page(app: &App, entry: Option<&Entry>, title: &str, body: &Markup) -> Res
     (kept, axum::response::Html(markup.into_string())).into_response()
 }
 
-/// The address of a file of the front end, as its page names it.
+/// The address of a file of the front end, read from its page.
 fn asset<'a>(index: &'a str, name: &str) -> Option<&'a str> {
     let mut paths = index.split('"').filter(|part| part.starts_with("/assets/"));
     paths.find(|path| path.ends_with(name))
@@ -80,14 +79,14 @@ pub fn date(ms: i64) -> String {
     date_time(UnixMillis(ms))
 }
 
-/// Something that went wrong with a form, above it.
+/// An error of a form, shown above it.
 pub fn problem(why: &str) -> Markup {
     html! { p class="problem-text" role="alert" { (why) } }
 }
 
-/// What a browser is called, from what it calls itself: `Firefox on Linux`.
+/// The name of a browser, from its user agent: `Firefox on Linux`.
 pub fn browser(agent: &str) -> String {
-    // Each of them also calls itself by the names below its own.
+    // The user agent of each of them also contains names further down in this list.
     const BROWSERS: [(&str, &str); 5] = [
         ("Edg/", "Edge"),
         ("OPR/", "Opera"),

@@ -1,5 +1,5 @@
-//! A connection whose client must take what it asked for: one that reads too slowly is dropped,
-//! with whatever was being made for it.
+//! A connection whose client must receive data fast enough. One that reads too slowly is dropped,
+//! together with the work for it.
 
 use crate::clients::Pace;
 use crate::clients::pace::Watch;
@@ -16,14 +16,14 @@ pub struct Socket<S> {
     blocked: Option<Blocked>,
 }
 
-/// Since when the client takes nothing, and when it is judged.
+/// Since when the client has received nothing, and when it is judged.
 struct Blocked {
     since: Instant,
     until: Pin<Box<Sleep>>,
 }
 
 impl<S: AsyncWrite + Unpin> Socket<S> {
-    /// A client that must keep this pace while there is something to send to it.
+    /// A stream whose client must keep this pace while there is data for it.
     pub fn new(stream: S, pace: Pace) -> Socket<S> {
         Socket {
             stream,
@@ -32,7 +32,7 @@ impl<S: AsyncWrite + Unpin> Socket<S> {
         }
     }
 
-    /// Passes on what the stream says of a write, and keeps the time.
+    /// Passes on the result of a write, and measures the time.
     fn written(
         &mut self,
         context: &mut Context<'_>,
@@ -134,7 +134,7 @@ mod tests {
             while piece > 0 && client.read_exact(&mut buffer).await.is_ok() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
-            // One that reads nothing holds its end open all the same.
+            // A client that reads nothing still keeps its end open.
             std::future::pending::<()>().await;
         });
         let began = Instant::now();
@@ -148,7 +148,7 @@ mod tests {
         for piece in [0, 1, 50] {
             let (sent, after) = send(piece).await;
             assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::TimedOut, "{piece}");
-            // The first look may still see what filled the pipe.
+            // The first check may still count the bytes that filled the pipe.
             assert!(after <= 2 * PACE.over + Duration::from_secs(1), "{after:?}");
         }
     }

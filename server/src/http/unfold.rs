@@ -1,4 +1,4 @@
-//! What makes a link unfold in a chat: OpenGraph and Twitter tags in the head of the page.
+//! The preview of a link in a chat: OpenGraph and Twitter tags in the head of the page.
 
 use super::App;
 use super::assets;
@@ -23,18 +23,18 @@ pub fn about_comparison(runs: &[RunId]) -> String {
     format!("What changed in GPU memory between {} runs", runs.len())
 }
 
-/// What a chat shows of a page.
+/// The preview of a page in a chat.
 pub struct Preview {
     /// What it is called.
     pub title: String,
-    /// What is to be seen.
+    /// What the page shows.
     pub description: String,
     /// The card, absolute.
     pub image: Option<String>,
 }
 
 impl Preview {
-    /// The app, with the tags.
+    /// The front end's page with these tags.
     pub fn page(&self, site: &Site) -> Response {
         let index = site.index();
         let page = String::from_utf8_lossy(&index.bytes);
@@ -81,7 +81,7 @@ fn meta(kind: &str, name: &str, content: &str) -> String {
     )
 }
 
-/// A text inside a quoted attribute.
+/// A text, escaped for a quoted attribute.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -133,8 +133,8 @@ pub async fn compare(
     unfolding(&app, &headers, preview).await
 }
 
-/// The page with its preview where everybody may look; else, and where there is nothing to show,
-/// as it is: the page itself will say so.
+/// The page with its preview, if everybody may look and there is something to show. Otherwise the
+/// page without a preview: it will explain that itself.
 async fn unfolding(
     app: &App,
     headers: &HeaderMap,

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use trace::ranks::Rank;
 use trace::units::Bytes;
 
-/// Characters of a file name that are kept.
+/// How many characters of a file name are kept.
 const NAME_CHARS: usize = 200;
 
 /// What a file is a rank of.
@@ -221,7 +221,7 @@ async fn stored_progress(app: &App, id: UploadId) -> Result<UploadProgress, Erro
         UploadState::Done(run) => UploadProgress::Done { run },
         UploadState::Failed(problem) => UploadProgress::Failed { problem },
         UploadState::Cancelled => UploadProgress::Cancelled,
-        // Finished between the two looks, or about to be taken up again.
+        // It finished between the two checks, or will be continued soon.
         UploadState::Announced | UploadState::Running => UploadProgress::Running {
             phase: api::progress::Phase::Waiting,
             received: 0,
@@ -232,7 +232,7 @@ async fn stored_progress(app: &App, id: UploadId) -> Result<UploadProgress, Erro
     })
 }
 
-/// A file's name without its folders and without what hides or turns others; never empty.
+/// A file's name without folders, and without characters that hide or reorder others; never empty.
 fn file_name(text: &str) -> String {
     let last = text.rsplit(['/', '\\']).next().unwrap_or_default();
     let printable = last.chars().filter(|&c| is_plain(c)).take(NAME_CHARS);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Version of the answers; part of their entity tags.
 const VERSION: u32 = 1;
 
-/// Who is asked what.
+/// A question, and the run that it is about.
 struct Subject {
     run: RunId,
     device: u32,

@@ -1,4 +1,4 @@
-//! How many uploads may be announced, under way and being read at a time.
+//! Limits how many uploads may be announced, running and read at the same time.
 
 use super::allowance::{Allowance, Allowances};
 use super::error::IngestError;
@@ -15,10 +15,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When to ask again for an upload that found no place.
+/// When to ask again after all places were taken.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// Files read at the same time, at most, however many cores there are.
+/// The largest number of files that are read at the same time, however many cores there are.
 const MOST_READ: usize = 4;
 
 /// Who sends a file.
@@ -26,29 +26,29 @@ const MOST_READ: usize = 4;
 pub enum Sender {
     /// A client: its uploads are counted, and it must keep the pace.
     Client(ClientAddress),
-    /// This server: the recording of a bench, of which there is one at a time.
+    /// This server, with the recording of a bench; there is only one at a time.
     Server,
 }
 
-/// Who may come in.
+/// Decides which uploads may come in.
 pub struct Admission {
     under_way: Quota,
     announcements: Share,
     patience: Duration,
-    /// The least that an upload must bring.
+    /// The slowest pace allowed for an upload.
     pub pace: Pace,
-    /// The least that it must bring to be read while it arrives.
+    /// The slowest pace at which an upload is read while it arrives.
     pub parse_pace: Pace,
-    /// Turns at reading. One core stays for those who look.
+    /// Turns at reading. One core stays free for people who look at pages.
     turns: Turns,
-    /// What each of them may use.
+    /// The limits for each of them.
     allowances: Allowances,
-    /// What came of those that came in.
+    /// Counts of finished uploads, by result.
     pub tally: Tally,
 }
 
 impl Admission {
-    /// These limits, and memory out of this budget.
+    /// With these limits, and memory from this budget.
     pub fn new(limits: &ClientLimits, budget: &Budget) -> Admission {
         let turns = work::cores().saturating_sub(1).clamp(1, MOST_READ);
         Admission {
@@ -63,10 +63,10 @@ impl Admission {
         }
     }
 
-    /// A place for an upload whose body begins.
+    /// A place for an upload whose body begins to arrive.
     ///
     /// # Errors
-    /// When there is none.
+    /// When all places are taken.
     pub fn begin(&self, sender: Sender) -> Result<Option<Slot>, Refusal> {
         match sender {
             Sender::Server => Ok(None),
@@ -74,8 +74,8 @@ impl Admission {
         }
     }
 
-    /// Whether one more upload may be announced. A full list makes room by forgetting the
-    /// announcement that has waited longest, if it has had its time.
+    /// Whether one more upload may be announced. If the list is full, the announcement that has
+    /// waited longest is dropped, once it has waited long enough.
     ///
     /// # Errors
     /// When there are too many, all of them new.
@@ -113,7 +113,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Files that are read, and that wait to be.
+    /// Files that are being read, and files that wait for it.
     pub fn reading(&self) -> Queue {
         self.turns.queue()
     }
@@ -123,16 +123,16 @@ impl Admission {
         self.under_way.held()
     }
 
-    /// A turn at reading, if there is one now, and what may be used in it.
+    /// A turn at reading, if one is free now, with its allowance.
     pub fn turn_now(&self, job: &Job) -> Option<Allowance> {
         let turn = self.turns.take_now()?;
         Some(self.allowances.begin(turn, job.cancel.clone()))
     }
 
-    /// A turn at reading, and what may be used in it.
+    /// Waits for a turn at reading, and returns it with its allowance.
     ///
     /// # Errors
-    /// When the upload is cancelled meanwhile.
+    /// When the upload is cancelled in the meantime.
     pub async fn turn(&self, job: &Job) -> Result<Allowance, IngestError> {
         let turn = tokio::select! {
             turn = self.turns.take() => turn,
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(list.announce("10.0.0.1", now), Err(Crowd::Client));
         list.announce("10.0.0.2", now).unwrap();
         assert_eq!(list.announce("10.0.0.2", now), Err(Crowd::Everybody));
-        // After a while the oldest gives its place to whoever comes.
+        // After a while, the oldest announcement gives its place to a new one.
         let later = now + ClientLimits::default().announcement_patience;
         list.announce("10.0.0.1", later).unwrap();
         assert!(!list.jobs.contains_key(&first));

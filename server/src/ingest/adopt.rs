@@ -1,4 +1,4 @@
-//! Taking up a blob that the database does not know: the way back from blobs to runs.
+//! Makes runs from blobs that the database does not know.
 
 use super::error::IngestError;
 use super::job::{Arrived, Job};
@@ -11,10 +11,10 @@ use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
 impl Uploads {
-    /// Makes a run of a blob that is in the store. If that fails the blob stays, in quarantine.
+    /// Makes a run from a blob in the store. If that fails, the blob stays, in quarantine.
     ///
     /// # Errors
-    /// Why it does not become a run.
+    /// Why it cannot become a run.
     pub async fn adopt_blob(&self, hash: &str, name: &str) -> Result<Arrived, IngestError> {
         let (blobs, runtime, wanted) = (self.blobs().clone(), Handle::current(), hash.to_owned());
         let identify = spawn_blocking(move || blobs.identify(&runtime, &wanted));
@@ -36,7 +36,7 @@ impl Uploads {
         let record = self.shared().store.write(move |writer| {
             let (now, size) = (now_ms(), row.file_bytes);
             writer.insert_blob(&row, now)?;
-            // Until the run is there, whatever fails leaves the blob alone.
+            // Until the run exists, a failure must not remove the blob.
             writer.set_aside(&guard, now)?;
             writer.insert_upload(&id, &file, Some(size), RunSource::Upload, None, now)?;
             writer.move_upload(&id, &UploadState::Running, now)?;

@@ -1,9 +1,9 @@
-//! What one upload may use: memory out of the budget, time of a processor, and only until it is
+//! What one upload may use: memory from the budget, and processor time, and only until it is
 //! cancelled.
 //!
-//! An upload that stays small shares the budget with the others. One that grows beyond
-//! [`SMALL_SHARE`] takes the turn of the large ones, of which there is one: two that each hold half
-//! of the memory would wait for each other. Even that one leaves a quarter to the rest.
+//! A small upload shares the budget with the others. An upload that grows beyond [`SMALL_SHARE`]
+//! needs the turn of the large ones, and there is only one. Otherwise two uploads that each hold
+//! half of the memory would wait for each other. Even the large one leaves a quarter to the others.
 
 use super::error::IngestError;
 use crate::budget::{Budget, NoMemory, Permit};
@@ -19,19 +19,19 @@ use trace::reader::Limits;
 use trace::units::Bytes;
 use trace::watch::Watch;
 
-/// One part in so many of the budget, for an upload that has no turn of the large ones.
+/// The part of the budget (one in so many) for an upload without the turn of the large ones.
 const SMALL_SHARE: u64 = 8;
 
 /// Memory is taken in steps of this size.
 const STEP: u64 = 4 << 20;
 
-/// Processor time of each stage: so much for any upload, and so much more for each MiB sent. The
-/// largest recording at hand (74 MiB packed, a gigabyte unpacked) takes 3 s to read and 1 s to
+/// Processor time of each stage: a fixed time for any upload, and more for each MiB that was sent.
+/// The largest recording at hand (74 MiB packed, a gigabyte unpacked) takes 3 s to read and 1 s to
 /// replay; it may take 38 s.
 const TIME: Duration = Duration::from_secs(20);
 const TIME_PER_MIB: Duration = Duration::from_millis(250);
 
-/// What uploads share.
+/// What all uploads share.
 pub struct Allowances {
     budget: Budget,
     large: Arc<Semaphore>,
@@ -46,7 +46,7 @@ impl Allowances {
         }
     }
 
-    /// For one upload that has a turn at being read.
+    /// The allowance of one upload that has a turn at being read.
     pub fn begin(&self, turn: Turn, cancel: CancellationToken) -> Allowance {
         Allowance {
             total: self.budget.total(),
@@ -67,17 +67,18 @@ impl Allowances {
 pub struct Allowance {
     total: Bytes,
     permit: Permit,
-    /// Its turn at being read goes with the memory, also when nobody waits for it any more.
+    /// Its turn at being read. It is held as long as the memory, even if nobody waits for the
+    /// upload any more.
     turn: Turn,
     large: Arc<Semaphore>,
     large_turn: Option<OwnedSemaphorePermit>,
     cancel: CancellationToken,
     runtime: Handle,
-    /// What this stage has taken.
+    /// Processor time that this stage has used.
     stage: ProcessorTime,
-    /// What any upload may take of it.
+    /// Processor time that any upload may use in a stage.
     least: Duration,
-    /// Bytes sent.
+    /// Bytes that were sent.
     sent: u64,
 }
 
@@ -95,20 +96,21 @@ impl Allowance {
         }
     }
 
-    /// A stage begins on this thread.
+    /// Begins a stage on this thread.
     pub fn begin_stage(&mut self) {
         self.stage = ProcessorTime::from_now();
     }
 
-    /// More bytes of the upload have come.
+    /// Notes that more bytes of the upload have arrived.
     pub fn receive(&mut self, bytes: usize) {
         self.sent += bytes as u64;
     }
 
-    /// Goes on with so many bytes of memory, if it may; to be asked often, on a blocking thread.
+    /// Checks whether the upload may go on with this many bytes of memory. Must be called often, on
+    /// a blocking thread.
     ///
     /// # Errors
-    /// Why the upload has to end.
+    /// Why the upload must end.
     pub fn go_on(&mut self, bytes: usize) -> Result<(), IngestError> {
         if self.cancel.is_cancelled() {
             return Err(IngestError::Cancelled);
@@ -116,20 +118,20 @@ impl Allowance {
         self.check_time()?;
         let wanted = Bytes((bytes as u64).div_ceil(STEP) * STEP);
         let held = self.permit.bytes();
-        // Memory that goes is given back in large pieces: it may be wanted again at once.
+        // Memory is given back only in large pieces, because it may be needed again at once.
         if wanted <= held && held.get() - wanted.get() < 8 * STEP {
             return Ok(());
         }
         self.resize(wanted)
     }
 
-    /// The refusal of an upload that takes more than it may have.
+    /// The error for an upload that uses more than it may.
     pub fn too_much(&self) -> IngestError {
         let (limit, total) = (self.most(), self.total);
         NoMemory::TooMuch { limit, total }.into()
     }
 
-    /// The memory of what became of it, and its turn, for as long as that is being stored.
+    /// The memory of the result, and the turn, to be held while the result is stored.
     pub fn into_parts(self) -> (Permit, Turn) {
         (self.permit, self.turn)
     }
@@ -173,10 +175,10 @@ impl Allowance {
     }
 }
 
-/// Runs a stage of the pure core under the eyes of an allowance.
+/// Runs a stage of the pure core under the watch of an allowance.
 ///
 /// # Errors
-/// Why the upload has to end.
+/// Why the upload must end.
 pub fn watched<T, E>(
     allowance: Allowance,
     work: impl FnOnce(Watch<'_>) -> Result<T, E>,
@@ -211,7 +213,7 @@ mod tests {
         one.try_acquire_owned().unwrap()
     }
 
-    /// What an upload that asks for `bytes` hears.
+    /// The result for an upload that asks for `bytes`.
     async fn ask(allowances: &Allowances, cancel: CancellationToken, bytes: usize) -> String {
         let mut allowance = allowances.begin(turn(), cancel);
         let asked = spawn_blocking(move || allowance.go_on(bytes));
@@ -260,7 +262,7 @@ mod tests {
         assert!(used < limit + Duration::from_millis(200), "{used:?}");
     }
 
-    /// Whoever cancels, and the time that is over, is heard at the next look.
+    /// A cancel, or the end of the time, takes effect at the next check.
     #[test]
     fn no_stage_works_long_without_a_look() {
         for (name, n) in [

@@ -1,8 +1,8 @@
-//! gzip and zstd by magic bytes, as a push decoder in front of the snapshot reader.
+//! Unpacks gzip and zstd, recognised by their first bytes: a push decoder in front of the reader.
 //!
-//! Bytes go in as they arrive; unpacked bytes come out in pieces of bounded size. The total size
-//! is limited ([`Decompressor::DEFAULT_LIMIT`]), and for uploads so is the ratio: reading costs
-//! time by the unpacked byte, sending by the packed one.
+//! Bytes go in as they arrive; unpacked bytes come out in pieces of limited size. The total size is
+//! limited ([`Decompressor::DEFAULT_LIMIT`]). For uploads the ratio is limited too: the cost of
+//! reading depends on unpacked bytes, the cost of sending on packed ones.
 
 use crate::compression::{GZIP_MAGIC, ZSTD_MAGIC};
 use flate2::write::MultiGzDecoder;
@@ -12,29 +12,30 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use trace::units::Bytes;
 use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
 
-/// gzip expands at most 1032 times: unpacking this much at once makes at most 4 MiB.
+/// gzip expands at most 1032 times, so unpacking this much at once makes at most 4 MiB.
 const GZIP_PIECE: usize = 4 << 10;
 
-/// zstd unpacks into a buffer of this size.
+/// The size of zstd's output buffer.
 const ZSTD_PIECE: usize = 128 << 10;
 
-/// Frames that need a larger window are refused: it is memory. 2^27 is what `--long` makes.
+/// Frames that need a larger window are refused, because a window is memory. `--long` makes windows
+/// of 2^27.
 const ZSTD_WINDOW_LOG: u32 = 27;
 
-/// A compressed file that cannot be unpacked. Offsets are bytes of the file as sent.
+/// Why a compressed file cannot be unpacked. Offsets are bytes of the file as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecompressError {
-    /// The bytes are no such stream.
+    /// The bytes are not a valid stream.
     #[error("the {format} stream is damaged near byte {offset} of the file: {detail}")]
     Damaged {
         /// `gzip` or `zstd`.
         format: &'static str,
         /// Where.
         offset: u64,
-        /// What the decoder says.
+        /// The message of the decoder.
         detail: String,
     },
-    /// The stream does not end.
+    /// The stream is not complete.
     #[error(
         "the {format} stream does not end where the file does, at byte {offset}: it was truncated \
          while being written or copied, or its end is damaged"
@@ -45,7 +46,7 @@ pub enum DecompressError {
         /// Length of the file.
         offset: u64,
     },
-    /// It unpacks to far more than it is.
+    /// It unpacks to far more than its size.
     #[error(
         "the {format} stream unpacks to more than {} times its size (at byte {offset} of the \
          file), far more than any snapshot of PyTorch does; if it is one, send it unpacked",
@@ -68,7 +69,7 @@ pub enum DecompressError {
 }
 
 impl DecompressError {
-    /// Byte of the file as sent, where there is one.
+    /// The byte in the file as it was sent, if there is one.
     pub fn offset(&self) -> Option<u64> {
         match self {
             DecompressError::Damaged { offset, .. }
@@ -89,17 +90,17 @@ pub struct Decompressor {
     held: Arc<AtomicUsize>,
 }
 
-/// Whether bytes may unpack to any multiple.
+/// Whether the ratio of unpacked to packed bytes is limited.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Density {
-    /// They were accepted before, or are the user's own.
+    /// Not limited: the bytes were accepted before, or are the user's own.
     Any,
-    /// A stranger sends them.
+    /// Limited: a stranger sends them.
     Limited,
 }
 
 enum State {
-    /// Fewer than four bytes have come.
+    /// Fewer than four bytes have arrived.
     Sniffing(Vec<u8>),
     Plain,
     Gzip(MultiGzDecoder<Vec<u8>>),
@@ -119,14 +120,14 @@ impl Default for Decompressor {
 }
 
 impl Decompressor {
-    /// Unpacked bytes accepted, unless told otherwise.
+    /// The default limit of unpacked bytes.
     pub const DEFAULT_LIMIT: Bytes = Bytes::gib(64);
 
-    /// Times its own size that an upload may unpack to, beyond [`Decompressor::ALWAYS`]. The
+    /// How many times its own size an upload may unpack to, beyond [`Decompressor::ALWAYS`]. The
     /// densest of some eighty snapshots at hand unpacks to 77 times its size.
     pub const RATIO: u64 = 500;
 
-    /// Bytes that any upload may unpack to.
+    /// Any upload may unpack to this many bytes.
     pub const ALWAYS: Bytes = Bytes::mib(64);
 
     /// A decoder that refuses to unpack more than `limit`.
@@ -141,7 +142,7 @@ impl Decompressor {
         }
     }
 
-    /// A decoder of what a stranger sends, which may not be too dense either.
+    /// A decoder for a stranger's upload, whose ratio is limited too.
     pub fn of_upload() -> Decompressor {
         Decompressor {
             density: Density::Limited,
@@ -149,16 +150,16 @@ impl Decompressor {
         }
     }
 
-    /// Bytes of memory that unpacking holds, for whoever is handed what is unpacked: a few bytes
-    /// can ask for a window of 128 MiB.
+    /// Bytes of memory that unpacking holds, for the reader of the unpacked bytes: a few bytes can
+    /// ask for a window of 128 MiB.
     pub fn held(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.held)
     }
 
-    /// Takes bytes of the file and hands what they unpack to `sink`.
+    /// Takes bytes of the file and passes the unpacked bytes to `sink`.
     ///
     /// # Errors
-    /// When the stream is damaged or too large; `sink` may stop with its own.
+    /// When the stream is damaged or too large, or when `sink` stops with an error of its own.
     pub fn push<E: From<DecompressError>>(
         &mut self,
         bytes: &[u8],
@@ -185,10 +186,10 @@ impl Decompressor {
         }
     }
 
-    /// The file has ended.
+    /// Ends the file.
     ///
     /// # Errors
-    /// When the stream has not; `sink` may stop with its own.
+    /// When the stream is not complete, or when `sink` stops with an error of its own.
     pub fn finish<E: From<DecompressError>>(
         &mut self,
         sink: &mut impl FnMut(&[u8]) -> Result<(), E>,
@@ -201,7 +202,7 @@ impl Decompressor {
                 let ended = decoder.try_finish();
                 let rest = std::mem::take(decoder.get_mut());
                 self.produce("gzip", &rest, sink)?;
-                // A trailer that is missing and one that is wrong look the same to the decoder.
+                // For the decoder, a missing trailer and a wrong one look the same.
                 ended.map_err(|_| {
                     DecompressError::Truncated {
                         format: "gzip",
@@ -244,7 +245,7 @@ impl Decompressor {
                 }
                 .into());
             }
-            // Keep the allocation for the next piece.
+            // Keeps the allocation for the next piece.
             if let State::Gzip(decoder) = &mut self.state {
                 let mut unpacked = unpacked;
                 unpacked.clear();
@@ -273,7 +274,7 @@ impl Decompressor {
             self.consumed = start + input.pos() as u64;
             let hint = hint.map_err(|code| zstd_error(code, start + input.pos() as u64))?;
             self.held.store(zstd.decoder.sizeof(), Ordering::Relaxed);
-            // After the end of a frame the hint is for the next one, of which nothing may come.
+            // After the end of a frame, the hint is about the next frame, and none may follow.
             if hint == 0 || made > 0 || input.pos() > before {
                 zstd.in_frame = hint != 0;
             }
@@ -283,7 +284,7 @@ impl Decompressor {
                 zstd.piece = piece;
             }
             taken?;
-            // A full buffer may have left unpacked bytes inside the decoder.
+            // If the buffer is full, there may still be unpacked bytes inside the decoder.
             if input.pos() == bytes.len() && !full {
                 return Ok(());
             }
@@ -500,7 +501,7 @@ mod tests {
             let unpacked = unpack(&file, usize::MAX, Bytes::mib(160)).unwrap();
             assert_eq!(unpacked.len(), zeros.len());
         }
-        // What is small anyway may be as dense as it likes.
+        // A small upload may have any ratio.
         assert!(send(&zstd::encode_all(&zeros[..60 << 20], 1).unwrap()).is_ok());
     }
 

@@ -1,4 +1,4 @@
-//! Why bytes did not become a run. Knows no HTTP.
+//! Why bytes did not become a run. Independent of HTTP.
 
 use super::decompress::DecompressError;
 use crate::blobs::BlobError;
@@ -14,10 +14,10 @@ use trace::watch::Stopped;
 /// Why bytes did not become a run.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
-    /// The file is no snapshot, or a broken or hostile one.
+    /// The file is not a snapshot, or it is damaged or hostile.
     #[error("{detail}")]
     BadSnapshot {
-        /// Which and where, as a sentence.
+        /// What is wrong and where, as a sentence.
         detail: String,
         /// Byte offset in the unpacked file, or in the packed one when unpacking failed.
         offset: Option<u64>,
@@ -28,10 +28,10 @@ pub enum IngestError {
         /// The limit.
         limit: Bytes,
     },
-    /// The memory that it takes cannot be had.
+    /// The memory for it is not available.
     #[error(transparent)]
     NoMemory(#[from] NoMemory),
-    /// It takes more work than any snapshot of its size.
+    /// It takes more work than any snapshot of its size should.
     #[error(
         "refused after {} s of work: no snapshot of this size takes so long; if it is one, open an \
          issue",
@@ -69,7 +69,7 @@ pub enum IngestError {
     /// The server was stopped or died in the middle.
     #[error("the server stopped before all bytes had arrived; send the file again")]
     ServerStopped,
-    /// Servers died over it again and again.
+    /// Servers died again and again while they read it.
     #[error(
         "the server stopped {attempts} times while it read this file, most likely for want of \
          memory. The file is kept: `tidemark doctor --adopt` tries once more"
@@ -93,7 +93,7 @@ pub enum IngestError {
 }
 
 impl IngestError {
-    /// Whether what failed is a change, while everything that is there can be read.
+    /// Whether only writing failed, while everything stored can still be read.
     pub fn refuses_writes(&self) -> bool {
         match self {
             IngestError::Store(error) => error.refuses_writes(),
@@ -107,7 +107,7 @@ fn of(announced: Option<u64>) -> String {
     announced.map_or(String::new(), |total| format!(" of {total}"))
 }
 
-/// Whoever looks on while a trace is stored stops it only when it is cancelled.
+/// While a trace is stored, the watch stops only if the upload is cancelled.
 impl From<Stopped> for IngestError {
     fn from(_: Stopped) -> IngestError {
         IngestError::Cancelled

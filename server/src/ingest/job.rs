@@ -1,4 +1,4 @@
-//! One upload: what its threads share, and how others watch and cancel it.
+//! One upload: the state that its threads share, and how others watch and cancel it.
 
 use super::error::IngestError;
 use super::progress::Progress;
@@ -14,16 +14,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-/// How often watchers hear of it.
+/// How often watchers get news of it.
 const TICK: Duration = Duration::from_millis(200);
 
-/// How long an announced upload is remembered before its first byte.
+/// How long an announced upload may wait for its first byte.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How an error looks from outside.
+/// Describes an error for clients.
 pub type Describe = fn(&IngestError) -> Problem;
 
-/// What an upload became.
+/// The result of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrived {
     /// The run.
@@ -32,10 +32,10 @@ pub struct Arrived {
     pub known: bool,
 }
 
-/// Whether an upload was cancelled or became a run: the first word counts.
+/// Whether an upload was cancelled or became a run: the first of the two wins.
 ///
-/// Whoever cancels is answered at once, while the thread that stores the run may be in the middle
-/// of a long stretch; it finds out at its next look. So one of them has to give way.
+/// A client that cancels gets its answer at once, while the thread that stores the run may be in
+/// the middle of long work and notices it at its next check. So only one of them can win.
 #[derive(Default)]
 pub struct Fate(AtomicU8);
 
@@ -44,12 +44,12 @@ impl Fate {
     const RUN: u8 = 1;
     const CANCELLED: u8 = 2;
 
-    /// From now on it is a run, unless it was cancelled.
+    /// Makes it a run, unless it was cancelled.
     pub fn become_run(&self) -> bool {
         self.settle(Fate::RUN)
     }
 
-    /// From now on it is cancelled, unless it is a run.
+    /// Makes it cancelled, unless it is a run.
     pub fn cancel(&self) -> bool {
         self.settle(Fate::CANCELLED)
     }
@@ -69,13 +69,13 @@ pub struct Job {
     pub name: String,
     /// What kind of run it becomes.
     pub source: RunSource,
-    /// What it is a rank of.
+    /// Its job and rank, if it has any.
     pub in_job: Option<RankOfJob>,
     /// Its counters.
     pub progress: Progress,
     /// Fires when the user cancels it.
     pub cancel: CancellationToken,
-    /// What became of it once it was read.
+    /// Its final state after it was read.
     pub fate: Fate,
     announced: (Option<ClientAddress>, Instant),
     started: AtomicBool,
@@ -88,7 +88,7 @@ impl Job {
         Job::made(id, name, source, total, (None, Instant::now()))
     }
 
-    /// One that a client announces now, to send its bytes in a moment.
+    /// An upload that a client announces now and will send soon.
     pub fn announced(
         id: UploadId,
         name: String,
@@ -127,17 +127,17 @@ impl Job {
         Job { in_job, ..self }
     }
 
-    /// Claims it: true for the first caller only.
+    /// Claims it: true only for the first caller.
     pub fn start(&self) -> bool {
         !self.started.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether its body has begun.
+    /// Whether its body has begun to arrive.
     pub fn is_started(&self) -> bool {
         self.started.load(Ordering::Acquire)
     }
 
-    /// Bytes that were announced and have not come.
+    /// Bytes that were announced and have not arrived.
     pub fn to_come(&self) -> u64 {
         let total = self.progress.total().unwrap_or(0);
         total.saturating_sub(self.progress.received())
@@ -148,27 +148,27 @@ impl Job {
         !self.is_started() && now.saturating_duration_since(self.announced.1) > PATIENCE
     }
 
-    /// Who announced it, if a client did.
+    /// The client that announced it, if a client did.
     pub fn announced_by(&self) -> Option<ClientAddress> {
         self.announced.0
     }
 
-    /// When.
+    /// When it was announced.
     pub fn announced_at(&self) -> Instant {
         self.announced.1
     }
 
-    /// How it stands, and how it moves on.
+    /// Its progress, now and later.
     pub fn watch(&self) -> watch::Receiver<UploadProgress> {
         self.state.subscribe()
     }
 
-    /// Whether the last word is spoken.
+    /// Whether it has ended.
     pub fn is_finished(&self) -> bool {
         !matches!(*self.state.borrow(), UploadProgress::Running { .. })
     }
 
-    /// Tells watchers how it stands, a few times a second, until it is finished.
+    /// Tells watchers the progress, a few times a second, until the upload has ended.
     pub async fn tick(self: Arc<Job>, events: broadcast::Sender<ServerEvent>) {
         let mut watching = self.state.subscribe();
         loop {
@@ -180,7 +180,7 @@ impl Job {
         }
     }
 
-    /// Speaks the last word: to the database, then to the watchers.
+    /// Reports the end: first to the database, then to the watchers.
     ///
     /// # Errors
     /// The database's.
@@ -217,7 +217,7 @@ impl Job {
             .await;
         self.publish(progress, events);
         if outcome.is_ok() {
-            // Nobody may be listening.
+            // Fails if nobody listens, which is fine.
             let _ = events.send(ServerEvent::RunsChanged);
         }
         recorded
@@ -232,7 +232,7 @@ impl Job {
             moves
         });
         let upload = self.id.clone();
-        // Nobody may be listening.
+        // Fails if nobody listens, which is fine.
         let _ = events.send(ServerEvent::Upload { upload, progress });
     }
 }

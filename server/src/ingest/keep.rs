@@ -1,8 +1,8 @@
-//! A replayed trace becomes rows, chunks and overviews.
+//! Stores a replayed trace as rows, chunks and overviews.
 //!
-//! The chunks are written in small transactions under a trace that nobody points at yet, so that
-//! other writers never wait long; the run appears in one last transaction, whole or not at all.
-//! Only that one is synced to disk, and everything before it with it.
+//! The chunks are written in small transactions, to a trace that nothing refers to yet. So other
+//! writers never wait long. The run appears in one last transaction, whole or not at all. Only that
+//! one is synced to disk, and everything before it with it.
 
 use super::error::IngestError;
 use super::job::Job;
@@ -20,7 +20,7 @@ use trace::watch::Watch;
 /// Packed bytes per transaction: a few milliseconds of the writer's time.
 const BATCH_BYTES: usize = 2 << 20;
 
-/// Whose trace it is.
+/// The run of a trace.
 pub struct Label {
     /// The run's id.
     pub run: RunId,
@@ -32,12 +32,12 @@ pub struct Label {
     pub blob: String,
 }
 
-/// Whether a trace makes a run or belongs to one that is there.
+/// Whether a trace makes a new run or belongs to an existing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// It makes a run.
     Insert,
-    /// It takes the place of the run's trace, which another version stored.
+    /// It replaces the run's trace, which another version stored.
     Replace,
 }
 
@@ -50,8 +50,8 @@ pub enum Kept {
     Known,
 }
 
-/// Stores a trace as a run, on a blocking thread. Whether the job was cancelled is looked at
-/// between transactions, between pictures and while it is judged.
+/// Stores a trace as a run, on a blocking thread. Between transactions, between pictures and while
+/// the trace is judged, it checks whether the job was cancelled.
 ///
 /// # Errors
 /// The database's, and [`IngestError::Cancelled`]; then nothing is left behind.
@@ -74,7 +74,7 @@ pub fn keep(
         }
         other => {
             let dropped = store.write_derived_now(|writer| writer.drop_trace(id));
-            // The next start removes it; what went wrong first is what matters.
+            // The next start removes the rest; the first error is the important one.
             other.and_then(|kept| dropped.map(|()| kept).map_err(IngestError::from))
         }
     }
@@ -118,7 +118,7 @@ fn fill(
     });
     match written {
         Ok(()) => Ok(Kept::New),
-        // Someone else uploaded the same bytes meanwhile.
+        // Somebody else uploaded the same bytes in the meantime.
         Err(StoreError::Conflict(_)) => Ok(Kept::Known),
         Err(error) => Err(error.into()),
     }

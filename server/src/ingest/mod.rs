@@ -1,9 +1,9 @@
-//! From bytes to a stored run: the driver of the pure core.
+//! From bytes to a stored run: runs the pure core.
 //!
-//! `uploads` is the service; `admission` says how many may come and `allowance` what each may use;
-//! `receive` takes a body and feeds two threads, `parse` is the one that unpacks and reads, `keep`
-//! writes rows, chunks and overviews, `recover` clears up after a server that died, `adopt` makes
-//! runs of blobs that the database does not know.
+//! `uploads` is the service. `admission` limits how many may come in, and `allowance` what each may
+//! use. `receive` takes a body and feeds two threads; `parse` is the one that unpacks and reads.
+//! `keep` writes rows, chunks and overviews. `recover` cleans up after a server that died. `adopt`
+//! makes runs from blobs that the database does not know.
 
 mod admission;
 mod adopt;

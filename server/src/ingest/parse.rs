@@ -1,4 +1,4 @@
-//! Pieces of a file in, a snapshot out: unpacking and reading, on the caller's thread.
+//! Takes pieces of a file and returns a snapshot: unpacks and reads on the caller's thread.
 
 use super::allowance::Allowance;
 use super::decompress::Decompressor;
@@ -8,21 +8,21 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use trace::reader::{Limits, ReadErrorKind, Reader};
 use trace::snapshot::Snapshot;
 
-/// Bytes read between two looks at what the upload uses: less than a hundredth of a second.
+/// Bytes between two checks of what the upload uses: less than a hundredth of a second.
 const PIECE: usize = 64 << 10;
 
-/// Unpacks and reads a file that comes in pieces.
+/// Unpacks and reads a file that arrives in pieces.
 pub struct Parser {
     unpack: Decompressor,
     reader: Reading,
 }
 
-/// Reads, within what the upload may use.
+/// Reads, within the limits of the upload.
 struct Reading {
     reader: Reader,
     /// Bytes that unpacking holds.
     unpacking: Arc<AtomicUsize>,
-    /// `None`: the user's own file, in a process of its own.
+    /// `None` for the user's own file, in a process of its own.
     allowance: Option<Allowance>,
 }
 
@@ -37,13 +37,13 @@ impl Default for Parser {
 }
 
 impl Parser {
-    /// A parser of what a stranger sends, which may use no more than its allowance.
+    /// A parser for a stranger's upload, which must stay within its allowance.
     pub fn of_upload(allowance: Allowance) -> Parser {
         let unpack = Decompressor::of_upload();
         Parser::new(unpack, allowance.limits(), Some(allowance))
     }
 
-    /// The same for what was accepted before.
+    /// The same for a file that was accepted before.
     pub fn of_blob(allowance: Allowance) -> Parser {
         Parser::new(Decompressor::default(), allowance.limits(), Some(allowance))
     }
@@ -59,10 +59,10 @@ impl Parser {
         }
     }
 
-    /// Takes a piece of the file; `events` follows along, for progress.
+    /// Takes a piece of the file, and updates `events` to show progress.
     ///
     /// # Errors
-    /// [`IngestError::BadSnapshot`], which says why and where; and why the upload has to end.
+    /// [`IngestError::BadSnapshot`], with the reason and the place; or why the upload must end.
     pub fn push(&mut self, piece: &[u8], events: &AtomicU64) -> Result<(), IngestError> {
         let Parser { unpack, reader } = self;
         if let Some(allowance) = &mut reader.allowance {
@@ -73,7 +73,7 @@ impl Parser {
         Ok(())
     }
 
-    /// The file has ended. What is left of the allowance holds the snapshot.
+    /// Ends the file. The rest of the allowance holds the snapshot's memory.
     ///
     /// # Errors
     /// As [`Parser::push`].
@@ -85,7 +85,7 @@ impl Parser {
             mut allowance,
             ..
         } = self.reader;
-        // What unpacking held is not needed any more.
+        // The memory for unpacking is no longer needed.
         drop(self.unpack);
         if let Some(allowance) = &mut allowance {
             allowance.go_on(reader.memory_to_finish())?;
@@ -119,10 +119,10 @@ impl Reading {
     }
 }
 
-/// Reads the pieces of a file to its end; `events` follows along, for progress.
+/// Reads the pieces of a file to its end, and updates `events` to show progress.
 ///
 /// # Errors
-/// [`IngestError::BadSnapshot`], which says why and where.
+/// [`IngestError::BadSnapshot`], with the reason and the place.
 pub fn parse<P: AsRef<[u8]>>(
     pieces: impl Iterator<Item = P>,
     events: &AtomicU64,
@@ -131,7 +131,7 @@ pub fn parse<P: AsRef<[u8]>>(
     Ok(snapshot)
 }
 
-/// [`parse`], within what an upload may use.
+/// [`parse`], within the limits of an upload.
 ///
 /// # Errors
 /// As [`Parser::push`].

@@ -1,4 +1,4 @@
-//! How a job stands: counters that its threads move, sampled a few times a second.
+//! The progress of a job: its threads raise counters, which are read a few times a second.
 
 use api::progress::{Phase, UploadProgress};
 use std::collections::VecDeque;
@@ -48,20 +48,20 @@ impl Progress {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// More bytes have come; returns how many in all.
+    /// Adds received bytes; returns their total.
     pub fn receive(&self, bytes: usize) -> u64 {
         let more = bytes as u64;
         self.received.fetch_add(more, Ordering::Relaxed) + more
     }
 
-    /// Another phase begins.
+    /// Begins another phase.
     pub fn enter(&self, phase: Phase) {
         let position = PHASES.iter().position(|&p| p == phase);
         self.phase
             .store(position.unwrap_or_default() as u8, Ordering::Relaxed);
     }
 
-    /// How it stands now.
+    /// The progress now.
     pub fn sample(&self, now: Instant) -> UploadProgress {
         let received = self.received();
         UploadProgress::Running {
@@ -76,7 +76,7 @@ impl Progress {
     fn rate(&self, now: Instant, received: u64) -> u64 {
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.push_back((now, received));
-        // Keep one sample that is at least a second old, to measure from.
+        // Keeps one sample that is at least a second old, to measure the rate from.
         while samples
             .get(1)
             .is_some_and(|&(at, _)| now.duration_since(at) >= RATE_WINDOW)

@@ -1,4 +1,4 @@
-//! A body on its way: every piece goes at once to the blob store's thread and to the parser's.
+//! Receives a body: every piece goes at once to the thread of the blob store and to the parser.
 
 use super::admission::Admission;
 use super::allowance::Allowance;
@@ -22,32 +22,33 @@ use tokio::time::Instant;
 use trace::snapshot::Snapshot;
 use trace::units;
 
-/// Pieces between the socket and each thread: with pieces of at most 256 KiB, 4 MiB.
+/// How many pieces may wait between the socket and each thread: with pieces of at most 256 KiB, 4
+/// MiB.
 const PIECES: usize = 16;
 
-/// Bytes after which the disk is looked at again.
+/// After this many bytes, the free space is checked again.
 const LOOK_EVERY: u64 = 1 << 20;
 
-/// Bytes of an upload that the disk does not have yet, at most: parts that are being filled and
-/// written, and what waits for them.
+/// The most bytes of an upload that are not on the disk yet: parts that are being filled and
+/// written, and bytes that wait for them.
 const UNWRITTEN: u64 = 32 << 20;
 
-/// How long a refused body is read on.
+/// How long the rest of a refused body is still read.
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// A whole body, in the blob store.
 pub struct Received {
     /// Its bytes.
     pub staged: Staged,
-    /// What they say, and the allowance that holds it; `None` when they must be read from the blob
-    /// store, because there was no turn or the client was too slow to keep it.
+    /// The snapshot, and the allowance for its memory. `None` if it must be read from the blob
+    /// store later, because there was no turn, or the client was too slow to keep it.
     pub read: Option<(Snapshot, Allowance)>,
 }
 
-/// Takes a whole body.
+/// Receives a whole body.
 ///
 /// # Errors
-/// Why it could not be taken; nothing is left of it then.
+/// Why it could not be received; nothing of it is left then.
 pub async fn receive<E>(
     job: &Arc<Job>,
     blobs: &Blobs,
@@ -60,16 +61,16 @@ pub async fn receive<E>(
     let room = Room {
         free: || blobs.free_bytes(),
         limits,
-        // Room for an announced size was found before.
+        // The space for an announced size was checked before.
         unwritten: if is_promised { 0 } else { UNWRITTEN },
     };
     let mut reading = Reading::NotYet;
     let fed = feed(job, (admission, &room), body, (&mut reading, &to_blob)).await;
-    // With their senders gone both threads come to their end.
+    // When their senders are dropped, both threads end.
     drop(to_blob);
     let read = reading.finish().await;
     let stored = storing.await.map_err(|_| IngestError::Panicked("blob"));
-    // A body or a blob that ended early makes the parser see a damaged file: they come first.
+    // If a body or blob ended early, the parser sees a damaged file. So these errors come first.
     let staged = match (fed, stored?) {
         (Ok(()), staged) => staged?,
         (Err(error), Err(_)) => return Err(error),
@@ -87,11 +88,11 @@ pub async fn receive<E>(
     }
 }
 
-/// Reads what a refused client still sends, for a while, so that it sees the refusal: closing the
-/// connection at once would make its system throw the answer away.
+/// Reads the rest of a refused body for a while, so that the client sees the refusal. If the
+/// connection were closed at once, the client's system would discard the answer.
 pub async fn drain<E>(mut body: impl Stream<Item = Result<Bytes, E>> + Unpin) {
     let rest = async { while let Some(Ok(_)) = body.next().await {} };
-    // Either way the body is dropped then.
+    // In both cases the body is dropped then.
     let _ = tokio::time::timeout(DRAIN, rest).await;
 }
 
@@ -110,7 +111,7 @@ fn spawn_storing(
     })
 }
 
-/// What a body may take, of which the announcement may have said nothing.
+/// The space that a body may take, even if its announcement gave no size.
 struct Room<F> {
     /// Bytes free on the disk.
     free: F,
@@ -119,7 +120,7 @@ struct Room<F> {
 }
 
 impl<F: Fn() -> Option<u64>> Room<F> {
-    /// Whether more may come after so many bytes have.
+    /// Whether more may come, after this many bytes.
     fn check(&self, before: u64, received: u64) -> Result<(), IngestError> {
         let UploadLimits { upload, keep_free } = self.limits;
         if received > upload.get() {
@@ -128,7 +129,7 @@ impl<F: Fn() -> Option<u64>> Room<F> {
         if before != 0 && before / LOOK_EVERY == received / LOOK_EVERY {
             return Ok(());
         }
-        // What was received last is still on its way to the disk.
+        // The last bytes are not on the disk yet.
         let needed = keep_free.get().saturating_add(received.min(self.unwritten));
         match (self.free)() {
             Some(free) if free < needed => Err(IngestError::NoSpace {
@@ -140,25 +141,25 @@ impl<F: Fn() -> Option<u64>> Room<F> {
     }
 }
 
-/// What came of reading a file.
+/// The result of reading a file.
 type Read = Result<(Snapshot, Allowance), IngestError>;
 
-/// A file that is read while it arrives, if it can be.
+/// A file that is read while it arrives, if possible.
 enum Reading {
-    /// Nothing has come: until then nobody's turn is taken.
+    /// Nothing has arrived yet: until then it takes no turn.
     NotYet,
-    /// A thread reads what comes.
+    /// A thread reads the bytes as they arrive.
     Now {
         pieces: mpsc::Sender<Bytes>,
         result: BoxFuture<'static, Result<Read, Panicked>>,
         watch: Watch,
     },
-    /// When all of it is there.
+    /// It will be read when all of it has arrived.
     Later,
 }
 
 impl Reading {
-    /// Takes a turn for a file that begins to arrive, if there is one now.
+    /// Takes a turn for a file that begins to arrive, if one is free.
     fn begin(job: &Arc<Job>, admission: &Admission) -> Reading {
         let Some(allowance) = admission.turn_now(job) else {
             return Reading::Later;
@@ -176,7 +177,7 @@ impl Reading {
         }
     }
 
-    /// How long the next piece may keep the reader waiting.
+    /// How long the reader may wait for the next piece.
     fn patience(&self) -> Duration {
         match self {
             Reading::Now { watch, .. } => watch.left(),
@@ -184,7 +185,8 @@ impl Reading {
         }
     }
 
-    /// The next piece kept the reader waiting: one that is too slow gives its turn to others.
+    /// The reader waited this long for the next piece. If that is too slow, its turn goes to
+    /// others.
     fn waited(&mut self, time: Duration) {
         if let Reading::Now { watch, .. } = self
             && watch.waited(time).is_err()
@@ -193,7 +195,7 @@ impl Reading {
         }
     }
 
-    /// Hands a piece on. False when the reader wants no more: its result says why.
+    /// Passes a piece on. False if the reader wants no more; its result says why.
     async fn read(&mut self, piece: Bytes) -> bool {
         match self {
             Reading::Now { pieces, watch, .. } => {
@@ -214,7 +216,7 @@ impl Reading {
     }
 }
 
-/// Hands the body to both threads. A thread that wants no more has failed: its result says why.
+/// Passes the body to both threads. If a thread wants no more, it has failed; its result says why.
 async fn feed<E>(
     job: &Arc<Job>,
     (admission, room): (&Admission, &Room<impl Fn() -> Option<u64>>),
@@ -272,8 +274,8 @@ mod tests {
     use std::sync::atomic::AtomicU64;
     use units::Bytes as Size;
 
-    /// What becomes of a body of so many pieces of 1 MiB on a disk with `free` MiB, of which 20 are
-    /// to be kept, when everything that came is written at once.
+    /// The result for a body of this many pieces of 1 MiB on a disk with `free` MiB, of which 20
+    /// must stay free, if every piece is written at once.
     async fn fed(free: u64, pieces: u64, total: Option<u64>) -> Result<(), IngestError> {
         const MIB: u64 = 1 << 20;
         let id = crate::identity::upload_id();
@@ -301,7 +303,7 @@ mod tests {
         let budget = crate::budget::Budget::new(Size::mib(64));
         let admission = Admission::new(&ClientLimits::default(), &budget);
         let job = Arc::new(job);
-        // Nobody reads: all turns are taken.
+        // Nobody can read: all turns are taken.
         let _turns: Vec<Allowance> = std::iter::from_fn(|| admission.turn_now(&job)).collect();
         let mut reading = Reading::NotYet;
         let threads = (&mut reading, &to_blob);
@@ -317,7 +319,7 @@ mod tests {
         refused(fed(100, 200, None).await);
         fed(100, 10, None).await.unwrap();
         fed(100, 70, Some(70 << 20)).await.unwrap();
-        // Somebody else filled the disk after the announcement.
+        // Something else filled the disk after the announcement.
         refused(fed(30, 70, Some(70 << 20)).await);
     }
 }

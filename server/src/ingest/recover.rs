@@ -1,4 +1,4 @@
-//! Clearing up: after a server that died, and after deletions that can no longer be undone.
+//! Cleans up after a server that died, and after deletions that can no longer be undone.
 
 use super::allowance::Allowance;
 use super::error::IngestError;
@@ -22,29 +22,29 @@ use trace::snapshot::Snapshot;
 /// How long a deletion can be undone.
 pub const UNDO: Duration = Duration::from_secs(10 * 60);
 
-/// How long the last word on an upload is remembered.
+/// How long the final state of an upload is remembered.
 const REMEMBER: Duration = Duration::from_secs(24 * 3600);
 
-/// How often deletions are looked at.
+/// How often deletions are checked.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// How often servers may die over the same file before it is given up.
+/// How many servers may die over the same file before it is given up.
 const MOST_ATTEMPTS: u32 = 3;
 
-/// How much of the time that it has seen a server may forget when it dies.
+/// How much of its known time a server may lose when it dies.
 const TIME_KEPT: Duration = Duration::from_secs(60);
 
 impl Uploads {
-    /// Clears up after a server that died: half-written traces and half-arrived bytes go; uploads
-    /// whose bytes are all there are taken up again in the background, the others have failed.
-    /// Nothing goes because the database does not know it.
-    /// To be called before the first request, with the data folder locked.
+    /// Cleans up after a server that died. Half-written traces and half-arrived bytes are removed.
+    /// Uploads whose bytes are complete are continued in the background; the others have failed.
+    /// Nothing is removed only because the database does not know it. Must be called before the
+    /// first request, while the data folder is locked.
     ///
     /// # Errors
     /// The database's and the blob store's.
     pub async fn recover(&self) -> Result<(), IngestError> {
         let shared = self.shared();
-        // First: it makes room for what follows.
+        // This comes first because it makes room for the next steps.
         let swept = shared.blobs.sweep_incoming().await?;
         if swept > 0 {
             tracing::info!(swept, "removed bytes that had not arrived whole");
@@ -71,13 +71,13 @@ impl Uploads {
         Ok(())
     }
 
-    /// Carries out the removals that a dead server had decided, unless the same bytes came again.
+    /// Carries out removals that a dead server had decided, unless the same bytes have come again.
     async fn finish_removals(&self) -> Result<(), IngestError> {
         let shared = self.shared();
         let _changing = shared.blobs.hold().await;
         let decided = shared.store.read(|reader| reader.blob_removals()).await?;
         for (hash, decided_ms) in decided {
-            // An older database says nothing of what came after it.
+            // An older copy of the database does not know what came after it.
             match shared.blobs.modified_ms(&hash).await? {
                 Some(put_ms) if put_ms <= decided_ms => shared.blobs.remove(&hash).await?,
                 _ => {}
@@ -88,7 +88,8 @@ impl Uploads {
         Ok(())
     }
 
-    /// Derives again what another version stored, or somebody deleted, one run after the other.
+    /// Derives data again that another version stored or that somebody deleted, one run after the
+    /// other.
     async fn rebuild_outdated(self) {
         let version = trace::stored::VERSION;
         let outdated = self
@@ -105,7 +106,7 @@ impl Uploads {
         self.judge().clone().judge_all().await;
     }
 
-    /// Derives a trace again that turned out to be damaged.
+    /// Derives a damaged trace again.
     async fn mend(&self, trace: i64) {
         let run = self.shared().store.read(move |reader| {
             let run = reader.run_of_trace(trace)?;
@@ -113,7 +114,7 @@ impl Uploads {
         });
         match run.await {
             Ok(Some((run, blob))) => self.derive_again(run, blob).await,
-            // Another one has its place already, or it was tried often enough.
+            // Another trace has replaced it already, or it was tried often enough.
             Ok(None) => {}
             Err(error) => tracing::error!(%error, "cannot mend a trace"),
         }
@@ -127,7 +128,7 @@ impl Uploads {
             tracing::error!(%run, %error, "cannot derive a run from its blob again");
             return;
         }
-        // Name and source stay as they are: only what is derived is replaced.
+        // Name and source stay; only derived data is replaced.
         let label = Label {
             run: run.clone(),
             name: String::new(),
@@ -139,7 +140,7 @@ impl Uploads {
         }
     }
 
-    /// Looks after deletions and old uploads for as long as the server runs.
+    /// Handles deletions and old uploads as long as the server runs.
     pub async fn keep_house(self) {
         let mut clock = tokio::time::interval(EVERY);
         clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -163,7 +164,8 @@ impl Uploads {
         }
     }
 
-    /// Removes for good the runs that were deleted before `before_ms`, and what only they used.
+    /// Removes runs for good that were deleted before `before_ms`, with everything that only they
+    /// used.
     ///
     /// # Errors
     /// The database's.
@@ -177,14 +179,14 @@ impl Uploads {
         if purged.await? > 0 {
             self.remove_unused_blobs().await?;
             store.shrink().await?;
-            // Nobody may be listening.
+            // Fails if nobody listens, which is fine.
             let _ = self.shared().events.send(ServerEvent::RunsChanged);
         }
         Ok(())
     }
 
-    /// Removes blobs that neither a run nor an upload uses any more. The database records that
-    /// before the first one goes.
+    /// Removes blobs that no run and no upload uses any more. The database records this before the
+    /// first one is removed.
     pub(super) async fn remove_unused_blobs(&self) -> StoreResult<()> {
         let shared = self.shared();
         let _changing = shared.blobs.hold().await;
@@ -195,20 +197,21 @@ impl Uploads {
                     let done = shared.store.write(move |writer| writer.blob_removed(&hash));
                     done.await?;
                 }
-                // It is recorded: the next start tries again.
+                // The removal is recorded, so the next start tries again.
                 Err(error) => tracing::warn!(%error, hash, "cannot remove a blob"),
             }
         }
         Ok(())
     }
 
-    /// Blobs in the store that the database does not know: they are left alone, and said.
+    /// Blobs in the store that the database does not know. They are left alone, and reported.
     ///
     /// # Errors
     /// The database's and the blob store's.
     pub async fn unknown_blobs(&self) -> Result<Vec<Found>, IngestError> {
         let shared = self.shared();
-        // Not in between: an upload is known to the database a moment after its bytes are there.
+        // This must not run in between: the database learns of an upload a moment after its bytes
+        // are stored.
         let _changing = shared.blobs.hold().await;
         let mut found = shared.blobs.list().await?;
         let known = shared.store.read(|reader| {
@@ -222,7 +225,7 @@ impl Uploads {
         Ok(found)
     }
 
-    /// Says in the log how many blobs are there that the database does not know.
+    /// Logs how many blobs the database does not know.
     pub async fn report_unknown_blobs(self) {
         match self.unknown_blobs().await {
             Ok(unknown) if unknown.is_empty() => {}
@@ -242,8 +245,8 @@ impl Uploads {
         self.shared().store.write(give_up).await
     }
 
-    /// Takes up what a stopped server left, one after the other: if one of them ends this server
-    /// too, it alone is counted. Then derives again what is outdated.
+    /// Continues the uploads that a stopped server left, one after the other. So if one of them
+    /// ends this server too, only that one is counted. After that, derives outdated data again.
     async fn take_up(self, uploads: Vec<(Arc<Job>, UploadRow)>) {
         for (job, upload) in uploads {
             if let Err(error) = self.check_free(0, 0) {
@@ -253,7 +256,7 @@ impl Uploads {
             }
             tracing::info!(upload = %job.id, "taking up an upload that a stopped server left");
             if let Err(error) = self.see_through(&job, self.take_up_one(&job, upload)).await {
-                // Whoever asks is told by the database.
+                // Clients that ask get the answer from the database.
                 tracing::error!(upload = %job.id, %error, "cannot take up an upload");
             }
         }
@@ -273,7 +276,7 @@ impl Uploads {
         let error = IngestError::GivenUp {
             attempts: upload.attempts + 1,
         };
-        // Its bytes stay: perhaps they are not to blame.
+        // Its bytes stay, because they may not be the cause.
         let aside = Quarantined {
             hash,
             name: upload.name,
@@ -306,7 +309,7 @@ pub(super) fn parse_blob(
     Ok((snapshot, allowance.expect("it was given one")))
 }
 
-/// The next of a channel that may not be there.
+/// The next value of a channel that may not exist.
 async fn next(told: &mut Option<Receiver<i64>>) -> Option<i64> {
     match told {
         Some(told) => told.recv().await,

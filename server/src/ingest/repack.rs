@@ -1,7 +1,7 @@
-//! Packing blobs again, smaller, when nothing else is to be done.
+//! Packs blobs again, smaller, when the server is idle.
 //!
-//! While bytes arrive they are packed at a level that keeps up with the parser. Later, on one
-//! thread of the lowest priority that stands still while uploads run, they are packed once more.
+//! While bytes arrive, they are packed at a level that is as fast as the parser. Later they are
+//! packed once more, on one thread with the lowest priority, which pauses while uploads run.
 //!
 //! On a snapshot of 1079 MB: level 1 makes 78 MB in 3 s, level 6 67 MB in 9 s, level 9 66 MB in
 //! 14 s; level 19 would make 50 MB, in minutes.
@@ -17,10 +17,10 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-/// How often it looks for something to do.
+/// How often it checks for work.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// How long it leaves a disk alone that has failed.
+/// How long it waits after the disk failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
 
 /// The lowest priority there is.
@@ -30,7 +30,7 @@ impl Uploads {
     /// Starts the thread; it ends when `stopping` fires.
     ///
     /// # Errors
-    /// When no thread can be had.
+    /// When the thread cannot be started.
     pub fn repack_in_background(
         &self,
         level: i32,
@@ -57,8 +57,8 @@ impl Uploads {
         Ok(())
     }
 
-    /// Packs every blob again that is packed at a lower level. One that cannot be read is told once
-    /// and left to `tidemark doctor`: it is in nobody's way.
+    /// Packs every blob again that is packed at a lower level. A blob that cannot be read is
+    /// reported once and left to `tidemark doctor`: it does no harm.
     fn repack_all(
         &self,
         runtime: &Handle,
@@ -85,7 +85,7 @@ impl Uploads {
         Ok(())
     }
 
-    /// Whether a second copy of a blob may be made for a moment.
+    /// Whether there is room for a second copy of a blob for a moment.
     fn has_room_for(&self, blob: &BlobRow) -> bool {
         let free = self.blobs().free_bytes();
         free.is_none_or(|free| free > self.keep_free().get().saturating_add(blob.stored_bytes))
@@ -113,7 +113,7 @@ impl Uploads {
         Ok(packed.finish()?)
     }
 
-    /// Puts the smaller object in the place of the larger one, unless the blob went meanwhile.
+    /// Replaces the larger object by the smaller one, unless the blob was removed in the meantime.
     fn replace(
         &self,
         runtime: &Handle,
@@ -145,7 +145,7 @@ impl Uploads {
     }
 }
 
-/// Whether another blob may well be packed.
+/// Whether the error concerns only this blob, so that others can still be packed.
 fn is_of_the_blob(error: &IngestError) -> bool {
     use BlobError::{Damaged, Missing, Packing};
     matches!(
@@ -154,9 +154,9 @@ fn is_of_the_blob(error: &IngestError) -> bool {
     )
 }
 
-/// Waits; whether the server is stopping.
+/// Waits; returns whether the server is stopping.
 fn pause(runtime: &Handle, stopping: &CancellationToken, time: Duration) -> bool {
-    // A timer belongs to the runtime that it is made in, and this is a thread of its own.
+    // A timer belongs to the runtime in which it is made, and this thread is outside of it.
     runtime.block_on(async {
         tokio::time::timeout(time, stopping.cancelled())
             .await

@@ -1,4 +1,4 @@
-//! What came of uploads since the start, counted.
+//! Counts the results of uploads since the start.
 
 use super::error::IngestError;
 use super::job::{Arrived, Job};
@@ -9,29 +9,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Tally {
     /// Uploads whose bytes began to come.
     pub begun: AtomicU64,
-    /// Uploads that were told to come later, or that there is no room.
+    /// Uploads that were asked to come later, or that found no space.
     pub refused: AtomicU64,
     /// Uploads that became runs.
     pub new: AtomicU64,
-    /// Uploads of bytes that were there already.
+    /// Uploads of bytes that were stored already.
     pub known: AtomicU64,
     /// Uploads that were cancelled.
     pub cancelled: AtomicU64,
     /// Uploads that failed: damaged, too large, interrupted …
     pub failed: AtomicU64,
-    /// Bytes that came, as they were sent.
+    /// Bytes that arrived, in the form in which they were sent.
     pub bytes: AtomicU64,
     /// Events of the recordings that were read to their end.
     pub events: AtomicU64,
 }
 
 impl Tally {
-    /// One more.
+    /// Adds one.
     pub(super) fn count(of: &AtomicU64) {
         of.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An upload has ended.
+    /// Counts an upload that has ended.
     pub(super) fn ended(&self, job: &Job, outcome: &Result<Arrived, IngestError>) {
         Tally::count(match outcome {
             Ok(Arrived { known: false, .. }) => &self.new,

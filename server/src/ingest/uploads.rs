@@ -1,4 +1,4 @@
-//! The upload service: announces, takes, watches and cancels uploads.
+//! The upload service: announces, receives, watches and cancels uploads.
 
 use super::admission::{Admission, Sender};
 use super::allowance::{Allowance, watched};
@@ -32,12 +32,12 @@ use trace::units;
 use trace::watch::Watch;
 use tracing::Instrument;
 
-/// What uploads may take.
+/// Limits for uploads.
 #[derive(Clone, Copy, Debug)]
 pub struct UploadLimits {
     /// Largest body.
     pub upload: units::Bytes,
-    /// What must stay free on the disk.
+    /// Space that must stay free on the disk.
     pub keep_free: units::Bytes,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Shared {
 }
 
 impl Uploads {
-    /// A service that stores what it takes in `store` and `blobs`.
+    /// A service that stores uploads in `store` and `blobs`.
     pub fn new(
         store: Store,
         blobs: Blobs,
@@ -87,22 +87,22 @@ impl Uploads {
         }
     }
 
-    /// Who judges its runs.
+    /// The judge of its runs.
     pub fn judge(&self) -> &Judge {
         &self.shared.judge
     }
 
-    /// What came of uploads since the start.
+    /// Counts of uploads since the start, by result.
     pub fn tally(&self) -> &Tally {
         &self.shared.admission.tally
     }
 
-    /// Files that are read, and that wait to be.
+    /// Files that are being read, and files that wait for it.
     pub fn reading(&self) -> Queue {
         self.shared.admission.reading()
     }
 
-    /// Uploads of clients under way.
+    /// Running uploads of clients.
     pub fn under_way(&self) -> usize {
         self.shared.admission.under_way()
     }
@@ -115,7 +115,7 @@ impl Uploads {
         (self.shared.describe)(error)
     }
 
-    /// Counts a job that a stopped server left among its own.
+    /// Adds a job that a stopped server left.
     pub(super) fn adopt(&self, job: Job) -> Arc<Job> {
         let job = Arc::new(job);
         job.start();
@@ -138,11 +138,11 @@ impl Uploads {
         &self.shared.blobs
     }
 
-    /// Accepts an upload of a client before a byte of it is sent. It takes a place in a short list
-    /// and nothing else: neither the disk nor the database knows of it before its bytes come.
+    /// Accepts an upload of a client before any byte is sent. It only takes a place in a short
+    /// list: disk and database do not know it before its bytes arrive.
     ///
     /// # Errors
-    /// When it is larger than the limit or the disk, or too many are announced.
+    /// When it is larger than the limit or the free space, or when too many are announced.
     pub fn announce(
         &self,
         name: String,
@@ -163,10 +163,10 @@ impl Uploads {
         Ok(job)
     }
 
-    /// An upload whose bytes are there already, for [`Uploads::take`].
+    /// An upload whose bytes are already here, for [`Uploads::take`].
     ///
     /// # Errors
-    /// When it is larger than the limit or the disk.
+    /// When it is larger than the limit or the free space.
     pub fn expect(
         &self,
         name: String,
@@ -201,8 +201,8 @@ impl Uploads {
             .collect()
     }
 
-    /// Takes the body of an upload, whatever becomes of the caller: it goes on in a task of its
-    /// own, so that a dropped connection is cleared up after like any other failure.
+    /// Receives the body of an upload in a task of its own. So it goes on even if the caller is
+    /// dropped, and a lost connection is cleaned up like any other failure.
     ///
     /// # Errors
     /// Why it did not become a run; nothing is left of it then.
@@ -236,7 +236,7 @@ impl Uploads {
         task.await.unwrap_or(Err(IngestError::Panicked("upload")))
     }
 
-    /// Claims an upload for its body; refused, it can be sent again.
+    /// Claims an upload for its body. If that is refused, the client can send it again.
     async fn begin(&self, job: &Arc<Job>, sender: Sender) -> Result<Option<Slot>, IngestError> {
         let place = self.shared.admission.begin(sender)?;
         self.check_room(job.to_come())?;
@@ -251,7 +251,7 @@ impl Uploads {
         Ok(place)
     }
 
-    /// Writes down that an upload is under way.
+    /// Records in the database that an upload is running.
     async fn record(&self, job: &Job) -> Result<(), IngestError> {
         let (id, name, source) = (job.id.clone(), job.name.clone(), job.source);
         let (total, in_job) = (job.progress.total(), job.in_job.clone());
@@ -262,10 +262,10 @@ impl Uploads {
         Ok(write.await?)
     }
 
-    /// Cancels an upload. One that has not started is finished at once.
+    /// Cancels an upload. One that has not started ends at once.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] when it is finished.
+    /// [`StoreError::Conflict`] if it has ended already.
     pub async fn cancel(&self, job: &Arc<Job>) -> Result<(), IngestError> {
         if job.is_finished() {
             return Err(StoreError::Conflict(format!("{} is finished", job.id)).into());
@@ -279,7 +279,7 @@ impl Uploads {
         Ok(())
     }
 
-    /// Runs an upload's work and speaks its last word.
+    /// Runs the work of an upload and reports its end.
     pub(super) async fn see_through(
         &self,
         job: &Arc<Job>,
@@ -309,7 +309,7 @@ impl Uploads {
         recorded?;
         if matches!(outcome, Ok(Arrived { known: false, .. })) {
             let store = store.clone();
-            // Nobody waits for it: the run is there already.
+            // Nobody waits for this: the run exists already.
             tokio::spawn(async move {
                 if let Err(error) = store.checkpoint().await {
                     tracing::debug!(%error, "the log stays as it is");
@@ -343,8 +343,8 @@ impl Uploads {
         }
     }
 
-    /// Reads an upload whose bytes are all in the blob store: one that found no turn while they
-    /// came, or was too slow to keep it, or that a stopped server left.
+    /// Reads an upload whose bytes are all in the blob store. It found no turn while they arrived,
+    /// or was too slow to keep one, or a stopped server left it.
     pub(super) async fn resume(
         &self,
         job: &Arc<Job>,
@@ -359,7 +359,7 @@ impl Uploads {
         self.make_run(job, run_id(&content), hash, read).await
     }
 
-    /// Derives a run's trace from its blob again, in the place of one that another version stored.
+    /// Derives a run's trace from its blob again, to replace one that another version stored.
     pub(super) async fn rebuild(&self, run: Label) -> Result<(), IngestError> {
         let job = Job::new(upload_id(), run.name.clone(), run.source, None);
         let job = Arc::new(job);
@@ -413,7 +413,7 @@ impl Uploads {
             blob,
         };
         let kept = self.replay(job, label, Place::Insert, read).await?;
-        // A large one: small ones were judged while they were stored.
+        // This is for large ones; small ones were judged while they were stored.
         tokio::spawn(self.judge().clone().judge_all());
         Ok(Arrived {
             run,
@@ -445,7 +445,7 @@ impl Uploads {
         });
         let done = async { work.await.map_err(|_| IngestError::Panicked("replay"))? };
         tokio::pin!(done);
-        // Whoever cancels does not wait for the thread's next look.
+        // A client that cancels does not wait until the thread checks again.
         let cancelled = async {
             job.cancel.cancelled().await;
             if !job.fate.cancel() {
@@ -458,7 +458,7 @@ impl Uploads {
         }
     }
 
-    /// Whether the run is there; a deleted one comes back, for that is what its sender wants.
+    /// Whether the run exists. A deleted one is restored, because its sender wants it.
     async fn is_known(&self, run: &RunId) -> Result<bool, IngestError> {
         let run = run.clone();
         let known = self.shared.store.write(move |writer| {
@@ -471,15 +471,15 @@ impl Uploads {
         Ok(known.await?)
     }
 
-    /// Whether `size` bytes may come beside those that uploads under way still have to send. What
-    /// is only announced keeps no room.
+    /// Whether there is space for `size` bytes, besides those that running uploads still have to
+    /// send. Uploads that are only announced reserve no space.
     fn check_room(&self, size: u64) -> Result<(), IngestError> {
         let jobs = self.unfinished();
         let under_way = jobs.iter().filter(|job| job.is_started());
         self.check_free(size, under_way.map(|job| job.to_come()).sum())
     }
 
-    /// Whether `size` bytes may come beside those that others still have to send.
+    /// Whether there is space for `size` bytes, besides those that others still have to send.
     pub(super) fn check_free(&self, size: u64, spoken_for: u64) -> Result<(), IngestError> {
         let UploadLimits {
             upload: limit,
@@ -488,7 +488,7 @@ impl Uploads {
         if size > limit.get() {
             return Err(IngestError::TooLarge { limit });
         }
-        // Snapshots pack to a tenth, but an upload may be packed already.
+        // Snapshots can be packed to a tenth, but an upload may be packed already.
         let needed = size
             .saturating_add(spoken_for)
             .saturating_add(keep_free.get());

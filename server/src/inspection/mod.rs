@@ -1,4 +1,4 @@
-//! What `tidemark inspect` says of a recording: the facts as a document and as text.
+//! What `tidemark inspect` shows of a recording: facts, as a document and as text.
 
 mod text;
 
@@ -34,7 +34,7 @@ pub enum Live {
 /// The facts of a trace, for people and programs.
 ///
 /// # Errors
-/// [`Stopped`]: half of the facts would be wrong ones.
+/// [`Stopped`]: incomplete facts would be wrong.
 pub fn of(
     file: String,
     trace: &Trace,
@@ -129,7 +129,7 @@ fn live_blocks(
         .collect()
 }
 
-/// What would have got past the first failed allocation; `None` where that cannot be told.
+/// The changes that would have got past the first failed allocation; `None` if they are not known.
 fn remedies(
     device: &DeviceTrace,
     trace: &Trace,
@@ -197,11 +197,12 @@ fn step(facts: StepFacts) -> StepLevels {
     }
 }
 
-/// What is left behind, step after step: the worst verdict of any device, and all groups.
+/// What is left behind, step after step: the worst verdict of all devices, and all groups.
 fn leaks(trace: &Trace, watch: Watch<'_>) -> Result<Leaks, Stopped> {
     let found = |device| leaks::find_while(device, &trace.stacks, &trace.quality, watch);
     let reports: Vec<_> = trace.devices.iter().map(found).collect();
-    // A report that was stopped says "cannot tell", which would not be the recording's fault.
+    // If the search for leaks was stopped, its report says "cannot tell", which is not true of the
+    // recording.
     watch.look(0)?;
     let Some(worst) = leaks::worst(&reports) else {
         return Ok(Leaks {

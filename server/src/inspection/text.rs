@@ -1,4 +1,4 @@
-//! The facts of a recording as text that lines up.
+//! The facts of a recording as aligned text.
 
 use crate::table::{Table, grouped};
 use api::inspect::{Device, Inspection, OutOfMemory, Remedy, StepLevels};
@@ -74,7 +74,7 @@ fn device_table(device: &Device) -> String {
         + &device.remedies.as_deref().map(remedies).unwrap_or_default()
 }
 
-/// A failed allocation: when, asked, free, limit, where, and what was held.
+/// A failed allocation: when, requested, free, limit, where, and what was held.
 fn failure(oom: &OutOfMemory) -> String {
     let at = grouped(u64::from(oom.event.0));
     let step = oom
@@ -100,7 +100,7 @@ fn failure(oom: &OutOfMemory) -> String {
     out
 }
 
-/// Which single change would have got past the first failed allocation.
+/// The single changes that would have got past the first failed allocation.
 fn remedies(remedies: &[Remedy]) -> String {
     let words = |remedy: &Remedy| {
         let change = match remedy.change.as_str() {
@@ -146,7 +146,7 @@ fn series_row(name: &str, summary: &SeriesSummary) -> [String; 5] {
     ]
 }
 
-/// What it holds, and the loops that can be taken for steps.
+/// What it holds, and the loops that can be chosen as steps.
 fn recording(inspection: &Inspection) -> String {
     let mut out = String::new();
     if let Some(recording) = &inspection.recording {

@@ -6,32 +6,32 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use trace::clip::clipped;
 
-/// Bytes of a page, its text and its document together.
+/// Largest page in bytes, text and document together.
 pub const MOST: usize = 16 << 10;
 /// Bytes of one text in a document.
 const LONGEST: usize = 512;
-/// Bytes left for the braces, the offset and the end of the text.
+/// Bytes reserved for the braces, the offset and the end of the text.
 const SPARE: usize = 512;
 
-/// What is said first, and a list of which a page holds a part.
+/// An introduction, and a list; a page has a part of the list.
 #[derive(Debug, Default)]
 pub struct Answer {
-    /// For reading, on the first page.
+    /// Text to read, on the first page.
     pub text: String,
     /// The same as fields, on every page.
     pub fields: Map<String, Value>,
-    /// What is listed.
+    /// The list.
     pub rows: Vec<Row>,
-    /// Where it can be looked at.
+    /// The address of a page that shows it.
     pub link: Option<String>,
 }
 
 /// An entry of a list.
 #[derive(Debug)]
 pub struct Row {
-    /// For reading: whole lines.
+    /// Text to read: whole lines.
     pub text: String,
-    /// For programs.
+    /// A value for programs.
     pub value: Value,
 }
 
@@ -45,7 +45,7 @@ impl Row {
     }
 }
 
-/// A document whose texts are not longer than a page can bear.
+/// A document whose texts are short enough for a page.
 pub fn document(value: &impl Serialize) -> Value {
     let mut value = serde_json::to_value(value).expect("answers are plain data");
     shorten(&mut value);
@@ -74,10 +74,10 @@ impl Answer {
         self.fields.insert(name.to_owned(), document(value));
     }
 
-    /// The part that begins with this row: as many as fit, and at least one.
+    /// The page that begins with this row: as many rows as fit, but at least one.
     pub fn page(self, offset: usize) -> Page {
         let total = self.rows.len();
-        // Names in recordings are written by whoever made them.
+        // Names in a recording come from its author, so they are made plain.
         let mut text = match offset {
             0 => marked(&self.text).into_owned(),
             _ => String::new(),
@@ -86,7 +86,7 @@ impl Answer {
         if let Some(link) = &self.link {
             fields.insert("link".to_owned(), Value::from(link.as_str()));
         }
-        // What is said first takes half of a page at most.
+        // The introduction takes at most half of a page.
         text = clipped(&text, MOST / 4).into_owned();
         if length(&fields) > MOST / 4 {
             fields.retain(|_, value| length(value) <= LONGEST);
@@ -125,7 +125,7 @@ impl Answer {
     }
 }
 
-/// A row that is larger than a page: the beginning of its text.
+/// For a row that is larger than a page: the beginning of its text.
 fn cut(row: &Row, room: usize) -> Row {
     Row {
         text: clipped(&row.text, room / 2).into_owned() + "\n",
@@ -138,7 +138,7 @@ fn length(value: &impl Serialize) -> usize {
 }
 
 impl Page {
-    /// As the protocol has it.
+    /// In the form of the protocol.
     pub fn into_result(self) -> CallToolResult {
         let mut result = CallToolResult::success(vec![ContentBlock::text(self.text)]);
         result.structured_content = Some(Value::Object(self.fields));
@@ -152,10 +152,10 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        // Every page builds the answer anew.
+        // Few cases, because every page builds the answer again.
         #![proptest_config(ProptestConfig::with_cases(48))]
 
-        /// Whatever is in an answer, every page is small, and together they hold each row once.
+        /// Whatever an answer contains, every page is small, and together they have each row once.
         #[test]
         fn pages_are_small_and_hold_every_row_once(
             head in 0..12_000_usize,

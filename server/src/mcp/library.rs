@@ -1,4 +1,4 @@
-//! What can be asked about.
+//! The recordings that can be asked about.
 
 use api::ids::RunId;
 use api::routes;
@@ -7,7 +7,7 @@ use api::view_state::ViewState;
 use std::ops::Deref;
 use trace::trace::Trace;
 
-/// A recording to ask.
+/// A recording for questions.
 pub struct Recording {
     /// The file's name, or the run's id.
     pub name: String,
@@ -17,7 +17,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// A recording, and where a dashboard has it.
+    /// A recording, and its place on a dashboard.
     pub fn new(
         name: String,
         held: impl Deref<Target = Trace> + 'static,
@@ -30,19 +30,19 @@ impl Recording {
         }
     }
 
-    /// What it holds.
+    /// Its trace.
     pub fn trace(&self) -> &Trace {
         &self.held
     }
 
-    /// The address of a view of it, where a dashboard is known that has it.
+    /// The address of a view of it, if it is on a known dashboard.
     pub fn link(&self, view: &ViewState) -> Option<String> {
         let (server, run) = self.run.as_ref()?;
         Some(format!("{server}{}?{view}", routes::run_page(run)))
     }
 }
 
-/// Where recordings are found. For a thread that may block.
+/// Finds recordings. Must be called on a thread that may block.
 pub trait Library {
     /// The recording of this name.
     ///
@@ -50,12 +50,12 @@ pub trait Library {
     /// Why there is none, and what to do.
     fn recording(&self, name: &str) -> Result<Recording, String>;
 
-    /// The runs of the dashboard, newest first, [`MOST_RUNS`] at most.
+    /// The runs of the dashboard, newest first, at most [`MOST_RUNS`].
     ///
     /// # Errors
     /// Why there are none, and what to do.
     fn runs(&self) -> Result<Vec<RunSummary>, String>;
 }
 
-/// Runs that are looked through for a list.
+/// How many runs are searched for a list.
 pub const MOST_RUNS: u32 = 500;

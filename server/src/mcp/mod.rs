@@ -6,9 +6,8 @@
 //! answer       an answer in pages that fit into a context window
 //! ```
 //!
-//! An answer is text for reading and a document for programs. What goes wrong is an answer too: it
-//! says what to do. `tidemark mcp` speaks over its standard input and output, a dashboard at
-//! [`api::routes::MCP`].
+//! An answer is text for people and a document for programs. An error is also an answer, and says
+//! what to do. `tidemark mcp` uses its standard input and output, a dashboard [`api::routes::MCP`].
 
 mod answer;
 mod library;
@@ -25,7 +24,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 
-/// Said to the model when it connects.
+/// The text that the model gets when it connects.
 const INSTRUCTIONS: &str = "\
 Tidemark explains the GPU memory of PyTorch programs from snapshots that \
 torch.cuda.memory._dump_snapshot() writes. Begin with `explain`: it says what held the memory, \
@@ -36,7 +35,7 @@ Answers come in pages: where `next` is a number, ask again with it as `offset`."
 /// The work behind a tool panicked.
 pub struct Panicked;
 
-/// Who works out the answers.
+/// Computes the answers.
 pub trait Answers: Clone + Send + Sync + 'static {
     /// The answer of a tool, or why there is none and what to do.
     fn answer(
@@ -46,7 +45,7 @@ pub trait Answers: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Result<Page, String>, Panicked>> + Send;
 }
 
-/// What a client talks to.
+/// The agent that a client talks to.
 #[derive(Clone)]
 pub struct Agent<A>(pub A);
 

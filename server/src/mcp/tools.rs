@@ -1,4 +1,4 @@
-//! What can be asked: each tool, what it takes, and its answer.
+//! The tools: what each of them takes, and its answer.
 
 use super::answer::{Answer, Page, Row, document};
 use super::library::{Library, MOST_RUNS, Recording};
@@ -108,7 +108,7 @@ struct OfRuns {
     offset: usize,
 }
 
-/// Who asks: what there is to ask about, and what it may take.
+/// The source of recordings for a question, and its limits.
 #[derive(Clone, Copy)]
 struct Asker<'a> {
     recordings: &'a dyn Library,
@@ -117,7 +117,7 @@ struct Asker<'a> {
 
 /// Why a tool has no answer.
 enum Refusal {
-    /// The question was wrong: what to do.
+    /// The question was wrong; the text says what to do.
     Told(String),
     /// It was stopped.
     Stopped,
@@ -199,20 +199,20 @@ const TOOLS: [Spec; 7] = [
     },
 ];
 
-/// The tool that is about no recording.
+/// The tool that needs no recording.
 pub const RUNS: &str = "runs";
 
 /// All tools, as a client lists them.
 pub fn all() -> Vec<Tool> {
     let tool = |spec: &Spec| {
         let tool = Tool::new(spec.name, spec.about, JsonObject::new());
-        // They read, and nothing else.
+        // All tools only read.
         (spec.takes)(tool).with_annotations(ToolAnnotations::new().read_only(true))
     };
     TOOLS.iter().map(tool).collect()
 }
 
-/// Asks a tool. For a thread that may block.
+/// Calls a tool. Must be called on a thread that may block.
 ///
 /// The inner result says why there is no answer, and what to do.
 ///
@@ -368,7 +368,7 @@ fn leak_row(trace: &Trace, group: &LeakGroup) -> Row {
         .stack
         .map(|stack| explain::own_frames(&trace.stacks, StackIdx(stack)));
     let mut value = document(group);
-    // What a page asks single blocks with.
+    // The page uses these fields to ask about single blocks.
     if let Some(fields) = value.as_object_mut() {
         fields.remove("evidence");
         fields.insert("stack".to_owned(), document(&stack));
@@ -444,7 +444,7 @@ fn alive(asker: Asker<'_>, asked: OfMoment) -> Result<Page, Refusal> {
     Ok(answer.page(asked.offset))
 }
 
-/// The event that is asked about.
+/// The event that the question names.
 fn moment(device: &DeviceTrace, at: Option<&str>) -> Result<EventIdx, String> {
     let events = device.events.len();
     let last = events.checked_sub(1).map(EventIdx);

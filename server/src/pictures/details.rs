@@ -1,4 +1,4 @@
-//! One block, one moment: what hovering and selecting show.
+//! Details of one block or one moment, for hovering and selecting.
 
 use super::Decoded;
 use crate::answers::{forward_op, frame_text};
@@ -9,7 +9,7 @@ use trace::stacks::{StackIdx, Stacks};
 use trace::trace::{Action, BlockIdx, DeviceTrace, NO_TARGET, Step};
 use trace::units::{Bytes, DeviceAddr, EventIdx, Micros};
 
-/// Frames of a stack that are shown, the innermost. Python stops at a thousand by itself.
+/// How many frames of a stack are shown, the innermost. Python's own limit is a thousand.
 pub const MAX_FRAMES: usize = 1200;
 
 /// Everything about one block; `None` when there is no such block.
@@ -66,7 +66,7 @@ pub fn moment(device: &DeviceTrace, event: EventIdx) -> Option<Moment> {
     })
 }
 
-/// Address, size and block that an event is about.
+/// Address, size and block of an event.
 fn concerned(
     device: &DeviceTrace,
     action: Action,
@@ -98,7 +98,7 @@ fn timed(device: &DeviceTrace, event: u32) -> (EventIdx, Micros) {
     (EventIdx(event), device.events.time.get(event as usize))
 }
 
-/// An event index, unless it says "never".
+/// An event index; `None` if it means "never".
 fn happened(device: &DeviceTrace, event: u32) -> Option<(EventIdx, Micros)> {
     (event < device.events.len()).then(|| timed(device, event))
 }

@@ -28,8 +28,8 @@ pub fn marks(device: &DeviceTrace, stacks: &Stacks) -> Marks {
             })
             .collect(),
         annotations_left_out: left_out as u64,
-        // What the process had and what the driver had left. (Other processes on the device take
-        // their share: this is what was there for this one.)
+        // The memory of this process plus the free memory of the driver. (Other processes on the
+        // device use a part; this is what was available to this one.)
         capacity: failures.iter().map(|oom| oom.reserved + oom.free).max(),
         ooms: ooms(device, stacks, &failures),
         ooms_left_out: oom::count(device).saturating_sub(Marks::MAX_OOMS) as u64,

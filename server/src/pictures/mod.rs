@@ -1,9 +1,9 @@
-//! Pictures of a run: tiles and marks, drawn once and then served as they are.
+//! Pictures of a run: tiles and marks. They are drawn once and then served unchanged.
 //!
-//! The overview of each device (the whole run, lines and mountain by stack, and its marks) is
-//! drawn while the run is stored, so that the first picture behind a link needs no decoding.
-//! Everything else is drawn from the decoded trace, which a bounded cache keeps, and is then
-//! remembered in the database.
+//! The overview of each device (the whole run, with lines, mountain by stack, and marks) is drawn
+//! while the run is stored. So the first picture behind a link needs no decoding. Everything else
+//! is drawn from the decoded trace, which a limited cache holds, and is then stored in the
+//! database.
 
 pub mod details;
 mod marks;
@@ -29,13 +29,13 @@ use trace::units::Bytes;
 use trace::watch::{Stopped, Watch};
 use tracing::Instrument;
 
-/// Bytes of tiles in the database, overviews apart.
+/// Bytes of tiles in the database, without overviews.
 const CACHED_TILES: u64 = 512 << 20;
 
-/// Pictures, of at most 100 KB, that wait to be kept at a time.
+/// How many pictures, of at most 100 KB, may wait to be stored.
 const KEEPING: usize = 64;
 
-/// Tiles drawn between two looks at how much the cached ones take.
+/// After this many drawn tiles, the size of the cached ones is checked.
 const TRIM_EVERY: u32 = 256;
 
 /// One picture of a device.
@@ -52,7 +52,7 @@ pub enum Picture {
 }
 
 impl Picture {
-    /// Those that are drawn when a run is stored.
+    /// The pictures that are drawn when a run is stored.
     pub fn overviews(n_events: u32) -> [Picture; 3] {
         let whole = TileId::covering(0, u64::from(n_events));
         [
@@ -62,7 +62,7 @@ impl Picture {
         ]
     }
 
-    /// Where the database keeps it.
+    /// Its key in the database.
     pub fn key(self, trace: i64, device: u32) -> TileKey {
         let origin = TileId { level: 0, index: 0 };
         let (kind, id) = match self {
@@ -81,7 +81,7 @@ impl Picture {
         }
     }
 
-    /// Where the database keeps it for readers who may see these texts.
+    /// Its key in the database, for readers who may see these texts.
     pub fn key_for(self, trace: i64, device: u32, texts: Texts) -> TileKey {
         let mut key = self.key(trace, device);
         if let Some(tag) = texts.tag().filter(|_| self.has_texts()) {
@@ -90,7 +90,7 @@ impl Picture {
         key
     }
 
-    /// Lines have none: they are the same for everybody.
+    /// Whether it has texts. Lines have none, so they are the same for everybody.
     fn has_texts(self) -> bool {
         !matches!(self, Picture::Series(_))
     }
@@ -104,7 +104,7 @@ impl Picture {
         }
     }
 
-    /// What it takes to draw it.
+    /// What is needed to draw it.
     fn asks(self) -> Ask {
         match self {
             Picture::Series(_) => Ask::Known,
@@ -133,21 +133,21 @@ impl Picture {
     }
 }
 
-/// Draws and remembers pictures.
+/// Draws and stores pictures.
 #[derive(Clone)]
 pub struct Pictures {
     store: Store,
     /// Tiles drawn since the start.
     drawn: Arc<AtomicU32>,
-    /// Places for pictures that wait to be kept.
+    /// Places for pictures that wait to be stored.
     keeping: Arc<Semaphore>,
     /// The decoded traces.
     pub traces: Arc<Traces>,
 }
 
 impl Pictures {
-    /// Pictures of the runs in `store`; unused decoded traces may take `cache` of the
-    /// budget, but half of it at most: uploads need the rest.
+    /// Pictures of the runs in `store`. Unused decoded traces may take `cache` of the budget, but
+    /// at most half of it: uploads need the rest.
     pub fn new(store: Store, budget: &Budget, cache: Bytes) -> Pictures {
         let cache = cache.min(Bytes(budget.total().get() / 2));
         let traces = Arc::new(Traces::new(store.clone(), budget.clone(), cache));
@@ -187,7 +187,7 @@ impl Pictures {
         }
     }
 
-    /// Begins to decode a trace that will be asked for soon.
+    /// Begins to decode a trace that will probably be needed soon.
     pub fn warm(&self, trace: i64, texts: Texts) {
         let traces = Arc::clone(&self.traces);
         let decode = async move {
@@ -198,10 +198,10 @@ impl Pictures {
         tokio::spawn(decode.in_current_span());
     }
 
-    /// Draws the overviews of a trace that is about to become a run. On a blocking thread.
+    /// Draws the overviews of a trace that will become a run. Must be called on a blocking thread.
     ///
     /// # Errors
-    /// The database's; [`Stopped`], when whoever looks on says so.
+    /// The database's; [`Stopped`], when the watch stops it.
     pub fn draw_overviews<E: From<StoreError> + From<Stopped>>(
         &self,
         trace: i64,
@@ -242,8 +242,8 @@ impl Pictures {
         Ok(packed)
     }
 
-    /// Keeps a picture for the next request. No request waits for it: the database may be busy
-    /// with an upload. When many wait to be kept, it is drawn again instead.
+    /// Stores a picture for the next request. No request waits for that, because the database may
+    /// be busy with an upload. If too many wait to be stored, this one is drawn again next time.
     fn remember(&self, key: TileKey, packed: Vec<u8>) {
         let Ok(place) = Arc::clone(&self.keeping).try_acquire_owned() else {
             return;
@@ -253,7 +253,7 @@ impl Pictures {
         let store = self.store.clone();
         let remember = async move {
             let _place = place;
-            // On a full disk it is drawn each time.
+            // On a full disk, it is drawn each time.
             let keep = move || {
                 store.write_derived_now(|writer| {
                     if trim {

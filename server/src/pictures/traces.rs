@@ -1,4 +1,4 @@
-//! Decoded traces: loaded once however many ask, kept while they fit.
+//! Decoded traces: loaded once however many requests need them, and kept while they fit.
 
 use crate::budget::{Budget, Permit, Spare};
 use crate::store::{Store, StoreError, StoreResult};
@@ -16,21 +16,21 @@ use trace::tiles::{GroupBy, MountainIndex};
 use trace::trace::{DeviceTrace, Trace};
 use trace::units::Bytes;
 
-/// A trace in memory, with what its mountains need.
+/// A trace in memory, with the indexes for its mountains.
 pub struct Decoded {
     /// The trace.
     pub trace: Trace,
     indexes: Mutex<HashMap<(u32, GroupBy), Arc<MountainIndex>>>,
     live: Mutex<HashMap<u32, Arc<LiveIndex>>>,
     categories: Mutex<HashMap<u32, Arc<Categories>>>,
-    /// The memory that all of this may take.
+    /// The most memory that all of this takes.
     weight: Bytes,
-    /// Says that this memory may be used, and more while it is being stored.
+    /// The permit for this memory, and for more while the trace is being stored.
     permit: Mutex<Permit>,
 }
 
 impl Decoded {
-    /// A decoded trace, in memory of which the permit says that it may be used.
+    /// A decoded trace, with the permit for its memory.
     pub fn new(trace: Trace, permit: Permit) -> Decoded {
         Decoded {
             weight: Decoded::weight_of(&trace),
@@ -42,28 +42,28 @@ impl Decoded {
         }
     }
 
-    /// Memory that a trace takes, with the indexes that are made of it.
+    /// Memory of a trace and of the indexes that are made from it.
     pub fn weight_of(trace: &Trace) -> Bytes {
         let blocks: usize = trace.devices.iter().map(|device| device.blocks.len()).sum();
         Bytes((trace.heap_bytes() + blocks * PER_BLOCK) as u64)
     }
 
-    /// Memory that one answer takes.
+    /// Memory for one answer.
     pub fn answering_takes(trace: &Trace) -> Bytes {
         let stacks = &trace.stacks;
         let names = stacks.len() + stacks.n_frames();
         let devices = trace.devices.iter().map(|device| {
             let kinds = device.blocks.kinds.len();
-            // A site keeps something for each step (trace::leaks), a group has its levels.
+            // A site keeps something for each step (trace::leaks), and a group has its levels.
             let cells = kinds.saturating_mul(device.steps.len()).min(CELLS);
             (kinds + names) * PER_GROUP + cells * PER_CELL
         });
-        // One device is asked at a time.
+        // A question is about one device at a time.
         Bytes((devices.max().unwrap_or(0) + WORK) as u64)
     }
 
-    /// Memory that it takes to read the stacks of a device once more: what its blocks are for, and
-    /// which loops there are.
+    /// Memory for reading the stacks of a device once more: to find the categories of its blocks,
+    /// and its loops.
     pub fn reading_takes(trace: &Trace) -> Bytes {
         let devices = trace.devices.iter();
         let most = devices.map(|device| {
@@ -73,8 +73,8 @@ impl Decoded {
         Bytes(most.max().unwrap_or(0) as u64)
     }
 
-    /// Bytes of memory that storing a trace takes besides: a table of its addresses, and what its
-    /// pictures and its verdict take.
+    /// Additional memory for storing a trace: a table of its addresses, its pictures and its
+    /// verdict.
     pub fn storing_takes(trace: &Trace) -> Bytes {
         let blocks: usize = trace.devices.iter().map(|device| device.blocks.len()).sum();
         let encoding = Bytes((blocks * 48 + (8 << 20)) as u64);
@@ -90,7 +90,7 @@ impl Decoded {
         encoding.max(judging).max(marking)
     }
 
-    /// It is stored: what that took goes back.
+    /// Gives back the memory for storing, after the trace is stored.
     pub fn settle(&self) {
         lock(&self.permit).shrink(self.weight);
     }
@@ -107,7 +107,7 @@ impl Decoded {
         })
     }
 
-    /// What mountains of a device need, by one grouping: made once.
+    /// The index for mountains of a device with one grouping; made once.
     pub fn mountain_index(&self, device: &DeviceTrace, group_by: GroupBy) -> Arc<MountainIndex> {
         let key = (device.device, group_by);
         if let Some(index) = lock(&self.indexes).get(&key) {
@@ -117,14 +117,14 @@ impl Decoded {
         Arc::clone(lock(&self.indexes).entry(key).or_insert(index))
     }
 
-    /// What questions about moments of a device need: made once.
+    /// The index for questions about moments of a device; made once.
     pub fn live_index(&self, device: &DeviceTrace) -> Arc<LiveIndex> {
         let mut live = lock(&self.live);
         let index = live.entry(device.device);
         Arc::clone(index.or_insert_with(|| Arc::new(LiveIndex::new(&device.blocks))))
     }
 
-    /// What the blocks of a device are for: inferred once.
+    /// The categories of a device's blocks; inferred once.
     pub fn categories(&self, device: &DeviceTrace) -> Arc<Categories> {
         let mut categories = lock(&self.categories);
         let known = categories.entry(device.device);
@@ -133,32 +133,32 @@ impl Decoded {
     }
 }
 
-/// What a question has to look at.
+/// The data that a question needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// The columns and their indexes.
     Known,
-    /// What the stacks say of every block as well: what it is for, which loop it is made in.
+    /// The stacks of every block as well, to find its category or its loop.
     Stacks,
 }
 
-/// Two, however large: a comparison goes back and forth between them.
+/// Two traces are always kept, however large: a comparison goes back and forth between them.
 const ALWAYS_KEPT: usize = 2;
 
-/// Bytes of a block in the indexes of moments and mountains, and of what it is for.
+/// Bytes for a block in the indexes of moments and mountains, and for its category.
 const PER_BLOCK: usize = 16 + 1;
 /// Bytes of a group with its names, in an answer.
 const PER_GROUP: usize = 96;
-/// Bytes of what a place keeps at a step, and how many of these there are at most.
+/// Bytes for one place at one step, and the largest number of these.
 const PER_CELL: usize = 25;
 const CELLS: usize = trace::leaks::MAX_CELLS;
-/// Bytes of any work.
+/// Bytes that any work needs.
 const WORK: usize = 2 << 20;
-/// Reports of damage that wait: every request for a damaged trace makes one.
+/// How many reports of damage may wait: every request for a damaged trace makes one.
 const DAMAGED: usize = 64;
 
-/// A trace, how much of its texts is left, and the loop that its steps are the iterations of
-/// (`None`: the one that is found).
+/// A trace, which texts are left in it, and the loop that gives its steps (`None`: the one that
+/// Tidemark finds).
 type Key = (i64, Texts, Option<String>);
 
 /// A trace in the cache.
@@ -175,14 +175,13 @@ pub struct Traces {
     /// Least recently used first.
     kept: Mutex<Vec<Kept>>,
     loading: Mutex<HashMap<Key, Arc<OnceCell<Arc<Decoded>>>>>,
-    /// Traces that are damaged, to be derived again.
+    /// Damaged traces, which must be derived again.
     damaged: Sender<i64>,
     told: Mutex<Option<Receiver<i64>>>,
 }
 
 impl Traces {
-    /// Traces of `store`, of which at most `limit` bytes are kept (but always the last
-    /// two).
+    /// Traces of `store`; at most `limit` bytes are kept, but always the last two traces.
     pub fn new(store: Store, budget: Budget, limit: Bytes) -> Traces {
         let (damaged, told) = channel(DAMAGED);
         Traces {
@@ -196,12 +195,12 @@ impl Traces {
         }
     }
 
-    /// Where damaged traces are reported; taken by the first caller.
+    /// The channel for reports of damaged traces; only the first caller gets it.
     pub fn damaged(&self) -> Option<Receiver<i64>> {
         lock(&self.told).take()
     }
 
-    /// A trace, decoded now or before, with all its texts.
+    /// A trace with all its texts, decoded now or earlier.
     ///
     /// # Errors
     /// The database's, and [`StoreError::Undecodable`].
@@ -209,7 +208,7 @@ impl Traces {
         self.get_for(trace, Texts::All).await
     }
 
-    /// A trace, decoded now or before, with the texts that its reader may see.
+    /// A trace with the texts that its reader may see, decoded now or earlier.
     ///
     /// # Errors
     /// As [`Traces::get`].
@@ -228,10 +227,10 @@ impl Traces {
         decoded
     }
 
-    /// The same, where the iterations of another loop are the steps.
+    /// The same, with the iterations of another loop as the steps.
     ///
     /// # Errors
-    /// As [`Traces::get`], and [`StoreError::NotFound`] where there is no such loop.
+    /// As [`Traces::get`], and [`StoreError::NotFound`] if there is no such loop.
     pub async fn get_cut(
         &self,
         trace: i64,
@@ -247,7 +246,7 @@ impl Traces {
         }
         let whole = self.get_for(trace, texts).await?;
         let level = level.to_owned();
-        // What is not a loop costs no copy.
+        // If the name is not a loop, no copy is made.
         let (checked, named) = (Arc::clone(&whole), level.clone());
         let memory = self.memory_to_ask(&whole, Ask::Stacks).await?;
         let checking = work::answer(move || check_level(&checked.trace, &named));
@@ -262,7 +261,7 @@ impl Traces {
         Ok(decoded)
     }
 
-    /// The memory that it takes to answer a question to a trace, for as long as that takes.
+    /// Takes the memory for answering a question about a trace, for as long as that takes.
     ///
     /// # Errors
     /// [`StoreError::NoMemory`].
@@ -309,8 +308,8 @@ impl Traces {
     async fn load(&self, trace: i64, texts: Texts) -> StoreResult<Arc<Decoded>> {
         let loaded = self.decode(trace, texts).await;
         if loaded.as_ref().is_err_and(StoreError::is_of_derived) {
-            // Nothing listens where the store is read-only. Where many wait already, whoever asks
-            // for this one next reports it again.
+            // If the store is read-only, nobody listens. If too many reports wait, the next request
+            // for this trace reports it again.
             let _ = self.damaged.try_send(trace);
         }
         loaded
@@ -381,7 +380,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Blocks of a trace that is judged while it is stored: some tens of milliseconds.
+/// Traces with at most this many blocks are judged while they are stored: that takes some tens of
+/// milliseconds.
 const SMALL: usize = 400_000;
 
 /// Whether a trace is small enough to be judged while it is stored.

@@ -1,4 +1,4 @@
-//! What is alive, what came and went, and how it grew.
+//! What is alive, what was allocated and freed, and how memory grew.
 
 use crate::pictures::Decoded;
 use api::alive::{
@@ -14,7 +14,7 @@ use trace::stacks::StackIdx;
 use trace::trace::{DeviceTrace, Series};
 use trace::units::EventIdx;
 
-/// Bands of a growth chart besides those of leak groups and the rest.
+/// How many bands a growth chart has besides those of leak groups and the band of all others.
 const TOP: usize = 11;
 
 /// What is alive at an event.
@@ -45,7 +45,7 @@ pub fn alive(decoded: &Decoded, device: &DeviceTrace, at: EventIdx, by: Dimensio
     }
 }
 
-/// What came and went between two events.
+/// What was allocated and freed between two events.
 pub fn changes(
     decoded: &Decoded,
     device: &DeviceTrace,
@@ -67,7 +67,7 @@ pub fn changes(
     }
 }
 
-/// What is alive at the end of each step. `leaking` are sites that get a band in any case.
+/// What is alive at the end of each step. The sites in `leaking` always get a band.
 pub fn growth(
     decoded: &Decoded,
     device: &DeviceTrace,
@@ -116,14 +116,14 @@ pub fn growth(
     }
 }
 
-/// What it takes to ask about a device.
+/// The data for questions about a device.
 pub(super) struct Known {
     live: Arc<LiveIndex>,
     categories: Option<Arc<Categories>>,
 }
 
 impl Known {
-    /// What a grouping needs.
+    /// The data that a grouping needs.
     pub(super) fn of(decoded: &Decoded, device: &DeviceTrace, by: Option<Dimension>) -> Known {
         Known {
             live: decoded.live_index(device),
@@ -131,7 +131,7 @@ impl Known {
         }
     }
 
-    /// The device, to be asked.
+    /// The subject for questions about the device.
     pub(super) fn subject<'a>(
         &'a self,
         decoded: &'a Decoded,

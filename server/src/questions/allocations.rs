@@ -11,27 +11,27 @@ use trace::tiles::block_label;
 use trace::trace::{BlockIdx, DeviceTrace, PoolId, PoolSize};
 use trace::units::{Bytes, EventIdx};
 
-/// Allocations listed on each side of one.
+/// How many allocations are listed before and after one.
 const BESIDE: u32 = 8;
 
 /// A question that has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadQuestion {
-    /// The site is none.
+    /// The site is not valid.
     #[error(transparent)]
     Site(#[from] BadSite),
-    /// The pool is none.
+    /// The pool is not valid.
     #[error("a pool is `small`, `large`, or a private one as `owner-user`, such as `0-1`")]
     Pool,
-    /// The group is none.
+    /// The group is not valid.
     #[error("a group is what groups stand for, a colon and the group's key, such as `stream:0`")]
     Group,
-    /// The device does not have what is asked for.
+    /// The device has nothing to which the filter could apply.
     #[error(transparent)]
     Filter(#[from] BadFilter),
 }
 
-/// A page of the allocations that a filter finds.
+/// A page of the allocations that match a filter.
 ///
 /// # Errors
 /// When the filter is not understood.
@@ -60,13 +60,13 @@ pub fn page(
     })
 }
 
-/// The allocations before and after one, and itself.
+/// An allocation with its neighbours before and after it.
 pub fn beside(decoded: &Decoded, device: &DeviceTrace, block: BlockIdx) -> Option<AllocationPage> {
     let blocks = &device.blocks;
     if block.index() >= blocks.len() {
         return None;
     }
-    // What was there before the recording has no order.
+    // Blocks from before the recording have no order.
     let first = match block.0 < blocks.n_preexisting {
         true => 0,
         false => blocks.n_preexisting,

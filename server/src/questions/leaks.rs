@@ -11,19 +11,20 @@ use trace::steps::recording;
 use trace::trace::{DeviceTrace, Trace};
 use trace::watch::Watch;
 
-/// Blocks of a group whose forward operation is inferred: the most frequent one stands for all.
+/// For how many blocks of a group the forward operation is inferred; the most frequent one stands
+/// for all.
 const FORWARD_OF: usize = 32;
 
-/// Groups that are listed, those that grow fastest.
+/// The largest number of listed groups, those that grow fastest.
 pub const MAX_LEAKS: usize = 1000;
 
-/// What is found about a device for as long as whoever looks on lets it be judged.
+/// The report about a device; the search ends when `watch` stops it.
 pub fn report(trace: &Trace, device: &DeviceTrace, watch: Watch<'_>) -> Leaks {
     let found = leaks::find_while(device, &trace.stacks, &trace.quality, watch);
     named(trace, device, found)
 }
 
-/// What was found about a device, with its names.
+/// A report about a device, with names added.
 pub fn named(trace: &Trace, device: &DeviceTrace, found: LeakReport) -> Leaks {
     let LeakReport {
         verdict,
@@ -86,7 +87,7 @@ fn usual_forward(
     blocks: &[trace::trace::BlockIdx],
 ) -> Option<ForwardOp> {
     let mut found: HashMap<(StackIdx, Option<String>), (u32, Forward)> = HashMap::new();
-    // The last ones: first steps differ.
+    // The last ones, because first steps differ.
     for &block in blocks.iter().rev().take(FORWARD_OF) {
         if let Some(forward) = forward::of_block(device, &trace.stacks, block) {
             let key = (forward.stack, forward.node.clone());

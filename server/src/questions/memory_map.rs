@@ -59,7 +59,7 @@ pub fn room_over_time(device: &DeviceTrace) -> RoomOverTime {
     columns
 }
 
-/// How much more is sent.
+/// How much more may be sent.
 struct Room {
     blocks: usize,
     segments: usize,

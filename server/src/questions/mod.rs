@@ -1,6 +1,6 @@
-//! Questions about a run that the page and programs ask: does it leak, what is alive, what came and
-//! went, which allocations are there, where they lie, what if. `trace` answers them; here answers
-//! get names.
+//! Questions about a run from pages and programs: does it leak, what is alive, what was allocated
+//! and freed, which allocations are there, where they lie, what if. `trace` answers them; this
+//! module adds names to the answers.
 
 mod alive;
 mod allocations;

@@ -1,4 +1,5 @@
-//! What if: the requests of a run under other settings, another limit, or without some of them.
+//! What if: the requests of a run under other settings, another limit, or without some of the
+//! requests.
 
 use api::what_if::{Conditions, WhatIf, WhatIfDrawn};
 use trace::allocator::{Config, conf};
@@ -13,7 +14,7 @@ use trace::what_if::{self, Early, Question};
 /// Columns of a curve: about as many as a wide page has pixels for it.
 pub const COLUMNS: u32 = 600;
 
-/// Call sites that one question may leave out.
+/// How many call sites one question may leave out.
 pub const MOST_GONE: usize = 64;
 
 /// Other conditions.
@@ -21,21 +22,21 @@ pub const MOST_GONE: usize = 64;
 pub struct Asked {
     /// Settings; `None`: those of the file.
     pub settings: Option<Config>,
-    /// What the process may reserve.
+    /// The limit of what the process may reserve.
     pub limit: Option<Bytes>,
-    /// Whether what leaks is given back when its step ends.
+    /// Whether leaked blocks are given back when their step ends.
     pub leaks: Leaks,
-    /// What is never asked for.
+    /// What is never requested.
     pub gone: Gone,
 }
 
-/// What becomes of what leaks.
+/// What happens with leaked blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leaks {
-    /// It stays.
+    /// They stay.
     #[default]
     AsRecorded,
-    /// It is given back at the end of the step that made it.
+    /// They are given back at the end of the step that made them.
     GivenBack,
 }
 
@@ -44,7 +45,7 @@ pub enum Leaks {
 pub enum Gone {
     /// Those of these call sites.
     Sites(Vec<SiteKey>),
-    /// Those with such a text in a function, or in a `file:line`, of their own code.
+    /// Those whose own code has such a text in a function or in a `file:line`.
     Places(Vec<String>),
 }
 
@@ -54,19 +55,19 @@ impl Default for Gone {
     }
 }
 
-/// The question is none.
+/// The question is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadConditions {
-    /// The settings are none.
+    /// The settings are not valid.
     #[error("alloc_conf: {0}")]
     Settings(String),
-    /// The limit is no size.
+    /// The limit is not a size.
     #[error("limit: {0}")]
     Limit(String),
-    /// A site is none.
+    /// A site is not valid.
     #[error("gone: {0}")]
     Site(#[from] BadSite),
-    /// So many sites at once.
+    /// Too many sites at once: this many.
     #[error("gone: {0} call sites are asked for; one question leaves out {MOST_GONE} at most")]
     TooMany(usize),
 }
@@ -111,7 +112,7 @@ pub fn what_if(
     Ok(answered(trace, device, asked, 0, watch)?.answer)
 }
 
-/// The same, with the levels on the way.
+/// The same, with curves of the levels.
 ///
 /// # Errors
 /// [`Stopped`].
@@ -136,7 +137,7 @@ fn answered(
         Leaks::AsRecorded => Early::default(),
         Leaks::GivenBack => {
             let report = leaks::find_while(device, &trace.stacks, &trace.quality, watch);
-            // A report that was stopped names no leak, which would not be the recording's fault.
+            // A report that was stopped names no leaks, which is not true of the recording.
             watch.look(0)?;
             Early::leaks(device, &trace.stacks, &report)
         }

@@ -1,15 +1,15 @@
-//! What was done, by whom.
+//! The audit: what was done, and by whom.
 
 use super::rows::uint;
 use super::{Reader, Slice, StoreResult, Writer};
 use api::people::AuditEntry;
 use rusqlite::params;
 
-/// Entries that are kept; older ones go.
+/// How many entries are kept; older ones are deleted.
 const KEPT: i64 = 100_000;
 
 impl Reader<'_> {
-    /// What was done, newest first; all of it, or what this person did.
+    /// Entries, newest first; all of them, or those of one person.
     pub fn audit(&self, who: Option<&str>, slice: Slice) -> StoreResult<Vec<AuditEntry>> {
         let sql = "SELECT id, at_ms, who, address, action, subject FROM audit \
                    WHERE ?1 IS NULL OR who = ?1 ORDER BY id DESC LIMIT ?2 OFFSET ?3";
@@ -31,7 +31,7 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// Writes down what was done. The number of `entry` is not looked at.
+    /// Adds an entry. The number in `entry` is ignored.
     ///
     /// # Errors
     /// The database's.

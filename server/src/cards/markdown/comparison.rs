@@ -14,11 +14,11 @@ use trace::units::Bytes;
 /// Sites listed.
 const SITES: usize = 3;
 
-/// What leads to the page.
+/// The text of the link to the page.
 const OPEN: &str = "Open the comparison";
 
-/// A comparison: what differs, headline numbers, the top sites, and the picture and link if there
-/// are some.
+/// A comparison: what differs, headline numbers, the top sites, and the picture and link if they
+/// exist.
 pub fn comparison(comparison: &Comparison, links: Option<&Links>) -> String {
     let base = &comparison.runs[0].name;
     let mut out = String::new();
@@ -40,8 +40,8 @@ pub fn comparison(comparison: &Comparison, links: Option<&Links>) -> String {
     out + "\n"
 }
 
-/// The headline numbers without any name or place: a project may be private where its pull request
-/// is not.
+/// Only the headline numbers, without any name or place: a project may be private while its pull
+/// request is public.
 pub fn numbers_only(comparison: &Comparison, links: &Links) -> String {
     let mut out = "### GPU memory\n\n".to_owned();
     for (at, against) in comparison.against.iter().enumerate() {
@@ -61,7 +61,7 @@ pub fn numbers_only(comparison: &Comparison, links: &Links) -> String {
     out + &links.lines(OPEN, Names::Withheld)
 }
 
-/// A gate's answer, then the comparison.
+/// The answer of a gate, then the comparison.
 pub fn gate(comparison: &Comparison, verdicts: &Verdicts) -> String {
     let (mark, word) = match verdicts.outcome {
         Outcome::Pass => ("✅", "Pass"),

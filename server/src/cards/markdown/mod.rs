@@ -9,26 +9,26 @@ pub use run::run;
 pub(crate) use trace::plain::code;
 use trace::plain::marked;
 
-/// How much a block says.
+/// How much a block shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// Names, places, and the picture.
     Told,
-    /// Numbers alone, for private projects.
+    /// Only numbers, for private projects.
     Withheld,
 }
 
-/// Where a block leads.
+/// The links of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Links {
     /// The page, absolute.
     pub page: String,
-    /// The card as a picture, absolute; `None` where readers of the block cannot fetch it.
+    /// The card as a picture, absolute; `None` if readers of the block cannot fetch it.
     pub image: Option<String>,
 }
 
 impl Links {
-    /// The last lines of a block: the card, unless names are withheld, and the way to the page.
+    /// The last lines of a block: the card (unless names are withheld) and the link to the page.
     fn lines(&self, label: &str, names: Names) -> String {
         let page = &self.page;
         let image = self.image.as_ref().filter(|_| names == Names::Told);
@@ -39,7 +39,7 @@ impl Links {
     }
 }
 
-/// A text of a snapshot that Markdown takes literally: it must not become markup.
+/// A text from a snapshot, escaped so that it cannot become Markdown markup.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in marked(text).chars() {
@@ -67,7 +67,7 @@ mod tests {
         let literal = "&lt;img src=x> a\\|b \\*c\\* \\[x\\](y) d";
         assert_eq!(escaped(text), literal);
         assert_eq!(code("a`b|c\nd"), "`a'b¦c d`");
-        // Nor turn what stands beside them.
+        // Nor may it reorder the text beside it.
         assert_eq!(escaped("a\u{202e}b"), "a\u{fffd}b");
         assert_eq!(code("a\u{202e}b"), "`a\u{fffd}b`");
     }

@@ -60,7 +60,8 @@ pub fn mcp(args: McpArgs) -> Result<(), CliError> {
         let ended = running.waiting().await;
         ended.map_err(|error| failed("serve the client", &error))
     })?;
-    // A pending read of the standard input cannot be cancelled.
+    // A pending read of the standard input cannot be cancelled, so the runtime does not wait for
+    // it.
     runtime.shutdown_background();
     Ok(())
 }
@@ -69,7 +70,7 @@ fn failed(what: &str, error: &impl std::fmt::Display) -> CliError {
     CliError::Failed(format!("cannot {what}: {error}"))
 }
 
-/// Answers take as long as they take: who asks has started this process.
+/// Answers have no time limit here: the person who asks has started this process.
 #[derive(Clone)]
 struct Unhurried(Arc<Recordings>);
 
@@ -80,7 +81,7 @@ impl Answers for Unhurried {
         arguments: JsonObject,
     ) -> Result<Result<Page, String>, Panicked> {
         let recordings = Arc::clone(&self.0);
-        // Reading takes seconds; the client may ping meanwhile.
+        // Reading takes seconds; in the meantime the client may ping.
         let work =
             move || Watch::undisturbed(|watch| mcp::call(&*recordings, watch, &tool, arguments));
         let answered = tokio::task::spawn_blocking(work).await;

@@ -1,5 +1,5 @@
-//! What tools are asked about: files, and runs of a dashboard. The last ones stay in memory, since
-//! a client asks several questions about one.
+//! The recordings that tools are asked about: files, and runs of a dashboard. The last ones stay in
+//! memory, because a client asks several questions about one.
 
 use crate::cli::CliError;
 use crate::cli::inspect::{read_from, trace_of};
@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 use trace::trace::Trace;
 
-/// Recordings kept: two, for a comparison.
+/// How many recordings are kept: two, for a comparison.
 const KEPT: usize = 2;
 
 /// A recording as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
-    /// A file, and what tells whether it was written anew.
+    /// A file, with the data that shows whether it was changed.
     File {
         path: PathBuf,
         size: u64,
@@ -28,7 +28,7 @@ enum Source {
     Run(RunId),
 }
 
-/// What can be asked about.
+/// The available recordings.
 pub struct Recordings {
     server: Option<String>,
     token: Option<String>,
@@ -67,7 +67,7 @@ impl Recordings {
         Some(Arc::clone(&kept[0].1))
     }
 
-    /// A run as the dashboard exports it.
+    /// Downloads a run from the dashboard's export.
     fn fetched(&self, run: &RunId) -> Result<Trace, CliError> {
         let server = self.server.as_deref().unwrap_or_default();
         let remote = Remote::at(server, self.token.as_deref());
@@ -119,7 +119,8 @@ impl Library for Recordings {
     }
 }
 
-/// A file that can be read: not the standard input, which the client talks on, nor a device.
+/// A readable file. The standard input is not allowed, because the client uses it; devices are not
+/// allowed either.
 fn file(path: &Path) -> Result<Source, String> {
     let shown = path.display();
     let metadata = std::fs::metadata(path).map_err(|error| {

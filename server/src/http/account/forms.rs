@@ -1,4 +1,4 @@
-//! What the forms of these pages do. Requests from other sites' pages do not get here
+//! The actions of the forms on these pages. Requests from pages of other sites do not get here
 //! (`guard::check_origin`).
 
 use super::super::App;
@@ -24,7 +24,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// What is typed to sign in.
+/// The fields to sign in.
 #[derive(Deserialize)]
 pub struct SignInForm {
     token: String,
@@ -32,7 +32,7 @@ pub struct SignInForm {
     next: String,
 }
 
-/// Signs in, and goes on to where one wanted to go.
+/// Signs in, and goes on to the page that the person wanted.
 pub async fn sign_in(
     State(app): State<Arc<App>>,
     client: Client,
@@ -80,7 +80,7 @@ pub async fn end_session(
     Ok(Redirect::to(routes::ACCOUNT_PAGE))
 }
 
-/// Signs all of one's other browsers out.
+/// Signs out all other browsers of the person.
 pub async fn end_other_sessions(
     State(app): State<Arc<App>>,
     SignedIn(entry): SignedIn,
@@ -89,14 +89,14 @@ pub async fn end_other_sessions(
     Ok(Redirect::to(routes::ACCOUNT_PAGE))
 }
 
-/// A token that is asked for.
+/// The fields to make a token.
 #[derive(Deserialize)]
 pub struct TokenForm {
     name: String,
     read: Option<String>,
     upload: Option<String>,
     manage: Option<String>,
-    /// A number, or nothing: never.
+    /// A number of days; empty means that it never ends.
     #[serde(default)]
     days: String,
 }
@@ -181,7 +181,8 @@ pub async fn add_person(
         let page = people_with(&app, &entry, Some(&news));
         return Ok((told, page).into_response());
     }
-    // From now on everybody signs in; whoever added the first person has.
+    // From now on everybody signs in. The person who added the first person gets a session for
+    // them.
     let shown = Shown {
         token: Some(&added.token.secret),
         ..Shown::default()
@@ -193,7 +194,7 @@ pub async fn add_person(
     Ok((told, cookie, page).into_response())
 }
 
-/// What changes about a person.
+/// The fields to change a person.
 #[derive(Deserialize)]
 pub struct PersonForm {
     role: Option<api::people::Role>,
@@ -231,7 +232,7 @@ fn admin(entry: &Entry) -> Result<(), Error> {
     }
 }
 
-/// The page again, with what was wrong above it; its status says that nothing was done.
+/// Shows the page again, with the error at the top; the status tells that nothing was done.
 fn refused(error: &Error, show: impl FnOnce(&str) -> Response) -> Result<Response, Error> {
     let mut page = show(&error.problem().detail);
     *page.status_mut() = error.status();

@@ -1,5 +1,5 @@
-//! The pages on which people sign in and look after tokens, sessions and one another. They are
-//! plain HTML with forms: they work where the page of a run cannot, and nobody has to load it
+//! The pages on which people sign in and manage tokens, sessions and each other. They are plain
+//! HTML with forms. So they work where the page of a run cannot, and nobody has to load that page
 //! first.
 
 mod forms;
@@ -20,7 +20,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Redirect, Response};
 use std::sync::Arc;
 
-/// Who asks for one of these pages. Whoever has not signed in is sent to where one does.
+/// Who asks for one of these pages. People who have not signed in are sent to the page to sign in.
 pub struct SignedIn(pub Entry);
 
 impl FromRequestParts<Arc<App>> for SignedIn {
@@ -44,7 +44,7 @@ impl FromRequestParts<Arc<App>> for SignedIn {
     }
 }
 
-/// Where a form that was filled in leads: a path of this server, or the list of runs.
+/// Where a form leads after it is filled in: a path of this server; otherwise the list of runs.
 fn within(next: &str) -> &str {
     let local = next.starts_with('/') && !next.starts_with("//") && !next.contains('\\');
     match local && next.chars().all(crate::plain::is_plain) {

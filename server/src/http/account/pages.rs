@@ -1,4 +1,4 @@
-//! What the pages show.
+//! The content of these pages.
 
 use super::super::App;
 use super::super::extract::Query;
@@ -29,7 +29,7 @@ pub struct SignInQuery {
     next: String,
 }
 
-/// Where one signs in.
+/// The page to sign in.
 pub async fn sign_in_page(
     State(app): State<Arc<App>>,
     Query(query): Query<SignInQuery>,
@@ -41,8 +41,8 @@ pub async fn sign_in_page(
     if entry.access != Access::TokenNeeded {
         return Ok(Redirect::to(next).into_response());
     }
-    // A link on another site leads here without the cookie, which is only for this site's pages; a
-    // step from here takes it along.
+    // A link on another site leads here without the cookie, which is only sent from this site's
+    // pages. One more step from here sends it.
     let site = headers.get("sec-fetch-site");
     if site.is_some_and(|site| site == "cross-site") {
         let again = routes::sign_in_page(next);
@@ -52,7 +52,7 @@ pub async fn sign_in_page(
     Ok(sign_in_form(&app, next, None))
 }
 
-/// The form in which one signs in.
+/// The form to sign in.
 pub fn sign_in_form(app: &App, next: &str, why: Option<&str>) -> Response {
     let body = html! {
         @if let Some(why) = why { (problem(why)) }
@@ -71,12 +71,12 @@ pub fn sign_in_form(app: &App, next: &str, why: Option<&str>) -> Response {
     page(app, None, "Sign in", &body)
 }
 
-/// Who one is, with tokens and sessions.
+/// The person's page, with their tokens and sessions.
 pub async fn account(State(app): State<Arc<App>>, SignedIn(entry): SignedIn) -> Response {
     account_with(&app, &entry, None)
 }
 
-/// The same, with what a form has just brought.
+/// The same, with the result of a form.
 pub fn account_with(app: &App, entry: &Entry, news: Option<&Markup>) -> Response {
     let now = now_ms();
     let sessions = app.gate.sessions(entry, now);
@@ -165,7 +165,7 @@ fn tokens(tokens: &[PersonalToken]) -> Markup {
     }
 }
 
-/// The head of a column of buttons.
+/// The empty head of a column of buttons.
 fn unnamed() -> Markup {
     html! { th { span class="visually-hidden" { "What you can do" } } }
 }
@@ -206,7 +206,7 @@ fn about(scope: Scope) -> &'static str {
     }
 }
 
-/// A token that was just made. Its secret is never seen again.
+/// A token that was just made. Its secret is shown only here.
 pub fn secret(whose: &str, secret: &str) -> Markup {
     html! {
         div class="note account-secret" role="status" {
@@ -240,12 +240,12 @@ fn session_rows(sessions: &[Session]) -> Markup {
     }
 }
 
-/// Everybody, for admins.
+/// All people, for admins.
 pub async fn people(State(app): State<Arc<App>>, SignedIn(entry): SignedIn) -> Response {
     people_with(&app, &entry, None)
 }
 
-/// The same, with what a form has just brought.
+/// The same, with the result of a form.
 pub fn people_with(app: &App, entry: &Entry, news: Option<&Markup>) -> Response {
     if !entry.is_admin() {
         return Error::NotAdmin.into_response();
@@ -323,7 +323,7 @@ pub struct AuditQuery {
     offset: u32,
 }
 
-/// What was done.
+/// The audit.
 pub async fn audit(
     State(app): State<Arc<App>>,
     SignedIn(entry): SignedIn,

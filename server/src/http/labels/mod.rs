@@ -1,4 +1,4 @@
-//! Labels of a run: said by whoever pushes it, changed by anybody of the team.
+//! Labels of a run: set by the person who pushes it, changed by anybody of the team.
 
 mod page;
 
@@ -46,14 +46,14 @@ async fn change_of(app: &App, id: RunId, request: ChangeLabels) -> Result<RunSum
     Ok(summary(row))
 }
 
-/// Keys and values as they are kept.
+/// Checks keys and values, and puts them into the stored form.
 fn checked(request: ChangeLabels) -> Result<ChangeLabels, Error> {
     let bad = |why: String| Error::BadRequest(why);
     if request.labels.len() > MOST {
         return Err(bad(format!("{MOST} labels at most can be changed at once")));
     }
     let kept = request.labels.into_iter().map(|(key, value)| {
-        // A label that is taken off needs no value; its key is checked all the same.
+        // Removing a label needs no value; its key is checked anyway.
         let label = Label::new(&key, value.as_deref().unwrap_or("-"));
         let label = label.map_err(|error| bad(format!("{key}: {error}")))?;
         Ok((label.key, value.map(|_| label.value)))
@@ -63,10 +63,10 @@ fn checked(request: ChangeLabels) -> Result<ChangeLabels, Error> {
     })
 }
 
-/// The labels that a query names, `label=key=value`, as often as it likes.
+/// The labels in a query, `label=key=value`, which may be repeated.
 ///
 /// # Errors
-/// For what is no label, and for too many.
+/// When one is not valid, and when there are too many.
 pub fn named(query: &[(String, String)]) -> Result<Vec<Label>, Error> {
     let named = query
         .iter()

@@ -1,4 +1,4 @@
-//! Who gets in.
+//! Tests about who may come in.
 
 use super::{Answer, Server, packed_snapshot, request};
 use crate::clients::{Peer, Proxies};
@@ -69,7 +69,7 @@ async fn the_token_works_as_bearer_and_typed_once() {
     assert_eq!(status, StatusCode::OK);
 }
 
-/// Types the token; the cookie that comes back.
+/// Signs in with the token; returns the cookie.
 async fn sign_in(server: &Server) -> String {
     let body = format!(r#"{{"token":"{TOKEN}"}}"#);
     let right = server.json(Method::POST, "/api/session", &body).await;
@@ -95,7 +95,7 @@ async fn every_browser_has_a_session_of_its_own_that_can_be_ended() {
     let sessions = list.expect(StatusCode::OK).read::<Sessions>().sessions;
     assert_eq!(sessions.len(), 2);
     assert_eq!(sessions.iter().filter(|session| session.current).count(), 1);
-    // Its own by logging out, another's by revoking it.
+    // One ends its own session by signing out, and another's by revoking it.
     let out = send_with(&server, Method::DELETE, "/api/session", &one).await;
     let gone = out.expect(StatusCode::NO_CONTENT).headers[header::SET_COOKIE].clone();
     assert!(gone.to_str().unwrap().contains("Max-Age=0"));
@@ -190,7 +190,7 @@ async fn guessing_is_slowed_and_counted_and_holds_up_no_session() {
     assert!(list.refused as usize > 200 - looked_at);
 }
 
-/// A request of a client at this address, as a trusted proxy tells it.
+/// A request of a client with this address, as a trusted proxy reports it.
 async fn tried(server: &Server, client: &str, token: &str) -> Answer {
     let (remote, local) = (
         "10.0.0.1:9".parse().unwrap(),
@@ -212,7 +212,7 @@ async fn guesses_from_many_addresses_are_slowed_in_all() {
         config.proxies = Proxies::parse(["10.0.0.1"]).unwrap();
     });
     let server = server.await;
-    // One that has shown the right one before.
+    // A client that showed the right one before.
     let known = "192.0.2.7";
     tried(&server, known, TOKEN).await.expect(StatusCode::OK);
     let cookie = sign_in(&server).await;
@@ -227,9 +227,9 @@ async fn guesses_from_many_addresses_are_slowed_in_all() {
             other => panic!("{other:?}"),
         }
     }
-    // A hundred at once, and a few more in the time that the test takes.
+    // A hundred at once, and a few more during the time of the test.
     assert!((100..250).contains(&looked_at), "{looked_at}");
-    // Another guess is looked at every 0.6 s: one or the other of these may be the lucky one.
+    // Another guess is checked every 0.6 s, so one of these may be checked.
     let mut refused = 0;
     for n in 5..10 {
         let stranger = tried(&server, &format!("203.0.113.{n}"), TOKEN).await;

@@ -1,4 +1,4 @@
-//! Benches whose rows are in the database already: what is asked about them.
+//! Questions about benches whose rows are already in the database.
 
 use super::Server;
 use crate::store::AliveTensor;
@@ -22,7 +22,7 @@ fn row(id: &str) -> BenchRowId {
     id.parse().unwrap()
 }
 
-/// What the engine leaves alive after three steps.
+/// The tensors that the engine leaves alive after three steps.
 fn alive(patches: &[&'static Patch]) -> Vec<AliveTensor> {
     let spec = RunSpec {
         steps: Some(3),

@@ -246,7 +246,7 @@ async fn a_comparison_without_sense_has_no_card() {
     check(&format!("runs={id},{id}&theme=pink"), bad).await;
     check(&format!("v=99&runs={id},{id}"), bad).await;
     check(&format!("runs={id},run_0000000000000000"), missing).await;
-    // A pair of devices that is not there is no error: another run may have it.
+    // A missing pair of devices is not an error: another run may have it.
     let absent = format!("runs={id},{id}&pair=7");
     let card = text(&server, &routes::compare_card(&absent, "svg")).await;
     assert!(card.contains("Cannot tell"));

@@ -1,4 +1,4 @@
-//! Slow and rude clients over real sockets, and what everybody else notices of them: nothing.
+//! Slow and greedy clients over real sockets. Other clients must not notice them.
 
 use super::{Server, packed_snapshot};
 use crate::clients::limits::Share;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Longer than anything here takes on a machine that does much else.
+/// Longer than any step here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn listen(server: &Server) -> SocketAddr {
@@ -37,7 +37,7 @@ async fn ask(address: SocketAddr, request: &str) -> TcpStream {
     stream
 }
 
-/// The beginning of what comes.
+/// The beginning of the answer.
 async fn head(stream: &mut TcpStream) -> String {
     let mut bytes = vec![0; 1024];
     let read = tokio::time::timeout(PATIENCE, stream.read(&mut bytes)).await;
@@ -50,7 +50,7 @@ async fn a_client_that_takes_no_answers_is_dropped() {
     let server = Server::with(|config| config.clients.pace.over = Duration::from_millis(500));
     let server = server.await;
     let address = listen(&server).await;
-    // More than any buffer between the two holds.
+    // More than the buffers between the two can hold.
     let mut stream = ask(address, &get(routes::OPENAPI).repeat(400)).await;
     let dropped = async {
         while stream.write_all(b"G").await.is_ok() {
@@ -122,7 +122,7 @@ async fn streams_of_events_and_exports_have_their_own_places() {
     assert_eq!(refused.problem().code, ProblemCode::Busy);
     assert_eq!(refused.headers[header::RETRY_AFTER], "5");
     drop(taken);
-    // Each gives its place back: more of them than there are places.
+    // Each of them gives its place back, and there are more of them than places.
     for _ in 0..9 {
         let exported = async {
             while server.get(&path).await.status != StatusCode::OK {
@@ -179,7 +179,7 @@ async fn benches_wait_in_a_queue_of_limited_length() {
     start(&all[..2]).await.expect(StatusCode::CREATED);
 }
 
-/// What the log has, for a test.
+/// Collects the log, for a test.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -210,11 +210,11 @@ impl Log {
     }
 }
 
-// On one thread, so that all of it goes to the log of the test.
+// On one thread, so that everything is logged to the test's log.
 #[tokio::test]
 async fn wrong_guesses_are_told_once_in_a_while_without_what_was_guessed() {
     let log = Log::default();
-    // What is logged unless somebody asks for more.
+    // The usual level of the log.
     let _guard = log.listen(tracing::Level::INFO);
     let token = crate::config::Token::random();
     let server = Server::with(|config| config.token = Some(token)).await;

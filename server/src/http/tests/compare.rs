@@ -53,7 +53,7 @@ async fn a_comparison_says_what_a_patch_changed() {
     );
     assert_eq!(patched.gate.outcome, Outcome::Pass);
     assert_eq!(itself.difference().unwrap().change, Change::None);
-    // The same again comes from memory: the traces are not needed any more.
+    // The same comparison again comes from memory, without the traces.
     server.app.pictures.traces.forget_all();
     server
         .app
@@ -82,7 +82,7 @@ async fn curves_lie_over_one_axis_and_keep_the_peaks() {
             assert_eq!(highest, Some(peak), "{align:?}");
         }
     }
-    // Twelve steps each: in the middle of the axis both are in the same step.
+    // Both have twelve steps, so in the middle of the axis both are in the same step.
     let steps = routes::compare_curves(
         &runs,
         &CurvesWanted {
@@ -138,7 +138,7 @@ async fn what_cannot_be_compared_is_refused_with_a_reason() {
         };
         check(path, bad.0, bad.1).await;
     }
-    // A device that is not there has no curve, but is not an error: another run may have it.
+    // A missing device has no curve, but is not an error: another run may have it.
     let path = routes::compare_curves(
         &two,
         &CurvesWanted {
@@ -168,7 +168,7 @@ async fn comparisons_are_recorded_for_a_pull_request() {
         first.name,
         "An activation offloader that leaks → The same offloader after the fix"
     );
-    // CI runs again and again; the comparison stays one.
+    // CI runs many times; there is still only one comparison.
     let named = RecordComparison {
         name: Some("baseline → P3".to_owned()),
         ..wanted.clone()

@@ -1,4 +1,4 @@
-//! What a recording holds, and another loop taken for steps.
+//! Tests of what a recording holds, and of choosing another loop as the steps.
 
 use super::Server;
 use api::alive::Growth;

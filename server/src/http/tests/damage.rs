@@ -1,4 +1,4 @@
-//! Damaged and missing files, and what probes get.
+//! Damaged and missing files, and the answers to probes.
 
 use super::*;
 
@@ -70,7 +70,7 @@ async fn an_expired_link_stays_expired_when_the_clock_is_set_back() {
     let open = format!(r#"{{"token":"{token}"}}"#);
     let opened = server.json(Method::POST, "/api/shares/open", &open).await;
     opened.expect(StatusCode::OK);
-    // As if this server had seen two more hours go by before the clock was set back.
+    // As if two more hours had passed on this server before the clock was set back.
     let later = server.app.store.latest_ms() + 2 * 3600 * 1000;
     let saw = server.app.store.write(move |writer| writer.saw_time(later));
     saw.await.unwrap();

@@ -4,8 +4,7 @@ use super::Server;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The schema of OpenAPI 3.1 documents; `tests/fixtures/openapi-3.1.schema.md` says where it is
-/// from.
+/// The schema of OpenAPI 3.1 documents; `tests/fixtures/openapi-3.1.schema.md` has its source.
 const OPENAPI: &str = include_str!("../../../../tests/fixtures/openapi-3.1.schema.json");
 
 async fn document() -> Value {
@@ -52,8 +51,8 @@ async fn the_document_is_valid() {
     check(run, Some(json!([])), "get /api/runs/{run} takes {}");
 }
 
-/// What is wrong with a document: by the schema, which leaves JSON schemas, references and names
-/// of operations to others, and in these.
+/// What is wrong with a document: by the schema, and in the parts that the schema does not check
+/// (JSON schemas, references, and names of operations).
 fn faults(document: &Value) -> Vec<String> {
     let openapi = serde_json::from_str(OPENAPI).unwrap();
     let openapi = jsonschema::validator_for(&openapi).unwrap();
@@ -86,7 +85,7 @@ fn faults(document: &Value) -> Vec<String> {
     faults
 }
 
-/// Parameters that claim to be part of a path and are not, and parts of a path without one.
+/// Path parameters that are not in the path, and parts of a path without a parameter.
 fn strays(path: &str, item: &Value) -> Vec<String> {
     let parts = path.split('/').filter_map(|part| part.strip_prefix('{'));
     let expected: BTreeSet<&str> = parts.map(|part| part.trim_end_matches('}')).collect();

@@ -1,4 +1,4 @@
-//! Runs in words: the page and the document are those of the command line.
+//! Runs in words: page and document are the same as those of the command line.
 
 use super::{Server, request, snapshot};
 use crate::explain::{VERSION, chosen, explain, page};
@@ -65,8 +65,8 @@ async fn a_run_is_told_as_its_file_is() {
     assert!(text.starts_with(begin), "{text:.80}");
 }
 
-/// Words that were found beforehand are told, under the name that the run has now, to whoever asks
-/// for the same device with its own steps and may read all names.
+/// Stored words are used for readers who ask for the same device with its own steps and may see all
+/// names. They appear under the current name of the run.
 #[tokio::test(flavor = "multi_thread")]
 async fn words_that_are_kept_are_told_again() {
     let server = Server::start().await;
@@ -143,7 +143,7 @@ async fn the_loop_asked_for_is_taken_for_steps_and_what_is_not_there_is_said() {
     assert_eq!(gone.problem().status, 404);
 }
 
-/// Looks until it is there, for a minute.
+/// Tries until there is a result, for at most a minute.
 async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let began = std::time::Instant::now();
     loop {
@@ -155,8 +155,9 @@ async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> 
     }
 }
 
-/// One that would keep its sender waiting is judged and explained in the background, all the way
-/// through the server: once a panic there lost the verdict.
+/// A large recording, for which the sender would have to wait, is judged and explained in the
+/// background. The test goes all the way through the server, because a panic there once lost the
+/// verdict.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_recording_is_judged_and_explained_after_it_has_arrived() {
     let bomb = trace::testing::bombs::ALL

@@ -1,4 +1,4 @@
-//! Many ranks: from the upload to the answer, and what deleting leaves.
+//! Jobs: from the upload to the answer, and what is left after deleting.
 
 use super::{Answer, Server, packed_snapshot};
 use api::jobs::{JobDetail, JobSummary, RankCurve};
@@ -20,7 +20,7 @@ const DDP: [&[u8]; 2] = [
     include_bytes!("../../../../tests/fixtures/ddp_rank1.pickle.zst"),
 ];
 
-/// A rank that holds so many MiB in `load`, and for a while one more in `forward`.
+/// A rank that holds this many MiB in `load`, and for a while one more in `forward`.
 fn recorded(rank: u32, mib: u32) -> Vec<u8> {
     let event = |n: u32, action: &str, at: u64, size: u64, name: &str| -> Value {
         let frames = json!([{ "name": name, "filename": "/srv/train.py", "line": 7 }]);
@@ -72,7 +72,7 @@ async fn send(server: &Server, job: &JobSummary, rank: u32, file: Vec<u8>) -> Ru
         .run
 }
 
-/// The job once all of its ranks were looked at.
+/// The job, once all of its ranks are analysed.
 async fn looked_at(server: &Server, job: &JobSummary) -> JobDetail {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
@@ -92,7 +92,7 @@ async fn looked_at(server: &Server, job: &JobSummary) -> JobDetail {
 async fn of_two_real_ranks_one_leaks_and_is_named() {
     let server = Server::start().await;
     let job = job(&server, "ddp").await;
-    // The names say the ranks, announced or in one go.
+    // The names give the ranks, in announced uploads and in direct ones.
     for (rank, file) in DDP.iter().enumerate() {
         let name = format!("ddp_rank{rank}.pickle.zst");
         let announced = json!({ "name": name, "size": file.len(), "job": job.id });
@@ -123,7 +123,7 @@ async fn of_two_real_ranks_one_leaks_and_is_named() {
         (zero.row.verdict, one.row.verdict),
         (Verdict::Clean, Verdict::Leak)
     );
-    // What the processes counted themselves.
+    // The values that the processes counted themselves.
     assert_eq!(zero.row.peak_allocated, Bytes(1_971_574_272));
     assert_eq!(one.row.peak_allocated, Bytes(2_501_098_496));
     assert_eq!(zero.row.end, Bytes(1_162_999_296));
@@ -134,7 +134,7 @@ async fn of_two_real_ranks_one_leaks_and_is_named() {
     assert_eq!(zero.row.odd, []);
     assert_eq!((zero.row.by_oddness, one.row.by_oddness), (1, 0));
     assert_eq!(detail.curves.len(), 2);
-    // Where: the site that differs most.
+    // The place: the site that differs most.
     let sites: Vec<SiteAcross> = server.get(&routes::job_sites(&job.id, 0, 1)).await.read();
     let [site] = &sites[..] else {
         panic!("{}", sites.len())
@@ -187,7 +187,7 @@ async fn hundreds_of_ranks_are_answered_at_once() {
         .read();
     let highest = curve.parts.iter().flatten().map(|part| part[1]).max();
     assert_eq!(highest, Some(mib(65)));
-    // Put together once, it is remembered: also a debug build is quick then.
+    // The answer is computed once and then kept, so even a debug build is fast.
     assert!(took < Duration::from_millis(300), "{took:?}");
 }
 
@@ -218,7 +218,7 @@ async fn deleting_a_run_takes_its_rank_out_and_restoring_brings_it_back() {
         .await
         .expect(StatusCode::OK);
     assert_eq!(ranks().await, [0, 1, 2]);
-    // The same rank again: the newer recording counts, the older one stays by itself.
+    // The same rank again: the newer recording counts, and the older one stays as a run of its own.
     let newer = send(&server, &job, 1, recorded(9, 8)).await;
     assert_eq!(ranks().await, [0, 1, 2]);
     assert_eq!(newer.job.unwrap().rank, Rank(1));
@@ -231,7 +231,7 @@ async fn a_run_is_in_one_job_and_a_job_is_forgotten_with_or_without_its_runs() {
     let server = Server::start().await;
     let (one, two) = (job(&server, "one").await, job(&server, "two").await);
     let run = send(&server, &one, 0, recorded(0, 8)).await;
-    // The same bytes, sent into another job: it moves there.
+    // The same bytes, sent into another job: the run moves there.
     let route = routes::upload_into("r0.pickle", &two.id, Rank(5));
     let answer = server.put(&route, recorded(0, 8)).await;
     let moved: FinishedUpload = answer.expect(StatusCode::OK).read();
@@ -292,7 +292,7 @@ async fn ranks_that_ask_with_one_key_at_once_are_given_one_job() {
     assert_ne!(ask("a", "start 2").await.1.id, job.id);
     assert_ne!(self::job(&server, &job.name).await.id, job.id);
 
-    // A key that was forgotten with its job makes another.
+    // After the job is deleted, its key makes a new job.
     let forget = server.json(Method::DELETE, &routes::job(&job.id), "").await;
     forget.expect(StatusCode::OK);
     let (status, next) = ask("a", "start 1").await;

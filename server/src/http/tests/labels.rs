@@ -1,4 +1,4 @@
-//! Labels: put on, changed, taken off, and what is listed by them.
+//! Labels: adding, changing and removing them, and listing by them.
 
 use super::{Server, request, snapshot};
 use api::history::History;
@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use std::collections::BTreeMap;
 
-/// Three runs that differ by a byte behind the snapshot's end.
+/// Three runs that differ by one byte after the snapshot's end.
 async fn runs(server: &Server) -> Vec<RunSummary> {
     let mut runs = Vec::new();
     for at in 0..3_u8 {

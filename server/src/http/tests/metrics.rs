@@ -1,4 +1,4 @@
-//! What is measured: in the text format to the letter, by route, and only for those who may know.
+//! Measurements: exactly in the text format, by route, and only for clients that may know them.
 
 use super::{Answer, Server, packed_snapshot, request};
 use crate::config::Token;
@@ -6,11 +6,11 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode, header};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Values by name and labels, as they are written.
+/// Values by name and labels, in their written form.
 type Samples = BTreeMap<String, f64>;
 
-/// Reads OpenMetrics text as strictly as its specification is written: `# EOF` ends it, families
-/// do not come twice or mix, names end as their kinds want it, labels are quoted, buckets add up.
+/// Reads OpenMetrics text as strictly as its specification: `# EOF` ends it, families do not repeat
+/// or mix, names end as their kinds require, labels are quoted, and buckets add up.
 fn parse(text: &str) -> Result<Samples, String> {
     let body = text
         .strip_suffix("# EOF\n")
@@ -261,7 +261,7 @@ async fn what_clients_write_makes_no_new_labels() {
             .send(request(strange, "/api/runs").body(Body::empty()).unwrap())
             .await;
     };
-    // Long enough for the last answer to wrong guesses: to come later.
+    // Enough to get the last answer to wrong guesses: try again later.
     for n in 0..12 {
         ask(n).await;
     }
@@ -299,7 +299,7 @@ async fn whoever_may_not_read_the_api_may_not_read_the_measurements() {
     ask(&wrong).await.expect(StatusCode::UNAUTHORIZED);
     let right = [(header::AUTHORIZATION, bearer.as_str())];
     ask(&right).await.expect(StatusCode::OK);
-    // A page from elsewhere that makes its own name mean this address.
+    // A page from elsewhere that lets its own name point to this address.
     let open = Server::start().await;
     let rebound = axum::http::Request::builder()
         .uri("/metrics")

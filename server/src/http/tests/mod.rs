@@ -1,4 +1,4 @@
-//! Requests against the whole router, without a socket.
+//! Requests to the whole router, without a socket.
 
 mod access;
 mod bench;
@@ -43,7 +43,7 @@ pub struct Server {
     _folder: TempDir,
 }
 
-/// An answer, read to its end.
+/// An answer, read completely.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -101,13 +101,13 @@ impl Server {
             .await
     }
 
-    /// Files in the blob store, half-arrived ones included.
+    /// Files in the blob store, including half-arrived ones.
     pub fn stored_files(&self) -> usize {
         fn count(folder: &Path) -> usize {
             let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
             let sizes = entries.map(|entry| match entry.path() {
                 path if path.is_dir() => count(&path),
-                // The mark that says whose blobs these are.
+                // The mark that names the owner of the blobs.
                 path if path.ends_with("owner") => 0,
                 _ => 1,
             });

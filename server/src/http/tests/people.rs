@@ -1,4 +1,4 @@
-//! People, what their tokens are good for, and what is written down of what they do.
+//! People, what their tokens may do, and what the audit records.
 
 use super::super::audited;
 use super::{Answer, Server, packed_snapshot, request};
@@ -106,7 +106,7 @@ async fn a_token_is_good_for_what_it_says_and_no_more() {
         let refused = send(&server, Some(token), Method::DELETE, &run, "").await;
         refused.expect(StatusCode::FORBIDDEN);
     }
-    // A token makes none that may do more than itself, and shows no secret twice.
+    // A token cannot make one that may do more than itself, and no secret is shown twice.
     let more = r#"{"name":"more","scopes":["read","manage"]}"#;
     let refused = send(&server, Some(&reads), Method::POST, "/api/tokens", more).await;
     assert!(refused.problem().detail.contains("more than itself"));
@@ -144,12 +144,12 @@ async fn only_an_admin_says_who_may() {
     get(&server, token, &hers)
         .await
         .expect(StatusCode::FORBIDDEN);
-    // An admin's token that may only read is no admin.
+    // An admin's token with only `read` does not have an admin's rights.
     let reads = token_for(&server, &ada, r#""read""#).await;
     get(&server, &reads, "/api/people")
         .await
         .expect(StatusCode::FORBIDDEN);
-    // Who leaves is out at once.
+    // A person who leaves is locked out at once.
     let path = format!("/api/people/{}", bo.person.id);
     let left = send(
         &server,
@@ -191,7 +191,7 @@ async fn what_is_done_is_written_down_with_a_name() {
     let sent: api::runs::FinishedUpload = sent.expect(StatusCode::CREATED).read();
     let run = format!("/api/runs/{}", sent.run.id);
     send(&server, Some(&ada), Method::DELETE, &run, "").await;
-    // What failed was not done, and what only looks changes nothing.
+    // Failed requests are not recorded, and neither are requests that change nothing.
     send(
         &server,
         Some(&ada),
@@ -203,7 +203,7 @@ async fn what_is_done_is_written_down_with_a_name() {
     get(&server, &ada, "/api/runs").await;
     let body = format!(r#"{{"token":"{}"}}"#, bo.token.secret);
     server.json(Method::POST, "/api/session", &body).await;
-    // Nor does a stranger fill it.
+    // Requests of strangers are not recorded either.
     server.json(Method::DELETE, "/api/session", "").await;
     form(&server, "", "/sign-out", "").await;
     let audit: Vec<AuditEntry> = get(&server, &ada, "/api/audit").await.read();
@@ -225,7 +225,8 @@ async fn what_is_done_is_written_down_with_a_name() {
     assert!(!text.contains("tidemark_"), "no secret is written down");
 }
 
-/// Nothing that changes something is forgotten: a new route is listed, or said to be none.
+/// No route that changes something may be missing: a new route is listed, or listed as changing
+/// nothing.
 #[test]
 fn every_route_that_changes_something_is_written_down() {
     const NOT: [(&str, &str); 5] = [
@@ -336,7 +337,7 @@ fn secret_in(answer: &Answer) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pages_lead_from_the_first_person_to_a_token_and_out() {
     let server = Server::start().await;
-    // On this machine, without anybody: the first person is added and is signed in by that.
+    // On this machine nobody needs to sign in: the first person is added, and is then signed in.
     let added = form(&server, "", "/people", "name=ada&role=admin").await;
     let (ada, first) = (cookie_of(&added), secret_in(&added));
     let (status, _) = page(&server, "", "/account").await;
@@ -350,7 +351,7 @@ async fn the_pages_lead_from_the_first_person_to_a_token_and_out() {
         status.is_success() && text.contains("You are <strong>ada"),
         "{text}"
     );
-    // Signing in with the token, on to where one wanted to go.
+    // Signing in with the token leads on to the wanted page.
     let body = format!("token={first}&next=%2Fruns%2Frun_a%3Fat%3D3");
     let signed_in = form(&server, "", "/sign-in", &body).await;
     assert_eq!(signed_in.headers[header::LOCATION], "/runs/run_a?at=3");
@@ -360,7 +361,7 @@ async fn the_pages_lead_from_the_first_person_to_a_token_and_out() {
         text.contains("not a token of this server") && !text.contains("evil"),
         "{text}"
     );
-    // A token for a program, which is shown once.
+    // A token for a program; it is shown once.
     let made = form(&server, &ada, "/account/tokens", "name=CI&upload=1&days=30").await;
     let secret = secret_in(&made);
     let me: Me = get(&server, &secret, "/api/me").await.read();
@@ -369,7 +370,7 @@ async fn the_pages_lead_from_the_first_person_to_a_token_and_out() {
     assert!(text.contains("CI") && !text.contains(&secret), "{text}");
     let none = form(&server, &ada, "/account/tokens", "name=CI&days=30").await;
     assert_eq!(none.status, StatusCode::BAD_REQUEST);
-    // Another person, who is no admin, sees their own page only.
+    // Another person who is no admin sees only their own page.
     let added = form(&server, &ada, "/people", "name=%3Cb%3Ebo&role=member").await;
     let text = String::from_utf8(added.body.to_vec()).unwrap();
     assert!(

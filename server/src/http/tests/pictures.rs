@@ -61,7 +61,7 @@ async fn the_first_picture_needs_no_decoding() {
     let server = Server::start().await;
     let run = sample(&server, "plain_lm").await;
     let whole = TileId::covering(0, u64::from(run.devices[0].events));
-    // Without its chunks a trace cannot be decoded any more.
+    // Without its chunks a trace can no longer be decoded.
     server.app.pictures.traces.forget_all();
     let lost = server.app.store.write_now(|writer| writer.lose_chunks());
     assert!(lost.unwrap() > 0);

@@ -1,4 +1,4 @@
-//! Verdicts, growth, what is alive, what came and went, and lists of allocations.
+//! Verdicts, growth, what is alive, what was allocated and freed, and lists of allocations.
 
 use super::{Answer, Server, request};
 use api::alive::{Alive, AllocationFilter, AllocationPage, Changes, Growth, GrowthBand, Sort};
@@ -52,7 +52,7 @@ async fn a_run_arrives_with_its_verdict() {
     assert_eq!(group.pattern, Pattern::EveryStep);
     assert_eq!(group.bytes_per_step, f64::from(8 << 20));
 
-    // Its evidence is what the list of allocations of the site says.
+    // The evidence of a leak is the same as the list of the site's allocations.
     let filter = AllocationFilter {
         site: Some(group.site.clone()),
         older: Some(1),

@@ -1,5 +1,5 @@
-//! What a redacted link shows: secrets are planted in every field of a snapshot, in odd places and
-//! encodings, and every byte that the link can fetch is searched for them.
+//! What a redacted link shows. Secrets are planted in every field of a snapshot, in odd places and
+//! encodings. Then every byte that the link can fetch is searched for them.
 
 use super::shares::{TOKEN, guarded, open, session, slug, stranger, team};
 use super::{Answer, Server};
@@ -13,13 +13,13 @@ use axum::http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What must stay secret. None of it is part of any word that the program or PyTorch writes.
+/// What must stay secret. No part of it occurs in a word that the program or PyTorch writes.
 const SECRETS: [&str; 4] = ["zqalicexj", "zqapolloxj", "zqnarwhalxj", "zqhunterxj"];
 
-/// Letters of a secret that tell it: shorter pieces are met by chance.
+/// A piece of a secret with this many letters counts as found: shorter pieces also occur by chance.
 const PIECE: usize = 6;
 
-/// Where a name may hide in a text.
+/// The places in a text where a name may be hidden.
 fn wrapped(secret: &str) -> Vec<String> {
     let mut all: Vec<String> = [
         "{}",
@@ -67,7 +67,7 @@ fn wrapped(secret: &str) -> Vec<String> {
     all
 }
 
-/// The ways in which a name may be written.
+/// The encodings in which a name may be written.
 fn encoded(secret: &str) -> Vec<String> {
     let bytes = secret.as_bytes();
     let each = |write: fn(&u8) -> String| bytes.iter().map(write).collect::<String>();
@@ -94,7 +94,7 @@ fn base64(bytes: &[u8]) -> String {
     digits.collect()
 }
 
-/// A snapshot in which everything that is a text is a secret somewhere.
+/// A snapshot in which every kind of text has a secret somewhere.
 fn snapshot() -> Value {
     let texts: Vec<String> = SECRETS.iter().flat_map(|secret| wrapped(secret)).collect();
     let text = |at: usize| texts[at % texts.len()].clone();
@@ -159,7 +159,7 @@ fn snapshot() -> Value {
     })
 }
 
-/// What is found in an answer, of secrets in any writing.
+/// A secret that an answer contains, in any encoding.
 fn found(answer: &Answer) -> Option<&'static str> {
     let headers = answer.headers.iter();
     let headers = headers.flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
@@ -170,7 +170,7 @@ fn found(answer: &Answer) -> Option<&'static str> {
     found.next()
 }
 
-/// A text as it is, without what may stand between letters, and with percents undone.
+/// A text without characters that may stand between letters, and with percent-encoding undone.
 fn readings(text: &[u8]) -> String {
     let plain = String::from_utf8_lossy(text).to_lowercase();
     let bare: String = plain
@@ -181,7 +181,7 @@ fn readings(text: &[u8]) -> String {
     format!("{plain}\n{bare}\n{undone}")
 }
 
-/// Every piece of every secret, in every writing that [`readings`] does not undo.
+/// Every piece of every secret, in every encoding that [`readings`] does not undo.
 fn pieces() -> &'static BTreeSet<String> {
     static PIECES: std::sync::LazyLock<BTreeSet<String>> = std::sync::LazyLock::new(|| {
         let mut pieces = BTreeSet::new();
@@ -191,7 +191,8 @@ fn pieces() -> &'static BTreeSet<String> {
         });
         for written in writings.filter(|text| text.chars().all(|c| c.is_ascii_graphic())) {
             let letters: Vec<char> = written.to_lowercase().chars().collect();
-            // Of the long writings longer pieces, which hold as many letters of the secret.
+            // Pieces of long encodings are longer, so that they contain as many letters of the
+            // secret.
             let length = (PIECE * letters.len() / SECRETS[0].len()).max(PIECE);
             pieces.extend(letters.windows(length).map(String::from_iter));
         }
@@ -200,7 +201,7 @@ fn pieces() -> &'static BTreeSet<String> {
     &PIECES
 }
 
-/// The values of a parameter that a link's reader may ask with.
+/// The values of a parameter that a link's reader may use.
 fn values(name: &str, runs: &str) -> Vec<String> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     match name {
@@ -247,13 +248,13 @@ fn values(name: &str, runs: &str) -> Vec<String> {
     }
 }
 
-/// Whether its answer comes in more forms than one.
+/// Whether its answer comes in several forms.
 fn has_forms(route: &Value) -> bool {
     let forms = route["responses"]["200"]["content"].as_object();
     forms.is_some_and(|forms| forms.len() > 1)
 }
 
-/// What a stranger with a link gets who prefers JSON.
+/// The answer to a stranger with a link who prefers JSON.
 async fn as_json(server: &Server, path: &str, cookie: &str) -> Answer {
     let request = super::request(Method::GET, path)
         .header(header::COOKIE, cookie)
@@ -261,7 +262,7 @@ async fn as_json(server: &Server, path: &str, cookie: &str) -> Answer {
     server.send(request.body(Body::empty()).unwrap()).await
 }
 
-/// Every address that a route of the document stands for.
+/// Every address of a route in the document.
 fn addresses(path: &str, route: &Value, runs: &str) -> Vec<String> {
     let mut all = vec![path.to_owned()];
     while let Some((before, rest)) = all[0].clone().split_once('{') {
@@ -294,7 +295,7 @@ fn addresses(path: &str, route: &Value, runs: &str) -> Vec<String> {
     });
     let needed = needed.collect::<Vec<_>>().join("&");
     let mut out = Vec::new();
-    // All ways to ask are tried on the first places; elsewhere the plain question will do.
+    // All ways to ask are tried for the first places; for the others the plain question is enough.
     for (at, path) in all.iter().enumerate() {
         out.push(format!("{path}?{needed}"));
         for (name, _) in asked.iter().filter(|_| at < 2) {
@@ -306,7 +307,7 @@ fn addresses(path: &str, route: &Value, runs: &str) -> Vec<String> {
     out
 }
 
-/// A server with two runs full of secrets, and a redacted link to each kind of thing.
+/// A server with two runs full of secrets, and a redacted link for each kind of target.
 async fn planted() -> (Server, Vec<RunId>) {
     let (server, _) = guarded().await;
     let mut runs = Vec::new();
@@ -391,7 +392,8 @@ async fn no_byte_that_a_redacted_link_can_fetch_tells_a_secret() {
         run: runs[0].clone(),
     };
     let both = ShareTarget::Comparison { runs: runs.clone() };
-    // Per route that a link opens: answers, and how many of them the team's would give away.
+    // For each route that a link opens: the number of answers, and how many of them would show a
+    // secret to the team.
     let mut opened: BTreeMap<String, (u32, u32)> = BTreeMap::new();
     for target in [one, both] {
         let link = link(&server, target.clone()).await;

@@ -1,4 +1,5 @@
-//! Runs: rename, delete, restore, purge; and what a server finds that starts after one that died.
+//! Runs: rename, delete, restore, purge; and what a server finds when it starts after one that
+//! died.
 
 use super::{Server, packed_snapshot, snapshot};
 use crate::app::App;
@@ -72,7 +73,7 @@ async fn lists_come_in_pages() {
         }
         assert!(!whole.is_empty() && parts == whole, "{list}: {whole:?}");
     }
-    // Whoever asks for more than there may be on a page gets a page.
+    // A client that asks for more than a page may hold gets a page.
     let path = format!("{}?limit=18446744073709551615", routes::RUNS);
     server.get(&path).await.expect(StatusCode::OK);
 }
@@ -148,7 +149,8 @@ async fn uploading_a_deleted_run_again_restores_it() {
     assert_eq!(live(&server).await, [again.run]);
 }
 
-/// Stores a blob and an unfinished upload of it, as a server leaves them that dies right then.
+/// Stores a blob and an unfinished upload of it, as a server leaves them when it dies at that
+/// moment.
 async fn leave_unfinished(config: Config, complete: bool) -> api::ids::UploadId {
     let app = App::open(config).await.unwrap();
     let id = upload_id();
@@ -218,7 +220,7 @@ async fn an_upload_that_lacks_bytes_has_failed() {
     assert_eq!(live(&server).await, []);
 }
 
-/// A second server on the same folder, once the first has let go of it.
+/// A second server on the same folder, after the first has released it.
 async fn reopened(config: Config, folder: tempfile::TempDir) -> Server {
     for _ in 0..200 {
         if let Ok(app) = App::open(config.clone()).await {

@@ -1,4 +1,4 @@
-//! Links that are handed on: what they open, what they refuse, and what they leave out.
+//! Shared links: what they open, what they refuse, and what they leave out.
 
 use super::{Answer, Server, request};
 use crate::config::Token;
@@ -15,7 +15,7 @@ use trace::trace::BlockIdx;
 
 pub const TOKEN: &str = "correct-horse-battery-staple-0001";
 
-/// A query as version 1 of the view state writes it. It never changes.
+/// A query in version 1 of the view state. It must never change.
 const QUERY_V1: &str = "v=1&dev=0&from=12.5&to=480&low=4096&high=8388608&axis=time&group=file\
                         &show=mountain&sel=b7";
 
@@ -78,7 +78,7 @@ pub async fn open(server: &Server, slug: &str) -> Answer {
     server.json(Method::POST, routes::OPEN_SHARE, &body).await
 }
 
-/// The card of a link, without what says its format.
+/// The address of a link's card, without the format.
 fn slug_card(created: &CreatedShare) -> String {
     let card = routes::share_card(slug(created));
     card.trim_end_matches(".png").to_owned()
@@ -143,7 +143,7 @@ async fn a_link_without_login_opens_its_run_and_nothing_else() {
         (Method::POST, routes::sample("plain_lm")),
     ];
     for (method, path) in refused {
-        // Unnamed, the link does not stand in the way of the question for the token.
+        // If the request does not name the link, the client is still asked for the token.
         let answer = stranger(&server, method.clone(), &path, &cookie).await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{method} {path}");
         answer.problem();
@@ -175,7 +175,7 @@ async fn the_secret_is_told_once_and_kept_only_as_a_hash() {
         let found = bytes.windows(secret.len()).any(|window| window == secret);
         assert!(!found, "{:?}", entry.path());
     }
-    // The short id is a name: it opens nothing.
+    // The short id is only a name: it opens nothing.
     let id = created.share.id.as_str().trim_start_matches("shr_");
     let answer = open(&server, id).await;
     assert_eq!(answer.problem().code, ProblemCode::NotFound);
@@ -205,7 +205,7 @@ async fn a_team_link_needs_the_login() {
     );
 }
 
-/// Labels are the team's: a link that shows all names does not show them.
+/// Labels belong to the team: even a link that shows all names does not show them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_does_not_show_labels() {
     let (server, run) = guarded().await;
@@ -308,12 +308,12 @@ async fn a_redacted_link_shows_no_paths_names_or_settings() {
     for path in paths {
         let full = team(&server, Method::GET, &path, "").await;
         told += usize::from(tells(&full.body));
-        // The team's answer is not handed out again, whatever was drawn first.
+        // The team's answer is not given to others, whichever of the two was drawn first.
         for cached in [&path, &path] {
             let answer = stranger(&server, Method::GET, cached, &cookie).await;
             assert!(!tells(&answer.expect(StatusCode::OK).body), "{path}");
         }
-        // The team sees what the link shows when it looks through the link.
+        // When the team uses the link, it sees what the link shows.
         let named = format!(
             "{path}{}share={}",
             if path.contains('?') { '&' } else { '?' },
@@ -368,7 +368,7 @@ async fn links_work_without_any_token_too() {
     let path = format!("{}?share={}", routes::run(&run.id), created.share.id);
     let detail: RunDetail = server.get(&path).await.read();
     assert!(detail.summary.name.starts_with("Run "));
-    // The list is not a part of what the link opens, even where everybody may see it.
+    // A link does not open the list, even if everybody may see it.
     let list = format!("{}?share={}", routes::RUNS, created.share.id);
     server.get(&list).await.expect(StatusCode::FORBIDDEN);
 }

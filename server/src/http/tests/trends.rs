@@ -101,7 +101,7 @@ async fn every_push_to_a_pull_request_is_a_row_with_its_verdict() {
     assert_eq!(page.matches("badge").count(), 2, "{page}");
     assert!(page.contains("±0") && page.contains(PR), "{page}");
     assert!(!page.contains("<b>new"), "names are no markup");
-    // A run that was deleted is told; the other pushes stay.
+    // The page mentions a deleted run; the other pushes stay.
     server.json(Method::DELETE, &routes::run(&new), "").await;
     let page = text(&server, &routes::pull_page(PR)).await;
     assert_eq!(page.matches("a run of it was deleted").count(), 2, "{page}");

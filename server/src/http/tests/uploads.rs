@@ -20,7 +20,7 @@ async fn announce(server: &Server, body: &str) -> AnnouncedUpload {
     answer.expect(StatusCode::CREATED).read()
 }
 
-/// Whatever goes wrong, nothing is left of it.
+/// Whatever went wrong, nothing of it may be left.
 async fn assert_nothing_left(server: &Server) {
     let runs: Vec<RunSummary> = server.get(routes::RUNS).await.read();
     assert_eq!(runs, []);
@@ -58,7 +58,7 @@ async fn an_upload_becomes_a_run() {
             run: finished.run.id
         }
     );
-    // Its body was sent, and cannot be sent again.
+    // Its body was sent already and cannot be sent again.
     let again = server.put(&routes::upload(&upload), file).await;
     assert_eq!(again.problem().code, ProblemCode::Conflict);
 }
@@ -77,7 +77,7 @@ async fn equal_bytes_are_one_blob_and_one_run() {
     assert!(!first.known && second.known);
     assert_eq!(first.run, second.run);
     assert_eq!(server.stored_files(), 1);
-    // Packed, the same snapshot is other bytes: another blob and another run.
+    // Packed, the same snapshot has other bytes: so it is another blob and another run.
     let packed: FinishedUpload = server
         .put("/api/upload/three", packed_snapshot())
         .await
@@ -117,7 +117,7 @@ async fn too_large_is_said_before_a_byte_is_sent() {
         .send(put.body(Body::from_stream(never)).unwrap())
         .await;
     assert_eq!(answer.problem().code, ProblemCode::TooLarge);
-    // Without a length, as soon as it is too much.
+    // Without a stated length, it is refused as soon as it is too large.
     let answer = server
         .put("/api/upload/a", Body::from_stream(pieces(snapshot())))
         .await;
@@ -146,7 +146,7 @@ async fn what_others_have_announced_is_not_promised_twice() {
     })
     .await;
     let announcement = format!(r#"{{"name":"a","size":{most_of_it}}}"#);
-    // Announced, it keeps no room; begun, it does.
+    // An announced upload reserves no space; a running one does.
     let first: AnnouncedUpload = announce(&server, &announcement).await;
     announce(&server, &announcement).await;
     let path = routes::upload(&first.upload);
@@ -280,8 +280,8 @@ async fn an_upload_can_be_cancelled_before_and_while_it_arrives() {
     assert_nothing_left(&server).await;
 }
 
-/// Sends a file and cancels it as soon as it is being stored; how long that took. `None` when it
-/// was stored too soon.
+/// Sends a file and cancels it as soon as it is being stored. Returns how long that took; `None` if
+/// it was stored too quickly.
 async fn cancel_while_it_is_stored(server: &Server, file: Vec<u8>) -> Option<Duration> {
     let upload = announce(server, r#"{"name":"a"}"#).await.upload;
     let job = server.app.uploads.job(&upload).expect("it is announced");
@@ -302,12 +302,12 @@ async fn cancel_while_it_is_stored(server: &Server, file: Vec<u8>) -> Option<Dur
     };
     let (answer, told) = tokio::join!(sending, cancelling);
     let took = told.elapsed();
-    // It was just about to become a run.
+    // It was just becoming a run.
     if answer.status == StatusCode::CREATED {
         return None;
     }
     assert_eq!(answer.problem().code, ProblemCode::Cancelled);
-    // The thread that stores it finds out at its next look.
+    // The thread that stores it notices this at its next check.
     while Arc::strong_count(&job) > 1 {
         assert!(told.elapsed() < Duration::from_secs(60), "it goes on");
         tokio::task::yield_now().await;
@@ -321,7 +321,7 @@ async fn what_is_cancelled_while_it_is_stored_is_answered_at_once_and_leaves_not
         .iter()
         .find(|bomb| bomb.name == "distinct events");
     let bomb = bomb.expect("it is listed");
-    // Larger and larger, until storing takes long enough to be met.
+    // Larger and larger files, until storing takes long enough to cancel it.
     for n in [100_000, 200_000, 400_000, 800_000] {
         let server = Server::start().await;
         if let Some(took) = cancel_while_it_is_stored(&server, bomb.file(n)).await {
@@ -360,7 +360,7 @@ async fn progress_streams_to_the_last_word() {
     assert!(received.is_sorted(), "{text}");
 }
 
-/// More rude uploads than are read at a time, beside an honest one and a sample.
+/// There are more stuck uploads than can be read at a time, and also an honest one and a sample.
 async fn check_nobody_waits(rude: fn() -> Body) {
     let server = Server::with(|config| {
         config.clients.parse_pace.over = Duration::from_millis(100);
@@ -383,7 +383,7 @@ async fn check_nobody_waits(rude: fn() -> Body) {
         let sample = server.json(Method::POST, "/api/samples/plain_lm", "").await;
         sample.expect(StatusCode::CREATED);
         for path in &paths {
-            // All of them are still at it.
+            // All of them are still running.
             let delete = request(Method::DELETE, path).body(Body::empty()).unwrap();
             server.send(delete).await.expect(StatusCode::NO_CONTENT);
         }
@@ -399,7 +399,7 @@ async fn uploads_that_send_nothing_keep_nobody_waiting() {
     check_nobody_waits(stuck).await;
 }
 
-/// A few bytes now and then, for ever: a list, and nothing put into it again and again.
+/// A few bytes now and then, for ever: a list to which nothing is added, again and again.
 fn trickle() -> Body {
     let start = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"\x80\x04]"))]);
     let ticks = stream::repeat(Bytes::from_static(b"(e")).then(|piece| async {
@@ -460,7 +460,7 @@ async fn announcements_without_bodies_take_nothing_from_anybody() {
     assert_eq!(refused.headers[header::RETRY_AFTER], "10");
     let honest = server.put("/api/upload/honest", snapshot()).await;
     honest.expect(StatusCode::CREATED);
-    // Nothing of them is in the database: a start has nothing to clear up.
+    // The database does not know them, so the next start has nothing to clean up.
     let unfinished = server.app.store.read(|reader| reader.unfinished_uploads());
     assert_eq!(unfinished.await.unwrap(), []);
 }
@@ -490,7 +490,7 @@ async fn one_address_has_only_so_many_uploads_under_way() {
         }
     };
     tokio::join!(rude, refused);
-    // What was refused can be sent again.
+    // A refused file can be sent again.
     server
         .put(last, snapshot())
         .await

@@ -1,4 +1,4 @@
-//! What if: the page's question is that of the command line, and can be given up.
+//! What if: the page's question gives the same as the command line, and can be cancelled.
 
 use super::Server;
 use crate::ingest::parse;

@@ -1,5 +1,5 @@
-//! One number over runs, as a small chart: a dot for each run that leads to it, and a line at each
-//! level.
+//! One number over runs, as a small chart: a dot for each run, with a link to it, and a line at
+//! each level.
 
 use maud::{Markup, html};
 use std::ops::Range;
@@ -19,7 +19,7 @@ pub struct Dot {
     pub name: String,
     /// Where it leads.
     pub href: String,
-    /// The number; none where it cannot be told.
+    /// The number; `None` if it is not known.
     pub value: Option<Bytes>,
     /// Whether something is wrong with the run.
     pub bad: bool,
@@ -34,7 +34,7 @@ pub struct Level {
     pub value: Bytes,
 }
 
-/// Where a value lies: zero is at the bottom, the highest below the words.
+/// The position of a value: zero is at the bottom, the highest value is below the words.
 fn place(at: usize, of: usize, value: Bytes, highest: Bytes) -> (f64, f64) {
     let share = |part: f64, whole: f64| match whole > 0.0 {
         true => part / whole,
@@ -85,7 +85,8 @@ pub fn chart(title: &str, dots: &[Dot], levels: &[Level]) -> Markup {
     }
 }
 
-/// The levels between changes: each begins at a run, with the level before it and after it.
+/// The levels between changes. Each change has the run at which it happens, and the levels before
+/// and after.
 pub fn levels(n: usize, changes: &[(usize, Bytes, Bytes)], flat: Option<Bytes>) -> Vec<Level> {
     let Some(&(first, before, _)) = changes.first() else {
         let flat = flat.filter(|_| n > 1);

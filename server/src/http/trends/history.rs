@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use trace::units::Bytes;
 
-/// Labels that are offered to choose from.
+/// How many labels are offered to choose from.
 const OFFERED: usize = 24;
 
 /// The page.
@@ -54,12 +54,12 @@ pub async fn history(
     Ok(page(&app, Some(&entry), "History", &body))
 }
 
-/// The labels chosen, each of which can be taken away, and those of these runs, which can be added.
+/// The chosen labels, which can be removed, and the labels of these runs, which can be added.
 fn chooser(chosen: &[Label], runs: &[HistoryRun]) -> Markup {
     let mut counted: BTreeMap<Label, usize> = BTreeMap::new();
     for run in runs {
         for (key, value) in &run.labels {
-            // A commit is of one run: nothing to follow.
+            // A commit belongs to one run, so it has no history.
             if let Ok(label) = Label::new(key, value)
                 && key != "commit"
                 && !chosen.contains(&label)
@@ -97,7 +97,7 @@ fn position(runs: &[HistoryRun], id: &RunId) -> usize {
     runs.iter().position(|run| run.run == *id).unwrap_or(0)
 }
 
-/// What changed for good, in words, the newest first.
+/// The lasting changes, in words, the newest first.
 fn changes(history: &History) -> Markup {
     let called = |id: &RunId| history.runs[position(&history.runs, id)].called();
     html! {
@@ -142,7 +142,7 @@ fn measured(history: &History, measure: Measure) -> Markup {
     chart(measure.label(), &dots, &found)
 }
 
-/// The level of runs that did not change.
+/// The common level of runs without changes.
 fn usual(dots: &[Dot]) -> Option<Bytes> {
     let values: Vec<u64> = dots.iter().filter_map(|dot| Some(dot.value?.0)).collect();
     let usual = trace::history::median(&values);

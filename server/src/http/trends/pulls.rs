@@ -1,4 +1,4 @@
-//! Pull requests: every push as a row, with its verdict against the baseline.
+//! Pull requests: every push is a row, with its verdict against the baseline.
 
 use super::super::App;
 use super::super::account::SignedIn;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use trace::compare::gate::Outcome;
 use trace::units::Bytes;
 
-/// Pull requests that are listed, and pushes of one.
+/// How many pull requests are listed, and how many pushes of one.
 const MOST: u32 = 200;
 
 /// Which pull request.
@@ -38,7 +38,7 @@ pub struct PullQuery {
 /// One push.
 struct Push {
     recorded: RecordedComparison,
-    /// The newest run, against the baseline; none where one of them was deleted.
+    /// The newest run compared with the baseline; `None` if one of them was deleted.
     judged: Option<Judged>,
 }
 
@@ -82,7 +82,7 @@ pub async fn pull_requests(
 async fn push(app: &App, recorded: RecordedComparison) -> Result<Push, Error> {
     let rows = match compare::rows(app, recorded.runs.clone()).await {
         Ok(rows) => rows,
-        // What was deleted can be told by its date.
+        // A deleted run can still be named by its date.
         Err(Error::Store(StoreError::NotFound { .. })) => {
             let judged = None;
             return Ok(Push { recorded, judged });
@@ -105,7 +105,7 @@ async fn push(app: &App, recorded: RecordedComparison) -> Result<Push, Error> {
     Ok(Push { recorded, judged })
 }
 
-/// Pull requests, the one that was pushed to last first.
+/// Pull requests, the one with the latest push first.
 fn list(recorded: &[RecordedComparison]) -> Markup {
     let mut seen: Vec<(&str, i64, usize)> = Vec::new();
     for comparison in recorded {
@@ -134,7 +134,7 @@ fn list(recorded: &[RecordedComparison]) -> Markup {
     }
 }
 
-/// `owner/project #12` of the address of a pull or merge request, where it looks like one.
+/// `owner/project #12` for the address of a pull or merge request, if it has that form.
 fn short(pr: &str) -> String {
     let path = pr.split_once("://").map_or(pr, |(_, rest)| rest);
     let parts: Vec<&str> = path.split('/').filter(|part| *part != "-").collect();
@@ -166,7 +166,7 @@ fn of_pull(pr: &str, pushes: &[Push]) -> Markup {
         .collect();
     html! {
         p {
-            // Others wrote it: only what surely leads to a page is a link.
+            // Others wrote this address: only one that certainly leads to a page becomes a link.
             @if pr.starts_with("https://") || pr.starts_with("http://") {
                 a href=(pr) rel="noreferrer" { (short(pr)) }
             } @else { (short(pr)) }
