@@ -13,13 +13,13 @@ pub fn grouped(number: u64) -> String {
     out
 }
 
-/// Columns: the first to the left, the others to the right.
+/// A table: the first column is aligned left, the others right.
 pub struct Table<const N: usize> {
     rows: Vec<[String; N]>,
 }
 
 impl<const N: usize> Table<N> {
-    /// A table with nothing but its head.
+    /// A table that has only its head.
     pub fn new(head: [&str; N]) -> Table<N> {
         Table {
             rows: vec![head.map(str::to_owned)],
@@ -31,7 +31,7 @@ impl<const N: usize> Table<N> {
         self.rows.push(cells);
     }
 
-    /// Lines that line up, each behind `indent`.
+    /// The lines of the table with aligned columns, each line after `indent`.
     pub fn print(&self, indent: &str) -> String {
         let width = |column: usize| {
             let cells = self.rows.iter().map(|row| row[column].chars().count());

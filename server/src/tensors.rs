@@ -1,5 +1,5 @@
-//! What the engine knows of the tensors of a run, as columns: packed for the database, and looked
-//! up by the block under the pointer.
+//! What the engine knows about the tensors of a run, as columns. They are stored packed, and
+//! searched by the block under the pointer.
 
 use crate::store::{AliveTensor, Store, StoreError, StoreResult};
 use api::ids::RunId;
@@ -14,10 +14,10 @@ use trace::units::{Bytes, DeviceAddr, EventIdx};
 /// Version of the encoding.
 pub const VERSION: u32 = 1;
 
-/// zstd level: these columns are written once and are mostly repetition.
+/// zstd level: these columns are written once and repeat themselves a lot.
 const LEVEL: i32 = 3;
 
-/// The tables of stored runs; the last one that was asked for stays unpacked.
+/// The tensor tables of stored runs. The table that was used last stays unpacked.
 pub struct Tensors {
     store: Store,
     last: Mutex<Option<(RunId, Arc<TensorTable>)>>,
@@ -30,7 +30,7 @@ impl Tensors {
         Tensors { store, last }
     }
 
-    /// The table of a run; `None` where nothing is known, as of every upload.
+    /// The table of a run; `None` if nothing is known, as for every upload.
     ///
     /// # Errors
     /// The database's.
@@ -63,13 +63,13 @@ impl Tensors {
     }
 }
 
-/// The tensors of a recording: first those that were there before it, then those it saw made, by
+/// The tensors of a recording: first those that existed before it, then those made during it, by
 /// their event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorTable {
-    /// Every text once.
+    /// Every distinct text.
     texts: Vec<String>,
-    /// Every shape once.
+    /// Every distinct shape.
     shapes: Vec<Vec<u64>>,
     event: Vec<Option<u32>>,
     address: Vec<u64>,
@@ -113,7 +113,7 @@ impl TensorTable {
     /// The table, packed.
     ///
     /// # Errors
-    /// When memory for it cannot be had.
+    /// When there is not enough memory.
     pub fn pack(&self) -> io::Result<Vec<u8>> {
         let columns = serde_json::to_vec(self)?;
         zstd::bulk::compress(&columns, LEVEL)
@@ -131,7 +131,8 @@ impl TensorTable {
         }
     }
 
-    /// Whether all columns have the same length and name only what is there.
+    /// Whether all columns have the same length, and every index in them points at an existing
+    /// entry.
     fn is_whole(&self) -> bool {
         let n = self.event.len();
         let texts = self.texts.len();
@@ -152,7 +153,7 @@ impl TensorTable {
         self.find(block.alloc.map(|(event, _)| event), block.addr)
     }
 
-    /// What is known of a block by the event of its allocation or, where that was before the
+    /// What is known of a block, found by the event of its allocation or, if that was before the
     /// recording, by its address.
     pub fn find(&self, alloc: Option<EventIdx>, addr: DeviceAddr) -> Option<TensorDetail> {
         let at = match alloc {

@@ -2,13 +2,14 @@
 
 use trace::redact::Key;
 
-/// Which texts of a trace a reader may see. Whatever is made of a trace is made, and kept, for one
-/// of these.
+/// Which texts of a trace a reader may see. Everything that is derived from a trace is made and
+/// stored for one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Texts {
     /// All.
     All,
-    /// What is known to be harmless, and stand-ins made with a link's key.
+    /// Only texts that are known to be harmless. The others become stand-ins, made with a link's
+    /// key.
     Redacted(Key),
 }
 
@@ -18,13 +19,13 @@ impl Texts {
         matches!(self, Texts::Redacted(_))
     }
 
-    /// A mark that separates what was made for one reader from what was made for another; nothing
-    /// where all texts are there. It says nothing of the key.
+    /// A mark that keeps results for one kind of reader apart from those for another; `None` if all
+    /// texts are shown. The key cannot be found from it.
     pub fn tag(self) -> Option<String> {
         let word = |key: Key, n: u8| key.word(&format!("\0tag {n}"));
         match self {
             Texts::All => None,
-            // Two words are 70 bits: enough that no two links ever share what was drawn for one.
+            // Two words are 70 bits: enough that no two links ever share a stored picture.
             Texts::Redacted(key) => Some(format!("redacted-{}{}", word(key, 1), word(key, 2))),
         }
     }

@@ -1,4 +1,4 @@
-//! Turns at something that only so many may do at a time, and how many wait for one.
+//! Turns: a limit on how many may do something at the same time, and how many wait for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,18 +7,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// A turn, held until it is dropped.
 pub type Turn = OwnedSemaphorePermit;
 
-/// How it stands at a moment.
+/// The state of a limit at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Turns that there are.
+    /// Number of turns.
     pub turns: usize,
-    /// Turns that are taken.
+    /// Turns in use.
     pub taken: usize,
-    /// Who waits for one.
+    /// How many wait for a turn.
     pub waiting: usize,
 }
 
-/// The turns. Cloning shares them.
+/// A limit. Clones share it.
 #[derive(Clone)]
 pub struct Turns {
     all: usize,
@@ -27,7 +27,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// So many at a time.
+    /// A limit of `all` turns at the same time.
     pub fn new(all: usize) -> Turns {
         Turns {
             all,
@@ -36,19 +36,19 @@ impl Turns {
         }
     }
 
-    /// A turn, if there is one now.
+    /// A turn, if one is free now.
     pub fn take_now(&self) -> Option<Turn> {
         Arc::clone(&self.free).try_acquire_owned().ok()
     }
 
-    /// A turn, after those who came before.
+    /// A turn, after everybody who asked before has had one.
     pub async fn take(&self) -> Turn {
         let _waiting = Waiting::among(&self.waiting);
         let turn = Arc::clone(&self.free).acquire_owned().await;
         turn.expect("turns are never closed")
     }
 
-    /// How it stands now.
+    /// The state now.
     pub fn queue(&self) -> Queue {
         Queue {
             turns: self.all,
@@ -58,7 +58,8 @@ impl Turns {
     }
 }
 
-/// Counts somebody until it is dropped: who waits may give up.
+/// Counts a waiting caller until it is dropped, so that a caller who gives up is not counted any
+/// more.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Waiting<'_> {

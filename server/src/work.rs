@@ -1,5 +1,5 @@
-//! Work that takes time, away from the threads that answer requests: what a viewer waits for goes
-//! before what runs in the background.
+//! Work that takes time, done away from the threads that answer requests. Work that a viewer waits
+//! for comes before background work.
 
 use crate::turns::{Queue, Turns};
 use std::sync::LazyLock;
@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 /// How nice background work is: at 10 the system gives it a tenth of the time that others want.
 const NICENESS: i32 = 10;
 
-/// Answers that are computed at the same time: more than there are cores would only wait for one
-/// another, each with its memory.
+/// Answers that are computed at the same time. More than there are cores would only wait for one
+/// another, and each would hold its memory.
 static ANSWERS: LazyLock<Turns> = LazyLock::new(|| Turns::new(cores()));
 
 /// The thread that did the work panicked.
@@ -29,7 +29,7 @@ pub fn answers() -> Queue {
     ANSWERS.queue()
 }
 
-/// Does what a request waits for, soon, on a thread that may block.
+/// Does work that a request waits for, soon, on a thread that may block.
 ///
 /// # Errors
 /// When it panics.
@@ -39,8 +39,8 @@ pub async fn answer<T: Send + 'static>(
     answer_in(&ANSWERS, work).await
 }
 
-/// The turn is the work's, not the request's: who asks and hangs up, again and again, would
-/// otherwise start more work each time.
+/// The turn belongs to the work, not to the request. Otherwise a client that asks and hangs up
+/// again and again would start more work each time.
 async fn answer_in<T: Send + 'static>(
     turns: &Turns,
     work: impl FnOnce() -> T + Send + 'static,
@@ -56,14 +56,14 @@ async fn answer_in<T: Send + 'static>(
         .map_err(|_| Panicked)
 }
 
-/// Begins work that no viewer waits for, on a thread of its own that gives way
-/// to everything else. It runs to its end, whether the future is kept or not.
+/// Starts work that no viewer waits for, on its own thread with low priority. It runs to its end,
+/// even if the caller drops the future.
 pub fn background<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = Result<T, Panicked>> + Send + Unpin + 'static {
     let (sender, result) = oneshot::channel();
     let span = tracing::Span::current();
-    // Work that grows its permit on the way asks the runtime for it.
+    // The work may enlarge its permit while it runs, and needs the runtime for that.
     let runtime = Handle::try_current();
     let body = move || {
         give_way();
@@ -75,15 +75,17 @@ pub fn background<T: Send + 'static>(
         .name("background".to_owned())
         .spawn(body);
     if let Err(error) = thread {
-        // The sender is gone with the thread that never was: the waiting request gets an error.
+        // The thread was never started, so the sender is dropped and the waiting request gets an
+        // error.
         tracing::error!(%error, "cannot start a thread");
     }
     Box::pin(async move { result.await.map_err(|_| Panicked) })
 }
 
-/// Makes the calling thread, or a process that has only one, give way to everything else.
+/// Gives the calling thread low priority; also does so for a process that has only one thread.
 pub fn give_way() {
-    // On Linux "this process" is this thread. Elsewhere nothing would be left for viewers.
+    // On Linux this call changes only the calling thread. Elsewhere it would change the whole
+    // process, which also answers viewers.
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
         tracing::debug!(%error, "background work cannot give way");
@@ -111,7 +113,7 @@ mod tests {
         let (end, ends) = std::sync::mpsc::channel::<()>();
         let work = move || {
             begun.send(()).unwrap();
-            // Until the test says so.
+            // Waits until the test sends the signal.
             let _ = ends.recv();
         };
         let request = tokio::spawn(async move { answer_in(&asked, work).await });

@@ -1,4 +1,4 @@
-//! Benches, their rows, and the queue that the rows wait in.
+//! Benches, their rows, and the queue in which the rows wait.
 
 use super::rows::{Slice, bytes, corrupt, int, named, uint};
 use super::{Reader, StoreError, StoreResult, Writer};
@@ -12,7 +12,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use std::collections::HashMap;
 use trace::units::Bytes;
 
-/// How often servers may die with a row under way before it is given up.
+/// A row that was running when the server died this many times is marked as failed.
 const MOST_CLAIMS: u32 = 3;
 
 /// A bench to insert.
@@ -60,7 +60,7 @@ pub struct BenchJob {
     pub patches: Vec<String>,
     /// Steps to run.
     pub steps: u32,
-    /// Where.
+    /// Where the row runs.
     pub device: DeviceKind,
     /// Device memory in bytes.
     pub capacity: Option<Bytes>,
@@ -73,16 +73,16 @@ pub struct BenchJob {
 pub enum BenchEnd {
     /// With a result.
     Done {
-        /// The verdict that the row has alone.
+        /// The verdict from this row alone, without the other rows of the bench.
         status: BenchStatus,
         /// The numbers.
         result: Box<BenchResult>,
-        /// The version that patches were applied to.
+        /// The version of the program that the patches were applied to.
         base: String,
-        /// What the recording became.
+        /// The run that was made of the recording.
         run: Option<RunId>,
     },
-    /// Without one.
+    /// Without a result.
     Failed {
         /// Why, as a sentence.
         reason: String,
@@ -91,12 +91,12 @@ pub enum BenchEnd {
     Cancelled,
 }
 
-/// How a row stood when it was asked to stop.
+/// The state of a row at the moment when somebody asked to stop it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// It waited, and is cancelled now.
+    /// It was waiting, and is cancelled now.
     Waiting,
-    /// It is under way: its process must be ended.
+    /// It is running: the caller must end its process.
     UnderWay,
 }
 
@@ -141,7 +141,7 @@ impl Reader<'_> {
         configs.map(|config| Ok(config?)).collect()
     }
 
-    /// A bench with its rows. What others published or measured is not in the database.
+    /// A bench with its rows, without the figures of others (they are not in the database).
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -220,8 +220,8 @@ impl Reader<'_> {
         bench_id(&found.optional()?.ok_or_else(|| no_row(row))?)
     }
 
-    /// The finished row that a run is the recording of; the longest, where several recorded the
-    /// same.
+    /// The finished row whose recording is this run. If several rows made the same recording: the
+    /// row with most steps.
     pub fn row_of_run(&self, run: &RunId) -> StoreResult<Option<RowOfRun>> {
         let sql = "SELECT steps_run, growth_per_step FROM bench_rows \
                    WHERE run = ?1 AND state = 'done' AND steps_run IS NOT NULL \
@@ -346,7 +346,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Puts a row back that this server has taken up and will not finish.
+    /// Puts back a row that this server has taken up but will not finish.
     pub fn release_bench_row(&mut self, row: &BenchRowId) -> StoreResult<()> {
         let sql = "UPDATE bench_rows SET state = 'queued', claims = claims - 1, \
                    started_ms = NULL WHERE id = ?1 AND state = 'running'";
@@ -354,8 +354,9 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Queues the rows again that a server left under way when it died; one that has seen several
-    /// servers die has failed. Only with the data folder locked, before the queue is worked.
+    /// Puts rows that were running when a server died back into the queue. A row during which
+    /// several servers died is marked as failed. Call this only with the data folder locked, before
+    /// any row is taken from the queue.
     pub fn requeue_bench_rows(&mut self, now_ms: i64) -> StoreResult<usize> {
         let sql = "UPDATE bench_rows SET state = 'failed', finished_ms = ?1, reason = ?3 \
                    WHERE state = 'running' AND claims >= ?2";
@@ -369,7 +370,7 @@ impl Writer<'_> {
     /// Ends a row that is under way.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] when it is not, any more.
+    /// [`StoreError::Conflict`] when the row is no longer running.
     pub fn finish_bench_row(
         &mut self,
         row: &BenchRowId,
@@ -473,7 +474,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes down a verdict that another row of the bench has changed.
+    /// Stores a verdict that changed because of another row of the bench.
     pub fn set_bench_status(&mut self, row: &BenchRowId, status: BenchStatus) -> StoreResult<()> {
         self.tx.execute(
             "UPDATE bench_rows SET status = ?2 WHERE id = ?1 AND state = 'done'",
@@ -482,10 +483,10 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Cancels a row that waits; of one that is under way it only says so.
+    /// Cancels a waiting row. For a running row, only returns that it is running.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], and [`StoreError::Conflict`] when it is finished.
+    /// [`StoreError::NotFound`], and [`StoreError::Conflict`] when the row is finished.
     pub fn stop_bench_row(&mut self, row: &BenchRowId, now_ms: i64) -> StoreResult<Stopped> {
         let sql = "UPDATE bench_rows SET state = 'cancelled', finished_ms = ?2 \
                    WHERE id = ?1 AND state = 'queued'";
@@ -498,8 +499,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Queues a finished row again, behind all others, and forgets what came of it. The run that
-    /// its recording became stays.
+    /// Queues a finished row again, behind all others, and deletes its result. The run that was
+    /// made of its recording stays.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and [`StoreError::Conflict`] when it is not finished.
@@ -528,7 +529,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Forgets a bench. Its runs stay.
+    /// Deletes a bench. Its runs stay.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and [`StoreError::Conflict`] while a row is not finished.

@@ -12,7 +12,7 @@ pub enum BlobCodec {
         /// zstd level.
         level: i32,
     },
-    /// As it was uploaded, because it was compressed then.
+    /// Stored as uploaded, because the upload was already compressed.
     Identity,
 }
 
@@ -87,7 +87,7 @@ impl Reader<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Removals that were decided and not carried out: hashes, and when they were decided.
+    /// Hashes of blobs whose removal was decided but not carried out, and when it was decided.
     pub fn blob_removals(&self) -> StoreResult<Vec<(String, i64)>> {
         let sql = "SELECT hash, decided_ms FROM blob_removals ORDER BY decided_ms";
         let mut statement = self.tx.prepare(sql)?;
@@ -95,7 +95,7 @@ impl Reader<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Blobs that are kept although no run uses them, and why.
+    /// Blobs that are kept although no run uses them, and the reason.
     pub fn quarantine(&self) -> StoreResult<Vec<Quarantined>> {
         let sql = "SELECT hash, name, why FROM quarantine ORDER BY since_ms, hash";
         let mut statement = self.tx.prepare(sql)?;
@@ -120,7 +120,7 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// Records that a blob is in the blob store; a second time changes nothing.
+    /// Records that a blob is in the blob store. Recording it a second time changes nothing.
     pub fn insert_blob(&mut self, blob: &BlobRow, now_ms: i64) -> StoreResult<()> {
         let (codec, level) = codec_columns(blob.codec);
         self.tx.execute(
@@ -135,7 +135,7 @@ impl Writer<'_> {
                 now_ms
             ],
         )?;
-        // It is wanted, whatever was decided before.
+        // The blob is needed now, so an earlier decision to remove it or set it aside is void.
         for table in ["blob_removals", "quarantine"] {
             let sql = format!("DELETE FROM {table} WHERE hash = ?1");
             self.tx.execute(&sql, [&blob.hash])?;
@@ -152,9 +152,9 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Forgets blobs that no run and no unfinished upload uses, and returns their hashes: they
-    /// are to be removed from the blob store now, which is recorded until
-    /// [`Writer::blob_removed`]. What is in quarantine stays there.
+    /// Forgets blobs that no run and no unfinished upload uses, and returns their hashes. The
+    /// caller must now remove these blobs from the blob store; the database remembers that until
+    /// [`Writer::blob_removed`]. Blobs in quarantine stay there.
     pub fn forget_unused_blobs(&mut self, now_ms: i64) -> StoreResult<Vec<String>> {
         let mut statement = self.tx.prepare(
             "DELETE FROM blobs WHERE hash NOT IN (SELECT blob FROM runs) AND hash NOT IN \
@@ -172,7 +172,7 @@ impl Writer<'_> {
         Ok(unused)
     }
 
-    /// Records that a removal was carried out, or is not to be.
+    /// Records that a removal was carried out or called off.
     pub fn blob_removed(&mut self, hash: &str) -> StoreResult<()> {
         let sql = "DELETE FROM blob_removals WHERE hash = ?1";
         self.tx.execute(sql, [hash])?;

@@ -7,7 +7,7 @@ use api::ids::{ComparisonId, RunId};
 use rusqlite::{Row, params};
 
 impl Reader<'_> {
-    /// Recorded comparisons, newest first; of one pull request when it is named.
+    /// Recorded comparisons, newest first; only those of a pull request if one is named.
     pub fn comparisons(
         &self,
         pr: Option<&str>,
@@ -61,7 +61,7 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// Records a comparison; one that is known already keeps its age and takes the new name.
+    /// Records a comparison. One that is already recorded keeps its date and gets the new name.
     pub fn record_comparison(&mut self, comparison: &RecordedComparison) -> StoreResult<()> {
         self.tx.execute(
             "INSERT INTO comparisons (id, name, pr, created_ms) VALUES (?1, ?2, ?3, ?4) \
@@ -83,7 +83,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Forgets a comparison; its runs stay.
+    /// Deletes a comparison; its runs stay.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].

@@ -1,4 +1,4 @@
-//! A copy of a database as it was at one moment, made while a server writes to it.
+//! A copy of a database at one moment, made while a server writes to that database.
 
 use super::open::explained;
 use super::schema::{self, Opening, damaged};
@@ -6,29 +6,30 @@ use super::{BlobRow, Quarantined, Reader, Store, StoreResult, health};
 use rusqlite::Connection;
 use std::path::Path;
 
-/// The first version that sets blobs aside, and the first that has an id.
+/// The first schema version that has a quarantine, and the first in which a database has an id.
 const SETS_ASIDE: usize = 10;
 const HAS_AN_ID: usize = 11;
 
-/// What a copy says is in the blob store.
+/// The contents of the blob store according to a copy of the database.
 #[derive(Clone, Debug, Default)]
 pub struct CopyContents {
-    /// The database's id; empty in one that is older than its ids.
+    /// The database's id; empty if the database is from a version without ids.
     pub database: String,
-    /// Runs, the deleted ones too.
+    /// Number of runs, including deleted ones.
     pub runs: usize,
     /// Blobs that runs and uploads use.
     pub blobs: Vec<BlobRow>,
-    /// Blobs that nothing uses and that are kept all the same.
+    /// Blobs in quarantine: kept although nothing uses them.
     pub aside: Vec<Quarantined>,
 }
 
 impl Store {
-    /// Writes the database at `from`, as it is at one moment, to the new file `to`. Whoever writes
-    /// to it meanwhile does not wait, and is not in the copy.
+    /// Copies the database at `from`, as it is at one moment, to the new file `to`. Others can
+    /// write to the database meanwhile without waiting; what they write is not in the copy.
     ///
     /// # Errors
-    /// When it is damaged, another program's or a newer version's, or when the disk is full.
+    /// When the database is damaged, belongs to another program or a newer version, or when the
+    /// disk is full.
     pub fn copy(from: &Path, to: &Path) -> StoreResult<()> {
         let copied = schema::connect(from, Opening::ReadOnly)
             .or_else(|_| schema::connect(from, Opening::ReadWrite))
@@ -40,10 +41,10 @@ impl Store {
         copied.map_err(|error| explained(error, from))
     }
 
-    /// Looks at all of a copy, and says what belongs to it. The file is not changed.
+    /// Checks the whole copy and returns which files belong to it. The copy is not changed.
     ///
     /// # Errors
-    /// When it is damaged, or a newer version's.
+    /// When the copy is damaged or of a newer version.
     pub fn read_copy(path: &Path) -> StoreResult<CopyContents> {
         let read = schema::connect(path, Opening::Immutable).and_then(|connection| {
             let version = schema::version_of(&connection, path)?;

@@ -1,4 +1,4 @@
-//! What the database knows of itself: its id, and the latest time that it has seen.
+//! Facts about the database itself: its id, and the latest time that it has seen.
 
 use super::{Reader, StoreResult, Writer};
 use rusqlite::{OptionalExtension, params};
@@ -14,7 +14,7 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// Names the database, once.
+    /// Gives the database its id, once.
     pub fn name_database(&mut self, id: &str, now_ms: i64) -> StoreResult<()> {
         let sql = "INSERT INTO database (one, id, latest_ms) VALUES (1, ?1, ?2) \
                    ON CONFLICT (one) DO NOTHING";
@@ -22,7 +22,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Remembers that it was so late.
+    /// Remembers the latest time that was seen.
     pub fn saw_time(&mut self, latest_ms: i64) -> StoreResult<()> {
         let sql = "UPDATE database SET latest_ms = max(latest_ms, ?1)";
         self.tx.execute(sql, [latest_ms])?;

@@ -1,4 +1,4 @@
-//! What can go wrong in the database. Knows no HTTP.
+//! What can go wrong in the database. This module knows nothing of HTTP.
 
 use crate::budget::NoMemory;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub enum StoreError {
     NotFound {
         /// `run`, `upload`, `device` …
         what: &'static str,
-        /// Which one.
+        /// The id that was asked for.
         id: String,
     },
     /// The state does not allow it.
@@ -44,10 +44,10 @@ pub enum StoreError {
     /// The disk is full.
     #[error("the disk that holds the database is full")]
     Full,
-    /// Nothing can be written there.
+    /// The place is read-only.
     #[error("the database can only be read: {0}")]
     ReadOnly(String),
-    /// The file is not a whole database any more.
+    /// The file is no longer an intact database.
     #[error(
         "the database {} is damaged: {found}. Nothing was changed, and the uploaded files are kept \
          apart from it. Stop the server and run `tidemark doctor --rebuild --data {}`: it moves \
@@ -59,10 +59,11 @@ pub enum StoreError {
     Damaged {
         /// The database.
         path: PathBuf,
-        /// What SQLite or a check of our own said.
+        /// The finding of SQLite or of one of our own checks.
         found: String,
     },
-    /// SQLite says that the file is damaged. [`super::Store`] makes [`StoreError::Damaged`] of it.
+    /// SQLite says that the file is damaged. [`super::Store`] turns this into
+    /// [`StoreError::Damaged`].
     #[error("the database is damaged: {0}")]
     Malformed(rusqlite::Error),
     /// The file cannot be opened.
@@ -78,13 +79,13 @@ pub enum StoreError {
     Corrupt {
         /// Which column.
         what: &'static str,
-        /// What it holds.
+        /// The value in it.
         value: String,
     },
     /// A migration file is wrong.
     #[error("cannot bring the database schema up to date")]
     Migration(#[source] rusqlite_migration::Error),
-    /// SQLite says no.
+    /// Any other error of SQLite.
     #[error("the database failed")]
     Sqlite(#[source] rusqlite::Error),
     /// Compression failed.
@@ -93,13 +94,13 @@ pub enum StoreError {
          again in a moment"
     )]
     Packing(#[source] std::io::Error),
-    /// The chunks of a trace are not a trace.
+    /// The chunks of a trace do not make a valid trace.
     #[error(
         "what is stored of this run is damaged; it is derived again from the uploaded file: try \
          again in a moment"
     )]
     Undecodable(#[source] trace::stored::StoredError),
-    /// Memory for a trace cannot be had.
+    /// There is not enough memory for a trace.
     #[error(transparent)]
     NoMemory(#[from] NoMemory),
     /// The thread that ran the closure died.
@@ -108,7 +109,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether what failed is a change, while everything that is there can be read.
+    /// Whether only writing failed, so that everything stored can still be read.
     pub fn refuses_writes(&self) -> bool {
         matches!(
             self,
@@ -116,12 +117,12 @@ impl StoreError {
         )
     }
 
-    /// Whether what was derived from a blob is damaged, so that it is to be derived again.
+    /// Whether data that was derived from a blob is damaged, and so must be derived again.
     pub fn is_of_derived(&self) -> bool {
         matches!(self, StoreError::Packing(_) | StoreError::Undecodable(_))
     }
 
-    /// Whether the file is not a whole database any more.
+    /// Whether the file is no longer an intact database.
     pub fn is_damage(&self) -> bool {
         matches!(self, StoreError::Damaged { .. })
     }
@@ -134,7 +135,7 @@ impl From<rusqlite::Error> for StoreError {
             (Some(ErrorCode::DiskFull), _) => StoreError::Full,
             (Some(ErrorCode::ReadOnly), _) => StoreError::ReadOnly(error.to_string()),
             (Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase), _)
-            // Columns have types that SQLite checks when it writes.
+            // Some columns have a type, and SQLite checks it on every write.
             | (
                 None,
                 Error::InvalidColumnType(..)

@@ -1,19 +1,19 @@
-//! Large runs in words.
+//! Explanations of large runs, kept so that they are not computed again.
 
 use super::{Reader, StoreError, StoreResult, Writer};
 use api::explain::Explanation;
 use api::ids::RunId;
 use rusqlite::{OptionalExtension, params};
 
-/// Bytes that the words of one run may unpack to: far more than any has.
+/// Most bytes that one stored explanation may unpack to: far more than any has.
 const MOST: usize = 16 << 20;
 
 impl Reader<'_> {
-    /// What is kept of a run under this version, its file's name left empty: of `device`, or of the
-    /// device that is explained where none is named.
+    /// The stored explanation of a run, made by this version: of `device`, or of the device that
+    /// was explained when nobody named one. The file's name in it is empty.
     ///
     /// # Errors
-    /// The database's; words that cannot be read are none.
+    /// The database's. An explanation that cannot be read counts as missing.
     pub fn explanation(
         &self,
         run: &RunId,
@@ -32,7 +32,8 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// Keeps what is said of a run, in place of what was; nothing where the run is gone.
+    /// Stores the explanation of a run and replaces the earlier one. Does nothing if the run is
+    /// gone.
     ///
     /// # Errors
     /// The database's.

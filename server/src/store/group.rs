@@ -1,8 +1,8 @@
-//! Group commit: changes that wait for one another share a transaction, and its sync to disk.
+//! Group commit: changes that wait for one another share one transaction and one sync to disk.
 //!
-//! A sync takes milliseconds and the closures microseconds, so the last one to wait commits
-//! for all. Everybody's closure runs on its own thread inside a savepoint of its own, so one that
-//! fails leaves the others alone. Success is reported only after the disk has it.
+//! A sync takes milliseconds, a closure microseconds. So the last thread that waits commits for all
+//! of them. Each closure runs on its own thread in its own savepoint: if one fails, the others are
+//! not affected. Success is reported only after the changes are on disk.
 
 use super::{StoreError, StoreResult, lock};
 use rusqlite::Connection;
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Changes that share a commit at most, and how long the first one waits for the others.
+/// Most changes that share a commit, and how long the first one waits for others.
 const MOST_MEMBERS: usize = 64;
 const LONGEST: Duration = Duration::from_millis(50);
 
 /// The one connection that writes.
 pub(super) struct GroupWriter {
     state: Mutex<State>,
-    /// Threads that want to write and do not yet.
+    /// Number of threads that wait to write.
     waiting: AtomicUsize,
     commits: AtomicU64,
 }
@@ -35,7 +35,7 @@ struct Group {
     since: Instant,
 }
 
-/// What became of a group, once that is known.
+/// Whether a group was committed or failed, once that is known.
 #[derive(Default)]
 struct Outcome {
     told: Mutex<Option<Result<(), Failure>>>,
@@ -62,7 +62,7 @@ impl GroupWriter {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Runs a change; returns when it is on disk, or has failed and left nothing.
+    /// Runs a change. Returns when the change is on disk, or when it has failed and was undone.
     pub(super) fn synced<T>(
         &self,
         change: impl FnOnce(&Connection) -> StoreResult<T>,
@@ -75,15 +75,15 @@ impl GroupWriter {
         drop(state);
         let (changed, outcome) = joined?;
         match changed {
-            // Its own failure, or a panic of its closure: the others go on without it.
+            // Its own failure, or a panic of its closure: the other members are not affected.
             Ok(Err(error)) => Err(error),
             Err(panic) => resume_unwind(panic),
             Ok(Ok(value)) => outcome.wait().map(|()| value),
         }
     }
 
-    /// Runs a change that may be lost in a power cut, alone and without a sync: one that can be
-    /// derived again. It is on disk when the next synced one is.
+    /// Runs a change to derived data, alone and without a sync. A power cut may lose it; then it is
+    /// derived again. It is on disk as soon as the next synced change is.
     pub(super) fn unsynced<T>(
         &self,
         change: impl FnOnce(&Connection) -> StoreResult<T>,
@@ -115,8 +115,8 @@ impl GroupWriter {
         work(&state.connection)
     }
 
-    /// Waits for the connection. Its holder sees that another waits, and leaves the commit to
-    /// them.
+    /// Waits for the connection. The thread that holds it sees that another one waits, and leaves
+    /// the commit to that one.
     fn enter(&self) -> MutexGuard<'_, State> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let state = lock(&self.state);
@@ -130,7 +130,7 @@ impl GroupWriter {
         };
         let committed = state.connection.execute_batch("COMMIT");
         if committed.is_err() && !state.connection.is_autocommit() {
-            // Nothing can be done about a failure here: the group has failed already.
+            // If the rollback fails, nothing more can be done: the group has failed anyway.
             let _ = state.connection.execute_batch("ROLLBACK");
         }
         self.commits.fetch_add(1, Ordering::Relaxed);
@@ -144,7 +144,7 @@ impl GroupWriter {
 type Changed<T> = std::thread::Result<StoreResult<T>>;
 
 impl State {
-    /// Runs a change in the open group, or in one that it opens.
+    /// Runs a change in the open group, or opens a group for it.
     fn join<T>(
         &mut self,
         change: impl FnOnce(&Connection) -> StoreResult<T>,
@@ -170,7 +170,8 @@ impl State {
                 .connection
                 .execute_batch("ROLLBACK TO member; RELEASE member"),
         };
-        // A full disk makes SQLite undo the whole transaction, not only what did not fit.
+        // A full disk makes SQLite undo the whole transaction, not only the statement that did not
+        // fit.
         if self.connection.is_autocommit()
             && let Some(group) = self.open.take()
         {
@@ -265,8 +266,8 @@ mod tests {
         writer.apart(read).unwrap()
     }
 
-    /// `changes` run while the first writer holds the connection until all others wait for it.
-    /// Whether that first one succeeded.
+    /// Runs `changes` so that all of them wait for a first writer, which holds the connection until
+    /// then. Returns whether the first writer succeeded.
     fn behind_a_slow_one(
         writer: &GroupWriter,
         changes: usize,
@@ -301,7 +302,8 @@ mod tests {
         let change = |n| writer.synced(insert(n as i64)).unwrap();
         assert!(behind_a_slow_one(&writer, 40, change));
         assert_eq!(rows(&writer).len(), 41);
-        // One, unless the machine was so busy that the first ones did not wait for the last.
+        // Usually one; more if the machine was so busy that the first ones did not wait for the
+        // last.
         assert!(writer.commits() <= 20, "{} commits", writer.commits());
     }
 
@@ -349,7 +351,7 @@ mod tests {
             }
         });
         let failed = failed.into_inner() + usize::from(!first);
-        // What was acknowledged is there, and nothing else.
+        // The rows that were acknowledged are there, and no others.
         assert!(failed >= 1);
         assert_eq!(rows(&writer).len() + failed, 9);
     }

@@ -1,4 +1,4 @@
-//! Is the database whole? A bounded look at every start, and a long one when `doctor` asks.
+//! Is the database intact? Every start makes a short check, `doctor` makes a full one.
 
 use super::schema::damaged;
 use super::{StoreError, StoreResult};
@@ -7,19 +7,19 @@ use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Findings that are listed at most.
+/// Most findings that are listed.
 const MOST_FINDINGS: u32 = 20;
 
-/// How much was looked at.
+/// How much of the database was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looked {
     /// All of it.
     Whole,
-    /// As much as the time allowed.
+    /// As much as was possible in the time allowed.
     Part,
 }
 
-/// Looks at the tables that everything depends on, then at the rest for as long as `limit` allows.
+/// Checks the tables that everything depends on, then the rest until `limit` has passed.
 ///
 /// # Errors
 /// [`StoreError::Damaged`].
@@ -52,9 +52,9 @@ pub(super) fn quick_check(
     }
 }
 
-/// The first thing that is wrong.
+/// The first fault that is found.
 fn check_all(connection: &Connection) -> StoreResult<Option<String>> {
-    // Columns and pictures are nearly all of the file, and can be derived again.
+    // These two tables are left out: they are nearly all of the file, and can be derived again.
     let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' \
                AND name NOT LIKE 'sqlite!_%' ESCAPE '!' AND name NOT IN ('chunks', 'tiles')";
     let mut statement = connection.prepare(sql)?;
@@ -68,10 +68,10 @@ fn check_all(connection: &Connection) -> StoreResult<Option<String>> {
     Ok(findings(connection, "PRAGMA quick_check(1)")?.pop())
 }
 
-/// Looks at everything, however long it takes: structure, indexes, and what points where.
+/// Checks everything, however long it takes: structure, indexes, and foreign keys.
 ///
 /// # Errors
-/// When SQLite cannot even look.
+/// When SQLite cannot even run the checks.
 pub(super) fn full_check(connection: &Connection) -> StoreResult<Vec<String>> {
     let check = format!("PRAGMA integrity_check({MOST_FINDINGS})");
     let mut found = findings(connection, &check)?;
@@ -92,7 +92,7 @@ fn findings(connection: &Connection, check: &str) -> StoreResult<Vec<String>> {
     let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
     let mut found = rows.collect::<Result<Vec<_>, _>>()?;
     found.retain(|line| line != "ok");
-    // SQLite puts a heading over what it lists.
+    // SQLite puts a heading above its list.
     let plain = |line: String| {
         line.trim_start_matches("*** in database main ***")
             .trim()

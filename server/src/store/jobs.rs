@@ -1,4 +1,4 @@
-//! Jobs: which runs are the ranks of one program, and what each rank says of itself.
+//! Jobs: which runs are the ranks of one program, and the profile of each rank.
 
 use super::rows::{Slice, corrupt};
 use super::{Reader, StoreError, StoreResult, Writer};
@@ -44,7 +44,7 @@ pub struct RankRun {
     pub name: String,
     /// The run's trace.
     pub trace: i64,
-    /// Whether its profile is kept, of the version that was asked for.
+    /// Whether its profile of the wanted version is stored.
     pub is_profiled: bool,
 }
 
@@ -132,8 +132,8 @@ impl Reader<'_> {
         found.optional()?.transpose()
     }
 
-    /// The ranks of a job, by rank, without those whose runs are deleted. `version` is that of
-    /// profiles.
+    /// The ranks of a job in order, without those whose runs are deleted. `version` is the version
+    /// of the profiles that the caller can use.
     pub fn ranks_of(&self, id: &JobId, version: u32) -> StoreResult<Vec<RankRun>> {
         let sql = "SELECT j.rank, j.run, runs.name, runs.trace, \
                    EXISTS (SELECT 1 FROM rank_profiles p WHERE p.run = j.run AND p.version = ?2) \
@@ -162,7 +162,7 @@ impl Reader<'_> {
         Ok(found.optional()?)
     }
 
-    /// What the runs that fulfil a condition are ranks of.
+    /// For runs that meet a condition: the job and rank of each.
     pub(super) fn jobs_where(
         &self,
         condition: &str,
@@ -188,7 +188,7 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// Makes a job without ranks, to be found by `key` if it has one.
+    /// Makes a job without ranks. If it has a `key`, later pushes find it by that.
     pub fn insert_job(
         &mut self,
         id: &JobId,
@@ -202,8 +202,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Makes a run a rank of a job. It leaves the job that it was in, and takes the place of the
-    /// run that was this rank. Without such a job it stays alone.
+    /// Makes a run a rank of a job. The run leaves its earlier job, and replaces the run that was
+    /// this rank before. If the job does not exist, the run stays alone.
     pub fn join_job(&mut self, place: &RankOfJob, run: &RunId) -> StoreResult<()> {
         let RankOfJob { job, rank } = place;
         let sql = "SELECT EXISTS (SELECT 1 FROM jobs WHERE id = ?1)";
@@ -216,7 +216,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Forgets a job; its runs stay.
+    /// Deletes a job; its runs stay.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -230,21 +230,21 @@ impl Writer<'_> {
         }
     }
 
-    /// Forgets jobs without ranks that were made before `before_ms`.
+    /// Deletes jobs without ranks that were made before `before_ms`.
     pub fn forget_empty_jobs(&mut self, before_ms: i64) -> StoreResult<usize> {
         let sql =
             "DELETE FROM jobs WHERE created_ms < ?1 AND id NOT IN (SELECT job FROM job_ranks)";
         Ok(self.tx.execute(sql, [before_ms])?)
     }
 
-    /// Keeps the packed profile of a rank, in the place of what was there.
+    /// Stores the packed profile of a rank and replaces the earlier one.
     pub fn put_rank_profile(
         &mut self,
         run: &RunId,
         version: u32,
         packed: &[u8],
     ) -> StoreResult<()> {
-        // The run may have been purged meanwhile.
+        // The run may have been removed in the meantime.
         let sql = "INSERT OR REPLACE INTO rank_profiles (run, version, profile) \
                    SELECT id, ?2, ?3 FROM runs WHERE id = ?1";
         self.tx

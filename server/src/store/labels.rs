@@ -7,7 +7,7 @@ use rusqlite::{named_params, params};
 use std::collections::HashMap;
 
 impl Reader<'_> {
-    /// Labels of the runs of a condition.
+    /// Labels of the runs that meet a condition.
     pub(super) fn labels_where(
         &self,
         condition: &str,
@@ -48,7 +48,7 @@ impl Writer<'_> {
     /// Changes labels of a run that is not deleted.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`]; [`StoreError::Conflict`] where it would have too many.
+    /// [`StoreError::NotFound`]; [`StoreError::Conflict`] if the run would get too many labels.
     pub fn change_labels(&mut self, run: &RunId, change: &ChangeLabels) -> StoreResult<()> {
         self.reader().run_ref(run)?;
         for (key, value) in &change.labels {

@@ -1,4 +1,4 @@
-//! Verdicts and what accumulates, as rows.
+//! Verdicts, and the findings about memory that accumulates, as rows.
 
 use super::rows::{bytes, corrupt, int, named, step_source_of, uint};
 use super::{Reader, StoreResult, Writer};
@@ -13,10 +13,10 @@ use trace::steps::recording::Kind;
 use trace::units::Bytes;
 
 impl Reader<'_> {
-    /// What was found about a device of a run; `None` when this version has not looked yet.
+    /// The findings about a device of a run; `None` when this version has not looked yet.
     ///
     /// # Errors
-    /// When a row is not what this program writes.
+    /// When a row holds something that this program would never write.
     pub fn leaks(&self, run: &RunId, device: u32) -> StoreResult<Option<Leaks>> {
         let sql = "SELECT r.*, d.step_source, (SELECT count(*) FROM steps s \
                    WHERE s.run = r.run AND s.device = r.device) AS n_steps \
@@ -50,7 +50,7 @@ impl Reader<'_> {
         Ok(groups)
     }
 
-    /// Runs with a device that this version has not looked at.
+    /// Runs with at least one device that this version has not judged.
     ///
     /// # Errors
     /// The database's.
@@ -66,7 +66,8 @@ impl Reader<'_> {
         ids.into_iter().map(id).collect()
     }
 
-    /// The answer for each run: of a leak before one that cannot tell before a clean one.
+    /// One verdict for each run, over its devices: `leak` counts first, then `cannot_tell`, then
+    /// clean.
     pub(super) fn verdicts_where(
         &self,
         condition: &str,
@@ -89,7 +90,7 @@ impl Reader<'_> {
                 reason: row.get("reason")?,
                 bytes_per_step: Bytes(row.get::<_, f64>("bytes_per_step")?.round() as u64),
             };
-            // The last one wins.
+            // Rows come in ascending order of weight, so the last one replaces the others.
             found.insert(row.get("run")?, summary);
         }
         Ok(found)
@@ -97,13 +98,13 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// Forgets every verdict: they are derived.
+    /// Deletes every verdict; verdicts can be derived again.
     #[cfg(test)]
     pub fn forget_verdicts(&mut self) -> StoreResult<usize> {
         Ok(self.tx.execute("DELETE FROM leak_reports", [])?)
     }
 
-    /// Keeps what was found about a device, in the place of what was there.
+    /// Stores the findings about a device and replaces the earlier ones.
     ///
     /// # Errors
     /// The database's.
@@ -115,7 +116,7 @@ impl Writer<'_> {
             .tx
             .query_row(sql, params![run.as_str(), device], |row| row.get(0));
         if !there.optional()?.unwrap_or(false) {
-            // The run was purged meanwhile.
+            // The run was removed in the meantime.
             return Ok(());
         }
         self.tx.execute(

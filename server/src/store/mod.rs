@@ -1,9 +1,9 @@
-//! The database: [`Store::read`] and [`Store::write`] are the only ways in.
+//! The database: [`Store::read`] and [`Store::write`] are the only ways to reach it.
 //!
-//! Both run a closure on a blocking thread, inside one transaction, and return owned data; since
-//! the closure is not async, no transaction can hold an `await`. A reader sees one moment of the
-//! database; readers never wait for the writer (WAL), writers wait for one another and share a
-//! sync to disk (`group`).
+//! Both run a closure on a blocking thread, inside one transaction, and return owned data. The
+//! closure is not async, so no transaction can be open across an `await`. A reader sees the
+//! database as it was at one moment. Readers never wait for the writer (WAL). Writers wait for one
+//! another and share a sync to disk (`group`).
 //!
 //! SQL is written in this folder and nowhere else.
 
@@ -72,9 +72,9 @@ struct Inner {
     id: String,
     opening: Opening,
     looked: Looked,
-    /// `Err` with the reason where nothing can be written.
+    /// `Err` with the reason if the database is read-only.
     writer: Result<GroupWriter, String>,
-    /// What was found to be wrong with it while it was used: nothing is written any more.
+    /// Damage that was found while the database was in use. From then on nothing is written.
     damage: OnceLock<String>,
     clock: Mutex<Steady>,
     idle_readers: Mutex<Vec<Connection>>,
@@ -86,7 +86,7 @@ pub struct Reader<'c> {
     tx: &'c Connection,
 }
 
-/// A write transaction; reads what it has written.
+/// A write transaction. Its reads see its own writes.
 pub struct Writer<'c> {
     tx: &'c Connection,
 }
@@ -99,17 +99,17 @@ impl<'c> Writer<'c> {
 }
 
 impl Store {
-    /// The id of this database, made when it was.
+    /// The id of this database, made together with the database.
     pub fn id(&self) -> &str {
         &self.inner.id
     }
 
-    /// How much of it was looked at when it was opened.
+    /// How much of the database was checked when it was opened.
     pub fn looked(&self) -> Looked {
         self.inner.looked
     }
 
-    /// Why nothing can be written, where that is so.
+    /// Why nothing can be written, if that is so.
     pub fn refusal(&self) -> Option<StoreError> {
         let Inner {
             path,
@@ -140,19 +140,19 @@ impl Store {
         writer.map_or(0, GroupWriter::commits)
     }
 
-    /// Milliseconds since the Unix epoch, never before a time that this database has seen: what
-    /// links end by.
+    /// Milliseconds since the Unix epoch, but never earlier than a time that this database has
+    /// seen. Links expire by this clock.
     pub fn latest_ms(&self) -> i64 {
         lock(&self.inner.clock).latest_ms(now_ms())
     }
 
-    /// Lets this much time pass, as if the wall clock had gone forward.
+    /// Moves this clock forward by `ms`, as if the wall clock had gone forward.
     #[cfg(test)]
     pub fn pass_ms(&self, ms: i64) {
         lock(&self.inner.clock).latest_ms(now_ms() + ms);
     }
 
-    /// Remembers a time that has passed, in case the clock goes back.
+    /// Stores a time that has passed, in case the wall clock is set back later.
     ///
     /// # Errors
     /// The database's.
@@ -227,8 +227,8 @@ impl Store {
         written.map_err(|error| self.noted(error))
     }
 
-    /// [`Store::write_now`] for what can be derived again: it returns before the disk has it. The
-    /// next change that must be kept takes it along.
+    /// [`Store::write_now`] for derived data: it returns before the change is on disk. The next
+    /// synced change also brings this one to disk.
     ///
     /// # Errors
     /// Those of `f`, and the database's.
@@ -242,7 +242,7 @@ impl Store {
         written.map_err(|error| self.noted(error))
     }
 
-    /// Gives pages of deleted rows back to the file system, in the writer's quiet time.
+    /// Gives the pages of deleted rows back to the file system when nobody writes.
     ///
     /// # Errors
     /// The database's.
@@ -251,7 +251,7 @@ impl Store {
         off_runtime(move || store.writer()?.apart(schema::shrink)).await
     }
 
-    /// Empties the write-ahead log, which a large ingest leaves megabytes long.
+    /// Empties the write-ahead log, which has several megabytes after a large ingest.
     ///
     /// # Errors
     /// The database's.
@@ -268,8 +268,8 @@ impl Store {
         }
     }
 
-    /// Damage that shows while the database is used ends all writing: what is written into a
-    /// malformed database is lost, or does more damage.
+    /// When damage shows during use, all writing ends: a write to a damaged database is lost or
+    /// makes the damage worse.
     fn noted(&self, error: StoreError) -> StoreError {
         let found = match &error {
             StoreError::Malformed(cause) => cause.to_string(),
@@ -289,8 +289,8 @@ impl Store {
     }
 }
 
-/// A poisoned lock only says that another request panicked: its transaction was rolled back, and
-/// the connection is as good as before.
+/// A poisoned lock only means that another request panicked. Its transaction was rolled back, so
+/// the connection can be used as before.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

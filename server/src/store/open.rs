@@ -1,4 +1,4 @@
-//! Opening a database that may be damaged, or that nothing can be written to.
+//! Opening a database that may be damaged or read-only.
 
 use super::group::GroupWriter;
 use super::schema::{self, Opening};
@@ -11,17 +11,18 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// How long a start looks for damage; `doctor` looks at everything.
+/// How long a start may search for damage. `doctor` checks everything.
 const LOOK_FOR: Duration = Duration::from_secs(2);
 
 impl Store {
     /// Opens or creates the database at `path`, looks for damage, and brings its schema up to date.
     ///
-    /// Where nothing can be written (the disk is full, or mounted to be read only) what is there
-    /// is opened all the same, and every write is refused.
+    /// If nothing can be written (the disk is full or mounted read-only), the database is opened
+    /// for reading and every write is refused.
     ///
     /// # Errors
-    /// When it cannot be opened, is damaged or another program's, or a newer version wrote it.
+    /// When the database cannot be opened, is damaged, belongs to another program, or is from a
+    /// newer version.
     pub fn open(path: &Path) -> StoreResult<Store> {
         let opened =
             open_best(path).and_then(|(connection, opening)| look(connection, path, opening));
@@ -30,11 +31,11 @@ impl Store {
 }
 
 impl Store {
-    /// Everything that is wrong with the database at `path`, however long it takes to find.
+    /// Everything that is wrong with the database at `path`. Takes as long as it needs.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when it cannot even be looked at; when it is another program's, or
-    /// was written by a newer version.
+    /// [`StoreError::Damaged`] when it cannot even be checked; an error, too, when it belongs to
+    /// another program or a newer version.
     pub fn examine(path: &Path) -> StoreResult<Vec<String>> {
         let (connection, _) = open_best(path).map_err(|error| explained(error, path))?;
         let found = schema::version_of(&connection, path)
@@ -48,7 +49,7 @@ impl Store {
     }
 }
 
-/// Opens as well as the disk allows.
+/// Opens the database for writing if the disk allows that, else read-only.
 fn open_best(path: &Path) -> StoreResult<(Connection, Opening)> {
     let was_there = path.metadata().is_ok_and(|file| file.len() > 0);
     let failed = match open_as(path, Opening::ReadWrite) {
@@ -63,7 +64,7 @@ fn open_best(path: &Path) -> StoreResult<(Connection, Opening)> {
     if let Ok(connection) = with_log {
         return Ok((connection, Opening::ReadOnly));
     }
-    // Without its log a database is whole only if the log is empty.
+    // If the log cannot be read, the database is complete only if the log is empty.
     let log = PathBuf::from(format!("{}-wal", path.display()));
     if log.metadata().is_ok_and(|file| file.len() > 0) {
         let failed = failed.map_or(with_log.map(drop), Err);
@@ -74,7 +75,7 @@ fn open_best(path: &Path) -> StoreResult<(Connection, Opening)> {
 
 fn open_as(path: &Path, opening: Opening) -> StoreResult<Connection> {
     let connection = schema::connect(path, opening)?;
-    // The first look is what needs the log and the file that readers share.
+    // Opening is lazy: only the first query needs the log and the shared-memory file.
     connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
     Ok(connection)
 }
@@ -126,7 +127,8 @@ fn look(mut connection: Connection, path: &Path, opening: Opening) -> StoreResul
     })
 }
 
-/// Reads what every page needs: a value that was never written is damage that SQLite cannot see.
+/// Reads what every page needs. A value that this program never writes is damage that SQLite cannot
+/// see.
 fn readable(reader: &Reader) -> StoreResult<()> {
     reader.runs(Which::Live, &[], Slice::ALL)?;
     reader.runs(Which::Deleted, &[], Slice::ALL)?;
@@ -135,8 +137,8 @@ fn readable(reader: &Reader) -> StoreResult<()> {
     Ok(())
 }
 
-/// The database's id and the latest time that it has seen. One that has no id yet and cannot be
-/// written stays without.
+/// The database's id and the latest time that it has seen. A read-only database without an id stays
+/// without one.
 fn identity(connection: &Connection, writable: bool) -> StoreResult<(String, i64)> {
     let reader = Reader { tx: connection };
     if writable && reader.database()?.is_none() {
@@ -149,7 +151,7 @@ fn identity(connection: &Connection, writable: bool) -> StoreResult<(String, i64
     Ok(reader.database()?.unwrap_or_default())
 }
 
-/// The same error, with the path and what to do.
+/// The same error, with the path and with advice.
 pub(super) fn explained(error: StoreError, path: &Path) -> StoreError {
     let corrupt_schema = |error: &rusqlite_migration::Error| format!("{error}");
     match error {

@@ -1,4 +1,4 @@
-//! People who may sign in, and their tokens. Of a secret, only its hash is here.
+//! People who may sign in, and their tokens. Secrets are stored only as hashes.
 
 use super::rows::corrupt;
 use super::{Reader, Store, StoreError, StoreResult, Writer};
@@ -6,13 +6,13 @@ use api::ids::{PersonId, TokenId};
 use api::people::{Person, PersonalToken, Role};
 use rusqlite::{Row, params};
 
-/// This file is beside a database that has had people in it: told without the database, for when it
-/// is damaged.
+/// A file with this name next to the database says that the database has had people in it. It can
+/// be read even when the database is damaged.
 pub(super) const HAS_PEOPLE: &str = "has-people";
 
 impl Store {
-    /// Says outside of the database that there are people in it. Where that cannot be written, what
-    /// is in the database counts alone.
+    /// Writes the file that says that there are people in this database. If it cannot be written,
+    /// only the database says so.
     pub fn mark_people(&self) {
         let mark = self.inner.path.with_file_name(HAS_PEOPLE);
         if !mark.exists()
@@ -26,14 +26,14 @@ impl Store {
 /// A token as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRow {
-    /// What may be told of it.
+    /// The public part of it.
     pub token: PersonalToken,
     /// BLAKE3 of its secret, hexadecimal.
     pub secret_hash: String,
 }
 
 impl Reader<'_> {
-    /// Everybody, those who have left too, by name.
+    /// Everybody, including those who have left, by name.
     pub fn people(&self) -> StoreResult<Vec<Person>> {
         let sql = "SELECT id, name, role, created_ms, left_ms FROM people ORDER BY name";
         let mut statement = self.tx.prepare_cached(sql)?;
@@ -116,7 +116,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Changes what a person may do. Who leaves loses all tokens and sessions.
+    /// Changes a person's role. A person who leaves loses all tokens and sessions.
     ///
     /// # Errors
     /// The database's.

@@ -6,7 +6,8 @@ use rusqlite::Row;
 use trace::trace::{Series, StepSource};
 use trace::units::{Bytes, EventIdx};
 
-/// SQLite stores `i64`. Sizes beyond it do not exist (`trace::units::Bytes`), counters saturate.
+/// SQLite stores `i64`. Larger sizes do not exist (`trace::units::Bytes`); larger counters become
+/// `i64::MAX`.
 pub(super) fn int(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
@@ -21,7 +22,7 @@ pub(super) fn bytes(row: &Row, column: &str) -> rusqlite::Result<Bytes> {
     uint(row, column).map(Bytes)
 }
 
-/// A column that may hold an event.
+/// A column that may hold the number of an event.
 pub(super) fn event(row: &Row, column: &str) -> rusqlite::Result<Option<EventIdx>> {
     Ok(row.get::<_, Option<u32>>(column)?.map(EventIdx))
 }
@@ -60,7 +61,7 @@ pub(super) fn series_of(name: &str) -> StoreResult<Series> {
     named("series", name, Series::ALL, Series::name)
 }
 
-/// Which of `all` is called `value`.
+/// The one of `all` that has the name `value`.
 pub(super) fn named<T: Copy>(
     what: &'static str,
     value: &str,
@@ -79,7 +80,7 @@ pub(super) fn corrupt(what: &'static str, value: &str) -> StoreError {
 /// Which rows of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// Rows before them.
+    /// How many rows to skip.
     pub offset: u32,
     /// How many.
     pub limit: u32,

@@ -21,21 +21,21 @@ use trace::units::{Bytes, EventIdx, Micros};
 pub struct NewRun {
     /// Derived from the hash.
     pub id: RunId,
-    /// At first the file's name.
+    /// At first the name of the file.
     pub name: String,
     /// Where it came from.
     pub source: RunSource,
-    /// Its blob, which must be there.
+    /// Its blob, which must be stored already.
     pub blob: String,
-    /// Its trace, whose chunks must be there.
+    /// Its trace, whose chunks must be stored already.
     pub trace: i64,
-    /// What the file said of itself.
+    /// Facts from the file's header.
     pub format: FormatInfo,
     /// Findings about the data.
     pub quality: Vec<QualityNote>,
     /// Facts of its devices, and their steps.
     pub devices: Vec<(DeviceFacts, Vec<StepFacts>)>,
-    /// What was found about each device; empty when that is still to be looked for.
+    /// The findings about each device; empty if they are not known yet.
     pub leaks: Vec<(u32, Leaks)>,
     /// Milliseconds since the epoch.
     pub created_ms: i64,
@@ -68,11 +68,11 @@ pub struct RunRow {
     pub devices: Vec<DeviceFacts>,
     /// Findings about the data.
     pub quality: Vec<QualityNote>,
-    /// Whether it leaks, once that was looked at.
+    /// Whether it leaks, once that is known.
     pub leaks: Option<LeakSummary>,
     /// Which rank of which job it is.
     pub job: Option<RunOfJob>,
-    /// What the team says of it.
+    /// Its labels.
     pub labels: Labels,
 }
 
@@ -85,7 +85,7 @@ pub enum Which {
     Deleted,
 }
 
-/// What a request for a picture needs to know of a run.
+/// The part of a run that a request for a picture needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRef {
     /// Its trace.
@@ -111,7 +111,8 @@ impl Reader<'_> {
             let listed = format!("SELECT id FROM runs WHERE deleted_ms {deleted} {order}");
             return self.runs_where(&format!("id IN ({listed}) AND :id IS NULL"), None);
         }
-        // The labels travel as one JSON array, so that there is one statement for any of them.
+        // The labels are passed as one JSON array, so one SQL statement does for any number of
+        // them.
         let wanted: BTreeSet<_> = labels.iter().map(|l| (&l.key, &l.value)).collect();
         let json = serde_json::to_string(&wanted).expect("texts are plain data");
         let labelled = "SELECT l.run FROM json_each(:id) w \
@@ -146,7 +147,7 @@ impl Reader<'_> {
         Ok(statement.query_row([id.as_str()], |row| row.get(0))?)
     }
 
-    /// Where the trace of a run that is not deleted is.
+    /// The place of the trace of a run that is not deleted.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -162,8 +163,8 @@ impl Reader<'_> {
         found.optional()?.ok_or_else(|| no_run(id))
     }
 
-    /// Runs whose trace another version stored or whose chunks are gone, with their blobs; not
-    /// those that were tried `attempts` times in vain.
+    /// Runs whose trace was stored by another version or has lost its chunks, with their blobs.
+    /// Runs for which `attempts` attempts have failed are left out.
     pub fn outdated_runs(&self, version: u32, attempts: u32) -> StoreResult<Vec<(RunId, String)>> {
         let sql = "SELECT runs.id, runs.blob FROM runs JOIN traces ON traces.id = runs.trace \
                    WHERE (traces.stored_version <> ?1 \
@@ -196,7 +197,7 @@ impl Reader<'_> {
         )))
     }
 
-    /// How often a trace was to be derived again.
+    /// How often somebody tried to derive a trace again.
     pub fn rebuilds(&self, trace: i64) -> StoreResult<u32> {
         let sql = "SELECT attempts FROM traces WHERE id = ?1";
         Ok(self.tx.query_row(sql, [trace], |row| row.get(0))?)
@@ -343,10 +344,10 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// Inserts a run with its facts; from here on everybody sees it.
+    /// Inserts a run with its facts. From now on everybody sees it.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] when a run of the same bytes is there already.
+    /// [`StoreError::Conflict`] when there is already a run of the same bytes.
     pub fn insert_run(&mut self, run: &NewRun) -> StoreResult<()> {
         if self.reader().has_run(&run.id)? {
             return Err(StoreError::Conflict(format!("{} is there already", run.id)));
@@ -370,7 +371,7 @@ impl Writer<'_> {
         self.insert_facts(run)
     }
 
-    /// Says when a run came, where the database had forgotten it.
+    /// Sets the date of a run, for runs whose date the database has lost.
     pub fn date_run(&mut self, id: &RunId, created_ms: i64) -> StoreResult<()> {
         let sql = "UPDATE runs SET created_ms = ?2 WHERE id = ?1";
         self.changed_one(id, self.tx.execute(sql, params![id.as_str(), created_ms])?)
@@ -397,7 +398,7 @@ impl Writer<'_> {
         self.changed_one(id, self.tx.execute(sql, params![id.as_str(), name])?)
     }
 
-    /// Hides a run; [`Writer::restore_run`] undoes it until it is purged.
+    /// Hides a run. [`Writer::restore_run`] undoes that, until the run is removed for good.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -406,7 +407,7 @@ impl Writer<'_> {
         self.changed_one(id, self.tx.execute(sql, params![id.as_str(), now_ms])?)
     }
 
-    /// Shows a hidden run again; one that is not hidden stays as it is.
+    /// Shows a hidden run again. Does nothing if the run is not hidden.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -422,14 +423,14 @@ impl Writer<'_> {
         let mut statement = self.tx.prepare(sql)?;
         let traces = statement.query_map([before_ms], |row| row.get(0))?;
         let traces: Vec<i64> = traces.collect::<Result<_, _>>()?;
-        // Not every trace without a run: one may be on its way in.
+        // Only these traces: a trace without a run may also belong to an upload that is being read.
         for &trace in &traces {
             self.drop_trace(trace)?;
         }
         Ok(traces.len())
     }
 
-    /// Gives a run that is there another trace, with the facts of it.
+    /// Gives an existing run another trace and the facts of that trace.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -460,7 +461,7 @@ impl Writer<'_> {
         self.insert_facts(run)
     }
 
-    /// Counts that a run's trace is about to be derived again.
+    /// Counts an attempt to derive the trace of a run again.
     pub fn count_rebuild(&mut self, id: &RunId) -> StoreResult<()> {
         let sql = "UPDATE traces SET attempts = attempts + 1 \
                    WHERE id = (SELECT trace FROM runs WHERE id = ?1)";
@@ -468,7 +469,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Removes traces that no run points at. Only when none is on its way in: at the start.
+    /// Removes traces that no run points at. Call this only when no upload is being read: at the
+    /// start.
     pub fn purge_traces(&mut self) -> StoreResult<usize> {
         let sql = "DELETE FROM traces WHERE id NOT IN (SELECT trace FROM runs)";
         Ok(self.tx.execute(sql, [])?)

@@ -1,9 +1,8 @@
-//! What can still be read of a damaged database: what cannot be derived from the blobs again.
+//! Reads from a damaged database what cannot be derived from the blobs again.
 //!
-//! Names, dates, deletions and labels of runs, jobs with their ranks and keys, people with their
-//! tokens, and links. Whatever
-//! cannot be read is left out: a run then has the name of its blob, and a link does not open any
-//! more.
+//! That is: names, dates, deletions and labels of runs, jobs with their ranks and keys, people with
+//! their tokens, and links. What cannot be read is left out: such a run gets the name of its blob,
+//! and such a link no longer opens.
 
 use super::jobs::RankOfJob;
 use super::people::HAS_PEOPLE;
@@ -19,7 +18,7 @@ use rusqlite::params;
 use std::path::Path;
 use trace::ranks::Rank;
 
-/// What a person said of a run.
+/// Facts about a run that are not in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remembered {
     /// Which run.
@@ -28,13 +27,13 @@ pub struct Remembered {
     pub name: String,
     /// Where it came from.
     pub source: RunSource,
-    /// When.
+    /// When the run was made.
     pub created_ms: i64,
     /// Set while its deletion can be undone.
     pub deleted_ms: Option<i64>,
 }
 
-/// What a person put together as a job.
+/// A rank of a job that a person put together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RememberedRank {
     /// Which job.
@@ -56,7 +55,7 @@ pub struct Salvaged {
     pub runs: Vec<Remembered>,
     /// Ranks of jobs.
     pub ranks: Vec<RememberedRank>,
-    /// Keys that jobs are asked for by.
+    /// Keys of jobs: a push finds its job by such a key.
     pub keys: Vec<(JobId, String)>,
     /// Labels, each with its run.
     pub labels: Vec<(RunId, Label)>,
@@ -96,8 +95,9 @@ impl Salvaged {
     }
 }
 
-/// The people of a database in which they cannot be read. Where there were some, an admin without
-/// tokens stands for them: a server that asked everybody to sign in must not let everybody in.
+/// People, when the table of people cannot be read. If there were any, one admin without tokens
+/// stands for them. Without that, a server that asked everybody to sign in would now let everybody
+/// in.
 fn unread_people(database: &Path) -> Vec<Person> {
     let admin = Person {
         id: identity::person_id(),
@@ -156,7 +156,7 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    /// Apart from the ranks: a database of an older version has none.
+    /// Keys are read separately from the ranks, because databases of older versions have no keys.
     fn remembered_keys(&self) -> StoreResult<Vec<(JobId, String)>> {
         let sql = "SELECT id, key FROM jobs WHERE key IS NOT NULL";
         let mut statement = self.tx.prepare(sql)?;
@@ -208,7 +208,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Gives a run that was derived again what was said of it before.
+    /// Gives a run that was derived again its old name and dates.
     pub fn remember_run(&mut self, run: &Remembered) -> StoreResult<()> {
         self.tx.execute(
             "UPDATE runs SET name = ?2, created_ms = ?3, deleted_ms = ?4 WHERE id = ?1",
@@ -217,7 +217,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Makes a run that was derived again the rank that it was.
+    /// Makes a run that was derived again the same rank as before.
     pub fn remember_rank(&mut self, rank: &RememberedRank) -> StoreResult<()> {
         if !self.reader().has_run(&rank.run)? {
             return Ok(());
@@ -233,7 +233,7 @@ impl Writer<'_> {
         self.join_job(&place, &rank.run)
     }
 
-    /// Puts a link back as it was, revoked or not.
+    /// Puts a link back unchanged, revoked or not.
     pub fn restore_share(&mut self, row: &ShareRow) -> StoreResult<()> {
         self.insert_share(row)?;
         let (share, sql) = (

@@ -1,4 +1,5 @@
-//! Opening a database: pragmas, migrations, and the checks that refuse a foreign or newer one.
+//! Opening a database: pragmas, migrations, and the checks that refuse a foreign or a newer
+//! database.
 
 use super::{StoreError, StoreResult};
 use rusqlite::{Connection, OpenFlags};
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// In order; `migrations/README.md` says how to add one.
+/// The migrations in order; `migrations/README.md` says how to add one.
 const STEPS: [&str; 21] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
@@ -32,24 +33,24 @@ const STEPS: [&str; 21] = [
     include_str!("../../../migrations/0021_people.sql"),
 ];
 
-/// `Tide`: marks the file as ours, for `file(1)` and for the check below.
+/// `Tide`: marks the file as Tidemark's, for `file(1)` and for the check below.
 const APPLICATION_ID: i32 = 0x5469_6465;
 
-/// Pages given back to the file system in one go, so that writers never wait long.
+/// Pages that are given back to the file system at a time; few, so that writers never wait long.
 const SHRINK_PAGES: u32 = 2000;
 
 /// How a database file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opening {
-    /// As usual.
+    /// For reading and writing, as usual.
     ReadWrite,
-    /// To be read only, with its log: nothing can be written there.
+    /// Read-only, with its log: the disk cannot be written.
     ReadOnly,
-    /// To be read only, without a log: not even the file that readers share can be made.
+    /// Read-only and without a log: even the shared-memory file cannot be made.
     Immutable,
 }
 
-/// A connection with the pragmas that every one of them needs.
+/// Opens a connection and sets the pragmas that every connection needs.
 pub(super) fn connect(path: &Path, opening: Opening) -> StoreResult<Connection> {
     let connection = match opening {
         Opening::ReadWrite => Connection::open(path)?,
@@ -62,10 +63,12 @@ pub(super) fn connect(path: &Path, opening: Opening) -> StoreResult<Connection> 
     connection.busy_timeout(Duration::from_secs(10))?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     if opening == Opening::ReadWrite {
-        // Takes effect only before the first table is made: deleted gigabytes can be given back.
+        // Works only if set before the first table is made. It lets us give the space of deleted
+        // rows back.
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
-        // What was answered with success is on disk: a power cut may not revive a revoked link.
+        // A change whose success was reported is on disk: no power cut may bring a revoked link
+        // back.
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "foreign_keys", true)?;
     }
@@ -89,7 +92,7 @@ fn immutable(path: &Path) -> StoreResult<Connection> {
     )?)
 }
 
-/// Whether the file is Tidemark's, and of which version.
+/// Checks that the file is Tidemark's, and returns its version.
 pub(super) fn version_of(connection: &Connection, path: &Path) -> StoreResult<usize> {
     let found: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -98,7 +101,7 @@ pub(super) fn version_of(connection: &Connection, path: &Path) -> StoreResult<us
         let names = ["runs", "blobs", "traces"];
         let is_ours = names.iter().all(|&name| objects.contains_key(name));
         match (is_ours, found) {
-            // It was made, and then the power went: the id comes last.
+            // The power failed while the database was made: the application id is written last.
             (true, 0) => {}
             (true, _) => return Err(damaged(path, format!("its application id is {found:#x}"))),
             (false, _) => {
@@ -121,7 +124,7 @@ pub(super) fn is_latest(version: usize) -> bool {
     version == STEPS.len()
 }
 
-/// Whether the tables are those that the version says.
+/// Checks that the tables are those of this version.
 fn check_schema(found: &Objects, version: usize, path: &Path) -> StoreResult<()> {
     let (expected, latest) = (schema_at(version)?, schema_at(STEPS.len())?);
     let missing = expected
@@ -140,7 +143,7 @@ fn check_schema(found: &Objects, version: usize, path: &Path) -> StoreResult<()>
     }
 }
 
-/// Names of tables and indexes, with what made them.
+/// Names of tables and indexes, each with the SQL that makes it.
 type Objects = BTreeMap<String, String>;
 
 fn schema_at(version: usize) -> StoreResult<Objects> {
@@ -185,7 +188,7 @@ pub(super) fn shrink(connection: &Connection) -> StoreResult<()> {
     Ok(())
 }
 
-/// Moves the log into the database and empties it. What a reader still needs stays in the log.
+/// Moves the log into the database and empties it. Parts that a reader still needs stay in the log.
 pub(super) fn checkpoint(connection: &Connection) -> StoreResult<()> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }

@@ -1,4 +1,4 @@
-//! Sessions of browsers. Of a secret, only its hash is here.
+//! Sessions of browsers. Secrets are stored only as hashes.
 
 use super::rows::corrupt;
 use super::{Reader, StoreResult, Writer};
@@ -8,25 +8,25 @@ use rusqlite::params;
 /// A session as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRow {
-    /// Names it.
+    /// Its id.
     pub id: SessionId,
     /// BLAKE3 of the cookie's value, hexadecimal.
     pub secret_hash: String,
-    /// Of the server's token that it was opened with; empty where a person opened it.
+    /// Hash of the server's token that opened the session; empty if a person opened it.
     pub token_hash: String,
-    /// Who opened it.
+    /// The person who opened it.
     pub person: Option<PersonId>,
-    /// With which of their tokens.
+    /// The person's token that opened it.
     pub token: Option<TokenId>,
-    /// When.
+    /// When it was opened.
     pub created_ms: i64,
     /// When it was used last, to some minutes.
     pub seen_ms: i64,
     /// When it ends by itself.
     pub expires_ms: i64,
-    /// From where.
+    /// The client's address.
     pub address: String,
-    /// With which browser.
+    /// The browser.
     pub agent: String,
 }
 

@@ -1,4 +1,4 @@
-//! Links that were handed on. Of a secret, only its hash is here.
+//! Links that were given to others. Secrets are stored only as hashes.
 
 use super::rows::{Slice, corrupt, named};
 use super::{Reader, StoreError, StoreResult, Writer};
@@ -8,14 +8,14 @@ use api::shares::{Redaction, Share, ShareKind, ShareTarget};
 use rusqlite::{OptionalExtension, Row, named_params, params};
 use trace::redact::Key;
 
-/// A link with what proves that its secret is known.
+/// A link, with the hash that its secret is checked against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareRow {
     /// The link.
     pub share: Share,
     /// BLAKE3 of its secret, hexadecimal; `None` for team links.
     pub token_hash: Option<String>,
-    /// What its stand-ins for names are made with; `None`: it shows everything.
+    /// The key that its stand-ins for names are made with; `None` if the link shows all names.
     pub names_key: Option<Key>,
 }
 
@@ -26,7 +26,7 @@ impl ShareRow {
     }
 }
 
-/// Which link is looked for.
+/// Which link to look for.
 #[derive(Clone, Copy, Debug)]
 enum Wanted<'a> {
     Id(&'a ShareId),
@@ -36,7 +36,8 @@ enum Wanted<'a> {
 }
 
 impl Reader<'_> {
-    /// Links, newest first; those that open a run, or all. `now_ms` decides which have expired.
+    /// Links, newest first: those that open a run, or all. A link has expired if its end is before
+    /// `now_ms`.
     pub fn shares(
         &self,
         run: Option<&RunId>,
@@ -189,7 +190,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Takes a link back; one that was taken back before keeps its date.
+    /// Revokes a link. A link that was revoked before keeps its date.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].

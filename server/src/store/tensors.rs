@@ -1,4 +1,4 @@
-//! What the engine knows of the tensors of its runs.
+//! What the engine knows about the tensors of its runs.
 
 use super::rows::{bytes, corrupt, int, uint};
 use super::{Reader, StoreResult, Writer};
@@ -12,11 +12,11 @@ use trace::units::{Bytes, DeviceAddr};
 pub struct AliveTensor {
     /// Its place in the table.
     pub position: u32,
-    /// The event of its allocation; `None` when before the recording.
+    /// The event of its allocation; `None` if it was allocated before the recording.
     pub event: Option<u32>,
     /// First address.
     pub address: DeviceAddr,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub bytes: Bytes,
     /// What it is, and what keeps it alive.
     pub detail: TensorDetail,
@@ -63,7 +63,7 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// Stores what is known of a run's tensors, in the place of what was known before.
+    /// Stores the table of a run's tensors and replaces the earlier one.
     pub fn set_tensors(
         &mut self,
         run: &RunId,

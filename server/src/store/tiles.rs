@@ -1,14 +1,14 @@
-//! Encoded pictures: overviews that stay, and a bounded cache of the rest.
+//! Encoded pictures: overviews, which are never thrown away, and a bounded cache of the others.
 
 use super::columns::pack;
 use super::rows::int;
 use super::{Reader, StoreResult, Writer};
 use rusqlite::{OptionalExtension, params};
 
-/// Which picture.
+/// The key of a picture.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TileKey {
-    /// Of which trace.
+    /// The trace that it shows.
     pub trace: i64,
     /// CUDA ordinal.
     pub device: u32,
@@ -22,31 +22,31 @@ pub struct TileKey {
     pub version: u32,
 }
 
-/// Whether a picture may be thrown away.
+/// Whether a picture may be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// It is the first thing that a link shows: it stays.
+    /// An overview, which a link shows first: never deleted.
     Overview,
-    /// It can go when the cache is full.
+    /// May be deleted when the cache is full.
     Cached,
 }
 
-/// Packs a picture as it is kept and sent.
+/// Compresses a picture into the form in which it is stored and sent.
 ///
 /// # Errors
-/// When memory for it cannot be had.
+/// When there is not enough memory.
 pub fn pack_tile(encoded: &[u8]) -> StoreResult<Vec<u8>> {
     pack(encoded)
 }
 
-/// Whether a packed picture is what was packed.
+/// Whether a packed picture is undamaged.
 fn is_whole(packed: &[u8]) -> bool {
     zstd::stream::copy_decode(packed, std::io::sink()).is_ok()
 }
 
 impl Reader<'_> {
-    /// A picture as it was packed (zstd), if it is there. A damaged one is not: it can be drawn
-    /// again.
+    /// A picture in its packed form (zstd), if it is stored. A damaged one counts as missing,
+    /// because it can be drawn again.
     pub fn tile(&self, key: &TileKey) -> StoreResult<Option<Vec<u8>>> {
         let sql = "SELECT bytes FROM tiles WHERE trace = ?1 AND device = ?2 AND kind = ?3 \
                    AND level = ?4 AND idx = ?5 AND version = ?6";
@@ -68,13 +68,13 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// Loses every picture: they are derived.
+    /// Deletes every picture; pictures can be drawn again.
     #[cfg(test)]
     pub fn lose_tiles(&mut self) -> StoreResult<usize> {
         Ok(self.tx.execute("DELETE FROM tiles", [])?)
     }
 
-    /// Keeps a packed picture. Nothing is kept when the trace is gone.
+    /// Stores a packed picture, unless its trace is gone.
     pub fn put_tile(&mut self, key: &TileKey, packed: &[u8], keep: Keep) -> StoreResult<()> {
         self.tx.execute(
             "INSERT OR REPLACE INTO tiles \
@@ -94,7 +94,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Throws the oldest cached pictures away until the rest has at most `limit` bytes.
+    /// Deletes the oldest cached pictures until the others have at most `limit` bytes.
     pub fn trim_tiles(&mut self, limit: u64) -> StoreResult<usize> {
         let removed = self.tx.execute(
             "DELETE FROM tiles WHERE overview = 0 AND id <= (SELECT max(id) FROM \

@@ -1,4 +1,4 @@
-//! Uploads: what was asked for and what became of it.
+//! Uploads: what the client announced, and the result.
 
 use super::jobs::RankOfJob;
 use super::rows::{corrupt, int, named, source_name, source_of};
@@ -8,7 +8,7 @@ use api::problem::Problem;
 use api::runs::RunSource;
 use rusqlite::{OptionalExtension, Row, params};
 
-/// How an upload stands, as stored.
+/// The state of an upload, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UploadState {
     /// Its body has not begun.
@@ -34,13 +34,13 @@ pub struct UploadRow {
     pub announced: Option<u64>,
     /// What kind of run it becomes.
     pub source: RunSource,
-    /// Set while it is unfinished and all its bytes are stored.
+    /// Set while the upload is unfinished but all its bytes are stored.
     pub blob: Option<String>,
     /// How it stands.
     pub state: UploadState,
-    /// What it is a rank of.
+    /// The rank that its run will be.
     pub in_job: Option<RankOfJob>,
-    /// How often a server took it up again after another one had died over it.
+    /// How often a server took it up again after another server had died while reading it.
     pub attempts: u32,
 }
 
@@ -60,7 +60,7 @@ impl Reader<'_> {
         found.optional()?.ok_or_else(missing)?
     }
 
-    /// Uploads that are not finished; those that servers died over come last.
+    /// Uploads that are not finished. Those during which a server died come last.
     pub fn unfinished_uploads(&self) -> StoreResult<Vec<UploadRow>> {
         let sql = "SELECT * FROM uploads WHERE state IN ('announced', 'running') \
                    ORDER BY attempts, created_ms";
@@ -115,7 +115,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Moves an unfinished upload on. A finished one never changes: that is a conflict.
+    /// Changes the state of an unfinished upload. A finished upload never changes: that is a
+    /// conflict.
     ///
     /// # Errors
     /// [`StoreError::Conflict`].
@@ -130,7 +131,7 @@ impl Writer<'_> {
             UploadState::Failed(problem) => (None, Some(problem_json(problem)?)),
             _ => (None, None),
         };
-        // Only unfinished uploads keep their blob alive by themselves.
+        // Only an unfinished upload keeps its blob by itself; later the run keeps it.
         let finished = !matches!(state, UploadState::Announced | UploadState::Running);
         let changed = self.tx.execute(
             "UPDATE uploads SET state = ?2, run = ?3, problem = ?4, updated_ms = ?5, \
@@ -152,8 +153,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Forgets finished uploads that did not change since `before_ms`, and announced ones whose
-    /// body never came.
+    /// Deletes finished uploads that have not changed since `before_ms`, and announced uploads
+    /// whose body never came.
     pub fn forget_uploads(&mut self, before_ms: i64) -> StoreResult<usize> {
         let sql = "DELETE FROM uploads WHERE state <> 'running' AND updated_ms < ?1";
         Ok(self.tx.execute(sql, [before_ms])?)
