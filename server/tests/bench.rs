@@ -1,4 +1,4 @@
-//! Benches in real child processes: what comes of rows that go well, and of rows that do not.
+//! Benches in real child processes: the results of rows that succeed, and of rows that fail.
 
 use api::bench::{
     Bench, BenchChoice, BenchRow, BenchRowState, BenchStatus, DeviceKind, StartBench,
@@ -226,7 +226,7 @@ async fn without_a_card_the_reason_is_told_and_a_bench_on_it_refused() {
     let find = |kind| devices.iter().find(|device| device.kind == kind).unwrap();
     assert_eq!(find(DeviceKind::Sim).unavailable, None);
     let Some(why) = &find(DeviceKind::Cuda).unavailable else {
-        // A machine with a card: rows on it are another test's business.
+        // This machine has a GPU: another test covers its rows.
         return;
     };
     assert!(why.len() > 10, "{why}");

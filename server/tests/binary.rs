@@ -1,4 +1,4 @@
-//! The real binary: what only a process can show.
+//! The real binary: tests that need a real process.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -74,7 +74,7 @@ impl Server {
         serde_json::from_str(body).unwrap()
     }
 
-    /// The status of a question with this token.
+    /// The HTTP status of the answer to this path with this token.
     fn status(&self, path: &str, token: &str) -> u16 {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let host = &self.address;
@@ -110,7 +110,7 @@ fn count(data: &Path, sql: &str) -> i64 {
     database(data).query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
-/// Files in a folder of blobs, without the mark that says whose they are.
+/// Number of files in a folder of blobs, without the file that names the owner.
 fn files_in(folder: &Path) -> usize {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -125,13 +125,14 @@ fn files_in(folder: &Path) -> usize {
         .sum()
 }
 
-/// What must hold whenever a server has started: no halves of anything.
+/// What must hold after every start of a server: nothing is only half there.
 fn assert_consistent(data: &Path) {
     let check: String = database(data)
         .query_row("PRAGMA integrity_check", [], |row| row.get(0))
         .unwrap();
     assert_eq!(check, "ok");
-    // Whoever sends known bytes is answered before the thread that read them has dropped its trace.
+    // A client that sends known bytes gets its answer before the reading thread has removed its
+    // trace.
     let orphans = "SELECT count(*) FROM traces WHERE id NOT IN (SELECT trace FROM runs)";
     wait_until("every trace has its run", || count(data, orphans) == 0);
     let chunkless = "SELECT count(*) FROM runs WHERE trace NOT IN (SELECT trace FROM chunks)";
@@ -195,7 +196,7 @@ fn kill_9_at_any_moment_of_an_ingest_leaves_a_store_that_comes_back() {
         assert_consistent(data);
         let done = count(data, "SELECT count(*) FROM uploads WHERE state = 'done'");
         assert_eq!(server.runs() as i64, done, "after {delay_ms} ms");
-        // Whatever became of it, the same bytes can be sent again.
+        // Whatever happened to the first upload, the same bytes can be sent again.
         let mut again = server.begin_put(SNAPSHOT.len());
         again.write_all(SNAPSHOT).unwrap();
         let mut status = [0; 12];
@@ -238,7 +239,7 @@ fn a_sample_is_a_run_at_the_address_that_is_printed() {
     assert!(text.contains("off_v1_moe"), "{text}");
 }
 
-/// Serves where others reach it; the server, and what it said on stdout before it listened.
+/// Starts a server that others can reach. Returns it and its stdout up to the line that it listens.
 fn exposed(data: &Path) -> (Server, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tidemark"))
         .args(["serve", "--listen", "0.0.0.0:0", "--data"])
@@ -273,7 +274,8 @@ fn at_other_addresses_everybody_signs_in_and_the_first_token_is_printed_once() {
     let (server, said) = exposed(folder.path());
     assert_eq!(said, "", "it is not printed again");
     server.kill();
-    // Also on loopback, where there are people now; a lost token is replaced while nobody serves.
+    // Now that there are people, loopback asks for a token, too. A lost token is replaced while no
+    // server runs.
     let data = folder.path().to_str().unwrap();
     let made = tidemark(&["people", "token", "admin", "--data", data]);
     let other = String::from_utf8(made.stdout).unwrap();
@@ -356,7 +358,7 @@ fn ranks_says_which_is_odd_and_where() {
         "{text}"
     );
     assert!(text.contains("one other rank does not"), "{text}");
-    // One file is no job, and what is no snapshot is told with its path.
+    // One file is not a job; and the path of a file that is not a snapshot is named.
     let alone = tidemark(&["ranks", &zero]);
     assert_eq!(alone.status.code(), Some(2));
     let folder = tempfile::tempdir().unwrap();
@@ -453,7 +455,7 @@ fn push_uploads_and_prints_the_link() {
     );
 }
 
-/// What `push --json` says where these variables are set and no other of CI.
+/// The output of `push --json` with these variables set and no other variables of a CI.
 fn push_in_ci(
     file: &Path,
     url: &str,
@@ -475,8 +477,8 @@ fn push_in_ci(
     output.unwrap()
 }
 
-/// CI says which branch and commit; the baseline is the newest run of the branch that the change
-/// goes to with the same label.
+/// CI names the branch and the commit. The baseline is the newest run with the same label on the
+/// branch that the change is to be merged into.
 #[test]
 fn push_labels_runs_and_finds_the_baseline() {
     let folder = tempfile::tempdir().unwrap();
@@ -558,7 +560,7 @@ fn post(server: &Server, path: &str, body: &str) -> serde_json::Value {
     serde_json::from_str(body).unwrap()
 }
 
-/// Processes that were started by this one, zombies not counted.
+/// Child processes of this one, without zombies.
 fn children_of(pid: u32) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -615,8 +617,8 @@ fn kill_9_ends_the_row_too_and_the_next_server_resumes_the_queue() {
     assert_consistent(data);
 }
 
-/// What CPython's own unpickler says of a snapshot: its devices' events and its segments' bytes.
-/// `None` without python3.
+/// The events of each device and the bytes of the segments in a snapshot, as CPython's own
+/// unpickler reads them. `None` without python3.
 fn cpython(pickle: &Path) -> Option<serde_json::Value> {
     let script = "import json, pickle, sys\n\
                   s = pickle.load(open(sys.argv[1], 'rb'))\n\

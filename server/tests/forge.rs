@@ -1,5 +1,5 @@
-//! `gate --comment` and `push --comment` against servers that speak the protocols of GitHub and
-//! GitLab, as their documentation has them.
+//! `gate --comment` and `push --comment` against servers that follow the documented protocols of
+//! GitHub and GitLab.
 
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
@@ -26,7 +26,7 @@ enum Kind {
 /// A comment: its number, its text, and whether the token may change it.
 type Comment = (u64, String, bool);
 
-/// What a forge has been told.
+/// Everything that a forge was told.
 struct Told {
     kind: Kind,
     comments: Vec<Comment>,
@@ -71,7 +71,7 @@ impl Forge {
         }
     }
 
-    /// Runs a command on the fixtures, told where the forge is.
+    /// Runs a command on the fixtures with the address of this forge.
     fn run(&self, args: &[&str], token: &str) -> Output {
         let fixture = |name: &&str| match name.strip_prefix('@') {
             Some(name) => {
@@ -105,7 +105,7 @@ impl Forge {
     }
 }
 
-/// One request, as the documentation of both has it.
+/// Answers one request as the documentation of GitHub or GitLab says.
 async fn answer(
     State(told): State<Arc<Mutex<Told>>>,
     Query(query): Query<HashMap<String, String>>,
@@ -195,7 +195,7 @@ impl Told {
     }
 }
 
-/// Many comments of people, one of whom has copied our mark.
+/// Many comments by people, one of whom has copied our mark.
 fn talk() -> Vec<Comment> {
     let says = |id| (id, format!("looks good to me {id}"), false);
     let mut talk: Vec<Comment> = (1..=120).map(says).collect();
@@ -229,7 +229,7 @@ fn a_pull_request_has_one_comment_that_is_kept_up_to_date() {
         };
         assert_ne!(first, second);
         assert_eq!(forge.last_status()["state"], "success");
-        // What people wrote stays.
+        // The comments of people are unchanged.
         let told = forge.told.lock().expect("nobody panicked");
         assert_eq!(told.comments[..120], talk()[..]);
     }

@@ -1,5 +1,5 @@
-//! `tidemark mcp` as a client of the Model Context Protocol sees it: the official SDK's, over a
-//! child process.
+//! `tidemark mcp` as a client of the Model Context Protocol sees it. The client is that of the
+//! official SDK and talks to a child process.
 
 use rmcp::ServiceExt;
 use rmcp::model::{CallToolRequestParams, CallToolResult};
@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What a page may be, without the braces and escapes of the protocol around it.
+/// Largest size of a page, without the braces and escapes that the protocol adds.
 const MOST: usize = 16 << 10;
 
 type Client = RunningService<RoleClient, ()>;
@@ -30,7 +30,7 @@ fn fixture(name: &str) -> String {
     path.to_str().expect("a plain name").to_owned()
 }
 
-/// The text and the document of an answer.
+/// Text and structured content of an answer.
 async fn ask(client: &Client, tool: &'static str, arguments: Value) -> (String, Value) {
     let answer = call(client, tool, arguments).await;
     let text = text_of(&answer);
@@ -124,7 +124,7 @@ async fn every_tool_answers_and_says_what_it_takes() {
     client.cancel().await.expect("it ends");
 }
 
-/// A snapshot in which each of so many functions holds a block.
+/// A snapshot in which each of `n` functions holds a block.
 fn of_functions(n: u64) -> Value {
     let alloc = |at: u64| {
         json!({
@@ -211,7 +211,7 @@ async fn what_goes_wrong_is_told_with_what_to_do() {
         assert_eq!(answer.is_error, Some(true), "{tool} {arguments}: {text}");
         assert!(text.contains(expected), "{tool} {arguments}: {text}");
     }
-    // It is there all the same.
+    // After all these errors the server still answers.
     ask(&client, "leaks", json!({"recording": oom})).await;
     client.cancel().await.expect("it ends");
 }
@@ -224,7 +224,7 @@ struct Dashboard {
 }
 
 impl Dashboard {
-    /// A server with a token, or one for this machine alone.
+    /// Starts a server: with a token, or for this machine only.
     fn start(data: &Path, token: Option<&str>) -> Dashboard {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidemark"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]);
@@ -246,7 +246,7 @@ impl Dashboard {
         Dashboard { child, url, token }
     }
 
-    /// Uploads a file; the run's id.
+    /// Uploads a file; returns the run's id.
     fn push(&self, file: &str) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidemark"));
         command.args(["push", file, "--server", &self.url]);
@@ -265,7 +265,7 @@ impl Dashboard {
 
 impl Drop for Dashboard {
     fn drop(&mut self) {
-        // It may be dead already.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -314,7 +314,8 @@ async fn over_http(dashboard: &Dashboard, token: Option<&str>) -> Option<Client>
 #[tokio::test]
 async fn a_dashboard_answers_who_has_its_token_and_nobody_else() {
     const TOKEN: &str = "a-token-that-is-long-enough-for-a-test";
-    // With S3 the HTTP client of the test has no cryptography of its own.
+    // In a build with S3, rustls has no default for cryptography, so the test's HTTP client must
+    // choose one.
     #[cfg(feature = "s3")]
     drop(rustls::crypto::ring::default_provider().install_default());
     let folder = tempfile::tempdir().expect("a folder");
@@ -331,7 +332,7 @@ async fn a_dashboard_answers_who_has_its_token_and_nobody_else() {
     let (text, page) = ask(&client, "explain", json!({"recording": run})).await;
     assert!(text.contains("**What would have helped.**"), "{text}");
     assert_eq!(page["cause"], "leak");
-    // As the command line answers about the same file.
+    // The answers must be those of the command line about the same file.
     let here = self::client(&[]).await;
     for (tool, more) in [
         ("leaks", json!({})),

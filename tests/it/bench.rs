@@ -28,7 +28,7 @@ async fn pictures(browser: &Browser, name: &str) {
     browser.set_theme(Theme::Light).await;
 }
 
-/// The grid says what goes wrong where, and a cell opens what it rests on.
+/// The grid says what goes wrong where, and clicking a cell shows the facts behind it.
 async fn offloaders_are_told(browser: &Browser) {
     let grid = "return document.querySelectorAll('.offloaders-cell').length >= 60;";
     browser.wait_until("the grid is there", grid).await;
@@ -49,8 +49,8 @@ async fn offloaders_are_told(browser: &Browser) {
         .await;
 }
 
-/// Each point of the frontier is reached by keyboard, has a title, and stands in the list in words;
-/// both limits are drawn.
+/// Each point of the frontier can be reached by keyboard, has a title, and appears in words in the
+/// list. Both limits are drawn.
 async fn the_frontier_is_told(browser: &Browser) {
     let there = "return document.querySelectorAll('.frontier-plot .frontier-dot').length >= 8;";
     browser.wait_until("the frontier is there", there).await;
@@ -84,7 +84,7 @@ async fn a_bench_is_chosen_watched_and_opened() {
         .await;
     pictures(&browser, "bench-empty").await;
 
-    // The suggestion goes, a small one comes.
+    // Deselects the suggestion and selects a small configuration.
     tick(&browser, "vl-qwen3.5-9b").await;
     tick(&browser, "dedupe-reuse").await;
     browser.click(".chooser-start .button").await;

@@ -1,5 +1,5 @@
-//! The modules of a crate need one another in one direction only: whoever reads a crate can begin
-//! with the module that needs none.
+//! The modules of a crate depend on one another in one direction only. So a reader of a crate can
+//! begin with the module that depends on no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,11 @@ const CRATES: [&str; 7] = [
     "trace", "api", "timeline", "render", "engine", "server", "web",
 ];
 
-/// Two modules that are one thing in two folders: operations on a session make the graph, and the
+/// Two modules that really are one, in two folders: operations on a session make the graph, and the
 /// graph runs operations on the session.
 const TOGETHER: [(&str, &str, &str); 1] = [("engine", "session", "autograd")];
 
-/// Modules, each with those that it needs.
+/// Modules, each with the modules that it depends on.
 type Needs = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
@@ -33,7 +33,7 @@ fn no_module_needs_itself_by_way_of_others() {
     assert!(circles.is_empty(), "{circles:#?}");
 }
 
-/// What the modules at the top of a crate need of one another.
+/// The dependencies between the top modules of a crate.
 fn needs(sources: &[Source], name: &str) -> Needs {
     let root = format!("{name}/src/");
     let of_crate = |source: &&Source| source.path.starts_with(&root);
@@ -70,7 +70,7 @@ fn needs(sources: &[Source], name: &str) -> Needs {
     needs
 }
 
-/// A way from a module back to itself.
+/// A chain of dependencies that leads from a module back to itself.
 fn circle(needs: &Needs) -> Option<Vec<String>> {
     let mut done = BTreeSet::new();
     let mut modules = needs.keys();

@@ -1,8 +1,8 @@
 //! Every document, section, file and test that a comment or a document names exists.
 //!
 //! A section is cited by its heading: `docs/allocator.md, "Sizes"` in a comment,
-//! `[allocator.md](allocator.md), *Sizes*` in a document; a test, or any function, by its file:
-//! `clients/pace.rs::its_name`. A text scan, like `tidy`.
+//! `[allocator.md](allocator.md), *Sizes*` in a document. A test, or any function, is cited by its
+//! file: `clients/pace.rs::its_name`. This test scans text, like `tidy`.
 
 use super::tidy::files_under;
 use std::collections::BTreeSet;
@@ -10,15 +10,15 @@ use std::fs;
 use std::path::Path;
 use tests::workspace_root;
 
-/// Folders whose files are written by others.
+/// Folders with files that are not ours.
 const FOREIGN: [&str; 2] = ["tests/vendor/", "trace/fuzz/target/"];
 
-/// This file: it has to spell out what it looks for.
+/// This file, which must contain examples of what it looks for.
 const SELF: &str = "tests/it/citations.rs";
 
-/// What there is to cite.
+/// Everything that can be cited.
 struct Repository {
-    /// From the workspace root, with slashes; files and folders.
+    /// Paths of files and folders from the workspace root, with slashes.
     paths: BTreeSet<String>,
     /// Documents and the headings in them.
     headings: BTreeSet<(String, String)>,
@@ -26,8 +26,8 @@ struct Repository {
     functions: BTreeSet<(String, String)>,
 }
 
-/// What a file says to people: comments of code, all of a document. One line of text after
-/// another, without comment marks.
+/// The text in a file that is for people: comments of code, or all of a document. Lines follow one
+/// another without comment marks.
 struct Prose<'a> {
     path: &'a str,
     text: String,
@@ -130,7 +130,7 @@ impl Repository {
             .contains(&(code.to_owned(), function.to_owned()))
     }
 
-    /// Whether a word is meant as the path of one of our files.
+    /// Whether a word is meant to be the path of one of our files.
     fn must_exist(&self, name: &str) -> bool {
         let folder = name.split('/').next().unwrap_or_default();
         let deep = name.matches('/').count() > 1 || folder == "docs";
@@ -141,8 +141,8 @@ impl Repository {
         named && (name.ends_with(".md") || name.ends_with(".rs") || is_path)
     }
 
-    /// The path that a name stands for: from the root, from the folder of the file that cites it,
-    /// or, of code, its last parts.
+    /// Finds the path that a name stands for: from the root, from the folder of the citing file,
+    /// or, for code, by the last parts of the path.
     fn find(&self, from: &str, name: &str) -> Option<String> {
         let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
         let beside = normal(&format!("{folder}/{name}"));
@@ -191,7 +191,7 @@ impl<'a> Prose<'a> {
         }
     }
 
-    /// Words that may be paths, without addresses of the web.
+    /// Words that may be paths, without web addresses.
     fn tokens(&self) -> impl Iterator<Item = (usize, &str)> {
         let in_path = |c: char| c.is_alphanumeric() || "_./{},-".contains(c);
         let words = self
@@ -222,13 +222,13 @@ fn alternatives(token: &str) -> Vec<String> {
     parts.map(|part| format!("{before}{part}{after}")).collect()
 }
 
-/// The name that a text begins with.
+/// The name at the start of a text.
 fn identifier(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_');
     &text[..end.unwrap_or(text.len())]
 }
 
-/// The heading that follows the name of a document.
+/// The heading that follows the name of a document in a citation.
 fn section(rest: &str) -> Option<&str> {
     let rest = rest.trim_start_matches([')', '`']).strip_prefix(", ")?;
     let (quote, rest) = rest.split_at_checked(1)?;
@@ -249,7 +249,7 @@ fn normal(path: &str) -> String {
     parts.join("/")
 }
 
-// The rule must be able to fail.
+// Checks that this test can fail.
 
 #[test]
 fn missing_documents_sections_and_files_are_found() {

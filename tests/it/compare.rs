@@ -67,7 +67,7 @@ fn shared(name: &str) -> PathBuf {
     tests::recordings().join(format!("{name}.pickle.zst"))
 }
 
-/// A growth per step of the difference, in decimal megabytes.
+/// The growth per step of one side of the difference, in decimal megabytes.
 fn growth(side: &Value) -> f64 {
     side["growth"]["slope"].as_f64().expect("a slope") / 1e6
 }
@@ -102,13 +102,14 @@ fn every_recording_passes_against_itself_as_no_change() {
     }
 }
 
-/// Recordings of one program under other settings of the allocator, under a limit, and dumped at
-/// other moments: none of them is a regression of another.
+/// Recordings of one program with other settings of the allocator, with a limit, and dumped at
+/// other moments: none of them is a regression from another one.
 #[test]
 #[ignore = "needs ../shared"]
 fn recordings_of_one_program_are_no_regression_of_one_another() {
     let shared = tests::recordings();
-    // This setting rounds sizes up, so that the same program allocates 4 % more: told below.
+    // This setting rounds sizes up, so the same program allocates 4 % more. Checked separately
+    // below.
     let rounds_up = |path: &PathBuf| path.to_string_lossy().contains("_round");
     let mut settings = snapshots(&shared.join("settings"));
     let rounded: Vec<_> = settings.extract_if(.., |path| rounds_up(path)).collect();
@@ -200,7 +201,7 @@ fn each_shared_leak_fails_against_its_clean_counterpart() {
 fn null_pairs_are_told_from_patches() {
     let [plain, expandable, ring] =
         ["plain_lm", "expandable", "ring"].map(|name| shared(&format!("snapshots/{name}")));
-    // One program under another allocator setting: equal in what it asks for.
+    // The same program with another allocator setting: its requested bytes are equal.
     for (base, new) in [(&plain, &expandable), (&expandable, &plain)] {
         let gated = check(base, new, PASS);
         let requested = &gated.difference()["series"][0];
@@ -217,11 +218,11 @@ fn null_pairs_are_told_from_patches() {
         reason.contains("the ring of the new run wrapped"),
         "{reason}"
     );
-    // With C++ frames the backward functions have names, and that they do is said.
+    // With C++ frames the backward functions have names, and the report says so.
     let cpp = shared("snapshots/cpp");
     let conditions = gate(&plain, &cpp).difference()["conditions"].to_string();
     assert!(conditions.contains("C++ frames recorded"), "{conditions}");
-    // Without stacks the same levels in the same steps, but too few of them.
+    // Without stacks the levels in the steps are the same, but too few of them are known.
     let stackless = shared("snapshots/nostack");
     let gated = check(&plain, &stackless, CANNOT_TELL);
     for step in gated.difference()["steps"]
@@ -248,7 +249,7 @@ fn the_chain_of_patches_tells_its_story() {
     let against = comparison["against"].as_array().expect("three runs");
     let leaks: Vec<&Value> = against.iter().map(|a| &a["devices"][0]["leaks"]).collect();
     assert_eq!(leaks, ["slower", "fixed", "fixed"]);
-    // Allocated after steps 1, 4, 7 and 10, GB: the table of measurements.
+    // Allocated after steps 1, 4, 7 and 10 in GB, from the table of measurements.
     let published = [
         [0.746, 2.333, 3.583, 4.960],
         [0.746, 1.367, 2.030, 2.752],
@@ -270,7 +271,7 @@ fn the_chain_of_patches_tells_its_story() {
             );
         }
     }
-    // The leak of v1 is the backward stash: #5700 empties it.
+    // The leak of v1 is the memory saved for backward; #5700 frees it.
     let site = &against[0]["devices"][0]["sites"][0];
     assert_eq!(
         (&site["change"], &site["matched"]),
@@ -289,7 +290,8 @@ fn the_published_pair_grows_less_and_still_leaks() {
         (&difference["change"], &difference["leaks"]),
         (&"better".into(), &"slower".into())
     );
-    // Four steps only, so within the error of the fit: 103.8 → 33.4 MB a step over a hundred.
+    // Only four steps, so wide bounds for the error of the fit. Over a hundred steps: 103.8 → 33.4
+    // MB a step.
     let [before, after] = [growth(&difference["base"]), growth(&difference["new"])];
     assert!((95.0..120.0).contains(&before), "{before}");
     assert!((25.0..45.0).contains(&after), "{after}");

@@ -1,4 +1,4 @@
-//! The compare page: from two uploads to an answer, and a link that reopens exactly this view.
+//! The compare page: from two uploads to an answer, and a link that opens exactly this view again.
 
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use tests::{Browser, TestServer, Theme, Viewport};
 const DRAWN: &str = "const stage = document.querySelector('.overlay-stage');
     return stage?.ariaBusy === 'false' && !document.querySelector('.overlay-skeleton.shown');";
 
-/// Pushes files with the command line and gives the link that it prints.
+/// Pushes files with the command line; returns the link that it prints.
 fn push(server: &TestServer, files: &[PathBuf]) -> String {
     let output = Command::new(tests::tidemark())
         .args(["push", "--compare", "--json", "--server", &server.url("")])
@@ -30,7 +30,7 @@ fn fixtures() -> Vec<PathBuf> {
     vec![file("off_v1_moe"), file("off_v3_moe")]
 }
 
-/// The block for a pull request has the card, and the card is there.
+/// The Markdown block for a pull request has the card, and the address of the card works.
 async fn block_for_a_pull_request(browser: &Browser) {
     let opened_block = "[...document.querySelectorAll('button')] \
                         .find(one => one.innerText === 'Copy for PR').click(); return null;";
@@ -80,7 +80,7 @@ async fn a_patch_is_held_against_its_baseline_and_the_link_reopens_the_view() {
     assert_eq!(gate, "passes the gate");
     browser.screenshot("compare-whole").await;
 
-    // The largest difference opens to both stacks, each with a way to its timeline.
+    // The largest difference opens to show both stacks, each with a link to its timeline.
     browser.click(".site-head").await;
     let opened = "return document.querySelectorAll('.site-detail .site-side').length === 2 && \
                   /sel=/.test(location.search);";
@@ -89,7 +89,7 @@ async fn a_patch_is_held_against_its_baseline_and_the_link_reopens_the_view() {
                      .every(link => /^\\/runs\\/run_.*sel=g\\d+/.test(link.getAttribute('href')));";
     assert_eq!(browser.eval(timelines).await, Value::Bool(true));
 
-    // A step of the table is shown in the picture; the keyboard reads exact values there.
+    // A step of the table is shown in the picture, where the keyboard reads exact values.
     browser
         .click(".steps-table tbody tr:nth-child(5) button")
         .await;
@@ -109,7 +109,7 @@ async fn a_patch_is_held_against_its_baseline_and_the_link_reopens_the_view() {
 
     block_for_a_pull_request(&browser).await;
 
-    // The address is the whole view, in a fresh profile too.
+    // The address contains the whole view and also works in a new profile.
     let address = browser.eval("return location.href;").await;
     let fresh = Browser::open(Viewport::Desktop, Theme::Light).await;
     fresh.goto(address.as_str().expect("an address")).await;
@@ -142,7 +142,7 @@ async fn runs_are_picked_in_the_list_and_compared() {
     browser.click("tr:nth-child(2) .run-pick").await;
     browser.click(".picked-bar .button").await;
     browser.wait_until("the curves", DRAWN).await;
-    // The newest was picked first: the leak is the new run.
+    // The newest run was selected first, so the leak is the new run.
     assert!(browser.text(".card-headline").await.contains("a new leak"));
     assert_eq!(browser.text(".badge.bad").await, "regression");
     browser.click(".chip:nth-child(2) .chip-button").await;

@@ -1,12 +1,12 @@
-//! From "it leaks" to the tensor: verdict, growth chart, allocations, stack; what is alive at a
-//! moment; search. All of it in the address.
+//! From "it leaks" to the tensor: verdict, growth chart, allocations, stack; live memory at a
+//! moment; search. The address contains every step of it.
 
 use super::explore::wait_for_picture;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tests::{Browser, TestServer, Theme, Viewport};
 
-/// Opens a bundled sample, by its title on the empty page.
+/// Opens a bundled sample by its title on the page without runs.
 async fn open_sample(browser: &Browser, server: &TestServer, title: &str) {
     browser.goto(&server.url("/")).await;
     let click = format!(
@@ -21,7 +21,7 @@ async fn open_sample(browser: &Browser, server: &TestServer, title: &str) {
     wait_for_picture(browser).await;
 }
 
-/// Clicks at the middle of an element, as a mouse does.
+/// Clicks the middle of an element, as a mouse does.
 async fn click(browser: &Browser, what: &str, find: &str) {
     let script = format!(
         "const one = {find};
@@ -49,7 +49,7 @@ async fn open_tab(browser: &Browser, tab: &str) {
     click(browser, tab, &find).await;
 }
 
-/// A point of the growth chart where its first band is painted, at the last step.
+/// Finds a point at the last step of the growth chart where its first band is painted.
 const FIRST_BAND: &str = "
     const plot = document.querySelector('.growth-plot');
     plot.scrollIntoView({ block: 'center' });
@@ -60,7 +60,7 @@ const FIRST_BAND: &str = "
     }
     return null;";
 
-/// That point, once the page has stopped growing above and around the chart.
+/// That point, once the page around the chart no longer changes its layout.
 async fn first_band(browser: &Browser) -> Value {
     wait_for_picture(browser).await;
     let mut at = Value::Null;
@@ -119,7 +119,7 @@ async fn from_the_growth_chart_to_the_stack_of_a_leaked_block() {
                  /sel=b/.test(location.search);";
     browser.wait_until("its stack", stack).await;
     browser.screenshot("leaks-selected").await;
-    // The address is all of it.
+    // The address contains the whole view.
     let link = browser.eval("return location.href;").await;
     browser.goto(link.as_str().expect("an address")).await;
     browser.wait_until("the verdict of the link", verdict).await;
@@ -131,7 +131,7 @@ async fn from_the_growth_chart_to_the_stack_of_a_leaked_block() {
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
 
-/// Groups the growth chart by module, and selects what grows in the table of its bands.
+/// Groups the growth chart by module, and selects the growing band in the table of bands.
 async fn bands_by_module(browser: &Browser) {
     let choose = "const by = document.querySelector('.growth-head select');
                   by.value = 'module';

@@ -1,4 +1,4 @@
-//! Which crate may use which: the table of ARCHITECTURE.md, held against each `Cargo.toml`.
+//! Which crate may use which: compares the table of ARCHITECTURE.md with each `Cargo.toml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -46,13 +46,13 @@ fn quoted(cell: &str) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-/// What a manifest names in its sections of dependencies.
+/// The crates in the dependency sections of a manifest.
 fn dependencies(manifest: &str) -> BTreeSet<String> {
     let mut inside = false;
     let mut found = BTreeSet::new();
     for line in manifest.lines() {
         if line.starts_with('[') {
-            // What tests need is not what is shipped.
+            // Dependencies of tests only are not part of the product.
             inside = line.ends_with("dependencies]") && !line.contains("dev-");
         } else if inside {
             found.extend(line.split(['.', ' ', '=']).next().map(str::to_owned));

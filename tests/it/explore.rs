@@ -1,5 +1,5 @@
-//! The journey of a newcomer: drop a snapshot on the page, see the picture, zoom to single
-//! allocations and back.
+//! The first visit of a new user: drop a snapshot on the page, see the picture, zoom in to single
+//! allocations and out again.
 
 use fantoccini::Locator;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 use tests::{Browser, TestServer, Theme, Viewport};
 
-/// Gives the page's file dialog a file, as a person would choose it.
+/// Gives a file to the page's file dialog, as a person would choose it.
 pub(crate) async fn choose_file(browser: &Browser, path: &Path) {
     let input = Locator::Css("input[type=file]");
     let input = browser.page.wait().for_element(input).await;
@@ -41,7 +41,7 @@ async fn wheel(browser: &Browser, delta: f64) {
     browser.cdp("Input.dispatchMouseEvent", params).await;
 }
 
-/// First and last visible event, from the address; `None` when all is visible.
+/// First and last visible event, from the address; `None` when all events are visible.
 async fn window(browser: &Browser) -> Option<(f64, f64)> {
     let script = "const query = new URLSearchParams(location.search);
                   return [query.get('from'), query.get('to')].map(x => x === null ? null : +x);";
@@ -67,7 +67,7 @@ async fn zoom_to(browser: &Browser, events: f64) {
     );
 }
 
-/// The part of the journey that is the same for every snapshot; the address is the run's page.
+/// The part of the visit that is the same for every snapshot, on the run's page.
 async fn explore(browser: &Browser, name: &str) {
     wait_for_picture(browser).await;
     assert!(
@@ -86,7 +86,7 @@ async fn explore(browser: &Browser, name: &str) {
     browser.wait_until("the near picture", SETTLED).await;
     browser.screenshot(&format!("{name}-near")).await;
 
-    // An allocation is selected with the keyboard alone, and its stack is there.
+    // An allocation is selected with the keyboard only, and its stack appears.
     browser
         .eval("document.querySelector('.timeline-stage').focus(); return null;")
         .await;
@@ -108,7 +108,7 @@ async fn explore(browser: &Browser, name: &str) {
     browser.wait_until("the far picture", SETTLED).await;
     print_frames(browser, name).await;
 
-    // The address is the whole view: opened anew, it shows the same window and selection.
+    // The address contains the whole view: opened again, it shows the same window and selection.
     browser.goto(link.as_str().expect("an address")).await;
     wait_for_picture(browser).await;
     browser
@@ -119,7 +119,7 @@ async fn explore(browser: &Browser, name: &str) {
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
 
-/// Frame times of the journey so far: printed, not judged, since other tests run beside this one.
+/// Prints the frame times so far. They are not checked, because other tests run at the same time.
 async fn print_frames(browser: &Browser, name: &str) {
     let frames = browser
         .eval("return window.__tidemark_frames.map(frame => frame[1]);")

@@ -1,4 +1,5 @@
-//! The chain from the compiler to the screen: a browser loads the embedded front end, and it runs.
+//! The whole chain from the compiler to the screen: a browser loads the embedded front end and runs
+//! it.
 
 use fantoccini::Locator;
 use tests::{Browser, TestServer, Theme, Viewport};

@@ -1,4 +1,4 @@
-//! Many ranks in a browser: pushed as a folder, seen at a glance, compared, forgotten.
+//! Many ranks in a browser: pushed as a folder, shown together, compared, and deleted.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tests::{Browser, TestServer, Theme, Viewport};
 
-/// A folder with the two real ranks, and what else lies in such a folder.
+/// A folder with the two real ranks and with other files that such a folder usually has.
 fn folder() -> TempDir {
     let folder = TempDir::with_prefix("tidemark-ranks-").expect("a temporary folder");
     for rank in [0, 1] {
@@ -20,7 +20,7 @@ fn folder() -> TempDir {
     folder
 }
 
-/// What a command prints as a document.
+/// The JSON output of a command.
 fn tidemark(args: &[&str], path: &Path) -> Value {
     let output = Command::new(tests::tidemark())
         .args(args)
@@ -53,7 +53,7 @@ async fn a_folder_of_ranks_shows_at_a_glance_which_one_leaks_and_where() {
         "{verdict}"
     );
     assert!(verdict.ends_with("; the other rank does not."), "{verdict}");
-    // The same answer without a server.
+    // The command line gives the same answer without a server.
     let report = tidemark(&["ranks", "--json"], folder.path());
     assert_eq!(report["sentences"][0], Value::String(verdict));
     assert_eq!(report["ranks"][1]["odd"][0]["kind"], "leaks");
@@ -70,7 +70,7 @@ async fn a_folder_of_ranks_shows_at_a_glance_which_one_leaks_and_where() {
     assert!(site.starts_with("keep_on_rank1 "), "{site}");
     browser.screenshot("job-pair").await;
 
-    // Rank against rank: the usual one is the baseline.
+    // Compares two ranks; the usual rank is the baseline.
     browser.click(".job-pair a.button").await;
     browser
         .wait_until(
@@ -84,13 +84,13 @@ async fn a_folder_of_ranks_shows_at_a_glance_which_one_leaks_and_where() {
         "{headline}"
     );
 
-    // In the list each run says what it is a rank of.
+    // In the list, each run shows its rank and its job.
     browser.goto(&server.url("/")).await;
     let listed = "return [...document.querySelectorAll('.run-job')].map(a => a.innerText).sort() \
                   .join() === 'rank 0 of ddp,rank 1 of ddp';";
     browser.wait_until("the ranks in the list", listed).await;
 
-    // Forgotten, its runs stay.
+    // When the job is deleted, its runs stay.
     browser.goto(link).await;
     browser.wait_until("the tables", there).await;
     browser.click(".job-delete summary").await;

@@ -1,15 +1,15 @@
-//! The recipes that leave this repository: the Python capture, with a stand-in for torch, and the
-//! shell steps of the GitHub Actions example, against a real server.
+//! The recipes that users copy from this repository, against a real server: the Python capture with
+//! a stand-in for torch, and the shell steps of the GitHub Actions example.
 
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tests::TestServer;
 
-/// A torch that has no GPU: it hands out a recorded snapshot, and fails on request.
+/// A stand-in for torch without a GPU: it returns a recorded snapshot, and fails on request.
 const FAKE_TORCH: &str = include_str!("../../recipes/tests/stand_ins/torch.py");
 
-/// The smallest history there is.
+/// The smallest possible recording.
 const PLAIN_SNAPSHOT: &str = r#"{"segments": [], "device_traces": [[
     {"action": "alloc", "addr": 1024, "size": 512, "stream": 0, "frames": []}]]}"#;
 
@@ -57,7 +57,7 @@ pub fn command(folder: &Path, args: &[&str], snapshot: &Path) -> Command {
     command
 }
 
-/// What the server answers.
+/// The answer of the server.
 fn answer(server: &TestServer, path: &str, token: Option<&str>) -> Value {
     let mut command = Command::new("curl");
     command.args(["--silent", "--fail", &server.url(path)]);
@@ -82,7 +82,7 @@ fn names_in(runs: &Value) -> Vec<String> {
     names
 }
 
-/// The capture's own tests: faults, the spool, ranks, callbacks, what a step costs.
+/// Runs the capture's own tests: faults, the spool, ranks, callbacks, what a step costs.
 #[test]
 fn the_capture_passes_its_own_tests() {
     let output = Command::new("python3")
@@ -128,7 +128,7 @@ fn running_out_of_memory_is_captured_once_and_still_fails_the_script() {
         "--compress",
         "train.py",
     ];
-    // Packed once: the fixtures are packed already, so this one is plain.
+    // The fixtures are compressed already, so this file is unpacked and then compressed once.
     let plain = folder.path().join("plain.json");
     std::fs::write(&plain, PLAIN_SNAPSHOT).expect("it can be written");
     let output = python(folder.path(), &args, &plain);
@@ -157,7 +157,7 @@ fn an_upload_that_fails_never_fails_the_training() {
     );
 }
 
-/// A program that ends at once, with a capture that is set from outside.
+/// A program that ends at once; its capture is configured by environment variables.
 const SET_FROM_OUTSIDE: &str = "from tidemark_capture import Capture\n\
                                 with Capture() as capture:\n\
                                 \x20   capture.step()\n";
@@ -169,7 +169,7 @@ fn two_ranks_at_once_are_one_job() {
     let ranks = ["0", "1"].map(|rank| {
         let snapshot = fixture(&format!("ddp_rank{rank}"));
         let mut command = command(folder.path(), &["train.py"], &snapshot);
-        // As torchrun sets them on one host.
+        // The variables that torchrun sets on one host.
         command
             .envs([("WORLD_SIZE", "2"), ("LOCAL_WORLD_SIZE", "2")])
             .envs([("RANK", rank), ("LOCAL_RANK", rank)])
@@ -242,7 +242,7 @@ fn what_is_too_large_for_the_server_is_refused_before_it_is_sent() {
     assert_eq!(names_of(&server), [""; 0]);
 }
 
-/// The shell steps of a workflow, by name: the `run: |` blocks, as GitHub would see them.
+/// The shell steps of a workflow, by name: the `run: |` blocks, as GitHub would read them.
 fn shell_steps(workflow: &str) -> Vec<(String, String)> {
     let mut steps = Vec::new();
     let mut name = String::new();
@@ -267,7 +267,8 @@ fn shell_steps(workflow: &str) -> Vec<(String, String)> {
     steps
 }
 
-/// What a runner does with a workflow's shell steps: the exit status of each, and the job summary.
+/// Does what a runner does with a workflow's shell steps. Returns the exit status of each step, and
+/// the job summary.
 fn run_workflow(server: &TestServer, base: &str, new: &str) -> (Vec<(String, i32)>, String) {
     let workflow = std::fs::read_to_string(recipe("github-actions.yml")).expect("the recipe");
     let folder = tempfile::tempdir().expect("a folder");
@@ -287,12 +288,12 @@ fn run_workflow(server: &TestServer, base: &str, new: &str) -> (Vec<(String, i32
     std::fs::create_dir(at("packages")).expect("a folder");
     std::fs::write(at("packages/torch.py"), FAKE_TORCH).expect("it can be written");
     std::fs::create_dir(at("bin")).expect("a folder");
-    // Whatever the binary under test is called.
+    // A link, because the binary under test may have any name.
     std::os::unix::fs::symlink(tests::tidemark(), at("bin/tidemark")).expect("a link");
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", at("bin").display());
     let steps = shell_steps(&workflow).into_iter().map(|(name, script)| {
-        // As GitHub starts `shell: bash`.
+        // GitHub starts `shell: bash` in this way.
         let output = Command::new("bash")
             .args(["--noprofile", "--norc", "-eo", "pipefail", "-c", &script])
             .current_dir(folder.path())
@@ -301,7 +302,7 @@ fn run_workflow(server: &TestServer, base: &str, new: &str) -> (Vec<(String, i32
             .env("GITHUB_STEP_SUMMARY", at("summary.md"))
             .env("TIDEMARK_SERVER", server.url(""))
             .env("PR_URL", "https://github.com/me/repo/pull/7")
-            // A forge that is away changes no verdict.
+            // An unreachable forge does not change the verdict.
             .env("GITHUB_TOKEN", "no-token")
             .env("GITHUB_SERVER_URL", "https://github.com")
             .env("GITHUB_API_URL", "http://127.0.0.1:9")

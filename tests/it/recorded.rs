@@ -1,5 +1,5 @@
-//! What programs without annotations recorded: a pass that is named, and a loop of which another
-//! level is taken for steps.
+//! Recordings of programs without annotations: one with a named pass, and one with a loop of which
+//! the user selects another level as the steps.
 
 use super::explore::{choose_file, wait_for_picture};
 use tests::{Browser, TestServer, Theme, Viewport};
@@ -44,7 +44,7 @@ async fn another_level_is_taken_for_steps() {
         .wait_until("the level in the address", address)
         .await;
 
-    // Opened anew, the address takes the same level; the growth chart has its moments.
+    // The address opened again selects the same level; the growth chart has a moment for each step.
     let link = browser.eval("return location.href;").await;
     let link = format!("{}&tab=leaks", link.as_str().expect("an address"));
     browser.goto(&link).await;

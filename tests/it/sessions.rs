@@ -1,5 +1,5 @@
-//! The page with one's tokens and sessions: people are added, sign in, and are signed out; another
-//! browser, all others, this.
+//! The page with a person's tokens and sessions. People are added, sign in, and are signed out: in
+//! another browser, in all others, in this one.
 
 use fantoccini::Locator;
 use std::fs;
@@ -10,10 +10,10 @@ use super::eyes::axe;
 
 const TOKEN: &str = "correct-horse-battery-staple-0001";
 
-/// The page asks for the token.
+/// True when the page asks for the token.
 const ASKED: &str = "return !!document.querySelector('dialog[open] #token');";
 
-/// What each row of the table of sessions says.
+/// The text of each row in the table of sessions.
 const ROWS: &str = "const rows = document.querySelectorAll('#sessions tbody tr'); \
                     return [...rows].map(row => row.textContent);";
 
@@ -27,7 +27,7 @@ fn closed() -> (TempDir, TestServer) {
     (folder, server)
 }
 
-/// Types the token; the button that lists the sessions is there then.
+/// Types the token and waits for the button that lists the sessions.
 async fn sign_in(browser: &Browser, server: &TestServer) {
     browser.goto(&server.url("/")).await;
     let field = browser.page.wait().for_element(Locator::Css("#token"));
@@ -72,7 +72,7 @@ async fn browsers_are_listed_and_signed_out() {
     mine.screenshot("sessions-phone-dark").await;
     mine.set_viewport(Viewport::Desktop).await;
 
-    // One of them, then all but this one, then this one.
+    // Ends one session, then all but this one, then this one.
     mine.click("#sessions .link-button").await;
     list(&mine, 1).await;
     other.goto(&server.url("/")).await;
@@ -90,7 +90,7 @@ async fn browsers_are_listed_and_signed_out() {
     mine.wait_until("the page to sign in", form).await;
 }
 
-/// The list differs from one visit to the next, so it has no approved picture.
+/// The list is different at every visit, so it has no approved picture.
 #[tokio::test]
 async fn everybody_can_see_and_reach_the_list() {
     let (_token, server) = closed();
@@ -182,8 +182,8 @@ async fn two_people_sign_in_in_two_browsers_and_what_they_do_has_a_name() {
     let token = add(&ada, &server, "bo").await;
     ada.screenshot("people").await;
 
-    // Whoever comes without a session is led to where one signs in, and on to where they wanted to
-    // go.
+    // A visitor without a session is sent to the sign-in page, and afterwards to the page that they
+    // wanted.
     bo.goto(&server.url("/account")).await;
     fill(&bo, "#token", &token).await;
     bo.click("main button").await;
@@ -223,7 +223,7 @@ async fn two_people_sign_in_in_two_browsers_and_what_they_do_has_a_name() {
         look_at(&ada, &server, path).await;
     }
 
-    // Ada ends Bo's access: his browser is out at once.
+    // Ada removes Bo's access: his browser is signed out at once.
     ada.set_viewport(Viewport::Desktop).await;
     ada.goto(&server.url("/people")).await;
     ada.click("button[aria-label=\"End access of bo\"]").await;

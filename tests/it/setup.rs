@@ -1,5 +1,5 @@
-//! `setup.sh` on machines that are not this one: every program it calls is played by a script that
-//! notes how it was called.
+//! `setup.sh` on simulated machines: a script stands in for every program that it calls and records
+//! the call.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -14,13 +14,13 @@ const TOOLS: [&str; 10] = [
     "bash", "basename", "cut", "dirname", "env", "find", "head", "readlink", "sed", "sort",
 ];
 
-/// A machine: a folder that is its whole `PATH`.
+/// A simulated machine: a folder that is its whole `PATH`.
 struct Machine {
     dir: TempDir,
     env: Vec<(&'static str, &'static str)>,
 }
 
-/// What came of a call: whether it succeeded, its output, and the calls that changed the machine.
+/// The result of a call: whether it succeeded, its output, and the calls that changed the machine.
 struct Outcome {
     success: bool,
     output: String,
@@ -28,7 +28,7 @@ struct Outcome {
 }
 
 impl Machine {
-    /// A Debian machine whose Rust is recent, comes from rustup and knows only its host.
+    /// A Debian machine with a recent Rust from rustup that can compile only for its own system.
     fn debian() -> Self {
         let dir = TempDir::new().unwrap();
         let machine = Self {
@@ -54,7 +54,7 @@ impl Machine {
             "[ -e \"$MACHINE/installed-${!#}\" ] || exit 1; case $* in *Version*) \
              echo \"${DEBIAN_RUST:-1.96.0+dfsg1}\";; *) echo ii;; esac",
         );
-        // Installing rust-web-llvm brings a link whose goal is another package's.
+        // Installing rust-web-llvm creates a link whose target belongs to another package.
         machine.program(
             "apt-get",
             "echo \"apt-get $*\" >>\"$MACHINE/calls\"; for name; do case $name in \
@@ -141,7 +141,8 @@ fn debian_packages_stand_in_where_rustup_may_not_download() {
     let machine = Machine::debian().with_env("RUSTUP_AUTO_INSTALL", "0");
     let outcome = machine.call("need_wasm rust-web-clippy");
     assert!(outcome.success, "{}", outcome.output);
-    // The name of the lld package is read off the link that dangles without it.
+    // `setup.sh` reads the name of the lld package from the link, whose target is missing without
+    // it.
     let packages = "rustc-web cargo-web rust-web-src rust-web-llvm rust-web-clippy";
     assert_eq!(installs(&outcome), [packages, "lld-99"]);
     let again = machine.call("need_wasm rust-web-clippy");

@@ -1,4 +1,4 @@
-//! A link is copied, opened in a fresh browser without login, and taken back.
+//! A link is copied, opened in a new browser without login, and revoked.
 
 use fantoccini::Locator;
 use serde_json::Value;
@@ -8,10 +8,10 @@ use tests::{Browser, TestServer, Theme, Viewport};
 
 const TOKEN: &str = "correct-horse-battery-staple-0001";
 
-/// A view as it is written today.
+/// A view in today's form of the address.
 const VIEW: &str = "v=5&from=1200&to=4800&axis=time&group=file&sel=b1000";
 
-/// The times of the selected block follow a moment after the picture.
+/// Also waits for the times of the selected block, which come a moment after the picture.
 async fn wait_for_picture(browser: &Browser) {
     let settled = "return document.querySelector('.timeline')?.ariaBusy === 'false' && \
                    !document.querySelector('.timeline-skeleton.shown') && \
@@ -40,7 +40,7 @@ async fn sign_in(browser: &Browser, server: &TestServer) {
     browser.wait_until("the run's page", there).await;
 }
 
-/// What a person reads of the view: the address, the picture in words, the selection.
+/// What a person sees of the view: the address, the picture in words, the selection.
 async fn view(browser: &Browser) -> Value {
     browser
         .eval(
@@ -115,7 +115,7 @@ async fn a_link_without_login_opens_the_identical_view_until_it_is_revoked() {
     let closed = "return !document.querySelector('dialog[open]');";
     assert_eq!(reader.eval(closed).await, Value::Bool(true));
     reader.screenshot("share-opened").await;
-    // The address bar is a link like any other: reloaded, it shows the same.
+    // The address in the address bar works as a link: reloaded, it shows the same view.
     let here = reader.eval("return location.href;").await;
     reader.goto(here.as_str().expect("an address")).await;
     wait_for_picture(&reader).await;
@@ -147,7 +147,7 @@ async fn a_link_without_login_opens_the_identical_view_until_it_is_revoked() {
         .iter()
         .find(|said| said.contains("Security Policy"));
     assert_eq!(policy, None);
-    // The rest of the server is as closed as before.
+    // Everything else on the server is still closed.
     reader.goto(&server.url("/")).await;
     let asked = "return !!document.querySelector('dialog[open] #token');";
     reader.wait_until("the question for the token", asked).await;

@@ -1,8 +1,8 @@
 //! The rules of the style sheets: each class belongs to one sheet, every class is styled and used,
-//! and nothing is shown only under a pointer. Once a class of the list's rows met one of the same
-//! name on two pages and hid their most important buttons.
+//! and nothing is shown only under a pointer. The reason: a class of the list's rows once had the
+//! same name as a class on two pages, and hid their most important buttons.
 //!
-//! It is a text scan, like `tidy`.
+//! This test scans text, like `tidy`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,13 +10,14 @@ use std::path::Path;
 
 use tests::workspace_root;
 
-/// Sheets of what is made to be placed by others, which may say where and how large.
+/// Sheets of parts that other sheets may place: these may set position and size of such a part.
 const SHARED: [&str; 2] = ["base", "controls"];
 
 /// Sheets that may style elements wherever they are.
 const WHOLE_PAGE: [&str; 2] = ["base", "tokens"];
 
-/// What may change under a pointer: how something looks that is seen anyway.
+/// Properties that may change under a pointer: they change only the look of something that is
+/// visible anyway.
 const MAY_HOVER: [&str; 9] = [
     "background",
     "border-color",
@@ -37,7 +38,7 @@ struct Rule {
     properties: Vec<String>,
 }
 
-/// A compound: what stands between two blanks of a selector.
+/// A compound: the part of a selector between two blanks.
 type Compound = Vec<String>;
 
 #[test]
@@ -68,7 +69,7 @@ fn rules() -> Vec<Rule> {
     rules
 }
 
-/// The rules of a sheet, those in `@media` too; not the steps of `@keyframes`.
+/// The rules of a sheet, including those in `@media`, without the steps of `@keyframes`.
 fn rules_of(sheet: &str, text: &str) -> Vec<Rule> {
     let text = without_comments(text);
     let mut rules = Vec::new();
@@ -108,7 +109,7 @@ fn without_comments(text: &str) -> String {
     rest.fold(first, |all, part| all + part)
 }
 
-/// `text` split where `is_end` holds outside of brackets.
+/// Splits `text` where `is_end` holds, except inside brackets.
 fn split_outside(text: &str, is_end: impl Fn(char) -> bool) -> Vec<String> {
     let mut depth = 0;
     let parts = text.split(|c| {
@@ -119,7 +120,7 @@ fn split_outside(text: &str, is_end: impl Fn(char) -> bool) -> Vec<String> {
     parts.map(str::to_owned).collect()
 }
 
-/// The classes of each compound. What `:has(…)` and `:not(…)` ask for is not styled.
+/// The classes of each compound, without those in `:has(…)` and `:not(…)`, which are conditions.
 fn compounds(selector: &str) -> Vec<Compound> {
     let compounds = split_outside(selector, |c| matches!(c, ' ' | '>' | '+' | '~'));
     let own = |compound: &String| compound.split('(').next().map(named).map(Iterator::collect);
@@ -164,7 +165,7 @@ fn words_in_strings(texts: &[String]) -> BTreeSet<String> {
         for part in text.split('"').skip(1) {
             let names = part.split(|c| !is_name(c)).filter(|name| !name.is_empty());
             words.extend(names.map(str::to_owned));
-            // What is said in words may name a class with hyphens.
+            // A string with blanks may become the name of a class with hyphens.
             words.insert(part.replace(' ', "-"));
         }
         words.extend(after_class_colon(text));
@@ -178,7 +179,7 @@ fn after_class_colon(text: &str) -> impl Iterator<Item = String> {
     names.filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// Every class that an element is given in so many words.
+/// Every class that the code names literally for an element.
 fn classes_given(texts: &[String]) -> BTreeSet<String> {
     let mut classes = BTreeSet::new();
     for text in texts {
@@ -197,9 +198,9 @@ fn classes_given(texts: &[String]) -> BTreeSet<String> {
 
 // ------------------------------------------------------------------------------------------ rules
 
-/// A rule begins with a class of its own sheet, which begins rules in no other; further classes are
-/// its own too, or shared ones that it places. A class that only narrows another down
-/// (`.tab.shown`) is a state and may be any word.
+/// A rule must begin with a class of its own sheet; no other sheet may begin a rule with that
+/// class. Its other classes are from the same sheet, or are shared classes that the rule places. A
+/// class that only narrows another one (`.tab.shown`) is a state and may have any name.
 fn misplaced(rules: &[Rule]) -> Vec<String> {
     let mut owners: BTreeMap<String, &str> = BTreeMap::new();
     let mut found = Vec::new();
@@ -240,7 +241,7 @@ fn misplaced(rules: &[Rule]) -> Vec<String> {
     found
 }
 
-/// Every class that a selector names, also to ask for it.
+/// Every class that a selector names, including those in conditions.
 fn named(selector: &str) -> impl Iterator<Item = String> {
     let dots = selector.split('.').skip(1);
     let names = dots.map(|part| part.split(|c| !is_name(c)).next().unwrap_or_default());
@@ -248,7 +249,8 @@ fn named(selector: &str) -> impl Iterator<Item = String> {
     names.map(str::to_owned)
 }
 
-/// Classes that no element has. Those with a number at their end are counted up by the code.
+/// Classes that no element has. For a class with a number at its end, the name without the number
+/// counts, because the code adds the number.
 fn idle(rules: &[Rule], words: &BTreeSet<String>) -> Vec<String> {
     let styled = rules
         .iter()
@@ -263,7 +265,7 @@ fn idle(rules: &[Rule], words: &BTreeSet<String>) -> Vec<String> {
         .collect()
 }
 
-/// Classes that no sheet knows.
+/// Classes that no sheet styles.
 fn unstyled(rules: &[Rule], given: &BTreeSet<String>) -> Vec<String> {
     let styled: BTreeSet<String> = rules
         .iter()
@@ -275,7 +277,7 @@ fn unstyled(rules: &[Rule], given: &BTreeSet<String>) -> Vec<String> {
         .collect()
 }
 
-/// What a pointer would have to find first.
+/// Rules that show something only when the pointer is over it.
 fn hidden_until_hover(rules: &[Rule]) -> Vec<String> {
     let hovering = rules.iter().filter(|rule| rule.selector.contains(":hover"));
     let changes = hovering.flat_map(|rule| rule.properties.iter().map(move |name| (rule, name)));
@@ -288,7 +290,7 @@ fn hidden_until_hover(rules: &[Rule]) -> Vec<String> {
         .collect()
 }
 
-// The rules must be able to fail.
+// Checks that these rules can fail.
 
 fn check(sheets: &[(&str, &str)], expected: &[&str]) {
     let rules: Vec<Rule> = sheets

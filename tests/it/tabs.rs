@@ -1,8 +1,8 @@
-//! Many tabs of one browser: all of them load, and all of them hear what changes.
+//! Many tabs of one browser: all of them load, and all of them learn of changes.
 
 use tests::{Browser, TestServer, Theme, Viewport};
 
-/// More than a browser has connections to one server of HTTP/1.1.
+/// More tabs than a browser opens connections to one HTTP/1.1 server.
 const TABS: usize = 8;
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn eight_tabs_load_and_hear_of_a_new_run() {
             .wait_until("the list of runs and samples", loaded)
             .await;
     }
-    // One of them makes a run; the others are told, or find out when they are looked at.
+    // One tab makes a run. The other tabs are told, or notice it when they are shown.
     browser.click("button.sample").await;
     let there = "return location.pathname.startsWith('/runs/');";
     browser.wait_until("the run's page", there).await;

@@ -1,7 +1,7 @@
-//! The rules of this repository that no lint knows. Each is a line of prose in ARCHITECTURE.md;
-//! here they hold.
+//! The rules of this repository that no lint checks. Each is a line of prose in ARCHITECTURE.md;
+//! this test enforces them.
 //!
-//! It is a text scan, good enough for code that rustfmt has been over and that wants to pass.
+//! It scans text. That is enough for code that is formatted by rustfmt and does not try to cheat.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,26 +12,26 @@ use tests::workspace_root;
 const MAX_COLUMNS: usize = 100;
 const MAX_FUNCTION_LINES: usize = 70;
 
-/// What lifts the limit on a function, followed by the reason.
+/// A comment that starts like this, followed by a reason, lifts the limit on a function's length.
 const LONG_BECAUSE: &str = "// long because";
 
-/// Names that say nothing about what is inside.
+/// Names that do not say what is inside.
 const VAGUE_NAMES: [&str; 4] = ["util", "helper", "common", "misc"];
 
-/// The one place that may speak to CUDA and be unsafe, and the one that may speak SQL.
+/// The only place that may call CUDA and use `unsafe`, and the only place that may contain SQL.
 const CUDA: &str = "engine/src/device/cuda/";
 const STORE: &str = "server/src/store/";
 
-/// The tests of the whole binary look at the database from outside, as anyone may with `sqlite3`.
+/// The tests of the whole binary read the database from outside, as anyone can with `sqlite3`.
 const FROM_OUTSIDE: [&str; 2] = ["server/tests/", "tests/s3/"];
 
-/// This file: it has to spell out what it looks for.
+/// This file, which must contain examples of what it looks for.
 const SELF: &str = "tests/it/tidy.rs";
 
-/// Counts what the allocator is asked for, which safe code cannot.
+/// Counts the allocator's calls, which safe code cannot do.
 const COUNTING_ALLOCATOR: &str = "trace/tests/memory.rs";
 
-/// Who may not import what: path prefix, exceptions to it, and modules or crates.
+/// Who may not import what: path prefix, exceptions, and forbidden modules or crates.
 const IMPORTS: &[(&str, &[&str], &[&str])] = &[
     (
         "trace/src/",
@@ -92,7 +92,7 @@ const IMPORTS: &[(&str, &[&str], &[&str])] = &[
     ("", &[CUDA], &["cudarc"]),
 ];
 
-/// Where nothing is printed: the caller decides what people see.
+/// Code that must not print: the caller decides what people see.
 const SILENT: [&str; 8] = [
     "trace/src/",
     "api/src/",
@@ -104,7 +104,7 @@ const SILENT: [&str; 8] = [
     "server/src/ingest/",
 ];
 
-/// How a statement of SQL begins, right after the quote.
+/// The ways in which an SQL statement begins, right after the quote.
 const SQL: [&str; 8] = [
     "SELECT ",
     "INSERT INTO ",
@@ -118,7 +118,7 @@ const SQL: [&str; 8] = [
 
 /// One Rust file.
 pub(crate) struct Source {
-    /// From the workspace root, with slashes.
+    /// Its path from the workspace root, with slashes.
     pub(crate) path: String,
     text: String,
 }
@@ -129,7 +129,8 @@ fn repository_is_tidy() {
     assert!(offences.is_empty(), "\n{}\n", offences.join("\n"));
 }
 
-/// Two schemas of one name would be one in the API's document: the one that came last.
+/// Two schemas with the same name would become one in the API's document, and the last one would
+/// replace the other.
 #[test]
 fn every_schema_has_a_name_of_its_own() {
     let mut known: BTreeMap<String, String> = BTreeMap::new();
@@ -145,7 +146,7 @@ fn every_schema_has_a_name_of_its_own() {
     assert!(twice.is_empty(), "{}", twice.join("\n"));
 }
 
-/// The names of a file's schemas: that of the type, unless another one is given.
+/// The names of a file's schemas: the name of the type, unless the code gives another one.
 fn schemas(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut given = None;
@@ -227,7 +228,7 @@ pub(crate) fn sources() -> Vec<Source> {
     sources
 }
 
-/// Every file under `dir` but those that git would not keep either.
+/// Every file under `dir`, without those that git ignores.
 pub(crate) fn files_under(dir: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten() {
@@ -284,7 +285,7 @@ fn long_lines(source: &Source) -> Vec<Offence> {
         .collect()
 }
 
-/// Rustfmt puts the brace that closes a function under the first letter of its line.
+/// Rustfmt puts the closing brace of a function at the same indent as its first line.
 fn long_functions(source: &Source) -> Vec<Offence> {
     let lines: Vec<&str> = source.text.lines().collect();
     let mut found = Vec::new();
@@ -321,8 +322,8 @@ fn function_name(line: &str) -> Option<&str> {
     (only_modifiers && !name.is_empty()).then_some(name)
 }
 
-/// The lines that are compiled into the product: no comments, no item that only tests see, and
-/// nothing from the tests at the end of the file.
+/// The lines that are compiled into the product: no comments, no items that only tests use, and no
+/// tests at the end of the file.
 pub(crate) fn product_code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     let lines: Vec<&str> = source.text.lines().map(str::trim_start).collect();
     let for_tests = |index: usize| index > 0 && lines[index - 1] == "#[cfg(test)]";
@@ -354,7 +355,7 @@ fn is_within(path: &str, module: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-/// Every path that `use` brings in, with its braces resolved, and every path written out in code.
+/// Every path that `use` imports, with braces resolved, and every path written out in code.
 pub(crate) fn paths_used(source: &Source) -> Vec<(usize, String)> {
     let mut paths = Vec::new();
     let mut statement: Option<(usize, String)> = None;
@@ -425,12 +426,13 @@ fn misplaced_code(source: &Source) -> Vec<Offence> {
     found
 }
 
-/// With the hyphen: `'wasm-unsafe-eval'` in a content security policy is not unsafe code.
+/// The hyphen counts as part of a word: `'wasm-unsafe-eval'` in a content security policy is not
+/// unsafe code.
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '-'
 }
 
-// The rules must be able to fail.
+// Checks that these rules can fail.
 
 fn check(path: &str, text: &str, expected: &[&str]) {
     let source = Source {

@@ -1,4 +1,4 @@
-//! `tidemark inspect` against the counters that the recorded processes kept of themselves.
+//! Compares `tidemark inspect` with the memory counters of the recorded processes themselves.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -39,11 +39,11 @@ fn inspect(path: &Path) -> Value {
     json(&output.stdout, path)
 }
 
-/// Steps that a recording must hold, where its process ran as many.
+/// Fewest steps that a recording must hold if its process ran at least as many.
 const FEWEST: usize = 3;
 
-/// Every step that both know, compared to the byte. A file may hold fewer steps than its process
-/// ran (the first four of a hundred), or one more (cut short by an out-of-memory error).
+/// Compares every step that both know, to the byte. A file may hold fewer steps than its process
+/// ran (the first four of a hundred), or one more (a step that ended in an out-of-memory error).
 fn check_steps(path: &Path, inspected: &Value, truth: &Value) {
     let has_note = |code: &str| {
         let notes = inspected["quality"].as_array().expect("a list of notes");

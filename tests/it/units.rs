@@ -1,12 +1,13 @@
-//! Sizes have a type: what is called like a number of bytes, in the crates whose fields cross a
-//! border, is `trace::units::Bytes`, not a bare integer. A text scan over names.
+//! Sizes have a type: in crates whose fields other crates or clients read, a field with a name like
+//! a number of bytes is `trace::units::Bytes`, not a bare integer. The test looks only at names in
+//! the text.
 
 use crate::tidy::{product_code, sources};
 
-/// Where it holds.
+/// The crates where this rule holds.
 const HELD: [&str; 2] = ["engine/src/", "api/src/"];
 
-/// Words that a name of a size contains.
+/// Words in the names of sizes.
 const SIZES: [&str; 12] = [
     "bytes",
     "peak",
@@ -22,7 +23,7 @@ const SIZES: [&str; 12] = [
     "address",
 ];
 
-/// What is called so and is a bare number nevertheless: the file, the name, why.
+/// Exceptions, which are bare numbers: the file, the name, and why.
 const BARE: &[(&str, &str, &str)] = &[
     (
         "engine/src/device/cuda/contents.rs",
@@ -32,7 +33,7 @@ const BARE: &[(&str, &str, &str)] = &[
     ("api/src/alive.rs", "bytes", "a curve, for a chart"),
 ];
 
-/// The names that a line declares with a bare integer as their type: fields and parameters, and
+/// The names in a line that are declared with a bare integer as their type: fields, parameters, and
 /// functions that return one.
 fn bare_names(line: &str) -> Vec<&str> {
     let is_bare = |of: &str| {

@@ -1,4 +1,4 @@
-//! An S3 server on loopback: s3s, which checks each request's signature, over a folder.
+//! An S3 server on loopback over a folder: s3s, which checks the signature of each request.
 
 use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
@@ -16,7 +16,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// The key and the secret that it lets in.
+    /// The key and the secret that the server accepts.
     pub const KEY: (&str, &str) = ("tidemark", "the secret of this test");
 
     pub fn start() -> Bucket {
@@ -31,7 +31,7 @@ impl Bucket {
         bucket
     }
 
-    /// Answers, at the address of before if there was one.
+    /// Starts to answer; after [`Bucket::stop`] at the same address as before.
     pub fn serve(&mut self) {
         let mut service = S3ServiceBuilder::new(s3s_fs::FileSystem::new(self.root.path()).unwrap());
         let (key, secret) = Bucket::KEY;
@@ -50,7 +50,7 @@ impl Bucket {
         self.runtime = Some(runtime);
     }
 
-    /// Is away: connections are refused.
+    /// Stops the server: connections are refused.
     pub fn stop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -61,7 +61,7 @@ impl Bucket {
         format!("http://{}", self.address)
     }
 
-    /// Files of objects whose keys begin so, without the server's own.
+    /// Files of the objects whose keys begin with `prefix`, without the server's own files.
     pub fn objects(&self, prefix: &str) -> Vec<PathBuf> {
         let mut found = files_in(&self.root.path().join("runs").join(prefix));
         found.sort();

@@ -1,5 +1,5 @@
-//! `--blobs s3://…` against a real S3 server: what is kept there, and what people are told when it
-//! is not there.
+//! `--blobs s3://…` against a real S3 server: what is stored there, and the messages when the
+//! server or the bucket is missing.
 
 mod bucket;
 
@@ -19,7 +19,8 @@ fn snapshot() -> Vec<u8> {
     std::fs::read(fixtures.join("plain_lm.pickle.zst")).unwrap()
 }
 
-/// The same in 20 MiB: three parts. A frame that decoders skip holds what cannot be packed.
+/// The same snapshot in 20 MiB, which S3 gets in three parts. A frame that decoders skip holds
+/// random bytes, which cannot be compressed.
 fn large_snapshot() -> Vec<u8> {
     const REST: u32 = 20 << 20;
     let mut file = snapshot();
@@ -35,7 +36,7 @@ fn large_snapshot() -> Vec<u8> {
     file
 }
 
-/// A bucket, and data folders of servers that keep their files there.
+/// A bucket, and data folders of servers that store their files in it.
 struct Site {
     bucket: Bucket,
     folder: TempDir,
@@ -60,7 +61,7 @@ impl Site {
         self.folder.path().join(name)
     }
 
-    /// The binary, which may use the bucket with this secret.
+    /// The binary with the right to use the bucket through this secret.
     fn tidemark(&self, secret: &str, args: &[&str]) -> Command {
         let mut command = Command::new(tests::tidemark());
         command
@@ -79,7 +80,7 @@ impl Site {
         (output, String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Runs a command that passes; what it prints.
+    /// Runs a command that must succeed; returns its output.
     fn passes(&self, args: &[&str]) -> String {
         let (output, text) = self.run(args);
         assert!(output.status.success(), "{args:?}: {text}");
@@ -97,7 +98,7 @@ impl Site {
         served.unwrap_or_else(|log| panic!("{log}"))
     }
 
-    /// A server, or what it said before it ended.
+    /// Starts a server. Returns it, or its output if it ended.
     fn try_serve(&self, secret: &str, data: &str, blobs: &str) -> Result<Server, String> {
         let data = self.at(data);
         let mut child = self
@@ -160,7 +161,7 @@ impl Server {
         runs.as_array().unwrap().len()
     }
 
-    /// The file of a run, from the bucket.
+    /// The file of a run, which the server reads from the bucket.
     fn file_of(&self, run: &str) -> (u16, Vec<u8>) {
         self.send("GET", &format!("/api/runs/{run}/export?format=pickle"), b"")
     }
@@ -172,7 +173,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // As a power cut would; it may be dead already.
+        // Ends the server as a power cut would; it may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -213,7 +214,7 @@ fn files_are_kept_in_a_bucket_read_from_it_and_removed() {
     assert_eq!(refused, 422);
     assert_eq!(site.bucket.objects("team/incoming"), Vec::<PathBuf>::new());
 
-    // Killed and started again.
+    // The server is killed and started again.
     drop(server);
     let server = site.serve("data", blobs);
     assert_eq!(server.runs(), 3);
@@ -221,7 +222,7 @@ fn files_are_kept_in_a_bucket_read_from_it_and_removed() {
     let (status, _) = server.send("DELETE", &format!("/api/runs/{large}"), b"");
     assert_eq!(status, 200);
     drop(server);
-    // As if the time to undo it were over.
+    // As if the time to undo the deletion had passed.
     let database = rusqlite::Connection::open(site.at("data").join("tidemark.db")).unwrap();
     let purge = "UPDATE runs SET deleted_ms = 1 WHERE deleted_ms IS NOT NULL";
     database.execute_batch(purge).unwrap();
@@ -262,7 +263,7 @@ fn a_bucket_is_backed_up_into_a_folder_and_restored_into_a_bucket() {
     drop(again);
     site.passes(&[&["doctor"], &to[..]].concat());
 
-    // The database alone, to be served from the bucket where the files are.
+    // A backup of the database only; its server then uses the bucket, where the files still are.
     let [kept, restored] = ["kept alone", "restored alone"].map(|name| site.at(name));
     let said = site.passes(&[&["backup", text_of(&kept), "--database-only"], &from[..]].concat());
     assert!(said.contains("they stay where they are"), "{said}");
@@ -286,7 +287,7 @@ fn a_bucket_that_cannot_be_used_is_told_in_words_that_help() {
     assert!(!said.contains("another secret"), "{said}");
     let server = site.serve("data", "s3://runs/team");
     let run = server.upload("a.pickle", &snapshot());
-    // Asked by listing: this S3 server makes a bucket when something is put there.
+    // `doctor` lists the bucket, because this S3 server would create a missing bucket on upload.
     let data = site.at("data");
     let said = site.fails(&[
         "doctor",
@@ -304,7 +305,7 @@ fn a_bucket_that_cannot_be_used_is_told_in_words_that_help() {
         "{said}"
     );
     assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
-    // A server that runs goes on with what it has, says so in its log, and recovers by itself.
+    // A running server continues with its database, says so in its log, and recovers by itself.
     assert_eq!(server.runs(), 1);
     let (status, _) = server.send("PUT", "/api/upload/b.pickle", &large_snapshot());
     assert_eq!(status, 500);

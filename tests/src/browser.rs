@@ -12,9 +12,10 @@ use crate::cdp::Command;
 use crate::chromedriver::Chromedriver;
 use crate::places;
 
-/// Chromium without a screen, without a sandbox (tests may run as root in a container) and without
-/// the network chatter that a fresh profile begins with. Some machines without a screen report no
-/// pointer that can hover, where pages show more than people see: here there is a mouse.
+/// Chromium without a screen, without a sandbox (tests may run as root in a container), and without
+/// the network requests that a new profile makes first. Some machines without a screen report no
+/// pointer that can hover, and then pages show more than people see. So these flags give it a
+/// mouse.
 const FLAGS: [&str; 12] = [
     "--headless=new",
     "--no-sandbox",
@@ -28,7 +29,7 @@ const FLAGS: [&str; 12] = [
      primaryPointerType=4,availablePointerTypes=4",
     "--font-render-hinting=none",
     "--force-color-profile=srgb",
-    // They come and go with the picture that is taken, and the page moves with them.
+    // Scrollbars appear and vanish when a picture is taken, and that moves the page.
     "--hide-scrollbars",
 ];
 
@@ -50,7 +51,7 @@ impl Viewport {
         }
     }
 
-    /// As file names call it.
+    /// The name in file names.
     pub const fn name(self) -> &'static str {
         match self {
             Viewport::Desktop => "1440",
@@ -59,7 +60,7 @@ impl Viewport {
     }
 }
 
-/// The preference of the user that the page sees.
+/// The user's preference of light or dark, as the page sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
     /// Dark on light.
@@ -69,7 +70,7 @@ pub enum Theme {
 }
 
 impl Theme {
-    /// As style sheets and file names call it.
+    /// The name in style sheets and file names.
     pub const fn name(self) -> &'static str {
         match self {
             Theme::Light => "light",
@@ -115,7 +116,7 @@ impl Browser {
         self.page.goto(url).await.expect("the page loads");
     }
 
-    /// Gives the page another size. (A window cannot be made as narrow as a phone.)
+    /// Gives the page another size. (A window of Chromium cannot be as narrow as a phone.)
     pub async fn set_viewport(&self, viewport: Viewport) {
         let (width, height) = viewport.size();
         let mobile = viewport == Viewport::Phone;
@@ -142,7 +143,7 @@ impl Browser {
         self.set_media(vec![feature]).await;
     }
 
-    /// Switches `prefers-color-scheme` and asks for no motion, as a picture needs it.
+    /// Switches `prefers-color-scheme` and asks for reduced motion, which pictures need.
     pub async fn set_still_theme(&self, theme: Theme) {
         let theme = json!({ "name": "prefers-color-scheme", "value": theme.name() });
         let motion = json!({ "name": "prefers-reduced-motion", "value": "reduce" });
@@ -154,7 +155,7 @@ impl Browser {
         self.cdp("Emulation.setEmulatedMedia", params).await;
     }
 
-    /// Runs `script` in every page that is opened from now on, before its own.
+    /// From now on, runs `script` in every new page, before the page's own scripts.
     pub async fn add_to_pages(&self, script: &str) {
         let params = json!({ "source": script });
         self.cdp("Page.addScriptToEvaluateOnNewDocument", params)
@@ -168,13 +169,13 @@ impl Browser {
         answer.unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
-    /// Runs `script` in the page; its `return` value.
+    /// Runs `script` in the page and returns its `return` value.
     pub async fn eval(&self, script: &str) -> Value {
         let answer = self.page.execute(script, Vec::new()).await;
         answer.unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
-    /// Waits until what has changed is painted: transitions have ended, and two frames are drawn.
+    /// Waits until all changes are painted: transitions have ended, and two frames are drawn.
     pub async fn painted(&self) {
         let script = "const ends = a => Number.isFinite(a.effect.getComputedTiming().endTime);
             const ended = document.getAnimations().filter(ends).map(a => a.finished.catch(() => 0));
@@ -183,16 +184,16 @@ impl Browser {
         self.eval(script).await;
     }
 
-    /// Whether the page is wider than the screen. Not `innerWidth`: on a phone that grows with what
-    /// is too wide.
+    /// Whether the page is wider than the screen. `innerWidth` would not do: on a phone it grows
+    /// with content that is too wide.
     pub async fn scrolls_sideways(&self) -> bool {
         let script = "const page = document.documentElement;
                       return page.scrollWidth > page.clientWidth;";
         self.eval(script).await == Value::Bool(true)
     }
 
-    /// What makes the page wider than the screen: tag, classes and right edge of each such part;
-    /// nothing where the page is not too wide.
+    /// The parts that make the page wider than the screen: tag, classes and right edge of each.
+    /// Empty if the page is not too wide.
     pub async fn too_wide(&self) -> Vec<String> {
         if !self.scrolls_sideways().await {
             return Vec::new();
@@ -220,8 +221,8 @@ impl Browser {
             .collect()
     }
 
-    /// A picture of the whole page, also of what is below the screen, as PNG; of the screen alone
-    /// while a dialog is open, which belongs to the screen.
+    /// A PNG picture of the whole page, including the part below the screen. While a dialog is
+    /// open, only the screen, because the dialog is placed on the screen.
     pub async fn full_page(&self) -> Vec<u8> {
         let size = "const page = document.documentElement;
                     const whole = document.querySelector('dialog:modal') ? 0 : page.scrollHeight;
@@ -234,13 +235,13 @@ impl Browser {
         BASE64_STANDARD.decode(data).expect("a picture in base64")
     }
 
-    /// Which browser this is: `Chrome/156.0.8078.79`.
+    /// The version of this browser: `Chrome/156.0.8078.79`.
     pub async fn version(&self) -> String {
         let answer = self.cdp("Browser.getVersion", json!({})).await;
         answer["product"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Saves what is to be seen as `target/screenshots/NAME.png`.
+    /// Saves a picture of the screen as `target/screenshots/NAME.png`.
     pub async fn screenshot(&self, name: &str) -> PathBuf {
         let png = self.page.screenshot().await.expect("a picture");
         let dir = places::screenshots_dir();

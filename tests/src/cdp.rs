@@ -1,16 +1,16 @@
-//! Chromedriver's own commands, which WebDriver does not have.
+//! Chromedriver's own commands, which are not in WebDriver.
 
 use fantoccini::wd::WebDriverCompatibleCommand;
 use http::Method;
 use serde_json::{Value, json};
 use url::{ParseError, Url};
 
-/// A command of the DevTools protocol, or a read of a log.
+/// A call of a DevTools method, or a read of a log.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Calls a DevTools method.
     Cdp { method: &'static str, params: Value },
-    /// Takes what the page wrote to the console since the last time.
+    /// Takes everything that the page wrote to the console since the last time.
     TakeConsole,
 }
 

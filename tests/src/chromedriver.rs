@@ -1,4 +1,4 @@
-//! The chromedriver process, and its end.
+//! The chromedriver process: how it starts and ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use crate::places;
 
-/// How long Chromium may take to close its windows before it is no longer asked.
+/// How long Chromium may take to close its windows before it is killed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A chromedriver on a port of its own. Dropped, it and its browsers are gone, whether or not the
-/// test panicked: one left behind holds the test's output open and hangs its reader.
+/// A chromedriver on its own port. When it is dropped, the process and its browsers end, even if
+/// the test panicked. A process that stayed would hold the test's output open, and whoever reads
+/// that would wait forever.
 pub(crate) struct Chromedriver {
     child: Child,
     port: u16,
@@ -34,7 +35,7 @@ impl Chromedriver {
             let (_, port) = line.split_once("successfully on port ")?;
             port.trim_end_matches('.').parse().ok()
         });
-        // Reads on, so that nothing it prints later blocks it.
+        // Reads on, because a full pipe would block chromedriver.
         thread::spawn(move || lines.for_each(drop));
         let port = port.expect("chromedriver says its port");
         Self { child, port }

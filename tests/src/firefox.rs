@@ -1,5 +1,5 @@
-//! Firefox with one page, driven over WebDriver BiDi: Debian has no geckodriver, and Firefox has
-//! this protocol itself.
+//! Firefox with one page, controlled over WebDriver BiDi. Debian has no geckodriver, and Firefox
+//! speaks BiDi itself.
 
 use std::cell::{Cell, RefCell};
 use std::io::{BufRead, BufReader};
@@ -19,7 +19,7 @@ use crate::browser::Viewport;
 use crate::page::Page;
 use crate::places;
 
-/// What Firefox prints before the address of its socket.
+/// The text that Firefox prints before the address of its socket.
 const LISTENING: &str = "WebDriver BiDi listening on ";
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -41,7 +41,7 @@ user_pref("ui.prefersReducedMotion", 1);
 user_pref("ui.primaryPointerCapabilities", 6);
 "#;
 
-/// A Firefox with one page and a profile of its own; both are gone when it is dropped.
+/// A Firefox with one page and its own profile; both are removed when it is dropped.
 pub struct Firefox {
     socket: RefCell<Socket>,
     tab: RefCell<String>,
@@ -108,8 +108,9 @@ impl Firefox {
         self.tab.borrow().clone()
     }
 
-    /// A tab in the place of the one before. The Tab key leads out of a page into Firefox itself,
-    /// and the first page never has the focus: there no key presses a button. A new one has it.
+    /// Replaces the tab by a new one. The Tab key can move the focus out of the page into Firefox
+    /// itself, and the first page never has the focus. Without the focus no key presses a button; a
+    /// new tab has it.
     async fn renew_tab(&self) {
         let new = self
             .call("browsingContext.create", json!({ "type": "tab" }))
@@ -133,11 +134,11 @@ impl Firefox {
 fn address(child: &mut Child) -> String {
     let stderr = child.stderr.take().expect("stderr is piped");
     let (announce, announced) = mpsc::channel();
-    // Reads to the end: a full pipe would stop Firefox.
+    // Reads to the end, because a full pipe would stop Firefox.
     thread::spawn(move || {
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
             if let Some((_, address)) = line.split_once(LISTENING) {
-                // The second time, nothing waits for it any more.
+                // The second time, nobody waits for the address any more.
                 let _ = announce.send(address.trim().to_owned());
             }
         }
@@ -147,7 +148,7 @@ fn address(child: &mut Child) -> String {
 }
 
 impl Socket {
-    /// Calls a command; its result. What the page logs meanwhile is kept.
+    /// Calls a command and returns its result. Messages that the page logs meanwhile are kept.
     async fn call(&mut self, method: &str, params: Value) -> Value {
         self.commands += 1;
         let command = json!({ "id": self.commands, "method": method, "params": params });
@@ -190,7 +191,7 @@ impl Page for Firefox {
     }
 
     async fn eval(&self, script: &str) -> Value {
-        // As text: BiDi's own way to write values names the type of each.
+        // The value is passed as JSON text, because BiDi's own form adds the type of each value.
         let expression = format!("JSON.stringify((() => {{ {script} }})() ?? null)");
         let params = json!({
             "expression": expression,
@@ -204,7 +205,7 @@ impl Page for Firefox {
     }
 
     async fn press(&self, key: &str) {
-        // WebDriver's numbers of keys that type nothing.
+        // WebDriver's codes of keys that type no character.
         let value = match key {
             "Tab" => "\u{e004}",
             "Enter" => "\u{e006}",
@@ -228,7 +229,7 @@ impl Page for Firefox {
     }
 
     async fn complaints(&self) -> Vec<String> {
-        // What was logged before arrives before the answer to this.
+        // Messages that were logged before arrive before the answer to this call.
         self.call("browsingContext.getTree", json!({})).await;
         std::mem::take(&mut self.socket.borrow_mut().complaints)
     }
@@ -236,7 +237,7 @@ impl Page for Firefox {
 
 impl Drop for Firefox {
     fn drop(&mut self) {
-        // Both fail only when it has gone already. Its helpers end when it does.
+        // Both fail only if Firefox has already ended. Its helper processes end with it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

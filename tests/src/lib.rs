@@ -1,10 +1,11 @@
-//! What the end-to-end tests stand on: the real server and a real browser, each gone when dropped.
+//! The base of the end-to-end tests: the real server and a real browser. Each ends when it is
+//! dropped.
 //!
 //! * [`TestServer`] is the `tidemark` binary on a free port with a data folder of its own;
 //! * [`Browser`] is Chromium, driven through chromedriver;
 //! * [`Firefox`] is Firefox; [`Page`] is what both can do.
 //!
-//! Nothing here is a stand-in. The tests themselves are in `it/`.
+//! There are no stand-ins here. The tests themselves are in `it/`.
 
 mod browser;
 mod cdp;

@@ -1,4 +1,4 @@
-//! What the tests do with a page in any browser.
+//! Actions of the tests on a page, in any browser.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use crate::browser::{Browser, Viewport};
 
-/// Sees a page without pointing at it.
+/// The script that finds elements that a person cannot see or reach.
 const SIGHT: &str = include_str!("sight.js");
 
-/// Holds a page still.
+/// The script that stops all motion on a page.
 const STILL: &str = include_str!("still.js");
 
-/// The keys pressed at most before the focus must have been everywhere.
+/// Most presses of the Tab key before the focus must have been everywhere.
 const MOST_TABS: usize = 1500;
 
-/// Keys pressed between two looks at where the focus is.
+/// Presses of the key between two checks of where the focus is.
 const TABS_AT_ONCE: usize = 8;
 
 /// How long a page may take to answer a key.
@@ -30,7 +30,7 @@ pub trait Page {
     /// Loads `url`.
     async fn goto(&self, url: &str);
 
-    /// Runs `script` in the page; its `return` value.
+    /// Runs `script` in the page and returns its `return` value.
     async fn eval(&self, script: &str) -> Value;
 
     /// Presses and releases a key, as the keyboard does.
@@ -54,7 +54,7 @@ pub trait Page {
         false
     }
 
-    /// Waits until `script` returns true; `what` is missing otherwise.
+    /// Waits until `script` returns true. The message of a failure says that `what` is missing.
     async fn wait_for(&self, what: &str, script: &str) {
         let started = Instant::now();
         while self.eval(script).await != Value::Bool(true) {
@@ -66,13 +66,13 @@ pub trait Page {
         }
     }
 
-    /// Ends every motion of the page that is open, and lets none begin.
+    /// Stops all motion on the open page, and prevents new motion.
     async fn hold_still(&self) {
         self.eval(&format!("{STILL}; return null;")).await;
     }
 
-    /// What is wrong with the interactive elements of the page as a person sees them with the
-    /// mouse at rest, and as they are reached with the Tab key. One line each.
+    /// Faults of the page's interactive elements, one line each: as a person sees them with the
+    /// mouse at rest, and as the Tab key reaches them.
     async fn out_of_sight(&self) -> Vec<String> {
         self.hold_still().await;
         self.eval(&format!("{SIGHT}; return null;")).await;

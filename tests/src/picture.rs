@@ -1,4 +1,5 @@
-//! Pictures of pages: as small files in the repository, and how far one is from another.
+//! Pictures of pages: storing them as small files in the repository, and measuring how much two of
+//! them differ.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -8,18 +9,18 @@ use std::path::Path;
 
 use png::{BitDepth, ColorType, Compression, Decoder, Encoder, Filter, Transformations};
 
-/// Colours of a stored picture.
+/// Most colours of a stored picture.
 const COLOURS: usize = 256;
 
-/// How far storing moves a colour at first: a fifth of what is seen.
+/// How far storing may move a colour at first: a fifth of a visible difference.
 const FIRST_REACH: f64 = 0.02;
 
-/// A difference of brightness and colour (YIQ, weighted as eyes weigh them) that is seen: a tenth
-/// of the way from black to white. What storing a palette changes stays well below.
+/// Smallest visible difference of brightness and colour (YIQ, weighted as eyes weigh them): a tenth
+/// of the way from black to white. The changes made by a palette are much smaller.
 const SEEN: f64 = 0.1;
 
-/// Pixels that may differ visibly, of a million: as many as one small letter on a whole page.
-/// Different text, a missing button or a shift of one pixel is hundreds to thousands.
+/// Pixels in a million that may differ visibly: as many as one small letter on a whole page.
+/// Different text, a missing button or a shift of one pixel changes hundreds to thousands.
 pub const TOLERANCE_PPM: f64 = 25.0;
 
 /// Red, green and blue of each pixel, row by row.
@@ -32,14 +33,14 @@ pub struct Picture {
     pixels: Vec<[u8; 3]>,
 }
 
-/// What is different between two pictures.
+/// The difference between two pictures.
 #[derive(Debug)]
 pub struct Difference {
     /// Pixels that differ visibly.
     pub pixels: usize,
-    /// Of all pixels, in millionths.
+    /// Visibly different pixels in a million.
     pub ppm: f64,
-    /// The second picture, pale, with what differs in red.
+    /// The second picture, pale, with the differences in red.
     pub marked: Picture,
 }
 
@@ -54,7 +55,7 @@ impl Picture {
     /// Reads a PNG.
     ///
     /// # Panics
-    /// For what is not one.
+    /// If the bytes are not a PNG.
     pub fn from_png(bytes: &[u8]) -> Self {
         let mut decoder = Decoder::new(std::io::Cursor::new(bytes));
         decoder.set_transformations(Transformations::normalize_to_color8());
@@ -77,12 +78,12 @@ impl Picture {
         }
     }
 
-    /// The stored picture; none where there is none.
+    /// The stored picture; `None` if there is none.
     pub fn load(path: &Path) -> Option<Self> {
         fs::read(path).ok().map(|bytes| Self::from_png(&bytes))
     }
 
-    /// Saves it with a palette.
+    /// Saves the picture with a palette.
     pub fn save(&self, path: &Path) {
         let folder = path.parent().expect("a file in a folder");
         fs::create_dir_all(folder).expect("a folder for the pictures");
@@ -100,8 +101,8 @@ impl Picture {
             .expect("the picture is saved");
     }
 
-    /// A palette of at most [`COLOURS`] and each pixel's place in it. No pixel is moved further
-    /// than the smallest distance that suffices; what is frequent keeps its colour.
+    /// A palette of at most [`COLOURS`], and the index of each pixel in it. No colour is moved
+    /// farther than needed; frequent colours are not moved.
     fn indexed(&self) -> (Vec<u8>, Vec<u8>) {
         let mut counts: HashMap<[u8; 3], u32> = HashMap::new();
         for pixel in &self.pixels {
@@ -122,7 +123,8 @@ impl Picture {
         (palette.concat(), indices)
     }
 
-    /// What is visibly different in `now`. What only one of them has is all different.
+    /// The visible differences of `now`. An area that only one of the pictures has is wholly
+    /// different.
     pub fn difference(&self, now: &Self) -> Difference {
         let (width, height) = (self.width.max(now.width), self.height.max(now.height));
         let mut marked = Vec::with_capacity(width as usize * height as usize);
@@ -162,8 +164,9 @@ impl Picture {
         inside.then(|| self.pixels[y as usize * self.width as usize + x as usize])
     }
 
-    /// Whether a pixel differs only as the smoothed edge of a shape does: in both pictures it lies
-    /// between its neighbours, and among them is what it is in the other picture.
+    /// Whether a pixel differs only as the smoothed edge of a shape does. That is so if, for both
+    /// pictures, the pixel in the one lies between its neighbours in the other, and is like one of
+    /// them.
     fn is_shimmer(&self, now: &Self, x: u32, y: u32) -> bool {
         let is_near = |one: &Self, other: &Self| {
             let Some(here) = other.pixel(x, y) else {
@@ -189,8 +192,8 @@ impl Picture {
     }
 }
 
-/// Colours of `colours` of which one is within `reach` of any, and which that is; none where that
-/// takes more than [`COLOURS`].
+/// Chooses some of `colours`, so that each colour is within `reach` of a chosen one. Returns them,
+/// and for each colour the index of its chosen one; `None` if that takes more than [`COLOURS`].
 fn cover(colours: &[[u8; 3]], reach: f64) -> Option<(Vec<[u8; 3]>, Vec<u8>)> {
     let mut palette: Vec<([u8; 3], [f64; 3])> = Vec::new();
     let mut places = Vec::with_capacity(colours.len());

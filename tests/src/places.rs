@@ -1,4 +1,4 @@
-//! Where things are, found from the test program's own place.
+//! Paths, found from the location of the test program.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,17 @@ pub fn workspace_root() -> &'static Path {
     root.expect("the tests crate lies in the workspace root")
 }
 
-/// Large recorded snapshots that are not part of the repository; none where they are not there.
+/// The folder with large recorded snapshots, which is not part of the repository; `None` if it is
+/// missing.
 pub fn shared_dir() -> Option<PathBuf> {
     let dir = workspace_root().join("../shared");
     dir.is_dir().then_some(dir)
 }
 
-/// The same for tests, which are ignored unless it is there (`./check` looks).
+/// The same folder, for tests that are ignored unless it is there (`./check` looks for it).
 ///
 /// # Panics
-/// Where it is not there.
+/// If the folder is missing.
 pub fn recordings() -> PathBuf {
     shared_dir().expect("this test reads recordings in ../shared")
 }
@@ -33,12 +34,12 @@ pub fn target_dir() -> PathBuf {
     marked.unwrap_or(workspace_root()).to_owned()
 }
 
-/// Where [`crate::Browser::screenshot`] saves its pictures.
+/// The folder in which [`crate::Browser::screenshot`] saves its pictures.
 pub fn screenshots_dir() -> PathBuf {
     target_dir().join("screenshots")
 }
 
-/// The fonts that browsers under test know, and no others: a page looks the same on every machine.
+/// The only fonts that browsers under test know, so that a page looks the same on every machine.
 pub(crate) fn fonts_conf() -> PathBuf {
     workspace_root().join("tests/fonts/fonts.conf")
 }

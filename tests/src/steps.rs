@@ -1,4 +1,4 @@
-//! What a person does at a page and waits for, as the tests of every page need it.
+//! What a person does on a page and waits for: the steps that the tests of all pages share.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 use crate::browser::Browser;
 
 impl Browser {
-    /// Waits until `script` returns true, a minute at most; `what` is missing otherwise.
+    /// Waits until `script` returns true, at most a minute. The message of a failure says that
+    /// `what` is missing.
     pub async fn wait_until(&self, what: &str, script: &str) {
         self.wait_within(Duration::from_secs(60), what, script)
             .await;
     }
 
-    /// [`Browser::wait_until`] for what may take longer.
+    /// [`Browser::wait_until`] with another time limit.
     pub async fn wait_within(&self, limit: Duration, what: &str, script: &str) {
         let started = Instant::now();
         while self.eval(script).await != Value::Bool(true) {
@@ -26,15 +27,17 @@ impl Browser {
         }
     }
 
-    /// What a reader sees in the first element that the selector finds; empty where there is none.
+    /// The text that a reader sees in the first element that the selector finds; empty if there is
+    /// none.
     pub async fn text(&self, selector: &str) -> String {
         let script = format!("return document.querySelector('{selector}')?.innerText ?? '';");
         let text = self.eval(&script).await;
         text.as_str().unwrap_or_default().to_owned()
     }
 
-    /// Clicks the first element that `selector` finds, once it is there. Who clicks has scrolled to
-    /// it: it is not behind the header, as far as the page's `scroll-padding` says.
+    /// Clicks the first element that `selector` finds, once it is there. It scrolls to the element
+    /// first, as a person does; the page's `scroll-padding` keeps the element from being behind the
+    /// header.
     pub async fn click(&self, selector: &str) {
         let element = self.page.wait().for_element(Locator::Css(selector)).await;
         let element = element.unwrap_or_else(|error| panic!("no {selector}: {error}"));
@@ -45,9 +48,9 @@ impl Browser {
         clicked.unwrap_or_else(|error| panic!("{selector}: {error}"));
     }
 
-    /// Presses and releases a key; one of one character also types it.
+    /// Presses and releases a key; a key of one character also types it.
     pub async fn press(&self, key: &str) {
-        // What the browser itself does with a key, it does by the key's number.
+        // For keys that the browser itself handles, it uses the key's number.
         let number = match key {
             "Tab" => 9,
             "Enter" => 13,
@@ -65,7 +68,7 @@ impl Browser {
         self.cdp("Input.dispatchKeyEvent", up).await;
     }
 
-    /// How many pixels of a canvas are not of its most frequent colour.
+    /// Number of pixels of a canvas that do not have its most frequent colour.
     pub async fn painted_pixels(&self, canvas: &str) -> u64 {
         let script = format!(
             "const canvas = document.querySelector('{canvas}');

@@ -1,4 +1,5 @@
-// Nothing moves and no caret blinks from now on; what is on its way to its place is there.
+// Stops all motion and the blinking of the caret from now on. A motion that has begun jumps to its
+// end.
 if (!window.heldStill) {
   window.heldStill = new CSSStyleSheet();
   window.heldStill.replaceSync(`*, *::before, *::after {

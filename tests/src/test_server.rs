@@ -1,4 +1,4 @@
-//! A `tidemark serve` of the test's own.
+//! A `tidemark serve` for one test.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,13 +12,13 @@ use tempfile::TempDir;
 
 use crate::places;
 
-/// What the server prints to stderr before its address.
+/// The text that the server prints to stderr before its address.
 const LISTENING: &str = "listening on ";
 
 /// Long enough for a machine that is compiling something else on all its cores.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running server; killed when dropped, with its data.
+/// A running server; killed when dropped, and its data removed.
 pub struct TestServer {
     child: Child,
     data: TempDir,
@@ -33,7 +33,7 @@ impl TestServer {
         Self::start_with(&[])
     }
 
-    /// Starts one with more arguments of `tidemark serve`.
+    /// Starts a server with further arguments for `tidemark serve`.
     pub fn start_with(args: &[&str]) -> Self {
         let data = TempDir::with_prefix("tidemark-test-").expect("a temporary folder");
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
@@ -53,7 +53,7 @@ impl TestServer {
         format!("{}{path}", self.url)
     }
 
-    /// Its process.
+    /// The id of its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -68,13 +68,13 @@ impl TestServer {
         self.log.lock().expect("no reader panics").clone()
     }
 
-    /// Kills the server in the middle of whatever it does, as `kill -9` or a power cut would.
+    /// Kills the server at any moment, as `kill -9` or a power cut would.
     pub fn kill(&mut self) {
         self.child.kill().expect("the server is our child");
         self.child.wait().expect("the server is our child");
     }
 
-    /// Kills the server and starts it on the same data, at another port.
+    /// Kills the server and starts it on the same data, on another port.
     pub fn restart(&mut self) {
         self.kill();
         let (child, url) = spawn(self.data.path(), &self.args, &self.log);
@@ -85,7 +85,7 @@ impl TestServer {
 
 impl Drop for TestServer {
     fn drop(&mut self) {
-        // Both fail only when the server has gone already.
+        // Both fail only if the server has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {
@@ -107,7 +107,7 @@ fn spawn(data: &Path, args: &[String], log: &Arc<Mutex<String>>) -> (Child, Stri
     let stderr = child.stderr.take().expect("stderr is piped");
     let (announce, announced) = mpsc::channel();
     let lines = Arc::clone(log);
-    // Reads to the end: a full pipe would stop the server.
+    // Reads to the end, because a full pipe would stop the server.
     thread::spawn(move || read_log(stderr, &lines, &announce));
     match announced.recv_timeout(START_TIMEOUT) {
         Ok(url) => (child, url),
@@ -124,7 +124,7 @@ fn read_log(stderr: ChildStderr, log: &Mutex<String>, announce: &Sender<String>)
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {
         if let Some((_, url)) = line.split_once(LISTENING) {
             let url = url.split_whitespace().next().unwrap_or_default();
-            // The second time, nothing waits for it any more.
+            // The second time, nobody waits for the address any more.
             let _ = announce.send(url.trim_end_matches('/').to_owned());
         }
         let mut log = log.lock().expect("no reader panics");

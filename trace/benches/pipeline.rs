@@ -1,5 +1,5 @@
-//! What a trace costs after replay, at 10k, 100k and 1M blocks (three events each):
-//! `cargo bench -p trace --features testing`.
+//! The cost of a trace after replay, with 10k, 100k and 1M blocks (three events each): `cargo bench
+//! -p trace --features testing`.
 
 use divan::{Bencher, black_box, counter::ItemsCount};
 use trace::pyramid::PyramidBuilder;
@@ -38,7 +38,7 @@ fn chunks(trace: &Trace) -> Vec<Chunk> {
     chunks
 }
 
-/// Applying every event and feeding the pyramid: what replay pays for the four series.
+/// Applies every event and feeds the pyramid: the cost of the four series during replay.
 #[divan::bench(args = BLOCKS)]
 fn pyramid(bencher: Bencher, blocks: u32) {
     let trace = training_run(blocks);

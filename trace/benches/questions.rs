@@ -1,7 +1,8 @@
-//! What each question about the large recording takes: `cargo bench -p trace --bench questions`.
+//! How long each question about the large recording takes: `cargo bench -p trace --bench
+//! questions`.
 //!
-//! Prints the slowest of five answers. The recording lies beside the repository (`../shared`);
-//! without it a made-up run of four million blocks is asked.
+//! Prints the slowest of five answers. The recording is in a folder next to the repository
+//! (`../shared`). Without it, a made-up run of four million blocks is used.
 
 use std::hint::black_box;
 use std::path::Path;

@@ -8,7 +8,7 @@ fn main() {
     divan::main();
 }
 
-/// A real snapshot of torch 2.15: 149 events and all that surrounds them.
+/// A real snapshot of torch 2.15: 149 events, with everything else that a snapshot holds.
 const GRAPHS: &[u8] = include_bytes!("../fuzz/seeds/graphs.pickle");
 
 #[divan::bench]
@@ -28,7 +28,7 @@ fn events_with_frames(bencher: Bencher, (events, frames): (u32, u8)) {
         .bench(|| read(&file, Limits::default()).expect("a snapshot"));
 }
 
-/// Every event has its own size and metadata: nothing is found among what was seen lately.
+/// Every event has its own size and metadata, so the reader's cache of recent values never helps.
 #[divan::bench(args = [100_000], sample_count = 20)]
 fn events_all_different(bencher: Bencher, events: u32) {
     let mut pickle = Pickle::new(1);
@@ -57,7 +57,7 @@ const KEYS: [&str; 8] = [
     "frames",
 ];
 
-/// The bytes that CPython 3.12 would write.
+/// Writes the bytes that CPython 3.12 would write.
 struct Pickle {
     file: Vec<u8>,
     events: u32,
@@ -75,7 +75,8 @@ impl Pickle {
         for key in ["name", "filename", "line"].iter().chain(&KEYS) {
             pickle.text(key);
         }
-        // Memo: 0 is the top, 1 its first key, 2 to 4 a frame's keys, 5 to 12 an event's.
+        // Places in the memo: 0 is the top, 1 its first key, 2 to 4 the keys of a frame, 5 to 12
+        // those of an event.
         pickle.file.extend(b"e");
         for frame in 0..frames {
             pickle.text(&format!("frame {frame}"));
@@ -118,7 +119,8 @@ impl Pickle {
         self.text(metadata);
         self.file.extend(b"h\x0c]\x94");
         if frames > 0 {
-            // A frame's name, function, file and itself are four entries of the memo.
+            // A frame takes four places in the memo: its name, function, file, and the frame
+            // itself.
             self.file.push(b'(');
             (0..frames).for_each(|frame| self.file.extend([b'h', 13 + frame * 4 + 3]));
             self.file.push(b'e');

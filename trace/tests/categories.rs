@@ -1,7 +1,7 @@
-//! Categories of real programs, in bytes, against what the process itself knew of each block.
+//! Categories of real programs in bytes, compared with what the process itself knew of each block.
 //!
-//! `cargo nextest run -p trace --test categories --no-capture` prints the figure of each file.
-//! Those beside the repository (`../shared/categories`) have a test that is ignored without them.
+//! `cargo nextest run -p trace --test categories --no-capture` prints the figure of each file. The
+//! files next to the repository (`../shared/categories`) have a test that is ignored without them.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use trace::categories::{Categories, Category, alive};
 use trace::reader::{Limits, read};
 use trace::units::EventIdx;
 
-/// Share of the bytes that must be right where the recording began before the model was built.
+/// Share of the bytes that must be right if the recording began before the model was built.
 const EARLY: f64 = 0.95;
 
 fn files(folder: &str) -> Vec<PathBuf> {
@@ -40,7 +40,7 @@ fn truth(file: &Path) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Bytes by what the process knew (`-`: nothing) and what was found.
+/// Bytes by the category that the process knew (`-`: none) and the category that was found.
 fn table(file: &Path, truth: &Value) -> BTreeMap<(String, Category), u64> {
     let packed = std::fs::File::open(file).expect("a file");
     let bytes = zstd::decode_all(packed).expect("zstd");
@@ -77,7 +77,7 @@ fn check(files: &[PathBuf], fewest: usize) {
         let (mut right, mut all) = (0, 0);
         for ((known, found), bytes) in table(file, &truth) {
             let is_right = match known.as_str() {
-                // Workspaces, logits, losses.
+                // Blocks without a known category: workspaces, logits, losses.
                 "-" => [Category::Temporary, Category::Unknown, Category::Before].contains(&found),
                 known => found.name() == known || (!early && found == Category::Before),
             };

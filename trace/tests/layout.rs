@@ -1,4 +1,4 @@
-//! Where memory lay, against what the process counted itself (`inactive_split_bytes`).
+//! The layout of memory, compared with the counter of the process itself (`inactive_split_bytes`).
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn trace(path: &Path) -> Trace {
     trace::replay::run(read(&bytes, Limits::default()).expect("a snapshot"))
 }
 
-/// Recordings of a folder with their counters after each step.
+/// Recordings of a folder with the counters of their processes after each step.
 fn counted(folder: &Path) -> Vec<(PathBuf, Value)> {
     let entries = std::fs::read_dir(folder).expect("a folder").flatten();
     let files = entries.filter_map(|entry| {
@@ -28,7 +28,7 @@ fn counted(folder: &Path) -> Vec<(PathBuf, Value)> {
     files.collect()
 }
 
-/// At a spread of moments, a layout says of all memory what the series say.
+/// At moments spread over the recording, the sums of a layout equal the values of the series.
 fn check_sums(name: &str, device: &DeviceTrace) {
     let events = device.events.len();
     for event in (0..events).step_by((events as usize / 50).max(1)) {
@@ -55,8 +55,8 @@ fn check_sums(name: &str, device: &DeviceTrace) {
     }
 }
 
-/// Over time a layout says what it says of each moment, and no moment has more unused memory than
-/// the one that stands for it.
+/// The layout over time agrees with the layout at each moment. In a stretch, no moment has more
+/// unused memory than the moment that stands for the stretch.
 fn check_over_time(name: &str, device: &DeviceTrace) {
     let rooms = layout::over_time(device);
     assert!(!rooms.is_empty() || device.events.is_empty(), "{name}");
@@ -92,8 +92,8 @@ fn check_over_time(name: &str, device: &DeviceTrace) {
     assert_eq!(shown, most, "{name}");
 }
 
-/// Free bytes of segments partly in use at the end of each step; how many steps were held against
-/// the process.
+/// Compares the free bytes of partly used segments at the end of each step with the counter.
+/// Returns how many steps were compared.
 fn check_split(name: &str, device: &DeviceTrace, truth: &Value) -> usize {
     let expands = device.events.action.contains(&Action::SegmentMap)
         || device
@@ -110,7 +110,7 @@ fn check_split(name: &str, device: &DeviceTrace, truth: &Value) -> usize {
             continue;
         };
         let last = EventIdx(step.events.end().0 - 1);
-        // The process may have counted a little later.
+        // The process may have read its counters a little later; then the step is skipped.
         if counted["allocated"].as_u64() != Some(device.levels_at(last).get(Series::Allocated).0) {
             continue;
         }
@@ -127,7 +127,8 @@ fn check_folder(folder: &Path) -> usize {
     for (path, truth) in counted(folder) {
         let name = path.display().to_string();
         let trace = trace(&path);
-        // Of a ring that wrapped, segments are missing, and the process ran more steps.
+        // After the ring wrapped, segments are missing and the process ran more steps than are
+        // recorded.
         if trace.quality.iter().any(|note| note.code == "ring_wrapped") {
             continue;
         }

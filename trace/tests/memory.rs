@@ -1,8 +1,9 @@
-//! What the reader and the replay say that they hold, against what the allocator was asked for.
+//! Compares how much memory the reader and the replay say they hold with what the allocator was
+//! asked for.
 //!
-//! A test binary of its own: its allocator counts, and one test runs at a time.
+//! This is its own test binary, because its allocator counts every call. One test runs at a time.
 
-// The one way to count what an allocator is asked for; no product code is compiled with it.
+// `unsafe` is the only way to count an allocator's calls; no product code is compiled with it.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -41,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // The system moves pages, so that a vector is not there twice while it grows.
+        // The system moves pages, so a growing vector does not exist twice.
         HELD.fetch_sub(layout.size(), Relaxed);
         more(size);
         // SAFETY: the caller's promise is passed on.
@@ -52,12 +53,12 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes that do not count: small texts, and what the test itself needs.
+/// Bytes that do not count: small texts, and the memory of the test itself.
 const SLACK: usize = 256 << 10;
 
 static WRONG: AtomicUsize = AtomicUsize::new(0);
 
-/// Tells every figure that is wrong, not just the first.
+/// Prints every figure that is wrong, not only the first one.
 fn expect(right: bool, figure: std::fmt::Arguments<'_>) {
     if !right {
         eprintln!("{figure}");
@@ -65,7 +66,7 @@ fn expect(right: bool, figure: std::fmt::Arguments<'_>) {
     }
 }
 
-/// Reads a bomb piece by piece. After each piece the reader's figure must be the allocator's.
+/// Reads a bomb piece by piece. After each piece, the reader's figure must equal the allocator's.
 fn read(bomb: &Bomb) -> Option<Snapshot> {
     let file = bomb.file(bomb.small);
     let before = HELD.load(Relaxed);
@@ -102,7 +103,7 @@ fn read(bomb: &Bomb) -> Option<Snapshot> {
     Some(snapshot)
 }
 
-/// Replays it. Never may more be held than was said before, but for a tenth.
+/// Replays the bomb. The memory held may never be more than a tenth above what was announced.
 fn replay(bomb: &Bomb, snapshot: Snapshot) {
     let before = HELD.load(Relaxed) - snapshot.heap_bytes();
     let said = Cell::new(snapshot.heap_bytes());
@@ -130,7 +131,8 @@ fn replay(bomb: &Bomb, snapshot: Snapshot) {
     ask(bomb, &trace);
 }
 
-/// Asks what needs memory besides the trace. Never may more be held than was said.
+/// Asks questions that need memory besides the trace. They may never hold more than a tenth above
+/// what was announced.
 fn ask(bomb: &Bomb, trace: &Trace) {
     let stacks = &trace.stacks;
     let check = |what: &str, said: usize, work: &mut dyn FnMut()| {

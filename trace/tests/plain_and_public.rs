@@ -1,4 +1,5 @@
-//! Verdicts on programs as people write and record them, against what is known of each.
+//! Verdicts on programs as people write and record them, compared with what is known of each
+//! program.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use trace::leaks::{self, MIN_STEPS, Verdict};
 use trace::reader::{Limits, read};
 use trace::trace::Trace;
 
-/// The folder beside the repository; these tests are of its files.
+/// The folder next to the repository with the files of these tests.
 fn shared() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let roots = here.ancestors().skip(1);

@@ -1,6 +1,6 @@
-//! Steps and leaks of real programs, against what the programs' authors know of them.
+//! Steps and leaks of real programs, compared with what the authors know of them.
 //!
-//! The files lie beside the repository (`../shared`); without them these tests are ignored.
+//! The files are next to the repository (`../shared`); without them these tests are ignored.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,8 @@ fn labelled_programs_get_their_label() {
 #[ignore = "needs ../shared"]
 fn measured_programs_read_as_measured() {
     let shared = shared();
-    // The first function named, and bytes a step as the process counted them, in MB.
+    // `function` is the first function named; `mb` is the bytes a step as the process counted them,
+    // in MB.
     let check = |name: &str, verdict, function: Option<&str>, mb: f64| {
         let trace = trace::replay::run(snapshot(&shared, name));
         let report = report(&trace);
@@ -126,9 +127,10 @@ fn measured_programs_read_as_measured() {
 #[ignore = "needs ../shared"]
 fn inferred_steps_end_where_annotated_ones_do() {
     let shared = shared();
-    // Micro-batches repeat more often than these steps, and have no optimizer.
+    // In these, micro-batches are found: they repeat more often than steps, and have no optimizer.
     let of_parts = ["snapshots/fastllm_retain", "snapshots/fastllm_detach"];
-    // What the next step gives back first is better cut off: a lower level.
+    // In these, the inferred levels leave out memory that the next step frees first. That is
+    // better, and gives lower levels.
     let lower = ["snapshots/off_v3_moe", "snapshots/off_v4_moe"];
     for name in names(&shared) {
         let with = snapshot(&shared, &name);

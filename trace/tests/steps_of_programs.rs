@@ -1,14 +1,14 @@
-//! The number of steps of real programs that annotate nothing, against what is known of them.
+//! The number of steps of real programs without annotations, compared with the known number.
 //!
-//! A few lie in `tests/fixtures/plain`; the others beside the repository (`../shared`), without
-//! which their tests are ignored.
+//! A few recordings are in `tests/fixtures/plain`. The others are next to the repository
+//! (`../shared`), and their tests are ignored without them.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use trace::reader::{Limits, read};
 use trace::trace::Trace;
 
-/// A recording and the numbers of steps that are right; 0 and 1 are a single pass.
+/// A recording and the step counts that are right for it; 0 and 1 mean a single pass.
 struct Case {
     path: PathBuf,
     right: Vec<u64>,
@@ -57,7 +57,7 @@ fn with_truths(folder: &Path) -> Vec<Case> {
     truths.map(case).collect()
 }
 
-/// The published files, whose truths are in one list.
+/// The published files; one list has the truth of all of them.
 fn published(folder: &Path) -> Vec<Case> {
     let truths = json(&folder.join("truth.json"));
     let case = |truth: &Value| {
@@ -79,7 +79,7 @@ fn published(folder: &Path) -> Vec<Case> {
         .collect()
 }
 
-/// No wrong number; of the loops at least four in five are found.
+/// No number may be wrong, and of the loops at least four in five must be found.
 fn check(cases: &[Case]) {
     let (mut loops, mut found, mut wrong) = (0, 0, Vec::new());
     for case in cases {

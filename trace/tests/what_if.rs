@@ -1,8 +1,8 @@
-//! What-if answers against what the program did when it really ran under those settings.
+//! What-if answers, compared with what the program did when it really ran with those settings.
 //!
-//! One program, the same sizes each time, recorded under several settings with and without a limit;
-//! the process counted its own peaks and retries. `tests/fixtures/settings` holds one recording,
-//! the others lie beside the repository.
+//! It is one program with the same sizes each time, recorded with several settings, with and
+//! without a limit. The process counted its own peaks and retries. `tests/fixtures/settings` holds
+//! one recording; the others are next to the repository.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn replayed(path: &Path) -> Trace {
     trace::replay::run(read(&bytes, Limits::default()).expect("a snapshot"))
 }
 
-/// What a process counted itself.
+/// The counters of a process.
 struct Truth {
     name: String,
     setting: String,
@@ -69,7 +69,7 @@ fn ask(trace: &Trace, setting: &str, limit: Option<Bytes>) -> Answer {
     what_if::ask(device, &own, &question, Watch::nobody()).expect("nobody stops it")
 }
 
-/// Within 2 % of both peaks, the same failure, and as many retries but for one.
+/// Both peaks within 2 %, the same failure, and the number of retries within one.
 fn check(from: &str, trace: &Trace, truths: &[Truth]) {
     for truth in truths {
         let answer = ask(trace, &truth.setting, truth.limit);

@@ -1,8 +1,10 @@
-//! Attacks on the real binary: whatever is sent, the process stays within its budget and answers.
+//! Attacks on the real binary: whatever is sent, the process stays within its memory budget and
+//! goes on answering.
 //!
-//! Each of `trace::testing::bombs` is sent plain and packed to a server of its own with a small
-//! budget, whose high-water mark of memory the system keeps. What is accepted is asked everything
-//! there is to ask, also after a restart. The large sizes run with `./check attacks`.
+//! Each file of `trace::testing::bombs` is sent plain and compressed, each time to a new server
+//! with a small budget. The test reads the peak memory of that server from the system. If the
+//! server accepts the file, the test asks it every question there is, and again after a restart.
+//! The large sizes run with `./check attacks`.
 
 mod victim;
 
@@ -13,10 +15,10 @@ use victim::{Answer, Victim};
 /// The budget of the servers.
 const MEMORY_MIB: u64 = 256;
 
-/// What the process may take beside it.
+/// Memory that the process may use on top of the budget.
 const BESIDE_MIB: u64 = 100;
 
-/// The largest answer.
+/// The largest answer that is allowed.
 const ANSWER: usize = 32 << 20;
 
 /// How a file is sent.
@@ -26,7 +28,7 @@ enum Form {
     Zstd,
 }
 
-/// Sends a bomb to a server and looks at what it does.
+/// Sends a bomb to a server and checks what the server does.
 fn attack(bomb: &Bomb, n: usize, form: Form, within: Duration) {
     let what = format!("{} × {n}, {form:?}", bomb.name);
     let file = match form {
@@ -47,7 +49,7 @@ fn attack(bomb: &Bomb, n: usize, form: Form, within: Duration) {
     assert_ne!(status, 500, "{what}: {}", answer.text());
     assert!(answer.body.len() < ANSWER, "{what}");
     if status != 201 {
-        // A refusal is a sentence.
+        // A refusal must say why in a sentence.
         let detail = answer.json()["detail"]
             .as_str()
             .unwrap_or_default()
@@ -59,7 +61,7 @@ fn attack(bomb: &Bomb, n: usize, form: Form, within: Duration) {
     look(&what, &victim);
 }
 
-/// Asks everything of every run, and for the memory.
+/// Asks every question about every run, then checks the server's memory.
 fn look(what: &str, victim: &Victim) {
     let runs = ask(what, victim, "/api/runs");
     for run in runs.json().as_array().expect("a list of runs") {
@@ -103,7 +105,7 @@ fn look(what: &str, victim: &Victim) {
 fn ask(what: &str, victim: &Victim, path: &str) -> Answer {
     let answer = victim.get(path);
     let status = answer.status;
-    // What the recording does not have is not found; what does not fit is refused.
+    // 404 if the recording lacks what was asked for, 413 or 503 if the answer does not fit.
     let fine = [200, 400, 404, 413, 503].contains(&status);
     assert!(fine, "{what}: {path}: {status}: {}", answer.text());
     let length = answer.body.len();
@@ -120,7 +122,7 @@ fn packed(bomb: &Bomb, n: usize) -> Vec<u8> {
     encoder.finish().expect("memory takes it")
 }
 
-/// One of every four bombs: the tests run side by side.
+/// Every fourth bomb from `first` on, so that four tests can run at the same time.
 fn every_fourth(first: usize) {
     for bomb in ALL.iter().skip(first).step_by(4) {
         attack(bomb, bomb.small, Form::Zstd, Duration::from_secs(120));
@@ -147,7 +149,7 @@ fn small_bombs_fourth() {
     every_fourth(3);
 }
 
-/// Those that `ATTACKS` names (`ATTACKS=steps,pools ./check attacks`), or all of them.
+/// The bombs that `ATTACKS` names (`ATTACKS=steps,pools ./check attacks`), or all of them.
 fn chosen() -> impl Iterator<Item = &'static Bomb> {
     let names = std::env::var("ATTACKS").unwrap_or_default();
     let is_chosen = move |name: &str| names.is_empty() || names.split(',').any(|n| n == name);
@@ -166,16 +168,16 @@ fn large_bombs() {
 #[ignore = "minutes: ./check attacks"]
 fn plain_bombs() {
     for bomb in chosen() {
-        // As many repetitions as make some megabytes.
+        // Enough repetitions to make some megabytes.
         attack(bomb, bomb.small, Form::Plain, Duration::from_secs(120));
     }
 }
 
-/// Half a gigabyte of nothing, in a few kilobytes.
+/// Half a gigabyte of zeros, compressed to a few kilobytes.
 fn long_work() -> Vec<u8> {
     let bomb = ALL.iter().find(|bomb| bomb.name == "empty batches");
     let bomb = bomb.expect("it is listed");
-    // Dense enough to take seconds, not so dense that it is refused at once.
+    // Compressed enough to take seconds to read, but not so much that it is refused at once.
     let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("zstd");
     (bomb.write)(&mut encoder, 30_000_000).expect("memory takes it");
     encoder.finish().expect("memory takes it")
@@ -191,7 +193,7 @@ fn an_upload_that_takes_long_ends_when_it_is_cancelled() {
         .to_owned();
     let path = format!("/api/uploads/{id}");
     let sending = victim.begin_put(&path, &long_work());
-    // It is under way once something of it was read.
+    // The upload has begun once some of its bytes were received.
     let began = Instant::now();
     while victim.get(&path).json()["received"].as_u64().unwrap_or(0) == 0 {
         assert!(began.elapsed() < Duration::from_secs(20), "it never begins");
@@ -205,7 +207,8 @@ fn an_upload_that_takes_long_ends_when_it_is_cancelled() {
     assert!(took < Duration::from_millis(200), "{took:?}");
 }
 
-/// Where the time goes behind the reader: looking for loops, judging, drawing, writing rows.
+/// Cancelling also works in the long phases after the file was read: finding loops, judging,
+/// drawing, writing rows.
 #[test]
 #[ignore = "minutes: ./check attacks"]
 fn an_upload_ends_when_it_is_cancelled_whatever_is_done_with_it() {
@@ -230,7 +233,7 @@ fn an_upload_ends_when_it_is_cancelled_whatever_is_done_with_it() {
     }
 }
 
-/// How long it takes to cancel an upload in one of its phases; `None` when that was over too soon.
+/// How long it takes to cancel an upload in one of its phases; `None` if the phase ended too soon.
 fn cancelled_while(victim: &Victim, file: &[u8], phase: &str) -> Option<Duration> {
     let announced = victim.post("/api/uploads", r#"{"name":"long.pickle"}"#);
     let id = announced.json()["upload"].as_str()?.to_owned();
@@ -250,7 +253,7 @@ fn cancelled_while(victim: &Victim, file: &[u8], phase: &str) -> Option<Duration
     let cancelled = victim.delete(&path);
     let answer = victim.read_answer(sending);
     let took = told.elapsed();
-    // It was just about to become a run.
+    // The upload became a run just before the cancel arrived.
     if answer.status == 201 {
         return None;
     }
@@ -259,7 +262,7 @@ fn cancelled_while(victim: &Victim, file: &[u8], phase: &str) -> Option<Duration
     Some(took)
 }
 
-/// A window of 128 MiB is memory as well.
+/// A compression window of 128 MiB counts as memory, too.
 #[test]
 fn a_wide_window_is_counted() {
     let victim = Victim::start(64);

@@ -1,4 +1,4 @@
-//! A server that is attacked.
+//! The server under attack.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ pub struct Victim {
     memory_mib: u64,
 }
 
-/// What it answered.
+/// An answer of the server.
 pub struct Answer {
     pub status: u16,
     pub body: Vec<u8>,
@@ -42,14 +42,14 @@ impl Victim {
         }
     }
 
-    /// Kills it and starts it again on the same data.
+    /// Kills the server and starts it again on the same data.
     pub fn restart(&mut self) {
         self.kill();
         let (child, address) = spawn(&self.data, self.memory_mib);
         (self.child, self.address) = (child, address);
     }
 
-    /// The most memory that it ever had.
+    /// The most memory that the process has ever had.
     pub fn high_water_mib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let status = status.expect("the server runs");
@@ -93,12 +93,12 @@ impl Victim {
     pub fn begin_put(&self, path: &str, body: &[u8]) -> TcpStream {
         let mut stream = self.connect();
         self.head(&mut stream, "PUT", path, body.len());
-        // A refusal may come, and the rest be unwanted, before all is sent.
+        // The server may refuse the upload and close the connection before all is sent.
         let _ = stream.write_all(body);
         stream
     }
 
-    /// Asks it to stop and waits until it has.
+    /// Asks the server to stop and waits until it has stopped.
     pub fn terminate(&mut self) {
         let pid = self.child.id().to_string();
         let told = Command::new("kill").args(["-TERM", &pid]).status();
@@ -120,7 +120,7 @@ impl Victim {
         .expect("the server reads");
     }
 
-    /// What comes back.
+    /// Reads the answer.
     pub fn read_answer(&self, mut stream: TcpStream) -> Answer {
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).expect("an answer");
@@ -147,7 +147,7 @@ impl Victim {
     }
 
     fn kill(&mut self) {
-        // Both fail only when it has gone already.
+        // Both fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -184,7 +184,7 @@ fn spawn(data: &TempDir, memory_mib: u64) -> (Child, String) {
         let line = line.expect("the server says where it listens");
         line.strip_prefix("listening on http://").map(str::to_owned)
     });
-    // Read to the end: a full pipe would stop the server.
+    // Reads to the end, because a full pipe would stop the server.
     std::thread::spawn(move || lines.for_each(drop));
     (child, address.expect("the server says where it listens"))
 }

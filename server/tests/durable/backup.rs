@@ -1,4 +1,4 @@
-//! A backup that is made while the server runs is a whole store; one that is killed does no harm.
+//! A backup made while the server runs is a complete store. A backup that is killed does no harm.
 
 use crate::rig::{
     Chance, SNAPSHOTS, Server, blobs_in, copy_all, database, files_in, fresh, text, tidemark,
@@ -29,7 +29,7 @@ fn refused(output: &Output) -> String {
     text(output)
 }
 
-/// Nothing is wrong with a data folder, and nothing is left over in it.
+/// Asserts that nothing is wrong with a data folder and that no temporary file is left in it.
 fn assert_clean(data: &Path) {
     let seen = tidemark(&["doctor", "--json", "--data", data.to_str().unwrap()]);
     let report: serde_json::Value = serde_json::from_slice(&seen.stdout).unwrap();
@@ -39,7 +39,7 @@ fn assert_clean(data: &Path) {
     assert!(seen.status.success());
 }
 
-/// The file of a backup's only copy of the database.
+/// The only copy of the database in a backup.
 fn copied_database(backup: &Path) -> PathBuf {
     let mut files = files_in(backup);
     files.retain(|path| path.extension().is_some_and(|end| end == "db"));
@@ -67,7 +67,7 @@ fn what_is_restored_answers_as_before() {
     server.send("DELETE", &deleted, None).expect(200);
     let said = passed(&backup(&data, &kept, &[]));
     assert!(said.contains("3 copied now"), "{said}");
-    // The second time there is nothing to copy but the database.
+    // The second time, only the database has to be copied.
     let said = passed(&backup(&data, &kept, &[]));
     assert!(said.contains("3, 0 copied now"), "{said}");
     let leaks = format!("/api/runs/{}/devices/0/leaks", runs[0]);
@@ -86,7 +86,7 @@ fn what_is_restored_answers_as_before() {
     server.send("POST", &undo, None).expect(200);
     assert_eq!(server.runs().len(), 3);
     server.upload("again.pickle", SNAPSHOTS[0]);
-    // What is there is not overwritten, running or not.
+    // Existing files are not overwritten, whether a server runs on them or not.
     let said = refused(&restore(&kept, &restored, &[]));
     assert!(said.contains("overwrites nothing"), "{said}");
     server.stop();
@@ -105,7 +105,7 @@ fn backups_are_consistent_while_runs_come_and_go() {
         scope.spawn(|| {
             let mut n = 0;
             while !done.load(Ordering::Relaxed) {
-                // One that is packed here, and packed again when the server is idle.
+                // A file that the server compresses, and compresses again when it is idle.
                 let plain = zstd::decode_all(SNAPSHOTS[2]).unwrap();
                 let run = server.upload("plain.pickle", &plain);
                 server.upload("fresh.pickle", &fresh(n));
@@ -129,7 +129,8 @@ fn backups_are_consistent_while_runs_come_and_go() {
     assert_clean(&restored);
     let files = |data: &Path| blobs_in(&data.join("blobs")).len();
     assert_eq!(files(&restored), files(&data));
-    // Purged at a start, as if the time to undo it were over: the next backup drops the file too.
+    // The next start removes the run, because its time to undo has passed. Then the next backup
+    // drops the file, too.
     let purge = "UPDATE runs SET deleted_ms = 1 WHERE name = 'kept.pickle'";
     database(&data).execute_batch(purge).unwrap();
     let server = Server::start(&data);
@@ -161,7 +162,7 @@ fn a_killed_backup_leaves_the_one_before_and_is_begun_again() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // Anywhere within it.
+        // The kill comes at any moment during the backup.
         let within = whole.as_micros() as u64;
         let end = Instant::now() + Duration::from_micros(chance.below(within));
         wait_until("the moment to kill it", || Instant::now() >= end);
@@ -196,11 +197,11 @@ fn a_damaged_backup_says_which_file_and_the_rest_can_be_restored() {
     let said = refused(&restore(&kept, &restored, &[]));
     assert!(said.contains(blob.to_str().unwrap()), "{said}");
     assert!(!restored.exists(), "nothing was written");
-    // The rest, with what is lacking said again.
+    // The other runs are restored, and the missing file is named again.
     let said = refused(&restore(&kept, &restored, &["--skip-damaged"]));
     assert!(said.contains("2 stored files") && said.contains(blob.to_str().unwrap()));
     assert_eq!(Server::start(&restored).runs().len(), 3);
-    // While the original is there, it mends the backup.
+    // The original file still exists, so a checked backup repairs the copy.
     passed(&backup(&data, &kept, &["--check"]));
     let mended = folder.path().join("mended");
     passed(&restore(&kept, &mended, &[]));
@@ -226,7 +227,7 @@ fn a_restore_that_was_killed_is_not_served_and_is_begun_again() {
     let server = Server::start(&data);
     server.upload("0.pickle", SNAPSHOTS[0]);
     passed(&backup(&data, &kept, &[]));
-    // As a process leaves it that dies after the first file.
+    // The state that a process leaves if it dies after the first file.
     std::fs::create_dir_all(&restored).unwrap();
     std::fs::write(restored.join("restoring"), "").unwrap();
     copy_all(&kept.join("blobs"), &restored.join("blobs"));

@@ -1,4 +1,4 @@
-//! Nothing is deleted because the database does not know it.
+//! A file is never deleted just because the database does not know it.
 
 use crate::rig::{
     SNAPSHOTS, Server, blobs_in, copy_all, count, database, files_in, text, tidemark, wait_until,
@@ -38,7 +38,7 @@ fn blobs_outlive_their_database_and_become_runs_again() {
     let server = Server::start(&data);
     assert_eq!(server.runs().len(), 0);
     wait_until("it says what it found", || server.log().contains("doctor"));
-    // One comes back by itself.
+    // One run comes back because its file is uploaded again.
     server.upload("0.pickle", SNAPSHOTS[0]);
     server.stop();
     assert_eq!(blobs_in(&data.join("blobs")), blobs);
@@ -98,7 +98,7 @@ fn two_data_folders_never_share_blobs() {
     let first = Server::with(&place("a"), &args).unwrap();
     assert_eq!(first.runs().len(), 1);
     first.stop();
-    // A person may say so.
+    // A person may say that the files belong to this database.
     let adopted = doctor(&place("b"), &["--adopt", "--blobs", args[1]]);
     assert!(adopted.status.success(), "{}", text(&adopted));
     let second = Server::with(&place("b"), &args).unwrap();
@@ -116,7 +116,7 @@ fn a_deleted_run_takes_its_blob_along_even_over_a_kill() {
         .send("DELETE", &format!("/api/runs/{run}"), None)
         .expect(200);
     server.kill();
-    // Its deletion can no longer be undone, and the server died right after it was decided.
+    // The state after the run was removed for good and the server died right after that decision.
     let script = "UPDATE runs SET deleted_ms = 1 WHERE deleted_ms IS NOT NULL;
                   INSERT INTO blob_removals SELECT blob, 9e12 FROM runs WHERE deleted_ms = 1;
                   DELETE FROM traces WHERE id IN (SELECT trace FROM runs WHERE 0);
@@ -138,7 +138,7 @@ fn an_upload_that_servers_die_over_is_given_up_and_kept() {
     let server = Server::start(data);
     server.upload("0.pickle", SNAPSHOTS[0]);
     server.kill();
-    // As a server leaves it that dies while it reads the file, again and again.
+    // The state that a server leaves if it dies again and again while it reads the file.
     let leave = |attempts: u32| {
         let script = format!(
             "PRAGMA foreign_keys = ON;
@@ -172,7 +172,7 @@ fn one_bad_blob_keeps_no_other_from_being_packed_again() {
     let data = folder.path();
     let server = Server::start(data);
     for (n, file) in SNAPSHOTS.iter().enumerate() {
-        // Packed here, so that there is something to pack again.
+        // The server compresses these files, so that there is something to compress again.
         server.upload(&format!("{n}.pickle"), &zstd::decode_all(*file).unwrap());
     }
     server.stop();
@@ -232,7 +232,7 @@ fn nobody_else_can_read_what_is_stored() {
     server.upload("0.pickle", SNAPSHOTS[0]);
     closed(&data);
     server.stop();
-    // As an older version left it.
+    // The permissions that an older version gave to files.
     let chmod = Command::new("chmod")
         .args(["-R", "go+rX"])
         .arg(&data)

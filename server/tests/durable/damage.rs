@@ -1,4 +1,5 @@
-//! A damaged database is refused with an explanation, or serves correctly; it takes nothing.
+//! A server either refuses a damaged database with an explanation, or answers correctly. It never
+//! deletes anything.
 
 use crate::rig::{
     Answer, Chance, SNAPSHOTS, Server, blobs_in, copy_all, database, files_in, text, tidemark,
@@ -9,7 +10,7 @@ use std::path::Path;
 /// Bytes of a page of the database.
 const PAGE: usize = 4096;
 
-/// A data folder with runs, stopped, and what each question is answered with.
+/// Makes a data folder with runs and stops its server. Returns the answers to all questions.
 fn a_data_folder(data: &Path) -> Vec<(String, Answer)> {
     let server = Server::start(data);
     let runs: Vec<String> = (0..SNAPSHOTS.len())
@@ -17,7 +18,8 @@ fn a_data_folder(data: &Path) -> Vec<(String, Answer)> {
         .collect();
     let answers = ask(&server, &runs);
     server.stop();
-    // A picture that was kept at the last moment may have left a log. The damage belongs elsewhere.
+    // Drawing a picture at the last moment may have left a log. The test damages the database, not
+    // the log.
     let folded = database(data).execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
     folded.unwrap();
     for part in ["-wal", "-shm"] {
@@ -30,7 +32,8 @@ fn a_data_folder(data: &Path) -> Vec<(String, Answer)> {
     answers
 }
 
-/// What a visitor asks: the list, the runs, their first pictures and one that is to be drawn.
+/// The questions of a visitor: the list, the runs, their first pictures, and one picture that must
+/// be drawn.
 fn questions(runs: &[String]) -> Vec<String> {
     let mut asked = vec!["/api/runs".to_owned(), "/api/shares".to_owned()];
     for run in runs {
@@ -49,16 +52,16 @@ fn ask(server: &Server, runs: &[String]) -> Vec<(String, Answer)> {
         .collect()
 }
 
-/// Overwrites some bytes, by chance.
+/// Overwrites some bytes at a random place.
 fn damage(file: &Path, chance: &mut Chance) -> String {
     let mut bytes = std::fs::read(file).unwrap();
     let length = 1 + chance.below(64) as usize;
     let n = bytes.len() - length;
     let mut below = |end: usize| chance.below(end as u64) as usize;
     let at = match below(3) {
-        // The first pages hold the schema and the small tables' roots.
+        // The first pages hold the schema and the root pages of the small tables.
         0 => below(n.min(40 * PAGE)),
-        // The head of a page says what is in it, or which page comes next.
+        // The head of a page says what the page holds, or which page comes next.
         1 => below(n / PAGE) * PAGE,
         _ => below(n),
     };
@@ -137,8 +140,8 @@ fn a_database_that_is_rubbish_is_rebuilt_from_the_blobs_with_one_command() {
         .expect(200);
     server.stop();
     let database = data.join("tidemark.db");
-    // The last pages hold columns and pictures: names can still be read. Those before them say what
-    // the newest tables look like, without which nothing can.
+    // The last pages hold columns and pictures, so names can still be read. The pages before them
+    // hold the schema of the newest tables; without the schema nothing can be read.
     let mut bytes = std::fs::read(&database).unwrap();
     let most = bytes.len() * 9 / 10;
     bytes[most..].fill(0x5a);
@@ -170,7 +173,7 @@ fn a_database_that_is_rubbish_is_rebuilt_from_the_blobs_with_one_command() {
     let revoked = server.open_share(&secret).status;
     assert!(revoked == 410 || revoked == 404, "{revoked}");
     server.stop();
-    // Nothing is wrong now: there is nothing to rebuild.
+    // The database is intact again, so there is nothing to rebuild.
     assert!(
         !tidemark(&["doctor", "--data", place, "--rebuild"])
             .status
@@ -192,7 +195,7 @@ fn a_rebuilt_database_still_asks_everybody_to_sign_in() {
         assert!(tidemark(&added).status.success());
         let database = data.join("tidemark.db");
         let mut bytes = std::fs::read(&database).unwrap();
-        // The head, which says that it is a database, stays.
+        // The first page, which identifies the file as a database, is not damaged.
         let from = bytes.len().saturating_sub(damaged_bytes).max(4096);
         bytes[from..].fill(0x5a);
         std::fs::write(&database, bytes).unwrap();

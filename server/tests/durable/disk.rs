@@ -1,5 +1,5 @@
-//! Full disks, and disks that can only be read. They are made with `mount`, which takes root:
-//! without it these tests say that they were left out.
+//! Full disks and read-only disks. The tests make them with `mount`, which needs root. Without root
+//! they print that they were left out.
 
 use crate::rig::{Answer, SNAPSHOTS, Server, count};
 use std::io::Write;
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A small disk of its own.
+/// A small disk for one test.
 struct Disk {
     folder: TempDir,
 }
 
 impl Disk {
-    /// `None` where this user may not mount anything.
+    /// `None` if this user may not mount anything.
     fn of_mib(size: u32) -> Option<Disk> {
         let folder = tempfile::tempdir().unwrap();
         let options = format!("size={size}m");
@@ -30,7 +30,7 @@ impl Disk {
         self.folder.path().join("data")
     }
 
-    /// Takes what is left, to the last byte.
+    /// Fills the disk to the last byte.
     fn fill(&self) {
         let mut file = std::fs::File::create(self.folder.path().join("filler")).unwrap();
         for piece in [1 << 20, 4096, 1] {
@@ -58,7 +58,7 @@ impl Drop for Disk {
             .arg("-l")
             .arg(self.folder.path())
             .status();
-        // A disk that stays is in nobody's way.
+        // If the disk cannot be unmounted, it disturbs nobody.
         drop(umount);
     }
 }
@@ -68,7 +68,7 @@ fn mount(args: &[&str], place: &Path) -> bool {
     mounted.is_ok_and(|output| output.status.success())
 }
 
-/// What can be read where nothing can be written.
+/// Checks everything that can be read from a disk that cannot be written.
 fn assert_reads(server: &Server, run: &str, secret: Option<&str>) {
     server.get("/api/runs").expect(200);
     server.get(&format!("/api/runs/{run}")).expect(200);
@@ -105,7 +105,7 @@ fn a_full_disk_stops_neither_reading_nor_a_start() {
     disk.fill();
     assert_reads(&server, &run, Some(&secret));
     refuses(server.put("1.pickle", SNAPSHOTS[1]));
-    // Whatever way it ends, it comes back.
+    // However the server ended, it starts again on the full disk.
     server.kill();
     let server = Server::start(&data);
     disk.fill();
@@ -153,7 +153,7 @@ fn what_must_stay_free_stays_free_when_no_size_was_announced() {
     let data = disk.data();
     let keep = ["--keep-free", "40MiB"];
     let server = Server::with(&data, &keep).unwrap_or_else(|log| panic!("{log}"));
-    // Bytes that cannot be packed, behind the head of a gzip file: the parser waits for their end.
+    // Incompressible bytes behind the head of a gzip file: the parser waits for their end.
     let mut chance = crate::rig::Chance(7);
     let mut stream = std::net::TcpStream::connect(&server.address).unwrap();
     let head = format!(

@@ -1,4 +1,5 @@
-//! `kill -9` at random moments, again and again: what was acknowledged is there afterwards.
+//! `kill -9` at random moments, again and again. Afterwards everything that was acknowledged must
+//! be there.
 //!
 //! A few rounds by default; `./check faults` sets `FAULT_ROUNDS` to hundreds.
 
@@ -10,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// What a client was told.
+/// What the server has acknowledged.
 #[derive(Default)]
 struct Acknowledged {
     /// Runs, and the last name that each was given.
     runs: BTreeMap<String, String>,
-    /// Names that were sent and not answered: either may be there.
+    /// Names that were sent but not acknowledged: the run may have the old name or the new one.
     unsure: BTreeMap<String, Vec<String>>,
-    /// Secrets of links, and their ids.
+    /// Secrets of links, with the links' ids.
     links: BTreeMap<String, String>,
     revoked: BTreeSet<String>,
     revoking: BTreeSet<String>,
@@ -27,12 +28,13 @@ struct Acknowledged {
 /// Clients that change things at the same time.
 const CLIENTS: u64 = 3;
 
-/// Whether a client may rename a run: of two names on their way at once nobody knows the last.
+/// Whether a client may rename a run. If two clients renamed the same run at once, the final name
+/// would be unknown.
 fn may_rename(client: u64, run: &str) -> bool {
     run.bytes().map(u64::from).sum::<u64>() % CLIENTS == client
 }
 
-/// One change of a client; `None` when the server died meanwhile.
+/// One change by a client; `None` if the server died meanwhile.
 fn change(
     server: &Server,
     (client, n): (u64, u64),
@@ -104,7 +106,7 @@ fn change(
     Some(())
 }
 
-/// Whether everything that was acknowledged is there, and nothing is half there.
+/// Checks that everything that was acknowledged is there, and that nothing is only half there.
 fn assert_kept(server: &Server, data: &Path, told: &mut Acknowledged) {
     let unfinished = "SELECT count(*) FROM uploads WHERE state IN ('announced', 'running')";
     wait_until("the rest is taken up again", || {
@@ -155,7 +157,8 @@ fn assert_kept(server: &Server, data: &Path, told: &mut Acknowledged) {
     assert!(missing <= 0, "{missing} blobs are missing");
 }
 
-/// Rounds on one data folder: what it holds is looked at in every round.
+/// Rounds on one data folder. Every round checks all of its contents, so the folder must not grow
+/// large.
 const ROUNDS_EACH: u64 = 20;
 
 #[test]
@@ -182,9 +185,10 @@ fn what_was_acknowledged_survives_kills_at_any_moment() {
     }
 }
 
-/// Starts a server, looks at what it has, lets three clients change things, and kills it.
+/// Starts a server, checks its contents, lets three clients change things, and kills it.
 fn one_round(data: &Path, round: u64, mut told: Acknowledged, chance: &mut Chance) -> Acknowledged {
-    // Every other round packs again meanwhile, every fifth starts from a kill during a start.
+    // In every other round the server also compresses files again. Every fifth round begins with a
+    // kill during a start.
     let level = ["0", "3"][round as usize % 2];
     if round % 5 == 4 {
         kill_a_start(data, chance);
@@ -207,7 +211,7 @@ fn one_round(data: &Path, round: u64, mut told: Acknowledged, chance: &mut Chanc
                 }
             });
         }
-        // The moment is what this test is about: any will do.
+        // The moment is random on purpose: any moment must be safe.
         std::thread::sleep(moment);
         let pid = server.child.id().to_string();
         let killed = std::process::Command::new("kill")
@@ -219,7 +223,7 @@ fn one_round(data: &Path, round: u64, mut told: Acknowledged, chance: &mut Chanc
     told.into_inner().unwrap()
 }
 
-/// Kills a server while it starts: while it clears up, or takes uploads up again.
+/// Kills a server during its start, while it clears up or takes up uploads again.
 fn kill_a_start(data: &Path, chance: &mut Chance) {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tidemark"));
     command
@@ -231,7 +235,7 @@ fn kill_a_start(data: &Path, chance: &mut Chance) {
     child.wait().unwrap();
 }
 
-/// The migrations up to the one that made links: what comes after it changes them.
+/// Number of migrations up to the one that made links; a later migration changes links.
 const OLD: usize = 8;
 
 fn migrations() -> Vec<PathBuf> {
@@ -241,7 +245,8 @@ fn migrations() -> Vec<PathBuf> {
     files
 }
 
-/// A database of an older version, with so many links that to change them all takes a while.
+/// Makes a database of an older version, with so many links that it takes a while to change them
+/// all.
 fn old_database(data: &Path, links: usize) {
     std::fs::create_dir_all(data).unwrap();
     let mut old = database(data);
@@ -266,7 +271,7 @@ fn old_database(data: &Path, links: usize) {
         .unwrap();
 }
 
-/// Kills a server some moments after it has begun to write.
+/// Kills a server shortly after it has begun to write.
 fn kill_a_migration(data: &Path, chance: &mut Chance) {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tidemark"));
     command
@@ -277,7 +282,7 @@ fn kill_a_migration(data: &Path, chance: &mut Chance) {
     wait_until("it writes", || {
         log.metadata().is_ok_and(|log| log.len() > 0)
     });
-    // The moment is what this test is about: any will do.
+    // The moment is random on purpose: any moment must be safe.
     std::thread::sleep(Duration::from_micros(chance.below(60_000)));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -303,7 +308,7 @@ fn a_migration_is_done_or_not_begun_whenever_it_is_killed() {
         }
         let server = Server::start(&data);
         assert_eq!(count(&data, "PRAGMA user_version"), latest);
-        // Each of them has a key of its own.
+        // Each link has its own key.
         let keys = "SELECT count(DISTINCT names_key) FROM shares";
         assert_eq!(count(&data, keys), LINKS as i64);
         server.get("/api/shares").expect(200);

@@ -1,4 +1,5 @@
-//! What is never lost: the real binary against missing, damaged and full disks, and kills.
+//! What must never be lost: the real binary with missing, damaged and full disks, and killed at any
+//! moment.
 
 mod backup;
 mod blobs;

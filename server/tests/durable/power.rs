@@ -1,9 +1,10 @@
 //! A power cut, simulated at the level of the file system's calls.
 //!
-//! `strace` writes down every call of a server that changes files. Replayed up to a point, the
-//! calls say what a disk holds that has everything that was synced, and of the rest nothing, or
-//! some of it. A server that starts on such a disk must have all that was acknowledged before.
-//! Without `strace` the test says that it was left out.
+//! `strace` writes down every system call of a server that changes files. The test replays these
+//! calls up to some point. That gives the disk after a power cut: everything that was synced is
+//! there; of the rest, nothing or a part is there. A server that starts on such a disk must have
+//! everything that it had acknowledged before. Without `strace` the test prints that it was left
+//! out.
 
 use crate::rig::{Chance, SNAPSHOTS, Server, count, wait_until};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,11 +14,11 @@ use std::process::{Command, Stdio};
 const CALLS: &str = "openat,write,pwrite64,writev,sendto,sendmsg,fsync,fdatasync,rename,renameat,\
                      renameat2,unlink,unlinkat,mkdir,mkdirat,lseek,ftruncate,link,linkat";
 
-/// What the disk has of what was not synced.
+/// What is on the disk of the data that was not synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unsynced {
     Lost,
-    /// Each write by chance, in whatever order; names as they were last.
+    /// Some of the writes, by chance and in any order; names are the latest.
     Some,
 }
 
@@ -40,14 +41,14 @@ impl Change {
     }
 }
 
-/// A file's bytes on the disk, and what is on the way there.
+/// The bytes of a file on the disk, and its changes that are not synced yet.
 #[derive(Clone, Debug, Default)]
 struct File {
     synced: Vec<u8>,
     pending: Vec<Change>,
 }
 
-/// What a path leads to.
+/// What is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
     Folder,
@@ -58,7 +59,7 @@ enum Entry {
 #[derive(Clone, Default)]
 struct Disk {
     files: Vec<File>,
-    /// Names as programs see them, and as the disk has them.
+    /// File names as programs see them, and as they are on the disk.
     names: BTreeMap<PathBuf, Entry>,
     synced_names: BTreeMap<PathBuf, Entry>,
     offsets: HashMap<(PathBuf, String), usize>,
@@ -79,7 +80,7 @@ impl Disk {
             }
             return;
         }
-        // A folder: its names.
+        // The path is a folder: a sync writes the names in it.
         let below = |name: &PathBuf| name.parent() == Some(path);
         self.synced_names.retain(|name, _| !below(name));
         let names = self.names.iter().filter(|(name, _)| below(name));
@@ -93,7 +94,7 @@ impl Disk {
         }
     }
 
-    /// Writes what the disk has to `place`.
+    /// Writes the contents of the disk to `place`.
     fn materialize(&self, root: &Path, place: &Path, unsynced: Unsynced, chance: &mut Chance) {
         let names = match unsynced {
             Unsynced::Lost => &self.synced_names,
@@ -102,7 +103,7 @@ impl Disk {
         let mut folders = BTreeSet::from([root.to_owned()]);
         std::fs::create_dir_all(place).unwrap();
         for (name, entry) in names {
-            // Parents come first. What is in a folder that was lost is lost too.
+            // Parents come before their children. If a folder is lost, everything in it is lost.
             if !name.parent().is_some_and(|parent| folders.contains(parent)) {
                 continue;
             }
@@ -112,7 +113,7 @@ impl Disk {
                     std::fs::create_dir_all(target).unwrap();
                     folders.insert(name.clone());
                 }
-                // What readers share is made anew.
+                // The readers' shared-memory file is left out, because a start makes it again.
                 Entry::File(_) if name.to_string_lossy().ends_with("-shm") => {}
                 Entry::File(at) => {
                     let file = &self.files[*at];
@@ -127,17 +128,17 @@ impl Disk {
     }
 }
 
-/// One line of the log, with the line that finishes it.
+/// One call in the log; if it takes two lines, both are joined.
 struct Call {
     name: String,
     args: String,
     result: i64,
-    /// Changes of the file that were made before a sync began.
+    /// Number of changes to the file before a sync began.
     begun: usize,
 }
 
 impl Call {
-    /// Texts between quotes, decoded.
+    /// The texts in quotes, decoded.
     fn texts(&self) -> Vec<Vec<u8>> {
         let quoted = self.args.split('"').skip(1).step_by(2);
         quoted.map(decoded).collect()
@@ -148,7 +149,7 @@ impl Call {
         PathBuf::from(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// The descriptor that comes first, and its path.
+    /// The first file descriptor, and its path.
     fn descriptor(&self) -> (String, PathBuf) {
         let number = self.args.split('<').next().unwrap_or_default().to_owned();
         (number, between(&self.args, '<', '>'))
@@ -177,9 +178,9 @@ fn decoded(text: &str) -> Vec<u8> {
 struct Replay<'l> {
     root: PathBuf,
     disk: Disk,
-    /// Successful answers that were sent.
+    /// Number of successful answers that the server has sent.
     answered: usize,
-    /// The first half of calls that were interrupted by others, by thread.
+    /// By thread: the first half of a call whose line other calls interrupted.
     begun: HashMap<&'l str, (&'l str, usize)>,
 }
 
@@ -224,7 +225,7 @@ impl<'l> Replay<'l> {
         }
     }
 
-    /// How many changes a sync that begins now will surely have.
+    /// How many changes a sync that begins now will certainly include.
     fn pending_of(&mut self, first: &str) -> usize {
         let path = between(first, '<', '>');
         self.disk
@@ -314,7 +315,7 @@ impl Disk {
     }
 }
 
-/// What was done, one request each, in order.
+/// The changes that the test made, one for each request, in order.
 #[derive(Clone, Debug)]
 enum Done {
     Upload(String),
@@ -324,7 +325,8 @@ enum Done {
     Delete(String),
 }
 
-/// Lets a server work under `strace`; what was done, and the log. `None` without `strace`.
+/// Lets a server work under `strace`. Returns what was done; the log goes to `log`. `None` without
+/// `strace`.
 fn recorded(data: &Path, log: &Path) -> Option<Vec<Done>> {
     let has_strace = Command::new("strace")
         .arg("-V")
@@ -360,7 +362,7 @@ fn recorded(data: &Path, log: &Path) -> Option<Vec<Done>> {
     let mut done = Vec::new();
     let mut runs = Vec::new();
     for (n, file) in SNAPSHOTS.iter().enumerate() {
-        // Some as they are, some to be packed here.
+        // Some files are sent as they are, some unpacked, so that the server compresses them.
         let plain = zstd::decode_all(*file).unwrap();
         let file = if n == 1 { *file } else { &plain };
         runs.push(server.upload(&format!("{n}.pickle"), file));
@@ -385,7 +387,7 @@ fn recorded(data: &Path, log: &Path) -> Option<Vec<Done>> {
         .send("DELETE", &format!("/api/runs/{}", runs[1]), None)
         .expect(200);
     done.push(Done::Delete(runs[1].clone()));
-    // Until the files are packed again, which renames over what is there.
+    // Waits until the files are compressed again: that renames a new file over an old one.
     wait_until("blobs are packed again", || {
         count(data, "SELECT count(*) FROM blobs WHERE level = 3") == 2
     });
@@ -393,7 +395,7 @@ fn recorded(data: &Path, log: &Path) -> Option<Vec<Done>> {
     Some(done)
 }
 
-/// Asks the server itself to stop, not `strace`, which would leave it running.
+/// Asks the server itself to stop. Stopping `strace` would leave the server running.
 fn stop_traced(server: Server) {
     let children = format!("/proc/{0}/task/{0}/children", server.child.id());
     let pid = std::fs::read_to_string(children).unwrap();
@@ -402,7 +404,7 @@ fn stop_traced(server: Server) {
     server.wait();
 }
 
-/// Whether a disk has what was acknowledged.
+/// Asserts that a disk has everything that was acknowledged.
 fn assert_has(place: &Path, done: &[Done], acknowledged: usize, what: &str) {
     let server = Server::with(place, &[]).unwrap_or_else(|log| panic!("{what}: {log}"));
     let unfinished = "SELECT count(*) FROM uploads WHERE state IN ('announced', 'running')";
@@ -415,7 +417,7 @@ fn assert_has(place: &Path, done: &[Done], acknowledged: usize, what: &str) {
         let found = runs.find(|one| one["id"] == run);
         found.map(|run| run["name"].as_str().unwrap().to_owned())
     };
-    // The next one may have come so far, or not.
+    // The request after the last acknowledged one may have taken effect or not.
     let next = done.get(acknowledged);
     let deleted = |run: &String| {
         let mut all = done[..acknowledged].iter().chain(next);

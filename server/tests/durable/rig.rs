@@ -1,4 +1,4 @@
-//! The real binary on a data folder, and what is in that folder.
+//! The real binary on a data folder, and functions that look into that folder.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ pub const SNAPSHOTS: [&[u8]; 3] = [
     include_bytes!("../../../tests/fixtures/streams.pickle.zst"),
 ];
 
-/// A snapshot that nobody sent before: the time in the head of a gzip file makes it another one.
+/// A snapshot that nobody has sent before: it differs by the time in the head of the gzip file.
 pub fn fresh(n: u64) -> Vec<u8> {
     static PACKED: OnceLock<Vec<u8>> = OnceLock::new();
     let packed = PACKED.get_or_init(|| {
@@ -39,7 +39,7 @@ pub fn tidemark(args: &[&str]) -> Output {
     output.expect("the binary was built")
 }
 
-/// What a command printed on both streams.
+/// The output of a command on both streams.
 pub fn text(output: &Output) -> String {
     let both = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8_lossy(&both).into_owned()
@@ -77,7 +77,7 @@ impl Server {
         Server::with(data, &[]).unwrap_or_else(|log| panic!("it does not start: {log}"))
     }
 
-    /// A server, or what it said before it ended.
+    /// Starts a server. Returns it, or its output if it ended.
     pub fn with(data: &Path, args: &[&str]) -> Result<Server, String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidemark"));
         command
@@ -92,7 +92,7 @@ impl Server {
         Server::run(command)
     }
 
-    /// A server that is started in some other way.
+    /// Starts a server with any command.
     pub fn run(mut command: Command) -> Result<Server, String> {
         let mut child = command
             .stderr(Stdio::piped())
@@ -102,7 +102,7 @@ impl Server {
         let log = Arc::new(Mutex::new(String::new()));
         let mut line = String::new();
         while stderr.read_line(&mut line).unwrap() > 0 {
-            // At the end of the line, or of a text in JSON.
+            // The address ends at the end of the line, or at the quote in a line of JSON.
             if let Some((_, address)) = line.split_once("listening on http://") {
                 let end = address.find(['"', '\n']).unwrap_or(address.len());
                 let address = address[..end].to_owned();
@@ -133,7 +133,7 @@ impl Server {
         Server::run(command).unwrap_or_else(|log| panic!("{log}"))
     }
 
-    /// Waits until it has ended.
+    /// Waits until the server has ended.
     pub fn wait(mut self) {
         self.child.wait().unwrap();
     }
@@ -148,7 +148,7 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Asks the server to stop, and waits until it has stopped.
     pub fn stop(mut self) {
         let pid = self.child.id().to_string();
         let asked = Command::new("kill").args(["-TERM", &pid]).status();
@@ -188,7 +188,7 @@ impl Server {
         self.send("PUT", &format!("/api/upload/{name}"), Some(file))
     }
 
-    /// Uploads a snapshot; the run's id.
+    /// Uploads a snapshot; returns the run's id.
     pub fn upload(&self, name: &str, file: &[u8]) -> String {
         let answer = self.put(name, file);
         assert!(matches!(answer.status, 200 | 201), "{answer:?}");
@@ -206,7 +206,7 @@ impl Server {
         ids
     }
 
-    /// Makes a link to a run that anyone can open; its secret and its id.
+    /// Makes a link to a run that anyone can open. Returns its secret and its id.
     pub fn share(&self, run: &str) -> (String, String) {
         let made = self.send("POST", "/api/shares", Some(new_share(run).as_bytes()));
         let made = made.expect(201).json();
@@ -221,7 +221,7 @@ impl Server {
     }
 }
 
-/// What is asked for to make a link.
+/// The body of a request that makes a link.
 pub fn new_share(run: &str) -> String {
     format!(
         r#"{{"kind":"capability","target":{{"kind":"run","run":"{run}"}},"query":"v=1",
@@ -231,7 +231,7 @@ pub fn new_share(run: &str) -> String {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may be dead already.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -284,7 +284,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Numbers by chance, the same in each run of the tests.
+/// Random numbers, the same in each run of the tests.
 pub struct Chance(pub u64);
 
 impl Chance {

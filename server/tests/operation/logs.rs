@@ -1,4 +1,5 @@
-//! The log of the real binary: a JSON object a line, the id of its request in each, no secret.
+//! The log of the real binary: one JSON object in each line, the request's id in each object, no
+//! secrets.
 
 use crate::rig::{SNAPSHOTS, Server, wait_until};
 use serde_json::Value;
@@ -9,7 +10,7 @@ use std::process::Command;
 
 const TOKEN: &str = "0f1e2d3c4b5a69788796a5b4c3d2e1f0";
 
-/// A server that logs everything, to the last word of every library.
+/// A server that logs everything, including every message of every library.
 fn talkative(data: &Path, args: &[&str]) -> Server {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidemark"));
     command
@@ -21,7 +22,7 @@ fn talkative(data: &Path, args: &[&str]) -> Server {
     Server::run_with(command, data)
 }
 
-/// Sends a request as it is; the head of the answer and its body.
+/// Sends a request unchanged; returns the head of the answer and its body.
 fn send(server: &Server, head: &str, body: &[u8]) -> (String, String) {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     let (first, rest) = head.split_once('\n').unwrap_or((head, ""));
@@ -70,7 +71,7 @@ fn every_line_of_a_request_carries_its_id() {
     let says = |lines: &[Value], what: &str| lines.iter().any(|line| line["message"] == what);
     wait_until("its lines are there", || {
         let lines = of("build-7.damaged");
-        // The second one is logged on a task of the upload's own.
+        // The second line is logged on the upload's own task, so it may come later.
         says(&lines, "request") && says(&lines, "upload failed")
     });
     let (head, _) = send(

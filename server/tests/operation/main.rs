@@ -1,4 +1,4 @@
-//! What whoever runs the server relies on: its log, a second server, upgrades, S3.
+//! What people who run the server rely on: its log, the refusal of a second server, upgrades, S3.
 
 mod logs;
 #[allow(

@@ -1,4 +1,4 @@
-//! One data folder, one server: a second one is refused with words, and does no harm.
+//! One data folder, one server: a second server is refused with an explanation and does no harm.
 
 use crate::rig::{SNAPSHOTS, Server, files_in};
 
@@ -16,7 +16,7 @@ fn a_second_server_on_the_same_store_is_refused_with_words() {
         "{said}"
     );
     assert!(said.contains("--data"), "it says what to do: {said}");
-    // The first one goes on as if nothing had been.
+    // The first server goes on as before.
     first.upload("1.pickle", SNAPSHOTS[1]);
     assert_eq!(first.runs().len(), 2);
     assert!(before.iter().all(|file| file.exists()));

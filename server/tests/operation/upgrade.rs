@@ -1,16 +1,17 @@
-//! Stores of every schema that there was: their runs are there after the upgrade, and answer as
-//! before.
+//! Stores of every earlier schema: after the upgrade, their runs are there and give the same
+//! answers as before.
 
 use crate::rig::{SNAPSHOTS, Server, copy_all, wait_until};
 use rusqlite::Connection;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The first schema that keeps columns of a trace; before, a trace is read from its file again.
+/// The first schema that stores the columns of a trace. A store of an older schema reads each trace
+/// from its file again.
 const KEEPS_COLUMNS: usize = 3;
 
-/// The first schema that keeps verdicts, and the first with those of today's method: before, they
-/// were of another one, and are found again.
+/// The first schema that stores verdicts, and the first that stores verdicts of today's method.
+/// Verdicts of older schemas came from another method, so they are computed again.
 const JUDGES: usize = 7;
 const KNOWS_RECORDINGS: usize = 14;
 
@@ -33,7 +34,8 @@ fn texts(connection: &Connection, sql: &str) -> Vec<String> {
     rows.map(Result::unwrap).collect()
 }
 
-/// Makes the database of a store one of an older schema, with what that schema had of its rows.
+/// Turns the database of a store into one of an older schema, with those data that the older schema
+/// had.
 fn set_back(data: &Path, migrations: &[String]) {
     let (path, newest) = (data.join("tidemark.db"), data.join("newest.db"));
     std::fs::rename(&path, &newest).unwrap();
@@ -79,7 +81,7 @@ fn set_back(data: &Path, migrations: &[String]) {
     std::fs::remove_file(newest).unwrap();
 }
 
-/// What a visitor sees of the runs.
+/// Everything that a visitor sees of the runs.
 fn answers(server: &Server, runs: &[String]) -> Vec<(String, Vec<u8>)> {
     let mut asked = vec!["/api/runs".to_owned()];
     for run in runs {
@@ -109,12 +111,13 @@ fn every_schema_is_upgraded_and_its_runs_answer_as_before() {
     for version in 1..migrations.len() {
         let data = folder.path().join(format!("version {version}"));
         copy_all(&newest, &data);
-        // The mark of the newest one's owner; the oldest ones had none.
+        // The file that names the owner belongs to the newest version; the oldest versions had
+        // none.
         std::fs::remove_file(data.join("blobs/owner")).unwrap();
         set_back(&data, &migrations[..version]);
         let server = Server::start(&data);
         let list = |answers: &[(String, Vec<u8>)]| answers[0].1.clone();
-        // The oldest ones are read from their files again, in the background.
+        // Stores of the oldest versions are read from their files again, in the background.
         wait_until(&format!("the runs of version {version} are there"), || {
             list(&answers(&server, &[])) == list(&before)
         });
@@ -140,7 +143,7 @@ fn an_older_program_refuses_a_newer_store_and_leaves_it_alone() {
     let database = crate::rig::database(data);
     database.pragma_update(None, "user_version", 99).unwrap();
     drop(database);
-    // Without the counters of whoever opened the file, in its head.
+    // The bytes of the database without two counters in its head that change whenever it is opened.
     let content = || {
         let mut bytes = std::fs::read(data.join("tidemark.db")).unwrap();
         bytes[24..28].fill(0);

@@ -1,4 +1,4 @@
-//! What axe-core finds, of any impact, in every view, theme and size: nothing.
+//! axe-core must find no problem, of any severity, in any view, theme and size.
 
 use serde_json::Value;
 use tests::{Browser, Theme, Viewport};
@@ -6,10 +6,10 @@ use tests::{Browser, Theme, Viewport};
 use super::views::views;
 use super::world::World;
 
-/// The script that finds, for [`Browser::add_to_pages`].
+/// The axe-core script, for [`Browser::add_to_pages`].
 pub(crate) const AXE: &str = include_str!("../../vendor/axe.min.js");
 
-/// One line for each element that breaks a rule.
+/// Returns one line for each element that breaks a rule.
 const RUN: &str = "
     const done = arguments[0];
     axe.run(document, { resultTypes: ['violations'] }).then(found => done(
@@ -17,7 +17,7 @@ const RUN: &str = "
             `${rule.id} (${rule.impact}): ${node.target.join(' ')}: ` +
             node.failureSummary.replaceAll('\\n', ' ')))), error => done([String(error)]));";
 
-/// What it finds on the page as it is.
+/// The problems that axe-core finds on the page in its present state.
 pub(crate) async fn findings(browser: &Browser) -> Vec<String> {
     let found = browser.page.execute_async(RUN, Vec::new()).await;
     let found = found.expect("axe runs");

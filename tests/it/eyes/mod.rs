@@ -1,5 +1,5 @@
-//! Every page as people see it: it looks as approved, everything on it can be seen and reached
-//! without pointing at it, and axe finds nothing that keeps anybody out.
+//! Every page as people see it. It looks like its approved picture, everything on it can be seen
+//! and reached without pointing at it, and axe-core finds no barrier.
 
 pub(crate) mod axe;
 mod pictures;

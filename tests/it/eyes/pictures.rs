@@ -1,5 +1,5 @@
-//! Every view looks as it was approved: `./check pictures`; `./check pictures --approve`
-//! takes what is seen now.
+//! Every view looks like its approved picture: `./check pictures`. `./check pictures --approve`
+//! saves the present pictures as approved.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use tests::{Browser, Picture, TOLERANCE_PPM, Theme, Viewport, screenshots_dir, w
 use super::views::{LOOKS, views};
 use super::world::World;
 
-/// Says nothing that depends on the moment or on chance: ages, dates, ports, ids.
+/// Replaces every text that depends on the time or on chance: ages, dates, ports, ids.
 const TIMELESS: &str = r#"
     const rules = [
         [/\b20[23]\d-\d\d-\d\d \d\d:\d\d/g, '2026-01-31 12:00'],
@@ -36,10 +36,10 @@ const TIMELESS: &str = r#"
     scrollTo(0, 0);
     return null;"#;
 
-/// A page that looks the same for this long has come to rest: some of what is beside the picture
-/// follows it a moment later.
+/// A page that has looked the same for this long is at rest. Some parts beside the picture change a
+/// moment after it.
 const CALM: Duration = Duration::from_millis(300);
-/// Pictures taken while it has not, at most.
+/// Most pictures that are taken while the page is not at rest.
 const TRIES: usize = 80;
 
 fn approved_dir() -> PathBuf {
@@ -65,7 +65,7 @@ async fn picture_at_rest(browser: &Browser) -> Picture {
     picture
 }
 
-/// What is wrong with a view's picture; `None` where it looks as approved.
+/// What is wrong with a view's picture; `None` if it looks like the approved one.
 fn judge(name: &str, now: &Picture) -> Option<String> {
     let file = format!("{name}.png");
     let approved = approved_dir().join(&file);
@@ -97,7 +97,7 @@ fn judge(name: &str, now: &Picture) -> Option<String> {
     ))
 }
 
-/// Pictures of views that are gone; none are reported while only some views are looked at.
+/// Approved pictures of views that no longer exist; empty while only some views are tested.
 fn orphans(names: &[String]) -> Vec<PathBuf> {
     if env::var_os("VIEWS").is_some() {
         return Vec::new();

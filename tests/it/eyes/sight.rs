@@ -1,5 +1,5 @@
-//! Everything that can be used can be seen without pointing at it, is large enough, stands out from
-//! its ground, is covered by nothing, and is reached with the Tab key.
+//! Everything that can be used is visible without pointing at it, is large enough, contrasts with
+//! its background, is covered by nothing, and can be reached with the Tab key.
 
 use serde_json::Value;
 use tests::{Browser, Firefox, Page, TestServer, Theme, Viewport};
@@ -7,10 +7,10 @@ use tests::{Browser, Firefox, Page, TestServer, Theme, Viewport};
 use super::views::views;
 use super::world::World;
 
-/// A mouse that can hover, and points at nothing.
+/// True if the browser has a mouse that can hover. It points at nothing.
 const HAS_MOUSE: &str = "return matchMedia('(hover: hover) and (pointer: fine)').matches;";
 
-/// What is wrong in any view; one line each.
+/// The faults of all views; one line each.
 async fn out_of_sight(page: &impl Page, world: &World, place: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for view in views(world) {
@@ -22,7 +22,8 @@ async fn out_of_sight(page: &impl Page, world: &World, place: &str) -> Vec<Strin
         );
         let mut lines = page.out_of_sight().await;
         if !lines.is_empty() {
-            // A picture that came late drew a part anew under the Tab key: the page as it is then.
+            // A picture that loaded late drew a part again during the test with the Tab key: test
+            // again.
             view.settle(page).await;
             lines = page.out_of_sight().await;
         }
@@ -64,14 +65,14 @@ async fn everything_is_seen_and_reached_in_firefox() {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
-/// Each of these was a fault of some page once, or could be; the style is laid over a page that has
-/// none, and what is found must say so.
+/// Each of these faults was on some page once, or could be. The test adds a fault to a page without
+/// faults, and the result must name it.
 #[tokio::test]
 async fn what_is_hidden_small_covered_pale_or_out_of_reach_is_found() {
     let server = TestServer::start();
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
     let faults = [
-        // The rows of the list showed their buttons only under the pointer, and so did two pages.
+        // The rows of the list, and two pages, once showed their buttons only under the pointer.
         (
             ".app-header-tools { opacity: 0 } .app-header:hover .app-header-tools { opacity: 1 }",
             "has an opacity of 0.00",

@@ -1,4 +1,4 @@
-//! Every view of the application that is looked at: one table for all tests of this folder.
+//! Every view of the application that is tested: one table for all tests of this folder.
 
 use std::env;
 
@@ -6,13 +6,13 @@ use tests::{Page, Theme, Viewport};
 
 use super::world::World;
 
-/// What opens a part of a page that is closed at first, with the keyboard alone.
+/// Opens a part of a page that is closed at first, with the keyboard only.
 pub struct Opening {
-    /// Gets the focus.
+    /// The element that gets the focus.
     pub focus: &'static str,
-    /// Pressed there, one after the other.
+    /// The keys pressed there, one after the other.
     pub keys: &'static [&'static str],
-    /// What is there then.
+    /// The element that appears then.
     pub there: &'static str,
 }
 
@@ -22,19 +22,19 @@ pub struct View {
     pub name: &'static str,
     /// Its address.
     pub url: String,
-    /// What is on the page once it is there: a selector for each part.
+    /// Selectors of parts that are on the page once it is loaded.
     pub there: &'static [&'static str],
-    /// What is opened on it.
+    /// The parts to open on it.
     pub openings: &'static [Opening],
-    /// Whether its addresses answer with errors, which browsers write to the console.
+    /// Whether requests of this page are answered with errors, which browsers write to the console.
     pub is_error: bool,
 }
 
-/// Nothing is on its way: no part of the page is busy and every letter has its font.
+/// True when nothing is loading: no part of the page is busy, and all fonts are there.
 const SETTLED: &str = "return document.fonts.status === 'loaded' && \
     !document.querySelector('[aria-busy=true], .skeleton, .shown[class*=skeleton]');";
 
-/// Both themes, both sizes.
+/// Both themes at both sizes.
 pub const LOOKS: [(Viewport, Theme); 4] = [
     (Viewport::Desktop, Theme::Light),
     (Viewport::Desktop, Theme::Dark),
@@ -43,7 +43,7 @@ pub const LOOKS: [(Viewport, Theme); 4] = [
 ];
 
 const DRAWN: &str = ".timeline[aria-busy=false]";
-/// How often an opening may fail because the page is drawn anew under it.
+/// How often an opening may fail because the page draws the part again at that moment.
 const OPENING_TRIES: usize = 5;
 
 const DIALOG: &str = "dialog[open] h2";
@@ -69,7 +69,7 @@ impl View {
         self
     }
 
-    /// Goes there and waits until everything is there and at rest.
+    /// Opens the view and waits until everything is loaded and at rest.
     pub async fn visit(&self, page: &impl Page) {
         page.goto(&self.url).await;
         self.settle(page).await;
@@ -79,8 +79,8 @@ impl View {
         self.settle(page).await;
     }
 
-    /// Opens a part with the keyboard; once more where it was drawn anew meanwhile, without the
-    /// focus.
+    /// Opens a part with the keyboard. Tries again if the page drew the part again meanwhile,
+    /// because then the part has lost the focus.
     async fn open(&self, page: &impl Page, opening: &Opening) {
         let focus = format!(
             "const it = document.querySelector('{}');
@@ -104,7 +104,7 @@ impl View {
         );
     }
 
-    /// Waits until everything is there and at rest.
+    /// Waits until everything is loaded and at rest.
     pub async fn settle(&self, page: &impl Page) {
         page.hold_still().await;
         for selector in self.there {
@@ -118,7 +118,7 @@ fn there(selector: &str) -> String {
     format!("return !!document.querySelector('{selector}');")
 }
 
-/// All of them; only those that `VIEWS` names, where it names some: `VIEWS=run,compare`.
+/// All views, or only those that `VIEWS` names: `VIEWS=run,compare`.
 pub fn views(world: &World) -> Vec<View> {
     let mut views = pages(world);
     views.extend(runs(world));
@@ -129,7 +129,7 @@ pub fn views(world: &World) -> Vec<View> {
     views
 }
 
-/// The lists, the comparison and the bench, empty and full.
+/// The lists, the comparison and the bench, each empty and with contents.
 fn pages(world: &World) -> Vec<View> {
     let runs = ["off_v1_moe", "off_v3_moe"].map(|name| world.run(name));
     let compare = world
@@ -269,7 +269,7 @@ fn runs(world: &World) -> Vec<View> {
     ]
 }
 
-/// What those see who come from elsewhere.
+/// The pages for visitors who open a link.
 fn links(world: &World) -> Vec<View> {
     let nothing = world.few.url("/runs/run_0000000000000000");
     vec![

@@ -1,4 +1,4 @@
-//! The servers behind the views, filled the same way every time.
+//! The servers behind the views. They are filled in the same way every time.
 
 use std::fs;
 use std::path::Path;
@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::TestServer;
 
-/// Rows of the long list: more than a screen.
+/// Rows of the long list: more than fit on a screen.
 const MANY: u32 = 26;
 
-/// Ranks of the larger job: more than have a picture each.
+/// Ranks of the larger job: more than the page draws a picture for.
 const JOB: u32 = 40;
 
 /// How long a bench of a few small rows may take.
 const BENCH_TIMEOUT: Duration = Duration::from_secs(240);
 
-/// The token of the server that asks for one.
+/// The token of the server that asks for a token.
 pub const TOKEN: &str = "correct-horse-battery-staple-0001";
 
 /// A server for each state of the store.
@@ -26,21 +26,22 @@ pub struct World {
     pub empty: TestServer,
     /// With the fixtures.
     pub few: TestServer,
-    /// With a bench, whose rows are done in any order.
+    /// With a bench, whose rows finish in any order.
     pub bench: TestServer,
     /// With more runs than fit on a screen.
     pub many: TestServer,
-    /// With two jobs: two real ranks, and more than have a picture each.
+    /// With two jobs: one of two real ranks, and one with more ranks than the page draws a picture
+    /// for.
     pub ranks: TestServer,
-    /// Their pages.
+    /// Paths of the pages of these jobs.
     pub jobs: [String; 2],
-    /// Open to those who know the token.
+    /// Open only to people who know the token.
     pub closed: TestServer,
     /// Runs of `few`, by the fixture's name.
     pub runs: Vec<(&'static str, String)>,
     /// The run of a row of the bench, with many steps.
     pub long_run: String,
-    /// Links of `few`: one that is open, one that leaves names out, one that was taken back.
+    /// Links of `few`: one that is open, one that leaves names out, one that was revoked.
     pub open_link: String,
     pub redacted_link: String,
     pub ended_link: String,
@@ -69,7 +70,8 @@ impl World {
             .to_vec();
         let leak = &runs[3].1;
         let open_link = share(&few, leak, "v=5&tab=leaks", "none");
-        // What is painted cannot be made timeless, and stand-ins are by chance: no bands.
+        // Text inside a painted picture cannot be replaced, and stand-ins are random, so this link
+        // shows no bands.
         let redacted_link = share(&few, leak, "v=5&show=lines&tab=leaks", "redacted");
         let ended_link = share(&few, leak, "v=5&tab=leaks", "none");
         revoke_newest(&few, leak);
@@ -84,7 +86,7 @@ impl World {
             read(&tests::workspace_root().join(name))
         });
         let large = (0..JOB).map(|rank| {
-            // Equal but for where it was installed, so that each is a run of its own.
+            // The same except for the path of the program, so that each becomes its own run.
             let text = small_snapshot(if rank == 7 { 20 } else { 40 }).to_string();
             let path = format!("/srv/{rank}/train.py");
             text.replace("train.py", &path).into_bytes()
@@ -128,14 +130,14 @@ fn read(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Sends a snapshot; its run's id.
+/// Uploads a snapshot; returns its run's id.
 fn upload(server: &TestServer, file: &str, bytes: &[u8]) -> String {
     let url = server.url(&api::routes::upload_named(file));
     let answer = ureq::put(&url).send(bytes);
     text(&json_of(answer), &["run", "id"])
 }
 
-/// Sends the ranks of a job; the path of its page, once all are looked at.
+/// Uploads the ranks of a job; returns the path of its page once all ranks are read.
 fn job(server: &TestServer, name: &str, ranks: &[Vec<u8>]) -> String {
     let made = post(server, api::routes::JOBS, &json!({ "name": name }));
     let id = text(&made, &["id"]);
@@ -176,7 +178,7 @@ fn text(document: &Value, path: &[&str]) -> String {
         .to_owned()
 }
 
-/// A capability link to a run, with something selected; its address.
+/// Makes a capability link to a run with something selected; returns its address.
 fn share(server: &TestServer, run: &str, query: &str, redaction: &str) -> String {
     let link = json!({
         "kind": "capability",
@@ -202,7 +204,8 @@ fn revoke_newest(server: &TestServer, run: &str) {
         .expect("the link is taken back");
 }
 
-/// Two configurations with their baselines, one of them long; the bench's id.
+/// Starts a bench of two configurations with their baselines, one of them long; returns the bench's
+/// id.
 fn start_bench(server: &TestServer) -> String {
     let row = |config: &str, patches: &[&str]| json!({ "config": config, "patches": patches });
     let bench = json!({
@@ -214,7 +217,7 @@ fn start_bench(server: &TestServer) -> String {
     text(&post(server, api::routes::BENCHES, &bench), &["id"])
 }
 
-/// Waits for the bench; the run of its longest row.
+/// Waits for the bench; returns the run of its longest row.
 fn finished_run(server: &TestServer, bench: &str) -> String {
     let started = Instant::now();
     loop {
@@ -232,7 +235,7 @@ fn finished_run(server: &TestServer, bench: &str) -> String {
     }
 }
 
-/// A few steps of a small program; each `at` another one.
+/// A few steps of a small program; another `at` gives another program.
 fn small_snapshot(at: u32) -> Value {
     let frame = json!({ "filename": "train.py", "line": 20 + at, "name": "step" });
     let event = |action: &str, block: u32, time: u32| {

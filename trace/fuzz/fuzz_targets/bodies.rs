@@ -1,4 +1,4 @@
-//! Any body is a request or an error, and a request that is written is read back as it was.
+//! Any body is either a request or an error. A request that is written is read back unchanged.
 #![no_main]
 
 use api::bench::StartBench;

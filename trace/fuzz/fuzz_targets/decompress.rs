@@ -1,8 +1,9 @@
-//! Any bytes, in any pieces, unpack to the same bytes or to an error, and to no more than is
-//! allowed.
+//! Any bytes, in pieces of any size, give the same unpacked bytes or an error, and never more bytes
+//! than allowed.
 #![no_main]
 
-// The server's own files: the server itself, with its database, would take minutes to build here.
+// Only these files of the server are included: to build the whole server, with its database, would
+// take minutes.
 #[path = "../../../server/src/compression.rs"]
 #[allow(dead_code, reason = "the server uses more of it")]
 mod compression;
@@ -33,7 +34,7 @@ fn unpack(bytes: &[u8], piece: usize) -> Option<Vec<u8>> {
 fuzz_target!(|bytes: &[u8]| {
     let at_once = unpack(bytes, bytes.len().max(1));
     assert_eq!(unpack(bytes, 1 + bytes.len() % 17), at_once);
-    // What is packed here is unpacked there.
+    // Bytes that are compressed here must unpack to themselves.
     let packed = zstd::encode_all(bytes, 1).expect("memory takes it");
     assert_eq!(unpack(&packed, 1 + bytes.len() % 7).as_deref(), Some(bytes));
 });

@@ -1,6 +1,8 @@
-//! Any JSON, in any pieces, ends in a snapshot or in an error: the same one for any pieces.
+//! Any JSON, in pieces of any size, gives a snapshot or an error, and the same one for every size
+//! of the pieces.
 //!
-//! The fuzzer writes what stands inside the outermost braces, so that it gets past the first byte.
+//! The fuzzer writes only the text inside the outermost braces, so that it gets past the first
+//! byte.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
-//! Any bytes, in any pieces, end in a snapshot or in an error: the same one for any pieces,
-//! without a panic and within the limits.
+//! Any bytes, in pieces of any size, give a snapshot or an error: the same one for every size of
+//! the pieces, without a panic, and within the limits.
 //!
-//! `./check fuzz` runs it with the others.
+//! `./check fuzz` runs this target with the others.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -17,7 +17,7 @@ const LIMITS: Limits = Limits {
     memory: 32 << 20,
 };
 
-/// Memory may pass the limit by what one piece of 256 KiB can ask for.
+/// Memory may exceed the limit by as much as one piece of 256 KiB can ask for.
 const SLACK: usize = 16 << 20;
 
 fn read(bytes: &[u8], piece: usize) -> Result<Snapshot, ReadError> {
@@ -39,7 +39,8 @@ fuzz_target!(|bytes: &[u8]| {
     let at_once = read(bytes, bytes.len().max(1));
     let piece = 1 + bytes.len() % 97;
     let in_pieces = read(bytes, piece);
-    // How much memory is in use is looked at after each piece.
+    // The reader checks its memory after each piece, so the size of the pieces decides when it runs
+    // out.
     if !out_of_memory(&at_once) && !out_of_memory(&in_pieces) {
         assert_eq!(in_pieces, at_once);
     }

@@ -1,5 +1,5 @@
-//! Whatever can be read can be replayed, judged, stored and read back: without a panic, and the
-//! same.
+//! Everything that can be read can be replayed, judged, stored and read back, without a panic and
+//! unchanged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any query is a view or an error, and a view that is written is read back as it was.
+//! Any query is either a view or an error. A view that is written is read back unchanged.
 #![no_main]
 
 use api::compare_view::CompareState;

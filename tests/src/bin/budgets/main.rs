@@ -1,8 +1,8 @@
-//! Measures the budgets of the README's table, each beside its baseline in the same minute, and
-//! prints the table: `./bench`.
+//! Measures the budgets of the README's table and prints the table: `./bench`. Each figure is
+//! measured in the same minute as its baseline.
 //!
-//! The large snapshot is `../shared/big/big.pickle.zst` when it is there, else a file named on the
-//! command line. Nothing is asserted: a busy machine must not fail a build.
+//! The large snapshot is `../shared/big/big.pickle.zst` if that exists, else a file named on the
+//! command line. Nothing is asserted, because a busy machine must not fail a build.
 
 mod memory;
 mod page;

@@ -1,4 +1,4 @@
-//! What a person at the page waits for.
+//! Times that a person at the page waits for.
 
 use crate::memory;
 use crate::table::Table;
@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tests::{Browser, TestServer, Theme, Viewport};
 
-/// Uploads over loopback; the address of the run's page.
+/// Uploads the file over loopback; returns the address of the run's page.
 pub fn upload(server: &TestServer, big: &Path, read_seconds: f64, table: &mut Table) -> String {
     let started = Instant::now();
     let output = Command::new(tests::tidemark())
@@ -42,11 +42,11 @@ pub fn upload(server: &TestServer, big: &Path, read_seconds: f64, table: &mut Ta
     url
 }
 
-/// Waits for the idle server to pack the blob again, and measures what is stored then.
+/// Waits until the idle server has compressed the blob again, and measures what is stored then.
 pub fn settle(server: &TestServer, table: &mut Table) {
     let arrived = folder(server.data());
     let started = Instant::now();
-    // The new blob stands beside the old one for a moment: wait until less is stored than before.
+    // For a moment both the new and the old blob exist: wait until less is stored than before.
     while folder(server.data()) > arrived - arrived / 20 && started.elapsed().as_secs() < 120 {
         std::thread::sleep(Duration::from_millis(250));
     }
@@ -68,7 +68,7 @@ fn folder(path: &Path) -> u64 {
     entries.map(size).sum()
 }
 
-/// Opens the link in a fresh browser on a fresh server: nothing is in any cache.
+/// Opens the link in a new browser on a newly started server, so that nothing is in any cache.
 pub async fn open(server: &mut TestServer, url: &str, table: &mut Table) {
     server.restart();
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
@@ -82,7 +82,8 @@ pub async fn open(server: &mut TestServer, url: &str, table: &mut Table) {
     table.kilobytes("front end, brotli, all included", "≤ 700 KB", front_end);
 }
 
-/// Bytes that the page's requests took, of those that `which` (over `entry`) is true of.
+/// Bytes transferred by those requests of the page for which `which`, a condition on `entry`, is
+/// true.
 async fn transferred(browser: &Browser, which: &str) -> f64 {
     let script = format!(
         "return [...performance.getEntriesByType('navigation'), \
@@ -110,7 +111,7 @@ async fn first_picture(browser: &Browser) -> f64 {
     panic!("no picture was drawn within 30 seconds");
 }
 
-/// Zooms to single events and back, and pans, as a hand on a wheel does.
+/// Zooms in to single events and out again, and pans, as a hand on a wheel does.
 pub async fn move_about(server: &TestServer, url: &str, table: &mut Table) {
     let browser = Browser::open(Viewport::Desktop, Theme::Light).await;
     browser

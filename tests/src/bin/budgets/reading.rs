@@ -1,4 +1,4 @@
-//! Reading and analysing, against CPython's own unpickling of the same file.
+//! Time to read and analyse a file, compared with CPython's own unpickling of it.
 
 use crate::memory;
 use crate::table::Table;
@@ -7,12 +7,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What CPython does with the file: only load it.
+/// CPython only loads the file.
 const PICKLE_LOAD: &str = "import pickle, sys; pickle.load(open(sys.argv[1], 'rb'))";
 
 /// Seconds that `tidemark inspect` took.
 pub fn measure(big: &Path, table: &mut Table) -> f64 {
-    // Both read a file that the page cache holds.
+    // Reads the file once, so that it is in the page cache for both programs.
     std::io::copy(
         &mut std::fs::File::open(big).expect("the snapshot can be read"),
         &mut std::io::sink(),

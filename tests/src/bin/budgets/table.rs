@@ -1,8 +1,8 @@
-//! The table as Markdown, figures in one column.
+//! The table in Markdown, with the figures in one column.
 
 use std::fmt;
 
-/// Rows of what was measured.
+/// Rows of measured values.
 pub struct Table {
     raw_bytes: u64,
     rows: Vec<[String; 3]>,
@@ -26,7 +26,7 @@ impl Table {
             .push([what.to_owned(), budget.to_owned(), measured]);
     }
 
-    /// Seconds of the baseline over ours.
+    /// Seconds of the baseline divided by our seconds.
     pub fn ratio(&mut self, what: &str, budget: &str, baseline: f64, ours: f64) {
         let ratio = baseline / ours;
         self.row(
@@ -46,17 +46,17 @@ impl Table {
         self.row(what, budget, format!("{seconds:.2} s"));
     }
 
-    /// A frame's time.
+    /// The time of a frame.
     pub fn milliseconds(&mut self, what: &str, budget: &str, ms: f64) {
         self.row(what, budget, format!("{ms:.1} ms"));
     }
 
-    /// What travels.
+    /// Transferred bytes.
     pub fn kilobytes(&mut self, what: &str, budget: &str, bytes: f64) {
         self.row(what, budget, format!("{:.0} KB", bytes / KB));
     }
 
-    /// What is stored, as a share of the snapshot.
+    /// Stored bytes, as a share of the snapshot.
     pub fn share(&mut self, what: &str, budget: &str, bytes: u64) {
         let share = bytes as f64 * 100.0 / self.raw_bytes as f64;
         self.row(

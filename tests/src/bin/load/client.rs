@@ -1,4 +1,4 @@
-//! The least of an HTTP client that measures: one connection, kept open, and nothing in between.
+//! A minimal HTTP client for measuring: one connection that stays open, with nothing in between.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,12 +13,12 @@ pub struct Connection {
 pub struct Answer {
     /// Its status.
     pub status: u16,
-    /// What came.
+    /// Its body.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// What came, for people.
+    /// The body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }

@@ -1,11 +1,13 @@
-//! Measures what viewers notice while the server is busy, and what it takes: `./bench load`.
+//! Measures what viewers notice while the server is busy, and how much memory it uses: `./bench
+//! load`.
 //!
-//! Fifty viewers look at a large snapshot; then others upload 100 MB again and again beside them,
-//! then benches run as well; then all is quiet. Printed are the times of tiles, errors and the
-//! server's resident memory. Nothing is asserted: a busy machine must not fail a build.
+//! Fifty viewers look at a large snapshot, in four phases. First they are alone; then others upload
+//! 100 MB again and again; then benches run as well; then all is quiet. The program prints the
+//! times of tiles, the errors and the server's resident memory. Nothing is asserted, because a busy
+//! machine must not fail a build.
 //!
-//! The snapshot is `../shared/big/big.pickle.zst` when it is there, else a file named on the
-//! command line. `LOAD_SECONDS` is the length of each phase, 30 unless given.
+//! The snapshot is `../shared/big/big.pickle.zst` if that exists, else a file named on the command
+//! line. `LOAD_SECONDS` is the length of each phase; its default is 30.
 
 mod client;
 mod snapshot;
@@ -23,13 +25,13 @@ use viewers::{Picture, Times};
 /// People who look at the same time.
 const VIEWERS: usize = 50;
 
-/// Clients that upload at the same time, each file after the other.
+/// Clients that upload at the same time, each one file after the other.
 const SENDERS: usize = 2;
 
-/// How often the server's memory is looked at.
+/// How often the server's memory is read.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Configurations whose rows run while benches do.
+/// Configurations of the bench rows that run in the phases with benches.
 const ROWS: [&str; 4] = [
     "vl-qwen3.5-9b",
     "text-qwen3.5-9b",
@@ -37,7 +39,7 @@ const ROWS: [&str; 4] = [
     "te-fused-attention-fp8",
 ];
 
-/// What goes on beside the viewers.
+/// What happens on the server besides the viewers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Beside {
     Nothing,
@@ -105,7 +107,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// One phase: the viewers' times, the most memory meanwhile, and uploads that became runs.
+/// Runs one phase. Returns the viewers' times, the most memory, and the number of uploads that
+/// became runs.
 fn phase(server: &TestServer, picture: &Picture, beside: Beside) -> (Times, u64, u64) {
     let over = AtomicBool::new(false);
     let (most, sent) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -139,7 +142,7 @@ fn phase(server: &TestServer, picture: &Picture, beside: Beside) -> (Times, u64,
     (times, most.into_inner(), sent.into_inner())
 }
 
-/// Uploads one file of 100 MB after the other, each with other contents.
+/// Uploads one file of 100 MB after the other, each with different contents.
 fn upload(url: &str, sender: u64, over: &AtomicBool, sent: &AtomicU64) {
     let began = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let mut seed = began.map_or(0, |time| time.as_nanos() as u64) + sender;
@@ -158,13 +161,13 @@ fn upload(url: &str, sender: u64, over: &AtomicBool, sent: &AtomicU64) {
     }
 }
 
-/// Keeps the queue of benches filled.
+/// Keeps the queue of benches full.
 fn run_benches(url: &str, over: &AtomicBool) {
     let rows = ROWS.map(|config| serde_json::json!({ "config": config, "patches": [] }));
     let body = serde_json::json!({ "rows": rows, "device": "sim" }).to_string();
     while !over.load(Ordering::Relaxed) {
         let mut connection = Connection::to(url);
-        // A full queue says so, and is what is wanted.
+        // The error says that the queue is full, which is what we want.
         if let Err(error) = connection.send("POST", "/api/bench", body.as_bytes()) {
             eprintln!("a bench was not taken: {error}");
         }
@@ -186,7 +189,7 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// `VmRSS` of a process, bytes; 0 once it has gone.
+/// `VmRSS` of a process in bytes; 0 once the process has ended.
 fn resident(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

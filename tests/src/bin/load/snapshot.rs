@@ -1,9 +1,9 @@
-//! A snapshot of 100 MB, written by hand: allocations that come and go.
+//! Writes a snapshot of 100 MB byte by byte: blocks that are allocated and soon freed.
 
-/// Bytes, about.
+/// About how many bytes the file has.
 const SIZE: usize = 100_000_000;
 
-/// Blocks alive at a time.
+/// Blocks that are alive at the same time.
 const ALIVE: u64 = 4096;
 
 /// Events in one batch, as CPython's pickler writes them.

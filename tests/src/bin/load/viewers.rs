@@ -1,14 +1,14 @@
-//! People who look: each pans and zooms, and notes how long its pictures take.
+//! Simulated viewers: each one pans and zooms, and measures how long its pictures take.
 
 use crate::client::Connection;
 use std::thread;
 use std::time::{Duration, Instant};
 use trace::tiles::{GroupBy, TileId};
 
-/// Between two looks.
+/// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// What is looked at.
+/// The picture that viewers look at.
 pub struct Picture {
     url: String,
     run: String,
@@ -20,12 +20,12 @@ pub struct Picture {
 #[derive(Default)]
 pub struct Times {
     milliseconds: Vec<f64>,
-    /// Answers that were no pictures.
+    /// Answers that were not pictures.
     pub errors: usize,
 }
 
 impl Picture {
-    /// The first device of a run.
+    /// The picture of the first device of a run.
     pub fn of(url: &str, run: &str) -> Picture {
         let answer = Connection::to(url).get(&format!("/api/runs/{run}"));
         let body = unpacked(answer.expect("the run is there").body);
@@ -39,7 +39,7 @@ impl Picture {
         }
     }
 
-    /// Its length.
+    /// Number of its events.
     pub fn events(&self) -> u64 {
         self.events
     }
@@ -56,7 +56,7 @@ impl Picture {
     }
 }
 
-/// Looks for so long.
+/// Looks at the picture for `time`.
 pub fn look(picture: &Picture, viewer: u64, time: Duration) -> Times {
     let mut connection = Connection::to(&picture.url);
     let mut chance = Chance(viewer + 1);
@@ -90,19 +90,19 @@ pub fn look(picture: &Picture, viewer: u64, time: Duration) -> Times {
 }
 
 impl Times {
-    /// Those of another viewer too.
+    /// Adds the times of another viewer.
     pub fn add(&mut self, other: Times) {
         self.milliseconds.extend(other.milliseconds);
         self.milliseconds.sort_by(f64::total_cmp);
         self.errors += other.errors;
     }
 
-    /// Pictures.
+    /// Number of pictures.
     pub fn count(&self) -> usize {
         self.milliseconds.len()
     }
 
-    /// The time within which this share of them came.
+    /// The time within which this share of the pictures came.
     pub fn at(&self, share: f64) -> f64 {
         let last = self.milliseconds.len().saturating_sub(1);
         let at = (last as f64 * share).round() as usize;
@@ -110,7 +110,7 @@ impl Times {
     }
 }
 
-/// The same choices every time (splitmix64).
+/// Random numbers, the same every time (splitmix64).
 struct Chance(u64);
 
 impl Chance {
@@ -122,7 +122,7 @@ impl Chance {
     }
 }
 
-/// The answer as it was before it was packed.
+/// The answer without its compression.
 fn unpacked(body: Vec<u8>) -> Vec<u8> {
     zstd::decode_all(&body[..]).unwrap_or(body)
 }
