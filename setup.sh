@@ -1,7 +1,7 @@
 # Sourced by ./run and ./check: finds or installs what they need. Nothing here compiles anything.
 #
-# What is missing comes from rustup where that may download (RUSTUP_AUTO_INSTALL is not 0), else from
-# Debian packages (as root, or through sudo). Where neither works, one sentence says what to install.
+# Missing tools come from rustup if it may download (RUSTUP_AUTO_INSTALL is not 0), otherwise from
+# Debian packages (as root, or through sudo). If neither works, a sentence says what to install.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -11,8 +11,8 @@ target=${CARGO_TARGET_DIR:-target}
 oldest_rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 wasm=wasm32-unknown-unknown
 
-# Cargo tags a target directory that it makes itself; ours must be no different, since backups skip
-# tagged folders and `webbuild` recognises the directory by its tag.
+# Cargo tags every target directory that it makes. Ours needs the tag, too: backups skip tagged
+# folders, and `webbuild` recognises the directory by its tag.
 make_target() {
     [ -e "$target/CACHEDIR.TAG" ] && return
     mkdir -p "$target"
@@ -35,7 +35,7 @@ as_root() {
 
 installed() { [[ $(dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null || true) == ii* ]]; }
 
-# apt leaves the mirror's dates on the lists; its `partial` folder changes whenever it updates them.
+# The lists themselves have the mirror's dates. But apt changes its `partial` folder at each update.
 lists_are_fresh() {
     compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null &&
         [ -n "$(find /var/lib/apt/lists/partial -maxdepth 0 -mtime -1 2>/dev/null)" ]
@@ -46,7 +46,7 @@ apt_install() {
         apt-get install -y --no-install-recommends "$@" </dev/null >&2
 }
 
-# install_packages NAME...: those of them that are not installed. Fails where it cannot.
+# install_packages NAME...: installs those that are missing. Fails if it cannot.
 install_packages() {
     local missing=() name
     have dpkg-query && have apt-get || return 1
@@ -78,7 +78,7 @@ rust_is_recent() {
 
 need_rust() {
     rust_is_recent && return
-    # A rustup that is there decides which Rust this is; a second one behind it would not be used.
+    # If there is a rustup, it decides which Rust is used, and Debian's Rust would not be.
     if ! have rustup && install_packages rustc-web cargo-web && rust_is_recent; then return; fi
     die "Rust $oldest_rust or newer is needed: install it from https://rustup.rs, or update it" \
         "with \`rustup update stable\`."
@@ -99,8 +99,8 @@ has_rust_src() {
     [ -e "$(rustc --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library/std/Cargo.toml" ]
 }
 
-# Debian's rust-lld is a link to an lld whose package nothing depends on: prints that link's goal,
-# which is also the package's name, while the link dangles.
+# Debian's rust-lld is a link to an lld in a package that is not installed with it. If the target of
+# the link is missing, prints the target, which is also the name of that package.
 missing_lld() {
     local dir link
     while IFS= read -r -d : dir; do
@@ -109,7 +109,7 @@ missing_lld() {
     done <<<"$PATH:"
 }
 
-# Debian's Rust stands beside rustup's: it has the sources of std, which are compiled once.
+# Installs Debian's Rust next to rustup's: it has the sources of std, which are compiled once.
 install_debian_wasm() {
     install_packages rustc-web cargo-web rust-web-src rust-web-llvm "$@" || return 1
     local lld version
@@ -163,7 +163,7 @@ need_browser() {
 
 # ---------------------------------------------------------------------------------------- progress
 
-# Shows what the front end's build writes to its log, while cargo waits for it.
+# Shows the log of the front end's build while cargo waits for that build.
 follow_web_build() {
     make_target
     mkdir -p "$target/web"
@@ -173,8 +173,8 @@ follow_web_build() {
     trap stop_following EXIT
 }
 
-# Cargo would begin with the front end last, and then wait for it with a processor idle. What is built
-# here is what `server/build.rs` asks for, which says so if it cannot be built.
+# Starts the front end's build early: cargo would begin it last, and wait for it with an idle
+# processor. `server/build.rs` uses what is built here, and reports an error if that fails.
 start_web_build() {
     env -u RUSTC_WORKSPACE_WRAPPER -u CLIPPY_ARGS cargo run -q -p webbuild \
         --target-dir "$target/webbuild" -- embed "$target/web" "$target" >/dev/null 2>&1 &

@@ -1,5 +1,5 @@
-// Starts the application. A file of its own, because the content security policy allows no script
-// inside the page.
+// Starts the application. It is a separate file, because the content security policy allows no
+// script inside the page.
 import init from "./web.js";
 
 init({ module_or_path: new URL("./web_bg.wasm", import.meta.url) }).catch((error) => {

@@ -1,5 +1,5 @@
-// What a person sees and reaches of a page without pointing at anything. Defines `sight`; run once
-// per page. Each finding is one line: which element, and what is wrong with it.
+// Finds what a person cannot see or reach on a page without pointing at anything. Defines `sight`;
+// run once per page. Each finding is one line: which element, and what is wrong with it.
 window.sight = (() => {
   const INTERACTIVE =
     'a[href], button, input:not([type=hidden]), select, textarea, summary, [role=button], ' +
@@ -22,7 +22,7 @@ window.sight = (() => {
     for (; el; el = el.parentElement) yield el;
   }
 
-  // Whether the page means it to be there now: not in a closed menu, not under an open dialog.
+  // Whether the page means to show the element now: not in a closed menu or under a dialog.
   function meant(el) {
     const dialog = [...document.querySelectorAll('dialog:modal')].at(-1);
     if (dialog && !dialog.contains(el)) return false;
@@ -35,14 +35,15 @@ window.sight = (() => {
     return !el.disabled && !el.matches(':disabled, [aria-disabled=true]');
   }
 
-  // It may stand off the page until it has the focus; the ring is checked there.
+  // A link that skips to the content may be off the page until it has the focus. Its focus ring is
+  // checked then.
   const isSkipLink = el => el.matches('a[href^="#"]') && el === document.querySelector('a');
 
   function targets() {
     return [...document.querySelectorAll(INTERACTIVE)].filter(el => meant(el) && !isSkipLink(el));
   }
 
-  // A native field may be hidden behind its own label, which then is what people see and hit.
+  // A native field may be hidden behind its own label. Then people see and hit the label.
   function faces(el) {
     const own = el.getBoundingClientRect();
     const labels = [...(el.labels ?? [])];
@@ -78,12 +79,12 @@ window.sight = (() => {
     return [part(0), part(1), part(2), 1];
   };
 
-  // What is painted under an element's text; null where that is a picture.
+  // The colour painted under an element's text; null if it is a picture.
   function ground(el) {
     const layers = [];
     for (const one of ancestors(el)) {
       const painted = style(one);
-      // Of an image nothing is known, but that it is narrow: a shadow at an edge.
+      // The colours of an image are unknown. But a narrow one is only a shadow at an edge.
       const narrow = painted.backgroundSize.split(',').every(size => /^\d+px /.test(size.trim()));
       if (painted.backgroundImage !== 'none' && !narrow) return null;
       const colour = rgba(painted.backgroundColor);
@@ -143,20 +144,20 @@ window.sight = (() => {
 
   const isSmall = area => area.width < SMALLEST - 0.01 || area.height < SMALLEST - 0.01;
 
-  // A link in a sentence is as high as its line.
+  // A link in a sentence may be as low as its line.
   function isInSentence(el) {
     if (!style(el).display.startsWith('inline') || el.localName === 'button') return false;
     return [...el.parentElement.childNodes].some(node => node.nodeType === 3 && node.data.trim());
   }
 
-  // Small ones need a circle of 24 pixels to themselves.
+  // A small element needs a circle of 24 pixels without another element in it.
   function crowded(el, all) {
     const area = box(el);
     if (!isSmall(area) || isInSentence(el)) return null;
     const neighbour = all.find(other => {
       if (other === el || el.contains(other) || other.contains(el)) return false;
       const it = box(other);
-      // What lies under it as a whole, such as a row that is a link, gives way.
+      // An element that lies under all of it does not count, such as a row that is a link.
       if (it.left <= area.left && it.right >= area.right && it.top <= area.top &&
           it.bottom >= area.bottom) return false;
       const dx = Math.max(it.left - area.x, area.x - it.right, 0);
@@ -170,7 +171,7 @@ window.sight = (() => {
 
   function covered(el, face) {
     let wrong = null;
-    // Under a column that stays where it is, it is seen once it is scrolled to the other end.
+    // If a sticky column covers it, scrolling to the other end shows it.
     for (const inline of ['center', 'end', 'start']) {
       face.scrollIntoView({ block: 'center', inline, behavior: 'instant' });
       wrong = coveredHere(el, face);
@@ -184,7 +185,7 @@ window.sight = (() => {
     if (!rect) return 'has no size';
     const inside = ([x, y]) => x >= 0 && y >= 0 && x <= innerWidth && y <= innerHeight;
     const points = [[rect.left + rect.width / 2, rect.top + rect.height / 2]];
-    // Boxes in boxes: of a large one a strip at an edge is left.
+    // A large element may contain others that cover its middle. So its corners are tested, too.
     if (rect.width > 2 * SMALLEST && rect.height > 2 * SMALLEST) {
       for (const y of [rect.top + 6, rect.bottom - 6]) {
         points.push([rect.left + 6, y], [rect.right - 6, y]);
@@ -193,13 +194,13 @@ window.sight = (() => {
     if (!inside(points[0])) return 'cannot be scrolled into sight';
     const hits = points.filter(inside).map(([x, y]) => document.elementFromPoint(x, y));
     const isOurs = hit => hit && (face.contains(hit) || hit.closest('label')?.control === el);
-    // An open menu may lie over the page: it was asked for.
+    // An open menu may cover the page, because the user opened it.
     const isMenu = hit => hit?.closest('details[open] > :not(summary)');
     if (hits.some(isOurs) || isMenu(hits[0])) return null;
     return `is covered by ${hits[0] ? describe(hits[0]) : 'nothing'}`;
   }
 
-  // Everything wrong with what can be seen now, with the pointer elsewhere.
+  // Everything that is wrong with the visible elements while the pointer is elsewhere.
   function findings() {
     const all = targets();
     const found = [];
@@ -224,7 +225,8 @@ window.sight = (() => {
   const reached = [];
   const unringed = new Set();
 
-  // An outline or a ring of shadow on it, on what it paints after itself, or on what stands for it.
+  // Whether there is an outline on it, on its ::before or ::after, on its label, or on one of the
+  // two elements around it.
   function hasRing(el) {
     const near = [[el], [el, '::after'], [el, '::before']];
     for (const label of el.labels ?? []) near.push([label]);
@@ -242,7 +244,7 @@ window.sight = (() => {
   }
 
   function watchFocus() {
-    // From the top, wherever the focus was.
+    // Starts at the top of the page, wherever the focus was.
     document.body.tabIndex = -1;
     document.body.focus();
     document.body.removeAttribute('tabindex');
@@ -270,7 +272,7 @@ window.sight = (() => {
     return Boolean(list) && el.tabIndex === -1 && [...set].some(other => list.contains(other));
   }
 
-  // What the Tab key passed over, and where the focus could not be seen or went backwards.
+  // Elements that the Tab key skipped, and places where the focus was invisible or went backwards.
   function focusFindings() {
     const set = new Set(reached);
     const found = targets().filter(el => !isReached(el, set))
@@ -280,7 +282,7 @@ window.sight = (() => {
       el.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING));
     for (let at = 1; at < reached.length; at += 1) {
       const [before, now] = [reached[at - 1], reached[at]];
-      // From the last one it goes round to the first.
+      // After the last element the focus goes to the first one again.
       if (!before.isConnected || !now.isConnected || now === first) continue;
       if (now.compareDocumentPosition(before) & Node.DOCUMENT_POSITION_FOLLOWING) {
         found.push(`${describe(now)} comes after ${describe(before)}, which stands behind it`);
@@ -289,7 +291,7 @@ window.sight = (() => {
     return [...new Set(found)];
   }
 
-  // Whether the Tab key has been everywhere: it is back where it began, or off the page.
+  // Whether the Tab key has been everywhere: the focus is back at the start, or has left the page.
   let away = 0;
   function isRound() {
     away = document.activeElement === document.body ? away + 1 : 0;

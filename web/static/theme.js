@@ -1,8 +1,8 @@
-// Puts the page in the theme that was chosen before anything is painted: the application comes too
-// late for that. The key and the names are those of web/src/theme.rs.
+// Gives the page the chosen theme before anything is painted: the application would start too late
+// for that. The key and the names are those of web/src/theme.rs.
 try {
   const theme = localStorage.getItem("tidemark.theme");
   if (theme) document.documentElement.dataset.theme = theme;
 } catch {
-  // Storage is not to be had: the system's theme it is.
+  // The storage is not available: the page uses the system's theme.
 }
