@@ -6,7 +6,6 @@
 //! together with its file. Its deletion was recorded before that. So a newer copy of the database
 //! no longer knows the file, and such a copy is made. A file that is already in the backup is not
 //! copied again.
-//! any more, and one is made. A file that is there already is not copied again.
 
 mod manifest;
 mod restore;

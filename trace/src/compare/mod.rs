@@ -4,8 +4,8 @@
 //!
 //! Each run is reduced to a [`Profile`]: the four series, steps, leaks, and what each allocation
 //! site held. Two profiles are compared device by device, in order:
+//!
 //! 1. [`conditions`]: what differs besides memory (settings, versions, work a step).
-//! 1. [`conditions`]: what differs before any memory does (settings, versions, work a step).
 //! 2. Peaks and ends of the four series; growth per step by least squares from a settled step on
 //!    ([`crate::growth`]), with its error; whether it leaks, and where.
 //! 3. The steps, one by one; for two single passes, the phases ([`pass`]).
