@@ -269,7 +269,7 @@ fn runs(world: &World) -> Vec<View> {
     ]
 }
 
-/// The pages for visitors who open a link.
+/// The pages for visitors who open a link, or who have not signed in.
 fn links(world: &World) -> Vec<View> {
     let nothing = world.few.url("/runs/run_0000000000000000");
     vec![
