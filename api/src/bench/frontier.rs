@@ -44,6 +44,8 @@ pub struct FrontierCard {
     pub date: String,
     /// The file that holds it.
     pub file: String,
+    /// What computed the matrix products, or stood for them.
+    pub compute: String,
     /// The card and its driver.
     pub machine: String,
     /// The points, with the labels of the computed ones.

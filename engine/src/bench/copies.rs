@@ -2,14 +2,15 @@
 //!
 //! A step that offloads everything is bound by the link: its floor is what it copies over the plain
 //! rate of the same kind of copy, measured beside it. A step that offloads little is bound by
-//! arithmetic: it is to cost no more than the step without offloading. Arithmetic is a kernel that
-//! reads and writes the operands and lasts as long as the product would at a calibrated rate.
+//! arithmetic: it is to cost no more than the step without offloading. On a card, products are
+//! those of cuBLASLt where it is there; else a kernel reads and writes the operands and lasts as
+//! long as the product would at the calibrated rate of the simulation.
 
 use api::bench::{CardFacts, DeviceKind};
 use serde::Serialize;
 
 use super::run::{median, open};
-use crate::device::cuda::{Addresses, PlainRates, plain_rates};
+use crate::device::cuda::{Addresses, PlainRates, plain_rates, products};
 use crate::device::sim::{CostModel, SimSpec};
 use crate::offload::{OffloadConfig, Release};
 use crate::session::{RunError, Session};
@@ -165,8 +166,8 @@ pub struct CopyRow {
 pub struct CopyTable {
     /// Device that ran it.
     pub device: String,
-    /// What stood for the matrix products.
-    pub arithmetic: &'static str,
+    /// What computed the matrix products, or stood for them.
+    pub compute: String,
     /// Plain copies on the same device: measured on a card, the model's own on the simulation.
     pub plain: PlainRates,
     /// One row for each size and offloader.
@@ -195,7 +196,10 @@ pub fn run_copies(spec: &CopySpec) -> Result<CopyTable, RunError> {
     };
     let mut table = CopyTable {
         device: open(spec.device, sim, Addresses::default())?.name(),
-        arithmetic: "a kernel that reads and writes the operands and lasts 2mnk / 660 TFLOP/s",
+        compute: match spec.device {
+            DeviceKind::Sim => "simulated: 2mnk / 660 TFLOP/s".to_owned(),
+            DeviceKind::Cuda => products(),
+        },
         plain,
         rows: Vec::new(),
     };

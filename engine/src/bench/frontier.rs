@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::copies::{CopyVariant, PLAIN_COPY, PRODUCT_RATE, WARM_UP};
 use super::run::{CopyStream, median, open};
+use crate::device::Compute;
 use crate::device::cuda::{Addresses, plain_rates};
 use crate::device::sim::{CostModel, SimSpec};
 use crate::offload::{OffloadConfig, Release};
@@ -54,6 +55,9 @@ pub struct FrontierSpec {
 pub struct FrontierTable {
     /// Device that ran it.
     pub device: String,
+    /// What computed the matrix products on a card, or stood for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute: Option<String>,
     /// What ran, in words.
     pub workload: String,
     /// What bounds every point.
@@ -93,18 +97,23 @@ pub fn frontier() -> &'static Frontier {
             workload: kept.table.workload,
             limits: kept.table.limits,
             points: kept.table.points,
-            card: on_card(),
+            card: on_card(CARD_TEXT),
         }
     })
 }
 
 /// The points that a card ran.
-fn on_card() -> FrontierCard {
-    let kept = serde_json::from_str::<Kept>(CARD_TEXT).unwrap_or_default();
+fn on_card(text: &str) -> FrontierCard {
+    let kept = serde_json::from_str::<Kept>(text).unwrap_or_default();
     FrontierCard {
         command: kept.command,
         date: kept.date,
         file: CARD_FILE.to_owned(),
+        // Files from before products were computed do not say.
+        compute: match kept.table.compute {
+            Some(compute) => compute,
+            None => Compute::StandIn.to_string(),
+        },
         machine: format!("{}, driver {}", kept.machine.gpu, kept.machine.driver),
         points: kept.table.points,
     }
@@ -219,12 +228,16 @@ pub fn run_frontier(spec: &FrontierSpec) -> Result<FrontierTable, RunError> {
         DeviceKind::Sim => (sim.cost.to_host_rate, sim.cost.to_device_rate),
     };
     let mut points = Vec::new();
+    let mut compute = None;
     for variant in Variant::all() {
-        points.push(run_point(spec, sim, &variant)?);
+        let (point, computed) = run_point(spec, sim, &variant)?;
+        points.push(point);
+        compute = compute.or(computed);
     }
     let alone = points.first();
     Ok(FrontierTable {
         device: open(spec.device, sim, Addresses::default())?.name(),
+        compute: compute.map(|compute| compute.to_string()),
         workload: format!(
             "24 blocks of Linear(4096, 12288), GELU, Linear(12288, 4096), bf16, {TOKENS} tokens"
         ),
@@ -238,11 +251,12 @@ pub fn run_frontier(spec: &FrontierSpec) -> Result<FrontierTable, RunError> {
     })
 }
 
+/// The point, and what computed its products.
 fn run_point(
     spec: &FrontierSpec,
     sim: SimSpec,
     variant: &Variant,
-) -> Result<FrontierPoint, RunError> {
+) -> Result<(FrontierPoint, Option<Compute>), RunError> {
     let sim = match variant.around {
         Around::Modules(ModuleOffload::Duplex) => SimSpec {
             cost: sim.cost.both_ways(),
@@ -259,7 +273,8 @@ fn run_point(
     let hardware = heap.device.hardware().unwrap_or(None);
     let steps = seconds.len().max(1) as u64;
     let measured = variant.measured.and_then(|of| of.measured(TOKENS));
-    Ok(FrontierPoint {
+    let compute = heap.device.compute();
+    let point = FrontierPoint {
         label: variant.label.clone(),
         kind: variant.kind,
         peak_active: heap.caching.highest_active(),
@@ -274,7 +289,8 @@ fn run_point(
             step_seconds: measured.step_seconds,
             peak_allocated: measured.peak_allocated,
         }),
-    })
+    };
+    Ok((point, compute))
 }
 
 fn run_steps(

@@ -93,6 +93,9 @@ impl Row {
 pub struct Table {
     /// Device that ran it.
     pub device: String,
+    /// What products are computed with there; each row's device says what did its arithmetic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute: Option<String>,
     /// One row for each configuration and set of patches.
     pub rows: Vec<Row>,
 }

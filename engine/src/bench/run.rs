@@ -483,7 +483,10 @@ fn summarise(session: &Session, facts: &[BenchStep], failure: Option<RunError>) 
     let timed = seconds.get(SETTLED_AFTER..).filter(|rest| !rest.is_empty());
     let peaks = facts.iter().map(|step| step.peak_allocated);
     BenchResult {
-        device: heap.device.name(),
+        device: match heap.device.compute() {
+            Some(compute) => format!("{}, {compute}", heap.device.name()),
+            None => heap.device.name(),
+        },
         steps_run: completed as u32,
         peak_allocated: peaks.max().unwrap_or_default(),
         peak_reserved: heap.caching.highest_reserved(),

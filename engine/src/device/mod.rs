@@ -66,6 +66,69 @@ pub struct Touched<'a> {
     pub reads: &'a [Span],
     /// Written.
     pub writes: &'a [Span],
+    /// The product that the kernel is, if it is one of bf16 matrices without gaps.
+    pub product: Option<Product>,
+}
+
+/// A product of bf16 matrices, row by row in memory: `out[m, n] = left[m, k] · right[k, n]`, as
+/// often as `batch` says, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Product {
+    /// Left operand.
+    pub left: Span,
+    /// Right operand.
+    pub right: Span,
+    /// Result.
+    pub out: Span,
+    /// Memory that the product may use while it runs.
+    pub workspace: Span,
+    /// What was multiplied, in numbers.
+    pub sizes: ProductSizes,
+}
+
+/// Sizes of a product, and which operand lies in memory as its transpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ProductSizes {
+    /// Products of the same sizes.
+    pub batch: u64,
+    /// Rows of left operand and result.
+    pub m: u64,
+    /// Columns of right operand and result.
+    pub n: u64,
+    /// Columns of the left operand, rows of the right one.
+    pub k: u64,
+    /// Whether the left operand lies as `[k, m]`.
+    pub left_transposed: bool,
+    /// Whether the right operand lies as `[n, k]`.
+    pub right_transposed: bool,
+}
+
+/// What did the arithmetic of a run on a card.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Compute {
+    /// A kernel that reads and writes the operands, and lasts as long as the model says.
+    StandIn,
+    /// cuBLASLt, on bf16 operands.
+    CublasLt {
+        /// Its version, as in 130100 for 13.1.0.
+        version: u64,
+        /// How much of the arithmetic, by operations: from 0 to 1. A stand-in did the rest.
+        share: f64,
+    },
+}
+
+impl std::fmt::Display for Compute {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Compute::CublasLt { version, share } = *self else {
+            return f.write_str("stand-in kernel");
+        };
+        let (major, minor, patch) = (version / 10_000, version / 100 % 100, version % 100);
+        write!(f, "cublasLt {major}.{minor}.{patch} bf16")?;
+        if share < 0.9995 {
+            write!(f, " ({:.1} % of the arithmetic)", share * 100.0)?;
+        }
+        Ok(())
+    }
 }
 
 /// A tensor as bytes.
@@ -260,6 +323,11 @@ pub trait Device {
         Ok(None)
     }
 
+    /// What has done the arithmetic so far; `None` where none is done.
+    fn compute(&self) -> Option<Compute> {
+        None
+    }
+
     /// The simulated device, where this is one: its steps can be played again.
     fn as_sim(&mut self) -> Option<&mut sim::SimDevice> {
         None
@@ -269,4 +337,25 @@ pub trait Device {
     fn busy_until(&self) -> f64;
     /// Time since the start as the host sees it, in seconds.
     fn host_time(&self) -> f64;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_computed_is_said_with_its_share() {
+        let check = |version, share, expected: &str| {
+            let compute = Compute::CublasLt { version, share };
+            assert_eq!(compute.to_string(), expected);
+        };
+        check(130_100, 1.0, "cublasLt 13.1.0 bf16");
+        check(120_405, 0.9999, "cublasLt 12.4.5 bf16");
+        check(
+            120_405,
+            0.5,
+            "cublasLt 12.4.5 bf16 (50.0 % of the arithmetic)",
+        );
+        assert_eq!(Compute::StandIn.to_string(), "stand-in kernel");
+    }
 }

@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 
 use crate::autograd::{Call, Grads, Tensor};
-use crate::session::{RunError, Session};
+use crate::session::{Factors, RunError, Session};
 use crate::tensor::{DType, Dims};
 use trace::units::Bytes;
 
@@ -15,13 +15,17 @@ fn product_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunError>
     let mut grads: Grads = smallvec![None, None];
     if second.needs_grad {
         let out = s.empty(second.shape, second.dtype)?;
-        s.cublas(&[&grad], &[&out], flops)?;
+        let operand = call.saved.last();
+        let factors = operand.map(|first| Factors::of_weight(&grad, first));
+        s.cublas(&[&grad], &out, flops, factors)?;
         // Operands are reshaped on the way in, so gradients are views on the way out.
         grads[1] = Some(out.alias());
     }
     if first.needs_grad {
         let out = s.empty(first.shape, first.dtype)?;
-        s.cublas(&[&grad], &[&out], flops)?;
+        let operand = call.saved.first();
+        let factors = operand.map(|second| Factors::plain(&grad, second));
+        s.cublas(&[&grad], &out, flops, factors)?;
         grads[0] = Some(out.alias());
     }
     Ok(grads)
@@ -102,7 +106,8 @@ impl Session {
             self.save_for(&mut node, a)?;
         }
         let out = self.empty(shape, a.dtype())?;
-        self.cublas(&[a, b], &[&out], flops as f64)?;
+        let factors = Some(Factors::linear(a, b));
+        self.cublas(&[a, b], &out, flops as f64, factors)?;
         Ok(self.attach(out, node))
     }
 
@@ -134,7 +139,8 @@ impl Session {
         }
         self.save_for(&mut node, weight)?;
         let out = self.empty(shape, x.dtype())?;
-        self.cublas_lt(&[x, weight, bias], &[&out], flops as f64)?;
+        let factors = Some(Factors::linear(x, weight));
+        self.cublas_lt(&[x, weight, bias], &out, flops as f64, factors)?;
         Ok(self.attach(out, node))
     }
 

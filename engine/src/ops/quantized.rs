@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 
 use crate::autograd::{Call, Grads, Tensor};
-use crate::session::{RunError, Session};
+use crate::session::{Factors, RunError, Session};
 use crate::tensor::DType;
 
 /// Elements that share one scale.
@@ -91,7 +91,8 @@ fn matmul4bit_back(s: &mut Session, call: &mut Call<'_>) -> Result<Grads, RunErr
     drop(scales);
     let out = s.empty(input.shape, input.dtype)?;
     let flops = 2 * input.elements() * rows;
-    s.cublas(&[&grad, &weight], &[&out], flops as f64)?;
+    let factors = Some(Factors::plain(&grad, &weight));
+    s.cublas(&[&grad, &weight], &out, flops as f64, factors)?;
     drop(weight);
     Ok(smallvec![Some(out)])
 }
@@ -113,7 +114,8 @@ impl Session {
         self.kernel_over(&[&weight.packed, &shifted, &weight.code], &[&dense])?;
         let out = self.empty(x.shape().with_last(weight.rows), x.dtype())?;
         let flops = 2 * x.elements() * weight.rows;
-        self.cublas(&[x, &dense], &[&out], flops as f64)?;
+        let factors = Some(Factors::linear(x, &dense));
+        self.cublas(&[x, &dense], &out, flops as f64, factors)?;
         drop(shifted);
         drop(scales);
         drop(dense);

@@ -6,6 +6,7 @@
 mod accelerator;
 mod around;
 mod error;
+mod factors;
 mod modules;
 
 use std::cell::RefCell;
@@ -16,6 +17,7 @@ pub use accelerator::{Accelerator, AcceleratorEvent, Copied, HostCopy};
 pub use around::Around;
 pub(crate) use around::OnHost;
 pub use error::RunError;
+pub(crate) use factors::Factors;
 pub(crate) use modules::{END_OF_MODULE, Slot, Unit};
 pub use modules::{HostKey, Limits, ModuleOffload, Share};
 
@@ -53,6 +55,12 @@ pub struct Session {
     workspaces: [Option<Rc<Storage>>; 2],
     /// cuBLASLt's workspace, which products with a bias use.
     lt_workspace: Option<Rc<Storage>>,
+}
+
+/// What a kernel moves: it reads and writes each tensor once.
+fn traffic(reads: &[&Tensor], writes: &[&Tensor]) -> Bytes {
+    let touched = reads.iter().chain(writes);
+    touched.map(|tensor| tensor.bytes()).sum()
 }
 
 /// One cuBLAS workspace on a Hopper card.
@@ -275,6 +283,7 @@ impl Session {
     /// Out of memory.
     pub fn frozen(&mut self, shape: impl Into<Dims>, dtype: DType) -> Result<Tensor, RunError> {
         let data = self.empty_as(shape, dtype, Role::Parameter)?;
+        self.initialise(&data)?;
         let saved = SavedTensor {
             class: TensorClass::Parameter,
             ..data.0.saved
@@ -330,38 +339,46 @@ impl Session {
         writes: &[&Tensor],
         flops: f64,
     ) -> Result<(), RunError> {
-        let traffic = reads
-            .iter()
-            .chain(writes)
-            .map(|tensor| tensor.bytes())
-            .sum();
-        Ok(self
-            .accelerator
-            .launch(reads, writes, Kernel { flops, traffic })?)
+        let kernel = Kernel {
+            flops,
+            traffic: traffic(reads, writes),
+        };
+        Ok(self.accelerator.launch(reads, writes, kernel, None)?)
     }
 
     /// A matrix product by cuBLAS: the first on each thread takes a workspace that stays.
     pub(crate) fn cublas(
         &mut self,
         reads: &[&Tensor],
-        writes: &[&Tensor],
+        out: &Tensor,
         flops: f64,
+        factors: Option<Factors<'_>>,
     ) -> Result<(), RunError> {
         let thread = usize::from(self.in_backward());
         if self.workspaces[thread].is_none() {
             self.workspaces[thread] = Some(self.scratch(CUBLAS_WORKSPACE)?);
         }
-        self.kernel(reads, writes, flops)
+        let workspace = &self.workspaces[thread];
+        let product = factors
+            .filter(|_| self.accelerator.keeps_contents())
+            .zip(workspace.as_ref())
+            .and_then(|(factors, workspace)| factors.product(out, workspace));
+        let kernel = Kernel {
+            flops,
+            traffic: traffic(reads, &[out]),
+        };
+        Ok(self.accelerator.launch(reads, &[out], kernel, product)?)
     }
 
     /// A matrix product with a bias, by cuBLASLt.
     pub(crate) fn cublas_lt(
         &mut self,
         reads: &[&Tensor],
-        writes: &[&Tensor],
+        out: &Tensor,
         flops: f64,
+        factors: Option<Factors<'_>>,
     ) -> Result<(), RunError> {
-        self.cublas(reads, writes, flops)?;
+        self.cublas(reads, out, flops, factors)?;
         if self.lt_workspace.is_none() {
             self.lt_workspace = Some(self.scratch(CUBLAS_LT_WORKSPACE)?);
         }

@@ -27,7 +27,8 @@ Examples:
 
 On the simulated device nothing is allocated and time is virtual. On a CUDA card (the first one)
 segments, copies and kernels are real, and every restored tensor's checksum is compared with what
-was packed; no toolkit is needed, only the driver.
+was packed. No toolkit is needed, only the driver; products of bf16 matrices are those of cuBLASLt
+where its library is found, and the output says so.
 
 Configurations: ";
 
@@ -122,6 +123,14 @@ impl On {
         }
     }
 
+    /// What products are computed with there.
+    fn compute(self) -> Option<String> {
+        match self {
+            On::Sim => None,
+            On::Cuda => Some(cuda::products()),
+        }
+    }
+
     /// Its name in results.
     ///
     /// # Errors
@@ -198,6 +207,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
     let asked = |row: &Row| !row.patches.is_empty() || !unasked.contains(&row.config);
     let table = Table {
         device,
+        compute: args.device.compute(),
         rows: run_all(&specs).into_iter().filter(asked).collect(),
     };
     print(&match args.json {
@@ -304,9 +314,13 @@ fn one_set(system: &System, set: &str) -> Result<Vec<&'static Patch>, CliError> 
 
 fn for_people(table: &Table) -> String {
     let mut text = format!(
-        "device: {}\ncomputed: here; measured: the real software; on H200: this engine on a card; \
-         published: by others, not checked\n",
-        table.device
+        "device: {}{}\ncomputed: here; measured: the real software; on H200: this engine on a \
+         card; published: by others, not checked\n",
+        table.device,
+        match &table.compute {
+            Some(compute) => format!("; products: {compute}"),
+            None => String::new(),
+        },
     );
     let mut shown = None;
     for row in &table.rows {

@@ -54,8 +54,15 @@ pub fn frontier(device: DeviceKind, steps: Option<u32>, as_json: bool) -> Result
 fn card_for_people(frontier: &Frontier) -> String {
     let card = &frontier.card;
     let mut text = format!(
-        "\nengine on {} ({}, {}: {})\n\n  {:<32} {:>8} {:>9}\n",
-        card.machine, card.file, card.date, card.command, "offloader", "step s", "peak",
+        "\nengine on {} ({}, {}: {}; products: {})\n\n  {:<32} {:>8} {:>9}\n",
+        card.machine,
+        card.file,
+        card.date,
+        card.command,
+        card.compute,
+        "offloader",
+        "step s",
+        "peak",
     );
     for point in &card.points {
         let peak = point.peak_allocated.to_string();
@@ -74,11 +81,12 @@ fn card_for_people(frontier: &Frontier) -> String {
 
 fn frontier_for_people(table: &FrontierTable) -> String {
     let limits = &table.limits;
+    let compute = table.compute.as_deref().unwrap_or("simulated");
     let mut text = format!(
-        "device: {}; rates are in decimal GB\n{}\nlimits: {:.3} s a step that copies nothing, at a \
-         peak of {}; copies at {:.1} GB/s to the host and {:.1} GB/s back\nin use: and freed \
-         memory that a copy still reads\n\n  {:<32} {:>8} {:>9} {:>10} {:>9} {:>10} {:>11} \
-         {:>10}\n",
+        "device: {}; rates are in decimal GB\n{}; products: {compute}\nlimits: {:.3} s a step \
+         that copies nothing, at a peak of {}; copies at {:.1} GB/s to the host and {:.1} GB/s \
+         back\nin use: and freed memory that a copy still reads\n\n  {:<32} {:>8} {:>9} {:>10} \
+         {:>9} {:>10} {:>11} {:>10}\n",
         table.device,
         table.workload,
         limits.compute_seconds,
@@ -132,7 +140,7 @@ fn copies_for_people(table: &CopyTable) -> String {
         plain.copy_bytes.0 >> 20,
         plain.to_host / 1e9,
         plain.to_device / 1e9,
-        table.arithmetic,
+        table.compute,
         "tokens",
         "offloader",
         "step s",

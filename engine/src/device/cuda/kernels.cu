@@ -1,7 +1,8 @@
 // The kernels of the CUDA device. kernels.ptx is this file compiled by NVRTC 12.1 for compute_70,
 // less the constants that its headers add and nothing uses:
 //   nvrtcCompileProgram(kernels.cu, "--gpu-architecture=compute_70", "--std=c++14")
-// Contents are bytes, not numbers: what matters is whether bytes that were written come back.
+// What matters of contents is whether bytes that were written come back. They are numbers too: every
+// two bytes are a bf16 between 0.5 and 2 of either sign, so that a product of them is one.
 typedef unsigned long long u64;
 typedef unsigned int u32;
 
@@ -56,16 +57,27 @@ __device__ __forceinline__ u64 read_span(Span s, u64 first, u64 step) {
     return acc;
 }
 
+// Four bf16: sign, last bit of the exponent and mantissa are those of x.
+__device__ __forceinline__ u64 numbers(u64 x) {
+    return (x & 0x80ff80ff80ff80ffull) | 0x3f003f003f003f00ull;
+}
+
+// The byte at an address, so that the two of a bf16 fit together.
+__device__ __forceinline__ unsigned char piece(u64 seed, u64 a) {
+    unsigned char b = (unsigned char)mix(seed ^ a);
+    return (a & 1) ? (unsigned char)((b & 0x80) | 0x3f) : b;
+}
+
 __device__ __forceinline__ void write_span(Span s, u64 seed, u64 first, u64 step) {
     u64 last = s.start + s.bytes;
     u64 begin = (s.start + 7) & ~7ull, end = last & ~7ull;
     if (begin >= end) { begin = last; end = last; }
     u64* words = (u64*)begin;
     u64 n = (end - begin) >> 3;
-    for (u64 i = first; i < n; i += step) words[i] = mix(seed + i);
+    for (u64 i = first; i < n; i += step) words[i] = numbers(mix(seed + i));
     if (first == 0) {
-        for (u64 a = s.start; a < begin && a < last; a++) *(unsigned char*)a = (unsigned char)mix(seed ^ a);
-        for (u64 a = end; a < last; a++) *(unsigned char*)a = (unsigned char)mix(seed ^ a);
+        for (u64 a = s.start; a < begin && a < last; a++) *(unsigned char*)a = piece(seed, a);
+        for (u64 a = end; a < last; a++) *(unsigned char*)a = piece(seed, a);
     }
 }
 

@@ -15,6 +15,7 @@
 //! Only this folder may use `unsafe`; the driver is found when the first device is opened.
 #![allow(unsafe_code)]
 
+mod blas;
 mod contents;
 mod copies;
 mod driver;
@@ -30,8 +31,10 @@ use trace::units::{Bytes, DeviceAddr};
 
 use super::sim::{SimDevice, SimSpec};
 use super::{
-    Device, DeviceError, EventId, Fingerprint, HostBuffer, Kernel, Span, StreamId, Touched, View,
+    Compute, Device, DeviceError, EventId, Fingerprint, HostBuffer, Kernel, Span, StreamId,
+    Touched, View,
 };
+use blas::{Blas, Lt};
 use contents::Prints;
 pub use copies::{PlainRates, plain_rates};
 pub use driver::CardInfo;
@@ -55,6 +58,21 @@ pub fn probe() -> Result<CardInfo, DeviceError> {
     Driver::open().map(|driver| driver.info.clone())
 }
 
+/// What products of bf16 matrices are computed with here: cuBLASLt, or a stand-in and why.
+pub fn products() -> String {
+    match Lt::find() {
+        Ok(found) => {
+            let version = found.version;
+            Compute::CublasLt {
+                version,
+                share: 1.0,
+            }
+            .to_string()
+        }
+        Err(why) => format!("{}; {why}", Compute::StandIn),
+    }
+}
+
 /// A segment on the card.
 #[derive(Debug, Clone, Copy)]
 struct Segment {
@@ -63,6 +81,13 @@ struct Segment {
     card: DeviceAddr,
     /// First address in the simulation.
     simulated: DeviceAddr,
+}
+
+/// Operations that were done, and those that a kernel stood for.
+#[derive(Debug, Clone, Copy, Default)]
+struct Arithmetic {
+    by_library: f64,
+    stood_for: f64,
 }
 
 /// The first CUDA card.
@@ -79,6 +104,9 @@ pub struct CudaDevice {
     buffers: Vec<HostBuffer>,
     prints: Prints,
     launches: u64,
+    /// Where cuBLASLt is there.
+    blas: Option<Blas>,
+    arithmetic: Arithmetic,
     started: Instant,
     memory: CardFacts,
     /// A failure in a call that cannot report it; the next one that can does.
@@ -107,6 +135,8 @@ impl CudaDevice {
             buffers: Vec::new(),
             prints: Prints::new()?,
             launches: 0,
+            blas: Blas::new(),
+            arithmetic: Arithmetic::default(),
             started: Instant::now(),
             memory: CardFacts {
                 total: Bytes(total as u64),
@@ -270,6 +300,13 @@ impl Device for CudaDevice {
     ) -> Result<(), DeviceError> {
         self.report()?;
         self.decisions.launch(stream, kernel, Touched::default())?;
+        if let Some(product) = &touched.product
+            && self.multiply(stream, product)?
+        {
+            self.arithmetic.by_library += kernel.flops;
+            return Ok(());
+        }
+        self.arithmetic.stood_for += kernel.flops;
         let nanos = (kernel.flops / self.flops_per_second * 1e9) as u64;
         self.work(stream, touched, nanos)
     }
@@ -397,6 +434,7 @@ impl Device for CudaDevice {
         let touched = Touched {
             reads: &[],
             writes: &writes,
+            product: None,
         };
         self.work(stream, touched, 0)
     }
@@ -430,6 +468,21 @@ impl Device for CudaDevice {
             corrupted_tensors: corrupted,
             ..self.memory
         }))
+    }
+
+    fn compute(&self) -> Option<Compute> {
+        let Arithmetic {
+            by_library,
+            stood_for,
+        } = self.arithmetic;
+        let version = self.blas.as_ref().map(Blas::version);
+        Some(match version.filter(|_| by_library > 0.0) {
+            Some(version) => Compute::CublasLt {
+                version,
+                share: by_library / (by_library + stood_for),
+            },
+            None => Compute::StandIn,
+        })
     }
 
     fn busy_until(&self) -> f64 {

@@ -18,6 +18,7 @@ use trace::units::Bytes;
 
 pub use copies::HostCopy;
 use site::Site;
+pub(in crate::session) use work::span_of;
 
 /// Bytes copied in each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

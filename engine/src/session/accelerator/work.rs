@@ -1,7 +1,7 @@
 //! Work on the device: kernels and checksums, and what of them the race detector is shown.
 
 use crate::autograd::Tensor;
-use crate::device::{DeviceError, Fingerprint, Kernel, Span, StreamId, Touched, View};
+use crate::device::{DeviceError, Fingerprint, Kernel, Product, Span, StreamId, Touched, View};
 use crate::race::{Access, Lane, Range};
 use crate::tensor::{Placement, SavedTensor};
 use trace::units::DeviceAddr;
@@ -14,6 +14,7 @@ impl Accelerator {
         reads: &[&Tensor],
         writes: &[&Tensor],
         kernel: Kernel,
+        product: Option<Product>,
     ) -> Result<(), DeviceError> {
         if self.keeps_contents {
             let spans = |tensors: &[&Tensor]| -> Vec<Span> {
@@ -23,6 +24,7 @@ impl Accelerator {
             let touched = Touched {
                 reads: &reads,
                 writes: &writes,
+                product,
             };
             let device = &mut self.heap.borrow_mut().device;
             device.launch(self.stream, kernel, touched)?;
@@ -101,7 +103,7 @@ impl Accelerator {
 }
 
 /// The bytes between the first and the last element of a tensor.
-pub(super) fn span_of(tensor: &Tensor) -> Span {
+pub(in crate::session) fn span_of(tensor: &Tensor) -> Span {
     let range = range_of(tensor.saved());
     Span {
         start: range.start,
