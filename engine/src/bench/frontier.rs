@@ -323,3 +323,27 @@ fn run_steps(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same points with the library moved away.
+    const STAND_IN: &str = include_str!("../../results/frontier-h200-stand-in.json");
+
+    #[test]
+    fn what_computed_the_products_is_kept() {
+        let check = |text: &str, expected: &str| {
+            let card = on_card(text);
+            assert!(card.points.len() >= 20, "{}", card.points.len());
+            assert_eq!(card.compute, expected);
+        };
+        check(CARD_TEXT, "cublasLt 13.1.0 bf16");
+        check(STAND_IN, "stand-in kernel");
+        // As files were before cuBLASLt was used.
+        let mut old: serde_json::Value = serde_json::from_str(CARD_TEXT).unwrap();
+        let removed = old["table"].as_object_mut().unwrap().remove("compute");
+        assert!(removed.is_some());
+        check(&old.to_string(), "stand-in kernel");
+    }
+}

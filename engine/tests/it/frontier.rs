@@ -51,8 +51,9 @@ fn the_points_agree_with_what_was_measured() {
     }
 }
 
-/// A card ran the same points, with evidence: memory is the simulation's, and steps are a little
-/// longer than computed.
+/// A card ran the same points, with evidence: memory is the simulation's, and so is time where
+/// copies bound the step. Where products do, cuBLASLt is faster than the rate that PyTorch's step
+/// was calibrated to.
 #[test]
 fn every_point_on_the_card_is_a_computed_one() {
     let kept = kept();
@@ -65,8 +66,13 @@ fn every_point_on_the_card_is_a_computed_one() {
         assert_eq!(on_card.to_host, computed.to_host);
         assert_eq!(kept.on_card(&computed.label), Some(on_card));
         let longer = on_card.step_seconds / computed.step_seconds;
-        assert!((1.0..1.05).contains(&longer), "{}: {longer}", on_card.label);
+        assert!(
+            (0.88..1.01).contains(&longer),
+            "{}: {longer}",
+            on_card.label
+        );
     }
+    assert_eq!(card.compute, "cublasLt 13.1.0 bf16");
     assert_eq!(card.machine, "NVIDIA H200, 143771 MiB, driver 580.159.04");
     assert_eq!(
         card.command,
