@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::run::{median, open};
 use crate::device::cuda::{Addresses, PlainRates, plain_rates, products};
 use crate::device::sim::{CostModel, SimSpec};
+use crate::device::{Device, DeviceError, Ordinal};
 use crate::offload::{OffloadConfig, Release};
 use crate::session::{RunError, Session};
 use crate::workload::{MlpStack, Workload};
@@ -187,7 +188,7 @@ pub fn run_copies(spec: &CopySpec) -> Result<CopyTable, RunError> {
         ..SimSpec::default()
     };
     let plain = match spec.device {
-        DeviceKind::Cuda => plain_rates(PLAIN_COPY)?,
+        DeviceKind::Cuda => plain_rates(PLAIN_COPY, Ordinal::default())?,
         DeviceKind::Sim => PlainRates {
             copy_bytes: PLAIN_COPY,
             to_host: sim.cost.to_host_rate,
@@ -195,7 +196,7 @@ pub fn run_copies(spec: &CopySpec) -> Result<CopyTable, RunError> {
         },
     };
     let mut table = CopyTable {
-        device: open(spec.device, sim, Addresses::default())?.name(),
+        device: open_first(spec.device, sim)?.name(),
         compute: match spec.device {
             DeviceKind::Sim => "simulated: 2mnk / 660 TFLOP/s".to_owned(),
             DeviceKind::Cuda => products(),
@@ -215,6 +216,10 @@ pub fn run_copies(spec: &CopySpec) -> Result<CopyTable, RunError> {
     Ok(table)
 }
 
+fn open_first(kind: DeviceKind, sim: SimSpec) -> Result<Box<dyn Device>, DeviceError> {
+    open(kind, sim, Addresses::default(), Ordinal::default())
+}
+
 fn run_row(
     spec: &CopySpec,
     sim: SimSpec,
@@ -222,7 +227,7 @@ fn run_row(
     variant: CopyVariant,
     plain: &PlainRates,
 ) -> Result<CopyRow, RunError> {
-    let mut session = Session::new(open(spec.device, sim, Addresses::default())?);
+    let mut session = Session::new(open_first(spec.device, sim)?);
     let mut seconds = Vec::new();
     let failure = run_steps(spec, tokens, variant, &mut session, &mut seconds).err();
     let copied = session.accelerator.copied();

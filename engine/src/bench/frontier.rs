@@ -2,7 +2,7 @@
 //! the stack of docs/measurements.md, "Copies". Kept as data; `tests/it/frontier.rs` computes it
 //! again.
 
-use std::sync::OnceLock;
+use std::sync::{Barrier, OnceLock};
 
 use api::bench::{
     DeviceKind, Frontier, FrontierCard, FrontierKind, FrontierLimits, FrontierMeasured,
@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::copies::{CopyVariant, PLAIN_COPY, PRODUCT_RATE, WARM_UP};
 use super::run::{CopyStream, median, open};
-use crate::device::Compute;
 use crate::device::cuda::{Addresses, plain_rates};
 use crate::device::sim::{CostModel, SimSpec};
+use crate::device::{Compute, Ordinal};
 use crate::offload::{OffloadConfig, Release};
 use crate::session::{Around, HostKey, Limits, ModuleOffload, RunError, Session, Share};
 use crate::systems::Base;
@@ -48,6 +48,8 @@ pub struct FrontierSpec {
     pub device: DeviceKind,
     /// Steps of a point that are timed.
     pub steps: u32,
+    /// Which of the host's devices.
+    pub ordinal: Ordinal,
 }
 
 /// What a run of the frontier prints.
@@ -55,6 +57,9 @@ pub struct FrontierSpec {
 pub struct FrontierTable {
     /// Device that ran it.
     pub device: String,
+    /// Which of the host's devices that is.
+    #[serde(default)]
+    pub device_index: Ordinal,
     /// What computed the matrix products on a card, or stood for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute: Option<String>,
@@ -213,6 +218,40 @@ impl Variant {
 /// # Errors
 /// The device cannot be opened, or plain copies fail.
 pub fn run_frontier(spec: &FrontierSpec) -> Result<FrontierTable, RunError> {
+    run_beside(spec, &|| {})
+}
+
+/// Runs every point on each of the first devices of the host, all of them at the same time.
+///
+/// # Errors
+/// As for [`run_frontier`]; the first device's first.
+pub fn run_frontiers(spec: &FrontierSpec, devices: u16) -> Result<Vec<FrontierTable>, RunError> {
+    let together = Barrier::new(usize::from(devices));
+    std::thread::scope(|scope| {
+        let start = |ordinal| {
+            let spec = FrontierSpec {
+                ordinal: Ordinal(ordinal),
+                ..*spec
+            };
+            let together = &together;
+            scope.spawn(move || {
+                let wait = &|| {
+                    together.wait();
+                };
+                run_beside(&spec, wait)
+            })
+        };
+        let running: Vec<_> = (0..devices).map(start).collect();
+        let joined = running.into_iter().map(|run| match run.join() {
+            Ok(table) => table,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        joined.collect()
+    })
+}
+
+/// Runs every point; `together` is called before each, as often whatever fails.
+fn run_beside(spec: &FrontierSpec, together: &dyn Fn()) -> Result<FrontierTable, RunError> {
     let sim = SimSpec {
         cost: CostModel {
             flops_per_second: PRODUCT_RATE,
@@ -220,23 +259,26 @@ pub fn run_frontier(spec: &FrontierSpec) -> Result<FrontierTable, RunError> {
         },
         ..SimSpec::default()
     };
-    let (to_host, to_device) = match spec.device {
+    together();
+    let rates = match spec.device {
         DeviceKind::Cuda => {
-            let rates = plain_rates(PLAIN_COPY)?;
-            (rates.to_host, rates.to_device)
+            plain_rates(PLAIN_COPY, spec.ordinal).map(|rates| (rates.to_host, rates.to_device))
         }
-        DeviceKind::Sim => (sim.cost.to_host_rate, sim.cost.to_device_rate),
+        DeviceKind::Sim => Ok((sim.cost.to_host_rate, sim.cost.to_device_rate)),
     };
-    let mut points = Vec::new();
-    let mut compute = None;
-    for variant in Variant::all() {
-        let (point, computed) = run_point(spec, sim, &variant)?;
-        points.push(point);
-        compute = compute.or(computed);
-    }
+    let run = |variant| {
+        together();
+        run_point(spec, sim, &variant)
+    };
+    let run: Vec<_> = Variant::all().into_iter().map(run).collect();
+    let run: Vec<_> = run.into_iter().collect::<Result<_, _>>()?;
+    let (to_host, to_device) = rates?;
+    let compute = run.iter().find_map(|(_, compute)| *compute);
+    let points: Vec<FrontierPoint> = run.into_iter().map(|(point, _)| point).collect();
     let alone = points.first();
     Ok(FrontierTable {
-        device: open(spec.device, sim, Addresses::default())?.name(),
+        device: open(spec.device, sim, Addresses::default(), spec.ordinal)?.name(),
+        device_index: spec.ordinal,
         compute: compute.map(|compute| compute.to_string()),
         workload: format!(
             "24 blocks of Linear(4096, 12288), GELU, Linear(12288, 4096), bf16, {TOKENS} tokens"
@@ -264,7 +306,8 @@ fn run_point(
         },
         _ => sim,
     };
-    let mut session = Session::new(open(spec.device, sim, Addresses::default())?);
+    let device = open(spec.device, sim, Addresses::default(), spec.ordinal)?;
+    let mut session = Session::new(device);
     let mut seconds = Vec::new();
     let failure = run_steps(spec, variant, &mut session, &mut seconds).err();
     let copied = session.accelerator.copied();
@@ -330,6 +373,38 @@ mod tests {
 
     /// The same points with the library moved away.
     const STAND_IN: &str = include_str!("../../results/frontier-h200-stand-in.json");
+    /// On two cards of one host, at the same time and on one alone.
+    const TWO: &str = include_str!("../../results/frontier-h200-x2.json");
+
+    fn steps_of(table: &FrontierTable, label: &str) -> f64 {
+        let found = table.points.iter().find(|point| point.label == label);
+        found.unwrap().step_seconds
+    }
+
+    /// Copies of both cards share the host's memory: what copies both ways at once gains less.
+    #[test]
+    fn two_cards_at_once_leave_duplex_less_of_its_gain() {
+        let file: serde_json::Value = serde_json::from_str(TWO).unwrap();
+        let read = |table: &serde_json::Value| -> FrontierTable {
+            serde_json::from_value(table.clone()).unwrap()
+        };
+        let check = |table: &FrontierTable, gain: std::ops::Range<f64>| {
+            assert_eq!(table.points.len(), Variant::all().len());
+            assert_eq!(table.compute.as_deref(), Some("cublasLt 13.1.0 bf16"));
+            let faster = steps_of(table, "trl-1.14") / steps_of(table, DUPLEX);
+            assert!(gain.contains(&faster), "{faster}");
+            let ours = table.points.iter().find(|point| point.label == DUPLEX);
+            assert_eq!(ours.unwrap().corrupted_tensors, 0);
+        };
+        check(&read(&file["alone"]["table"]), 1.75..1.85);
+        let together = file["together"]["tables"].as_array().unwrap();
+        let tables: Vec<FrontierTable> = together.iter().map(read).collect();
+        let numbers: Vec<u16> = tables.iter().map(|table| table.device_index.0).collect();
+        assert_eq!(numbers, [0, 1]);
+        for table in &tables {
+            check(table, 1.45..1.55);
+        }
+    }
 
     #[test]
     fn what_computed_the_products_is_kept() {

@@ -1,6 +1,7 @@
 //! The bench: systems × patches, one row each.
 
 mod copies;
+mod devices;
 mod frontier;
 mod grid;
 mod hypothesis;
@@ -11,7 +12,8 @@ mod row;
 mod run;
 
 pub use copies::{CopyRow, CopySpec, CopyTable, CopyVariant, MeasuredStep, run_copies};
-pub use frontier::{FrontierSpec, FrontierTable, frontier, run_frontier};
+pub use devices::{HostRow, hosts, on_devices};
+pub use frontier::{FrontierSpec, FrontierTable, frontier, run_frontier, run_frontiers};
 pub use grid::offloader_grid;
 pub use row::{Beside, Row, Table};
 pub use run::{

@@ -3,9 +3,11 @@
 use api::bench::{BenchResult, BenchStatus, Hypothesis, Known, verdict};
 use serde::Serialize;
 
+use super::devices::HostRow;
 use super::hypothesis;
 use super::known::known;
 use super::run::RunSpec;
+use crate::device::Ordinal;
 use crate::patches::Patch;
 use crate::systems::{Base, System};
 
@@ -18,6 +20,8 @@ pub struct Row {
     pub base: String,
     /// Ids of the patches; none for the baseline.
     pub patches: Vec<&'static Patch>,
+    /// Which of the host's devices ran it.
+    pub device_index: Ordinal,
     /// The verdict.
     pub status: BenchStatus,
     /// What it found out; none where the row only tests a hypothesis, or nothing was run.
@@ -76,6 +80,7 @@ impl Row {
             config: spec.system.id,
             base: spec.base_in_words(),
             patches: spec.patches.clone(),
+            device_index: spec.ordinal,
             status: match hypothesis {
                 Some(_) => BenchStatus::SourceUnavailable,
                 None => verdict(outcome, !spec.patches.is_empty(), baseline),
@@ -96,6 +101,9 @@ pub struct Table {
     /// What products are computed with there; each row's device says what did its arithmetic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute: Option<String>,
-    /// One row for each configuration and set of patches.
+    /// One row for each configuration, set of patches and device.
     pub rows: Vec<Row>,
+    /// What rows took of the host, where several devices ran them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostRow>,
 }

@@ -1,9 +1,10 @@
 //! Runs one row.
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, OnceLock};
 
 use api::bench::{BenchResult, BenchStep, DeviceKind};
 
@@ -11,7 +12,7 @@ use super::row::Row;
 use crate::deviation::Deviation;
 use crate::device::cuda::{Addresses, CudaDevice};
 use crate::device::sim::{SimDevice, SimSpec};
-use crate::device::{Device, DeviceError};
+use crate::device::{Device, DeviceError, Ordinal};
 use crate::offload::{Changes, OffloadConfig};
 use crate::patches::{self, Effect, Patch};
 use crate::recording::{Recording, micros};
@@ -51,6 +52,8 @@ pub struct RunSpec {
     pub limits: Limits,
     /// Where to run.
     pub device: DeviceKind,
+    /// Which of the host's devices.
+    pub ordinal: Ordinal,
     /// Whose addresses a card's run is decided by.
     pub addresses: Addresses,
     /// Steps; `None` for the system's own number.
@@ -76,6 +79,7 @@ impl RunSpec {
             copies: CopyStream::Side,
             limits: Limits::NONE,
             device: DeviceKind::Sim,
+            ordinal: Ordinal::default(),
             addresses: Addresses::default(),
             steps: None,
             sim: SimSpec::default(),
@@ -131,10 +135,11 @@ pub fn open(
     kind: DeviceKind,
     sim: SimSpec,
     addresses: Addresses,
+    ordinal: Ordinal,
 ) -> Result<Box<dyn Device>, DeviceError> {
     Ok(match kind {
         DeviceKind::Sim => Box::new(SimDevice::new(sim)),
-        DeviceKind::Cuda => Box::new(CudaDevice::new(sim, addresses)?),
+        DeviceKind::Cuda => Box::new(CudaDevice::new(sim, addresses, ordinal)?),
     })
 }
 
@@ -168,13 +173,14 @@ pub(super) fn run_logged(
 ) -> (BenchResult, Log) {
     let mut sim = spec.sim;
     sim.capacity = sim.capacity.or(spec.system.capacity);
-    let device = match open(spec.device, sim, spec.addresses) {
+    let device = match open(spec.device, sim, spec.addresses, spec.ordinal) {
         Ok(device) => device,
         Err(error) => return (not_started(&error), Log::default()),
     };
     let mut session = Session::new(device);
     session.deviate(spec.deviation);
     let mut log = Log::default();
+    log.recording.of_device(spec.ordinal);
     let outcome = run_steps(spec, &mut session, &mut log, progress);
     let result = summarise(&session, &log.facts, outcome.err());
     (result, log)
@@ -217,13 +223,14 @@ pub fn run_rows(
 ///
 /// Those whose patches leave the same program are run once: P1 and P2 change no line that the
 /// engine runs, and the simulation has no other source of difference. A card runs every
-/// specification, one after another. The first row of a system and base without patches is
-/// the baseline that its other rows are judged by.
+/// specification, one after another; several cards run theirs at the same time. The first row of a
+/// system, base and device without patches is the baseline that its other rows are judged by.
 pub fn run_all(specs: &[RunSpec]) -> Vec<Row> {
     let outcomes = outcomes(specs);
     let baseline = |of: &RunSpec| {
         let is_baseline = |spec: &RunSpec| {
-            spec.patches.is_empty() && (spec.system, spec.base) == (of.system, of.base)
+            spec.patches.is_empty()
+                && (spec.system, spec.base, spec.ordinal) == (of.system, of.base, of.ordinal)
         };
         Some(&outcomes[specs.iter().position(is_baseline)?])
     };
@@ -257,12 +264,14 @@ pub fn outcomes(specs: &[RunSpec]) -> Vec<BenchResult> {
 
 fn run_distinct(specs: &[RunSpec], distinct: &[usize]) -> Vec<OnceLock<BenchResult>> {
     let done: Vec<OnceLock<BenchResult>> = distinct.iter().map(|_| OnceLock::new()).collect();
+    if specs.iter().any(|spec| spec.device == DeviceKind::Cuda) {
+        run_on_cards(specs, distinct, &done);
+        return done;
+    }
     let next = AtomicUsize::new(0);
-    let card = specs.iter().any(|spec| spec.device == DeviceKind::Cuda);
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = if card { 1 } else { cores };
     std::thread::scope(|scope| {
-        for _ in 0..threads.min(distinct.len()) {
+        for _ in 0..cores.min(distinct.len()) {
             scope.spawn(|| {
                 while let Some(&index) = distinct.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = run(&specs[index], &mut |_| true);
@@ -277,11 +286,37 @@ fn run_distinct(specs: &[RunSpec], distinct: &[usize]) -> Vec<OnceLock<BenchResu
     done
 }
 
+/// A thread for each card, which runs its rows one after another. All begin a row together: what
+/// they take of the host at once is what is to be seen.
+fn run_on_cards(specs: &[RunSpec], distinct: &[usize], done: &[OnceLock<BenchResult>]) {
+    let mut cards: BTreeMap<Ordinal, Vec<usize>> = BTreeMap::new();
+    for (slot, &index) in distinct.iter().enumerate() {
+        cards.entry(specs[index].ordinal).or_default().push(slot);
+    }
+    let rounds = cards.values().map(Vec::len).max().unwrap_or(0);
+    let together = Barrier::new(cards.len());
+    std::thread::scope(|scope| {
+        for slots in cards.values() {
+            scope.spawn(|| {
+                for round in 0..rounds {
+                    together.wait();
+                    if let Some(&slot) = slots.get(round) {
+                        let outcome = run(&specs[distinct[slot]], &mut |_| true);
+                        // Each slot is in one card's list only.
+                        let _ = done[slot].set(outcome);
+                    }
+                }
+            });
+        }
+    });
+}
+
 /// What actually runs: two specifications with the same program give the same row.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Program {
     system: &'static System,
     device: DeviceKind,
+    ordinal: Ordinal,
     addresses: Addresses,
     /// Of TRL's offloader; `None` without it.
     changes: Option<Changes>,
@@ -300,6 +335,7 @@ impl Program {
         Program {
             system: spec.system,
             device: spec.device,
+            ordinal: spec.ordinal,
             addresses: spec.addresses,
             changes: offloader_changes(spec),
             around: around(spec),

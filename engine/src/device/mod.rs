@@ -14,10 +14,17 @@ pub mod sim;
 pub use clocks::{Player, Tape, Taped};
 
 use api::bench::CardFacts;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trace::units::{Bytes, DeviceAddr};
 
 use crate::tensor::Layout;
+
+/// A device of the host, as the driver counts them.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Ordinal(pub u16);
 
 /// A stream of the device; 0 is the default stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

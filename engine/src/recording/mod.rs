@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use crate::device::StreamId;
+use crate::device::{Ordinal, StreamId};
 use crate::memory::{Allocation, MemoryAction, MemoryEvent};
 use crate::session::Session;
 use crate::workload::Workload;
@@ -76,6 +76,8 @@ pub struct Recording {
     modules: Vec<String>,
     steps: Vec<StepMark>,
     segments: Vec<Segment>,
+    /// The device that it is of.
+    device: Ordinal,
     /// What the run was, by name.
     labels: Vec<(&'static str, String)>,
 }
@@ -85,6 +87,11 @@ impl Recording {
     /// that allocated alike two files.
     pub fn label(&mut self, name: &'static str, value: &str) {
         self.labels.push((name, value.to_owned()));
+    }
+
+    /// Says which device of the host it is of.
+    pub(crate) fn of_device(&mut self, device: Ordinal) {
+        self.device = device;
     }
 
     /// Adds the events of a step.
@@ -176,7 +183,12 @@ impl Recording {
         }
         pickle.end_list()?;
         pickle.key("device_traces")?;
-        pickle.list(1)?;
+        // A trace for each device of the host; those before this one are of no concern here.
+        pickle.list(1 + usize::from(self.device.0))?;
+        for _ in 0..self.device.0 {
+            pickle.list(0)?;
+            pickle.end_list()?;
+        }
         pickle.list(self.events.len())?;
         let mut made = self.allocations.iter().peekable();
         for (index, event) in self.events.iter().enumerate() {
@@ -217,7 +229,7 @@ impl Recording {
                 pickle.key("name")?;
                 pickle.text(&format!("## step {} ##", mark.step))?;
                 pickle.key("device")?;
-                pickle.integer(0)?;
+                pickle.integer(u64::from(self.device.0))?;
                 pickle.key("time_us")?;
                 pickle.integer(time)?;
                 pickle.end_dict()?;
@@ -277,7 +289,7 @@ impl Recording {
         let small = segment.bytes.0 == trace::allocator::SMALL_BUFFER;
         pickle.dict(10)?;
         for (name, value) in [
-            ("device", 0),
+            ("device", u64::from(self.device.0)),
             ("address", segment.start.0),
             ("total_size", segment.bytes.0),
             ("allocated_size", of(&[BlockState::Used], |b| b.bytes)),

@@ -2,6 +2,7 @@
 
 use api::bench::{DeviceKind, Frontier, FrontierKind, FrontierPoint};
 use engine::bench::{FrontierSpec, FrontierTable, frontier, run_frontier};
+use engine::device::Ordinal;
 
 fn kept() -> &'static Frontier {
     let kept = frontier();
@@ -18,6 +19,7 @@ fn today() -> FrontierTable {
     let spec = FrontierSpec {
         device: DeviceKind::Sim,
         steps: 8,
+        ordinal: Ordinal::default(),
     };
     let now = run_frontier(&spec).unwrap();
     // Written and read like the kept one: reading a float can be off by its last bit.

@@ -4,6 +4,7 @@ mod axolotl;
 mod bench;
 mod contents;
 mod deviations;
+mod devices;
 mod duplex;
 mod frontier;
 mod grid;

@@ -14,6 +14,9 @@ const FULL: &str = include_str!("../../results/h200-2026-11-21.json");
 /// Patches that were new then.
 const PATCHES: &str = include_str!("../../results/h200-2026-11-22.json");
 
+/// Rows whose products cuBLASLt computed, on one card and on two at the same time.
+const PRODUCTS: &str = include_str!("../../results/h200-2026-11-23.json");
+
 fn parsed(file: &str) -> Value {
     serde_json::from_str(file).unwrap()
 }
@@ -21,7 +24,7 @@ fn parsed(file: &str) -> Value {
 /// All rows of the command line's runs.
 fn rows() -> Vec<Value> {
     let mut rows = Vec::new();
-    for file in [FIRST, FULL, PATCHES].map(parsed) {
+    for file in [FIRST, FULL, PATCHES, PRODUCTS].map(parsed) {
         rows.extend(rows_of(&file));
         rows.extend(rows_of(&file["fractions"]));
     }
@@ -181,6 +184,34 @@ fn the_card_and_the_simulation_agree_on_every_allocator_number() {
     };
     let rows: Vec<&Value> = rows.iter().filter(quick).collect();
     assert_eq!(simulated_otherwise(&rows), Vec::<String>::new());
+}
+
+/// On two cards at the same time each row has its card's number, and pinned memory is the sum.
+#[test]
+fn two_cards_took_of_the_host_what_both_took() {
+    let file = parsed(PRODUCTS);
+    let runs = file["runs"].as_array().unwrap();
+    let of_two: Vec<&Value> = runs
+        .iter()
+        .map(|run| &run["table"])
+        .filter(|table| !table["hosts"].is_null())
+        .collect();
+    assert_eq!(of_two.len(), 1);
+    let rows = of_two[0]["rows"].as_array().unwrap();
+    let numbers: Vec<_> = rows
+        .iter()
+        .map(|row| row["device_index"].as_u64())
+        .collect();
+    assert_eq!(numbers, [Some(0), Some(1), Some(0), Some(1)]);
+    for host in of_two[0]["hosts"].as_array().unwrap() {
+        let of_host = rows.iter().filter(|row| row["patches"] == host["patches"]);
+        let pinned = of_host.map(|row| row["host_pinned_peak"].as_u64().unwrap());
+        assert_eq!(host["host_pinned_peak"], pinned.sum::<u64>());
+    }
+    for row in rows {
+        let device = row["device"].as_str().unwrap();
+        assert!(device.contains("cublasLt 13.1.0 bf16 (97.2 %"), "{device}");
+    }
 }
 
 /// A server's child process on the card takes the same decisions as the command line there.

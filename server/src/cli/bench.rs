@@ -4,7 +4,8 @@ use super::output::{json, print};
 use super::{CliError, bench_stack};
 use api::bench::{BenchResult, DeviceKind, Evidence};
 use clap::{Args, ValueEnum};
-use engine::bench::{CopyStream, Row, RunSpec, Table, run_all};
+use engine::bench::{CopyStream, Row, RunSpec, Table, hosts, on_devices, run_all};
+use engine::device::Ordinal;
 use engine::device::cuda::{self, Addresses};
 use engine::device::sim::SimSpec;
 use engine::offload::Release;
@@ -22,13 +23,14 @@ Examples:
   tidemark bench vl-qwen3.5-9b --capacity 24GB --json
   tidemark bench vl-qwen3.5-9b --patches all --device cuda
   tidemark bench chunk-views --patches baseline --base megatron-lm --fraction 50 --in-flight 1
+  tidemark bench vl-qwen3.5-9b --patches baseline --device cuda --devices all
   tidemark bench --copies --device cuda      how near copies come to the limit of the link
   tidemark bench --frontier                  peak against step time, for every offloader
 
-On the simulated device nothing is allocated and time is virtual. On a CUDA card (the first one)
-segments, copies and kernels are real, and every restored tensor's checksum is compared with what
-was packed. No toolkit is needed, only the driver; products of bf16 matrices are those of cuBLASLt
-where its library is found, and the output says so.
+On the simulated device nothing is allocated and time is virtual. On a CUDA card (the first one,
+unless --devices says more) segments, copies and kernels are real, and every restored tensor's
+checksum is compared with what was packed. No toolkit is needed, only the driver; products of bf16
+matrices are those of cuBLASLt where its library is found, and the output says so.
 
 Configurations: ";
 
@@ -71,9 +73,14 @@ pub struct BenchArgs {
     /// (`--base megatron-lm`); else it never waits
     #[arg(long, value_name = "COPIES")]
     in_flight: Option<u32>,
-    /// Where to run: the simulated device, or the first CUDA card
+    /// Where to run: the simulated device, or a CUDA card
     #[arg(long, value_enum, default_value_t = On::Sim)]
     device: On,
+    /// Devices of the host that run every row at the same time: a number, or `all` cards. Pinned
+    /// host memory is summed over them
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = devices_called,
+          conflicts_with = "copies")]
+    devices: Devices,
     /// Addresses that decide on a card: those of the simulation, so that the run can be compared
     /// with it to the byte, or the driver's own
     #[arg(long, value_enum, default_value_t = Decided::Simulated)]
@@ -104,6 +111,66 @@ impl BenchArgs {
         Limits {
             share: Share::percent(self.fraction).unwrap_or(Share::ALL),
             in_flight: self.in_flight,
+        }
+    }
+
+    /// A row on the first device.
+    fn spec(&self, system: &'static System, base: Base, patches: &[&'static Patch]) -> RunSpec {
+        RunSpec {
+            base,
+            copies: match self.no_streams {
+                true => CopyStream::Compute,
+                false => CopyStream::Side,
+            },
+            limits: self.limits(),
+            steps: self.steps,
+            sim: SimSpec {
+                capacity: self.capacity,
+                ..SimSpec::default()
+            },
+            device: self.device.kind(),
+            addresses: self.addresses.addresses(),
+            ..RunSpec::new(system, patches)
+        }
+    }
+}
+
+/// How many devices of the host are to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Devices {
+    All,
+    Count(u16),
+}
+
+fn devices_called(word: &str) -> Result<Devices, String> {
+    match word.parse() {
+        Ok(count @ 1..=64) => Ok(Devices::Count(count)),
+        _ if word == "all" => Ok(Devices::All),
+        _ => Err("expected a number from 1 to 64, or all".to_owned()),
+    }
+}
+
+impl Devices {
+    /// The number, which is no more than there are cards.
+    ///
+    /// # Errors
+    /// Where there are fewer, or no end of simulated ones is asked for.
+    fn count(self, on: On) -> Result<u16, CliError> {
+        let there = match on {
+            On::Sim => None,
+            On::Cuda => Some(cuda::count().map_err(|why| CliError::Failed(why.to_string()))?),
+        };
+        match (self, there) {
+            (Devices::Count(count), None) => Ok(count),
+            (Devices::All, Some(there)) => Ok(there),
+            (Devices::Count(count), Some(there)) if count <= there => Ok(count),
+            (Devices::Count(count), Some(there)) => Err(CliError::Failed(format!(
+                "{count} devices were asked for, and this machine has {there}"
+            ))),
+            (Devices::All, None) => Err(CliError::Usage(
+                "there are as many simulated devices as you like: give --devices a number"
+                    .to_owned(),
+            )),
         }
     }
 }
@@ -168,16 +235,13 @@ impl Decided {
 /// [`CliError::Usage`] for a name that does not exist, [`CliError::Failed`] without the device.
 pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
     let device = args.device.name()?;
+    let devices = args.devices.count(args.device)?;
     if args.copies {
         return bench_stack::copies(args.device.kind(), &args.tokens, args.steps, args.json);
     }
     if args.frontier {
-        return bench_stack::frontier(args.device.kind(), args.steps, args.json);
+        return bench_stack::frontier(args.device.kind(), devices, args.steps, args.json);
     }
-    let sim = SimSpec {
-        capacity: args.capacity,
-        ..SimSpec::default()
-    };
     let mut specs = Vec::new();
     // The status of a row depends on its baseline, so the baseline runs even if it was not
     // requested.
@@ -189,26 +253,19 @@ pub fn bench(args: &BenchArgs) -> Result<(), CliError> {
             sets.insert(0, Vec::new());
         }
         for base in bases(system, &args.base)? {
-            specs.extend(sets.iter().map(|patches| RunSpec {
-                base,
-                copies: match args.no_streams {
-                    true => CopyStream::Compute,
-                    false => CopyStream::Side,
-                },
-                limits: args.limits(),
-                steps: args.steps,
-                sim,
-                device: args.device.kind(),
-                addresses: args.addresses.addresses(),
-                ..RunSpec::new(system, patches)
-            }));
+            let specs_of = |patches: &Vec<&'static Patch>| {
+                on_devices(&args.spec(system, base, patches), devices)
+            };
+            specs.extend(sets.iter().flat_map(specs_of));
         }
     }
     let asked = |row: &Row| !row.patches.is_empty() || !unasked.contains(&row.config);
+    let rows: Vec<Row> = run_all(&specs).into_iter().filter(asked).collect();
     let table = Table {
         device,
         compute: args.device.compute(),
-        rows: run_all(&specs).into_iter().filter(asked).collect(),
+        hosts: hosts(&rows),
+        rows,
     };
     print(&match args.json {
         true => json(&table),
@@ -341,15 +398,40 @@ fn for_people(table: &Table) -> String {
         }
         let _ = writeln!(text, "{}", line(row));
     }
+    if !table.hosts.is_empty() {
+        text.push_str("\nall devices together\n");
+    }
+    for host in &table.hosts {
+        let _ = writeln!(
+            text,
+            "  {} ({}), {}: {} devices, pinned host memory {} at the peak and {} at the end, \
+             slowest step {:.3} s",
+            host.config,
+            host.base,
+            called(&host.patches),
+            host.devices,
+            size::exact(host.host_pinned_peak.0 as f64),
+            size::exact(host.host_pinned_end.0 as f64),
+            host.step_seconds,
+        );
+    }
     text
 }
 
-fn line(row: &Row) -> String {
-    let patches: Vec<&str> = row.patches.iter().map(|patch| patch.id).collect();
-    let patches = match patches.is_empty() {
+/// A set of patches in words.
+fn called(patches: &[&Patch]) -> String {
+    let ids: Vec<&str> = patches.iter().map(|patch| patch.id).collect();
+    match ids.is_empty() {
         true => "baseline".to_owned(),
-        false => patches.join(" + "),
-    };
+        false => ids.join(" + "),
+    }
+}
+
+fn line(row: &Row) -> String {
+    let mut patches = called(&row.patches);
+    if row.device_index > Ordinal::default() {
+        patches += &format!(", device {}", row.device_index.0);
+    }
     let steps = row.outcome.as_ref().map(|outcome| outcome.steps_run);
     let known = |known: &Option<Evidence>| known.as_ref().map_or("–".into(), |k| peak(k, steps));
     let computed = |number: &dyn Fn(&BenchResult) -> String| {
@@ -424,6 +506,22 @@ fn status(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_are_a_number_or_all_cards() {
+        let check = |word: &str, expected: Option<u16>| {
+            let devices = devices_called(word).ok();
+            let count = devices.and_then(|devices| devices.count(On::Sim).ok());
+            assert_eq!(count, expected, "{word}");
+        };
+        check("1", Some(1));
+        check("8", Some(8));
+        check("0", None);
+        check("65", None);
+        check("two", None);
+        // Of simulated ones there is no end.
+        check("all", None);
+    }
 
     #[test]
     fn patches_are_named_in_full_or_by_number() {

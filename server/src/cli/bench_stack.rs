@@ -5,8 +5,10 @@ use super::CliError;
 use super::output::{json, print};
 use api::bench::{DeviceKind, Frontier};
 use engine::bench::{
-    CopyRow, CopySpec, CopyTable, FrontierSpec, FrontierTable, run_copies, run_frontier,
+    CopyRow, CopySpec, CopyTable, FrontierSpec, FrontierTable, run_copies, run_frontiers,
 };
+use engine::device::Ordinal;
+use serde::Serialize;
 use std::fmt::Write as _;
 
 /// Steps that are timed by default.
@@ -38,16 +40,30 @@ pub fn copies(
 ///
 /// # Errors
 /// [`CliError::Failed`] without the device.
-pub fn frontier(device: DeviceKind, steps: Option<u32>, as_json: bool) -> Result<(), CliError> {
+pub fn frontier(
+    device: DeviceKind,
+    devices: u16,
+    steps: Option<u32>,
+    as_json: bool,
+) -> Result<(), CliError> {
     let spec = FrontierSpec {
         device,
         steps: steps.unwrap_or(STEPS),
+        ordinal: Ordinal::default(),
     };
-    let table = run_frontier(&spec).map_err(|why| CliError::Failed(why.to_string()))?;
-    print(&match as_json {
-        true => json(&table),
-        false => frontier_for_people(&table) + &card_for_people(engine::bench::frontier()),
+    let tables = run_frontiers(&spec, devices).map_err(|why| CliError::Failed(why.to_string()))?;
+    let card = || card_for_people(engine::bench::frontier());
+    print(&match (as_json, &tables[..]) {
+        (true, [table]) => json(table),
+        (true, _) => json(&Together { devices: &tables }),
+        (false, _) => tables.iter().map(frontier_for_people).collect::<String>() + &card(),
     })
+}
+
+/// Tables of devices that ran at the same time.
+#[derive(Serialize)]
+struct Together<'t> {
+    devices: &'t [FrontierTable],
 }
 
 /// The stored results of the same points on a card, as text.
@@ -83,10 +99,11 @@ fn frontier_for_people(table: &FrontierTable) -> String {
     let limits = &table.limits;
     let compute = table.compute.as_deref().unwrap_or("simulated");
     let mut text = format!(
-        "device: {}; rates are in decimal GB\n{}; products: {compute}\nlimits: {:.3} s a step \
+        "device {}: {}; rates are in decimal GB\n{}; products: {compute}\nlimits: {:.3} s a step \
          that copies nothing, at a peak of {}; copies at {:.1} GB/s to the host and {:.1} GB/s \
          back\nin use: and freed memory that a copy still reads\n\n  {:<32} {:>8} {:>9} {:>10} \
          {:>9} {:>10} {:>11} {:>10}\n",
+        table.device_index.0,
         table.device,
         table.workload,
         limits.compute_seconds,

@@ -6,7 +6,7 @@ use cudarc::driver::{result, sys};
 use serde::Serialize;
 use trace::units::Bytes;
 
-use super::super::DeviceError;
+use super::super::{DeviceError, Ordinal};
 use super::driver::{Driver, fault};
 use super::pinned;
 
@@ -30,8 +30,8 @@ const ROUNDS: usize = 5;
 ///
 /// # Errors
 /// No card, or its fault.
-pub fn plain_rates(copy_bytes: Bytes) -> Result<PlainRates, DeviceError> {
-    Driver::open()?.enter()?;
+pub fn plain_rates(copy_bytes: Bytes, ordinal: Ordinal) -> Result<PlainRates, DeviceError> {
+    Driver::open(ordinal)?.enter()?;
     let host = pinned::take(copy_bytes)?;
     let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
         .map_err(|error| fault("a stream cannot be made", error))?;

@@ -1,16 +1,17 @@
-//! The driver API, as far as it is used here: one context for the process, the kernels, and calls
+//! The driver API, as far as it is used here: one context for each card, the kernels, and calls
 //! that return sentences instead of codes.
 
+use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
 use std::mem::MaybeUninit;
 use std::panic;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 use trace::units::Bytes;
 
-use super::super::DeviceError;
+use super::super::{DeviceError, Ordinal};
 
 /// `kernels.cu`, compiled ahead of time: no compiler is needed where it runs.
 const KERNELS: &str = concat!(include_str!("kernels.ptx"), "\0");
@@ -28,7 +29,7 @@ pub struct CardInfo {
     pub multiprocessors: u32,
 }
 
-/// The opened driver.
+/// The opened driver of one card.
 pub(super) struct Driver {
     pub info: CardInfo,
     context: sys::CUcontext,
@@ -63,16 +64,27 @@ fn unavailable(why: impl Into<String>) -> DeviceError {
 }
 
 impl Driver {
-    /// The process's driver, opened once.
-    pub fn open() -> Result<&'static Driver, DeviceError> {
-        static DRIVER: OnceLock<Result<Driver, DeviceError>> = OnceLock::new();
-        DRIVER
-            .get_or_init(Driver::new)
-            .as_ref()
-            .map_err(DeviceError::clone)
+    /// The driver of one card, opened once in the process.
+    pub fn open(ordinal: Ordinal) -> Result<&'static Driver, DeviceError> {
+        type Opened = BTreeMap<Ordinal, Result<&'static Driver, DeviceError>>;
+        static DRIVERS: Mutex<Opened> = Mutex::new(BTreeMap::new());
+        let mut drivers = DRIVERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = drivers.entry(ordinal).or_insert_with(|| {
+            let driver = Driver::new(ordinal)?;
+            // One for each card, for as long as the process lives.
+            Ok(Box::leak(Box::new(driver)))
+        });
+        opened.clone()
     }
 
-    fn new() -> Result<Driver, DeviceError> {
+    /// Cards of the host; a driver must have been opened.
+    pub fn count() -> Result<u16, DeviceError> {
+        let count = result::device::get_count();
+        let count = count.map_err(|error| fault("cards cannot be counted", error))?;
+        Ok(u16::try_from(count).unwrap_or_default())
+    }
+
+    fn new(ordinal: Ordinal) -> Result<Driver, DeviceError> {
         // SAFETY: only looks for the library; loading it runs its initialisers, which is what any
         // program that uses the card does.
         if !unsafe { sys::is_culib_present() } {
@@ -83,12 +95,12 @@ impl Driver {
         // A symbol that an old driver lacks is a panic in the bindings; say it as a sentence.
         let quiet = panic::take_hook();
         panic::set_hook(Box::new(|_| {}));
-        let outcome = panic::catch_unwind(Driver::with_library);
+        let outcome = panic::catch_unwind(|| Driver::with_library(ordinal));
         panic::set_hook(quiet);
         outcome.unwrap_or_else(|_| Err(unavailable("its driver is too old")))
     }
 
-    fn with_library() -> Result<Driver, DeviceError> {
+    fn with_library(ordinal: Ordinal) -> Result<Driver, DeviceError> {
         let refused = |what: &str, error: DriverError| {
             unavailable(match fault(what, error) {
                 DeviceError::Fault(text) => text,
@@ -96,7 +108,8 @@ impl Driver {
             })
         };
         result::init().map_err(|error| refused("the driver does not start", error))?;
-        let card = result::device::get(0).map_err(|error| refused("no card", error))?;
+        let card =
+            result::device::get(i32::from(ordinal.0)).map_err(|error| refused("no card", error))?;
         // SAFETY: `card` is a device that the driver has just named; the context is never released
         // and lives as long as the process.
         let context = unsafe { result::primary_ctx::retain(card) };

@@ -31,8 +31,8 @@ use trace::units::{Bytes, DeviceAddr};
 
 use super::sim::{SimDevice, SimSpec};
 use super::{
-    Compute, Device, DeviceError, EventId, Fingerprint, HostBuffer, Kernel, Span, StreamId,
-    Touched, View,
+    Compute, Device, DeviceError, EventId, Fingerprint, HostBuffer, Kernel, Ordinal, Span,
+    StreamId, Touched, View,
 };
 use blas::{Blas, Lt};
 use contents::Prints;
@@ -50,12 +50,20 @@ pub enum Addresses {
     Card,
 }
 
-/// The card, or a sentence that says why there is none.
+/// The first card, or a sentence that says why there is none.
 ///
 /// # Errors
 /// [`DeviceError::Unavailable`].
 pub fn probe() -> Result<CardInfo, DeviceError> {
-    Driver::open().map(|driver| driver.info.clone())
+    Driver::open(Ordinal::default()).map(|driver| driver.info.clone())
+}
+
+/// Cards of the host.
+///
+/// # Errors
+/// [`DeviceError::Unavailable`], or the driver's fault.
+pub fn count() -> Result<u16, DeviceError> {
+    probe().and_then(|_| Driver::count())
 }
 
 /// What products of bf16 matrices are computed with here: cuBLASLt, or a stand-in and why.
@@ -90,7 +98,7 @@ struct Arithmetic {
     stood_for: f64,
 }
 
-/// The first CUDA card.
+/// A CUDA card.
 pub struct CudaDevice {
     driver: &'static Driver,
     decisions: SimDevice,
@@ -114,12 +122,16 @@ pub struct CudaDevice {
 }
 
 impl CudaDevice {
-    /// Opens the card. `spec` is the simulation that decides, and its capacity limits the card.
+    /// Opens a card. `spec` is the simulation that decides, and its capacity limits the card.
     ///
     /// # Errors
     /// [`DeviceError::Unavailable`] without a driver or a card, or its fault.
-    pub fn new(spec: SimSpec, addresses: Addresses) -> Result<CudaDevice, DeviceError> {
-        let driver = Driver::open()?;
+    pub fn new(
+        spec: SimSpec,
+        addresses: Addresses,
+        ordinal: Ordinal,
+    ) -> Result<CudaDevice, DeviceError> {
+        let driver = Driver::open(ordinal)?;
         driver.enter()?;
         let (free, total) =
             result::mem_get_info().map_err(|error| fault("memory cannot be read", error))?;
@@ -530,7 +542,7 @@ mod tests {
                 let text = error.to_string();
                 assert!(text.starts_with("there is no CUDA device here: "), "{text}");
                 assert!(!text.contains('\n'), "{text}");
-                let opened = CudaDevice::new(SimSpec::default(), Addresses::Simulated);
+                let opened = CudaDevice::new(SimSpec::default(), Addresses::Simulated, Ordinal(1));
                 assert_eq!(opened.err(), Some(error));
             }
         }

@@ -1,0 +1,84 @@
+//! Several devices of one host: each runs every row in a thread of its own, at the same time.
+//!
+//! A device has its streams, its events and its memory for itself. Pinned memory is the host's, so
+//! what a row takes of it is the sum over the devices.
+
+use serde::Serialize;
+
+use super::row::Row;
+use super::run::RunSpec;
+use crate::device::Ordinal;
+use crate::patches::Patch;
+use trace::units::Bytes;
+
+/// What one row took of the host, on all devices together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HostRow {
+    /// Id of the configuration.
+    pub config: &'static str,
+    /// Version before patches.
+    pub base: String,
+    /// Ids of the patches; none for the baseline.
+    pub patches: Vec<&'static Patch>,
+    /// Devices that ran it.
+    pub devices: u16,
+    /// Most pinned memory that was taken from the system.
+    pub host_pinned_peak: Bytes,
+    /// Pinned memory in use at the end.
+    pub host_pinned_end: Bytes,
+    /// The slowest device's step, seconds.
+    pub step_seconds: f64,
+}
+
+impl HostRow {
+    fn new(row: &Row) -> HostRow {
+        HostRow {
+            config: row.config,
+            base: row.base.clone(),
+            patches: row.patches.clone(),
+            devices: 0,
+            host_pinned_peak: Bytes::ZERO,
+            host_pinned_end: Bytes::ZERO,
+            step_seconds: 0.0,
+        }
+    }
+
+    fn is_of(&self, row: &Row) -> bool {
+        (self.config, &self.base, &self.patches) == (row.config, &row.base, &row.patches)
+    }
+
+    fn add(&mut self, row: &Row) {
+        self.devices += 1;
+        if let Some(outcome) = &row.outcome {
+            self.host_pinned_peak += outcome.host_pinned_peak;
+            self.host_pinned_end += outcome.host_pinned_end;
+            self.step_seconds = self.step_seconds.max(outcome.step_seconds);
+        }
+    }
+}
+
+/// Sums the rows over their devices; nothing where no row ran on more than one.
+pub fn hosts(rows: &[Row]) -> Vec<HostRow> {
+    let mut hosts: Vec<HostRow> = Vec::new();
+    for row in rows {
+        match hosts.iter_mut().find(|host| host.is_of(row)) {
+            Some(host) => host.add(row),
+            None => {
+                let mut host = HostRow::new(row);
+                host.add(row);
+                hosts.push(host);
+            }
+        }
+    }
+    hosts.retain(|host| host.devices > 1);
+    hosts
+}
+
+/// The run on each of the first devices of the host.
+pub fn on_devices(spec: &RunSpec, devices: u16) -> Vec<RunSpec> {
+    let on = |ordinal| RunSpec {
+        ordinal: Ordinal(ordinal),
+        ..spec.clone()
+    };
+    (0..devices).map(on).collect()
+}

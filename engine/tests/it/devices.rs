@@ -1,0 +1,98 @@
+//! Several devices of one host: what each finds out, what they take of the host together, and whose
+//! recording is whose. Simulated; on cards the same code runs.
+
+use std::collections::BTreeSet;
+
+use api::bench::DeviceKind;
+use engine::bench::{
+    FrontierSpec, Row, RunSpec, hosts, on_devices, run, run_all, run_frontiers, run_recorded,
+};
+use engine::device::Ordinal;
+use engine::systems::System;
+
+const STEPS: u32 = 3;
+
+fn spec() -> RunSpec {
+    RunSpec {
+        steps: Some(STEPS),
+        ..RunSpec::new(System::REUSE, &[])
+    }
+}
+
+fn rows(devices: u16) -> Vec<Row> {
+    run_all(&on_devices(&spec(), devices))
+}
+
+/// Each simulated device is a machine of its own, so each finds out what one alone does.
+#[test]
+fn every_device_runs_the_row() {
+    let alone = run(&spec(), &mut |_| true);
+    let rows = rows(3);
+    let ordinals: Vec<u16> = rows.iter().map(|row| row.device_index.0).collect();
+    assert_eq!(ordinals, [0, 1, 2]);
+    for row in &rows {
+        assert_eq!(row.outcome.as_ref(), Some(&alone));
+    }
+}
+
+/// Pinned memory is the host's: the sum over the devices, and nothing to sum where there is one.
+#[test]
+fn pinned_memory_is_summed_over_the_devices() {
+    let alone = run(&spec(), &mut |_| true);
+    assert!(alone.host_pinned_peak.0 > 0, "{alone:?}");
+    assert_eq!(hosts(&rows(1)), []);
+    let of_two = hosts(&rows(2));
+    let [host] = &of_two[..] else {
+        panic!("{of_two:?}")
+    };
+    assert_eq!(host.devices, 2);
+    assert_eq!(host.host_pinned_peak, alone.host_pinned_peak * 2);
+    assert_eq!(host.host_pinned_end, alone.host_pinned_end * 2);
+    assert_eq!(host.step_seconds, alone.step_seconds);
+}
+
+/// The device of each event, segment and step of a recording, once.
+fn devices_of(ordinal: u16) -> [Vec<u32>; 3] {
+    let spec = RunSpec {
+        record_steps: STEPS,
+        ordinal: Ordinal(ordinal),
+        ..spec()
+    };
+    let (_, recording) = run_recorded(&spec, &mut |_| true);
+    let mut pickle = Vec::new();
+    recording.write_pickle(&mut pickle).unwrap();
+    let read = trace::reader::read(&pickle, trace::reader::Limits::default()).unwrap();
+    let traces = (0..).zip(&read.devices);
+    let with_events = traces.filter(|(_, events)| !events.addr.is_empty());
+    let segments = read.segments.iter().map(|segment| segment.device);
+    let steps = read.annotations.iter().map(|mark| mark.device);
+    [
+        with_events.map(|(device, _)| device).collect(),
+        BTreeSet::from_iter(segments).into_iter().collect(),
+        BTreeSet::from_iter(steps).into_iter().collect(),
+    ]
+}
+
+/// A recording says which device it is of, as PyTorch's do: by the place of its trace, in each
+/// segment and in each step.
+#[test]
+fn a_recording_carries_its_device() {
+    for ordinal in [0, 2] {
+        let expected = || vec![u32::from(ordinal)];
+        assert_eq!(devices_of(ordinal), [expected(), expected(), expected()]);
+    }
+}
+
+/// All points on each device, each with its number.
+#[test]
+fn the_frontier_runs_on_every_device() {
+    let spec = FrontierSpec {
+        device: DeviceKind::Sim,
+        steps: 1,
+        ordinal: Ordinal(0),
+    };
+    let tables = run_frontiers(&spec, 2).unwrap();
+    let ordinals: Vec<u16> = tables.iter().map(|table| table.device_index.0).collect();
+    assert_eq!(ordinals, [0, 1]);
+    assert_eq!(tables[0].points, tables[1].points);
+}
