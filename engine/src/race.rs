@@ -99,6 +99,13 @@ pub struct Detector {
     host: Clock,
     /// What each stream has done that not all others are known to come after.
     logs: Vec<Log>,
+    /// How often a clock has learned of another's work. Between two times what all streams come
+    /// after stays as it is: work only moves the clock of its own stream.
+    orders: u64,
+    /// When each stream last took over what the host knows, as `orders` was then.
+    joined: Vec<u64>,
+    /// When each log last forgot what all others come after.
+    forgotten: Vec<u64>,
     sites: Vec<String>,
     site_ids: HashMap<String, Site>,
     races: Vec<(Pair, Race)>,
@@ -120,6 +127,8 @@ impl Detector {
         let lane = Lane(u16::try_from(self.lanes.len()).expect("a run has few streams"));
         self.lanes.push(Clock::default());
         self.logs.push(Log::default());
+        self.joined.push(0);
+        self.forgotten.push(0);
         lane
     }
 
@@ -141,23 +150,27 @@ impl Detector {
 
     /// Later work on `lane` comes after the event.
     pub fn wait_event(&mut self, lane: Lane, event: &Clock) {
+        self.orders += 1;
         self.lanes[usize::from(lane.0)].join(event);
     }
 
     /// Later work on `waiter` comes after all work enqueued so far on `on`.
     pub fn wait_lane(&mut self, waiter: Lane, on: Lane) {
+        self.orders += 1;
         let clock = self.clock(on).clone();
         self.lanes[usize::from(waiter.0)].join(&clock);
     }
 
     /// The host has waited for all work on `lane`.
     pub fn host_waited(&mut self, lane: Lane) {
+        self.orders += 1;
         let clock = self.clock(lane).clone();
         self.host.join(&clock);
     }
 
     /// The host has waited for all work on all streams.
     pub fn host_waited_for_all(&mut self) {
+        self.orders += 1;
         for lane in &self.lanes {
             self.host.join(lane);
         }
@@ -165,6 +178,7 @@ impl Detector {
 
     /// The host has seen that an event is complete (a query, or the allocator's deferred free).
     pub fn host_saw(&mut self, event: &Clock) {
+        self.orders += 1;
         self.host.join(event);
     }
 
@@ -184,11 +198,13 @@ impl Detector {
         if range.start >= range.end {
             return;
         }
+        let of = usize::from(lane.0);
+        let clock = &mut self.lanes[of];
         // Enqueued by the host, so after everything the host has waited for.
-        let host = std::mem::take(&mut self.host);
-        let clock = &mut self.lanes[usize::from(lane.0)];
-        clock.join(&host);
-        self.host = host;
+        if self.joined[of] != self.orders {
+            clock.join(&self.host);
+            self.joined[of] = self.orders;
+        }
         let now = Past {
             range,
             access,
@@ -196,25 +212,31 @@ impl Detector {
             operation: self.operation,
             site,
         };
-        let mut found = Vec::new();
-        for other in (0..self.logs.len()).filter(|other| *other != usize::from(lane.0)) {
-            if self.logs[other].is_empty() {
-                continue;
+        for other in (0..self.logs.len()).filter(|other| *other != of) {
+            if !self.logs[other].is_empty() {
+                self.meet(other, lane, &now);
             }
-            let known_by_all = self.known_by_all(other);
-            let known = self.lanes[usize::from(lane.0)].tick_of(Lane(other as u16));
-            let log = &mut self.logs[other];
-            log.forget(known_by_all);
-            log.meet(&now, known, &mut found);
         }
+        // With one stream there is nobody to race with.
+        if self.lanes.len() > 1 && self.logs[of].push(now) {
+            let known_by_all = self.known_by_all(of);
+            self.logs[of].tidy(known_by_all);
+        }
+    }
+
+    /// An access on `lane` meets what another stream has done.
+    fn meet(&mut self, other: usize, lane: Lane, now: &Past) {
+        if self.forgotten[other] != self.orders {
+            let known_by_all = self.known_by_all(other);
+            self.logs[other].forget(known_by_all);
+            self.forgotten[other] = self.orders;
+        }
+        let known = self.clock(lane).tick_of(Lane(other as u16));
+        let mut found = Vec::new();
+        self.logs[other].meet(now, known, &mut found);
         for (pair, operation, part) in found {
             self.spoilt.insert(operation);
             self.report(pair, part);
-        }
-        // With one stream there is nobody to race with.
-        if self.lanes.len() > 1 && self.logs[usize::from(lane.0)].push(now) {
-            let known_by_all = self.known_by_all(usize::from(lane.0));
-            self.logs[usize::from(lane.0)].tidy(known_by_all);
         }
     }
 

@@ -315,15 +315,14 @@ impl Layout {
     ///
     /// This is the bound that `as_strided` checks before it complains about `setStorage`.
     pub fn required_elements(&self) -> u64 {
-        if self.elements() == 0 {
-            return 0;
+        let mut reach = 0;
+        // Past the last dimension all sizes are 1, and a step there leads nowhere.
+        for (&size, &step) in self.shape.values.iter().zip(&self.stride.values) {
+            let Some(steps) = u64::from(size).checked_sub(1) else {
+                return 0;
+            };
+            reach += steps * u64::from(step);
         }
-        let reach: u64 = self
-            .shape
-            .iter()
-            .zip(self.stride.iter())
-            .map(|(size, step)| (size - 1) * step)
-            .sum();
         self.offset + reach + 1
     }
 }

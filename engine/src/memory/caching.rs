@@ -224,6 +224,11 @@ impl CachingAllocator {
         self.order = Some(Vec::new());
     }
 
+    /// Whether anything was noted since it was last asked for.
+    pub fn has_order(&self) -> bool {
+        self.order.as_ref().is_some_and(|order| !order.is_empty())
+    }
+
     /// Takes what was noted since it was last asked for.
     pub fn take_order(&mut self) -> Vec<Ordering> {
         self.order.as_mut().map(std::mem::take).unwrap_or_default()

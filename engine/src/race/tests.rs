@@ -100,6 +100,27 @@ fn order_is_transitive_over_streams_and_host() {
     assert_eq!(pairs(&detector), []);
 }
 
+/// A stream takes over what the host knows each time that it has learned more.
+#[test]
+fn what_the_host_learns_counts_every_time() {
+    let check = |waits_again: bool, expected: usize| {
+        let (mut detector, main, side) = two_lanes();
+        touch(&mut detector, side, Access::Write, A, "first write");
+        detector.host_waited(side);
+        touch(&mut detector, main, Access::Read, A, "read");
+        touch(&mut detector, main, Access::Read, A, "read");
+        detector.wait_lane(side, main);
+        touch(&mut detector, side, Access::Write, A, "second write");
+        if waits_again {
+            detector.host_waited(side);
+        }
+        touch(&mut detector, main, Access::Read, A, "read");
+        assert_eq!(detector.races().count(), expected);
+    };
+    check(true, 0);
+    check(false, 1);
+}
+
 #[test]
 fn overlap_is_by_bytes() {
     let (mut detector, s0, s1) = two_lanes();

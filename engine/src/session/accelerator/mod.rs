@@ -157,7 +157,11 @@ impl Accelerator {
         let Some(detector) = &mut self.detector else {
             return;
         };
-        for what in self.heap.borrow_mut().caching.take_order() {
+        let caching = &mut self.heap.borrow_mut().caching;
+        if !caching.has_order() {
+            return;
+        }
+        for what in caching.take_order() {
             match what {
                 Ordering::Awaited(event, stream) => {
                     let clock = detector.record_event(Lane(stream.0));

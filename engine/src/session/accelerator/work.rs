@@ -124,18 +124,19 @@ pub(super) fn view_of(tensor: &Tensor) -> View {
 }
 
 pub(super) fn range_of(saved: &SavedTensor) -> Range {
-    let size = saved.dtype.size();
-    let base = saved.storage.base.unwrap_or_default();
-    let first = base + size * saved.layout.offset;
-    // Views inside models carry dense layouts even where PyTorch's are strided: never past the end.
-    let end = base + saved.storage.bytes;
-    let last = (base + size * saved.layout.required_elements()).min(end);
-    if saved.layout.elements() == 0 || saved.placement == Placement::Host {
+    let required = saved.layout.required_elements();
+    if required == 0 || saved.placement == Placement::Host {
         return Range {
             start: DeviceAddr(0),
             end: DeviceAddr(0),
         };
     }
+    let size = saved.dtype.size();
+    let base = saved.storage.base.unwrap_or_default();
+    let first = base + size * saved.layout.offset;
+    // Views inside models carry dense layouts even where PyTorch's are strided: never past the end.
+    let end = base + saved.storage.bytes;
+    let last = (base + size * required).min(end);
     Range {
         start: first.min(end),
         end: last,
