@@ -79,7 +79,7 @@ pub struct Alive {
     pub tree_left_out: u64,
 }
 
-/// What came and went between two moments.
+/// What was allocated and freed between two moments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Changes {
@@ -101,7 +101,7 @@ pub struct Changes {
     pub passed: Tally,
 }
 
-/// Groups of what came, or went.
+/// Groups of blocks that were allocated, or freed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Part {
@@ -127,7 +127,7 @@ pub struct GrowthMoment {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GrowthBand {
-    /// Names it; empty for what the other groups hold together.
+    /// Names it; empty for all other groups together.
     pub key: String,
     /// For people. A backward allocation without a Python stack is called by the forward operation
     /// that it belongs to.
@@ -150,7 +150,7 @@ pub struct Growth {
     pub by: Dimension,
     /// The last event of each step; without steps, evenly spaced events.
     pub moments: Vec<GrowthMoment>,
-    /// The groups that change most, and last what the others hold.
+    /// The groups that change most, and last all other groups together.
     pub bands: Vec<GrowthBand>,
     /// Groups that share the last band.
     pub others: u64,
@@ -164,7 +164,7 @@ pub struct AllocationRow {
     pub block: u32,
     /// Bytes of the block.
     pub size: Bytes,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: Bytes,
     /// The event that allocated it; absent when before the trace.
     pub alloc: Option<EventIdx>,
@@ -247,9 +247,9 @@ pub struct AllocationFilter {
     pub min: Option<u64>,
     /// Block sizes up to here, bytes.
     pub max: Option<u64>,
-    /// Ends of steps outlived, from here.
+    /// Least number of ends of steps outlived.
     pub older: Option<u32>,
-    /// Ends of steps outlived, up to here.
+    /// Greatest number of ends of steps outlived.
     pub younger: Option<u32>,
     /// Raw stream handle.
     pub stream: Option<u64>,

@@ -84,7 +84,7 @@ pub fn listed(runs: &[RunId]) -> String {
 /// Which curves to draw.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurvesWanted {
-    /// What lies above one another.
+    /// How the runs are aligned.
     pub align: Align,
     /// Which series.
     pub series: Series,

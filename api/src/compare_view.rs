@@ -100,7 +100,7 @@ pub struct CompareState {
     pub pair: Option<u32>,
     /// Which run is compared with the baseline, by position among the runs.
     pub against: u32,
-    /// What lies above one another.
+    /// How the runs are aligned.
     pub align: Align,
     /// First and last visible place of the axis; `None`: all.
     pub window: Option<(f64, f64)>,

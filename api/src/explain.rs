@@ -210,17 +210,17 @@ pub struct OutOfMemory {
     pub room: Option<Room>,
     /// The phase in which it failed, inferred.
     pub phase: Phase,
-    /// What could not be had.
+    /// The requested bytes.
     pub asked: Bytes,
     /// The segment that would have been needed; `null` where replay does not give the failure.
     pub segment: Option<Bytes>,
-    /// What the driver had free.
+    /// The free bytes of the driver.
     pub free: Bytes,
     /// What refused it.
     pub refused_by: Refusal,
-    /// What the process could reserve: at least so much.
+    /// Lower bound of what the process could reserve.
     pub limit_at_least: Option<Bytes>,
-    /// And less than so much.
+    /// Upper bound (exclusive) of what the process could reserve.
     pub limit_below: Option<Bytes>,
     /// Requests before it for which the cache was emptied, as replayed.
     pub retries_before: Option<u64>,
@@ -258,7 +258,7 @@ pub enum Cause {
     Leak,
     /// There was enough, in pieces that were too small.
     Fragmentation,
-    /// What was in use and the request together are more than there is.
+    /// The memory in use and the request together exceed the limit.
     Demand,
 }
 

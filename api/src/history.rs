@@ -76,7 +76,7 @@ pub struct HistoryRun {
     pub unused: Bytes,
     /// Whether it leaks; `null` until that was looked at.
     pub verdict: Option<Verdict>,
-    /// Whether an allocation failed: the peak is then what there was, not what was wanted.
+    /// Whether an allocation failed: the peak is then the available memory, not the needed memory.
     pub out_of_memory: bool,
 }
 

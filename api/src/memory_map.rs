@@ -27,9 +27,9 @@ pub struct MemoryMap {
     pub segments_left_out: u64,
 }
 
-/// Reserved memory over a recording, and how what was not in use lay: a column for each number, an
-/// entry for each of at most [`trace::layout::MOST_MOMENTS`] moments. Each is the moment of its
-/// part of the recording at which most was unused.
+/// Reserved memory over a recording, and how the unused part was distributed: a column for
+/// each number, an entry for each of at most [`trace::layout::MOST_MOMENTS`] moments. Each is the
+/// moment of its part of the recording at which most was unused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RoomOverTime {

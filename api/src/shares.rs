@@ -71,7 +71,7 @@ pub enum ShareState {
     Active,
     /// Its time is over.
     Expired,
-    /// Someone took it back.
+    /// Someone revoked it.
     Revoked,
 }
 
@@ -97,9 +97,9 @@ pub struct Share {
     pub created_by: String,
     /// When it ends, milliseconds since the epoch; `None`: never.
     pub expires_ms: Option<i64>,
-    /// When it was taken back, milliseconds since the epoch.
+    /// When it was revoked, milliseconds since the epoch.
     pub revoked_ms: Option<i64>,
-    /// Who took it back: the name typed then; may be empty.
+    /// Who revoked it: the name typed then; may be empty.
     pub revoked_by: Option<String>,
     /// When it was last opened, milliseconds since the epoch.
     pub last_opened_ms: Option<i64>,

@@ -56,9 +56,9 @@ pub struct AnnotationMark {
 pub struct OomMark {
     /// The event.
     pub event: EventIdx,
-    /// What could not be had.
+    /// The requested bytes.
     pub size: Bytes,
-    /// What the driver had free.
+    /// The free bytes of the driver.
     pub device_free: Bytes,
     /// Position of the step in which it failed.
     pub step: Option<u32>,
@@ -86,7 +86,7 @@ pub struct BlockDetail {
     pub block: u32,
     /// Address.
     pub addr: DeviceAddr,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: Bytes,
     /// Bytes of the block.
     pub size: Bytes,

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use trace::units::{Bytes, EventIdx};
 use trace::what_if::{self, Answer, Early, Failed, LimitSeen, Outcome, Reach, words};
 
-/// What is asked. What is left out stays as it was recorded.
+/// A question. Parts that are not set stay as recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 pub struct Conditions {
-    /// Settings as `PYTORCH_CUDA_ALLOC_CONF` has them; an empty text: PyTorch's defaults.
+    /// Settings in the form of `PYTORCH_CUDA_ALLOC_CONF`; an empty text: PyTorch's defaults.
     pub alloc_conf: Option<String>,
-    /// What the process may reserve, such as `24GiB`.
+    /// How much the process may reserve, such as `24GiB`.
     pub limit: Option<String>,
     /// Whether what leaks is given back at the end of the step that made it.
     #[serde(default)]
@@ -93,7 +93,7 @@ const MAX_TEXT: usize = 2048;
 pub struct WhatIf {
     /// CUDA ordinal as the process saw it.
     pub device: u32,
-    /// How well the rules give what was recorded.
+    /// How well the rules reproduce the recording.
     pub calibration: Calibration,
     /// What was recorded.
     pub recorded: Recorded,
@@ -101,7 +101,7 @@ pub struct WhatIf {
     pub what_if: Replayed,
     /// The same under the limit that the recording shows, where none was asked for.
     pub at_recorded_limit: Option<Replayed>,
-    /// What the program does otherwise.
+    /// What the program does differently than in the recording.
     pub otherwise: Otherwise,
     /// The answer in words.
     pub sentence: String,
@@ -109,7 +109,7 @@ pub struct WhatIf {
     pub trust: String,
 }
 
-/// What the program does otherwise than it did.
+/// What the program does differently than in the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Otherwise {
@@ -152,7 +152,7 @@ pub struct Curve {
     pub reserved: Vec<Bytes>,
 }
 
-/// How well the allocator's rules give what was recorded, under the file's own settings.
+/// How well the allocator's rules reproduce the recording, under the file's own settings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Calibration {
@@ -182,9 +182,9 @@ pub struct Recorded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Limit {
-    /// So much was reserved.
+    /// Lower bound of the limit.
     pub at_least: Bytes,
-    /// So much was too much.
+    /// Upper bound (exclusive) of the limit.
     pub below: Bytes,
 }
 
@@ -192,7 +192,7 @@ pub struct Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Replayed {
-    /// What the process may reserve; `null`: what it likes.
+    /// How much the process may reserve; `null`: no limit.
     pub limit: Option<Bytes>,
     /// Highest *allocated*.
     pub peak_allocated: Bytes,
@@ -207,11 +207,11 @@ pub struct Replayed {
     pub oom_event: Option<EventIdx>,
     /// The segment that could not be had.
     pub oom_segment: Option<Bytes>,
-    /// How far this goes.
+    /// Where the answer ends.
     pub reaches: Reaches,
 }
 
-/// How far an answer goes.
+/// Where an answer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

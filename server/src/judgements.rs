@@ -235,7 +235,11 @@ mod tests {
         assert_eq!(judged(JUDGING)[0].1.verdict, Verdict::Leak);
         let (_, stopped) = &judged(Duration::ZERO)[0];
         assert_eq!(stopped.verdict, Verdict::CannotTell);
-        assert!(stopped.reason.contains("given up"), "{}", stopped.reason);
+        assert!(
+            stopped.reason.contains("stopped at the time limit"),
+            "{}",
+            stopped.reason
+        );
         assert_eq!(stopped.groups, []);
     }
 

@@ -13,7 +13,7 @@ pub enum EvidenceKind {
     /// This engine on a real card. It checks the engine, not the published software: the
     /// allocator's decisions follow the simulation.
     EngineOnCard,
-    /// Somebody else's word, not checked here.
+    /// Published by others, not checked here.
     Published,
 }
 
@@ -143,7 +143,7 @@ pub struct Losses {
     pub last: f64,
 }
 
-/// What was assumed of a patch without public source, and what became of the assumption.
+/// What was assumed of a patch without public source, and whether the assumption can be true.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Hypothesis {

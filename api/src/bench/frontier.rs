@@ -58,7 +58,7 @@ pub struct FrontierCard {
 pub struct FrontierLimits {
     /// A step that copies nothing, seconds.
     pub compute_seconds: f64,
-    /// Its peak: what is not there was copied out.
+    /// Its peak; everything else was copied out.
     pub peak: Bytes,
     /// Plain copies to the host, bytes a second.
     pub to_host: f64,

@@ -43,7 +43,7 @@ pub enum BenchStatus {
     /// The run without patches.
     #[serde(rename = "BASELINE")]
     Baseline,
-    /// The patch changes nothing that it was to change.
+    /// The patch does not change what it should change.
     #[serde(rename = "NOT REPRODUCIBLE")]
     NotReproducible,
     /// It takes away most of the growth.
@@ -71,7 +71,7 @@ pub enum BenchStatus {
     /// More is left behind than without the patch.
     #[serde(rename = "MAKES IT WORSE")]
     MakesItWorse,
-    /// The device grows less, pinned host memory more.
+    /// Device memory grows less, pinned host memory grows more.
     #[serde(rename = "MOVES THE LEAK TO THE HOST")]
     MovesToHost,
     /// A patch in it has no public source, so nothing can be said of it.

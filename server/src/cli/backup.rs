@@ -40,10 +40,10 @@ pub struct BackupArgs {
     /// Folder of the database and the uploaded files
     #[arg(long, value_name = "DIR", default_value = "tidemark-data")]
     data: PathBuf,
-    /// Where uploaded files are kept, if `serve` was told so [default: DIR/blobs]
+    /// Where uploaded files are kept, if `serve` uses another place [default: DIR/blobs]
     #[arg(long, value_name = "WHERE")]
     blobs: Option<String>,
-    /// Copy only the database, and look whether the uploaded files are where they should be
+    /// Copy only the database, and check that the uploaded files are in their place
     #[arg(long)]
     database_only: bool,
     /// Read the files that the backup has already; copy those again that are damaged
@@ -58,10 +58,10 @@ pub struct RestoreArgs {
     /// Folder of the backup
     #[arg(value_name = "DIR")]
     from: PathBuf,
-    /// Folder to restore into: empty, or not there
+    /// Folder to restore into: empty or missing
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Where uploaded files are to be kept, if `serve` will be told so [default: DIR/blobs]
+    /// Where uploaded files are to be kept, if `serve` uses another place [default: DIR/blobs]
     #[arg(long, value_name = "WHERE")]
     blobs: Option<String>,
     /// Leave out what is damaged in the backup
@@ -151,7 +151,7 @@ fn told_restored(restored: &Restored, data: &str) -> String {
     };
     let files = match &restored.left_at {
         None => format!(
-            "{} stored files, each held against its hash",
+            "{} stored files, each checked against its hash",
             restored.files
         ),
         Some(place) => format!(

@@ -48,7 +48,7 @@ pub struct CompareArgs {
     /// Print Markdown, for a pull request or a job summary
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
-    /// Take this loop's iterations for steps, as `tidemark inspect` names it
+    /// Use this loop's iterations as the steps, as `tidemark inspect` names it
     #[arg(long, value_name = "LEVEL")]
     steps: Option<String>,
 }

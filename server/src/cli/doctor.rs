@@ -24,16 +24,16 @@ pub struct DoctorArgs {
     /// Folder of the database and the uploaded files
     #[arg(long, value_name = "DIR", default_value = "tidemark-data")]
     data: PathBuf,
-    /// Where uploaded files are kept, if `serve` was told so [default: DIR/blobs]
+    /// Where uploaded files are kept, if `serve` uses another place [default: DIR/blobs]
     #[arg(long, value_name = "WHERE")]
     blobs: Option<String>,
-    /// Take up stored files that the database does not know as runs
+    /// Make runs of stored files that the database does not know
     #[arg(long, conflicts_with = "rebuild")]
     adopt: bool,
     /// Move a damaged database aside, and make a new one of the stored files
     #[arg(long)]
     rebuild: bool,
-    /// Print one JSON document (of what was found; not with --adopt or --rebuild)
+    /// Print one JSON document with the findings (not with --adopt or --rebuild)
     #[arg(long, conflicts_with_all = ["adopt", "rebuild"])]
     json: bool,
 }

@@ -24,10 +24,10 @@ pub struct ExplainArgs {
     /// A snapshot: pickle or JSON, plain or packed with gzip or zstd; `-` is the standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The device, by its CUDA ordinal; else the one that ran out of memory, or has most events
+    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most events
     #[arg(long, value_name = "N")]
     device: Option<u32>,
-    /// Take this loop's iterations for steps, as `inspect` lists them
+    /// Use this loop's iterations as the steps, as `inspect` lists them
     #[arg(long, value_name = "LEVEL")]
     steps: Option<String>,
     /// Print one JSON document instead; sizes in bytes

@@ -53,7 +53,7 @@ pub struct GateArgs {
     comment: CommentArgs,
     #[command(flatten)]
     alert: AlertArgs,
-    /// Take this loop's iterations for steps, as `tidemark inspect` names it
+    /// Use this loop's iterations as the steps, as `tidemark inspect` names it
     #[arg(long, value_name = "LEVEL")]
     steps: Option<String>,
 }

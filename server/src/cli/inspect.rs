@@ -41,7 +41,8 @@ pub struct InspectArgs {
     /// Print one JSON document: an object for one file, an array for several; sizes in bytes
     #[arg(long)]
     json: bool,
-    /// Take this loop's iterations for steps: a key or a word of the line "can be taken for steps"
+    /// Use this loop's iterations as the steps: a key or a word of the line "can be taken for
+    /// steps"
     #[arg(long, value_name = "LEVEL")]
     steps: Option<String>,
     /// List every block that is allocated at the end, with its category; needs --json

@@ -16,7 +16,7 @@ const COMMIT: &str = "commit";
 /// Options that label.
 #[derive(Args, Default)]
 pub struct LabelArgs {
-    /// A label of each run, as often as you like; in CI, branch and commit are set by themselves
+    /// A label of each run, as often as you like; in CI, branch and commit are set automatically
     #[arg(long = "label", value_name = "KEY=VALUE")]
     labels: Vec<Label>,
 }

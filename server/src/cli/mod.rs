@@ -98,7 +98,7 @@ enum Command {
     Export(export::ExportArgs),
     /// Say who may sign in, while the server is stopped
     People(people::PeopleArgs),
-    /// Look after a data folder: find damage, take up stored files, rebuild the database
+    /// Look after a data folder: find damage, make runs of stored files, rebuild the database
     Doctor(doctor::DoctorArgs),
     /// Back a data folder up, while the server runs
     Backup(backup::BackupArgs),

@@ -44,27 +44,27 @@ enum What {
     List,
     /// Add a person and print the token that they sign in with
     Add {
-        /// What the others call them
+        /// Name of the person
         name: String,
         /// admin, member or reader
         #[arg(long, default_value = "member")]
         role: Role,
     },
-    /// Print a new token of a person: when theirs is lost
+    /// Print a new token for a person who lost theirs
     Token {
-        /// Whose
+        /// Name of the person
         name: String,
     },
     /// Change what a person may do
     Role {
-        /// Who
+        /// Name of the person
         name: String,
         /// admin, member or reader
         role: Role,
     },
     /// End a person's access, with all tokens and sessions
     Leave {
-        /// Who
+        /// Name of the person
         name: String,
     },
 }

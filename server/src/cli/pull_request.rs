@@ -15,7 +15,7 @@ pub struct CommentArgs {
     /// the token comes from TIDEMARK_PR_TOKEN, GITHUB_TOKEN or GITLAB_TOKEN
     #[arg(long, requires = "pr")]
     comment: bool,
-    /// Where the forge's API is; unless given, where CI or the pull request's address says
+    /// Address of the forge's API; default: from CI or from the pull request's address
     #[arg(long, value_name = "URL", requires = "comment")]
     pr_api: Option<String>,
 }

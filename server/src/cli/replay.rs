@@ -20,8 +20,8 @@ pub struct ReplayArgs {
     /// Recorded calls, JSON lines, plain or packed with zstd
     #[arg(value_name = "TAPE")]
     tape: PathBuf,
-    /// TRL release whose offloader is driven, such as trl-1.14, or with a patch, trl-0.29+P3; else
-    /// as the file's name says, else the one that agrees best
+    /// TRL release whose offloader is driven, such as trl-1.14, or with a patch, trl-0.29+P3;
+    /// default: from the file's name, otherwise the release that agrees best
     #[arg(long)]
     version: Option<String>,
     /// Print one JSON document: {"calls", "mismatches", "first"}

@@ -63,7 +63,7 @@ pub enum LogFormat {
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
-    /// Address to listen on; at any but loopback everybody has to sign in
+    /// Address to listen on. On any address but loopback, everybody must sign in
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7878")]
     pub listen: SocketAddr,
     /// Folder of the database and the uploaded files; made when it is not there
@@ -95,15 +95,14 @@ pub struct ServeArgs {
     /// TLS, which a proxy in front of the server ends
     #[arg(long, value_name = "URL")]
     public_url: Option<PublicUrl>,
-    /// Proxy (address or network, repeatable) that is believed when it says who asks and whether
-    /// inside TLS
+    /// Proxy (address or network, repeatable) whose headers about the client and TLS are believed
     #[arg(long, value_name = "ADDR")]
     trusted_proxy: Vec<String>,
-    /// Header in which such a proxy names the person who asks, such as X-Forwarded-User; people
-    /// whom it names for the first time are added
+    /// Header in which such a proxy names the person who asks, such as X-Forwarded-User; a
+    /// person named for the first time is added
     #[arg(long, value_name = "HEADER")]
     user_header: Option<HeaderName>,
-    /// What people may do whom the header names for the first time; the very first is an admin
+    /// Role of a person whom the header names for the first time; the very first person is an admin
     #[arg(long, value_name = "ROLE", default_value = "member")]
     newcomers: Role,
     /// Connections open at a time
@@ -114,7 +113,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 128,
           value_parser = clap::value_parser!(u32).range(1..))]
     connections_per_address: u32,
-    /// The least that an upload must bring and a download must take, a second, over half a minute
+    /// Slowest allowed upload or download, bytes per second over 30 seconds
     #[arg(long, value_name = "SIZE", default_value = "16KiB")]
     min_rate: Bytes,
     /// Largest upload accepted
@@ -123,13 +122,14 @@ pub struct ServeArgs {
     /// Refuse uploads that would leave less free on the disk
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     keep_free: Bytes,
-    /// Memory for all that grows with what people send and ask; 100 MiB come on top
+    /// Memory for everything that grows with uploads and questions; the process needs 100 MiB more
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Bytes,
-    /// Memory for decoded traces that are not in use, out of that
+    /// Memory for decoded traces that are not in use; part of --memory
     #[arg(long, value_name = "SIZE", default_value = "320MiB")]
     cache: Bytes,
-    /// zstd level at which uploaded files are packed again when the server is idle; 0: they are not
+    /// zstd level at which uploaded files are packed again when the server is idle; 0 switches this
+    /// off
     #[arg(long, value_name = "LEVEL", default_value_t = 9,
           value_parser = clap::value_parser!(i32).range(0..=22))]
     repack_level: i32,

@@ -35,21 +35,22 @@ pub struct WhatIfArgs {
     /// A snapshot: pickle or JSON, plain or packed with gzip or zstd; `-` is the standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Settings as PYTORCH_CUDA_ALLOC_CONF (PYTORCH_ALLOC_CONF) has them; all others have PyTorch's
-    /// defaults
+    /// Settings in the form of PYTORCH_CUDA_ALLOC_CONF (PYTORCH_ALLOC_CONF); settings that are not
+    /// named get PyTorch's defaults
     #[arg(long, value_name = "CONF", value_parser = conf::parse)]
     alloc_conf: Option<Config>,
-    /// What the process may reserve, such as 4GiB: a smaller or larger card, or a memory fraction
+    /// How much the process may reserve, such as 4GiB: a smaller or larger card, or a memory
+    /// fraction
     #[arg(long, value_name = "SIZE")]
     limit: Option<Bytes>,
-    /// Give back what leaks at the end of the step that made it
+    /// Free leaked memory at the end of the step that allocated it
     #[arg(long)]
     without_leaks: bool,
-    /// Leave out what is asked for where a function, or a `file:line`, of the program's own code
-    /// has this text in it; several times for several places
+    /// Leave out requests from places in the program's own code whose function or `file:line`
+    /// contains this text; may be repeated
     #[arg(long, value_name = "PLACE")]
     without: Vec<String>,
-    /// The device, by its CUDA ordinal; else the one with most events
+    /// CUDA ordinal. Default: the device with most events
     #[arg(long, value_name = "N")]
     device: Option<u32>,
     /// Print one JSON document: {"calibration", "recorded", "what_if", …}; sizes in bytes

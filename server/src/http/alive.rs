@@ -100,7 +100,7 @@ pub async fn memory_map(
     question.answer("memory-map", &details, ask).await
 }
 
-/// Reserved memory over the recording, and how what was not in use lay.
+/// Reserved memory over the recording, and how the unused part was distributed.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/room-over-time", tag = "alive",
     params(("run" = String, Path), ("device" = u32, Path)),
     responses(
@@ -113,7 +113,7 @@ pub async fn room_over_time(question: Question) -> Result<Response, Error> {
     question.answer("room-over-time", &details, ask).await
 }
 
-/// What came and what went between two events.
+/// What was allocated and freed between two events.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/changes", tag = "alive",
     params(("run" = String, Path), ("device" = u32, Path), ChangesQuery),
     responses(

@@ -59,7 +59,7 @@ pub async fn list(
     Ok(packed::json(&headers, &benches))
 }
 
-/// Queues rows; each configuration gets its baseline, asked for or not.
+/// Queues rows; each configuration gets its baseline, even if it was not requested.
 #[utoipa::path(post, path = "/api/bench", tag = "bench", request_body = StartBench,
     responses(
         (status = 201, description = "The bench was queued.", body = Bench),
@@ -176,8 +176,7 @@ pub struct BeforeQuery {
     before: String,
 }
 
-/// Which tensors a row leaves alive that another row of its bench does not, and the other way
-/// round: at the ends of their recordings.
+/// The tensors that only one of two rows of a bench leaves alive at the ends of their recordings.
 #[utoipa::path(get, path = "/api/bench/rows/{row}/tensors", tag = "bench",
     params(("row" = String, Path), BeforeQuery),
     responses(

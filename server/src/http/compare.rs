@@ -37,7 +37,7 @@ pub struct RunsQuery {
 pub struct CurvesQuery {
     /// 2 to 8 run ids, separated by commas; the first is the baseline.
     runs: String,
-    /// What lies above one another.
+    /// How the runs are aligned.
     #[serde(default)]
     #[param(inline)]
     align: Align,

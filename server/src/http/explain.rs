@@ -81,7 +81,7 @@ struct Subject {
 }
 
 /// The run in words, for a person or a language model: what held its memory, what leaks, why it
-/// ran out and what would have helped. As JSON for who asks for that.
+/// ran out and what would have helped. As JSON if the request asks for it.
 #[utoipa::path(get, path = "/api/runs/{run}/explain", tag = "runs",
     params(("run" = String, Path), ExplainQuery, StepsQuery),
     responses(

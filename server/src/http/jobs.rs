@@ -24,7 +24,7 @@ use trace::ranks::names::rank_of;
 use trace::ranks::sites::SiteAcross;
 use trace::ranks::{MAX_RANKS, Rank};
 
-/// What becomes of the runs of a job that is forgotten.
+/// What becomes of the runs of a job that is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunsOfJob {
@@ -35,7 +35,7 @@ pub enum RunsOfJob {
     Delete,
 }
 
-/// How to forget a job.
+/// How to delete a job.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct DeleteQuery {
@@ -58,8 +58,8 @@ pub async fn list(
     Ok(packed::json(&headers, &read.await?))
 }
 
-/// Makes a job, unless one was made with the same key. Its ranks are uploaded into it; one that
-/// stays empty is forgotten after a while.
+/// Makes a job, unless one was made with the same key. Its ranks are uploaded into it; an empty
+/// job is deleted after a while.
 #[utoipa::path(post, path = "/api/jobs", tag = "jobs", request_body = NewJob,
     responses(
         (status = 201, description = "The job, without ranks.", body = JobSummary),
@@ -148,11 +148,11 @@ pub async fn curve(
     Ok(packed::json(&headers, &RankCurve::of(row.rank, curve)))
 }
 
-/// Forgets a job; its runs stay unless they are to go too.
+/// Deletes a job; its runs stay unless you ask to delete them.
 #[utoipa::path(delete, path = "/api/jobs/{job}", tag = "jobs",
     params(("job" = String, Path), DeleteQuery),
     responses(
-        (status = 200, description = "The job that is forgotten now.", body = JobSummary),
+        (status = 200, description = "The job that is deleted now.", body = JobSummary),
         (status = 404, body = Problem),
     ))]
 pub async fn delete(

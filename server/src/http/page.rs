@@ -10,7 +10,7 @@ pub struct PageQuery {
     /// Entries before this page.
     #[serde(default)]
     offset: u32,
-    /// Entries on it; 1000 unless given, 1000 at most. A page that has fewer is the last.
+    /// Entries on it; default and maximum: 1000. A page that has fewer is the last.
     limit: Option<usize>,
 }
 

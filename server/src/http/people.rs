@@ -32,7 +32,7 @@ pub async fn me(Extension(entry): Extension<Entry>) -> axum::Json<Me> {
     })
 }
 
-/// Everybody who may sign in, and who once could.
+/// All people, including those who have left.
 #[utoipa::path(get, path = "/api/people", tag = "people",
     responses(
         (status = 200, description = "Everybody, by name.", body = Vec<Person>),
@@ -47,7 +47,7 @@ pub async fn list(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
 #[utoipa::path(post, path = "/api/people", tag = "people", request_body = NewPerson,
     responses(
         (status = 201,
-            description = "The person and a token. Its secret is told only here.",
+            description = "The person and a token. Its secret is shown only here.",
             body = AddedPerson),
         (status = 400, body = Problem), (status = 403, body = Problem),
         (status = 409, body = Problem),
@@ -122,7 +122,7 @@ pub async fn tokens(
 #[utoipa::path(post, path = "/api/tokens", tag = "people", request_body = NewToken,
     responses(
         (status = 201,
-            description = "The token. Its secret is told only here.",
+            description = "The token. Its secret is shown only here.",
             body = CreatedToken),
         (status = 400, body = Problem), (status = 403, body = Problem),
         (status = 404, body = Problem),

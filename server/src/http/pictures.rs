@@ -27,7 +27,7 @@ const TILE: &str = "application/vnd.tidemark.tile";
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Version {
-    /// With the current version, browsers keep the answer for good.
+    /// With the current version, browsers keep the answer for ever.
     v: Option<u32>,
 }
 

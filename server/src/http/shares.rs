@@ -65,7 +65,7 @@ pub async fn list(
 #[utoipa::path(post, path = "/api/shares", tag = "shares", request_body = NewShare,
     responses(
         (status = 201,
-            description = "The link, with its secret. The secret is told only here.",
+            description = "The link, with its secret. The secret is shown only here.",
             body = CreatedShare),
         (status = 400, body = Problem), (status = 404, body = Problem),
     ))]

@@ -139,8 +139,8 @@ pub async fn get(
     Ok(axum::Json(progress))
 }
 
-/// How an upload stands and moves on, as server-sent `progress` events; the last one says that it
-/// is done, failed or cancelled.
+/// The progress of an upload, as server-sent `progress` events; the last one says that it is done,
+/// failed or cancelled.
 #[utoipa::path(get, path = "/api/uploads/{upload}/events", tag = "uploads",
     params(("upload" = String, Path)),
     responses(

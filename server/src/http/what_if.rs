@@ -32,8 +32,8 @@ struct Subject {
 }
 
 /// What would have happened under other settings of the allocator, on a smaller or larger card,
-/// without leaks, or without what some call sites ask for. The rules are tested first on what was
-/// recorded: `calibration` says how well they give it.
+/// without leaks, or without the requests of some call sites. The rules are tested first on what
+/// was recorded: `calibration` says how well they reproduce it.
 #[utoipa::path(get, path = "/api/runs/{run}/devices/{device}/what-if", tag = "runs",
     params(("run" = String, Path), ("device" = u32, Path), Conditions, StepsQuery),
     responses(

@@ -34,7 +34,8 @@ use trace::watch::{Stopped, Watch};
 struct OfRecording {
     /// Path of a snapshot (pickle or JSON, plain, gzip or zstd), or a run's id of the dashboard.
     recording: String,
-    /// CUDA ordinal; else the device that ran out of memory, or the one with most events.
+    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most
+    /// events.
     device: Option<u32>,
     /// First entry of the list; `next` of the page before.
     #[serde(default)]
@@ -47,7 +48,8 @@ struct OfRecording {
 struct OfMoment {
     /// Path of a snapshot, or a run's id of the dashboard.
     recording: String,
-    /// CUDA ordinal; else the device that ran out of memory, or the one with most events.
+    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most
+    /// events.
     device: Option<u32>,
     /// `peak` (of allocated, the default), `end`, `oom` (the first failed allocation), or the
     /// number of an event.
@@ -79,19 +81,20 @@ struct OfTwo {
 struct OfConditions {
     /// Path of a snapshot, or a run's id of the dashboard.
     recording: String,
-    /// CUDA ordinal; else the device that ran out of memory, or the one with most events.
+    /// CUDA ordinal. Default: the device that ran out of memory, otherwise the one with most
+    /// events.
     device: Option<u32>,
-    /// Settings as PYTORCH_CUDA_ALLOC_CONF has them, such as `expandable_segments:True` or
+    /// Settings in the form of PYTORCH_CUDA_ALLOC_CONF, such as `expandable_segments:True` or
     /// `max_split_size_mb:128`; an empty text is PyTorch's defaults. Left out: those of the
     /// recording.
     alloc_conf: Option<String>,
-    /// What the process may reserve, such as `24GiB`: a smaller or larger card, or a memory
+    /// How much the process may reserve, such as `24GiB`: a smaller or larger card, or a memory
     /// fraction.
     limit: Option<String>,
-    /// Give back what leaks at the end of the step that made it.
+    /// Free leaked memory at the end of the step that allocated it.
     #[serde(default)]
     without_leaks: bool,
-    /// Leave out what is asked for where a function or a `file:line` has one of these texts in it.
+    /// Leave out requests from places whose function or `file:line` contains one of these texts.
     #[serde(default)]
     without: Vec<String>,
 }

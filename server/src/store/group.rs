@@ -234,7 +234,10 @@ fn full() -> Failure {
 
 fn aborted() -> Failure {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT);
-    (code, Some("a change beside it failed".to_owned()))
+    (
+        code,
+        Some("another change in the same transaction failed".to_owned()),
+    )
 }
 
 #[cfg(test)]

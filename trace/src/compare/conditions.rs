@@ -153,7 +153,7 @@ pub fn of_devices(
             name: "stacks recorded".to_owned(),
             base: yes_no(base.has_stacks),
             new: yes_no(new.has_stacks),
-            meaning: "differences by stack cannot be told; levels can".to_owned(),
+            meaning: "stacks cannot be compared; levels can".to_owned(),
         });
     }
     if base.has_native != new.has_native {
@@ -162,8 +162,8 @@ pub fn of_devices(
             name: "C++ frames recorded".to_owned(),
             base: yes_no(base.has_native),
             new: yes_no(new.has_native),
-            meaning: "allocations without Python frames are told apart by size in one run and by \
-                      their C++ stacks in the other: they seem gone and new"
+            meaning: "allocations without Python frames are grouped by size in one run and by C++ \
+                      stack in the other, so they appear as gone and new"
                 .to_owned(),
         });
     }

@@ -13,7 +13,7 @@ use crate::trace::DeviceTrace;
 use crate::units::{EventIdx, Micros};
 use serde::{Deserialize, Serialize};
 
-/// What lies above one another.
+/// How the runs are aligned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -114,7 +114,7 @@ pub struct Side {
     pub growth: Option<Growth>,
     /// Largest *allocated* over the steps that both runs have.
     pub common_peak: Bytes,
-    /// What the peaks of its settled steps differ by, apart from their trend.
+    /// How much the peaks of its settled steps differ, apart from their trend.
     pub wobble: Bytes,
     /// Whether it leaks.
     pub leaks: Leaks,
@@ -209,13 +209,13 @@ pub struct Difference {
     pub series: [SeriesDelta; 4],
     /// Differences of a peak below this are none, bytes.
     pub tolerance: Bytes,
-    /// Whether every step, every site and the verdict on leaks are the same, even without what
-    /// steps differ by.
+    /// Whether every step, every site and the verdict on leaks are the same, even without the
+    /// allowance for differences between steps.
     pub alike: bool,
     /// Whether the steps do different amounts of work, as with sequences of varying length.
     pub varying: bool,
-    /// By how much the new run's steps need more than the baseline's steps of equal work, at
-    /// most, as a share; only where steps vary.
+    /// Largest share by which the new run's steps need more than the baseline's steps of equal
+    /// work; only where steps vary.
     pub excess: Option<f64>,
     /// The phases, where both runs are one pass.
     pub phases: Vec<PhaseDelta>,

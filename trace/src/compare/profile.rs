@@ -78,7 +78,7 @@ pub struct OutOfMemory {
     pub event: EventIdx,
     /// Position of the step in which it failed.
     pub step: Option<u32>,
-    /// What could not be had.
+    /// The requested bytes.
     pub wanted: Bytes,
 }
 

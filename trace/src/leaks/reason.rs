@@ -56,9 +56,11 @@ impl Teller<'_> {
     pub fn too_few(self) -> LeakReport {
         let seen = match (self.device.events.len(), self.n_steps) {
             (0 | 1, _) => "only the state at the end was recorded, no events".to_owned(),
-            (_, 0) => "no loop was recorded: a leak shows only in what repeats".to_owned(),
-            (_, 1) => format!("one step is too few: a leak takes {MIN_STEPS} to show"),
-            (_, n) => format!("{n} whole steps are too few: a leak takes {MIN_STEPS} to show"),
+            (_, 0) => "no loop was recorded: only a loop can show a leak".to_owned(),
+            (_, 1) => format!("one step is too few: {MIN_STEPS} steps are needed to see a leak"),
+            (_, n) => {
+                format!("{n} whole steps are too few: {MIN_STEPS} steps are needed to see a leak")
+            }
         };
         let reason = format!("{seen}; {}", self.advice());
         self.report(Verdict::CannotTell, reason)
@@ -111,8 +113,7 @@ impl Teller<'_> {
     pub fn stopped(self) -> LeakReport {
         let n = self.n_steps;
         let reason = format!(
-            "judging its {n} steps was given up: it took longer than it may; \
-             `tidemark inspect` takes its time"
+            "judging its {n} steps was stopped at the time limit; `tidemark inspect` has no limit"
         );
         self.report(Verdict::CannotTell, reason)
     }
@@ -151,8 +152,8 @@ impl Teller<'_> {
         let n = self.n_steps;
         let reason = match noise > 0.0 {
             true => format!(
-                "apart from {} at a time (less than {MIN_BYTES}: collected metrics) nothing \
-                 accumulates over {n} steps",
+                "apart from {} at a time (less than {MIN_BYTES}: probably metrics that the program \
+                 collects) nothing accumulates over {n} steps",
                 Bytes(noise as u64)
             ),
             false => format!("what outlives a step is bounded: nothing accumulates over {n} steps"),

@@ -53,7 +53,7 @@ const CLAUSES: &[&str] = &[
     "order is by event",
     "the allocator's rules predict # of # addresses",
     "the recorded ones are used",
-    "the true size of # blocks from before the trace was inferred from what was placed beside them",
+    "the true size of # blocks from before the trace was inferred from their neighbours",
     "# blocks lie at addresses that were not free in any segment",
     "# segment events name segments that were in use or unknown",
     "# addresses were handed out again without having been freed",

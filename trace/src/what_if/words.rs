@@ -10,8 +10,8 @@ pub fn calibration(calibration: &Calibration) -> String {
     let Fidelity { allocs, predicted } = calibration.addresses;
     let addresses = match predicted == allocs {
         true if allocs == 0 => "The recording holds no allocation to test the rules on".to_owned(),
-        true => format!("The rules give all {allocs} recorded addresses"),
-        false => format!("The rules give {predicted} of {allocs} recorded addresses"),
+        true => format!("The rules predict all {allocs} recorded addresses"),
+        false => format!("The rules predict {predicted} of {allocs} recorded addresses"),
     };
     let error = calibration.peak_reserved_error;
     let peak = match error {
@@ -48,7 +48,7 @@ fn outcome(recorded: &Recorded, outcome: &Outcome, limit: Option<Bytes>) -> Stri
     });
     if let Some(failed) = &outcome.failed {
         let too = match recorded.failed {
-            Some((event, _)) if event == failed.event => ", as it was recorded to",
+            Some((event, _)) if event == failed.event => ", as in the recording",
             _ => "",
         };
         return format!(

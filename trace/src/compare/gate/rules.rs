@@ -69,7 +69,9 @@ impl Judge<'_> {
             self.both_leak();
         } else if difference.leaks == LeakChange::CannotTell {
             let reason = &difference.new.leaks.reason;
-            let detail = format!("both runs agree throughout, but alone neither shows: {reason}");
+            let detail = format!(
+                "both runs agree in everything, but neither alone is enough to judge: {reason}"
+            );
             self.find(Weight::Note, "leaks", detail);
         }
     }
@@ -83,7 +85,7 @@ impl Judge<'_> {
             .step
             .map_or_else(String::new, |step| format!(" in step {step}"));
         let detail = format!(
-            "the new run is out of memory{at}: {} could not be had",
+            "the new run is out of memory{at}: a request for {} failed",
             oom.wanted
         );
         match base.oom {
@@ -193,8 +195,8 @@ impl Judge<'_> {
         } else if exceeds {
             self.find(Weight::Fail, "peak", sentence);
         } else if new.wrapped {
-            let detail = "the ring of the new run wrapped: its peak may have come before what \
-                          is recorded; record more (max_entries)"
+            let detail = "the ring of the new run wrapped: its peak may be in the part that was \
+                          overwritten; record more (max_entries)"
                 .to_owned();
             self.find(Weight::Unknown, "peak", detail);
         } else if new.oom.is_some() && base.oom.is_none() {

@@ -351,7 +351,11 @@ fn a_judgement_that_is_stopped_cannot_tell() {
     for most in 0..looks.get() {
         let report = ask(most);
         assert_eq!(report.verdict, Verdict::CannotTell, "{most}");
-        assert!(report.reason.contains("given up"), "{}", report.reason);
+        assert!(
+            report.reason.contains("stopped at the time limit"),
+            "{}",
+            report.reason
+        );
         assert_eq!(looks.get(), most + 1);
     }
 }

@@ -175,8 +175,7 @@ fn allocator(evidence: &Evidence<'_>, notes: &mut Vec<QualityNote>) {
     }
     if evidence.resized > 0 {
         let text = format!(
-            "the true size of {} blocks from before the trace was inferred from what was placed \
-             beside them",
+            "the true size of {} blocks from before the trace was inferred from their neighbours",
             evidence.resized
         );
         notes.push(note("sizes_inferred", text));

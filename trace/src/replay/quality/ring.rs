@@ -31,7 +31,7 @@ pub fn note_of(evidence: &Evidence<'_>) -> Option<QualityNote> {
     }
     let mut clues = Vec::new();
     if begins_inside_a_free(&trace.events) {
-        clues.push("the first event completes a free that is not there".to_owned());
+        clues.push("the first event completes a free whose request was not recorded".to_owned());
     }
     match scopes_without_events(evidence) {
         0 => {}
