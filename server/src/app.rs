@@ -138,7 +138,7 @@ impl App {
         notices.extend(tighten(&config.data, Kind::Data));
         let store = Store::open(&config.data.join(DATABASE))?;
         if store.looked() == Looked::Part {
-            tracing::info!("the database is large: `tidemark doctor` looks at all of it");
+            look_on(store.clone())?;
         }
         let blobs = open_blobs(&config)?;
         if let Some(address) = &config.blobs {
@@ -237,6 +237,18 @@ impl App {
         tokio::spawn(self.benches.clone().work(stopping.clone()));
         Ok(())
     }
+}
+
+/// Searches a large database for damage beside the first requests.
+fn look_on(store: Store) -> Result<(), OpenError> {
+    let look = move || {
+        if store.look_on() == Looked::Part {
+            tracing::info!("the database is large: `tidemark doctor` looks at all of it");
+        }
+    };
+    let named = std::thread::Builder::new().name("look for damage".to_owned());
+    named.spawn(look).map_err(OpenError::Thread)?;
+    Ok(())
 }
 
 async fn gate(config: &Config, store: &Store) -> Result<Gate, StoreError> {

@@ -274,6 +274,7 @@ impl Store {
         let found = match &error {
             StoreError::Malformed(cause) => cause.to_string(),
             StoreError::Corrupt { .. } => error.to_string(),
+            StoreError::Damaged { found, .. } => found.clone(),
             _ => return error,
         };
         let mut is_new = false;

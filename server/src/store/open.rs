@@ -2,7 +2,7 @@
 
 use super::group::GroupWriter;
 use super::schema::{self, Opening};
-use super::{Inner, READERS, Reader, Slice, Store, StoreError, StoreResult, Which, health};
+use super::{Inner, Looked, READERS, Reader, Slice, Store, StoreError, StoreResult, Which, health};
 use crate::clock::{Steady, now_ms};
 use crate::identity::database_id;
 use rusqlite::{Connection, ErrorCode, MAIN_DB};
@@ -11,8 +11,15 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// How long a start may search for damage. `doctor` checks everything.
-const LOOK_FOR: Duration = Duration::from_secs(2);
+/// How long a start may search for damage before it serves. The search goes on beside the first
+/// requests.
+const LOOK_FOR: Duration = Duration::from_millis(50);
+/// How long it goes on. `doctor` checks everything.
+const LOOK_ON_FOR: Duration = Duration::from_secs(60);
+/// Runs that a start reads before it serves: the newest.
+const FIRST_RUNS: u32 = 100;
+/// Runs that are read at once.
+const SOME_RUNS: u32 = 1000;
 
 impl Store {
     /// Opens or creates the database at `path`, looks for damage, and brings its schema up to date.
@@ -31,6 +38,24 @@ impl Store {
 }
 
 impl Store {
+    /// Searches for damage where opening had no time to. Takes up to a minute. When it finds some,
+    /// nothing is written any more.
+    pub fn look_on(&self) -> Looked {
+        let Inner { path, opening, .. } = &*self.inner;
+        let opening = match opening {
+            Opening::Immutable => Opening::Immutable,
+            Opening::ReadWrite | Opening::ReadOnly => Opening::ReadOnly,
+        };
+        let looked = open_as(path, opening).and_then(|connection| {
+            readable(&Reader { tx: &connection })?;
+            health::quick_check(&connection, path, LOOK_ON_FOR)
+        });
+        looked.unwrap_or_else(|error| {
+            self.noted(error);
+            Looked::Part
+        })
+    }
+
     /// Everything that is wrong with the database at `path`. Takes as long as it needs.
     ///
     /// # Errors
@@ -107,7 +132,11 @@ fn look(mut connection: Connection, path: &Path, opening: Opening) -> StoreResul
         Some(_) if schema::is_latest(version) => {}
         Some(why) => return Err(StoreError::ReadOnly(why.clone())),
     }
-    readable(&Reader { tx: &connection })?;
+    let reader = Reader { tx: &connection };
+    let looked = match readable_first(&reader)? {
+        Looked::Whole => looked,
+        Looked::Part => Looked::Part,
+    };
     let (id, latest_ms) = identity(&connection, read_only.is_none())?;
     Ok(Store {
         inner: Arc::new(Inner {
@@ -130,11 +159,31 @@ fn look(mut connection: Connection, path: &Path, opening: Opening) -> StoreResul
 /// Reads what every page needs. A value that this program never writes is damage that SQLite cannot
 /// see.
 fn readable(reader: &Reader) -> StoreResult<()> {
-    reader.runs(Which::Live, &[], Slice::ALL)?;
-    reader.runs(Which::Deleted, &[], Slice::ALL)?;
+    for which in [Which::Live, Which::Deleted] {
+        let mut offset = 0;
+        let limit = SOME_RUNS;
+        while reader.runs(which, &[], Slice { offset, limit })?.len() == limit as usize {
+            offset += limit;
+        }
+    }
     reader.shares(None, Slice::ALL, 0)?;
     reader.unfinished_uploads()?;
     Ok(())
+}
+
+/// The same, of the newest runs; whether these are all.
+fn readable_first(reader: &Reader) -> StoreResult<Looked> {
+    if reader.all_runs()? <= FIRST_RUNS as usize {
+        readable(reader)?;
+        return Ok(Looked::Whole);
+    }
+    let newest = Slice {
+        offset: 0,
+        limit: FIRST_RUNS,
+    };
+    reader.runs(Which::Live, &[], newest)?;
+    reader.unfinished_uploads()?;
+    Ok(Looked::Part)
 }
 
 /// The database's id and the latest time that it has seen. A read-only database without an id stays

@@ -5,6 +5,7 @@ use crate::rig::{
     Answer, Chance, SNAPSHOTS, Server, blobs_in, copy_all, database, files_in, text, tidemark,
     wait_until,
 };
+use rusqlite::Connection;
 use std::path::Path;
 
 /// Bytes of a page of the database.
@@ -230,5 +231,31 @@ fn a_database_that_is_damaged_while_it_is_used_takes_nothing_more() {
     assert_eq!(refused.json()["code"], "unavailable");
     server.get("/readyz").expect(503);
     server.get("/healthz").expect(200);
+    assert!(server.log().contains("doctor"), "{}", server.log());
+}
+
+#[test]
+fn what_a_start_has_no_time_to_read_is_read_beside_the_first_requests() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let server = Server::start(data);
+    for n in 0..101 {
+        let file = format!(
+            r#"{{"segments": [], "device_traces": [[{{"action": "alloc", "addr": 1024,
+                "size": 512, "stream": 0, "frames": []}}]], "n": {n}}}"#
+        );
+        server.upload(&format!("{n}.json"), file.as_bytes());
+    }
+    server.stop();
+    let database = Connection::open(data.join("tidemark.db")).unwrap();
+    let script = "PRAGMA foreign_keys = OFF;
+                  UPDATE runs SET id = 'nobody writes this' WHERE name = '0.json';";
+    database.execute_batch(script).unwrap();
+    drop(database);
+
+    let server = Server::start(data);
+    wait_until("it is noticed", || server.get("/readyz").status == 503);
+    server.put("new.json", SNAPSHOTS[0]).expect(503);
+    server.get("/api/runs?limit=50").expect(200);
     assert!(server.log().contains("doctor"), "{}", server.log());
 }
