@@ -22,7 +22,7 @@ pub fn fixture(name: &str) -> PathBuf {
 }
 
 /// A folder with the stand-in, the capture and a training script.
-pub fn program(script: &str) -> tempfile::TempDir {
+fn program(script: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| {
         std::fs::write(folder.path().join(name), text).expect("it can be written");
@@ -44,7 +44,7 @@ fn python(folder: &Path, args: &[&str], snapshot: &Path) -> Output {
 }
 
 /// Python with the stand-in and the capture, and with nothing set but the place of the spool.
-pub fn command(folder: &Path, args: &[&str], snapshot: &Path) -> Command {
+fn command(folder: &Path, args: &[&str], snapshot: &Path) -> Command {
     let mut command = Command::new("python3");
     command
         .args(args)
@@ -162,9 +162,8 @@ const SET_FROM_OUTSIDE: &str = "from tidemark_capture import Capture\n\
                                 with Capture() as capture:\n\
                                 \x20   capture.step()\n";
 
-#[test]
-fn two_ranks_at_once_are_one_job() {
-    let server = TestServer::start();
+/// Runs two ranks of a program that end at the same time and send what they recorded.
+pub fn train_on_two_ranks(server: &TestServer, name: &str, token: Option<&str>) {
     let folder = program(SET_FROM_OUTSIDE);
     let ranks = ["0", "1"].map(|rank| {
         let snapshot = fixture(&format!("ddp_rank{rank}"));
@@ -175,12 +174,21 @@ fn two_ranks_at_once_are_one_job() {
             .envs([("RANK", rank), ("LOCAL_RANK", rank)])
             .env("TORCHELASTIC_RUN_ID", "none")
             .env("TIDEMARK_SERVER", server.url(""))
-            .env("TIDEMARK_NAME", "ddp");
+            .env("TIDEMARK_NAME", name);
+        if let Some(token) = token {
+            command.env("TIDEMARK_TOKEN", token);
+        }
         command.spawn().expect("python3 runs")
     });
     for mut rank in ranks {
         assert!(rank.wait().expect("it ends").success());
     }
+}
+
+#[test]
+fn two_ranks_at_once_are_one_job() {
+    let server = TestServer::start();
+    train_on_two_ranks(&server, "ddp", None);
     assert_eq!(names_of(&server), ["ddp-rank0.pickle", "ddp-rank1.pickle"]);
     let jobs = answer(&server, "/api/jobs", None);
     assert_eq!(jobs.as_array().map(Vec::len), Some(1), "{jobs}");

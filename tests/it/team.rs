@@ -3,7 +3,7 @@
 //! other who did what.
 
 use super::eyes::axe;
-use super::recipes::{command, fixture, program};
+use super::recipes::{fixture, train_on_two_ranks};
 use super::sessions::{TEXT, add, fill, look_at, shown_token};
 use super::sharing::{make_link, revoke_all};
 use serde_json::{Value, json};
@@ -15,11 +15,6 @@ use tests::{Browser, TestServer, Theme, Viewport};
 
 const PULL: &str = "https://github.com/o/r/pull/7";
 const HEAD: &str = "0123456789abcdef0123456789abcdef01234567";
-
-/// As a program calls the package in `recipes`, which is told by the environment where to send.
-const TRAINING: &str = "from tidemark_capture import Capture\n\
-                        with Capture() as capture:\n\
-                        \x20   capture.step()\n";
 
 /// What a forge was asked to write: the path, and the text.
 type Written = Arc<Mutex<Vec<(String, Value)>>>;
@@ -74,26 +69,6 @@ fn answer(stream: &mut TcpStream, written: &Written) {
     );
     let sent = stream.write_all((head + &told).as_bytes());
     sent.expect("an answer");
-}
-
-/// Two ranks that end at the same time and send what they recorded.
-fn train(server: &TestServer, token: &str) {
-    let folder = program(TRAINING);
-    let ranks = ["0", "1"].map(|rank| {
-        let snapshot = fixture(&format!("ddp_rank{rank}"));
-        let mut command = command(folder.path(), &["train.py"], &snapshot);
-        command
-            .envs([("WORLD_SIZE", "2"), ("LOCAL_WORLD_SIZE", "2")])
-            .envs([("RANK", rank), ("LOCAL_RANK", rank)])
-            .env("TORCHELASTIC_RUN_ID", "none")
-            .env("TIDEMARK_SERVER", server.url(""))
-            .env("TIDEMARK_TOKEN", token)
-            .env("TIDEMARK_NAME", "night");
-        command.spawn().expect("python3 runs")
-    });
-    for mut rank in ranks {
-        assert!(rank.wait().expect("it ends").success());
-    }
 }
 
 /// What a CI job runs; its standard output.
@@ -207,7 +182,7 @@ async fn upload_gate_comment_review_revoke_audit() {
     ada.click("form[action=\"/account/tokens\"] button").await;
     let machines = shown_token(&ada).await;
 
-    train(&server, &machines);
+    train_on_two_ranks(&server, "night", Some(&machines));
     gate_and_comment(&server, &machines);
     let run = review(&bo, &server, &token).await;
     hand_on_and_revoke(&bo, &run).await;
