@@ -1,7 +1,7 @@
 //! What a recording holds: what it is, its loops, its phases, and what its peak consists of.
 
 use serde::{Deserialize, Serialize};
-use trace::categories::Category;
+use trace::categories::Named;
 use trace::phases::Phase;
 use trace::span::Span;
 use trace::steps::levels::Level;
@@ -24,7 +24,7 @@ pub struct Contents {
 
 impl Contents {
     /// Version of the meaning of these answers; part of their address.
-    pub const VERSION: u32 = 1;
+    pub const VERSION: u32 = 2;
 
     /// The largest number of phases in an answer.
     pub const MAX_PHASES: usize = 48;
@@ -56,7 +56,7 @@ pub struct Held {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CategoryBytes {
     /// What they are for.
-    pub category: Category,
+    pub category: Named,
     /// How many.
     pub bytes: Bytes,
     /// How many of them are put there by inference rather than by the recorder's word.

@@ -6,7 +6,7 @@ use crate::frames::{ForwardOp, FrameText};
 use crate::leaks::{Pattern, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trace::categories::Category;
+use trace::categories::Named;
 use trace::steps::levels::Level;
 use trace::steps::recording::Recording;
 use trace::trace::{Fidelity, QualityNote, SeriesSummary, StepSource};
@@ -64,9 +64,9 @@ pub struct Device {
     pub fidelity: Fidelity,
     /// What *allocated* consists of after the last event, by category, as inferred. Empty
     /// categories are left out.
-    pub categories_at_end: BTreeMap<Category, Bytes>,
+    pub categories_at_end: BTreeMap<Named, Bytes>,
     /// The same at the peak of *allocated*.
-    pub categories_at_peak: BTreeMap<Category, Bytes>,
+    pub categories_at_peak: BTreeMap<Named, Bytes>,
     /// The blocks that are allocated after the last event, by address; with `--live`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<Vec<LiveBlock>>,
@@ -86,7 +86,7 @@ pub struct LiveBlock {
     /// Bytes of the block.
     pub size: Bytes,
     /// What it is for.
-    pub category: Category,
+    pub category: Named,
     /// Whether that is inferred rather than noted by the recorder.
     pub inferred: bool,
     /// Where it was allocated, in one line.
@@ -126,7 +126,7 @@ pub struct OutOfMemory {
     /// The frame that asked; `null` without a stack.
     pub frame: Option<FrameText>,
     /// What was allocated, by category, as inferred.
-    pub held: BTreeMap<Category, Bytes>,
+    pub held: BTreeMap<Named, Bytes>,
 }
 
 /// Steps of one device.

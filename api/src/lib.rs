@@ -15,6 +15,7 @@
 
 pub mod alive;
 pub mod bench;
+pub mod categories;
 pub mod compare;
 pub mod compare_view;
 pub mod contents;

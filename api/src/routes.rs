@@ -76,6 +76,13 @@ pub const AUDIT_PAGE: &str = "/audit";
 
 /// The page that lists jobs.
 pub const JOBS_PAGE: &str = "/jobs";
+/// The page with the team's own categories; `POST` tries them or keeps them.
+pub const CATEGORIES_PAGE: &str = "/categories";
+/// That page, with what the rules take of a run; `""` for none.
+pub fn categories_page(run: &str) -> String {
+    format!("{CATEGORIES_PAGE}?run={}", encode(run))
+}
+
 /// The page with the history of runs; takes labels like [`history`].
 pub const HISTORY_PAGE: &str = "/history";
 /// The page with the labels of a run; `POST` changes one.

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
+use trace::naming::Rules;
 
 /// How many events a slow listener may fall behind before it must read everything again.
 const EVENTS_KEPT: usize = 256;
@@ -173,6 +174,9 @@ impl App {
     ) -> Result<App, StoreError> {
         let budget = Budget::new(config.memory);
         let pictures = Pictures::new(store.clone(), &budget, config.cache);
+        pictures
+            .traces
+            .call_blocks(own_rules(&config, &store).await);
         let events = broadcast::Sender::new(EVENTS_KEPT);
         let limits = UploadLimits {
             upload: config.upload_limit,
@@ -249,6 +253,27 @@ fn look_on(store: Store) -> Result<(), OpenError> {
     let named = std::thread::Builder::new().name("look for damage".to_owned());
     named.spawn(look).map_err(OpenError::Thread)?;
     Ok(())
+}
+
+/// The rules for the team's own categories.
+async fn own_rules(config: &Config, store: &Store) -> Rules {
+    if let Some((_, rules)) = &config.categories {
+        return rules.clone();
+    }
+    let kept = store.read(|reader| reader.own_categories()).await;
+    let parsed = kept.map(|text| Rules::parse(&text));
+    match parsed {
+        Ok(Ok(rules)) => rules,
+        // The data is served without them, as recorded.
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "the team's own categories cannot be used");
+            Rules::default()
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the team's own categories cannot be read");
+            Rules::default()
+        }
+    }
 }
 
 async fn gate(config: &Config, store: &Store) -> Result<Gate, StoreError> {

@@ -8,6 +8,7 @@ use api::people::Role;
 use axum::http::HeaderName;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use trace::naming::Rules;
 use trace::units::Bytes;
 
 /// All settings of the server.
@@ -32,6 +33,8 @@ pub struct Config {
     /// zstd level for packing blobs again when the server is idle; `None`: they are not packed
     /// again.
     pub repack_level: Option<i32>,
+    /// The team's own categories, as a file has them; `None`: as the database has them.
+    pub categories: Option<(String, Rules)>,
     /// How rows of benches are run.
     pub bench: BenchSettings,
     /// The address under which people reach the server; it is written into links.
@@ -59,6 +62,7 @@ impl Config {
             memory: Bytes::gib(1),
             cache: Bytes::mib(320),
             repack_level: None,
+            categories: None,
             bench: BenchSettings::default(),
             public_url: None,
             proxies: Proxies::default(),

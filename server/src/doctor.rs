@@ -236,7 +236,8 @@ impl Repair {
     }
 
     /// Restores what was read from the old database: names, dates, deletions and labels of runs,
-    /// ranks and keys of jobs, and people, tokens and links. Returns the numbers of runs and links.
+    /// ranks and keys of jobs, own categories, people, tokens and links. Returns the numbers of
+    /// runs and links.
     ///
     /// # Errors
     /// The database's.
@@ -246,6 +247,7 @@ impl Repair {
             ranks,
             keys,
             labels,
+            own_categories,
             people,
             tokens,
             shares,
@@ -262,6 +264,7 @@ impl Repair {
                 each.try_for_each(|(job, key)| writer.remember_key(job, key))?;
                 let mut each = labels.iter();
                 each.try_for_each(|(run, label)| writer.remember_label(run, label))?;
+                writer.set_own_categories(&own_categories, "", latest_ms)?;
                 let mut each = people.iter();
                 each.try_for_each(|person| writer.insert_person(person))?;
                 let mut each = tokens.iter();

@@ -180,6 +180,7 @@ impl Judge {
         let Judged {
             decoded, memory, ..
         } = judged;
+        let version = explain::version(decoded.own_names());
         if is_judged_now(&decoded.trace) {
             return;
         }
@@ -188,8 +189,7 @@ impl Judge {
             return;
         };
         let id = run.clone();
-        let put =
-            move |writer: &mut Writer<'_>| writer.put_explanation(&id, explain::VERSION, &words);
+        let put = move |writer: &mut Writer<'_>| writer.put_explanation(&id, version, &words);
         if let Err(error) = self.store.write(put).await {
             tracing::debug!(%run, %error, "cannot keep what explains a run");
         }

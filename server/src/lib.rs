@@ -37,6 +37,7 @@ mod judgements;
 mod machine;
 mod mcp;
 mod names;
+mod own_categories;
 mod people;
 mod pictures;
 pub mod plain;

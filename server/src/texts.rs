@@ -6,25 +6,38 @@ use trace::redact::Key;
 /// stored for one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Texts {
-    /// All.
-    All,
+    /// All, and blocks under the team's own names.
+    All(OwnNames),
     /// Only texts that are known to be harmless. The others become stand-ins, made with a link's
     /// key.
     Redacted(Key),
 }
 
+/// Which rules for a team's own categories hold ([`trace::naming::Rules::key`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OwnNames(pub u64);
+
+impl OwnNames {
+    /// No rules.
+    pub const NONE: OwnNames = OwnNames(0);
+}
+
 impl Texts {
+    /// All, where the team has no categories of its own.
+    pub const AS_RECORDED: Texts = Texts::All(OwnNames::NONE);
+
     /// Whether names are left out.
     pub const fn are_redacted(self) -> bool {
         matches!(self, Texts::Redacted(_))
     }
 
     /// A mark that keeps results for one kind of reader apart from those for another; `None` if all
-    /// texts are shown. The key cannot be found from it.
+    /// texts are shown as they were recorded. A link's key cannot be found from it.
     pub fn tag(self) -> Option<String> {
         let word = |key: Key, n: u8| key.word(&format!("\0tag {n}"));
         match self {
-            Texts::All => None,
+            Texts::All(OwnNames::NONE) => None,
+            Texts::All(OwnNames(key)) => Some(format!("own-{key:016x}")),
             // Two words are 70 bits: enough that no two links ever share a stored picture.
             Texts::Redacted(key) => Some(format!("redacted-{}{}", word(key, 1), word(key, 2))),
         }

@@ -215,6 +215,7 @@ async fn two_people_sign_in_in_two_browsers_and_what_they_do_has_a_name() {
         "/account",
         "/people",
         "/audit",
+        "/categories",
         "/jobs",
         "/history",
         "/pull-requests",

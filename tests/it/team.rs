@@ -91,6 +91,36 @@ async fn text(browser: &Browser) -> String {
     text.as_str().expect("a text").to_owned()
 }
 
+/// The team's own categories: a wrong rule is refused and stays in the form, a right one is tried
+/// on a run and kept, and the run's page shows its name.
+async fn keep_categories(browser: &Browser, server: &TestServer, run: &str) {
+    browser.set_viewport(Viewport::Desktop).await;
+    browser
+        .goto(&server.url(&format!("/categories?run={run}")))
+        .await;
+    fill(browser, "#rules", "model colour=red").await;
+    browser.click("button[value=keep]").await;
+    let refused = "return document.querySelector('[role=alert]')?.textContent.includes('line 1') \
+                   && document.querySelector('#rules').value === 'model colour=red';";
+    browser.wait_until("why it is no rule", refused).await;
+    browser
+        .eval("document.querySelector('#rules').value = '';")
+        .await;
+    fill(browser, "#rules", "model function=forward\nrest size>=0").await;
+    browser.click("button[value=try]").await;
+    let tried = "const rows = [...document.querySelectorAll('main tbody tr')]; \
+                 return rows.length === 2 && rows[0].cells[1].textContent === 'model';";
+    browser.wait_until("what the rules take", tried).await;
+    browser.screenshot("team-categories").await;
+    browser.click("button[value=keep]").await;
+    browser.wait_until("the kept rules", tried).await;
+    browser.goto(&server.url(&format!("/runs/{run}"))).await;
+    let shown = "return [...document.querySelectorAll('.recording-category')] \
+                 .some(chip => chip.textContent.includes('rest'));";
+    browser.wait_until("its own categories", shown).await;
+    browser.screenshot("team-own-categories").await;
+}
+
 /// The CI of a change that leaks: it is judged against the branch that it goes to, and the pull
 /// request is told.
 fn gate_and_comment(server: &TestServer, token: &str) {
@@ -189,7 +219,10 @@ async fn upload_gate_comment_review_revoke_audit() {
     let id = run.rsplit('/').next().expect("an id");
     let id = id.split('?').next().expect("an id");
     let labels = format!("/runs/{id}/labels");
+    keep_categories(&ada, &server, id).await;
+    let tried = format!("/categories?run={id}");
     for path in [
+        &tried,
         "/jobs",
         "/history",
         "/pull-requests?pr=https://github.com/o/r/pull/7",
@@ -208,6 +241,7 @@ async fn upload_gate_comment_review_revoke_audit() {
         "ada: upload",
         "ada: label run",
         "ada: make job",
+        "ada: change categories",
         "bo: share",
         "bo: revoke link",
         "bo: sign in",

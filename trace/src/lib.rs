@@ -21,6 +21,7 @@ pub mod intervals;
 pub mod layout;
 pub mod leaks;
 pub mod levels;
+pub mod naming;
 pub mod oom;
 pub mod phases;
 pub mod plain;

@@ -168,6 +168,14 @@ pub(crate) fn functions(stacks: &Stacks, stack: StackIdx) -> Vec<(&str, &str)> {
     native.map(name).filter(|(_, n)| !n.is_empty()).collect()
 }
 
+/// `transformers.models.qwen3.modeling_qwen3` of an installed file, `train` of another.
+pub(crate) fn module_name(file: &str) -> String {
+    let tail = module(file);
+    let tail = tail.strip_suffix(".py").unwrap_or(tail);
+    let tail = tail.strip_suffix("/__init__").unwrap_or(tail);
+    tail.replace('/', ".")
+}
+
 /// Whether a frame is Python: a `.py` file, or code from a notebook, `exec` or `torch.fx`.
 pub fn is_python(stacks: &Stacks, frame: Frame) -> bool {
     code::is_python(stacks.str(frame.filename), frame.line)

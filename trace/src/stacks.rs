@@ -5,9 +5,11 @@
 
 use crate::code::{self, Native};
 use crate::footprint::of_vec;
+use crate::naming::Rules;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::sync::Arc;
 
 macro_rules! dense_index {
     ($(#[$doc:meta])* $name:ident) => {
@@ -170,6 +172,9 @@ pub struct Stacks {
     /// Frame indexes of all stacks, innermost first, back to back.
     members: Vec<FrameIdx>,
     ends: Vec<u32>,
+    /// What the reader's team calls blocks by where they were made. Not part of a recording.
+    #[serde(skip)]
+    pub own: Option<Arc<Rules>>,
 }
 
 impl Default for Stacks {
@@ -179,6 +184,7 @@ impl Default for Stacks {
             frames: Vec::new(),
             members: Vec::new(),
             ends: vec![0],
+            own: None,
         }
     }
 }

@@ -51,7 +51,7 @@ fn table(file: &Path, truth: &Value) -> BTreeMap<(String, Category), u64> {
     for block in alive(device, Some(EventIdx(device.events.len() - 1))) {
         let address = device.blocks.addr[block.index()].to_string();
         let known = truth["categories"][&address].as_str().unwrap_or("-");
-        let found = categories.get(block);
+        let found = categories.found(block);
         let bytes = table.entry((known.to_owned(), found)).or_default();
         *bytes += device.blocks.kind(block).size.0;
     }

@@ -1,7 +1,8 @@
 //! What a recording holds.
 
 use api::contents::{CategoryBytes, Contents, Held, PhaseMark};
-use trace::categories::{self, Categories, Category};
+use std::collections::HashMap;
+use trace::categories::{self, Categories};
 use trace::phases::{Phase, Phases};
 use trace::span::Span;
 use trace::stacks::Stacks;
@@ -67,17 +68,21 @@ pub fn held(
     found: &Categories,
     event: EventIdx,
 ) -> Vec<CategoryBytes> {
-    let mut inferred = [Bytes::ZERO; Category::ALL.len()];
+    let mut inferred = vec![Bytes::ZERO; found.len()];
     for block in categories::alive(device, Some(event)) {
-        if !categories::is_recorded(stacks, device.blocks.kind(block)) {
-            inferred[found.get(block) as usize] += device.blocks.kind(block).size;
+        let kind = device.blocks.kind(block);
+        let position = found.position(block);
+        if categories::is_inferred(stacks, kind, found.name(position)) {
+            inferred[position] += kind.size;
         }
     }
+    let positions = 0..found.len();
+    let inferred: HashMap<_, _> = positions.map(|at| (found.name(at), inferred[at])).collect();
     let shares = found.alive(device, Some(event)).largest_first();
     let shares = shares.into_iter().map(|(category, bytes)| CategoryBytes {
         category,
         bytes,
-        inferred: inferred[category as usize],
+        inferred: inferred[&category],
     });
     shares.collect()
 }

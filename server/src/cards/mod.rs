@@ -14,7 +14,7 @@ pub use comparison::{ComparisonCard, categories, curves_of, place, word};
 pub use run::RunCard;
 pub use shelf::CardShelf;
 
-use trace::categories::Category;
+use trace::categories::Named;
 
 /// Version of the looks of cards; part of their ETag.
 pub const VERSION: u32 = 3;
@@ -24,7 +24,7 @@ const CATEGORIES: usize = 4;
 
 /// What the peak consists of, in a line: `activations 996 MiB · parameters 324 MiB`. The line says
 /// that this is inferred; it is empty if nothing is known.
-fn at_peak(parts: impl Iterator<Item = (Category, String)>) -> String {
+fn at_peak(parts: impl Iterator<Item = (Named, String)>) -> String {
     let parts = parts.take(CATEGORIES);
     let parts: Vec<String> = parts
         .map(|(category, amount)| format!("{} {amount}", category.label()))

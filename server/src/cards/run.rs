@@ -105,7 +105,7 @@ impl RunCard {
         let mut model = model(decoded, device, marks, (view, theme), numbers.picture());
         let pictures = vec![model.base_scene(), model.overlay_scene()];
         let title = match texts {
-            Texts::All => row.name.clone(),
+            Texts::All(_) => row.name.clone(),
             Texts::Redacted(_) => nameless(&row.id),
         };
         let (sites_title, sites) = sites(&report, &model, &decoded.trace.stacks);

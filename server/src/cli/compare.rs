@@ -1,6 +1,7 @@
 //! `tidemark compare`: what changed between runs.
 
 use super::CliError;
+use super::categories::OwnArgs;
 use super::inspect::trace_of;
 use super::output::{json, print};
 
@@ -16,6 +17,7 @@ use trace::compare::profile::Profile;
 use trace::compare::sites::{Matched, SiteChange, SiteDelta};
 use trace::compare::{Difference, Leaks, StepSide};
 use trace::leaks::Verdict;
+use trace::naming::Rules;
 use trace::trace::Series;
 use trace::units::Bytes;
 
@@ -51,6 +53,8 @@ pub struct CompareArgs {
     /// Use this loop's iterations as the steps, as `tidemark inspect` names it
     #[arg(long, value_name = "LEVEL")]
     steps: Option<String>,
+    #[command(flatten)]
+    own: OwnArgs,
 }
 
 /// Prints what differs.
@@ -62,7 +66,7 @@ pub fn compare(args: &CompareArgs) -> Result<(), CliError> {
         &args.base,
         &args.new,
         &Limits::default(),
-        args.steps.as_deref(),
+        (args.steps.as_deref(), &args.own.rules()?),
     )?;
     let text = if args.json {
         json(&comparison)
@@ -79,15 +83,15 @@ pub(super) fn compare_files(
     base: &Path,
     new: &[PathBuf],
     limits: &Limits,
-    level: Option<&str>,
+    (level, rules): (Option<&str>, &Rules),
 ) -> Result<Comparison, CliError> {
-    let base_profile = profile(base, level)?;
+    let base_profile = profile(base, level, rules)?;
     let mut comparison = Comparison {
         runs: vec![compared(base, &base_profile)],
         against: Vec::new(),
     };
     for path in new {
-        let profile = profile(path, level)?;
+        let profile = profile(path, level, rules)?;
         comparison.runs.push(compared(path, &profile));
         comparison
             .against
@@ -96,8 +100,8 @@ pub(super) fn compare_files(
     Ok(comparison)
 }
 
-fn profile(path: &Path, level: Option<&str>) -> Result<Profile, CliError> {
-    Ok(Profile::of(&trace_of(path, level)?))
+fn profile(path: &Path, level: Option<&str>, rules: &Rules) -> Result<Profile, CliError> {
+    Ok(Profile::of(&trace_of(path, level, rules)?))
 }
 
 fn compared(path: &Path, profile: &Profile) -> ComparedRun {

@@ -1,6 +1,7 @@
 //! `tidemark explain`: a recording on one page of Markdown.
 
 use super::CliError;
+use super::categories::OwnArgs;
 use super::inspect::trace_of;
 use super::output::{json, print};
 use crate::explain::{chosen, explain as explained, page};
@@ -33,6 +34,8 @@ pub struct ExplainArgs {
     /// Print one JSON document instead; sizes in bytes
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    own: OwnArgs,
 }
 
 /// Explains.
@@ -40,7 +43,7 @@ pub struct ExplainArgs {
 /// # Errors
 /// [`CliError::BadInput`] for a file that cannot be read or holds no such device.
 pub fn explain(args: &ExplainArgs) -> Result<(), CliError> {
-    let trace = trace_of(&args.file, args.steps.as_deref())?;
+    let trace = trace_of(&args.file, args.steps.as_deref(), &args.own.rules()?)?;
     let device = device(&trace, args)?;
     let name = args.file.file_name().unwrap_or(args.file.as_os_str());
     let name = name.to_string_lossy();

@@ -12,6 +12,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use trace::compare::gate::{Allowance, Finding, Limits, Outcome, Weight};
+use trace::naming::Rules;
 use trace::units::Bytes;
 
 const EXAMPLES: &str = "\
@@ -86,7 +87,12 @@ pub fn gate(args: &GateArgs) -> Result<(), CliError> {
     }
     let alert = args.alert.alert()?;
     let new = std::slice::from_ref(&args.new);
-    let comparison = compare_files(&args.base, new, &limits, args.steps.as_deref())?;
+    let comparison = compare_files(
+        &args.base,
+        new,
+        &limits,
+        (args.steps.as_deref(), &Rules::default()),
+    )?;
     let verdicts = &comparison.against[0].gate;
     let answer = match verdicts.outcome {
         Outcome::Pass => Ok(()),

@@ -1,6 +1,7 @@
 //! `tidemark inspect`: what is in a snapshot.
 
 use super::CliError;
+use super::categories::OwnArgs;
 use super::output::{json, print};
 use crate::ingest::parse;
 use crate::inspection::{self, Live};
@@ -9,8 +10,10 @@ use clap::Args;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use trace::naming::Rules;
 use trace::snapshot::Snapshot;
 use trace::steps::levels;
 use trace::trace::Trace;
@@ -48,6 +51,8 @@ pub struct InspectArgs {
     /// List every block that is allocated at the end, with its category; needs --json
     #[arg(long, requires = "json")]
     live: bool,
+    #[command(flatten)]
+    own: OwnArgs,
 }
 
 /// Prints the summaries.
@@ -55,10 +60,11 @@ pub struct InspectArgs {
 /// # Errors
 /// [`CliError::BadInput`] for the first file that cannot be read.
 pub fn inspect(args: &InspectArgs) -> Result<(), CliError> {
+    let rules = args.own.rules()?;
     let inspected: Result<Vec<Inspection>, CliError> = args
         .files
         .iter()
-        .map(|path| inspect_file(path, args))
+        .map(|path| inspect_file(path, args, &rules))
         .collect();
     let mut inspected = inspected?;
     let text = match args.json {
@@ -73,8 +79,8 @@ pub fn inspect(args: &InspectArgs) -> Result<(), CliError> {
     print(&text)
 }
 
-fn inspect_file(path: &Path, args: &InspectArgs) -> Result<Inspection, CliError> {
-    let trace = trace_of(path, args.steps.as_deref())?;
+fn inspect_file(path: &Path, args: &InspectArgs, rules: &Rules) -> Result<Inspection, CliError> {
+    let trace = trace_of(path, args.steps.as_deref(), rules)?;
     let (name, live) = (
         path.display().to_string(),
         match args.live {
@@ -87,13 +93,15 @@ fn inspect_file(path: &Path, args: &InspectArgs) -> Result<Inspection, CliError>
     }))
 }
 
-/// Reads a file. If a level is named, the iterations of that loop become its steps.
-pub(super) fn trace_of(path: &Path, level: Option<&str>) -> Result<Trace, CliError> {
+/// Reads a file. If a level is named, the iterations of that loop become its steps. Blocks are
+/// called by these rules.
+pub(super) fn trace_of(path: &Path, level: Option<&str>, rules: &Rules) -> Result<Trace, CliError> {
     let bad = |why: String| CliError::BadInput {
         path: path.to_owned(),
         why,
     };
     let mut trace = trace::replay::run(read(path).map_err(bad)?);
+    trace.stacks.own = (!rules.is_empty()).then(|| Arc::new(rules.clone()));
     if let Some(level) = level {
         levels::recut_all(&mut trace, level).map_err(|why| bad(why.to_string()))?;
     }

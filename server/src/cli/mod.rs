@@ -5,6 +5,7 @@ mod archives;
 mod backup;
 mod bench;
 mod bench_stack;
+mod categories;
 mod compare;
 mod doctor;
 mod explain;
@@ -74,6 +75,8 @@ enum Command {
     Inspect(inspect::InspectArgs),
     /// One page: what it is, what held the memory, what leaks, why it ran out, what would help
     Explain(explain::ExplainArgs),
+    /// What a team's own categories take of snapshots
+    Categories(categories::CategoriesArgs),
     /// What changed between two runs, by stack
     Compare(compare::CompareArgs),
     /// How the ranks of a job differ, which is odd, and why
@@ -170,6 +173,7 @@ pub fn run(front_end: FrontEnd) -> Result<(), CliError> {
         Some(Command::Token) => token::token(),
         Some(Command::Inspect(args)) => inspect::inspect(&args),
         Some(Command::Explain(args)) => explain::explain(&args),
+        Some(Command::Categories(args)) => categories::categories(&args),
         Some(Command::Compare(args)) => compare::compare(&args),
         Some(Command::Ranks(args)) => ranks::ranks(&args),
         Some(Command::Gate(args)) => gate::gate(&args),

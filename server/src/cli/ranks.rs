@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use trace::compare::headline::signed;
 use trace::compare::profile::Place;
 use trace::leaks::Verdict;
+use trace::naming::Rules;
 use trace::ranks::Surveyor;
 use trace::ranks::odd::rate;
 use trace::ranks::profile::RankProfile;
@@ -97,7 +98,7 @@ fn report(found: &Found, job: files::JobFiles) -> Result<RanksReport, CliError> 
     let (mut read, mut unreadable) = (Vec::new(), Vec::new());
     for (rank, path) in job.files {
         let file = found.called(&path);
-        match trace_of(&path, None) {
+        match trace_of(&path, None, &Rules::default()) {
             Ok(trace) => {
                 let profile = within(JUDGING, |watch| RankProfile::of(&trace, watch));
                 surveyor.add(rank, profile);

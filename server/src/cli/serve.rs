@@ -1,6 +1,7 @@
 //! `tidemark serve`.
 
 use super::CliError;
+use super::categories::OwnArgs;
 use crate::app::App;
 use crate::bench::BenchSettings;
 use crate::clients::limits::Share;
@@ -143,6 +144,8 @@ pub struct ServeArgs {
     /// Memory that the process of a row may take; on a GPU sixteen times as much
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     row_memory: Bytes,
+    #[command(flatten)]
+    own: OwnArgs,
 }
 
 /// Serves until it is told to stop.
@@ -242,6 +245,7 @@ impl ServeArgs {
             memory: self.memory,
             cache: self.cache,
             repack_level: Some(self.repack_level).filter(|&level| level > 0),
+            categories: self.own.file()?,
             bench: BenchSettings {
                 time: Duration::from_secs(self.row_seconds),
                 memory: self.row_memory,

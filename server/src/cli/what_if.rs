@@ -10,6 +10,7 @@ use api::what_if::{Replayed, WhatIf};
 use clap::Args;
 use std::path::PathBuf;
 use trace::allocator::{Config, conf};
+use trace::naming::Rules;
 use trace::trace::{DeviceTrace, Trace};
 use trace::units::{Bytes, size};
 use trace::watch::Watch;
@@ -63,7 +64,7 @@ pub struct WhatIfArgs {
 /// # Errors
 /// [`CliError::BadInput`] for a file that cannot be read or holds no such device.
 pub fn what_if(args: &WhatIfArgs) -> Result<(), CliError> {
-    let trace = trace_of(&args.file, None)?;
+    let trace = trace_of(&args.file, None, &Rules::default())?;
     let device = device(&trace, args)?;
     let asked = Asked {
         settings: args.alloc_conf.clone(),

@@ -4,7 +4,7 @@ use super::Look;
 use crate::cards::markdown::code;
 use api::explain::{Advice, Basis, Moment, PlaceBytes};
 use api::leaks::Verdict;
-use trace::categories::Category;
+use trace::categories::{Category, Named};
 use trace::trace::Series;
 use trace::units::Bytes;
 use trace::watch::Stopped;
@@ -97,7 +97,11 @@ fn largest(peak: &Moment) -> Option<Advice> {
     let asked_for_by =
         |place: &PlaceBytes| format!("; most is asked for by {}", code(&place.place));
     let at = place.map(asked_for_by).unwrap_or_default();
-    let what = match first.category {
+    // What would lower a category of the team's own, only the team knows.
+    let Named::Ours(category) = first.category else {
+        return None;
+    };
+    let what = match category {
         Category::Activation => "activation checkpointing, offloading, or a smaller batch",
         Category::OptimizerState => "an optimizer with a smaller state (8-bit), or sharding it",
         Category::Parameter => "a lower precision, or sharding",

@@ -28,6 +28,7 @@ pub use page::page;
 
 use crate::answers::frame_text;
 use crate::questions;
+use crate::texts::OwnNames;
 use api::explain::{DeviceExplained, Explanation, LeakExplained, Leaks, OtherDevice};
 use api::frames::FrameText;
 use moment::Places;
@@ -46,6 +47,15 @@ pub const MOST_LISTED: usize = 16;
 
 /// Version of the texts and of the verdict in them; part of the entity tags of pages.
 pub const VERSION: u32 = 1 << 16 | api::leaks::Leaks::VERSION;
+
+/// The version of explanations that are stored, where these names hold.
+pub fn version(own: OwnNames) -> u32 {
+    match own {
+        OwnNames::NONE => VERSION,
+        // Versions without names are far below.
+        OwnNames(key) => (key ^ key >> 32) as u32 | 1 << 31,
+    }
+}
 
 /// Leak groups listed.
 const GROUPS: usize = 5;

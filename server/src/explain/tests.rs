@@ -149,7 +149,7 @@ fn failure(cause: Cause) -> OutOfMemory {
                 (Category::Input, 50),
             ]
             .map(|(category, mib)| CategoryBytes {
-                category,
+                category: category.into(),
                 bytes: Bytes::mib(mib),
                 inferred: Bytes::mib(mib),
             })

@@ -13,7 +13,7 @@ use crate::clients::ClientAddress;
 use crate::names::Scheme;
 use crate::problems::Error;
 use crate::store::{ShareRow, StoreError};
-use crate::texts::Texts;
+use crate::texts::{OwnNames, Texts};
 use api::ids::{RunId, ShareId};
 use api::routes::SHARE_PARAMETER;
 use api::runs::Access;
@@ -35,13 +35,15 @@ const MOST_LINKS: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub struct Audience {
     link: Option<Arc<ShareRow>>,
+    /// What the team calls blocks.
+    own: OwnNames,
 }
 
 impl Audience {
     /// Which texts the reader may see.
     pub fn texts(&self) -> Texts {
         let link = self.link.as_ref();
-        link.map_or(Texts::All, |row| row.texts())
+        link.map_or(Texts::All(self.own), |row| row.texts(self.own))
     }
 
     /// Whether the reader has only a link, or sees what a link shows.
@@ -147,6 +149,7 @@ pub fn cookie(share: &ShareId, secret: &str, seconds: i64, scheme: Scheme) -> St
 /// When a token is needed, or the link has ended or does not open what is asked for.
 pub async fn of(app: &App, asking: Asking, access: Access) -> Result<Audience, Error> {
     let needs_link = access == Access::TokenNeeded;
+    let own = app.pictures.traces.own_names();
     if let Some(id) = asking.named() {
         let unknown = || Error::NotFound(format!("link {id}"));
         let id: ShareId = id.parse().map_err(|_| unknown())?;
@@ -155,16 +158,16 @@ pub async fn of(app: &App, asking: Asking, access: Access) -> Result<Audience, E
         for_good(app, &row.share).await;
         return match needs_link && !asking.knows(app, &row)? {
             true => Err(Error::TokenNeeded),
-            false => admit(row, &asking),
+            false => admit(row, &asking, own),
         };
     }
     if !needs_link {
-        return Ok(Audience::default());
+        return Ok(Audience { link: None, own });
     }
     // A link that the browser has by chance, which has ended or is about something else, must not
     // keep a person from typing the token.
     let rows = held_rows(app, &asking).await?.into_iter();
-    let mut admitted = rows.filter_map(|row| admit(row, &asking).ok());
+    let mut admitted = rows.filter_map(|row| admit(row, &asking, own).ok());
     admitted.next().ok_or(Error::TokenNeeded)
 }
 
@@ -203,7 +206,7 @@ async fn held_rows(app: &App, asking: &Asking) -> Result<Vec<ShareRow>, Error> {
     Ok(rows)
 }
 
-fn admit(row: ShareRow, asking: &Asking) -> Result<Audience, Error> {
+fn admit(row: ShareRow, asking: &Asking, own: OwnNames) -> Result<Audience, Error> {
     let share = &row.share;
     if share.state != ShareState::Active {
         return Err(Error::Gone(ended(share, None)));
@@ -217,7 +220,7 @@ fn admit(row: ShareRow, asking: &Asking) -> Result<Audience, Error> {
         ));
     }
     let link = Some(Arc::new(row));
-    Ok(Audience { link })
+    Ok(Audience { link, own })
 }
 
 /// Whether an address is about these runs only. Addresses that are not listed here are closed.

@@ -26,6 +26,7 @@ use trace::compare::profile;
 use trace::compare::sites::MAX_ROWS;
 use trace::layout::MOST_MOMENTS;
 use trace::leaks::MAX_EVIDENCE;
+use trace::naming::MOST_RULES;
 use trace::oom::MAX_FAILURES;
 use trace::ranks::profile::{MAX_PLACES, PARTS as RANK_PARTS};
 use trace::ranks::sites::MAX_NAMED;
@@ -43,8 +44,8 @@ const BUILT_IN: usize = 1024;
 const SCOPES: usize = Scope::ALL.len();
 /// Rows of a bench.
 const ROWS: usize = MOST_ROWS as usize;
-/// Categories of memory.
-const CATEGORIES: usize = trace::categories::Category::ALL.len();
+/// Categories of memory: Tidemark's, and at most one of the team's own for each rule.
+const CATEGORIES: usize = trace::categories::Category::ALL.len() + MOST_RULES;
 /// Findings about the data: some for each device, some for the file.
 const FINDINGS: usize = 32 * (DEVICES + 1);
 const PARTS: usize = CurvesWanted::MAX_PARTS as usize;
@@ -174,6 +175,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ),
     ("MemoryMap", &[("pools", MAX_SEGMENTS)]),
     ("OomMark", &[("held", CATEGORIES)]),
+    ("OwnCategories", &[("names", MOST_RULES)]),
     ("Part", &[("groups", MAX_GROUPS)]),
     ("PersonalToken", &[("scopes", SCOPES)]),
     ("PhaseMark", &[("events", 2)]),
@@ -228,6 +230,8 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ),
     ("StartBench", &[("rows", ROWS)]),
     ("Step", &[("events", 2)]),
+    ("TakenOfDevice", &[("rules", MOST_RULES)]),
+    ("TakenOfRun", &[("devices", DEVICES)]),
     ("TensorChange", &[("shape", 64)]),
     ("TensorChanges", &[("changes", TensorChanges::MOST)]),
     ("TensorDetail", &[("shape", 64)]),

@@ -167,7 +167,7 @@ impl Subject {
     /// left out: from a hash of it, the name could be guessed.
     fn named(&self, texts: Texts) -> String {
         let name = |row: &RunRow| match texts {
-            Texts::All => row.name.clone(),
+            Texts::All(_) => row.name.clone(),
             Texts::Redacted(_) => nameless(&row.id),
         };
         let names = |rows: &[RunRow]| {
@@ -303,7 +303,10 @@ pub async fn of_share(
         _ => return Err(Error::NoRoute(routes::share_page(&token))),
     };
     let row = super::shares::readable_by_anyone(&app, client, &token).await?;
-    let (texts, share) = (row.texts(), super::shares::for_its_reader(row.share));
+    let (texts, share) = (
+        row.texts(app.pictures.traces.own_names()),
+        super::shares::for_its_reader(row.share),
+    );
     if share.state != ShareState::Active {
         return Err(Error::Gone(super::audience::ended(&share, None)));
     }

@@ -257,7 +257,7 @@ pub(super) async fn rows(app: &App, ids: Vec<RunId>) -> Result<Vec<RunRow>, Erro
 fn compared(row: RunRow, texts: Texts) -> ComparedRun {
     ComparedRun {
         name: match texts {
-            Texts::All => row.name,
+            Texts::All(_) => row.name,
             Texts::Redacted(_) => nameless(&row.id),
         },
         id: Some(row.id),

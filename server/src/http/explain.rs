@@ -130,7 +130,7 @@ impl Subject {
     /// The name that the reader may see.
     fn name(&self) -> String {
         match self.texts {
-            Texts::All => self.row.name.clone(),
+            Texts::All(_) => self.row.name.clone(),
             Texts::Redacted(_) => nameless(&self.row.id),
         }
     }
@@ -177,11 +177,15 @@ impl Subject {
     /// The explanation that was stored when the run was judged. It uses the run's own steps, and
     /// has all names.
     async fn kept(&self, app: &App) -> Result<Option<Explanation>, Error> {
-        if self.steps.is_some() || self.texts != Texts::All {
+        if self.steps.is_some() {
             return Ok(None);
         }
+        let Texts::All(own) = self.texts else {
+            return Ok(None);
+        };
         let (run, device) = (self.row.id.clone(), self.device);
-        let read = move |reader: &Reader<'_>| reader.explanation(&run, device, explain::VERSION);
+        let version = explain::version(own);
+        let read = move |reader: &Reader<'_>| reader.explanation(&run, device, version);
         let kept = app.store.read(read).await?;
         Ok(kept.map(|explanation| Explanation {
             file: self.name(),

@@ -11,7 +11,6 @@ use crate::mcp::{self, Agent, Answers, Library, MOST_RUNS, Page, Panicked, Recor
 use crate::pictures::{Ask, Decoded};
 use crate::problems::Error;
 use crate::store::{Slice, Which};
-use crate::texts::Texts;
 use crate::work;
 use api::ids::RunId;
 use api::runs::RunSummary;
@@ -135,7 +134,7 @@ impl Dashboard {
                 continue;
             };
             let row = live(&self.app, run.clone()).await?;
-            let decoded = traces.get_for(row.trace, Texts::All).await?;
+            let decoded = traces.get(row.trace).await?;
             let needed = traces.memory_to_ask(&decoded, Ask::Stacks).await?;
             found.recordings.push((run, decoded));
             // Of two recordings, only one is asked about at a time.

@@ -8,6 +8,7 @@ mod audited;
 mod bench;
 mod bounds;
 mod cards;
+mod categories;
 mod compare;
 mod comparisons;
 mod connections;
@@ -89,19 +90,27 @@ const JSON_LIMIT: usize = 64 << 10;
 )]
 struct Document;
 
-/// Every route of the API.
-fn api() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::with_openapi(Document::openapi())
-        .routes(routes!(session::server))
-        .routes(routes!(session::open, session::close))
-        .routes(routes!(session::list, session::revoke_others))
-        .routes(routes!(session::revoke))
+/// The routes for the team: its people, and its own categories.
+fn team() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
         .routes(routes!(people::me))
         .routes(routes!(people::list, people::add))
         .routes(routes!(people::change))
         .routes(routes!(people::tokens, people::make_token))
         .routes(routes!(people::end_token))
         .routes(routes!(people::audit))
+        .routes(routes!(categories::get, categories::put))
+        .routes(routes!(categories::preview))
+}
+
+/// Every route of the API.
+fn api() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .merge(team())
+        .routes(routes!(session::server))
+        .routes(routes!(session::open, session::close))
+        .routes(routes!(session::list, session::revoke_others))
+        .routes(routes!(session::revoke))
         .routes(routes!(events::all))
         .routes(routes!(runs::list))
         .routes(routes!(runs::get, runs::rename, runs::delete))
@@ -219,6 +228,10 @@ fn account_pages() -> Router<Arc<App>> {
         .route(
             "/runs/{run}/labels",
             get(labels::labels_page).post(labels::change_on_page),
+        )
+        .route(
+            api::routes::CATEGORIES_PAGE,
+            get(categories::categories_page).post(categories::save_on_page),
         )
         .route(api::routes::JOBS_PAGE, get(trends::jobs))
         .route(api::routes::HISTORY_PAGE, get(trends::history))

@@ -38,7 +38,9 @@ pub fn need(method: &Method, path: &str) -> Need {
             | ["runs", _, "labels"],
         ) => Need::Scope(Scope::Upload),
         // Questions, and the record of a comparison.
-        (true, _) | (false, ["mcp"] | ["comparisons"]) => Need::Scope(Scope::Read),
+        (false, ["mcp"] | ["comparisons"] | ["runs", _, "categories"]) | (true, _) => {
+            Need::Scope(Scope::Read)
+        }
         (false, _) => Need::Scope(Scope::Manage),
     }
 }

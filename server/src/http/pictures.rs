@@ -223,7 +223,9 @@ async fn respond(app: &App, asked: Asked, headers: &HeaderMap) -> Result<Respons
         version,
         audience,
     } = asked;
-    let keep = match version.is(picture.version()) {
+    // Its address does not tell by which rules the team calls blocks.
+    let may_change = picture.has_categories();
+    let keep = match version.is(picture.version()) && !may_change {
         true => Keep::Forever,
         false => Keep::Ask,
     };

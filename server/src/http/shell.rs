@@ -63,6 +63,9 @@ fn header(entry: Option<&Entry>, title: &str, icon: Option<&str>) -> Markup {
                     a href=(routes::PULLS_PAGE) aria-current=[here("Pull requests")] {
                         "Pull requests"
                     }
+                    a href=(routes::CATEGORIES_PAGE) aria-current=[here("Categories")] {
+                        "Categories"
+                    }
                     a href=(routes::ACCOUNT_PAGE) aria-current=[here("Account")] { "Account" }
                     @if entry.is_admin() {
                         a href=(routes::PEOPLE_PAGE) aria-current=[here("People")] { "People" }

@@ -432,7 +432,7 @@ impl Uploads {
         let (working, uploads) = (Arc::clone(job), self.clone());
         let work = background(move || {
             let replay = |watch: Watch<'_>| trace::replay::run_watched(snapshot, watch);
-            let (trace, mut allowance) = watched(allowance, replay)?;
+            let (mut trace, mut allowance) = watched(allowance, replay)?;
             let needed = Decoded::weight_of(&trace) + Decoded::storing_takes(&trace);
             allowance.go_on(usize::try_from(needed.get()).unwrap_or(usize::MAX))?;
             working.progress.enter(Phase::Storing);
@@ -440,6 +440,7 @@ impl Uploads {
                 store, pictures, ..
             } = uploads.shared();
             let (permit, _turn) = allowance.into_parts();
+            pictures.traces.name_blocks(&mut trace);
             let decoded = Decoded::new(trace, permit);
             keep(store, pictures, label, place, decoded, &working)
         });

@@ -123,7 +123,11 @@ fn live_blocks(
             address: blocks.addr[block.index()].to_string(),
             size: blocks.kind(block).size,
             category: categories.get(block),
-            inferred: !trace::categories::is_recorded(stacks, trace.blocks.kind(block)),
+            inferred: trace::categories::is_inferred(
+                stacks,
+                trace.blocks.kind(block),
+                categories.get(block),
+            ),
             site: block_label(trace, stacks, block),
         })
         .collect()

@@ -5,7 +5,7 @@ use api::inspect::{Device, Inspection, OutOfMemory, Remedy, StepLevels};
 use api::leaks::Verdict;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use trace::categories::Category;
+use trace::categories::Named;
 use trace::steps::levels;
 use trace::trace::{SeriesSummary, StepSource};
 use trace::units::Bytes;
@@ -122,7 +122,7 @@ fn remedies(remedies: &[Remedy]) -> String {
 }
 
 /// `at the peak: activations 3.10 GiB, parameters 1.20 GiB (inferred)`.
-fn categories(when: &str, shares: &BTreeMap<Category, Bytes>) -> String {
+fn categories(when: &str, shares: &BTreeMap<Named, Bytes>) -> String {
     let mut shares: Vec<_> = shares.iter().collect();
     shares.sort_by_key(|&(category, bytes)| (std::cmp::Reverse(*bytes), *category));
     let parts: Vec<String> = shares

@@ -84,7 +84,11 @@ impl Picture {
     /// Its key in the database, for readers who may see these texts.
     pub fn key_for(self, trace: i64, device: u32, texts: Texts) -> TileKey {
         let mut key = self.key(trace, device);
-        if let Some(tag) = texts.tag().filter(|_| self.has_texts()) {
+        let differs = match texts {
+            Texts::Redacted(_) => self.has_texts(),
+            Texts::All(_) => self.has_categories(),
+        };
+        if let Some(tag) = texts.tag().filter(|_| differs) {
             key.kind = format!("{tag}/{}", key.kind);
         }
         key
@@ -93,6 +97,15 @@ impl Picture {
     /// Whether it has texts. Lines have none, so they are the same for everybody.
     fn has_texts(self) -> bool {
         !matches!(self, Picture::Series(_))
+    }
+
+    /// Whether it names categories, so that a team's own rules change it.
+    pub fn has_categories(self) -> bool {
+        match self {
+            Picture::Series(_) => false,
+            Picture::Mountain(group, _) => group == GroupBy::Category,
+            Picture::Marks | Picture::Contents => true,
+        }
     }
 
     /// Version of its encoding.
@@ -211,7 +224,8 @@ impl Pictures {
         for device in &decoded.trace.devices {
             for picture in Picture::overviews(device.events.len()) {
                 watch.look(0)?;
-                let key = picture.key(trace, device.device);
+                let texts = self.traces.all_texts();
+                let key = picture.key_for(trace, device.device, texts);
                 let packed = pack_tile(&picture.draw(decoded, device))?;
                 let keep = |w: &mut crate::store::Writer| w.put_tile(&key, &packed, Keep::Overview);
                 self.store.write_derived_now(keep)?;

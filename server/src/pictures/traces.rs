@@ -2,14 +2,15 @@
 
 use crate::budget::{Budget, Permit, Spare};
 use crate::store::{Store, StoreError, StoreResult};
-use crate::texts::Texts;
+use crate::texts::{OwnNames, Texts};
 use crate::work;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tokio::sync::OnceCell;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use trace::categories::{self, Categories};
 use trace::intervals::LiveIndex;
+use trace::naming::Rules;
 use trace::oom;
 use trace::steps::levels;
 use trace::tiles::{GroupBy, MountainIndex};
@@ -40,6 +41,12 @@ impl Decoded {
             categories: Mutex::default(),
             permit: Mutex::new(permit),
         }
+    }
+
+    /// Which names of the team's own it has.
+    pub fn own_names(&self) -> OwnNames {
+        let own = self.trace.stacks.own.as_deref();
+        OwnNames(own.map_or(0, Rules::key))
     }
 
     /// Memory of a trace and of the indexes that are made from it.
@@ -146,7 +153,7 @@ pub enum Ask {
 const ALWAYS_KEPT: usize = 2;
 
 /// Bytes for a block in the indexes of moments and mountains, and for its category.
-const PER_BLOCK: usize = 16 + 1;
+const PER_BLOCK: usize = 16 + 2;
 /// Bytes of a group with its names, in an answer.
 const PER_GROUP: usize = 96;
 /// Bytes for one place at one step, and the largest number of these.
@@ -177,6 +184,8 @@ pub struct Traces {
     loading: Mutex<HashMap<Key, Arc<OnceCell<Arc<Decoded>>>>>,
     /// Damaged traces, which must be derived again.
     damaged: Sender<i64>,
+    /// What the team calls blocks.
+    own: RwLock<Arc<Rules>>,
     told: Mutex<Option<Receiver<i64>>>,
 }
 
@@ -191,6 +200,7 @@ impl Traces {
             kept: Mutex::default(),
             loading: Mutex::default(),
             damaged,
+            own: RwLock::default(),
             told: Mutex::new(Some(told)),
         }
     }
@@ -200,12 +210,44 @@ impl Traces {
         lock(&self.told).take()
     }
 
+    /// The rules for the team's own categories.
+    pub fn own_rules(&self) -> Arc<Rules> {
+        let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&own)
+    }
+
+    /// Identifies these rules.
+    pub fn own_names(&self) -> OwnNames {
+        OwnNames(self.own_rules().key())
+    }
+
+    /// What a reader sees who may see everything.
+    pub fn all_texts(&self) -> Texts {
+        Texts::All(self.own_names())
+    }
+
+    /// From now on, blocks are called by these rules. Traces that have other names are dropped.
+    pub fn call_blocks(&self, rules: Rules) {
+        let mut own = self.own.write().unwrap_or_else(PoisonError::into_inner);
+        *own = Arc::new(rules);
+        drop(own);
+        let now = self.all_texts();
+        let is_current = |one: &Kept| one.key.1.are_redacted() || one.key.1 == now;
+        lock(&self.kept).retain(is_current);
+    }
+
+    /// Gives a trace that was read or replayed the team's own names.
+    pub fn name_blocks(&self, trace: &mut Trace) {
+        let rules = self.own_rules();
+        trace.stacks.own = (!rules.is_empty()).then_some(rules);
+    }
+
     /// A trace with all its texts, decoded now or earlier.
     ///
     /// # Errors
     /// The database's, and [`StoreError::Undecodable`].
     pub async fn get(&self, trace: i64) -> StoreResult<Arc<Decoded>> {
-        self.get_for(trace, Texts::All).await
+        self.get_for(trace, self.all_texts()).await
     }
 
     /// A trace with the texts that its reader may see, decoded now or earlier.
@@ -277,7 +319,7 @@ impl Traces {
 
     /// Keeps a trace that was decoded (or replayed) elsewhere.
     pub fn keep(&self, trace: i64, decoded: Arc<Decoded>) {
-        self.keep_for((trace, Texts::All, None), decoded);
+        self.keep_for((trace, Texts::All(decoded.own_names()), None), decoded);
     }
 
     fn keep_for(&self, key: Key, decoded: Arc<Decoded>) {
@@ -322,10 +364,15 @@ impl Traces {
         let chunks = self.store.read(move |reader| reader.chunks(trace)).await?;
         let needed = unpacked + trace::stored::memory_needed(&chunks) as u64;
         permit.resize(Bytes(needed)).await?;
+        let own = self.own_rules();
         let decode = move || {
             let mut decoded = trace::stored::decode(chunks)?;
-            if let Texts::Redacted(key) = texts {
-                trace::redact::trace(&mut decoded, key);
+            match texts {
+                Texts::Redacted(key) => trace::redact::trace(&mut decoded, key),
+                Texts::All(OwnNames(key)) => {
+                    // If the rules changed since the question, nobody gets half of both.
+                    decoded.stacks.own = (key != 0 && key == own.key()).then_some(own);
+                }
             }
             Ok(decoded)
         };

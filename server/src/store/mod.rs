@@ -22,6 +22,7 @@ mod jobs;
 mod labels;
 mod leaks;
 mod open;
+mod own_categories;
 mod people;
 mod rows;
 mod runs;

@@ -59,6 +59,8 @@ pub struct Salvaged {
     pub keys: Vec<(JobId, String)>,
     /// Labels, each with its run.
     pub labels: Vec<(RunId, Label)>,
+    /// The rules for the team's own categories.
+    pub own_categories: String,
     /// People.
     pub people: Vec<Person>,
     /// Their tokens.
@@ -87,6 +89,7 @@ impl Salvaged {
             ranks: reader.remembered_ranks().unwrap_or_default(),
             keys: reader.remembered_keys().unwrap_or_default(),
             labels: reader.remembered_labels().unwrap_or_default(),
+            own_categories: reader.own_categories().unwrap_or_default(),
             people: reader.people().unwrap_or_else(|_| unread_people(path)),
             tokens: reader.tokens().unwrap_or_default(),
             shares: reader.all_shares().unwrap_or_default(),

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The migrations in order; `migrations/README.md` says how to add one.
-const STEPS: [&str; 21] = [
+const STEPS: [&str; 22] = [
     include_str!("../../../migrations/0001_runs.sql"),
     include_str!("../../../migrations/0002_devices.sql"),
     include_str!("../../../migrations/0003_columns.sql"),
@@ -31,6 +31,7 @@ const STEPS: [&str; 21] = [
     include_str!("../../../migrations/0019_explanations.sql"),
     include_str!("../../../migrations/0020_labels.sql"),
     include_str!("../../../migrations/0021_people.sql"),
+    include_str!("../../../migrations/0022_own_categories.sql"),
 ];
 
 /// `Tide`: marks the file as Tidemark's, for `file(1)` and for the check below.

@@ -2,7 +2,7 @@
 
 use super::rows::{Slice, corrupt, named};
 use super::{Reader, StoreError, StoreResult, Writer};
-use crate::texts::Texts;
+use crate::texts::{OwnNames, Texts};
 use api::ids::{RunId, ShareId};
 use api::shares::{Redaction, Share, ShareKind, ShareTarget};
 use rusqlite::{OptionalExtension, Row, named_params, params};
@@ -20,9 +20,9 @@ pub struct ShareRow {
 }
 
 impl ShareRow {
-    /// Which texts the link shows.
-    pub fn texts(&self) -> Texts {
-        self.names_key.map_or(Texts::All, Texts::Redacted)
+    /// Which texts the link shows, to a team that has these names.
+    pub fn texts(&self, own: OwnNames) -> Texts {
+        self.names_key.map_or(Texts::All(own), Texts::Redacted)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Blocks that differ only in when and at which address they were allocated, summed up.
 
 use super::Subject;
-use crate::categories::Category;
+use crate::categories::Named;
 use crate::forward;
 use crate::site;
 use crate::span::Span;
@@ -22,7 +22,7 @@ pub struct Cell {
     /// found.
     pub forward: StackIdx,
     /// What they are for, where the subject knows.
-    pub category: Option<Category>,
+    pub category: Option<Named>,
     /// How many blocks.
     pub tally: Tally,
 }
@@ -149,7 +149,7 @@ struct Cells<'a> {
     of_kind: Vec<Tally>,
     preexisting: Vec<Tally>,
     inferred: FxHashMap<(KindIdx, StackIdx), Tally>,
-    of_category: FxHashMap<(KindIdx, bool, Category), Tally>,
+    of_category: FxHashMap<(KindIdx, bool, Named), Tally>,
 }
 
 impl<'a> Cells<'a> {

@@ -2,7 +2,7 @@
 
 use super::cells::Forwards;
 use super::{Cell, Dimension, Grouping, Subject, Tally};
-use crate::categories::Category;
+use crate::categories::Named;
 use crate::site::{self, SiteKey};
 use crate::span::Span;
 use crate::stacks::{FxHashMap, StackIdx};
@@ -278,7 +278,7 @@ struct Members<'a> {
     forwards: Forwards<'a>,
     subject: Subject<'a>,
     key: &'a str,
-    known: FxHashMap<(KindIdx, bool, StackIdx, Option<Category>), bool>,
+    known: FxHashMap<(KindIdx, bool, StackIdx, Option<Named>), bool>,
 }
 
 impl<'a> Members<'a> {

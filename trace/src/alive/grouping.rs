@@ -1,7 +1,7 @@
 //! What a group stands for: a stack, a module, a file, a function, a category, a stream, a pool.
 
 use super::{Cell, Tally};
-use crate::categories::{Category, is_recorded};
+use crate::categories::{Category, Named, is_inferred};
 use crate::clip::clipped;
 use crate::site::{self, SiteKey};
 use crate::stacks::{Frame, FxHashMap, StackIdx, Stacks};
@@ -175,13 +175,14 @@ impl<'a> Grouping<'a> {
     /// That a block is from before the recording is a fact. Other categories are facts only if the
     /// recorder noted them.
     fn is_category_inferred(&self, cell: &Cell, kind: &BlockKind) -> bool {
-        cell.category != Some(Category::Before) && !is_recorded(self.stacks, kind)
+        let category = cell.category.unwrap_or(Named::Ours(Category::Unknown));
+        category != Category::Before && is_inferred(self.stacks, kind, category)
     }
 
     fn label(&self, cell: &Cell, kind: &BlockKind, stack: StackIdx, inferred: bool) -> Label {
         let (key, text) = match self.by {
             Dimension::Category => {
-                let category = cell.category.unwrap_or(Category::Unknown);
+                let category = cell.category.unwrap_or(Named::Ours(Category::Unknown));
                 (category.name().to_owned(), category.label().to_owned())
             }
             Dimension::Stream => stream_label(kind.stream),
@@ -230,7 +231,7 @@ impl<'a> Grouping<'a> {
         let file = self.stacks.str(frame.filename);
         let text = match by {
             Dimension::File => clipped(file, LONGEST_NAME).into_owned(),
-            Dimension::Module => clipped(&module_name(file), LONGEST_NAME).into_owned(),
+            Dimension::Module => clipped(&site::module_name(file), LONGEST_NAME).into_owned(),
             _ => function_label(self.stacks, frame),
         };
         match text.is_empty() {
@@ -256,14 +257,6 @@ const UNKNOWN: &str = "file unknown";
 /// The name for blocks without a stack: their size distinguishes them.
 pub(super) fn no_stack_of(size: Bytes) -> String {
     format!("no stack recorded, {size} each")
-}
-
-/// `transformers.models.qwen3.modeling_qwen3` of an installed file, `train` of another.
-pub(super) fn module_name(file: &str) -> String {
-    let tail = site::module(file);
-    let tail = tail.strip_suffix(".py").unwrap_or(tail);
-    let tail = tail.strip_suffix("/__init__").unwrap_or(tail);
-    tail.replace('/', ".")
 }
 
 fn function_label(stacks: &Stacks, frame: Frame) -> String {

@@ -2,7 +2,7 @@
 
 use super::cells::Forwards;
 use super::{Cell, Dimension, Grouping, Label, Subject};
-use crate::categories::Category;
+use crate::categories::Named;
 use crate::site::SiteKey;
 use crate::stacks::{FxHashMap, StackIdx};
 use crate::tiles::stack_label;
@@ -215,7 +215,7 @@ struct GroupOf {
     /// Per kind: groups of blocks from before the recording, and of all others.
     recorded: [Vec<u32>; 2],
     inferred: FxHashMap<(KindIdx, StackIdx), u32>,
-    of_category: FxHashMap<(KindIdx, Category), u32>,
+    of_category: FxHashMap<(KindIdx, Named), u32>,
 }
 
 impl GroupOf {

@@ -3,9 +3,9 @@
 //! The bytes of a node are those of all blocks below it. Bytes that no child has are the node's
 //! own. Small nodes are left out: their bytes stay in their parent.
 
-use super::grouping::{module_name, no_stack_of};
+use super::grouping::no_stack_of;
 use super::{Cell, Dimension, Tally};
-use crate::categories::Category;
+use crate::categories::{Category, Named};
 use crate::clip::clipped;
 use crate::fingerprint::Fingerprint;
 use crate::site;
@@ -207,7 +207,7 @@ impl Growth<'_> {
         };
         let mut group = match by {
             Dimension::Category => {
-                let category = cell.category.unwrap_or(Category::Unknown);
+                let category = cell.category.unwrap_or(Named::Ours(Category::Unknown));
                 vec![category.label().to_owned()]
             }
             Dimension::Stream => vec![match kind.stream {
@@ -269,7 +269,7 @@ fn headline(stacks: &Stacks, by: Dimension, stack: StackIdx) -> Vec<String> {
     let file = stacks.str(frame.filename);
     match by {
         Dimension::Module => {
-            let name = module_name(file);
+            let name = site::module_name(file);
             let parts = name.split('.').filter(|part| !part.is_empty());
             let parts = parts.take(MAX_DEPTH);
             let mut parts: Vec<String> = parts.map(str::to_owned).collect();

@@ -5,6 +5,8 @@
 //! again ([`crate::phases`]). Only what the recorder itself noted is a fact; everything else is
 //! marked as inferred.
 //!
+//! A team's own names come on top ([`own`]).
+//!
 //! `docs/categories.md` has the rule of each category. In short: parameters and buffers are made
 //! while a module is made, moved or loaded, and outlive that; gradients are made in a backward pass
 //! and outlive it; optimizer state is made by an optimizer and outlives its step; activations are
@@ -18,156 +20,134 @@
 mod caches;
 mod facts;
 mod history;
+pub mod own;
 mod rules;
 mod sizes;
 mod survey;
 #[cfg(test)]
 mod tests;
 
+pub use crate::naming::{Category, Named, OwnName};
+
 use crate::stacks::Stacks;
 use crate::trace::{BlockIdx, BlockKind, DeviceTrace};
 use crate::units::{Bytes, EventIdx};
 use crate::watch::Watch;
-use serde::{Deserialize, Serialize};
-
-/// What a block is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[repr(u8)]
-pub enum Category {
-    /// A weight, trained or frozen.
-    Parameter,
-    /// A module's state that is not trained.
-    Buffer,
-    /// What a backward pass leaves for the optimizer.
-    Gradient,
-    /// Momentum, variance, master weights.
-    OptimizerState,
-    /// Made by a forward pass and kept for the backward pass.
-    Activation,
-    /// Part of a sample.
-    Input,
-    /// Keys and values of earlier tokens.
-    KvCache,
-    /// Short-lived, or a library's workspace.
-    Temporary,
-    /// There before the recording.
-    Before,
-    /// No rule holds.
-    Unknown,
-}
-
-impl Category {
-    /// All categories, in the order in which they are listed when bytes do not decide.
-    pub const ALL: [Category; 10] = [
-        Category::Parameter,
-        Category::Buffer,
-        Category::Gradient,
-        Category::OptimizerState,
-        Category::Activation,
-        Category::Input,
-        Category::KvCache,
-        Category::Temporary,
-        Category::Before,
-        Category::Unknown,
-    ];
-
-    /// The name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Category::Parameter => "parameter",
-            Category::Buffer => "buffer",
-            Category::Gradient => "gradient",
-            Category::OptimizerState => "optimizer_state",
-            Category::Activation => "activation",
-            Category::Input => "input",
-            Category::KvCache => "kv_cache",
-            Category::Temporary => "temporary",
-            Category::Before => "before",
-            Category::Unknown => "unknown",
-        }
-    }
-
-    /// The name for people, in the plural.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Category::Parameter => "parameters",
-            Category::Buffer => "buffers",
-            Category::Gradient => "gradients",
-            Category::OptimizerState => "optimizer state",
-            Category::Activation => "activations",
-            Category::Input => "inputs",
-            Category::KvCache => "KV cache",
-            Category::Temporary => "temporaries",
-            Category::Before => "from before the recording",
-            Category::Unknown => "unknown",
-        }
-    }
-
-    /// The category that a recorder wrote down, under torch's own names.
-    fn recorded(text: &str) -> Option<Category> {
-        let text = text.to_ascii_lowercase();
-        match text.as_str() {
-            "autograd_detail" => Some(Category::Temporary),
-            text => Category::ALL.into_iter().find(|c| c.name() == text),
-        }
-    }
-}
 
 /// Bytes of each category.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shares([Bytes; Category::ALL.len()]);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    /// Those that hold anything, in their order.
+    held: Vec<(Named, Bytes)>,
+}
 
 impl Shares {
     /// Bytes of one category.
-    pub fn get(&self, category: Category) -> Bytes {
-        self.0[category as usize]
+    pub fn get(&self, category: impl Into<Named>) -> Bytes {
+        let category = category.into();
+        let found = self.held.iter().find(|(held, _)| *held == category);
+        found.map_or(Bytes::ZERO, |(_, bytes)| *bytes)
     }
 
     /// The categories that hold anything, most bytes first.
-    pub fn largest_first(&self) -> Vec<(Category, Bytes)> {
-        let held = Category::ALL.into_iter().map(|c| (c, self.get(c)));
-        let mut held: Vec<_> = held.filter(|(_, bytes)| *bytes > Bytes::ZERO).collect();
+    pub fn largest_first(&self) -> Vec<(Named, Bytes)> {
+        let mut held = self.held.clone();
         held.sort_by_key(|&(category, bytes)| (std::cmp::Reverse(bytes), category));
         held
     }
 }
 
-/// The category of every block of a device.
+/// The category of every block of a device, and what it is shown as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Categories {
-    of_block: Vec<Category>,
+    found: Vec<Category>,
+    /// The team's own names.
+    own: Vec<OwnName>,
+    /// Of each block, what it is shown as: a position in [`Categories::name`]'s order. Empty
+    /// without names of the team's own.
+    shown: Vec<u8>,
 }
 
 impl Categories {
-    /// Applies the rules: a few passes over the blocks, one over events and stacks.
+    /// Applies the rules: a few passes over the blocks, one over events and stacks; then the
+    /// team's own ([`Stacks::own`]).
     ///
     /// If that would take more memory than [`memory_needed`], all categories are unknown.
     pub fn of(device: &DeviceTrace, stacks: &Stacks) -> Categories {
-        let most = memory_needed(device, stacks);
-        let go_on = |bytes| bytes <= most;
-        let found = rules::apply(device, stacks, Watch::new(&go_on));
-        let unknown = |_| vec![Category::Unknown; device.blocks.len()];
+        let found = Categories::inferred_of(device, stacks);
+        let Some(rules) = stacks.own.as_deref().filter(|rules| !rules.is_empty()) else {
+            return Categories {
+                found,
+                ..Categories::default()
+            };
+        };
+        let ours = Category::ALL.len();
+        let named = own::apply(rules, device, stacks, &found).zip(&found);
+        let shown = named.map(|(own, found)| match own {
+            Some(own) => (ours + own) as u8,
+            None => *found as u8,
+        });
         Categories {
-            of_block: found.unwrap_or_else(unknown),
+            shown: shown.collect(),
+            own: rules.names(),
+            found,
         }
     }
 
-    /// The category of a block.
-    pub fn get(&self, block: BlockIdx) -> Category {
-        self.of_block[block.index()]
+    /// What Tidemark infers for each block.
+    fn inferred_of(device: &DeviceTrace, stacks: &Stacks) -> Vec<Category> {
+        let most = memory_needed(device, stacks);
+        let go_on = |bytes| bytes <= most;
+        let found = rules::apply(device, stacks, Watch::new(&go_on));
+        found.unwrap_or_else(|_| vec![Category::Unknown; device.blocks.len()])
+    }
+
+    /// What Tidemark takes a block for, whatever the team calls it.
+    pub fn found(&self, block: BlockIdx) -> Category {
+        self.found[block.index()]
+    }
+
+    /// What a block is shown as.
+    pub fn get(&self, block: BlockIdx) -> Named {
+        self.name(self.position(block))
+    }
+
+    /// The position of what a block is shown as, below [`Categories::len`].
+    pub fn position(&self, block: BlockIdx) -> usize {
+        let shown = self.shown.get(block.index()).copied();
+        usize::from(shown.unwrap_or(self.found[block.index()] as u8))
+    }
+
+    /// The name at a position: Tidemark's categories, then the team's own.
+    pub fn name(&self, position: usize) -> Named {
+        match position.checked_sub(Category::ALL.len()) {
+            None => Named::Ours(Category::ALL[position]),
+            Some(own) => Named::Own(self.own[own]),
+        }
+    }
+
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        Category::ALL.len() + self.own.len()
+    }
+
+    /// Always false: there are always Tidemark's.
+    pub fn is_empty(&self) -> bool {
+        false
     }
 
     /// Bytes alive at an event, by category; they sum to *allocated*. `None`: before the first
     /// event.
     pub fn alive(&self, device: &DeviceTrace, at: Option<EventIdx>) -> Shares {
-        let mut shares = Shares::default();
+        let mut bytes = vec![Bytes::ZERO; self.len()];
         for block in alive(device, at) {
-            let bytes = &mut shares.0[self.get(block) as usize];
-            *bytes += device.blocks.kind(block).size;
+            bytes[self.position(block)] += device.blocks.kind(block).size;
         }
-        shares
+        let named = bytes.into_iter().enumerate();
+        let held = named.filter(|(_, bytes)| *bytes > Bytes::ZERO);
+        Shares {
+            held: held.map(|(at, bytes)| (self.name(at), bytes)).collect(),
+        }
     }
 }
 
@@ -208,8 +188,29 @@ fn was_pending(device: &DeviceTrace, index: usize) -> bool {
         && first != Some((&Action::FreeRequested, &(index as u32)))
 }
 
+/// Whether the name that a block is shown under rests on inference: the recorder did not note it,
+/// and no rule of the team's own says it.
+pub fn is_inferred(stacks: &Stacks, kind: &BlockKind, shown: Named) -> bool {
+    match shown {
+        Named::Ours(_) => !is_recorded(stacks, kind),
+        Named::Own(name) => {
+            let infers = stacks.own.as_deref().is_some_and(|own| own.infers(name));
+            infers && !is_recorded(stacks, kind)
+        }
+    }
+}
+
 /// Whether the recorder itself noted what blocks of a kind are for.
 pub fn is_recorded(stacks: &Stacks, kind: &BlockKind) -> bool {
-    let recorded = |text| Category::recorded(stacks.str(text)).is_some();
+    let recorded = |text| recorded(stacks.str(text)).is_some();
     kind.metadata.is_some_and(recorded)
+}
+
+/// The category that a recorder wrote down, under torch's own names.
+fn recorded(text: &str) -> Option<Category> {
+    let text = text.to_ascii_lowercase();
+    match text.as_str() {
+        "autograd_detail" => Some(Category::Temporary),
+        text => Category::ALL.into_iter().find(|c| c.name() == text),
+    }
 }

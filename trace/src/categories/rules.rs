@@ -201,7 +201,7 @@ impl<'a> Rules<'a> {
 
     fn recorded(&self, block: BlockIdx) -> Option<Category> {
         let text = self.device.blocks.kind(block).metadata?;
-        Category::recorded(self.stacks.str(text))
+        super::recorded(self.stacks.str(text))
     }
 
     fn judge(&mut self, life: &Life<'_>) -> Verdict {

@@ -27,7 +27,7 @@ pub mod profile;
 pub mod sites;
 mod work;
 
-use crate::categories::Category;
+use crate::categories::Named;
 use crate::growth::{Growth, wobble};
 use crate::leaks::{MIN_BYTES, Pattern, Verdict};
 use crate::trace::{Series, SeriesSummary, StepSource};
@@ -37,6 +37,7 @@ use pass::PhaseDelta;
 use profile::{DeviceProfile, LeakingSite, OutOfMemory, Place, Profile};
 use serde::{Deserialize, Serialize};
 use sites::{Matching, SiteDelta};
+use std::collections::BTreeSet;
 
 /// Whether the new run is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -109,7 +110,7 @@ pub struct Side {
     /// The first failed allocation.
     pub oom: Option<OutOfMemory>,
     /// What *allocated* consists of at its peak, most bytes first. Inferred.
-    pub at_peak: Vec<(Category, Bytes)>,
+    pub at_peak: Vec<(Named, Bytes)>,
     /// Growth of *allocated* at the ends of steps.
     pub growth: Option<Growth>,
     /// Largest *allocated* over the steps that both runs have.
@@ -244,17 +245,18 @@ impl Difference {
 
 impl Difference {
     /// The change of each category that either peak holds, the largest first.
-    pub fn category_changes(&self) -> Vec<(Category, i64)> {
+    pub fn category_changes(&self) -> Vec<(Named, i64)> {
         let held = |side: &Side, category| {
             let found = side.at_peak.iter().find(|(c, _)| *c == category);
             found.map(|(_, bytes)| bytes.get() as i64)
         };
-        let changes = Category::ALL.into_iter().filter_map(|category| {
+        let both = self.base.at_peak.iter().chain(&self.new.at_peak);
+        let names: BTreeSet<Named> = both.map(|(category, _)| *category).collect();
+        let change = |category| {
             let (before, after) = (held(&self.base, category), held(&self.new, category));
-            before.or(after)?;
-            Some((category, after.unwrap_or(0) - before.unwrap_or(0)))
-        });
-        let mut changes: Vec<_> = changes.collect();
+            (category, after.unwrap_or(0) - before.unwrap_or(0))
+        };
+        let mut changes: Vec<_> = names.into_iter().map(change).collect();
         changes.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes.unsigned_abs()));
         changes
     }

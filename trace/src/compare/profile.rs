@@ -4,7 +4,7 @@
 //! One pass over the events of each device. Nothing here depends on addresses.
 
 use super::pass::PhasePeak;
-use crate::categories::{Categories, Category};
+use crate::categories::{Categories, Named};
 use crate::growth::{Growth, settled, wobble};
 use crate::leaks::{self, LeakGroup, Pattern, Verdict};
 use crate::site::{self, SiteKey, Sites};
@@ -45,7 +45,7 @@ pub struct DeviceProfile {
     /// Start, peak and end, in the order of [`Series::ALL`].
     pub summary: [SeriesSummary; 4],
     /// What *allocated* consists of at its peak, most bytes first. Inferred.
-    pub at_peak: Vec<(Category, Bytes)>,
+    pub at_peak: Vec<(Named, Bytes)>,
     /// Where the steps come from.
     pub step_source: StepSource,
     /// The steps.
@@ -270,7 +270,7 @@ fn device_profile(device: &DeviceTrace, trace: &Trace, watch: Watch<'_>) -> Devi
     }
 }
 
-fn at_peak(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Category, Bytes)> {
+fn at_peak(device: &DeviceTrace, stacks: &Stacks) -> Vec<(Named, Bytes)> {
     match device.summary[Series::Allocated as usize].peak_event {
         None => Vec::new(),
         peak => Categories::of(device, stacks)

@@ -4,6 +4,7 @@ use super::gate::{Allowance, Limits, Outcome, Verdicts, Weight};
 use super::profile::Profile;
 use super::sites::{Matched, SiteChange};
 use super::*;
+use crate::categories::{Category, Named};
 use crate::span::Span;
 use crate::stacks::{FrameIdx, StackIdx};
 use crate::steps;
@@ -460,21 +461,27 @@ proptest! {
 
 #[test]
 fn what_either_peak_holds_has_a_change() {
-    let profile = |shares: &[(Category, u64)]| Profile {
+    let profile = |shares: &[(Named, u64)]| Profile {
         devices: vec![profile::DeviceProfile {
             at_peak: shares.iter().map(|&(c, bytes)| (c, Bytes(bytes))).collect(),
             ..profile::DeviceProfile::default()
         }],
         ..Profile::default()
     };
-    let base = profile(&[(Category::Activation, 700), (Category::Parameter, 100)]);
-    let new = profile(&[(Category::Parameter, 100), (Category::Input, 5)]);
+    let base = profile(&[
+        (Named::Ours(Category::Activation), 700),
+        (Named::Ours(Category::Parameter), 100),
+    ]);
+    let new = profile(&[
+        (Named::Ours(Category::Parameter), 100),
+        (Named::Ours(Category::Input), 5),
+    ]);
     assert_eq!(
         compare(&base, &new)[0].category_changes(),
         [
-            (Category::Activation, -700),
-            (Category::Input, 5),
-            (Category::Parameter, 0),
+            (Named::Ours(Category::Activation), -700),
+            (Named::Ours(Category::Input), 5),
+            (Named::Ours(Category::Parameter), 0),
         ]
     );
 }

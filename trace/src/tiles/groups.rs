@@ -1,7 +1,7 @@
 //! The bands of a picture: allocations grouped by stack, file, stream, pool or category.
 
 use super::GroupBy;
-use crate::categories::{Categories, Category};
+use crate::categories::Categories;
 use crate::clip::clipped;
 use crate::code::{function_name, is_python};
 use crate::forward::node;
@@ -96,12 +96,15 @@ impl MountainIndex {
     fn by_category(device: &DeviceTrace, stacks: &Stacks) -> MountainIndex {
         let categories = Categories::of(device, stacks);
         let blocks = 0..device.blocks.len() as u32;
-        let of_block = blocks.map(|block| categories.get(BlockIdx(block)) as u8);
+        let of_block = blocks.map(|block| categories.position(BlockIdx(block)) as u8);
         // Each category has the same place and colour in every recording.
-        let name = |category: Category| GroupName {
-            key: category as u32,
-            order: category as u32,
-            label: category.label().to_owned(),
+        let name = |position: usize| {
+            let category = categories.name(position);
+            GroupName {
+                key: category.key(),
+                order: category.key(),
+                label: category.label().to_owned(),
+            }
         };
         MountainIndex {
             group_by: GroupBy::Category,
@@ -109,7 +112,7 @@ impl MountainIndex {
             group_of_kind: Vec::new(),
             before: None,
             of_block: Some(of_block.collect()),
-            groups: Category::ALL.map(name).into(),
+            groups: (0..categories.len()).map(name).collect(),
         }
     }
 

@@ -60,7 +60,7 @@ impl Batch {
         let blocks = &device.blocks;
         let mut lasting: FxHashMap<Bytes, ()> = FxHashMap::default();
         for index in 0..blocks.len() as u32 {
-            if lasts(categories.get(BlockIdx(index))) {
+            if lasts(categories.found(BlockIdx(index))) {
                 lasting.insert(blocks.kind(BlockIdx(index)).requested, ());
             }
         }
@@ -68,7 +68,7 @@ impl Batch {
         let temporary = |size: Bytes, event| !lasting.contains_key(&size) && is_pass(event);
         let grows = |index: u32| {
             let size = blocks.kind(BlockIdx(index)).requested;
-            match categories.get(BlockIdx(index)) {
+            match categories.found(BlockIdx(index)) {
                 Category::Activation | Category::Input | Category::KvCache => true,
                 Category::Temporary => temporary(size, EventIdx(blocks.alloc[index as usize])),
                 _ => false,

@@ -3,6 +3,7 @@
 mod recordings;
 
 use super::CliError;
+use super::categories::OwnArgs;
 use crate::mcp::{self, Agent, Answers, Page, Panicked};
 use clap::Args;
 use recordings::Recordings;
@@ -38,6 +39,8 @@ pub struct McpArgs {
         requires = "server"
     )]
     token: Option<String>,
+    #[command(flatten)]
+    own: OwnArgs,
 }
 
 /// Answers until the client hangs up.
@@ -45,6 +48,7 @@ pub struct McpArgs {
 /// # Errors
 /// When the client does not speak the protocol.
 pub fn mcp(args: McpArgs) -> Result<(), CliError> {
+    let rules = args.own.rules()?;
     super::serve::start_logging(super::serve::LogFormat::Text);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -53,6 +57,7 @@ pub fn mcp(args: McpArgs) -> Result<(), CliError> {
     let agent = Agent(Unhurried(Arc::new(Recordings::new(
         args.server,
         args.token,
+        rules,
     ))));
     runtime.block_on(async {
         let running = agent.serve(stdio()).await;

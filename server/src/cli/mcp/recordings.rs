@@ -11,6 +11,7 @@ use api::runs::RunSummary;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
+use trace::naming::Rules;
 use trace::trace::Trace;
 
 /// How many recordings are kept: two, for a comparison.
@@ -32,15 +33,18 @@ enum Source {
 pub struct Recordings {
     server: Option<String>,
     token: Option<String>,
+    /// What the team calls blocks.
+    rules: Rules,
     kept: Mutex<Vec<(Source, Arc<Trace>)>>,
 }
 
 impl Recordings {
     /// Files, and the runs of a dashboard if there is one.
-    pub fn new(server: Option<String>, token: Option<String>) -> Recordings {
+    pub fn new(server: Option<String>, token: Option<String>, rules: Rules) -> Recordings {
         Recordings {
             server: server.map(|url| url.trim_end_matches('/').to_owned()),
             token,
+            rules,
             kept: Mutex::default(),
         }
     }
@@ -50,7 +54,9 @@ impl Recordings {
             return Ok(trace);
         }
         let trace = match source {
-            Source::File { path, .. } => trace_of(path, None).map_err(|error| error.to_string()),
+            Source::File { path, .. } => {
+                trace_of(path, None, &self.rules).map_err(|error| error.to_string())
+            }
             Source::Run(run) => self.fetched(run).map_err(|error| error.to_string()),
         };
         let trace = Arc::new(trace?);
@@ -74,7 +80,9 @@ impl Recordings {
         let body = remote.open(&routes::run_export(run, "pickle"))?;
         let snapshot = read_from(Box::new(body));
         let snapshot = snapshot.map_err(|why| CliError::Failed(format!("{run}: {why}")))?;
-        Ok(trace::replay::run(snapshot))
+        let mut trace = trace::replay::run(snapshot);
+        trace.stacks.own = (!self.rules.is_empty()).then(|| Arc::new(self.rules.clone()));
+        Ok(trace)
     }
 }
 
@@ -150,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_is_no_recording_is_told_with_what_to_do() {
-        let recordings = Recordings::new(None, None);
+        let recordings = Recordings::new(None, None, Rules::default());
         let folder = tempfile::tempdir().expect("a folder");
         let here = folder.path().to_str().expect("a plain name");
         let text = folder.path().join("notes.txt");
@@ -173,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_last_recordings_are_kept_until_their_files_change() {
-        let recordings = Recordings::new(None, None);
+        let recordings = Recordings::new(None, None, Rules::default());
         let folder = tempfile::tempdir().expect("a folder");
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
         let [first, second] = ["oom", "streams"].map(|name| {

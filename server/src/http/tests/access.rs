@@ -9,6 +9,7 @@ use api::runs::{Access, FinishedUpload, ServerInfo, Sessions};
 use axum::body::Body;
 use axum::http::{HeaderName, Method, Request, StatusCode, header};
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::task::JoinSet;
 
 const TOKEN: &str = "correct-horse-battery-staple-0001";
@@ -229,13 +230,18 @@ async fn guesses_from_many_addresses_are_slowed_in_all() {
     }
     // A hundred at once, and a few more during the time of the test.
     assert!((100..250).contains(&looked_at), "{looked_at}");
-    // Another guess is checked every 0.6 s, so one of these may be checked.
+    // Another guess is checked every 0.6 s; a busy machine may need longer than that for five.
+    let began = Instant::now();
     let mut refused = 0;
     for n in 5..10 {
         let stranger = tried(&server, &format!("203.0.113.{n}"), TOKEN).await;
         refused += u32::from(stranger.status == StatusCode::TOO_MANY_REQUESTS);
     }
-    assert!(refused >= 3, "{refused}");
+    let checked = 1 + (began.elapsed().as_secs_f64() / 0.6) as u32;
+    assert!(
+        refused + checked >= 5,
+        "{refused} refused, {checked} may be checked"
+    );
     tried(&server, known, TOKEN).await.expect(StatusCode::OK);
     let list = send_with(&server, Method::GET, "/api/sessions", &cookie).await;
     let list: Sessions = list.expect(StatusCode::OK).read();

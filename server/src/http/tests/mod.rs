@@ -3,6 +3,7 @@
 mod access;
 mod bench;
 mod cards;
+mod categories;
 mod clients;
 mod compare;
 mod contents;

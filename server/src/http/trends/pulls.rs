@@ -12,7 +12,6 @@ use super::leaks;
 use crate::history;
 use crate::problems::Error;
 use crate::store::{Slice, StoreError};
-use crate::texts::Texts;
 use api::compare::RecordedComparison;
 use api::history::HistoryRun;
 use api::people::Scope;
@@ -90,7 +89,10 @@ async fn push(app: &App, recorded: RecordedComparison) -> Result<Push, Error> {
         Err(error) => return Err(error),
     };
     let traces: Vec<i64> = rows.iter().map(|row| row.trace).collect();
-    let against = app.comparisons.compare(&traces, Texts::All).await?;
+    let against = app
+        .comparisons
+        .compare(&traces, app.pictures.traces.all_texts())
+        .await?;
     let runs = rows.into_iter().map(summary);
     let mut told: Vec<HistoryRun> = runs.filter_map(history::run).collect();
     let judged = match (against.last(), told.len() >= 2) {

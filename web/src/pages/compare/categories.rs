@@ -14,7 +14,7 @@ pub fn CategoryChanges(focus: Focus) -> impl IntoView {
             .map(|(category, bytes)| {
                 view! {
                     <li>
-                        <span>{category.label()}</span>
+                        <span>{category.label().to_owned()}</span>
                         " "
                         <b>{change(bytes as f64)}</b>
                     </li>

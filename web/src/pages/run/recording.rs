@@ -9,7 +9,8 @@ use api::runs::RunDetail;
 use api::view_state::{Picture, Selection, ViewState};
 use leptos::prelude::*;
 use std::sync::Arc;
-use trace::categories::Category;
+use timeline::colours::N_GROUP_COLOURS;
+use trace::categories::{Category, Named};
 use trace::steps::levels::Level;
 use trace::steps::recording::Kind;
 use trace::tiles::GroupBy;
@@ -213,7 +214,7 @@ pub fn Composition(
             <li>
                 <button class="recording-category" title="Show it in the picture" on:click=select>
                     <span class=chip aria-hidden="true"></span>
-                    {share.category.label()}
+                    {share.category.label().to_owned()}
                     " "
                     <b>{share.bytes.to_string()}</b>
                 </button>
@@ -249,15 +250,15 @@ fn about(categories: &[CategoryBytes]) -> Option<String> {
 }
 
 /// The class of a category's colour, the same as in the mountain.
-fn colour(category: Category) -> String {
-    format!("cat-{}", category as u32)
+fn colour(category: Named) -> String {
+    format!("cat-{}", category.key() as usize % N_GROUP_COLOURS)
 }
 
 /// Shows a category in the picture.
-fn show_category(state: &mut ViewState, category: Category) {
+fn show_category(state: &mut ViewState, category: Named) {
     state.picture = Picture::Mountain;
     state.group_by = GroupBy::Category;
-    state.selection = Some(Selection::Group(category as u32));
+    state.selection = Some(Selection::Group(category.key()));
 }
 
 #[cfg(test)]
@@ -307,8 +308,8 @@ mod tests {
 
     #[test]
     fn only_what_is_inferred_is_said_to_be() {
-        let share = |category, inferred| CategoryBytes {
-            category,
+        let share = |category: Category, inferred| CategoryBytes {
+            category: category.into(),
             bytes: Bytes(2048),
             inferred: Bytes(inferred),
         };
