@@ -19,6 +19,7 @@ pub mod patches;
 mod race;
 pub mod recording;
 pub mod repeat;
+mod script;
 pub mod session;
 pub mod systems;
 pub mod tape;

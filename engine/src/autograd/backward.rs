@@ -139,6 +139,7 @@ impl Session {
             *slot = Some(grad);
             return Ok(());
         };
+        self.write_asked(&first);
         let alone = first.use_count() == 1 && first.owns_storage_alone();
         let sum = if alone && first.layout().is_contiguous() {
             self.kernel_over(&[&first, &grad], &[&first])?;
@@ -174,6 +175,7 @@ impl Session {
             }
             Kind::Formula(formula) => formula,
         };
+        self.write_run(node);
         let mut call = Call {
             grads,
             saved: self.unpack_all(node)?,
@@ -192,6 +194,7 @@ impl Session {
         let released = node.saved.take();
         drop(released);
         let outputs = self.fit_outputs(node, outputs)?;
+        self.write_hooks();
         let hooks = node.hooks.take();
         for hook in hooks {
             self.run_post_hook(hook)?;
@@ -271,6 +274,7 @@ impl Session {
         if let Some(sum) = leaf.grad() {
             return self.kernel_over(&[&sum, &grad], &[&sum]);
         }
+        self.write_asked(&grad);
         let alone = grad.use_count() == 1 || self.deviates(Deviation::StealAlways);
         let new = if alone && grad.layout().is_contiguous() {
             grad.detach()
@@ -279,6 +283,7 @@ impl Session {
             self.kernel_over(&[&grad], &[&copy])?;
             copy
         };
+        self.write_gradient(leaf, &new);
         new.storage().relabel(Role::Gradient);
         leaf.set_grad(Some(new));
         Ok(())

@@ -12,7 +12,7 @@ use super::node::{CtxLifetime, Edges, Inputs, Kind, Node, Saved, Variables};
 use super::tensor::Tensor;
 use crate::deviation::Deviation;
 use crate::offload::GraphTask;
-use crate::session::{RunError, Session, Unit};
+use crate::session::{RunError, Session, Unit, holds_tensors};
 use crate::tensor::DType;
 
 /// A checkpointed function: the module's forward, called again for the recompute.
@@ -148,8 +148,10 @@ impl Session {
             .chain(inputs)
             .map(|tensor| self.edge_of(tensor));
         let next: Edges = next.collect();
+        let sequence = self.next_sequence();
+        self.write_node(sequence, &next, holds_tensors(&saved));
         Ok(Rc::new(Node {
-            sequence: self.next_sequence(),
+            sequence,
             name: "_NoopSaveInputs",
             kind: Kind::Formula(|_, _| Err(RunError::NoGradient)),
             next,

@@ -15,5 +15,5 @@ pub(crate) use node::{
     Call, Edges, Formula, Grads, Inputs, Kind, Meta, Saved, SavedVariable, Variables,
 };
 pub use node::{CtxLifetime, Node, NodeRef};
-pub(crate) use tensor::LeafMeta;
 pub use tensor::{Edge, Tensor};
+pub(crate) use tensor::{LeafMeta, TensorImpl};

@@ -1,5 +1,5 @@
-//! Rows whose repeated steps are written down, held against the same rows with every step computed:
-//! result, steps and recording are equal in every field.
+//! Rows whose steps are written down or played, held against the same rows with every step computed
+//! by the program: result, steps, races and recording are equal in every field.
 
 use api::bench::BenchResult;
 
@@ -13,8 +13,23 @@ use crate::systems::{Base, System};
 const RECORDED: u32 = 2;
 const STEPS: u32 = 12;
 
-/// Checks a row; how many of its steps were written down.
-fn check(spec: &RunSpec) -> u32 {
+/// How many steps of a row did not run.
+#[derive(Default)]
+struct Saved {
+    written_down: u32,
+    /// Where all steps are played that can be.
+    played: u32,
+}
+
+impl std::ops::AddAssign for Saved {
+    fn add_assign(&mut self, more: Saved) {
+        self.written_down += more.written_down;
+        self.played += more.played;
+    }
+}
+
+/// Checks a row.
+fn check(spec: &RunSpec) -> Saved {
     let of = |computed: Steps| {
         let spec = RunSpec {
             record_steps: RECORDED,
@@ -28,10 +43,15 @@ fn check(spec: &RunSpec) -> u32 {
         "{:?} on {:?} with {:?}",
         spec.system, spec.base, spec.patches
     );
-    assert_eq!(all.1.written_down, 0, "{name}");
-    assert_eq!(jumped.0, all.0, "{name}");
-    assert_eq!(jumped.1.facts, all.1.facts, "{name}");
-    assert!(jumped.1.recording == all.1.recording, "{name}");
+    assert_eq!((all.1.written_down, all.1.played), (0, 0), "{name}");
+    let played = of(Steps::Play);
+    for other in [&jumped, &played] {
+        assert_eq!(other.0, all.0, "{name}");
+        assert_eq!(other.1.facts, all.1.facts, "{name}");
+        assert!(other.1.recording == all.1.recording, "{name}");
+    }
+    // Of steps that are written down only the numbers of races are known.
+    assert_eq!(played.1.races, all.1.races, "{name}");
     let written_down = jumped.1.written_down;
     // Of these two the last graph lives on, so their steps are computed.
     let keeps_graphs = [System::TE_ATTENTION, System::FAST_LLM].contains(&spec.system);
@@ -41,7 +61,10 @@ fn check(spec: &RunSpec) -> u32 {
         written_down > 0 || keeps_graphs || frees_late || !is_flat(&all.0),
         "{name}"
     );
-    written_down
+    Saved {
+        written_down,
+        played: played.1.played,
+    }
 }
 
 fn is_flat(result: &BenchResult) -> bool {
@@ -68,15 +91,20 @@ fn every_row_of_every_matrix_is_what_it_is_step_by_step() {
         sets.map(|patches| with_steps(STEPS, system, &patches))
     });
     let mut programs = Vec::new();
-    let mut written_down = 0;
+    let mut saved = Saved::default();
     for spec in sets {
         let program = Program::of(&spec);
         if !programs.contains(&program) {
-            written_down += check(&spec);
+            saved += check(&spec);
             programs.push(program);
         }
     }
+    let Saved {
+        written_down,
+        played,
+    } = saved;
     assert!(written_down > 50, "{written_down}");
+    assert!(played > 300, "{played}");
 }
 
 #[test]
@@ -99,7 +127,32 @@ fn long_rows_are_what_they_are_step_by_step() {
         (System::REUSE, &[][..]),
         (System::CHUNK_VIEWS, &[Patch::PACK_CONTIGUOUS]),
     ] {
-        let written_down = check(&with_steps(400, system, patches));
+        let written_down = check(&with_steps(400, system, patches)).written_down;
         assert!(written_down > 380, "{system:?}: {written_down}");
     }
+}
+
+/// Of rows that grow, all but the first steps are played.
+#[test]
+fn rows_that_grow_are_what_they_are_step_by_step() {
+    for patches in [&[][..], &[Patch::RELEASE_DEDUPE_KEY]] {
+        let saved = check(&with_steps(40, System::VL_QWEN, patches));
+        assert!(saved.played > 30, "{}", saved.played);
+    }
+}
+
+/// Where a step fails while it is played, the row is what it is without.
+#[test]
+fn a_row_that_runs_out_of_memory_is_what_it_is_step_by_step() {
+    let mut spec = with_steps(40, System::VL_QWEN, &[]);
+    spec.sim.capacity = Some(trace::units::Bytes::mib(14_000));
+    let mut reported = Vec::new();
+    let (result, _) = run_logged(&spec, &mut |fact| {
+        reported.push(fact.step);
+        true
+    });
+    let failed = result.oom_step.expect("it grows");
+    assert!(failed > 10, "{failed}");
+    assert_eq!(reported, Vec::from_iter(0..failed));
+    check(&spec);
 }

@@ -16,7 +16,7 @@ use crate::device::{Device, DeviceError, Ordinal};
 use crate::offload::{Changes, OffloadConfig};
 use crate::patches::{self, Effect, Patch};
 use crate::recording::{Recording, micros};
-use crate::repeat::{Steps, Watch};
+use crate::repeat::{Interrupted, Repetition, Scripts, Steps, Watch};
 use crate::session::{Around, HostKey, Limits, ModuleOffload, RunError, Session, Share};
 use crate::systems::{Base, System};
 use crate::workload::Workload;
@@ -171,6 +171,29 @@ pub(super) fn run_logged(
     spec: &RunSpec,
     progress: &mut dyn FnMut(BenchStep) -> bool,
 ) -> (BenchResult, Log) {
+    let mut reported = 0;
+    let (result, log) = run_once(spec, &mut |fact| {
+        reported += 1;
+        progress(fact)
+    });
+    if !log.interrupted {
+        return (result, log);
+    }
+    // The same steps once more, and then those after them.
+    let spec = RunSpec {
+        computed: Steps::Compute,
+        ..spec.clone()
+    };
+    run_once(&spec, &mut |fact| match reported {
+        0 => progress(fact),
+        _ => {
+            reported -= 1;
+            true
+        }
+    })
+}
+
+fn run_once(spec: &RunSpec, progress: &mut dyn FnMut(BenchStep) -> bool) -> (BenchResult, Log) {
     let mut sim = spec.sim;
     sim.capacity = sim.capacity.or(spec.system.capacity);
     let device = match open(spec.device, sim, spec.addresses, spec.ordinal) {
@@ -183,6 +206,10 @@ pub(super) fn run_logged(
     log.recording.of_device(spec.ordinal);
     let outcome = run_steps(spec, &mut session, &mut log, progress);
     let result = summarise(&session, &log.facts, outcome.err());
+    #[cfg(test)]
+    if let Some(detector) = session.accelerator.detector() {
+        log.races = detector.races().cloned().collect();
+    }
     (result, log)
 }
 
@@ -193,6 +220,13 @@ pub(super) struct Log {
     pub recording: Recording,
     /// Steps that were written down instead of computed.
     pub written_down: u32,
+    /// Steps that were played from a script.
+    pub played: u32,
+    /// Races between two places, with how often each was found.
+    #[cfg(test)]
+    pub races: Vec<crate::race::Race>,
+    /// Whether a step failed while it was played: the run says nothing.
+    interrupted: bool,
 }
 
 /// Runs baseline, each applicable patch alone, and the published combination.
@@ -404,12 +438,20 @@ fn step_through(
 ) -> Result<(), RunError> {
     let mut before = session.heap().borrow_mut().device.settle()?;
     let mut watch = Watch::new(spec.computed);
+    let mut scripts = Scripts::new(spec.computed);
     let mut step = 0;
     while step < steps {
         let start = begin_step(session, step, step < spec.record_steps);
-        let outcome = workload.step(session).and_then(|()| session.read_loss());
+        let played = scripts.play(session);
+        log.played += u32::from(played.is_some());
+        let outcome = played.unwrap_or_else(|| workload.step(session));
+        let outcome = outcome.and_then(|()| session.read_loss());
         // Faults of the step's work show here at the latest.
         let settled = session.heap().borrow_mut().device.settle();
+        if scripts.is_written() && (outcome.is_err() || settled.is_err()) {
+            log.interrupted = true;
+            break;
+        }
         let after = settled.as_ref().copied().unwrap_or(before);
         if step < spec.record_steps {
             log.recording.add_step(step, start, session);
@@ -434,26 +476,45 @@ fn step_through(
         if step < spec.record_steps {
             continue;
         }
-        if let Some(mut again) = watch.look(session, workload, &log.facts) {
-            let mut goes_on = true;
-            before = again.write_down(step, steps, before, &mut |fact| {
-                log.facts.push(fact);
-                log.written_down += 1;
-                goes_on = progress(fact);
-                if goes_on {
-                    ControlFlow::Continue(())
-                } else {
-                    ControlFlow::Break(())
-                }
-            });
-            again.go_on(session);
+        if let Some(again) = watch.look(session, workload, &log.facts) {
+            let goes_on;
+            (before, goes_on) = jump(again, steps, before, session, log, progress);
             step = log.facts.len() as u32;
             if !goes_on {
                 break;
             }
         }
+        if let Err(Interrupted) = scripts.consider(session, workload, &watch, &log.facts) {
+            log.interrupted = true;
+            break;
+        }
     }
     Ok(())
+}
+
+/// Writes down steps that repeat; when the last one ended, and whether the run goes on.
+fn jump(
+    mut again: Repetition,
+    steps: u32,
+    before: f64,
+    session: &mut Session,
+    log: &mut Log,
+    progress: &mut dyn FnMut(BenchStep) -> bool,
+) -> (f64, bool) {
+    let mut goes_on = true;
+    let next = log.facts.len() as u32;
+    let before = again.write_down(next, steps, before, &mut |fact| {
+        log.facts.push(fact);
+        log.written_down += 1;
+        goes_on = progress(fact);
+        if goes_on {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    });
+    again.go_on(session);
+    (before, goes_on)
 }
 
 fn install(spec: &RunSpec, session: &mut Session) -> Result<(), RunError> {

@@ -86,7 +86,33 @@ pub struct Lease {
     users: Vec<StreamId>,
 }
 
+/// A block without a name, for those who know what it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Block {
+    slot: Slot,
+    /// First address.
+    pub start: DeviceAddr,
+    /// Rounded.
+    bytes: Bytes,
+    requested: Bytes,
+}
+
 impl Lease {
+    /// Of a step that is written down: no block stands behind it.
+    pub(super) fn written(start: DeviceAddr, requested: Bytes, stream: StreamId) -> Lease {
+        Lease {
+            slot: Slot::NONE,
+            start,
+            bytes: requested,
+            requested,
+            stream,
+            label: Label::default(),
+            step: None,
+            kept: None,
+            users: Vec::new(),
+        }
+    }
+
     /// First address.
     pub fn start(&self) -> DeviceAddr {
         self.start
@@ -345,6 +371,11 @@ impl CachingAllocator {
         events.map(|(event, _)| *event)
     }
 
+    /// Whether events are kept.
+    pub(crate) fn keeps_events(&self) -> bool {
+        self.events.is_some()
+    }
+
     /// Whether anything is still being written down of what the program does.
     pub(crate) fn is_recorded(&self) -> bool {
         !self.kept.is_empty()
@@ -363,33 +394,14 @@ impl CachingAllocator {
         device: &mut dyn Device,
     ) -> Result<Lease, DeviceError> {
         self.tick(device);
-        self.process_events(device);
-        let rounded = self.arena.config().round_size(requested.0);
-        let key = PoolKey {
-            pool: PoolId(0, 0),
-            size: self.arena.config().pool_size(rounded),
-            stream: if Deviation::IgnoreStream.is(self.deviation) {
-                0
-            } else {
-                u64::from(stream.0)
-            },
-        };
-        let free = match self.arena.best_fit(key, rounded) {
-            Some(slot) => slot,
-            None => {
-                let segment = self.new_segment(key, Bytes(rounded), stream, device);
-                segment.inspect_err(|error| self.refused(Bytes(rounded), stream, label, error))?
-            }
-        };
-        let slot = self.arena.take(free, rounded);
-        let start = DeviceAddr(self.arena.addr(slot));
-        let bytes = Bytes(self.arena.size(slot));
-        let stats = &mut self.stats;
-        stats.allocated += bytes;
-        stats.active += bytes;
-        stats.requested += requested;
-        stats.peak_allocated = stats.peak_allocated.max(stats.allocated);
-        self.highest_active = self.highest_active.max(stats.active);
+        let block = self.take_block(requested, stream, device);
+        let block = block.inspect_err(|error| {
+            let rounded = Bytes(self.arena.config().round_size(requested.0));
+            self.refused(rounded, stream, label, error);
+        })?;
+        let Block {
+            slot, start, bytes, ..
+        } = block;
         let lease = Lease {
             slot,
             start,
@@ -403,6 +415,56 @@ impl CachingAllocator {
         };
         self.emit(lease.event(MemoryAction::Alloc));
         Ok(lease)
+    }
+
+    /// [`CachingAllocator::malloc`] without a name, where no events are kept.
+    ///
+    /// # Errors
+    /// As for [`CachingAllocator::malloc`].
+    pub(crate) fn take_block(
+        &mut self,
+        requested: Bytes,
+        stream: StreamId,
+        device: &mut dyn Device,
+    ) -> Result<Block, DeviceError> {
+        self.process_events(device);
+        let rounded = self.arena.config().round_size(requested.0);
+        let key = PoolKey {
+            pool: PoolId(0, 0),
+            size: self.arena.config().pool_size(rounded),
+            stream: if Deviation::IgnoreStream.is(self.deviation) {
+                0
+            } else {
+                u64::from(stream.0)
+            },
+        };
+        let free = match self.arena.best_fit(key, rounded) {
+            Some(slot) => slot,
+            None => self.new_segment(key, Bytes(rounded), stream, device)?,
+        };
+        let slot = self.arena.take(free, rounded);
+        let start = DeviceAddr(self.arena.addr(slot));
+        let bytes = Bytes(self.arena.size(slot));
+        let stats = &mut self.stats;
+        stats.allocated += bytes;
+        stats.active += bytes;
+        stats.requested += requested;
+        stats.peak_allocated = stats.peak_allocated.max(stats.allocated);
+        self.highest_active = self.highest_active.max(stats.active);
+        Ok(Block {
+            slot,
+            start,
+            bytes,
+            requested,
+        })
+    }
+
+    /// Frees a block that no other stream uses.
+    pub(crate) fn give_block(&mut self, block: Block) {
+        self.stats.allocated -= block.bytes;
+        self.stats.active -= block.bytes;
+        self.stats.requested -= block.requested;
+        self.arena.free(block.slot);
     }
 
     /// Says what a block turned out to be for.

@@ -10,11 +10,13 @@ mod label;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+pub(crate) use caching::Block;
 pub use caching::{CachingAllocator, Lease, MemoryAction, MemoryEvent, MemoryStats, Ordering};
 pub use host::{HostLease, HostPool};
 pub use label::{Allocation, Label, Role};
 
 use crate::device::{Device, DeviceError, StreamId};
+use crate::script::{Name, Writer};
 use trace::units::{Bytes, DeviceAddr};
 
 /// Device and allocators, shared by every storage so that its drop can reach them.
@@ -26,6 +28,8 @@ pub struct Heap {
     /// Pinned host memory.
     pub host: HostPool,
     next_object: u64,
+    /// Stands in the place of allocator and device while a step is written down.
+    pub(crate) writer: Option<Writer>,
 }
 
 /// The heap, shared.
@@ -39,6 +43,7 @@ impl Heap {
             caching: CachingAllocator::new(),
             host: HostPool::new(),
             next_object: 1,
+            writer: None,
         }))
     }
 
@@ -78,13 +83,36 @@ impl Storage {
         } else {
             let mut borrowed = heap.borrow_mut();
             let Heap {
-                caching, device, ..
+                caching,
+                device,
+                writer,
+                ..
             } = &mut *borrowed;
-            Some(caching.malloc(bytes, stream, label, device.as_mut())?)
+            Some(match writer {
+                Some(writer) => Lease::written(writer.allocate(bytes, stream), bytes, stream),
+                None => caching.malloc(bytes, stream, label, device.as_mut())?,
+            })
         };
         let start = lease.as_ref().map_or(DeviceAddr(0), Lease::start);
         Ok(Rc::new(Storage {
             lease: RefCell::new(lease),
+            start,
+            requested: bytes,
+            heap: Rc::clone(heap),
+        }))
+    }
+
+    /// What a tensor that unpack brings back lies in while a step is written down. `only` are the
+    /// bytes that every use touches, where the layout that it comes back in may differ.
+    pub(crate) fn restored(
+        heap: &SharedHeap,
+        bytes: Bytes,
+        only: Option<(u64, u64)>,
+    ) -> Option<Rc<Storage>> {
+        let start = heap.borrow_mut().writer.as_mut()?.restore(only);
+        let lease = Lease::written(start, bytes, StreamId::DEFAULT);
+        Some(Rc::new(Storage {
+            lease: RefCell::new(Some(lease)),
             start,
             requested: bytes,
             heap: Rc::clone(heap),
@@ -147,8 +175,17 @@ impl Drop for Storage {
         if let Some(lease) = self.lease.get_mut().take() {
             let mut heap = self.heap.borrow_mut();
             let Heap {
-                caching, device, ..
+                caching,
+                device,
+                writer,
+                ..
             } = &mut *heap;
+            match (Name::of(lease.start()), writer) {
+                (Some(name), Some(writer)) => return writer.free(name),
+                (Some(_), None) => return,
+                (None, Some(writer)) => writer.lost = true,
+                (None, None) => {}
+            }
             caching.free(lease, device.as_mut());
         }
     }

@@ -11,6 +11,7 @@
 //! step in which an event would be done that was not, or the other way round, is not repeated.
 //! Engine tests hold each row against the same row without this.
 
+mod scripts;
 mod walk;
 
 use std::collections::VecDeque;
@@ -23,19 +24,26 @@ use crate::race::Detector;
 use crate::session::{Copied, Session};
 use crate::workload::Workload;
 
+pub(crate) use scripts::{Interrupted, Scripts};
+
 /// Steps that come again together, at most.
 const LONGEST_CYCLE: usize = 4;
 
 /// Steps that were compared with those before them in vain, after which no more are.
 const MOST_FAILURES: u32 = 12;
 
-/// Whether steps are computed one by one, or written down where they repeat.
+/// How steps are come by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Steps {
-    /// Those that repeat are written down.
+    /// Those that repeat are written down; where a program grows, its steps are played from a
+    /// script.
     #[default]
     Jump,
-    /// All are computed: what the others are held against.
+    /// As soon as there is a script, all are played from it.
+    Play,
+    /// Those that repeat are written down, and the others are computed by the program.
+    Compute,
+    /// All are computed by the program: what the others are held against.
     All,
 }
 
@@ -108,6 +116,10 @@ impl Watch {
         }
     }
 
+    fn jumps(&self) -> bool {
+        matches!(self.steps, Steps::Jump | Steps::Compute)
+    }
+
     /// After a step: how it repeats, where it does. `facts` are those of all steps so far.
     pub(crate) fn look(
         &mut self,
@@ -116,7 +128,7 @@ impl Watch {
         facts: &[BenchStep],
     ) -> Option<Repetition> {
         let tape = match session.heap().borrow_mut().device.as_sim() {
-            Some(sim) if self.steps == Steps::Jump && sim.repeats() => sim.take_tape(),
+            Some(sim) if self.jumps() && sim.repeats() => sim.take_tape(),
             _ => return None,
         };
         let may_repeat = workload.shows_all() && self.failures < MOST_FAILURES;

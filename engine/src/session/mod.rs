@@ -8,6 +8,7 @@ mod around;
 mod error;
 mod factors;
 mod modules;
+mod scripted;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ pub use error::RunError;
 pub(crate) use factors::Factors;
 pub(crate) use modules::{END_OF_MODULE, Slot, Unit};
 pub use modules::{HostKey, Limits, ModuleOffload, Share};
+pub(crate) use scripted::{Scripted, Written};
 
 use crate::autograd::{
     CtxLifetime, Edge, Edges, Formula, HookLayer, Inputs, Kind, LeafMeta, Meta, Node, NodeRef,
@@ -29,6 +31,7 @@ use crate::deviation::Deviation;
 use crate::device::{Device, Fingerprint, Kernel, StreamId};
 use crate::memory::{Role, SharedHeap, Storage};
 use crate::offload::{Decision, GraphTask, OffloadActivations, OffloadConfig, PostHook, TensorId};
+use crate::script::Op;
 use crate::tensor::{DType, Dims, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
 use trace::units::{Bytes, DeviceAddr};
 
@@ -55,6 +58,14 @@ pub struct Session {
     workspaces: [Option<Rc<Storage>>; 2],
     /// cuBLASLt's workspace, which products with a bias use.
     lt_workspace: Option<Rc<Storage>>,
+    /// While a step is written down: what is known of it.
+    writing: Option<Box<scripted::Writing>>,
+}
+
+/// Whether any of a node's saved variables is, or leads to, a tensor that the node itself holds.
+pub(crate) fn holds_tensors(saved: &[SavedVariable]) -> bool {
+    let offloaded = |variable: &SavedVariable| matches!(variable.packed, Saved::Offloaded(_));
+    !saved.iter().all(offloaded)
 }
 
 /// What a kernel moves: it reads and writes each tensor once.
@@ -85,6 +96,7 @@ impl Session {
             prints: HashMap::new(),
             workspaces: [None, None],
             lt_workspace: None,
+            writing: None,
         }
     }
 
@@ -125,8 +137,11 @@ impl Session {
 
     /// `__enter__` of the offloader, or nothing without one.
     pub fn enter(&mut self) {
+        let written = self.offloader.is_some() && self.write(Op::Enter);
         if let Some(offloader) = &mut self.offloader {
-            offloader.enter(&mut self.accelerator);
+            if !written {
+                offloader.enter(&mut self.accelerator);
+            }
             self.hooks.push(HookLayer::Offload);
         }
         self.enter_around();
@@ -138,10 +153,14 @@ impl Session {
     /// A synchronisation that reports earlier faults.
     pub fn exit(&mut self) -> Result<(), RunError> {
         self.exit_around();
+        let written = self.offloader.is_some() && self.write(Op::Exit);
         let Some(offloader) = &mut self.offloader else {
             return Ok(());
         };
-        let outcome = offloader.exit(&mut self.accelerator);
+        let outcome = match written {
+            true => Ok(()),
+            false => offloader.exit(&mut self.accelerator),
+        };
         self.hooks.pop();
         Ok(outcome?)
     }
@@ -175,6 +194,11 @@ impl Session {
         let outcome = body(self);
         self.set_grad_enabled(before);
         outcome
+    }
+
+    /// Whether the allocator keeps events.
+    pub(crate) fn keeps_events(&self) -> bool {
+        self.heap().borrow().caching.keeps_events()
     }
 
     /// Whether operations build a graph now.
@@ -391,14 +415,7 @@ impl Session {
     pub(crate) fn save(&mut self, tensor: &Tensor) -> Result<SavedVariable, RunError> {
         let packed = match self.hooks.last().cloned() {
             None | Some(HookLayer::NoOp) => Saved::Plain(tensor.clone()),
-            Some(HookLayer::Offload) => match &mut self.offloader {
-                None => Saved::Plain(tensor.clone()),
-                Some(offloader) => {
-                    let id = offloader.pack(tensor, &mut self.accelerator)?;
-                    self.print_packed(id, tensor)?;
-                    Saved::Offloaded(id)
-                }
-            },
+            Some(HookLayer::Offload) => self.pack_offloaded(tensor)?,
             Some(HookLayer::Host) => self.pack_to_host(tensor)?,
             Some(HookLayer::Module) => self.pack_into_module(tensor)?,
             Some(HookLayer::Region(frame)) => Session::pack_into_region(&frame),
@@ -511,9 +528,13 @@ impl Session {
         }
     }
 
-    fn node_of(&self, recording: Recording, outputs: usize) -> Rc<Node> {
+    fn node_of(&mut self, recording: Recording, outputs: usize) -> Rc<Node> {
         match recording.fate {
-            Fate::Runs => recording.finish(outputs),
+            Fate::Runs => {
+                let holds = holds_tensors(&recording.saved);
+                self.write_node(recording.sequence, &recording.next, holds);
+                recording.finish(outputs)
+            }
             Fate::Discarded => Rc::clone(&self.discarded),
         }
     }
@@ -566,6 +587,7 @@ impl Session {
     }
 
     pub(crate) fn end_graph_task(&mut self, outer: GraphTask) {
+        self.write_task(outer);
         self.accelerator.end_task(outer);
     }
 
@@ -573,7 +595,22 @@ impl Session {
         self.accelerator.set_node(node)
     }
 
+    fn pack_offloaded(&mut self, tensor: &Tensor) -> Result<Saved, RunError> {
+        if let Some(id) = self.write_pack(tensor) {
+            return Ok(Saved::Offloaded(id));
+        }
+        let Some(offloader) = &mut self.offloader else {
+            return Ok(Saved::Plain(tensor.clone()));
+        };
+        let id = offloader.pack(tensor, &mut self.accelerator)?;
+        self.print_packed(id, tensor)?;
+        Ok(Saved::Offloaded(id))
+    }
+
     pub(crate) fn unpack_offloaded(&mut self, id: TensorId) -> Result<Tensor, RunError> {
+        if let Some(written) = self.write_unpack(id) {
+            return written;
+        }
         let Some(offloader) = &mut self.offloader else {
             return Err(RunError::NoOffloader);
         };
@@ -619,7 +656,7 @@ impl Session {
 
     /// Callbacks queued during the pass that has just ended.
     pub(crate) fn run_end_of_backward(&mut self) -> Result<(), RunError> {
-        if !self.accelerator.take_callback() {
+        if self.write(Op::EndOfPass) || !self.accelerator.take_callback() {
             return Ok(());
         }
         let Some(offloader) = &mut self.offloader else {

@@ -47,6 +47,7 @@ impl Accelerator {
         shape: HostCopyShape,
         stream: StreamId,
     ) -> Result<HostCopy, DeviceError> {
+        self.not_written()?;
         let source = *tensor.saved();
         if shape == HostCopyShape::View && !source.layout.is_contiguous() {
             // `copy_` between devices: what has gaps is gathered into a temporary first, on the
@@ -102,6 +103,7 @@ impl Accelerator {
         host: &HostCopy,
         stream: StreamId,
     ) -> Result<Tensor, DeviceError> {
+        self.not_written()?;
         let bytes = host.source.dtype.size() * host.layout.elements();
         let before = self.set_op("offload: restore");
         let (shape, dtype) = (host.layout.shape, host.source.dtype);
@@ -148,6 +150,7 @@ impl Accelerator {
         role: Role,
         stream: StreamId,
     ) -> Result<Tensor, DeviceError> {
+        self.not_written()?;
         let layout = Layout::contiguous(tensor.layout().shape);
         let storage = self.allocate(layout.shape, tensor.dtype(), role, stream)?;
         let copy = self.tensor_over(storage, layout, tensor.dtype());

@@ -8,17 +8,18 @@ mod work;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::autograd::{NodeRef, Tensor};
+use crate::autograd::{Node, NodeRef, Tensor};
 use crate::device::{Device, DeviceError, EventId, StreamId};
 use crate::memory::{Heap, Label, Ordering, Role, SharedHeap, Storage};
 use crate::offload::GraphTask;
 use crate::race::{Clock, Detector, Lane};
+use crate::script::Op;
 use crate::tensor::{DType, Dims, Layout, Placement, SavedTensor, StorageInfo, TensorClass};
 use trace::units::Bytes;
 
 pub use copies::HostCopy;
 use site::Site;
-pub(in crate::session) use work::span_of;
+pub(in crate::session) use work::{range_of, span_of};
 
 /// Bytes copied in each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -94,6 +95,16 @@ impl Drop for AcceleratorEvent {
     }
 }
 
+/// Where a program is between two steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PlaceInProgram {
+    stream: StreamId,
+    task: GraphTask,
+    site: u32,
+    op: &'static str,
+    callback_queued: bool,
+}
+
 impl Accelerator {
     pub(super) fn new(device: Box<dyn Device>) -> Accelerator {
         Accelerator {
@@ -131,6 +142,9 @@ impl Accelerator {
 
     /// Moves operations to another stream.
     pub fn set_stream(&mut self, stream: StreamId) -> StreamId {
+        if let Some(writer) = &mut self.heap.borrow_mut().writer {
+            writer.push(Op::Stream(stream));
+        }
         std::mem::replace(&mut self.stream, stream)
     }
 
@@ -294,6 +308,50 @@ impl Accelerator {
 
     pub(super) fn set_node(&mut self, node: NodeRef) -> NodeRef {
         std::mem::replace(&mut self.node, node)
+    }
+
+    /// The number of the next backward pass.
+    pub(super) fn tasks_begun(&self) -> u64 {
+        self.next_task
+    }
+
+    /// Takes numbers for so many backward passes; the first of them.
+    pub(super) fn skip_tasks(&mut self, tasks: u64) -> u64 {
+        self.next_task += tasks;
+        self.next_task - tasks
+    }
+
+    /// The node that runs now.
+    pub(super) fn running_node(&self) -> Option<Rc<Node>> {
+        self.node.0.clone()
+    }
+
+    /// Where the program is: what a step leaves as it was.
+    pub(super) fn place_in_program(&self) -> PlaceInProgram {
+        PlaceInProgram {
+            stream: self.stream,
+            task: self.task,
+            site: self.site.current,
+            op: self.op,
+            callback_queued: self.callback_queued,
+        }
+    }
+
+    /// Goes back to where the program was; whether it was there already, but for the name of its
+    /// last operation.
+    pub(super) fn return_to(&mut self, place: PlaceInProgram) -> bool {
+        let now = PlaceInProgram {
+            op: place.op,
+            ..self.place_in_program()
+        };
+        let returned = now == place && self.node.0.is_none();
+        self.stream = place.stream;
+        self.task = place.task;
+        self.site.current = place.site;
+        self.op = place.op;
+        self.callback_queued = place.callback_queued;
+        self.node = NodeRef(None);
+        returned
     }
 
     pub(super) fn take_callback(&mut self) -> bool {

@@ -32,6 +32,7 @@ impl Runtime for Accelerator {
     }
 
     fn new_stream(&mut self) -> Result<StreamId, DeviceError> {
+        self.not_written()?;
         let stream = self.heap.borrow_mut().device.create_stream()?;
         self.streams += 1;
         if let Some(detector) = &mut self.detector {
@@ -45,6 +46,7 @@ impl Runtime for Accelerator {
         stream: StreamId,
         event: &AcceleratorEvent,
     ) -> Result<(), DeviceError> {
+        self.not_written()?;
         self.follow_allocator();
         self.heap.borrow_mut().device.wait_event(stream, event.id)?;
         if let (Some(detector), Some(clock)) = (&mut self.detector, &event.clock) {
@@ -54,6 +56,7 @@ impl Runtime for Accelerator {
     }
 
     fn wait_stream(&mut self, waiter: StreamId, on: StreamId) -> Result<(), DeviceError> {
+        self.not_written()?;
         self.follow_allocator();
         {
             let mut heap = self.heap.borrow_mut();
@@ -68,6 +71,7 @@ impl Runtime for Accelerator {
     }
 
     fn record_event(&mut self, stream: StreamId) -> Result<AcceleratorEvent, DeviceError> {
+        self.not_written()?;
         let id = self.heap.borrow_mut().device.record_event(stream)?;
         let clock = self
             .detector
@@ -81,6 +85,7 @@ impl Runtime for Accelerator {
     }
 
     fn synchronize(&mut self, stream: StreamId) -> Result<(), DeviceError> {
+        self.not_written()?;
         self.heap.borrow_mut().device.synchronize(stream)?;
         if let Some(detector) = &mut self.detector {
             detector.host_waited(Lane(stream.0));
@@ -143,6 +148,10 @@ impl Runtime for Accelerator {
     }
 
     fn empty_cache(&mut self) {
-        self.heap.borrow_mut().empty_cache();
+        let mut heap = self.heap.borrow_mut();
+        match &mut heap.writer {
+            Some(writer) => writer.refuse("the program empties the cache"),
+            None => heap.empty_cache(),
+        }
     }
 }

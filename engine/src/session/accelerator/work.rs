@@ -2,8 +2,9 @@
 
 use crate::autograd::Tensor;
 use crate::device::{DeviceError, Fingerprint, Kernel, Product, Span, StreamId, Touched, View};
-use crate::race::{Access, Lane, Range};
+use crate::race::{self, Access, Lane, Range};
 use crate::tensor::{Placement, SavedTensor};
+use smallvec::SmallVec;
 use trace::units::DeviceAddr;
 
 use super::Accelerator;
@@ -16,6 +17,10 @@ impl Accelerator {
         kernel: Kernel,
         product: Option<Product>,
     ) -> Result<(), DeviceError> {
+        if self.heap.borrow().writer.is_some() {
+            self.write_launch(reads, writes, kernel);
+            return Ok(());
+        }
         if self.keeps_contents {
             let spans = |tensors: &[&Tensor]| -> Vec<Span> {
                 tensors.iter().map(|tensor| span_of(tensor)).collect()
@@ -33,6 +38,45 @@ impl Accelerator {
             device.launch(self.stream, kernel, Touched::default())?;
         }
         self.watch_launch(reads, writes);
+        Ok(())
+    }
+
+    /// Writes a kernel down instead of launching it.
+    fn write_launch(&mut self, reads: &[&Tensor], writes: &[&Tensor], kernel: Kernel) {
+        let mut heap = self.heap.borrow_mut();
+        let (Some(writer), Some(detector)) = (&mut heap.writer, &mut self.detector) else {
+            return;
+        };
+        let site = self.site.watched_by(detector);
+        let ranges = |tensors: &[&Tensor]| -> SmallVec<[Range; 4]> {
+            tensors
+                .iter()
+                .map(|tensor| range_of(tensor.saved()))
+                .collect()
+        };
+        let (reads, writes) = (ranges(reads), ranges(writes));
+        writer.launch(self.stream, site, kernel, &reads, &writes);
+    }
+
+    /// Launches a kernel that was written down.
+    pub(in crate::session) fn relaunch(
+        &mut self,
+        stream: StreamId,
+        kernel: Kernel,
+        site: race::Site,
+        accesses: impl Iterator<Item = (Access, Range)>,
+    ) -> Result<(), DeviceError> {
+        {
+            let device = &mut self.heap.borrow_mut().device;
+            device.launch(stream, kernel, Touched::default())?;
+        }
+        self.follow_allocator();
+        if let Some(detector) = &mut self.detector {
+            detector.begin_operation();
+            for (access, range) in accesses {
+                detector.access(Lane(stream.0), access, range, site);
+            }
+        }
         Ok(())
     }
 
@@ -61,6 +105,9 @@ impl Accelerator {
     /// Writes a tensor that the program fills from outside: real bytes, but no time.
     pub(in crate::session) fn initialise(&mut self, tensor: &Tensor) -> Result<(), DeviceError> {
         let mut heap = self.heap.borrow_mut();
+        if heap.writer.is_some() {
+            return Ok(());
+        }
         heap.device.initialise(self.stream, span_of(tensor))
     }
 
@@ -123,7 +170,7 @@ pub(super) fn view_of(tensor: &Tensor) -> View {
     }
 }
 
-pub(super) fn range_of(saved: &SavedTensor) -> Range {
+pub(in crate::session) fn range_of(saved: &SavedTensor) -> Range {
     let required = saved.layout.required_elements();
     if required == 0 || saved.placement == Placement::Host {
         return Range {
