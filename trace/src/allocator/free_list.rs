@@ -16,6 +16,12 @@ const SHORTEST: usize = 12;
 
 type Key = (u64, u64);
 
+/// Whether one key comes before another. As one number each, they are compared without a branch.
+fn before((size, addr): Key, (other_size, other_addr): Key) -> bool {
+    let wide = |size: u64, addr: u64| u128::from(size) << 64 | u128::from(addr);
+    wide(size, addr) < wide(other_size, other_addr)
+}
+
 /// Sorted entries, and the greatest key of each run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FreeList {
@@ -37,7 +43,7 @@ impl FreeList {
         }
         let at = self.run_of(key).min(self.runs.len() - 1);
         let run = &mut self.runs[at];
-        let place = run.partition_point(|(other, _)| *other < key);
+        let place = run.partition_point(|(other, _)| before(*other, key));
         run.insert(place, (key, slot));
         self.greatest[at] = self.greatest[at].max(key);
         if run.len() > LONGEST {
@@ -64,12 +70,40 @@ impl FreeList {
         }
     }
 
+    /// Gives an entry another key and another block: what is left of it, or what it became part of.
+    /// Mostly it stays in its run, and only what lies between the two places moves.
+    pub fn replace(&mut self, old: (u64, u64), new: (u64, u64), slot: Slot) {
+        let Some((at, place)) = self.find(old) else {
+            return self.insert(new.0, new.1, slot);
+        };
+        let after_lower = at == 0 || before(self.greatest[at - 1], new);
+        let upper = self.runs.get(at + 1);
+        let before_upper = upper.is_none_or(|upper| before(new, upper[0].0));
+        if !(after_lower && before_upper) {
+            self.remove(old.0, old.1);
+            return self.insert(new.0, new.1, slot);
+        }
+        let run = &mut self.runs[at];
+        let target = if before(new, old) {
+            let target = run[..place].partition_point(|(other, _)| before(*other, new));
+            run.copy_within(target..place, target + 1);
+            target
+        } else {
+            let later = &run[place + 1..];
+            let target = place + later.partition_point(|(other, _)| before(*other, new));
+            run.copy_within(place + 1..=target, place);
+            target
+        };
+        run[target] = (new, slot);
+        self.greatest[at] = run[run.len() - 1].0;
+    }
+
     /// The smallest block of at least `size` bytes, the lowest address on ties: size and slot.
     pub fn best_fit(&self, size: u64) -> Option<(u64, Slot)> {
         let key = (size, 0);
         let at = self.run_of(key);
         let run = self.runs.get(at)?;
-        let place = run.partition_point(|(other, _)| *other < key);
+        let place = run.partition_point(|(other, _)| before(*other, key));
         self.fitted.set((at, place));
         run.get(place).map(|&((size, _), slot)| (size, slot))
     }
@@ -99,7 +133,8 @@ impl FreeList {
 
     /// The first run whose greatest key is not below `key`.
     fn run_of(&self, key: Key) -> usize {
-        self.greatest.partition_point(|greatest| *greatest < key)
+        self.greatest
+            .partition_point(|greatest| before(*greatest, key))
     }
 
     fn drop_run(&mut self, at: usize) {
@@ -132,7 +167,7 @@ mod tests {
         /// Few sizes and addresses, so that equal entries, splits and joins of runs all happen.
         #[test]
         fn it_is_a_sorted_map(
-            steps in prop::collection::vec((0..3_u8, 0..40_u64, 0..40_u64), 1..3000)
+            steps in prop::collection::vec((0..4_u8, 0..40_u64, 0..40_u64), 1..3000)
         ) {
             let mut list = FreeList::default();
             let mut model: BTreeMap<Key, Slot> = BTreeMap::new();
@@ -140,7 +175,14 @@ mod tests {
                 let slot = Slot(number as u32);
                 // Twice as many entries are added as removed, so that the list grows over many
                 // runs.
-                if what < 2 {
+                if what == 3 {
+                    let some = model.range((addr, 0)..).next().map(|(key, _)| *key);
+                    if let Some(old) = some.filter(|_| !model.contains_key(&(size, addr))) {
+                        model.remove(&old);
+                        model.insert((size, addr), slot);
+                        list.replace(old, (size, addr), slot);
+                    }
+                } else if what < 2 {
                     if model.insert((size, addr), slot).is_some() {
                         list.remove(size, addr);
                     }

@@ -120,6 +120,9 @@ const SEARCH_BEFORE_INDEX: u64 = 30_000_000;
 /// Bytes of the smallest free list.
 const PER_LIST: usize = 256;
 
+/// So many pools are looked through faster than looked up.
+const FEW_POOLS: usize = 4;
+
 /// How many expandable blocks best fit compares, and how many segments it looks at for each. In a
 /// real trace the mapped ranges of a pool lie next to each other.
 const EXPANDABLE_WEIGHED: usize = 64;
@@ -270,6 +273,24 @@ impl Arena {
         self.pools[usize::from(pool)].free.insert(size, addr, slot);
     }
 
+    /// What a free block is listed under.
+    fn key(&self, slot: Slot) -> (u64, u64) {
+        let block = self.block(slot);
+        (block.size, block.addr)
+    }
+
+    /// Lists a free block of the same pool in the place of another entry.
+    fn relist(&mut self, listed: (u64, u64), slot: Slot) {
+        let searches = self.searches;
+        let block = self.block_mut(slot);
+        block.listed_at = searches;
+        let Block {
+            addr, size, pool, ..
+        } = *block;
+        let free = &mut self.pools[usize::from(pool)].free;
+        free.replace(listed, (size, addr), slot);
+    }
+
     fn unlist(&mut self, slot: Slot) {
         let Block {
             addr, size, pool, ..
@@ -392,7 +413,13 @@ impl Arena {
     /// The free block that the allocator would hand out: the smallest that fits, lowest address
     /// on ties, of the request's own stream.
     pub fn best_fit(&self, key: PoolKey, rounded: u64) -> Option<Slot> {
-        let pool = *self.pool_ids.get(&key)?;
+        // An engine has a handful, and asks for them all the time.
+        let mut few = self.pools.iter().take(FEW_POOLS);
+        let known = few.position(|pool| pool.key == key);
+        let pool = match known {
+            Some(pool) => pool as u16,
+            None => *self.pool_ids.get(&key)?,
+        };
         self.best_fit_in(pool, rounded)
     }
 
@@ -569,10 +596,13 @@ impl Arena {
     pub fn take(&mut self, slot: Slot, rounded: u64) -> Slot {
         let Block { size, pool, .. } = *self.block(slot);
         let pool_size = self.pools[usize::from(pool)].key.size;
-        self.unlist(slot);
         let remaining = size.saturating_sub(rounded);
         if self.config.splits(pool_size, rounded, remaining) {
-            self.cut(slot, rounded);
+            let listed = self.key(slot);
+            let upper = self.split(slot, rounded);
+            self.relist(listed, upper);
+        } else {
+            self.unlist(slot);
         }
         self.block_mut(slot).state = State::Used;
         slot
@@ -580,6 +610,12 @@ impl Arena {
 
     /// Leaves `size` bytes in `slot` and makes the rest a free block.
     fn cut(&mut self, slot: Slot, size: u64) {
+        let upper = self.split(slot, size);
+        self.list(upper);
+    }
+
+    /// Leaves `size` bytes in `slot`; the rest becomes a free block that is not listed yet.
+    fn split(&mut self, slot: Slot, size: u64) -> Slot {
         let block = *self.block(slot);
         let upper = self.insert(Block {
             addr: block.addr + size,
@@ -597,7 +633,7 @@ impl Arena {
         let lower = self.block_mut(slot);
         lower.size = size;
         lower.next = upper;
-        self.list(upper);
+        upper
     }
 
     /// Moves the border between a used block and the free block above it up by `bytes`. This is for
@@ -650,18 +686,32 @@ impl Arena {
     /// survives.
     fn coalesce(&mut self, slot: Slot) -> Slot {
         let Block { prev, next, .. } = *self.block(slot);
-        if next != Slot::NONE && self.block(next).state == State::Free {
-            self.unlist(next);
+        let free = |arena: &Arena, slot: Slot| {
+            slot != Slot::NONE && arena.block(slot).state == State::Free
+        };
+        let (joins_prev, joins_next) = (free(self, prev), free(self, next));
+        // The entry of a neighbour becomes that of the whole.
+        let listed = match (joins_prev, joins_next) {
+            (true, _) => Some(self.key(prev)),
+            (false, true) => Some(self.key(next)),
+            (false, false) => None,
+        };
+        if joins_next {
+            if joins_prev {
+                self.unlist(next);
+            }
             self.absorb_next(slot);
         }
-        let lowest = if prev != Slot::NONE && self.block(prev).state == State::Free {
-            self.unlist(prev);
+        let lowest = if joins_prev {
             self.absorb_next(prev);
             prev
         } else {
             slot
         };
-        self.list(lowest);
+        match listed {
+            Some(listed) => self.relist(listed, lowest),
+            None => self.list(lowest),
+        }
         lowest
     }
 
