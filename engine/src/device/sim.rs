@@ -141,6 +141,19 @@ impl SimDevice {
         player.finish(&mut self.clocks);
     }
 
+    /// How long a kernel takes.
+    pub(crate) fn seconds(&self, kernel: Kernel) -> f64 {
+        let cost = self.spec.cost;
+        let arithmetic = kernel.flops / cost.flops_per_second;
+        let memory = kernel.traffic.0 as f64 / cost.memory_rate;
+        arithmetic.max(memory)
+    }
+
+    /// Enqueues a kernel that takes so long.
+    pub(crate) fn launch_for(&mut self, stream: StreamId, seconds: f64) {
+        self.clocks.enqueue(stream, seconds);
+    }
+
     /// Lowest gap that holds the segment: addresses return, as they do with `cudaMalloc`.
     fn place(&self, bytes: Bytes) -> DeviceAddr {
         let mut at = BASE;
@@ -196,10 +209,8 @@ impl Device for SimDevice {
         kernel: Kernel,
         _: Touched<'_>,
     ) -> Result<(), DeviceError> {
-        let cost = self.spec.cost;
-        let arithmetic = kernel.flops / cost.flops_per_second;
-        let memory = kernel.traffic.0 as f64 / cost.memory_rate;
-        self.clocks.enqueue(stream, arithmetic.max(memory));
+        let seconds = self.seconds(kernel);
+        self.launch_for(stream, seconds);
         Ok(())
     }
 

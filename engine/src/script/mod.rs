@@ -13,7 +13,7 @@ mod writer;
 pub(crate) use places::assign_places;
 pub(crate) use writer::{Name, Writer};
 
-use crate::device::{Kernel, StreamId};
+use crate::device::StreamId;
 use crate::race::Site;
 use trace::units::Bytes;
 
@@ -45,11 +45,12 @@ pub(crate) enum Op {
     Share(Place, StreamId, Bytes),
     /// The program lets go of a storage.
     Free(Place),
-    /// A kernel with its numbers of operands: what it reads, then what it writes.
+    /// A kernel, how long it takes, and its numbers of operands: what it reads, then what it
+    /// writes.
     Launch {
         stream: StreamId,
         site: Site,
-        kernel: Kernel,
+        seconds: f64,
         reads: u16,
         writes: u16,
     },

@@ -4,7 +4,7 @@
 //! offset within it. So the ordinary arithmetic of ranges works on them.
 
 use super::{Op, Operand, Place, Script};
-use crate::device::{Kernel, StreamId};
+use crate::device::StreamId;
 use crate::race::{Range, Site};
 use trace::units::{Bytes, DeviceAddr};
 
@@ -141,7 +141,7 @@ impl Writer {
         &mut self,
         stream: StreamId,
         site: Site,
-        kernel: Kernel,
+        seconds: f64,
         reads: &[Range],
         writes: &[Range],
     ) {
@@ -150,7 +150,7 @@ impl Writer {
         self.push(Op::Launch {
             stream,
             site,
-            kernel,
+            seconds,
             reads,
             writes,
         });

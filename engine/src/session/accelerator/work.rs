@@ -43,7 +43,7 @@ impl Accelerator {
 
     /// Writes a kernel down instead of launching it.
     fn write_launch(&mut self, reads: &[&Tensor], writes: &[&Tensor], kernel: Kernel) {
-        let mut heap = self.heap.borrow_mut();
+        let heap = &mut *self.heap.borrow_mut();
         let (Some(writer), Some(detector)) = (&mut heap.writer, &mut self.detector) else {
             return;
         };
@@ -55,29 +55,36 @@ impl Accelerator {
                 .collect()
         };
         let (reads, writes) = (ranges(reads), ranges(writes));
-        writer.launch(self.stream, site, kernel, &reads, &writes);
+        let Some(sim) = heap.device.as_sim() else {
+            return;
+        };
+        let seconds = sim.seconds(kernel);
+        writer.launch(self.stream, site, seconds, &reads, &writes);
     }
 
     /// Launches a kernel that was written down.
     pub(in crate::session) fn relaunch(
         &mut self,
         stream: StreamId,
-        kernel: Kernel,
+        seconds: f64,
         site: race::Site,
-        accesses: impl Iterator<Item = (Access, Range)>,
-    ) -> Result<(), DeviceError> {
-        {
-            let device = &mut self.heap.borrow_mut().device;
-            device.launch(stream, kernel, Touched::default())?;
+        reads: impl Iterator<Item = Range>,
+        writes: impl Iterator<Item = Range>,
+    ) {
+        if let Some(sim) = self.heap.borrow_mut().device.as_sim() {
+            sim.launch_for(stream, seconds);
         }
         self.follow_allocator();
         if let Some(detector) = &mut self.detector {
             detector.begin_operation();
-            for (access, range) in accesses {
-                detector.access(Lane(stream.0), access, range, site);
+            let lane = Lane(stream.0);
+            for range in reads {
+                detector.access(lane, Access::Read, range, site);
+            }
+            for range in writes {
+                detector.access(lane, Access::Write, range, site);
             }
         }
-        Ok(())
     }
 
     /// Shows the race detector what a kernel of the program reads and writes.

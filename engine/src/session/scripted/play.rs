@@ -7,7 +7,7 @@ use crate::autograd::{CtxLifetime, Edge, Edges, Inputs, Kind, Node, NodeRef, Ten
 use crate::device::StreamId;
 use crate::memory::{Block, Heap, Label, Storage};
 use crate::offload::{GraphTask, TensorId};
-use crate::race::{Access, Range};
+use crate::race::Range;
 use crate::script::{Op, Operand, Place, Script, assign_places};
 use crate::session::accelerator::range_of;
 use crate::session::{RunError, Session};
@@ -199,7 +199,7 @@ impl Session {
                 Op::Launch {
                     stream,
                     site,
-                    kernel,
+                    seconds,
                     reads,
                     writes,
                 } => {
@@ -207,11 +207,10 @@ impl Session {
                     let (these, rest) = operands.split_at(count);
                     operands = rest;
                     let (reads, writes) = these.split_at(usize::from(reads));
-                    let accesses = reads.iter().map(|operand| (Access::Read, operand));
-                    let accesses =
-                        accesses.chain(writes.iter().map(|operand| (Access::Write, operand)));
-                    let accesses = accesses.map(|(access, operand)| (access, step.range(operand)));
-                    self.accelerator.relaunch(stream, kernel, site, accesses)?;
+                    let reads = reads.iter().map(|operand| step.range(operand));
+                    let writes = writes.iter().map(|operand| step.range(operand));
+                    self.accelerator
+                        .relaunch(stream, seconds, site, reads, writes);
                 }
                 Op::Hooks(count) => {
                     let (these, rest) = views.split_at(usize::from(count));
