@@ -3,7 +3,7 @@
 
 use api::bench::BenchResult;
 
-use super::run::{CopyStream, Program, RunSpec, run_logged};
+use super::run::{CopyStream, Log, Program, RunSpec, run_logged};
 use crate::patches::Patch;
 use crate::repeat::Steps;
 use crate::systems::{Base, System};
@@ -28,30 +28,44 @@ impl std::ops::AddAssign for Saved {
     }
 }
 
+/// A row with its steps come by in some way.
+fn run_with(spec: &RunSpec, computed: Steps) -> (BenchResult, Log) {
+    let spec = RunSpec {
+        record_steps: RECORDED,
+        computed,
+        ..spec.clone()
+    };
+    run_logged(&spec, &mut |_| true)
+}
+
+fn name_of(spec: &RunSpec) -> String {
+    let (system, base, patches) = (spec.system, spec.base, &spec.patches);
+    format!("{system:?} on {base:?} with {patches:?}, {:?}", spec.copies)
+}
+
+fn agree(spec: &RunSpec, one: &(BenchResult, Log), other: &(BenchResult, Log)) {
+    let name = name_of(spec);
+    assert_eq!(one.0, other.0, "{name}");
+    assert_eq!(one.1.facts, other.1.facts, "{name}");
+    assert!(one.1.recording == other.1.recording, "{name}");
+}
+
+/// Checks a row whose steps are played as soon as they can be; how many were.
+fn check_played(spec: &RunSpec, all: &(BenchResult, Log)) -> u32 {
+    let played = run_with(spec, Steps::Play);
+    agree(spec, &played, all);
+    // Of steps that are written down only the numbers of races are known.
+    assert_eq!(played.1.races, all.1.races, "{}", name_of(spec));
+    played.1.played
+}
+
 /// Checks a row.
 fn check(spec: &RunSpec) -> Saved {
-    let of = |computed: Steps| {
-        let spec = RunSpec {
-            record_steps: RECORDED,
-            computed,
-            ..spec.clone()
-        };
-        run_logged(&spec, &mut |_| true)
-    };
-    let (jumped, all) = (of(Steps::Jump), of(Steps::All));
-    let name = format!(
-        "{:?} on {:?} with {:?}",
-        spec.system, spec.base, spec.patches
-    );
+    let name = name_of(spec);
+    let (jumped, all) = (run_with(spec, Steps::Jump), run_with(spec, Steps::All));
     assert_eq!((all.1.written_down, all.1.played), (0, 0), "{name}");
-    let played = of(Steps::Play);
-    for other in [&jumped, &played] {
-        assert_eq!(other.0, all.0, "{name}");
-        assert_eq!(other.1.facts, all.1.facts, "{name}");
-        assert!(other.1.recording == all.1.recording, "{name}");
-    }
-    // Of steps that are written down only the numbers of races are known.
-    assert_eq!(played.1.races, all.1.races, "{name}");
+    agree(spec, &jumped, &all);
+    let played = check_played(spec, &all);
     let written_down = jumped.1.written_down;
     // Of these two the last graph lives on, so their steps are computed.
     let keeps_graphs = [System::TE_ATTENTION, System::FAST_LLM].contains(&spec.system);
@@ -63,7 +77,7 @@ fn check(spec: &RunSpec) -> Saved {
     );
     Saved {
         written_down,
-        played: played.1.played,
+        played,
     }
 }
 
@@ -130,6 +144,32 @@ fn long_rows_are_what_they_are_step_by_step() {
         let written_down = check(&with_steps(400, system, patches)).written_down;
         assert!(written_down > 380, "{system:?}: {written_down}");
     }
+}
+
+/// Views that share addresses, come back in other layouts or fail, on streams of all kinds, with
+/// every offloader: what is played decides as the program does.
+#[test]
+fn small_programs_are_what_they_are_step_by_step_with_every_offloader() {
+    let systems = [
+        System::REUSE,
+        System::CHUNK_VIEWS,
+        System::TRANSPOSED_VIEWS,
+        System::OWN_STREAM,
+    ];
+    let mut played = 0;
+    for system in systems {
+        for base in Base::choices() {
+            for copies in [CopyStream::Side, CopyStream::Compute] {
+                let spec = RunSpec {
+                    base,
+                    copies,
+                    ..with_steps(STEPS, system, &[])
+                };
+                played += check_played(&spec, &run_with(&spec, Steps::All));
+            }
+        }
+    }
+    assert!(played > 200, "{played}");
 }
 
 /// Of rows that grow, all but the first steps are played.
