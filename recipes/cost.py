@@ -6,6 +6,8 @@ import time
 
 import torch
 
+from tidemark_capture import Capture
+
 memory = torch.cuda.memory
 
 
@@ -48,6 +50,9 @@ def step():
 
 
 timed(step, 10)
+with Capture("http://127.0.0.1:9", live=True, record=False) as capture:  # Nobody answers there.
+    each = [timed(capture.step, 1000) * 1e3 for _ in range(5)]
+    print("capture.step(), live:", f"{min(each):.1f} to {max(each):.1f} µs")
 steps = {False: [], True: []}
 for on in [False, True] * 6:
     record(on)

@@ -18,6 +18,10 @@ In the program, at the end, on an out-of-memory error, or every n steps:
             train_step(batch)
             capture.step()
 
+With `live=True`, or `--live`, the dashboard shows the memory after each step while the program
+runs, and can ask for a snapshot of the next steps. `record=False`, or `--no-record`, leaves the
+recorder off until it does.
+
 By hand, with a file that is there already:
 
     curl -T snapshot.pickle http://tidemark:7878/api/upload/
@@ -31,7 +35,8 @@ spool, until the server has them:
     python tidemark_capture.py spool --send
 
 Settings that a program does not give come from the environment: TIDEMARK_SERVER, _TOKEN, _NAME,
-_LABELS, _EVERY, _JOB, _COMPRESS, _MAX_ENTRIES, _WAIT, _SPOOL, _SPOOL_BYTES and _SPOOL_FILES.
+_LABELS, _EVERY, _JOB, _LIVE, _RECORD, _COMPRESS, _MAX_ENTRIES, _WAIT, _SPOOL, _SPOOL_BYTES and
+_SPOOL_FILES.
 """
 
 import argparse
@@ -41,6 +46,7 @@ import contextlib
 import gzip
 import hashlib
 import http.client
+import itertools
 import json
 import os
 import queue
@@ -83,6 +89,18 @@ WAIT = 300
 # What the spool may hold: bytes, snapshots.
 SPOOL_BYTES = 4 << 30
 SPOOL_FILES = 64
+
+# Of a live run: seconds between two requests, how many steps wait for the server, and how many go
+# in one request.
+LIVE_SECONDS = 2.0
+LIVE_ROWS = 10_000
+LIVE_BATCH = 1_000
+# Seconds: that the server may take, between tries at most, and that the end of a program waits.
+LIVE_TIMEOUT = 5
+LIVE_PAUSE = 60
+LIVE_WAIT = 2
+# Warnings of the server that are said.
+LIVE_WARNINGS = 50
 
 # Labels of one run, and what they are made of, as the server has it: a value has no control
 # characters, and none that turn, hide or reorder their neighbours.
@@ -276,13 +294,17 @@ class Server:
         """Put labels on a run; its others stay."""
         self._json("PATCH", f"/api/runs/{run}/labels", {"labels": labels})
 
-    def link(self, run):
-        """The address of a run."""
-        return f"{self.url}/runs/{run}"
+    def live(self, document, *path, timeout=LIVE_TIMEOUT):
+        """Begin a live run, or tell something of the one that the path names."""
+        return self._json("POST", "/".join(("/api/live", *path)), document, timeout)
 
-    def _json(self, method, path, document):
+    def link(self, run, kind="runs"):
+        """The address of a run."""
+        return f"{self.url}/{kind}/{run}"
+
+    def _json(self, method, path, document, timeout=SHORT_TIMEOUT):
         headers = {"Content-Type": "application/json"}
-        return self._ask(method, path, json.dumps(document).encode(), headers, SHORT_TIMEOUT)
+        return self._ask(method, path, json.dumps(document).encode(), headers, timeout)
 
     def _ask(self, method, path, body, headers, timeout):
         request = urllib.request.Request(self.url + path, body, headers, method=method)
@@ -290,7 +312,7 @@ class Server:
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         try:
             with self._opener.open(request, timeout=timeout) as answer:
-                document = json.loads(answer.read(1 << 20))
+                document = json.loads(answer.read(1 << 20)) if answer.status != 204 else {}
         except urllib.error.HTTPError as error:
             with error:
                 again = error.headers.get("Retry-After", "")
@@ -691,6 +713,212 @@ class _Sender:
                 return
 
 
+# --- live
+
+
+class _Live:
+    """Tells the dashboard what each step leaves in memory, from a thread of its own.
+
+    The training's thread reads the counters and puts them aside, which takes microseconds. It never
+    waits for the other one, and they share no lock.
+    """
+
+    def __init__(self, server, torch, about, seconds, say):
+        """`about` is asked in the thread, for what a live run is called and which rank it is."""
+        self.id = None
+        # What the server wishes to see: a number, and how many steps. The training's thread sets it
+        # back to None.
+        self.asked = None
+        self._server = server
+        self._torch = torch
+        self._about = about
+        self._seconds = min(max(0.01, seconds), 3600)
+        self._say = say
+        self._device = None
+        # Steps come together in the first; the thread keeps in the second what is not sent.
+        self._fresh = collections.deque(maxlen=LIVE_ROWS)
+        self._rows = collections.deque()
+        self._noted = self._sent = 0
+        self._numbers = set()
+        self._warnings = set()
+        self._ending = self._deadline = None
+        self._is_over = self._is_blind = False
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tidemark-live", daemon=True)
+        self._thread.start()
+
+    # In the training's thread:
+
+    def step(self, step):
+        """Note what is in memory now."""
+        if self._is_over or self._is_blind:
+            return
+        try:
+            if self._device is None and not self._has_device():
+                return
+            # The cheapest that PyTorch has: one call, and not flattened as memory_stats() is.
+            stats = self._torch.cuda.memory_stats_as_nested_dict(self._device)
+            allocated = stats["allocated_bytes"]["all"]
+            row = (
+                step,
+                time.time_ns() // 1_000_000,
+                allocated["current"],
+                allocated["peak"],  # Never reset: the program may read it too.
+                stats["reserved_bytes"]["all"]["current"],
+                stats["num_alloc_retries"],
+                stats["num_ooms"],
+            )
+            self._fresh.append(row)
+            self._noted += 1
+        except Exception as error:  # Whatever it is, training goes on.
+            self._is_blind = True  # How it ends is told all the same.
+            self._say(f"live: no more steps: {_plain(repr(error))}")
+
+    def end(self, outcome, what):
+        """Have the rest sent, and how it ended. Does not wait for that."""
+        if self._ending is None:
+            with contextlib.suppress(Exception):
+                if self._device is None:
+                    self._has_device()  # It ends before its first step.
+            self._deadline = time.monotonic() + LIVE_WAIT
+            self._ending = {"outcome": outcome, "what": what}
+            self._wake.set()
+
+    def join(self):
+        """Wait for what end() began, but not longer than is left of its time."""
+        self._thread.join(max(0, self._deadline - time.monotonic()))
+        if not self._is_over:
+            self._is_over = True
+            lost = self._lost(len(self._rows) + len(self._fresh))
+            self._say(f"live: the server does not know of the end, nor of {lost}")
+
+    def _has_device(self):
+        """Whether the program uses a device by now; asking for one would begin to use it."""
+        cuda = self._torch.cuda
+        if not cuda.is_initialized():
+            self._say("live: nothing is reported before the program uses CUDA", "live-cuda")
+            return False
+        self._device = cuda.current_device()  # Another thread has another one.
+        return True
+
+    # In its own thread:
+
+    def _run(self):
+        failures = again = 0
+        while not self._is_over:
+            self._pause(failures, again)
+            try:
+                self._send()
+                failures = again = 0
+            except OSError as error:
+                failures += 1
+                again = getattr(error, "again", None) or 0
+                self._failed(error)
+            except Exception as error:  # Whatever it is, training goes on.
+                self._stop(repr(error))
+            if self._ending and time.monotonic() > self._deadline:
+                return
+
+    def _pause(self, failures, again):
+        if self._ending:
+            time.sleep(min(0.1 * failures, 0.5))
+        elif failures:
+            pause = max(max(self._seconds, 0.5) * 2 ** min(failures, 10), again)
+            self._wake.wait(min(pause, LIVE_PAUSE) * random.uniform(0.7, 1))  # Not all at once.
+        else:
+            self._wake.wait(self._seconds)
+
+    def _send(self):
+        """Send what came together, and how it ended, if it did."""
+        ending = self._ending  # First: no step comes after it.
+        self._take()
+        if self.id is None and self._device is not None:
+            self._begin()
+        while self._rows and not self._is_over:
+            rows = list(itertools.islice(self._rows, LIVE_BATCH))
+            answer = self._post({"steps": rows}, self.id, "steps")
+            self._sent += len(rows)
+            for _ in rows:
+                self._rows.popleft()
+            self._obey(answer)
+            self._take()
+        if ending and not self._is_over:
+            if self.id is not None:
+                self._post_end(ending)
+            self._is_over = True
+            if self._sent < self._noted:
+                self._say(f"live: the server was away too long for {self._lost(0)}")
+
+    def _take(self):
+        """Take what came together; the oldest go where there are too many."""
+        while self._fresh:
+            self._rows.append(self._fresh.popleft())
+            if len(self._rows) > LIVE_ROWS:
+                self._rows.popleft()
+
+    def _begin(self):
+        about = {**self._about(), "device": self._device}
+        answer = self._post({**about, "limit": _limit(self._torch, self._device)})
+        self.id = _id(answer, "live")
+        page = answer.get("page")
+        is_link = isinstance(page, str) and page.startswith(("http://", "https://"))
+        _say(f"live: {_plain(page) if is_link else self._server.link(self.id, 'live')}")
+
+    def _post_end(self, ending):
+        try:
+            self._post(ending, self.id, "end")
+        except Refused as error:
+            if error.status != 410:  # It knows already: only its answer was lost.
+                raise
+
+    def _post(self, document, *path):
+        left = self._deadline - time.monotonic() if self._ending else LIVE_TIMEOUT
+        if left <= 0:
+            raise OSError("the time is over")
+        return self._server.live(document, *path, timeout=min(left, LIVE_TIMEOUT))
+
+    def _obey(self, answer):
+        """What the server says of the steps that it got."""
+        warnings = answer.get("warnings")
+        for warning in warnings if isinstance(warnings, list) else ():
+            warning = _plain(warning)
+            if warning not in self._warnings and len(self._warnings) < LIVE_WARNINGS:
+                self._warnings.add(warning)
+                _say(f"live: {warning}")
+        capture = answer.get("capture")
+        if isinstance(capture, dict) and self.asked is None:
+            number, steps = capture.get("id"), capture.get("steps")
+            is_one = type(number) is int and type(steps) is int and steps > 0
+            if is_one and number not in self._numbers:
+                self._numbers.add(number)
+                self.asked = (number, steps)
+
+    def _failed(self, error):
+        if isinstance(error, Refused) and error.is_final:
+            self._stop(_plain(error))
+        elif not self._ending:
+            kept = f"the newest {LIVE_ROWS:,} steps are kept"
+            self._say(f"live: the server is away ({_plain(error)}): {kept}", "live-away")
+
+    def _stop(self, why):
+        """Not to begin again."""
+        self._is_over = True
+        self._say(f"live: it stopped: {_plain(why)}", "live-stop")
+
+    def _lost(self, left):
+        dropped = self._noted - self._sent - left
+        return f"{dropped + left} of {self._noted} steps ({dropped} were dropped, the oldest)"
+
+
+def _limit(torch, device):
+    """Bytes of the device that this process may use; None where that is not known."""
+    with contextlib.suppress(Exception):
+        total = torch.cuda.get_device_properties(device).total_memory
+        fraction = getattr(torch.cuda, "get_per_process_memory_fraction", None)
+        return int(total * fraction(device)) if fraction else total
+    return None
+
+
 # --- recording
 
 
@@ -707,6 +935,9 @@ class Capture(contextlib.ContextDecorator):
         compress=None,
         max_entries=None,
         labels=None,
+        live=None,
+        live_seconds=LIVE_SECONDS,
+        record=None,
     ):
         """
         server: the dashboard's URL; without it snapshots are only written to `output`.
@@ -717,6 +948,10 @@ class Capture(contextlib.ContextDecorator):
         compress: pack with gzip before sending; worth it where the network is slow.
         max_entries: events that are kept.
         labels: of each run, such as {"config": "qlora"}; ValueError for what is no label.
+        live: tell the server what is in memory after each step; call step() after each.
+        live_seconds: between two requests of that.
+        record: False leaves PyTorch's recorder off, and nothing is uploaded unless the page of the
+            live run asks for it.
 
         What is not given comes from the environment: TIDEMARK_SERVER and so on.
         """
@@ -727,12 +962,18 @@ class Capture(contextlib.ContextDecorator):
         self.compress = _number("COMPRESS", 0) if compress is None else compress
         self.max_entries = max_entries or _number("MAX_ENTRIES", MAX_ENTRIES)
         self.labels = _all_labels(labels)
+        self.live = bool(_number("LIVE", 0) if live is None else live)
+        self.live_seconds = float(live_seconds)
+        self.record = bool(_number("RECORD", 1) if record is None else record)
         self.steps = 0
         self.links = []
         self._token = token
         self._say = _Once()
         self._is_on = False
+        self._process = None
         self._sender = None
+        self._live = None
+        self._until = None
         self._known = None
         self._launch = None
 
@@ -749,50 +990,69 @@ class Capture(contextlib.ContextDecorator):
         try:
             if not self.server and not self.output:
                 raise ValueError("neither TIDEMARK_SERVER nor an output file is set")
+            if not self.record and not self.live:
+                raise ValueError("it is switched off")
             self._server = Server(self.server, self._token) if self.server else None
             import torch
 
-            self._finish()  # What an earlier start left.
-            self.steps, self.links = 0, []
+            if self._process not in (None, os.getpid()):  # Forked: the threads are not here.
+                self._sender = self._live = None
+            if self._live is not None:  # What an earlier start left did not come to its end.
+                self._live.end("out_of_memory" if self._had_oom else "failed", None)
+            self._finish()
+            self.steps, self.links, self._until = 0, [], None
             self._had_oom = False
             self._process = os.getpid()
             self._spool = Spool(say=self._say)
             self._nth = _starts[self.name] = _starts[self.name] + 1
-            torch.cuda.memory._record_memory_history(max_entries=self.max_entries)
+            self._torch = torch
+            atexit.register(self._finish)
+            if self.live:
+                self._begin_live()
+            if self.record:
+                torch.cuda.memory._record_memory_history(max_entries=self.max_entries)
             # Called inside the allocator, while everything is still alive: an exception handler
             # would see what is left after the stack was unwound.
             attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
             if attach is not None:
                 attach(self._on_oom)
-            atexit.register(self._finish)
-            self._torch, self._is_on = torch, True
+            self._is_on = self.record
         except Exception as error:  # Whatever it is, training goes on.
             self._say(f"nothing is recorded: {_plain(error)}")
 
     def close(self, error=None):
         """Record the end, or the error that ends it, and wait until all is sent."""
-        if not self._is_on or os.getpid() != self._process:
+        if self._process is None or os.getpid() != self._process:
             return
-        if not isinstance(error, getattr(self._torch.cuda, "OutOfMemoryError", ())):
-            is_end = error is None or isinstance(error, SystemExit) and not error.code
+        is_oom = isinstance(error, getattr(self._torch.cuda, "OutOfMemoryError", ()))
+        is_end = error is None or isinstance(error, SystemExit) and not error.code
+        self._end_live(None if is_end else type(error), is_oom)
+        if self._until is not None:
+            self._send_asked()
+        if not is_oom:
             self.send("end" if is_end else "failed")
         elif not self._had_oom:
             self.send("oom")
-        with contextlib.suppress(Exception):
-            self._torch.cuda.memory._record_memory_history(enabled=None)
+        if self._is_on:
+            with contextlib.suppress(Exception):
+                self._torch.cuda.memory._record_memory_history(enabled=None)
         self._is_on = False
         self._finish()
 
     def step(self):
         """Say that a step is done."""
         self.steps = steps = self.steps + 1
+        if self._live is not None:
+            self._step_live(steps)
         if steps == 1 or self.every and steps % self.every == 0:
             self._on_step(steps)
 
     def send(self, why):
         """Dump the history now, to be uploaded in the background. `links` has what was."""
-        if not self._is_on or os.getpid() != self._process:
-            return
+        if self._is_on and os.getpid() == self._process:
+            self._send(why, self.labels)
+
+    def _send(self, why, labels):
         try:
             rank, world = self._where()
             name = self._file_name(rank, why)
@@ -800,7 +1060,7 @@ class Capture(contextlib.ContextDecorator):
                 self._dump_to(_of_rank(self.output, rank, world))
                 return
             moment = "end" if why in ("end", "oom", "failed") else why
-            about = {"name": name, "server": self._server.url, "rank": rank, "labels": self.labels}
+            about = {"name": name, "server": self._server.url, "rank": rank, "labels": labels}
             entry = self._spool.add(about, self._torch.cuda.memory._dump_snapshot)
             if self.output:
                 self._copy_to(_of_rank(self.output, rank, world), entry)
@@ -813,16 +1073,21 @@ class Capture(contextlib.ContextDecorator):
         if self.compress:
             entry.pack()
         if world > 1 and entry.about["rank"] is not None:
-            self._ask_launch()
-            if self._launch:
-                key = "\n".join((*self._launch, self.name, str(self._nth), moment))
+            key = self._key(moment)
+            if key:
                 name = self.name if moment == "end" else f"{self.name}-{moment}"
-                key = hashlib.sha256(key.encode()).hexdigest()
                 with contextlib.suppress(OSError):
                     entry.note(job={"name": name, "key": key})
-            else:
-                self._say("each rank is a run by itself: set TIDEMARK_JOB, to the same in all")
         return entry
+
+    def _key(self, moment):
+        """By what all ranks find the job of a moment; None where they cannot."""
+        self._ask_launch()
+        if not self._launch:
+            self._say("each rank is a run by itself: set TIDEMARK_JOB, to the same in all")
+            return None
+        key = "\n".join((*self._launch, self.name, str(self._nth), moment))
+        return hashlib.sha256(key.encode()).hexdigest()
 
     def _on_step(self, steps):
         if steps == 1 and self._is_on and self._server is not None and self._where()[1] > 1:
@@ -850,9 +1115,84 @@ class Capture(contextlib.ContextDecorator):
 
     def _finish(self):
         atexit.unregister(self._finish)
-        if self._sender is not None and os.getpid() == self._process:
-            sender, self._sender = self._sender, None
+        if os.getpid() != self._process:
+            return
+        if self._live is not None:
+            # Unless close() did: the program ends without it, perhaps of an error.
+            kind = getattr(sys, "last_type", None)
+            out_of_memory = getattr(self._torch.cuda, "OutOfMemoryError", ())
+            is_oom = isinstance(kind, type) and issubclass(kind, out_of_memory)
+            self._end_live(kind, is_oom or self._had_oom)
+        live, self._live = self._live, None
+        sender, self._sender = self._sender, None
+        if sender is not None:
             sender.finish(_number("WAIT", WAIT))
+        if live is not None:
+            live.join()
+
+    def _begin_live(self):
+        try:
+            if self._server is None:
+                raise ValueError("no server is set")
+            about = self._live_about
+            self._live = _Live(self._server, self._torch, about, self.live_seconds, self._say)
+        except Exception as error:  # Whatever it is, training goes on.
+            self._say(f"live: it is off: {_plain(error)}")
+
+    def _live_about(self):
+        rank, world = self._where()
+        is_one = rank is not None and world > 1
+        return {
+            "name": self.name,
+            "rank": rank if is_one else None,
+            "ranks": world if is_one else None,
+            "job": self._key("end") if is_one else None,  # That of the last snapshots.
+            "labels": self.labels,
+        }
+
+    def _step_live(self, steps):
+        if os.getpid() != self._process:
+            return  # A worker that was forked.
+        self._live.step(steps)
+        if self._live.asked is not None:
+            self._on_asked(steps)
+
+    def _on_asked(self, steps):
+        """The server asked for a snapshot of some steps: let them pass, then send it."""
+        if self._until is None:
+            self._until = steps + self._live.asked[1]
+            self._is_for_live = not self._is_on and not self._is_history_on()
+            try:
+                if self._is_for_live:
+                    memory = self._torch.cuda.memory
+                    memory._record_memory_history(max_entries=self.max_entries)
+            except Exception as error:  # Whatever it is, training goes on.
+                self._say(f"no snapshot was taken: {_plain(error)}")
+                self._until = self._live.asked = None
+        elif steps >= self._until:
+            self._send_asked()
+
+    def _send_asked(self):
+        number, _ = self._live.asked
+        # One makes room where there are as many as a run can have.
+        labels = dict(list(self.labels.items())[: MOST_LABELS - 1])
+        self._send(f"live{number}", {**labels, "live": self._live.id})
+        if self._is_for_live:
+            with contextlib.suppress(Exception):
+                self._torch.cuda.memory._record_memory_history(enabled=None)
+        self._until = self._live.asked = None
+
+    def _is_history_on(self):
+        """Whether the program records by itself."""
+        with contextlib.suppress(Exception):
+            return self._torch._C._cuda_isHistoryEnabled()
+        return False
+
+    def _end_live(self, kind, is_oom):
+        """Tell how the live run ended: of the error only what it is called."""
+        if self._live is not None:
+            outcome = "out_of_memory" if is_oom else "failed" if kind else "done"
+            self._live.end(outcome, getattr(kind, "__name__", None))
 
     def _dump_to(self, path):
         """A file that is whole or not there."""
@@ -876,7 +1216,7 @@ class Capture(contextlib.ContextDecorator):
         return safe[:120].lstrip(".") + ".pickle"
 
     def _on_oom(self, *_):
-        if self._is_on and not self._had_oom:
+        if not self._had_oom:
             self._had_oom = True
             self.send("oom")
 
@@ -928,6 +1268,17 @@ def _spool_main(args):
     return 1 if failed else 0
 
 
+def _count_steps(capture):
+    """A script that knows of no capture: each step of an optimizer is one."""
+    try:
+        # Not to be reached by its name from `torch`.
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        register_optimizer_step_post_hook(lambda *_: capture.step())
+    except Exception as error:  # Whatever it is, training goes on.
+        _say(f"live: no steps are seen: {_plain(error)}")
+
+
 def main():
     """Run a script inside a capture."""
     if sys.argv[1:2] == ["spool"]:
@@ -949,6 +1300,19 @@ def main():
         metavar="KEY=VALUE",
         help="a label of each run, as often as you like; in CI, branch and commit are set",
     )
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        default=None,
+        help="show the memory after each step of an optimizer while the script runs",
+    )
+    parser.add_argument(
+        "--no-record",
+        action="store_false",
+        default=None,
+        dest="record",
+        help="with --live: upload only what the page of the live run asks for",
+    )
     parser.add_argument("script")
     parser.add_argument("args", nargs=argparse.REMAINDER)
     options = parser.parse_args()
@@ -962,12 +1326,16 @@ def main():
             output=options.output,
             compress=options.compress,
             labels=dict(map(_label_of, options.label)),
+            live=options.live,
+            record=options.record,
         )
     except ValueError as error:
         parser.error(str(error))
     sys.argv = [options.script] + options.args
     sys.path.insert(0, os.path.dirname(os.path.abspath(options.script)))
     with capture:
+        if capture._live is not None:
+            _count_steps(capture)
         runpy.run_path(options.script, run_name="__main__")
 
 

@@ -1,6 +1,7 @@
 """A server that answers uploads as Tidemark does, and fails as it is told."""
 
 import json
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -11,6 +12,10 @@ class Dashboard:
     def __init__(self):
         self.runs = []
         self.jobs = {}
+        # Live runs, and what the next answers to their steps say.
+        self.lives = []
+        self.asked = None
+        self.warnings = []
         self.tokens = set()
         self.requests = []
         self.faults = []
@@ -46,8 +51,14 @@ class Dashboard:
 
             do_GET = do_PUT = do_PATCH = do_POST
 
-        ThreadingHTTPServer.daemon_threads = True
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        class Listener(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *about):
+                if not isinstance(sys.exc_info()[1], OSError):  # Who asked may be gone.
+                    super().handle_error(*about)
+
+        self._server = Listener(("127.0.0.1", port), Handler)
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def stop(self):
@@ -84,7 +95,7 @@ class Dashboard:
         else:
             with self.lock:
                 status, document = self.take(request.path, body)
-            self.reply(request, status, json.dumps(document).encode())
+            self.reply(request, status, b"" if status == 204 else json.dumps(document).encode())
 
     def take(self, path, body):
         if path == "/api/jobs":
@@ -101,10 +112,28 @@ class Dashboard:
             run = self.runs[int(path.split("/")[-2][len("run_") :]) - 1]
             run["labels"].update(json.loads(body)["labels"])
             return 200, {"id": path.split("/")[-2]}
+        if path.startswith("/api/live"):
+            return self.take_live(path.split("/")[3:], json.loads(body))
         run = self._announced[path.rsplit("/", 1)[1]]
         assert run["size"] == len(body), path
         self.runs.append({**run, "body": body, "labels": {}})
         return 201, {"run": {"id": f"run_{len(self.runs)}"}, "known": False}
+
+    def take_live(self, path, document):
+        if not path:
+            self.lives.append({**document, "steps": [], "end": None})
+            live = f"live_{len(self.lives)}"
+            return 201, {"live": live, "page": f"{self.url}/live/{live}"}
+        live = self.lives[int(path[0][len("live_") :]) - 1]
+        if live["end"]:
+            return 410, {"detail": "it has ended", "status": 410}
+        if path[1] == "end":
+            live["end"] = document
+            return 204, None
+        rows = document["steps"]
+        assert 0 < len(rows) <= 1000 and all(type(n) is int for row in rows for n in row), rows
+        live["steps"] += rows
+        return 200, {"capture": self.asked, "warnings": self.warnings}
 
     @staticmethod
     def reply(request, status, body, headers=()):
