@@ -101,6 +101,10 @@ id!(
     TokenId, "tok_", "a token's id"
 );
 id!(
+    /// A training that reports while it runs.
+    LiveId, "live_", "a live run's id"
+);
+id!(
     /// A comparison that was recorded.
     ComparisonId, "cmp_", "a comparison id"
 );

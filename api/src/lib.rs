@@ -28,6 +28,7 @@ pub mod inspect;
 pub mod jobs;
 pub mod labels;
 pub mod leaks;
+pub mod live;
 pub mod memory_map;
 pub mod page;
 pub mod people;

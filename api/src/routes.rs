@@ -6,7 +6,7 @@ use crate::alive::AllocationFilter;
 use crate::compare_view::CompareState;
 use crate::contents::Contents;
 use crate::ids::{
-    BenchId, BenchRowId, ComparisonId, JobId, PersonId, RunId, SessionId, ShareId, TokenId,
+    BenchId, BenchRowId, ComparisonId, JobId, LiveId, PersonId, RunId, SessionId, ShareId, TokenId,
     UploadId,
 };
 use crate::labels::{self, Label};
@@ -88,6 +88,17 @@ pub const HISTORY_PAGE: &str = "/history";
 /// The page with the labels of a run; `POST` changes one.
 pub fn labels_page(run: &RunId) -> String {
     format!("/runs/{run}/labels")
+}
+
+/// The page with the trainings that report while they run.
+pub const LIVE_PAGE: &str = "/live";
+/// The page of one of them.
+pub fn live_page(live: &LiveId) -> String {
+    format!("{LIVE_PAGE}/{live}")
+}
+/// `POST`: asks it for a snapshot of its next steps.
+pub fn live_capture_page(live: &LiveId) -> String {
+    format!("{LIVE_PAGE}/{live}/capture")
 }
 
 /// The page with every push to a pull request; lists them without `?pr=`.

@@ -1,7 +1,7 @@
 //! Makes ids: runs and comparisons are named by their content, everything else at random.
 
 use api::ids::{
-    BenchId, BenchRowId, ComparisonId, JobId, PersonId, RunId, SessionId, ShareId, TokenId,
+    BenchId, BenchRowId, ComparisonId, JobId, LiveId, PersonId, RunId, SessionId, ShareId, TokenId,
     UploadId,
 };
 use trace::redact::Key;
@@ -78,6 +78,13 @@ pub fn request_id() -> String {
 /// A new id for a session. It is a name, not a secret.
 pub fn session_id() -> SessionId {
     by_chance(SessionId::PREFIX)
+        .parse()
+        .expect("base 62 digits are an id")
+}
+
+/// A new id for a training that reports.
+pub fn live_id() -> LiveId {
+    by_chance(LiveId::PREFIX)
         .parse()
         .expect("base 62 digits are an id")
 }

@@ -34,6 +34,7 @@ mod ingest;
 mod inspection;
 mod jobs;
 mod judgements;
+mod live;
 mod machine;
 mod mcp;
 mod names;

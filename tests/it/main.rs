@@ -11,6 +11,7 @@ mod explore;
 mod eyes;
 mod front_page;
 mod job_page;
+mod live;
 mod recipes;
 mod recorded;
 mod sessions;

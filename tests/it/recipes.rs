@@ -22,7 +22,7 @@ pub fn fixture(name: &str) -> PathBuf {
 }
 
 /// A folder with the stand-in, the capture and a training script.
-fn program(script: &str) -> tempfile::TempDir {
+pub fn program(script: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| {
         std::fs::write(folder.path().join(name), text).expect("it can be written");
@@ -44,7 +44,7 @@ fn python(folder: &Path, args: &[&str], snapshot: &Path) -> Output {
 }
 
 /// Python with the stand-in and the capture, and with nothing set but the place of the spool.
-fn command(folder: &Path, args: &[&str], snapshot: &Path) -> Command {
+pub fn command(folder: &Path, args: &[&str], snapshot: &Path) -> Command {
     let mut command = Command::new("python3");
     command
         .args(args)

@@ -11,7 +11,7 @@ use crate::config::{Config, Token, UserHeader};
 use crate::http::{Listening, serve as serve_http};
 use crate::ingest::Sender;
 use crate::machine;
-use crate::names::PublicUrl;
+use crate::names::{self, PublicUrl};
 use crate::private;
 use crate::samples::{self, BundledSample};
 use crate::site::{FrontEnd, Site};
@@ -289,7 +289,7 @@ async fn first_admin(app: &App, address: SocketAddr) -> Result<(), CliError> {
     let added = app.gate.people.add(&new, now_ms()).await;
     let added = added.map_err(|error| CliError::Failed(format!("cannot add an admin: {error}")))?;
     let public = app.config.public_url.as_ref();
-    let origin = public.map_or(format!("http://{address}"), ToString::to_string);
+    let origin = public.map_or_else(|| reached_at(address), ToString::to_string);
     let said = writeln!(
         std::io::stdout(),
         "Others can reach {address}, so everybody has to sign in. You are `admin`; this token is \
@@ -300,6 +300,15 @@ async fn first_admin(app: &App, address: SocketAddr) -> Result<(), CliError> {
         routes::PEOPLE_PAGE,
     );
     said.map_err(|error| failed("print the admin's token", &error))
+}
+
+/// The address under which others reach a server that listens there. One that listens on every
+/// address of this machine is reached by the machine's name.
+fn reached_at(address: SocketAddr) -> String {
+    match address.ip().is_unspecified() {
+        true => format!("http://{}:{}", names::hostname(), address.port()),
+        false => format!("http://{address}"),
+    }
 }
 
 /// Makes a run from a sample and prints the address of its page.

@@ -16,6 +16,7 @@ use api::compare::{Against, CurvesWanted};
 use api::contents::Contents;
 use api::history::MOST_RUNS;
 use api::jobs::JobDetail;
+use api::live::{MOST_POINTS, MOST_RUNS as LIVE_RUNS, MOST_STEPS as REPORTED_STEPS, MOST_WARNINGS};
 use api::memory_map::{MAX_BLOCKS, MAX_SEGMENTS};
 use api::people::Scope;
 use api::shares::NewShare;
@@ -150,6 +151,10 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
             ("sentences", JobDetail::MAX_SENTENCES),
         ],
     ),
+    ("Heard", &[("warnings", MOST_WARNINGS)]),
+    ("LiveCurve", &[("steps", MOST_POINTS)]),
+    ("LiveRun", &[("warnings", MOST_WARNINGS)]),
+    ("LiveRuns", &[("runs", LIVE_RUNS)]),
     ("LeakExplained", &[("stack", MOST_LISTED)]),
     ("LeakGroup", &[("evidence", MAX_EVIDENCE)]),
     ("ComparedLeaks", &[("places", MAX_LEAKS)]),
@@ -183,6 +188,7 @@ const OF_SCHEMAS: &[(&str, &[(&str, usize)])] = &[
     ("RankBand", &[("parts", RANK_PARTS)]),
     ("RankCurve", &[("parts", RANK_PARTS)]),
     ("RankRow", &[("leaks", MAX_PLACES), ("odd", odd::KINDS)]),
+    ("Reports", &[("steps", REPORTED_STEPS)]),
     ("RecordComparison", &[("runs", RUNS)]),
     ("RecordedComparison", &[("runs", RUNS)]),
     (

@@ -23,6 +23,7 @@ mod history;
 mod jobs;
 mod labels;
 mod leaks;
+mod live;
 mod log;
 mod mcp;
 mod measure;
@@ -90,6 +91,19 @@ const JSON_LIMIT: usize = 64 << 10;
 )]
 struct Document;
 
+/// The routes for trainings that report while they run.
+fn live() -> OpenApiRouter<Arc<App>> {
+    let reports = OpenApiRouter::new()
+        .routes(routes!(live::report))
+        .layer(DefaultBodyLimit::max(live::REPORT_LIMIT));
+    OpenApiRouter::new()
+        .routes(routes!(live::list, live::begin))
+        .routes(routes!(live::get))
+        .routes(routes!(live::end))
+        .routes(routes!(live::capture))
+        .merge(reports)
+}
+
 /// The routes for the team: its people, and its own categories.
 fn team() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -101,6 +115,7 @@ fn team() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(people::audit))
         .routes(routes!(categories::get, categories::put))
         .routes(routes!(categories::preview))
+        .merge(live())
 }
 
 /// Every route of the API.
@@ -233,6 +248,10 @@ fn account_pages() -> Router<Arc<App>> {
             api::routes::CATEGORIES_PAGE,
             get(categories::categories_page).post(categories::save_on_page),
         )
+        .route(api::routes::LIVE_PAGE, get(live::live_page))
+        .route("/live/{live}", get(live::live_run_page))
+        .route("/live/{live}/capture", post(live::ask_on_page))
+        .route(live::LIVE_SCRIPT, get(live::script))
         .route(api::routes::JOBS_PAGE, get(trends::jobs))
         .route(api::routes::HISTORY_PAGE, get(trends::history))
         .route(api::routes::PULLS_PAGE, get(trends::pull_requests))

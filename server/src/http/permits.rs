@@ -34,6 +34,7 @@ pub fn need(method: &Method, path: &str) -> Need {
             | ["upload", ..]
             | ["jobs"]
             | ["samples", _]
+            | ["live", ..]
             // A program that may send a recording may also label it.
             | ["runs", _, "labels"],
         ) => Need::Scope(Scope::Upload),

@@ -21,6 +21,7 @@ mod health;
 mod jobs;
 mod labels;
 mod leaks;
+mod live;
 mod open;
 mod own_categories;
 mod people;

@@ -39,6 +39,11 @@ const CLAUSES: &[&str] = &[
     "# bytes after the end of the snapshot",
     "# entries of pinned host memory are in the file and not shown",
     "the ring of events probably wrapped",
+    "# frees have no allocation",
+    "there are exactly # events",
+    "the first event completes a free whose request was not recorded",
+    "a scope ended before the first event",
+    // As earlier versions said it.
     "# frees have no allocation, and there are # events",
     "# frees have no allocation, and there are exactly # events",
     "# scopes ended before the first event",

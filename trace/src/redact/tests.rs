@@ -173,6 +173,12 @@ fn our_own_findings_are_told_and_no_others() {
                    are exactly 300 events; 2 scopes ended before the first event. What was freed \
                    unseen before the first event is missing: raise max_entries";
     check("ring_wrapped", wrapped, ("ring_wrapped", wrapped));
+    let wrapped = "the ring of events probably wrapped: 7 frees have no allocation; the first \
+                   event completes a free whose request was not recorded; a scope ended before \
+                   the first event; 2 scopes ended before the first event; there are exactly 300 \
+                   events. What was freed unseen before the first event is missing: raise \
+                   max_entries";
+    check("ring_wrapped", wrapped, ("ring_wrapped", wrapped));
     check(
         "unknown_keys",
         "keys that this version ignores: alice (3×)",

@@ -12,6 +12,7 @@ mod document;
 mod explain;
 mod jobs;
 mod labels;
+mod live;
 mod metrics;
 mod people;
 mod pictures;

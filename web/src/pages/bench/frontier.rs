@@ -47,10 +47,10 @@ pub fn picture(frontier: &Frontier) -> Option<AnyView> {
                              Computed ({}, {}: {}). No step is shorter than what it computes \
                              (“compute”). With copies one way after the other none comes below \
                              “copies”; one that copies both ways at once, or computes activations \
-                             again, can. Bars: engine on {} ({}, {}: {}).",
+                             again, can. Bars: engine on {}, matrix products by {} ({}, {}: {}).",
                             frontier.workload, frontier.file, frontier.date, frontier.command,
-                            frontier.card.machine, frontier.card.file, frontier.card.date,
-                            frontier.card.command,
+                            frontier.card.machine, frontier.card.compute, frontier.card.file,
+                            frontier.card.date, frontier.card.command,
                         )}
                     </p>
                 </header>

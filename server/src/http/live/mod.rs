@@ -1,0 +1,249 @@
+//! Trainings that tell their memory after each step, while they run.
+
+mod page;
+
+pub use page::{LIVE_SCRIPT, ask_on_page, live_page, live_run_page, script};
+
+use super::App;
+use super::extract::{Json, Origin, Path};
+use crate::clock::now_ms;
+use crate::identity;
+use crate::live::{JUDGED, thinned, warnings};
+use crate::problems::Error;
+use crate::store::{Reader, StoreError, StoreResult};
+use api::ids::LiveId;
+use api::labels::{self, Label, Labels};
+use api::live::{
+    AskCapture, Heard, LiveCurve, LiveEnd, LiveMade, LiveRun, LiveRuns, LiveStep, MOST_CAPTURED,
+    MOST_POINTS, MOST_RUNS, MOST_STEPS, NewLive, Reports,
+};
+use api::problem::Problem;
+use api::routes;
+use axum::extract::State;
+use axum::http::StatusCode;
+use std::sync::Arc;
+use trace::plain::is_plain;
+use trace::units::Bytes;
+
+/// Longest name of a training, its job, and the kind of its error, characters.
+const LONGEST: usize = 200;
+/// A thousand steps, with room for their numbers.
+pub const REPORT_LIMIT: usize = 256 << 10;
+
+/// Begins to report a training.
+#[utoipa::path(post, path = "/api/live", tag = "live", request_body = NewLive,
+    responses(
+        (status = 201, description = "Where to report.", body = LiveMade),
+        (status = 400, body = Problem),
+    ))]
+pub async fn begin(
+    State(app): State<Arc<App>>,
+    origin: Origin,
+    Json(new): Json<NewLive>,
+) -> Result<(StatusCode, axum::Json<LiveMade>), Error> {
+    let texts = [Some(&new.name), new.job.as_ref()];
+    for text in texts.into_iter().flatten() {
+        check(text)?;
+    }
+    let new = NewLive {
+        labels: checked(new.labels)?,
+        ..new
+    };
+    let live = identity::live_id();
+    let (id, now) = (live.clone(), now_ms());
+    let begin = app
+        .store
+        .write(move |writer| writer.begin_live(&id, &new, now));
+    begin.await?;
+    let page = format!("{origin}{}", routes::live_page(&live));
+    Ok((StatusCode::CREATED, axum::Json(LiveMade { live, page })))
+}
+
+fn check(text: &str) -> Result<(), Error> {
+    let fits = !text.is_empty() && text.chars().count() <= LONGEST && text.chars().all(is_plain);
+    match fits {
+        true => Ok(()),
+        false => Err(Error::BadRequest(format!(
+            "a name has 1 to {LONGEST} characters, none of which hides or turns others"
+        ))),
+    }
+}
+
+fn checked(given: Labels) -> Result<Labels, Error> {
+    if given.len() > labels::MOST {
+        return Err(Error::BadRequest(format!(
+            "{} labels at most",
+            labels::MOST
+        )));
+    }
+    let labels = given.into_iter().map(|(key, value)| {
+        let label = Label::new(&key, &value);
+        let label = label.map_err(|error| Error::BadRequest(format!("{key}: {error}")))?;
+        Ok((label.key, label.value))
+    });
+    labels.collect()
+}
+
+/// Reports steps of a training, and asks what the dashboard wants of it.
+#[utoipa::path(post, path = "/api/live/{live}/steps", tag = "live", request_body = Reports,
+    params(("live" = String, Path)),
+    responses(
+        (status = 200, description = "What the dashboard wants.", body = Heard),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 410, body = Problem),
+    ))]
+pub async fn report(
+    State(app): State<Arc<App>>,
+    Path(live): Path<String>,
+    Json(reports): Json<Reports>,
+) -> Result<axum::Json<Heard>, Error> {
+    let id = live_id(&live)?;
+    if reports.steps.len() > MOST_STEPS {
+        return Err(Error::BadRequest(format!("{MOST_STEPS} steps at most")));
+    }
+    let steps = reports.steps.into_iter().map(step);
+    let steps: Vec<LiveStep> = steps.collect::<Result<_, Error>>()?;
+    let now = now_ms();
+    let write = app.store.write(move |writer| {
+        let capture = writer.add_live_steps(&id, &steps, now)?;
+        let run = judged(&writer.reader(), writer.reader().live(&id)?)?;
+        Ok(Heard {
+            capture,
+            warnings: run.warnings,
+        })
+    });
+    Ok(axum::Json(write.await.map_err(over)?))
+}
+
+fn step(
+    [step, at_ms, allocated, peak, reserved, retries, ooms]: [u64; 7],
+) -> Result<LiveStep, Error> {
+    let fits =
+        |n: u64| i64::try_from(n).map_err(|_| Error::BadRequest(format!("{n} is too large")));
+    for n in [step, allocated, peak, reserved, retries, ooms] {
+        fits(n)?;
+    }
+    Ok(LiveStep {
+        step,
+        at_ms: fits(at_ms)?,
+        allocated: Bytes(allocated),
+        peak: Bytes(peak),
+        reserved: Bytes(reserved),
+        retries,
+        ooms,
+    })
+}
+
+/// Says how a training ended.
+#[utoipa::path(post, path = "/api/live/{live}/end", tag = "live", request_body = LiveEnd,
+    params(("live" = String, Path)),
+    responses(
+        (status = 204, description = "It has ended."),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 410, body = Problem),
+    ))]
+pub async fn end(
+    State(app): State<Arc<App>>,
+    Path(live): Path<String>,
+    Json(end): Json<LiveEnd>,
+) -> Result<StatusCode, Error> {
+    let id = live_id(&live)?;
+    end.what.as_deref().map(check).transpose()?;
+    let now = now_ms();
+    let write = app
+        .store
+        .write(move |writer| writer.end_live(&id, &end, now));
+    write.await.map_err(over)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Asks a training for a snapshot of its next steps.
+#[utoipa::path(post, path = "/api/live/{live}/capture", tag = "live", request_body = AskCapture,
+    params(("live" = String, Path)),
+    responses(
+        (status = 204, description = "It is told with its next report."),
+        (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 410, body = Problem),
+    ))]
+pub async fn capture(
+    State(app): State<Arc<App>>,
+    Path(live): Path<String>,
+    Json(ask): Json<AskCapture>,
+) -> Result<StatusCode, Error> {
+    asked(&app, live_id(&live)?, ask.steps).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn asked(app: &App, id: LiveId, steps: u32) -> Result<(), Error> {
+    if !(1..=MOST_CAPTURED).contains(&steps) {
+        let why = format!("a snapshot holds 1 to {MOST_CAPTURED} steps");
+        return Err(Error::BadRequest(why));
+    }
+    let write = app.store.write(move |writer| writer.ask_live(&id, steps));
+    write.await.map_err(over)
+}
+
+/// Trainings that run, then those that have ended, the newest first.
+#[utoipa::path(get, path = "/api/live", tag = "live",
+    responses((status = 200, description = "The newest.", body = LiveRuns)))]
+pub async fn list(State(app): State<Arc<App>>) -> Result<axum::Json<LiveRuns>, Error> {
+    let runs = of(&app, None).await?;
+    Ok(axum::Json(LiveRuns { runs }))
+}
+
+/// Live runs with their warnings; all, or the ranks of one training.
+async fn of(app: &App, job: Option<String>) -> Result<Vec<LiveRun>, Error> {
+    let read = app.store.read(move |reader| {
+        let runs = reader.live_runs(job.as_deref(), MOST_RUNS)?.into_iter();
+        runs.map(|run| judged(reader, run))
+            .collect::<StoreResult<Vec<_>>>()
+    });
+    Ok(read.await?)
+}
+
+/// A training with its curve.
+#[utoipa::path(get, path = "/api/live/{live}", tag = "live", params(("live" = String, Path)),
+    responses(
+        (status = 200, description = "The training as it stands.", body = LiveCurve),
+        (status = 404, body = Problem),
+    ))]
+pub async fn get(
+    State(app): State<Arc<App>>,
+    Path(live): Path<String>,
+) -> Result<axum::Json<LiveCurve>, Error> {
+    curve(&app, live_id(&live)?).await.map(axum::Json)
+}
+
+async fn curve(app: &App, id: LiveId) -> Result<LiveCurve, Error> {
+    let read = app.store.read(move |reader| {
+        let run = judged(reader, reader.live(&id)?)?;
+        let steps = thinned(&reader.live_steps(&id, u64::from(u32::MAX))?, MOST_POINTS);
+        Ok(LiveCurve { run, steps })
+    });
+    Ok(read.await?)
+}
+
+/// The run with its warnings. One that has ended has none: it is too late.
+fn judged(reader: &Reader<'_>, run: LiveRun) -> StoreResult<LiveRun> {
+    if run.outcome.is_some() {
+        return Ok(run);
+    }
+    let steps = reader.live_steps(&run.id, JUDGED)?;
+    Ok(LiveRun {
+        warnings: warnings(&run, &steps),
+        ..run
+    })
+}
+
+/// A training that has ended takes nothing more.
+fn over(error: StoreError) -> Error {
+    match error {
+        StoreError::Conflict(why) => Error::Gone(why),
+        error => error.into(),
+    }
+}
+
+fn live_id(text: &str) -> Result<LiveId, Error> {
+    let unknown = |_| Error::NotFound(format!("live run {text}"));
+    text.parse().map_err(unknown)
+}

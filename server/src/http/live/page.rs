@@ -1,0 +1,297 @@
+//! Trainings that run, as pages: what stands in them is read anew every few seconds.
+
+use super::super::App;
+use super::super::account::SignedIn;
+use super::super::audited::Subject;
+use super::super::extract::Path;
+use super::super::permits;
+use super::super::shell::{date, page};
+use super::{asked, curve, live_id, of};
+use crate::clock::now_ms;
+use crate::problems::Error;
+use crate::store::{RunRow, Slice, Which};
+use api::ids::LiveId;
+use api::labels::Label;
+use api::live::{LiveCurve, LiveOutcome, LiveRun, LiveStep, MOST_CAPTURED};
+use api::people::Scope;
+use api::routes;
+use axum::Form;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use trace::units::Bytes;
+
+/// The address of the script that reads the page anew.
+pub const LIVE_SCRIPT: &str = "/live.js";
+/// How many snapshots of one training are listed.
+const SNAPSHOTS: u32 = 50;
+/// A training that runs and has not reported for this long is called silent.
+const SILENT_MS: i64 = 60_000;
+/// Size of a curve, in its own units.
+const WIDTH: f64 = 1000.0;
+const HEIGHT: f64 = 220.0;
+const TOP: f64 = 12.0;
+
+/// How many steps the snapshot should hold.
+#[derive(Deserialize)]
+pub struct AskForm {
+    steps: u32,
+}
+
+/// The script that reads the page anew.
+pub async fn script() -> Response {
+    let kind = [(header::CONTENT_TYPE, "text/javascript; charset=utf-8")];
+    (kind, include_str!("live.js")).into_response()
+}
+
+/// The list.
+pub async fn live_page(
+    State(app): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+) -> Result<Response, Error> {
+    permits::scope(&entry, Scope::Read)?;
+    let runs = of(&app, None).await?;
+    let body = html! {
+        p class="muted" {
+            "Trainings that tell their memory after each step, while they run. Their counters are "
+            "shown; a snapshot of the next steps can be asked for."
+        }
+        @if runs.is_empty() {
+            p {
+                "None yet. In the training: "
+                code { "Capture(\"http://…\", live=True)" } ", or around a script: "
+                code { "python -m tidemark_capture --live --server http://… train.py" } "."
+            }
+        } @else {
+            div class="live-now" data-live="" { (table(&runs)) }
+        }
+        script src=(LIVE_SCRIPT) {}
+    };
+    Ok(page(&app, Some(&entry), "Live", &body))
+}
+
+fn table(runs: &[LiveRun]) -> Markup {
+    html! {
+        div class="account-wide" tabindex="0" { table class="account-table" {
+            thead { tr { th { "Training" } th { "Rank" } th { "Step" } th { "Allocated" }
+                th { "Peak" } th { "Reserved" } th { "May use" } th { "State" } } }
+            tbody { @for run in runs {
+                @let last = run.last.unwrap_or_default();
+                tr {
+                    td { a href=(routes::live_page(&run.id)) { (run.name) } }
+                    td { (rank(run)) }
+                    td { (last.step) }
+                    td { (last.allocated) }
+                    td { (last.peak) }
+                    td { (last.reserved) }
+                    td { @match run.limit { Some(limit) => { (limit) } None => { "–" } } }
+                    td { (state(run)) }
+                }
+            } }
+        } }
+    }
+}
+
+fn rank(run: &LiveRun) -> String {
+    match (run.rank, run.ranks) {
+        (Some(rank), Some(ranks)) => format!("{rank} of {ranks}"),
+        (Some(rank), None) => rank.to_string(),
+        _ => "–".to_owned(),
+    }
+}
+
+fn state(run: &LiveRun) -> Markup {
+    let silent = (now_ms() - run.seen_ms) / 1000;
+    let what = run.what.as_deref().map(|what| format!(": {what}"));
+    let what = what.unwrap_or_default();
+    html! {
+        @match run.outcome {
+            Some(LiveOutcome::Done) => "done",
+            Some(LiveOutcome::Failed) => span class="badge bad" { "failed" (what) },
+            Some(LiveOutcome::OutOfMemory) => span class="badge bad" { "out of memory" (what) },
+            None if !run.warnings.is_empty() => span class="badge bad" { "look at it" },
+            None if silent * 1000 > SILENT_MS => { "silent for " (silent / 60) " min" },
+            None => "runs",
+        }
+    }
+}
+
+/// One training, with all its ranks.
+pub async fn live_run_page(
+    State(app): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Path(live): Path<String>,
+) -> Result<Response, Error> {
+    permits::scope(&entry, Scope::Read)?;
+    let id = live_id(&live)?;
+    let shown = curve(&app, id.clone()).await?;
+    let ranks = match &shown.run.job {
+        None => Vec::new(),
+        job => of(&app, job.clone()).await?,
+    };
+    let snapshots = snapshots(&app, &id).await?;
+    let run = &shown.run;
+    let body = html! {
+        p class="muted" { a href=(routes::LIVE_PAGE) { "All trainings" } }
+        div class="live-now" data-live="" {
+            p {
+                strong { (run.name) } " on device " (run.device) ", since " (date(run.created_ms))
+                " · " (state(run))
+            }
+            @for warning in &run.warnings { p class="live-warning" role="status" { (warning) } }
+            (drawn(&shown))
+            @if ranks.len() > 1 { h2 { "Its ranks" } (table(&ranks)) }
+            (taken(run, &snapshots))
+        }
+        @if run.outcome.is_none() && entry.may(Scope::Upload) { (form(run)) }
+        script src=(LIVE_SCRIPT) {}
+    };
+    Ok(page(&app, Some(&entry), "Live", &body))
+}
+
+/// The snapshots that the training sent when it was asked.
+async fn snapshots(app: &App, id: &LiveId) -> Result<Vec<RunRow>, Error> {
+    let label = Label::new("live", id.as_str());
+    let labels: Vec<Label> = label.into_iter().collect();
+    let newest = Slice {
+        offset: 0,
+        limit: SNAPSHOTS,
+    };
+    let read = move |reader: &crate::store::Reader<'_>| reader.runs(Which::Live, &labels, newest);
+    Ok(app.store.read(read).await?)
+}
+
+fn taken(run: &LiveRun, snapshots: &[RunRow]) -> Markup {
+    let asked = run.capture.map_or(0, |capture| capture.id as usize);
+    html! {
+        @if asked > 0 || !snapshots.is_empty() {
+            h2 { "Snapshots" }
+            @if run.outcome.is_none() && snapshots.len() < asked {
+                p { "Asked for: it comes when its steps are over." }
+            }
+            ul { @for run in snapshots {
+                li { a href=(routes::run_page(&run.id)) { (run.name) } " " (date(run.created_ms)) }
+            } }
+        }
+    }
+}
+
+fn form(run: &LiveRun) -> Markup {
+    html! {
+        form class="account-form" method="post" action=(routes::live_capture_page(&run.id)) {
+            h2 { "Ask for a snapshot" }
+            label for="steps" { "Of how many next steps" }
+            input id="steps" class="input" name="steps" type="number" min="1"
+                max=(MOST_CAPTURED) value="3" required;
+            p class="muted" {
+                "PyTorch's recorder runs for these steps only. All ranks of the training are asked."
+            }
+            button class="button primary" type="submit" { "Ask" }
+        }
+    }
+}
+
+/// Asks a training for a snapshot.
+pub async fn ask_on_page(
+    State(app): State<Arc<App>>,
+    SignedIn(entry): SignedIn,
+    Path(live): Path<String>,
+    Form(form): Form<AskForm>,
+) -> Result<Response, Error> {
+    permits::scope(&entry, Scope::Upload)?;
+    let id = live_id(&live)?;
+    asked(&app, id.clone(), form.steps).await?;
+    let to = Redirect::to(&routes::live_page(&id));
+    Ok((Subject::of(&id), to).into_response())
+}
+
+/// The curves of a training: reserved, allocated, and what it may use.
+fn drawn(shown: &LiveCurve) -> Markup {
+    let Some(last) = shown.steps.last() else {
+        return html! { p { "No step is over yet." } };
+    };
+    let values = shown.steps.iter().map(|step| step.reserved.max(step.peak));
+    let seen = values.max().unwrap_or_default();
+    // A limit far above would press the curves to the floor.
+    let limit = shown
+        .run
+        .limit
+        .filter(|limit| limit.get() <= seen.get() * 2);
+    let highest = limit.unwrap_or(Bytes::ZERO).max(seen);
+    let first = shown.steps.first().map_or(0, |step| step.step);
+    let line = |value: fn(&LiveStep) -> Bytes| points(&shown.steps, highest, value);
+    let words = format!(
+        "After step {}: {} allocated, peak {}, {} reserved",
+        last.step, last.allocated, last.peak, last.reserved
+    );
+    html! {
+        figure class="trend" {
+            figcaption {
+                strong { "Memory after each step" }
+                span class="muted" { (words) }
+                @if last.retries > 0 { span class="muted" { (last.retries) " retries" } }
+            }
+            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(words)
+                preserveAspectRatio="none" {
+                line class="trend-axis" x1="0" x2=(WIDTH) y1=(HEIGHT) y2=(HEIGHT) {}
+                @if let Some(limit) = limit {
+                    @let y = height(limit, highest);
+                    line class="live-limit" x1="0" x2=(WIDTH) y1=(y) y2=(y) {}
+                }
+                polyline class="live-reserved" points=(line(|step| step.reserved)) {}
+                polyline class="live-peak" points=(line(|step| step.peak)) {}
+                polyline class="live-allocated" points=(line(|step| step.allocated)) {}
+            }
+            p class="live-key" {
+                span class="live-mark live-allocated" {} "allocated "
+                span class="live-mark live-peak" {} "peak so far "
+                span class="live-mark live-reserved" {} "reserved "
+                @if let Some(limit) = shown.run.limit {
+                    span class="live-mark live-limit" {} "may use " (limit)
+                }
+                span { "From 0 to " (highest) ", steps " (first) " to " (last.step) }
+            }
+        }
+    }
+}
+
+fn height(value: Bytes, highest: Bytes) -> f64 {
+    let share = value.get() as f64 / highest.get().max(1) as f64;
+    TOP + (1.0 - share) * (HEIGHT - TOP)
+}
+
+/// The points of a line, over the numbers of the steps.
+fn points(steps: &[LiveStep], highest: Bytes, value: fn(&LiveStep) -> Bytes) -> String {
+    let first = steps.first().map_or(0, |step| step.step);
+    let wide = steps.last().map_or(0, |step| step.step) - first;
+    let mut points = String::new();
+    for step in steps {
+        let x = (step.step - first) as f64 / wide.max(1) as f64 * WIDTH;
+        let y = height(value(step), highest);
+        let _ = write!(points, "{x:.1},{y:.1} ");
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_goes_from_the_first_step_to_the_last() {
+        let step = |step, mib| LiveStep {
+            step,
+            allocated: Bytes::mib(mib),
+            ..LiveStep::default()
+        };
+        let steps = [step(5, 0), step(7, 50), step(9, 100)];
+        let drawn = points(&steps, Bytes::mib(100), |step| step.allocated);
+        assert_eq!(drawn.trim_end(), "0.0,220.0 500.0,116.0 1000.0,12.0");
+        let one = points(&steps[..1], Bytes::ZERO, |step| step.allocated);
+        assert_eq!(one.trim_end(), "0.0,220.0");
+    }
+}

@@ -1,0 +1,134 @@
+//! Tests of trainings that report while they run.
+
+use super::Server;
+use api::live::{Heard, LiveCurve, LiveMade, LiveOutcome, LiveRuns};
+use axum::http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+const MIB: u64 = 1 << 20;
+
+async fn begin(server: &Server, rank: u32) -> LiveMade {
+    let new = json!({
+        "name": "llama", "rank": rank, "ranks": 2, "job": "abc", "device": rank,
+        "limit": 2000 * MIB, "labels": {"config": "a"},
+    });
+    let new = new.to_string();
+    let made = server.json(Method::POST, "/api/live", &new).await;
+    made.expect(StatusCode::CREATED).read()
+}
+
+/// Reports steps that hold so many MiB.
+async fn report(
+    server: &Server,
+    live: &LiveMade,
+    steps: impl Iterator<Item = (u64, u64)>,
+) -> Heard {
+    let rows = steps.map(|(step, mib)| json!([step, 1, mib * MIB, mib * MIB, 2000 * MIB, 0, 0]));
+    let body = json!({ "steps": rows.collect::<Value>() }).to_string();
+    let path = format!("/api/live/{}/steps", live.live);
+    let heard = server.json(Method::POST, &path, &body).await;
+    heard.expect(StatusCode::OK).read()
+}
+
+async fn end(server: &Server, live: &LiveMade) -> StatusCode {
+    let path = format!("/api/live/{}/end", live.live);
+    let body = r#"{"outcome": "out_of_memory", "what": "OutOfMemoryError"}"#;
+    server.json(Method::POST, &path, body).await.status
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_training_is_seen_while_it_runs_and_told_what_to_look_at() {
+    let server = Server::start().await;
+    let live = begin(&server, 0).await;
+    assert!(live.page.ends_with(&format!("/live/{}", live.live)));
+    let heard = report(&server, &live, (1..30).map(|n| (n, 1000 + 5 * n))).await;
+    assert_eq!(heard.capture, None);
+    assert!(heard.warnings[0].starts_with("Memory grows by 5.00 MiB a step"));
+    // What was sent twice counts once, and what is missing is no error.
+    report(
+        &server,
+        &live,
+        (20..40).step_by(3).map(|n| (n, 1000 + 5 * n)),
+    )
+    .await;
+    let path = format!("/api/live/{}", live.live);
+    let curve: LiveCurve = server.get(&path).await.read();
+    assert_eq!(curve.steps.len(), 29 + 3);
+    assert!(curve.steps.is_sorted_by_key(|step| step.step));
+    assert_eq!(curve.run.last, curve.steps.last().copied());
+    assert_eq!(curve.run.outcome, None);
+
+    assert_eq!(end(&server, &live).await, StatusCode::NO_CONTENT);
+    assert_eq!(end(&server, &live).await, StatusCode::GONE);
+    let all: LiveRuns = server.get("/api/live").await.read();
+    assert_eq!(all.runs.len(), 1);
+    assert_eq!(all.runs[0].outcome, Some(LiveOutcome::OutOfMemory));
+    assert!(all.runs[0].warnings.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_ranks_are_asked_for_a_snapshot_under_one_number() {
+    let server = Server::start().await;
+    let ranks = [begin(&server, 0).await, begin(&server, 1).await];
+    for rank in &ranks {
+        report(&server, rank, [(1, 5)].into_iter()).await;
+    }
+    let ask = async |n: u32| {
+        let path = format!("/api/live/{}/capture", ranks[1].live);
+        let body = json!({ "steps": n }).to_string();
+        server.json(Method::POST, &path, &body).await.status
+    };
+    assert_eq!(ask(0).await, StatusCode::BAD_REQUEST);
+    assert_eq!(ask(3).await, StatusCode::NO_CONTENT);
+    for rank in &ranks {
+        // It is said in each answer, as one may be lost; the number tells it from others.
+        for step in 2..4 {
+            let heard = report(&server, rank, [(step, 5)].into_iter()).await;
+            let asked = heard.capture.map(|capture| (capture.id, capture.steps));
+            assert_eq!(asked, Some((1, 3)));
+        }
+    }
+    assert_eq!(ask(7).await, StatusCode::NO_CONTENT);
+    let heard = report(&server, &ranks[0], [(4, 5)].into_iter()).await;
+    assert_eq!(
+        heard.capture.map(|capture| (capture.id, capture.steps)),
+        Some((2, 7))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_report_is_refused() {
+    let server = Server::start().await;
+    let check = async |path: &str, body: Value, status: StatusCode| {
+        let answer = server.json(Method::POST, path, &body.to_string()).await;
+        assert_eq!(answer.status, status, "{path} {body}");
+    };
+    let (bad, unread) = (StatusCode::BAD_REQUEST, StatusCode::UNPROCESSABLE_ENTITY);
+    let new = |name: &str| {
+        json!({"name": name, "rank": null, "ranks": null, "job": null,
+        "device": 0, "limit": null})
+    };
+    check("/api/live", new(""), bad).await;
+    check("/api/live", new("a\u{202e}b"), bad).await;
+    check("/api/live", new(&"x".repeat(201)), bad).await;
+    check(
+        "/api/live/live_none/steps",
+        json!({"steps": []}),
+        StatusCode::NOT_FOUND,
+    )
+    .await;
+    let live = begin(&server, 0).await.live;
+    let steps = format!("/api/live/{live}/steps");
+    check(&steps, json!({"steps": [[1, 2, 3]]}), unread).await;
+    check(
+        &steps,
+        json!({"steps": [[1, 1, u64::MAX, 1, 1, 0, 0]]}),
+        bad,
+    )
+    .await;
+    let many: Vec<_> = (0..1001).map(|n| [n, 1, 1, 1, 1, 0, 0]).collect();
+    check(&steps, json!({ "steps": many }), bad).await;
+    check(&steps, json!({ "steps": many[..1000] }), StatusCode::OK).await;
+    let outcome = json!({"outcome": "lost", "what": null});
+    check(&format!("/api/live/{live}/end"), outcome, unread).await;
+}

@@ -1,0 +1,235 @@
+//! Trainings that report while they run.
+
+use super::rows::{bytes, corrupt, uint};
+use super::{Reader, StoreError, StoreResult, Writer};
+use api::ids::LiveId;
+use api::live::{Capture, LiveEnd, LiveOutcome, LiveRun, LiveStep, NewLive};
+use rusqlite::{OptionalExtension, Row, named_params, params};
+use trace::units::Bytes;
+
+/// Steps kept of one run, the newest.
+const STEPS: u64 = 100_000;
+/// Runs kept, the newest.
+const RUNS: u32 = 1000;
+
+const COLUMNS: &str = "id, name, job, rank, ranks, device, limit_bytes, labels, created_ms, \
+                       seen_ms, outcome, what, capture, capture_steps";
+
+const OUTCOMES: [(LiveOutcome, &str); 3] = [
+    (LiveOutcome::Done, "done"),
+    (LiveOutcome::Failed, "failed"),
+    (LiveOutcome::OutOfMemory, "out_of_memory"),
+];
+
+impl Reader<'_> {
+    /// Live runs, those first that were heard of last; all, or the ranks of one training.
+    pub fn live_runs(&self, job: Option<&str>, most: usize) -> StoreResult<Vec<LiveRun>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM live WHERE :job IS NULL OR job = :job \
+             ORDER BY outcome IS NOT NULL, seen_ms DESC, id LIMIT :most"
+        );
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let mut rows = statement.query(named_params! { ":job": job, ":most": most as i64 })?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push(self.live_of(row)?);
+        }
+        Ok(found)
+    }
+
+    /// One live run.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    pub fn live(&self, id: &LiveId) -> StoreResult<LiveRun> {
+        let sql = format!("SELECT {COLUMNS} FROM live WHERE id = ?1");
+        let mut statement = self.tx.prepare_cached(&sql)?;
+        let mut rows = statement.query([id.as_str()])?;
+        match rows.next()? {
+            Some(row) => self.live_of(row),
+            None => Err(missing(id)),
+        }
+    }
+
+    fn live_of(&self, row: &Row) -> StoreResult<LiveRun> {
+        let id: String = row.get("id")?;
+        let labels: String = row.get("labels")?;
+        let outcome: Option<String> = row.get("outcome")?;
+        let known = |text: &String| OUTCOMES.into_iter().find(|(_, name)| name == text);
+        let limit: Option<i64> = row.get("limit_bytes")?;
+        let capture = Capture {
+            id: row.get("capture")?,
+            steps: row.get("capture_steps")?,
+        };
+        let id: LiveId = id.parse().map_err(|_| corrupt("a live id", &id))?;
+        Ok(LiveRun {
+            last: self.last_step(&id)?,
+            id,
+            name: row.get("name")?,
+            rank: row.get("rank")?,
+            ranks: row.get("ranks")?,
+            job: row.get("job")?,
+            device: row.get("device")?,
+            limit: limit.map(|limit| Bytes(limit.max(0) as u64)),
+            labels: serde_json::from_str(&labels).unwrap_or_default(),
+            created_ms: row.get("created_ms")?,
+            seen_ms: row.get("seen_ms")?,
+            outcome: outcome.as_ref().and_then(known).map(|(outcome, _)| outcome),
+            what: row.get("what")?,
+            capture: (capture.id > 0).then_some(capture),
+            warnings: Vec::new(),
+        })
+    }
+
+    fn last_step(&self, id: &LiveId) -> StoreResult<Option<LiveStep>> {
+        Ok(self.live_steps(id, 1)?.pop())
+    }
+
+    /// The last steps of a live run, at most so many, oldest first.
+    pub fn live_steps(&self, id: &LiveId, most: u64) -> StoreResult<Vec<LiveStep>> {
+        let sql = "SELECT step, at_ms, allocated, peak, reserved, retries, ooms FROM live_steps \
+                   WHERE live = ?1 ORDER BY step DESC LIMIT ?2";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        let mut rows = statement.query(params![id.as_str(), most as i64])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push(LiveStep {
+                step: uint(row, "step")?,
+                at_ms: row.get("at_ms")?,
+                allocated: bytes(row, "allocated")?,
+                peak: bytes(row, "peak")?,
+                reserved: bytes(row, "reserved")?,
+                retries: uint(row, "retries")?,
+                ooms: uint(row, "ooms")?,
+            });
+        }
+        found.reverse();
+        Ok(found)
+    }
+}
+
+impl Writer<'_> {
+    /// A training begins. The oldest ones are deleted when there are too many.
+    pub fn begin_live(&mut self, id: &LiveId, new: &NewLive, now_ms: i64) -> StoreResult<()> {
+        let labels = serde_json::to_string(&new.labels).expect("labels are plain data");
+        // If the answer to the first attempt was lost, the process begins again.
+        self.tx.execute(
+            "DELETE FROM live WHERE job = ?1 AND rank IS ?2 AND outcome IS NULL \
+             AND NOT EXISTS (SELECT 1 FROM live_steps WHERE live = live.id)",
+            params![new.job, new.rank],
+        )?;
+        self.tx.execute(
+            "INSERT INTO live (id, name, job, rank, ranks, device, limit_bytes, labels, \
+             created_ms, seen_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)",
+            params![
+                id.as_str(),
+                new.name,
+                new.job,
+                new.rank,
+                new.ranks,
+                new.device,
+                new.limit.map(|limit| limit.get() as i64),
+                labels,
+                now_ms
+            ],
+        )?;
+        self.tx.execute(
+            "DELETE FROM live WHERE id NOT IN \
+             (SELECT id FROM live ORDER BY seen_ms DESC, id LIMIT ?1)",
+            [RUNS],
+        )?;
+        Ok(())
+    }
+
+    /// Adds reports of a training that has not ended, and returns the snapshot that is asked for.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]; [`StoreError::Conflict`] after its end.
+    pub fn add_live_steps(
+        &mut self,
+        id: &LiveId,
+        steps: &[LiveStep],
+        now_ms: i64,
+    ) -> StoreResult<Option<Capture>> {
+        self.must_run(id)?;
+        let sql = "INSERT OR REPLACE INTO live_steps (live, step, at_ms, allocated, peak, \
+                   reserved, retries, ooms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        let mut statement = self.tx.prepare_cached(sql)?;
+        for step in steps {
+            statement.execute(params![
+                id.as_str(),
+                step.step as i64,
+                step.at_ms,
+                step.allocated.get() as i64,
+                step.peak.get() as i64,
+                step.reserved.get() as i64,
+                step.retries as i64,
+                step.ooms as i64
+            ])?;
+        }
+        drop(statement);
+        self.tx.execute(
+            "DELETE FROM live_steps WHERE live = ?1 AND step <= \
+             (SELECT max(step) FROM live_steps WHERE live = ?1) - ?2",
+            params![id.as_str(), STEPS as i64],
+        )?;
+        let capture = self.reader().live(id)?.capture;
+        self.tx.execute(
+            "UPDATE live SET seen_ms = ?2 WHERE id = ?1",
+            params![id.as_str(), now_ms],
+        )?;
+        Ok(capture)
+    }
+
+    /// Asks a training for a snapshot of the next steps: all its ranks, under one number, which
+    /// makes a job of their snapshots.
+    ///
+    /// # Errors
+    /// As [`Writer::add_live_steps`].
+    pub fn ask_live(&mut self, id: &LiveId, steps: u32) -> StoreResult<()> {
+        self.must_run(id)?;
+        let ranks = "(id = ?1 OR job = (SELECT job FROM live WHERE id = ?1))";
+        let sql = format!("SELECT max(capture) + 1 FROM live WHERE {ranks}");
+        let number: u32 = self.tx.query_row(&sql, [id.as_str()], |row| row.get(0))?;
+        let sql = format!(
+            "UPDATE live SET capture = ?2, capture_steps = ?3 WHERE outcome IS NULL AND {ranks}"
+        );
+        self.tx.execute(&sql, params![id.as_str(), number, steps])?;
+        Ok(())
+    }
+
+    /// A training has ended.
+    ///
+    /// # Errors
+    /// As [`Writer::add_live_steps`].
+    pub fn end_live(&mut self, id: &LiveId, end: &LiveEnd, now_ms: i64) -> StoreResult<()> {
+        self.must_run(id)?;
+        let mut outcomes = OUTCOMES.into_iter();
+        let name = outcomes.find(|(outcome, _)| *outcome == end.outcome);
+        self.tx.execute(
+            "UPDATE live SET outcome = ?2, what = ?3, seen_ms = ?4 WHERE id = ?1",
+            params![id.as_str(), name.map(|(_, name)| name), end.what, now_ms],
+        )?;
+        Ok(())
+    }
+
+    fn must_run(&self, id: &LiveId) -> StoreResult<()> {
+        let sql = "SELECT outcome IS NOT NULL FROM live WHERE id = ?1";
+        let ended: Option<bool> = self
+            .tx
+            .query_row(sql, [id.as_str()], |row| row.get(0))
+            .optional()?;
+        match ended {
+            None => Err(missing(id)),
+            Some(true) => Err(StoreError::Conflict("this training has ended".to_owned())),
+            Some(false) => Ok(()),
+        }
+    }
+}
+
+fn missing(id: &LiveId) -> StoreError {
+    StoreError::NotFound {
+        what: "live run",
+        id: id.as_str().to_owned(),
+    }
+}
