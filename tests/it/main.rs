@@ -12,6 +12,7 @@ mod eyes;
 mod front_page;
 mod job_page;
 mod live;
+mod prune;
 mod recipes;
 mod recorded;
 mod sessions;

@@ -91,6 +91,27 @@ async fn text(browser: &Browser) -> String {
     text.as_str().expect("a text").to_owned()
 }
 
+/// What the pull request shows stays, and so do the ranks of its training: nothing goes.
+fn prune(server: &TestServer, token: &str) {
+    let run = |args: &[&str]| {
+        let output = Command::new(tests::tidemark())
+            .args(["prune", "--json", "--server", &server.url("/")])
+            .args(args)
+            .env("TIDEMARK_TOKEN", token)
+            .output()
+            .expect("tidemark runs");
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{log}");
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+    };
+    let plan = run(&["--keep", "0"]);
+    assert_eq!(
+        (&plan["deleted"], &plan["runs"]),
+        (&json!(false), &json!([]))
+    );
+    assert_eq!(plan["kept"], json!({ "pull_request": 2 }));
+}
+
 /// The team's own categories: a wrong rule is refused and stays in the form, a right one is tried
 /// on a run and kept, and the run's page shows its name.
 async fn keep_categories(browser: &Browser, server: &TestServer, run: &str) {
@@ -232,6 +253,7 @@ async fn upload_gate_comment_review_revoke_audit() {
     }
     ada.set_viewport(Viewport::Desktop).await;
 
+    prune(&server, &token);
     ada.goto(&server.url("/audit")).await;
     ada.screenshot("team-audit").await;
     let rows = "return [...document.querySelectorAll('main tbody tr')].map(row => \

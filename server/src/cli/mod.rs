@@ -18,6 +18,7 @@ mod labels;
 mod mcp;
 mod output;
 mod people;
+mod prune;
 mod pull_request;
 mod push;
 mod ranks;
@@ -87,6 +88,8 @@ enum Command {
     Push(push::PushArgs),
     /// How peak, end and growth went from run to run, and where they changed for good
     History(history::HistoryArgs),
+    /// Delete old runs of a dashboard that nobody holds; without --delete only say which
+    Prune(prune::PruneArgs),
     /// Write all runs of a dashboard as Parquet, for questions over many of them
     Tables(tables::TablesArgs),
     /// Run the offload engine: configurations and patches, one row each
@@ -179,6 +182,7 @@ pub fn run(front_end: FrontEnd) -> Result<(), CliError> {
         Some(Command::Gate(args)) => gate::gate(&args),
         Some(Command::Push(args)) => push::push(&args),
         Some(Command::History(args)) => history::history(&args),
+        Some(Command::Prune(args)) => prune::prune(&args),
         Some(Command::Tables(args)) => tables::tables(&args),
         Some(Command::Bench(args)) => bench::bench(&args),
         Some(Command::Replay(args)) => replay::replay(&args),

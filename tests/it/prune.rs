@@ -1,0 +1,47 @@
+//! Old runs go, on request: `tidemark prune` against a real server.
+
+use crate::recipes::fixture;
+use serde_json::{Value, json};
+use std::process::Command;
+use tests::TestServer;
+
+fn tidemark(server: &TestServer, args: &[&str]) -> String {
+    let output = Command::new(tests::tidemark())
+        .args(args)
+        .args(["--server", &server.url("/")])
+        .output()
+        .expect("tidemark runs");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    String::from_utf8(output.stdout).expect("a text")
+}
+
+#[test]
+fn old_runs_go_when_somebody_says_so_and_pinned_ones_stay() {
+    let server = TestServer::start();
+    for (name, labels) in [
+        ("plain_lm", &["--label", "pinned=yes"][..]),
+        ("streams", &[]),
+        ("oom", &[]),
+    ] {
+        let file = fixture(name).display().to_string();
+        tidemark(&server, &[&["push", &file], labels].concat());
+    }
+    let prune = |args: &[&str]| {
+        let args = [&["prune", "--json"], args].concat();
+        serde_json::from_str::<Value>(&tidemark(&server, &args)).expect("JSON")
+    };
+    let kept = json!({ "newest": 1, "pinned": 1 });
+    for args in [&["--keep", "1"][..], &["--keep", "1", "--delete"]] {
+        let plan = prune(args);
+        assert_eq!(plan["runs"][0]["name"], "streams.pickle.zst", "{plan}");
+        assert_eq!(plan["runs"].as_array().map(Vec::len), Some(1));
+        assert_eq!(plan["kept"], kept);
+    }
+    assert_eq!(prune(&["--keep", "1", "--delete"])["runs"], json!([]));
+    let said = tidemark(&server, &["prune", "--keep", "1"]);
+    assert!(
+        said.starts_with("nothing would be deleted\n1 run kept: among the newest\n"),
+        "{said}"
+    );
+}
